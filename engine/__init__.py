@@ -1,0 +1,17 @@
+"""Calls: nursery, callbacks, clocks, retries, limits, cancellation.
+
+Knows transport and providers; neither knows this, nor the other.
+"""
+
+from .call import Call as Call
+from .clocks import CallState as CallState
+from .completion import Completion as Completion
+from .completion import Timings as Timings
+from .core import Engine as Engine
+from .core import EngineClosedError as EngineClosedError
+from .core import TooManyCallsError as TooManyCallsError
+from .core import open_engine as open_engine
+from .limits import Limits as Limits
+from .statistics import OriginStatistics as OriginStatistics
+from .statistics import Statistics as Statistics
+from .stream import EventStream as EventStream

@@ -1,0 +1,390 @@
+"""One try of one call: get a connection, send, read, decode; and what ended it.
+
+Knows transport (as its waiter and its exchange) and a dialect's machine or decoder. Must not know retries, clocks
+or callbacks: it reports to its `Listener` (the call) and is over.
+
+The hot path of the whole engine is `on_body` with a machine: socket bytes → SSE → machine → `listener.on_events`.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from typing import Protocol
+
+from ..providers.accumulate import events_of
+from ..providers.dialect import Dialect, MakeId, StreamMachine
+from ..providers.errors import ErrorCategory, ProviderError, malformed
+from ..providers.events import Error, Event
+from ..providers.json_values import shown
+from ..providers.provider import Provider
+from ..providers.response import Response
+from ..transport.errors import Phase, TransportError
+from ..transport.headers import headers_to_mapping
+from ..transport.http1 import Connection, RawHeaders, WireHead
+from ..transport.sse import SSEOverflowError, SSEParser
+from ..transport.url import Origin
+from .errors import transport_error
+from .limits import Limits
+
+EVENT_STREAM = "text/event-stream"
+JSON_TYPES = ("application/json", "text/json")
+NO_ANSWER_TYPES = ("text/html", "application/xhtml+xml", "image/", "audio/", "video/")
+REQUEST_ID_HEADERS = ("x-request-id", "request-id", "x-goog-request-id", "apim-request-id", "x-ms-request-id", "cf-ray")
+
+
+class Prepared:
+    """What every attempt of a call shares: where it goes, what it says, who reads the answer."""
+
+    __slots__ = ("body", "dialect", "head", "limits", "make_id", "origin", "provider", "stream", "wall_clock")
+
+    def __init__(
+        self,
+        *,
+        origin: Origin,
+        head: WireHead,
+        body: bytes,
+        stream: bool,
+        provider: Provider,
+        dialect: Dialect,
+        make_id: MakeId,
+        limits: Limits,
+        wall_clock: WallClock,
+    ) -> None:
+        self.origin = origin
+        self.head = head
+        self.body = body
+        self.stream = stream
+        self.provider = provider
+        self.dialect = dialect
+        self.make_id = make_id
+        self.limits = limits
+        self.wall_clock = wall_clock
+
+
+class WallClock(Protocol):
+    """Unix seconds, for dates in headers; never used to time anything."""
+
+    def __call__(self) -> float: ...
+
+
+class Progress(enum.Enum):
+    """How far an attempt has come, as its call needs to know."""
+
+    DIALLING = "dialling"
+    CONNECTED = "connected"
+    HEAD = "head"
+
+
+class Listener(Protocol):
+    """Who is told. After `on_answer` or `on_attempt_failure`, nothing more."""
+
+    def on_progress(self, progress: Progress) -> None: ...
+
+    def on_events(self, events: Sequence[Event]) -> None:
+        """Events of a stream, none of them terminal."""
+        ...
+
+    def on_answer(self, response: Response, terminal: Event | None) -> None:
+        """The answer is whole; `terminal` is the stream's Done."""
+        ...
+
+    def on_attempt_failure(self, error: ProviderError, *, stale: bool) -> None:
+        """It failed. `stale`: a kept-alive connection died before any byte of the response."""
+        ...
+
+
+class Reading(enum.Enum):
+    """What the response body is."""
+
+    NOTHING = "nothing"
+    STREAM = "stream"
+    ANSWER = "answer"
+    ERROR = "error"
+
+
+class Attempt:
+    """One try. status, headers: of the response, once its head has come. phase: where the dial stands."""
+
+    __slots__ = (
+        "_listener",
+        "_machine",
+        "_pieces",
+        "_prepared",
+        "_reading",
+        "_size",
+        "_sse",
+        "_truncatable",
+        "connection",
+        "headers",
+        "over",
+        "phase",
+        "reused",
+        "status",
+    )
+
+    def __init__(self, prepared: Prepared, listener: Listener) -> None:
+        self._prepared = prepared
+        self._listener = listener
+        self.connection: Connection | None = None
+        self.reused = False
+        self.phase = Phase.QUEUE
+        self.status = 0
+        self.headers: dict[str, str] = {}
+        self.over = False
+        self._reading = Reading.NOTHING
+        self._machine: StreamMachine | None = None
+        self._sse: SSEParser | None = None
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self._truncatable = False
+
+    @property
+    def request_id(self) -> str | None:
+        """The provider's id for the request, from the response's headers."""
+        for name in REQUEST_ID_HEADERS:
+            if name in self.headers:
+                return self.headers[name]
+        return None
+
+    def partial_response(self) -> Response | None:
+        """What had arrived of a stream, where anything had."""
+        return self._machine.response() if self._machine is not None else None
+
+    # --- as the pool's waiter ---
+
+    def on_phase(self, phase: Phase) -> None:
+        first = self.phase is Phase.QUEUE
+        self.phase = phase
+        if first:
+            self._listener.on_progress(Progress.DIALLING)
+
+    def on_connection(self, connection: Connection, reused: bool) -> None:
+        self.connection = connection
+        self.reused = reused
+        self.phase = Phase.SEND
+        connection.send(self._prepared.head, self._prepared.body, self)
+        self._listener.on_progress(Progress.CONNECTED)
+
+    def on_connect_failure(self, error: TransportError) -> None:
+        self._fail(transport_error(error, streaming=False))
+
+    # --- as the connection's exchange ---
+
+    def on_head(self, status: int, headers: RawHeaders) -> None:
+        self.status = status
+        self.headers = headers_to_mapping(headers)
+        self.phase = Phase.BODY
+        self._reading = self._choose_reading()
+        self._truncatable = "content-length" not in self.headers and "transfer-encoding" not in self.headers
+        self._listener.on_progress(Progress.HEAD)
+
+    def _choose_reading(self) -> Reading:
+        media_type = self.headers.get("content-type", "").partition(";")[0].strip().lower()
+        encoding = self.headers.get("content-encoding", "identity").strip().lower()
+        if encoding not in ("", "identity"):
+            # `identity` was asked for, and compressed events could not be told apart as they come.
+            self._give_up(malformed(f"the server sent content-encoding {encoding[:40]!r}, which was not asked for"))
+            return Reading.NOTHING
+        if not 200 <= self.status < 300:
+            return Reading.ERROR
+        is_events = media_type == EVENT_STREAM
+        if media_type.startswith(NO_ANSWER_TYPES):
+            return Reading.ANSWER  # decoding will refuse it, and quote its beginning
+        if is_events or (self._prepared.stream and media_type not in JSON_TYPES):
+            self._machine = self._prepared.dialect.machine(self._prepared.provider, self._prepared.make_id)
+            self._sse = SSEParser(self._prepared.limits.max_event_bytes)
+            return Reading.STREAM
+        return Reading.ANSWER
+
+    def on_body(self, data: bytes) -> None:
+        machine, sse = self._machine, self._sse
+        if machine is None or sse is None:
+            self._collect(data)
+            return
+        try:
+            wire_events = sse.feed(data)
+        except SSEOverflowError as error:
+            self._give_up(malformed(str(error)))
+            return
+        on_events = self._listener.on_events
+        for name, payload in wire_events:
+            if not payload:
+                continue
+            events = machine.feed(name, payload)
+            if machine.ended:
+                self._stream_ended(events)
+                return
+            if events:
+                on_events(events)
+                if self.over:
+                    return
+
+    def on_end(self) -> None:
+        if self.over:
+            return
+        self.connection = None
+        if self._reading is Reading.STREAM:
+            self._end_of_stream(None)
+        elif self._reading is Reading.ANSWER:
+            self._decode_answer()
+        else:
+            self._decode_error()
+
+    def on_failure(self, error: TransportError) -> None:
+        if self.over:
+            return
+        self.connection = None
+        if self._reading is Reading.STREAM:
+            self._end_of_stream(transport_error(error, streaming=True))
+        elif self._reading is Reading.ERROR:
+            self._decode_error()  # the status has come, and says more than the broken line
+        else:
+            stale = self.reused and error.received == 0 and error.phase is Phase.HEAD
+            failure = transport_error(error, streaming=False)
+            self._fail(failure, stale=stale)
+
+    # --- streams ---
+
+    def _stream_ended(self, events: Sequence[Event]) -> None:
+        """The machine has returned its terminal event."""
+        machine = self._machine
+        assert machine is not None
+        *before, terminal = events
+        if before:
+            self._listener.on_events(before)
+            if self.over:
+                return
+        if isinstance(terminal, Error):
+            self._status_of_stream_error(terminal.error)
+            self._give_up(terminal.error)
+            return
+        self.over = True
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            connection.drain()
+        self._listener.on_answer(machine.response(), terminal)
+
+    def _status_of_stream_error(self, error: ProviderError) -> None:
+        if error.request_id is None:
+            error.request_id = self.request_id
+
+    def _end_of_stream(self, broken: ProviderError | None) -> None:
+        """The body ended, or broke, with no terminal event so far. What arrived whole still counts."""
+        machine, sse = self._machine, self._sse
+        assert machine is not None and sse is not None
+        for name, payload in sse.end():
+            # The last event's end was not seen: it counts only if it is whole.
+            events = machine.feed_last(name, payload)
+            if machine.ended:
+                self._stream_ended(events)
+                return
+            if events:
+                self._listener.on_events(events)
+                if self.over:
+                    return
+        events = machine.end(sse.stray)
+        terminal = events[-1] if events else None
+        if broken is not None and isinstance(terminal, Error) and terminal.error.category is ErrorCategory.NETWORK:
+            # "truncated" is true, and how it was cut says more.
+            events = (*events[:-1], Error(broken))
+        if events:
+            self._stream_ended(events)
+
+    # --- whole bodies ---
+
+    def _collect(self, data: bytes) -> None:
+        if self.over:
+            return
+        limits = self._prepared.limits
+        self._pieces.append(data)
+        self._size += len(data)
+        if self._reading is Reading.ERROR:
+            if self._size >= limits.max_error_bytes:
+                self._close()
+                self._decode_error()
+        elif self._size > limits.max_response_bytes:
+            self._give_up(malformed(f"the answer is larger than {limits.max_response_bytes} bytes"))
+
+    def _decode_answer(self) -> None:
+        prepared = self._prepared
+        body = b"".join(self._pieces)
+        try:
+            response = prepared.dialect.decode(body, prepared.provider, prepared.make_id)
+        except ProviderError as error:
+            if error.request_id is None:
+                error.request_id = self.request_id
+            if not body or self._truncatable:
+                error.message = f"{error.message} (the body ended with the connection, perhaps early)"
+            self._fail(error)
+            return
+        if not prepared.stream:
+            self.over = True
+            self._listener.on_answer(response, None)
+            return
+        *events, done = events_of(response)
+        self._listener.on_events(events)
+        if not self.over:
+            self.over = True
+            self._listener.on_answer(response, done)
+
+    def _decode_error(self) -> None:
+        prepared = self._prepared
+        body = b"".join(self._pieces)[: prepared.limits.max_error_bytes]
+        if self.headers.get("content-type", "").startswith(EVENT_STREAM):
+            body = _first_event_data(body)
+        if 300 <= self.status < 400:
+            where = self.headers.get("location", "nowhere")
+            error = ProviderError(
+                f"HTTP {self.status}: redirects are not followed; the server points to {shown(_without_query(where))}",
+                category=ErrorCategory.UNKNOWN,
+                http_status=self.status,
+                retryable=False,
+            )
+        else:
+            error = prepared.dialect.decode_error(self.status, self.headers, body, prepared.wall_clock())
+        if error.request_id is None:
+            error.request_id = self.request_id
+        self._fail(error)
+
+    # --- the end ---
+
+    def expire(self, error: ProviderError) -> None:
+        """A clock of the call ended. An error's status that has come already says more than the clock."""
+        if self.over:
+            return
+        if self._reading is Reading.ERROR:
+            self._close()
+            self._decode_error()
+        else:
+            self._give_up(error)
+
+    def abort(self) -> None:
+        """Close whatever is open, and tell nothing: the call has ended."""
+        self.over = True
+        self._close()
+
+    def _close(self) -> None:
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            connection.close()
+
+    def _give_up(self, error: ProviderError) -> None:
+        self._close()
+        self._fail(error)
+
+    def _fail(self, error: ProviderError, *, stale: bool = False) -> None:
+        if not self.over:
+            self.over = True
+            self._listener.on_attempt_failure(error, stale=stale)
+
+
+def _first_event_data(body: bytes) -> bytes:
+    """The data of an error body that comes as server-sent events."""
+    parser = SSEParser()
+    events = [*parser.feed(body), *parser.end()]
+    return next((data for _, data in events if data), body)
+
+
+def _without_query(url: str) -> str:
+    return url.partition("?")[0]

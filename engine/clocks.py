@@ -1,0 +1,92 @@
+"""The four clocks of a call: which one runs in which state, and when it ends. Pure decisions; time is passed in.
+
+Knows `Timeouts`. Must not know sockets or timers.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+
+from ..providers.errors import ErrorCategory, ProviderError
+from ..providers.options import Timeouts
+
+DEFAULTS = Timeouts(connect=10.0, first_byte=600.0, idle=120.0, total=math.inf)
+STREAM_DEFAULTS = Timeouts(connect=10.0, first_byte=120.0, idle=120.0, total=math.inf)
+
+
+class CallState(enum.StrEnum):
+    """Where a call stands."""
+
+    QUEUED = "queued"
+    CONNECTING = "connecting"
+    SENDING = "sending"
+    WAITING = "waiting"
+    READING = "reading"
+    BACKOFF = "backoff"
+    ENDED = "ended"
+
+
+class Clock(enum.StrEnum):
+    """Which clock ended a call; its value is the option's name."""
+
+    CONNECT = "connect"
+    FIRST_BYTE = "first_byte"
+    IDLE = "idle"
+    TOTAL = "total"
+
+
+STATE_CLOCK: dict[CallState, Clock | None] = {
+    CallState.QUEUED: None,
+    CallState.CONNECTING: Clock.CONNECT,
+    CallState.SENDING: Clock.IDLE,
+    CallState.WAITING: Clock.FIRST_BYTE,
+    CallState.READING: Clock.IDLE,
+    CallState.BACKOFF: None,
+    CallState.ENDED: None,
+}
+"""State → the clock that runs in it, beside the total one, which always runs."""
+
+WHAT_WAS_AWAITED: dict[Clock, str] = {
+    Clock.CONNECT: "no connection within",
+    Clock.FIRST_BYTE: "no response byte within",
+    Clock.IDLE: "no byte for",
+    Clock.TOTAL: "the call did not end within",
+}
+
+
+def effective(request: Timeouts | None, engine: Timeouts | None, *, stream: bool) -> Timeouts:
+    """The clocks of one call: its own, else the engine's, else the defaults. No member is None."""
+    clocks = STREAM_DEFAULTS if stream else DEFAULTS
+    for given in (engine, request):
+        if given is not None:
+            clocks = given.over(clocks)
+    return clocks
+
+
+def seconds(clocks: Timeouts, clock: Clock) -> float:
+    """The length of one clock."""
+    value: float | None = getattr(clocks, clock.value)
+    return math.inf if value is None else value
+
+
+def next_deadline(clocks: Timeouts, state: CallState, *, started: float, state_since: float) -> tuple[float, Clock]:
+    """The clock that ends first, and when. `state_since`: when the state's own clock was last set going."""
+    deadline, clock = started + seconds(clocks, Clock.TOTAL), Clock.TOTAL
+    running = STATE_CLOCK[state]
+    if running is not None:
+        own = state_since + seconds(clocks, running)
+        if own < deadline:
+            return own, running
+    return deadline, clock
+
+
+def timeout_error(clock: Clock, limit: float, where: str) -> ProviderError:
+    """The error of a clock that ended. `where` says what was going on."""
+    return ProviderError(
+        f"{clock.value} timeout: {WHAT_WAS_AWAITED[clock]} {limit:g} s ({where})",
+        category=ErrorCategory.TIMEOUT,
+        provider_code=clock.value,
+        # The whole call's time is up: another attempt would have none.
+        retryable=clock is not Clock.TOTAL,
+    )

@@ -1,0 +1,59 @@
+"""How a call ended: the final record, made exactly once per call. Values only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ..providers.errors import ErrorCategory, ProviderError
+from ..providers.response import Response
+
+
+@dataclass(slots=True)
+class Timings:
+    """When things happened, in seconds since the call was started; None where it never came to that.
+
+    queued: the wait for a connection ended (a fresh one had to be opened, or an idle one was taken).
+    connected: the connection was ready. first_byte: the response's first byte. first_token: the first event that
+    carries content. finished: the call ended. Those of an attempt are of the last one.
+    """
+
+    queued: float | None = None
+    connected: float | None = None
+    first_byte: float | None = None
+    first_token: float | None = None
+    finished: float | None = None
+
+
+@dataclass(slots=True)
+class Completion:
+    """How a call ended.
+
+    success: a whole answer came. response: the answer; partial where the call failed part-way, None where nothing
+    had come. error: why it failed. attempts: how many times the request was tried. http_status: of the last
+    response, 0 where there was none. request_id: the provider's id for the request. headers: the last response's
+    headers, names in lower case (rate limits are here).
+    """
+
+    success: bool
+    http_status: int = 0
+    response: Response | None = None
+    error: ProviderError | None = None
+    attempts: int = 0
+    timings: Timings = field(default_factory=Timings)
+    request_id: str | None = None
+    headers: dict[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def error_category(self) -> ErrorCategory | None:
+        """The error's category; None on success."""
+        return self.error.category if self.error is not None else None
+
+    @property
+    def error_message(self) -> str | None:
+        """The error's message; None on success."""
+        return self.error.message if self.error is not None else None
+
+    @property
+    def retry_after_ms(self) -> int:
+        """The server's hint in milliseconds; -1 where it gave none."""
+        return self.error.retry_after_ms if self.error is not None else -1

@@ -1,0 +1,312 @@
+"""The engine: what a program opens, starts calls on, and leaves.
+
+Knows how the parts fit together. Must not know what happens inside a call (call.py, attempt.py), nor any dialect.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import secrets
+import socket
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+
+import trio
+
+from ..providers.dialect import WireRequest
+from ..providers.errors import InvalidRequestError, ProviderError
+from ..providers.options import Retry, Timeouts
+from ..providers.provider import Provider
+from ..providers.request import Request
+from ..providers.response import Response
+from ..transport.dial import dial
+from ..transport.errors import Phase, TransportError, URLError
+from ..transport.loop import Loop, make_loop
+from ..transport.pool import Pool
+from ..transport.proxy import ProxyConfig, choose_proxy, parse_proxy_url
+from ..transport.resolve import Resolver
+from ..transport.timers import Timers
+from ..transport.tls import TLSConfig, TLSConfigError, make_context
+from ..transport.url import Origin
+from .call import Call, OnCompletion
+from .clocks import CallState, effective
+from .completion import Completion
+from .delivery import OnEvent, Tally
+from .errors import cancelled
+from .limits import Limits
+from .prepare import Preparer
+from .retry import RetryBudget
+from .statistics import OriginStatistics, Statistics
+from .stream import EventStream
+from .threads import FromThread
+
+logger = logging.getLogger("manystream.engine")
+
+
+def make_id() -> str:
+    """22 characters of `A-Z a-z 0-9 - _`, from a cryptographic source."""
+    return secrets.token_urlsafe(16)
+
+
+class EngineClosedError(RuntimeError):
+    """The engine is used after its block was left, in another process, or on another thread."""
+
+
+class TooManyCallsError(RuntimeError):
+    """As many calls as `Limits.max_calls` allows are running: start this one when one of them has ended."""
+
+
+class Engine:
+    """Many concurrent calls. Made by `open_engine`; all methods are for its own thread (see `from_thread`)."""
+
+    def __init__(
+        self,
+        nursery: trio.Nursery,
+        loop: Loop,
+        providers: Sequence[Provider],
+        *,
+        timeouts: Timeouts | None,
+        retry: Retry,
+        limits: Limits,
+        tls: TLSConfig,
+        proxy: ProxyConfig | None,
+        environment: Mapping[str, str],
+    ) -> None:
+        self.loop = loop
+        self.timers = Timers()
+        self.budget = RetryBudget()
+        self.tally = Tally()
+        self.random: Callable[[], float] = random.Random().random
+        self.pool = Pool(nursery, loop, self.timers, self._dial, limits.pool)
+        self.from_thread = FromThread(self, trio.lowlevel.current_trio_token())
+        self._preparer = Preparer(providers, environment, limits, make_id, time.time)
+        self._timeouts = timeouts
+        self._retry = retry
+        self._limits = limits
+        self._tls = tls
+        self._proxy = proxy
+        self._environment = environment
+        self._resolver = Resolver()
+        self._token = trio.lowlevel.current_trio_token()
+        self._process = os.getpid()
+        self._calls: dict[Call, None] = {}
+        self._soon: list[Callable[[], None]] = []
+        self._closed = False
+        self._started = self._completed = self._failed = self._cancelled = self._retried = 0
+        nursery.start_soon(loop.run)
+        nursery.start_soon(self.timers.run)
+
+    def __repr__(self) -> str:
+        return f"<Engine {len(self._calls)} calls, {self.pool!r}{', closed' if self._closed else ''}>"
+
+    # --- calls ---
+
+    def start_stream(
+        self,
+        request: Request,
+        on_event: OnEvent | None = None,
+        on_completion: OnCompletion | None = None,
+    ) -> Call:
+        """Start a streamed call; returns at once.
+
+        `on_event(event)` is called for each event in wire order, then `on_completion(completion)` exactly once;
+        both are plain functions, called on this thread. An exception from `on_event` ends this call alone
+        (category CALLBACK) and is the last it is told.
+        Raises `InvalidRequestError` for a request that cannot be sent at all, before anything is sent, and
+        `EngineClosedError` or `TooManyCallsError`; whatever the network does arrives in the completion.
+        """
+        return self._start(request, on_event, on_completion, stream=True)
+
+    def start_request(self, request: Request, on_completion: OnCompletion | None = None) -> Call:
+        """Start an unstreamed call; returns at once. As `start_stream`, without events."""
+        return self._start(request, None, on_completion, stream=False)
+
+    async def request(self, request: Request) -> Response:
+        """Make an unstreamed call and wait for its answer. Raises `ProviderError` if it fails; cancelling this
+        cancels the call."""
+        call = self.start_request(request)
+        try:
+            completion = await call.wait()
+        finally:
+            call.cancel()
+        if completion.error is not None:
+            raise completion.error
+        assert completion.response is not None
+        return completion.response
+
+    def stream(self, request: Request) -> EventStream:
+        """A streamed call as an async iterator with backpressure: `async with engine.stream(request) as events`.
+        Raises `ProviderError` from the iteration if the stream fails; leaving the block cancels the call."""
+        return EventStream(lambda on_event, on_completion: self.start_stream(request, on_event, on_completion))
+
+    def _start(
+        self, request: Request, on_event: OnEvent | None, on_completion: OnCompletion | None, *, stream: bool
+    ) -> Call:
+        self._check_usable()
+        prepared, wire = self._preparer.prepare(request, stream=stream)
+        self.budget.call_started()
+        call = Call(
+            self,
+            prepared,
+            clocks=effective(request.timeouts, self._timeouts, stream=stream),
+            retry=request.retry or self._retry,
+            on_event=on_event,
+            on_completion=on_completion,
+            finish_response=_response_finisher(wire),
+        )
+        self._calls[call] = None
+        self._started += 1
+        call.begin()
+        return call
+
+    def _check_usable(self) -> None:
+        if os.getpid() != self._process:
+            raise EngineClosedError("this engine was opened in another process: open one after the fork")
+        if self._closed:
+            raise EngineClosedError("this engine is closed: its open_engine block was left")
+        try:
+            token = trio.lowlevel.current_trio_token()
+        except RuntimeError:
+            token = None
+        if token is not self._token:
+            raise EngineClosedError("this engine belongs to another trio.run or thread: use engine.from_thread there")
+        if len(self._calls) >= self._limits.max_calls:
+            raise TooManyCallsError(f"{self._limits.max_calls} calls are running already (limits.max_calls)")
+
+    # --- what calls need ---
+
+    def soon(self, callback: Callable[[], None]) -> None:
+        """Call back at the loop's next turn, outside whatever is running now."""
+        if not self._soon:
+            self._token.run_sync_soon(self._run_soon)
+        self._soon.append(callback)
+
+    def _run_soon(self) -> None:
+        callbacks, self._soon = self._soon, []
+        for callback in callbacks:
+            try:
+                callback()
+            except Exception:
+                logger.exception("ending a call raised: a defect in manystream")
+
+    def count_retry(self) -> None:
+        self._retried += 1
+
+    def call_ended(self, call: Call, completion: Completion) -> None:
+        self._calls.pop(call, None)
+        self._completed += 1
+        if not completion.success:
+            self._failed += 1
+            if completion.error_category == "cancelled":
+                self._cancelled += 1
+
+    async def _dial(self, origin: Origin, on_phase: Callable[[Phase], None]) -> socket.socket:
+        try:
+            context = make_context(self._tls) if origin.scheme == "https" else None
+            proxy = self._proxy or choose_proxy(origin, self._environment)
+        except (URLError, TLSConfigError) as error:
+            raise TransportError(str(error), phase=Phase.CONNECT, origin=str(origin), permanent=True) from None
+        return await dial(origin, tls_context=context, proxy=proxy, resolver=self._resolver, on_phase=on_phase)
+
+    # --- the whole ---
+
+    def statistics(self) -> Statistics:
+        """The engine in figures, as of now."""
+        return Statistics(
+            calls=Counter(call.state.value for call in self._calls if call.state is not CallState.ENDED),
+            started=self._started,
+            completed=self._completed,
+            failed=self._failed,
+            cancelled=self._cancelled,
+            retried=self._retried,
+            connections={origin: OriginStatistics(*counts) for origin, counts in self.pool.counts().items()},
+            opened=self.pool.opened,
+            reused=self.pool.reused,
+            discarded=self.pool.discarded,
+            events=self.tally.events,
+            bytes_received=self.loop.bytes_received,
+            bytes_sent=self.loop.bytes_sent,
+            loop_lag=self.loop.lag,
+            loop_turns=self.loop.turns,
+        )
+
+    def close(self) -> None:
+        """Cancel what still runs, tell its completions, close every socket. Leaving the block does this."""
+        if self._closed:
+            return
+        self._closed = True
+        error: ProviderError = cancelled("the engine was closed")
+        for call in list(self._calls):
+            call.end_now(error)
+        self._run_soon()
+        self.pool.close()
+
+
+def _response_finisher(wire: WireRequest) -> Callable[[Response], None]:
+    """What is done to an answer before it is told: the request's warnings are put on it."""
+
+    def finish(response: Response) -> None:
+        response.warnings.extend(wire.warnings)
+
+    return finish
+
+
+@asynccontextmanager
+async def open_engine(
+    providers: Sequence[Provider],
+    *,
+    timeouts: Timeouts | None = None,
+    retry: Retry | None = None,
+    limits: Limits | None = None,
+    tls: TLSConfig | None = None,
+    proxy: str | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> AsyncGenerator[Engine, None]:
+    """Open an engine: `async with ms.open_engine(providers=[…]) as engine`.
+
+    timeouts, retry, limits: defaults for every call. tls: a custom CA or a client certificate. proxy: the URL of an
+    HTTP CONNECT proxy (default: HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY from the environment; an empty
+    string: none). environment: where keys and proxies are looked up (default: the process's).
+    Leaving the block cancels what still runs and leaves no socket and no task behind.
+    Raises `InvalidRequestError` for a provider that cannot work.
+    """
+    variables: Mapping[str, str] = os.environ if environment is None else environment
+    if proxy == "":
+        variables = {name: value for name, value in variables.items() if not name.lower().endswith("_proxy")}
+    try:
+        proxy_config = parse_proxy_url(proxy) if proxy else None
+    except URLError as error:
+        raise InvalidRequestError("proxy", str(error)) from None
+    failure: BaseException | None = None
+    async with trio.open_nursery() as nursery:
+        loop = make_loop(nursery)
+        try:
+            engine = Engine(
+                nursery,
+                loop,
+                providers,
+                timeouts=timeouts,
+                retry=retry or Retry(),
+                limits=limits or Limits(),
+                tls=tls or TLSConfig(),
+                proxy=proxy_config,
+                environment=variables,
+            )
+        except BaseException as error:
+            failure = error
+        else:
+            try:
+                yield engine
+            except BaseException as error:
+                # Raised again outside the nursery, so that the caller's own exception is not wrapped in a group.
+                failure = error
+            finally:
+                engine.close()
+        nursery.cancel_scope.cancel()
+    loop.close()  # only now: its task was waiting on the descriptor
+    if failure is not None:
+        raise failure

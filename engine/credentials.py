@@ -1,0 +1,77 @@
+"""Keys: from the argument, the environment, or a credentials file, in this order.
+
+Knows where keys are kept. Must not send them anywhere, nor show one in any message.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+from ..providers.errors import InvalidRequestError
+from ..providers.json_values import MalformedJSONError, loads_object
+from ..providers.provider import Provider
+
+CREDENTIALS_VARIABLE = "MANYSTREAM_CREDENTIALS"
+DEFAULT_FILE = "~/.config/manystream/credentials.json"
+
+
+def find_key(provider: Provider, environment: Mapping[str, str]) -> str:
+    """The provider's key; empty where it needs none. Raises `InvalidRequestError` naming what to set."""
+    if provider.api_key:
+        return _checked(provider.api_key, f"the api_key of {provider.name!r}")
+    variables = provider.profile.key_variables
+    for variable in variables:
+        value = environment.get(variable)
+        if value:
+            return _checked(value, variable)
+    stored = _stored_keys(environment)
+    for name in (provider.name, provider.profile.name, *variables):
+        value = stored.get(name)
+        if value:
+            return _checked(value, f"the credentials file's {name!r}")
+    if not provider.profile.needs_key:
+        return ""
+    where = " or ".join(variables)
+    raise InvalidRequestError(
+        "api_key", f"{provider.name!r} has no key: pass api_key=…" + (f" or set {where}" if where else "")
+    )
+
+
+def _checked(key: str, where: str) -> str:
+    if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidRequestError("api_key", f"{where} must be text, not {type(key).__name__}")
+    for position, character in enumerate(key):
+        if not ("!" <= character <= "~"):
+            raise InvalidRequestError(
+                "api_key",
+                f"{where} holds a character that no key has (code {ord(character)} at position {position});"
+                " a line break at the end of a key file is a common cause",
+            )
+    return key
+
+
+def _stored_keys(environment: Mapping[str, str]) -> dict[str, str]:
+    given = environment.get(CREDENTIALS_VARIABLE)
+    path = Path(given or DEFAULT_FILE).expanduser()
+    try:
+        with path.open("rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
+                raise InvalidRequestError(
+                    "api_key", f"the credentials file {path} can be read by others: run chmod 600 on it"
+                )
+            content = file.read()
+    except (FileNotFoundError, NotADirectoryError):
+        if given:
+            raise InvalidRequestError("api_key", f"the credentials file {path} does not exist") from None
+        return {}
+    except OSError as error:
+        raise InvalidRequestError("api_key", f"the credentials file {path}: {error.strerror}") from None
+    try:
+        keys = loads_object(content)
+    except MalformedJSONError:
+        raise InvalidRequestError("api_key", f"the credentials file {path} is no JSON object") from None
+    return {name: key for name, key in keys.items() if isinstance(key, str)}

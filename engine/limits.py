@@ -1,0 +1,22 @@
+"""Caps that keep one server, or one caller, from taking everything. Values only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ..transport.pool import PoolLimits
+
+
+@dataclass(slots=True, frozen=True)
+class Limits:
+    """pool: caps on connections (see `PoolLimits`).
+
+    max_event_bytes: one server-sent event. max_response_bytes: one unstreamed answer. max_error_bytes: what is read
+    of an error's body. max_calls: calls that may be running at once; one more is refused (`TooManyCallsError`).
+    """
+
+    pool: PoolLimits = field(default_factory=PoolLimits)
+    max_event_bytes: int = 32 * 1024 * 1024
+    max_response_bytes: int = 256 * 1024 * 1024
+    max_error_bytes: int = 64 * 1024
+    max_calls: int = 1_000_000

@@ -1,0 +1,134 @@
+"""A request → what its attempts need: provider, key, wire body, head, origin. All checks are made here, before
+any byte is sent; every complaint is an `InvalidRequestError` that names the field.
+
+Knows the dialects' encoders and transport's URL and header checks. Must not know calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ..providers.dialect import MakeId, WireRequest
+from ..providers.errors import InvalidRequestError
+from ..providers.provider import Provider
+from ..providers.registry import DIALECTS, select
+from ..providers.request import Request, validate_request
+from ..transport.errors import URLError
+from ..transport.headers import HeaderError, validate_headers
+from ..transport.http1 import WireHead
+from ..transport.url import BaseURL, parse_base_url, target
+from .attempt import Prepared, WallClock
+from .credentials import find_key
+from .limits import Limits
+
+USER_AGENT = "manystream"
+OWN_HEADERS = frozenset({"host", "content-length", "transfer-encoding", "connection", "accept-encoding"})
+"""Headers that the transport decides: a request may not set them."""
+
+
+class Preparer:
+    """Prepares the requests of one engine; remembers what does not change between them."""
+
+    __slots__ = ("_bases", "_environment", "_keys", "_limits", "_make_id", "_providers", "_wall_clock")
+
+    def __init__(
+        self,
+        providers: Sequence[Provider],
+        environment: Mapping[str, str],
+        limits: Limits,
+        make_id: MakeId,
+        wall_clock: WallClock,
+    ) -> None:
+        names: set[str] = set()
+        for provider in providers:
+            if not isinstance(provider, Provider):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise InvalidRequestError("providers", f"must be providers, not {type(provider).__name__}")
+            if provider.name in names:
+                raise InvalidRequestError("providers", f"two are named {provider.name!r}: give one a name=…")
+            names.add(provider.name)
+        self._providers = tuple(providers)
+        self._environment = environment
+        self._limits = limits
+        self._make_id = make_id
+        self._wall_clock = wall_clock
+        self._keys: dict[str, str] = {}
+        self._bases: dict[str, BaseURL] = {p.name: _base_url(p) for p in providers}
+
+    def prepare(self, request: Request, *, stream: bool) -> tuple[Prepared, WireRequest]:
+        """Check and serialise. Raises `InvalidRequestError`."""
+        if not isinstance(request, Request):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidRequestError("request", f"must be a Request, not {type(request).__name__}")
+        validate_request(request)
+        provider, model = select(request.model, self._providers)
+        key = self._key(provider)
+        dialect = DIALECTS[provider.profile.dialect]
+        wire = dialect.encode(request, model, provider, stream=stream)
+        base = self._bases[provider.name]
+        head = self._head(request, wire, base, dialect.auth_headers(provider, key), provider)
+        prepared = Prepared(
+            origin=base.origin,
+            head=head,
+            body=wire.body,
+            stream=stream,
+            provider=provider,
+            dialect=dialect,
+            make_id=self._make_id,
+            limits=self._limits,
+            wall_clock=self._wall_clock,
+        )
+        return prepared, wire
+
+    def _key(self, provider: Provider) -> str:
+        key = self._keys.get(provider.name)
+        if key is None:
+            key = self._keys[provider.name] = find_key(provider, self._environment)
+        return key
+
+    def _head(
+        self,
+        request: Request,
+        wire: WireRequest,
+        base: BaseURL,
+        auth: Sequence[tuple[str, str]],
+        provider: Provider,
+    ) -> WireHead:
+        headers: dict[str, tuple[str, str]] = {}
+        extra = request.extra_headers or {}
+        for field, pairs in (
+            ("headers", [("User-Agent", USER_AGENT)]),
+            ("extra_headers", wire.headers),  # the dialect's own, and the request's extra ones last
+            ("api_key", auth),
+            ("headers", list(provider.headers.items())),
+            ("extra_headers", list(extra.items())),
+        ):
+            for name, value in pairs:
+                if not isinstance(name, str) or not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+                    raise InvalidRequestError(field, "names and values must be text")
+                if name.lower() in OWN_HEADERS:
+                    raise InvalidRequestError(field, f"{name!r} is decided by the transport; leave it out")
+                headers[name.lower()] = (name, value)  # the later one wins
+        fixed = [
+            ("Host", base.origin.host_header),
+            ("Content-Length", str(len(wire.body))),
+            # Compressed events could not be told apart as they arrive.
+            ("Accept-Encoding", "identity"),
+        ]
+        try:
+            validated = validate_headers([*fixed, *headers.values()])
+            path = target(base, wire.path)
+        except HeaderError as error:
+            raise InvalidRequestError("extra_headers" if extra else "headers", str(error)) from None
+        except URLError as error:
+            raise InvalidRequestError("model", str(error)) from None
+        return WireHead(wire.method.encode(), path.encode(), validated)
+
+
+def _base_url(provider: Provider) -> BaseURL:
+    if not provider.base_url:
+        raise InvalidRequestError("base_url", f"{provider.name!r} needs one, such as 'https://host/v1'")
+    if not isinstance(provider.base_url, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidRequestError("base_url", f"must be text, not {type(provider.base_url).__name__}")
+    try:
+        return parse_base_url(provider.base_url)
+    except URLError as error:
+        raise InvalidRequestError("base_url", f"of {provider.name!r}: {error}") from None

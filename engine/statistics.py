@@ -1,0 +1,45 @@
+"""A snapshot of an engine in figures. Values only; the engine fills them in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True, frozen=True)
+class OriginStatistics:
+    """Connections to one origin by state, and calls waiting for one."""
+
+    connecting: int = 0
+    active: int = 0
+    idle: int = 0
+    waiting: int = 0
+
+
+@dataclass(slots=True, frozen=True)
+class Statistics:
+    """One engine at one moment.
+
+    calls: running calls by state. started, completed, failed, cancelled, retried: calls (attempts for `retried`)
+    since the engine opened; `completed` counts every ended call, `failed` and `cancelled` are parts of it.
+    connections: by origin. opened, reused, discarded: connections since the engine opened.
+    events: events delivered, to a callback or to nobody. bytes_received, bytes_sent: on all connections, TLS taken off.
+    loop_lag: seconds that the slowest turn of the multi-request loop took in the last second or so: what a stream
+    may have waited for the others. loop_turns: turns so far.
+    """
+
+    calls: Mapping[str, int] = field(default_factory=dict[str, int])
+    started: int = 0
+    completed: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    retried: int = 0
+    connections: Mapping[str, OriginStatistics] = field(default_factory=dict[str, OriginStatistics])
+    opened: int = 0
+    reused: int = 0
+    discarded: int = 0
+    events: int = 0
+    bytes_received: int = 0
+    bytes_sent: int = 0
+    loop_lag: float = 0.0
+    loop_turns: int = 0

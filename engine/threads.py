@@ -1,0 +1,53 @@
+"""The engine from another thread. Knows trio's token; must not know calls beyond starting and cancelling them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import trio
+
+from ..providers.request import Request
+from ..providers.response import Response
+from .statistics import Statistics
+
+if TYPE_CHECKING:
+    from .call import Call, OnCompletion
+    from .core import Engine
+    from .delivery import OnEvent
+
+
+class FromThread:
+    """`engine.from_thread`: the engine's methods for other threads. Callbacks still run on the engine's thread.
+
+    Each raises `trio.RunFinishedError` once the engine's `trio.run` has ended.
+    """
+
+    __slots__ = ("_engine", "_token")
+
+    def __init__(self, engine: Engine, token: trio.lowlevel.TrioToken) -> None:
+        self._engine = engine
+        self._token = token
+
+    def start_stream(
+        self, request: Request, on_event: OnEvent | None = None, on_completion: OnCompletion | None = None
+    ) -> Call:
+        """As `Engine.start_stream`."""
+        return trio.from_thread.run_sync(
+            self._engine.start_stream, request, on_event, on_completion, trio_token=self._token
+        )
+
+    def start_request(self, request: Request, on_completion: OnCompletion | None = None) -> Call:
+        """As `Engine.start_request`."""
+        return trio.from_thread.run_sync(self._engine.start_request, request, on_completion, trio_token=self._token)
+
+    def request(self, request: Request) -> Response:
+        """Make a call and block this thread until its answer is there. Raises `ProviderError`."""
+        return trio.from_thread.run(self._engine.request, request, trio_token=self._token)
+
+    def cancel(self, call: Call) -> None:
+        """As `Call.cancel`."""
+        trio.from_thread.run_sync(call.cancel, trio_token=self._token)
+
+    def statistics(self) -> Statistics:
+        """As `Engine.statistics`."""
+        return trio.from_thread.run_sync(self._engine.statistics, trio_token=self._token)

@@ -1,0 +1,112 @@
+"""Thousands of live language-model streams on one core.
+
+    import manystream as ms
+
+    async with ms.open_engine(providers=[ms.Anthropic()]) as engine:
+        response = await engine.request(ms.Request("claude-sonnet-4-5", [ms.Message.user("Hello")]))
+
+The public names, and nothing else: what they do is in `engine`, `providers` and `transport`.
+"""
+
+from .engine import Call as Call
+from .engine import Completion as Completion
+from .engine import Engine as Engine
+from .engine import Statistics as Statistics
+from .engine import Timings as Timings
+from .engine import open_engine as open_engine
+from .providers.errors import ErrorCategory as ErrorCategory
+from .providers.errors import InvalidRequestError as InvalidRequestError
+from .providers.errors import ProviderError as ProviderError
+from .providers.events import Done as Done
+from .providers.events import Error as Error
+from .providers.events import Event as Event
+from .providers.events import EventType as EventType
+from .providers.events import FinishReason as FinishReason
+from .providers.events import Start as Start
+from .providers.events import TextDelta as TextDelta
+from .providers.events import ThinkingDelta as ThinkingDelta
+from .providers.events import ToolCallDelta as ToolCallDelta
+from .providers.events import ToolCallDone as ToolCallDone
+from .providers.events import ToolCallStart as ToolCallStart
+from .providers.messages import Block as Block
+from .providers.messages import CacheControl as CacheControl
+from .providers.messages import File as File
+from .providers.messages import Image as Image
+from .providers.messages import Message as Message
+from .providers.messages import ProviderBlock as ProviderBlock
+from .providers.messages import ProviderState as ProviderState
+from .providers.messages import RedactedThinking as RedactedThinking
+from .providers.messages import Role as Role
+from .providers.messages import Text as Text
+from .providers.messages import Thinking as Thinking
+from .providers.messages import ToolCall as ToolCall
+from .providers.messages import ToolResult as ToolResult
+from .providers.options import Retry as Retry
+from .providers.options import Timeouts as Timeouts
+from .providers.profile import Profile as Profile
+from .providers.profile import Quirks as Quirks
+from .providers.provider import Anthropic as Anthropic
+from .providers.provider import Gemini as Gemini
+from .providers.provider import OpenAIChat as OpenAIChat
+from .providers.provider import OpenAIResponses as OpenAIResponses
+from .providers.provider import Provider as Provider
+from .providers.request import Request as Request
+from .providers.request import ThinkingConfig as ThinkingConfig
+from .providers.request import ThinkingLevel as ThinkingLevel
+from .providers.request import Tool as Tool
+from .providers.response import Response as Response
+from .providers.usage import Usage as Usage
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Anthropic",
+    "Block",
+    "CacheControl",
+    "Call",
+    "Completion",
+    "Done",
+    "Engine",
+    "Error",
+    "ErrorCategory",
+    "Event",
+    "EventType",
+    "File",
+    "FinishReason",
+    "Gemini",
+    "Image",
+    "InvalidRequestError",
+    "Message",
+    "OpenAIChat",
+    "OpenAIResponses",
+    "Profile",
+    "Provider",
+    "ProviderBlock",
+    "ProviderError",
+    "ProviderState",
+    "Quirks",
+    "RedactedThinking",
+    "Request",
+    "Response",
+    "Retry",
+    "Role",
+    "Start",
+    "Statistics",
+    "Text",
+    "TextDelta",
+    "Thinking",
+    "ThinkingConfig",
+    "ThinkingDelta",
+    "ThinkingLevel",
+    "Timeouts",
+    "Timings",
+    "Tool",
+    "ToolCall",
+    "ToolCallDelta",
+    "ToolCallDone",
+    "ToolCallStart",
+    "ToolResult",
+    "Usage",
+    "__version__",
+    "open_engine",
+]

@@ -1,0 +1,172 @@
+"""Our content blocks → Anthropic's, one at a time.
+
+Knows each block's wire form and which of them only the provider that made it may see again. Must not know the order
+of a conversation, nor which calls have results: `turns.py` does.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from hashlib import sha256
+
+from ..errors import InvalidRequestError
+from ..json_values import JSON, JSONObject, MalformedJSONError
+from ..messages import CacheControl, File, Image, RedactedThinking, Text, Thinking, ToolCall, ToolResult
+
+IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
+IMAGE_SPELLINGS = {"image/jpg": "image/jpeg"}
+TEXT_TYPES = frozenset({"application/json", "application/xml", "application/yaml", "application/x-yaml"})
+"""Media types beside `text/*` whose bytes are sent as a plain-text document."""
+
+CITATION_TYPES = frozenset(
+    {
+        "char_location",
+        "page_location",
+        "content_block_location",
+        "search_result_location",
+        "web_search_result_location",
+    }
+)
+"""Anthropic's own citations: the only ones it takes back."""
+
+FIRST_PARTY = "anthropic"
+"""The profile that thinking without a tag is taken to come from."""
+
+CALL_ID = re.compile(r"[a-zA-Z0-9_-]+")
+_NOT_IN_CALL_ID = re.compile(r"[^a-zA-Z0-9_-]")
+
+
+def wire_call_id(call_id: str) -> str:
+    """A call's id in the characters Anthropic takes. Ids made elsewhere are rewritten, always to the same text; the
+    digest keeps two that differ only in what was replaced apart."""
+    if CALL_ID.fullmatch(call_id):
+        return call_id
+    digest = sha256(call_id.encode("utf-8", "replace")).hexdigest()[:8]
+    return f"{_NOT_IN_CALL_ID.sub('_', call_id)}_{digest}"
+
+
+def marked(block: dict[str, JSON], cache_control: CacheControl | None) -> JSONObject:
+    """The block, with its cache mark where it has one."""
+    if cache_control is not None:
+        mark: dict[str, JSON] = {"type": "ephemeral"}
+        if cache_control.ttl is not None:
+            mark["ttl"] = cache_control.ttl
+        block["cache_control"] = mark
+    return block
+
+
+def wire_text(block: Text, *, with_citations: bool = False) -> JSONObject | None:
+    """A text block; None where there is nothing but white space, which Anthropic refuses."""
+    if not block.text.strip():
+        return None
+    wire: dict[str, JSON] = {"type": "text", "text": block.text}
+    if with_citations and block.citations and all(c.get("type") in CITATION_TYPES for c in block.citations):
+        wire["citations"] = list(block.citations)
+    return marked(wire, block.cache_control)
+
+
+def wire_thinking_block(block: Thinking | RedactedThinking, provider: str) -> JSONObject | None:
+    """Thinking for the provider that made it, unchanged; None for any other.
+
+    Anthropic itself needs the signature; a compatible server that signs nothing gets back what it sent.
+    """
+    maker = block.state.provider if block.state is not None else FIRST_PARTY
+    if maker != provider:
+        return None
+    if isinstance(block, RedactedThinking):
+        return {"type": "redacted_thinking", "data": block.data}
+    if not block.signature and block.state is None:
+        return None
+    return {"type": "thinking", "thinking": block.text, "signature": block.signature or ""}
+
+
+def wire_tool_call(block: ToolCall, call_id: str, provider: str, warnings: list[str]) -> JSONObject:
+    """A `tool_use` block. Arguments that are no JSON object go into one, under the name Anthropic's guide gives."""
+    try:
+        arguments: JSONObject = block.parsed
+    except MalformedJSONError:
+        arguments = {"INVALID_JSON": block.arguments}
+        warnings.append(f"messages: the arguments of call {block.id!r} are no JSON object; sent as text inside one")
+    wire: dict[str, JSON] = {"type": "tool_use", "id": call_id, "name": block.name, "input": arguments}
+    if block.state is not None and block.state.provider == provider:
+        wire.update(block.state.data)
+    return marked(wire, block.cache_control)
+
+
+def wire_tool_result(block: ToolResult, call_id: str, field: str, warnings: list[str]) -> JSONObject:
+    """A `tool_result` block."""
+    content: JSON
+    if isinstance(block.content, str):
+        content = block.content
+    else:
+        parts: list[JSON] = []
+        for position, part in enumerate(block.content):
+            wire_part = wire_part_of(part, f"{field}.content[{position}]", warnings)
+            if wire_part is not None:
+                parts.append(wire_part)
+        content = parts
+    wire: dict[str, JSON] = {"type": "tool_result", "tool_use_id": call_id, "content": content}
+    if block.is_error:
+        wire["is_error"] = True
+    return marked(wire, block.cache_control)
+
+
+def wire_part_of(block: Text | Image | File, field: str, warnings: list[str]) -> JSONObject | None:
+    """What both a user's message and a tool's result may hold."""
+    if isinstance(block, Text):
+        return wire_text(block)
+    if isinstance(block, Image):
+        return wire_image(block, field, warnings)
+    return wire_file(block, field)
+
+
+def wire_image(block: Image, field: str, warnings: list[str]) -> JSONObject:
+    """An `image` block. Raises `InvalidRequestError` for a media type that Anthropic does not read."""
+    if block.detail is not None and block.detail != "auto":
+        warnings.append("messages: an image's detail is not sent; Anthropic has no such setting")
+    return marked({"type": "image", "source": _image_source(block, field)}, block.cache_control)
+
+
+def _image_source(block: Image | File, field: str) -> JSONObject:
+    if block.data is None:
+        return _remote_source(block)
+    media_type = _media_type(block)
+    media_type = IMAGE_SPELLINGS.get(media_type, media_type)
+    if media_type not in IMAGE_TYPES:
+        accepted = ", ".join(sorted(IMAGE_TYPES))
+        raise InvalidRequestError(f"{field}.media_type", f"Anthropic reads {accepted}, not {media_type!r}")
+    return {"type": "base64", "media_type": media_type, "data": base64.b64encode(block.data).decode("ascii")}
+
+
+def wire_file(block: File, field: str) -> JSONObject:
+    """A `document` block (PDF or text), or an `image` where the file is one. Raises `InvalidRequestError`."""
+    media_type = _media_type(block)
+    if media_type.startswith("image/"):
+        return marked({"type": "image", "source": _image_source(block, field)}, block.cache_control)
+    wire: dict[str, JSON] = {"type": "document", "source": _document_source(block, media_type, field)}
+    if block.name:
+        wire["title"] = block.name
+    return marked(wire, block.cache_control)
+
+
+def _document_source(block: File, media_type: str, field: str) -> JSONObject:
+    if block.data is None:
+        return _remote_source(block)
+    if media_type == "application/pdf":
+        return {"type": "base64", "media_type": media_type, "data": base64.b64encode(block.data).decode("ascii")}
+    if media_type.startswith("text/") or media_type in TEXT_TYPES:
+        try:
+            return {"type": "text", "media_type": "text/plain", "data": block.data.decode()}
+        except UnicodeDecodeError as error:
+            raise InvalidRequestError(f"{field}.data", f"a text file must be UTF-8: {error.reason}") from None
+    raise InvalidRequestError(f"{field}.media_type", f"Anthropic reads PDF, text and images, not {media_type!r}")
+
+
+def _remote_source(block: Image | File) -> JSONObject:
+    return {"type": "url", "url": block.url} if block.url is not None else {"type": "file", "file_id": block.file_id}
+
+
+def _media_type(block: Image | File) -> str:
+    """The media type without parameters, in lower case."""
+    return (block.media_type or "").partition(";")[0].strip().lower()

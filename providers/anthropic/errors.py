@@ -1,0 +1,137 @@
+"""Anthropic's errors → `ProviderError`: bodies of failed responses, and `error` events inside a stream.
+
+Source: https://platform.claude.com/docs/en/api/errors. An error's `type` says which status it comes with, so an event
+without a status is classified as the same error with one. Knows body shapes, its own and those of proxies and
+compatible servers. Must not know streams.
+"""
+
+from __future__ import annotations
+
+from ..dialect import Headers
+from ..errors import RETRYABLE, STATUS_CATEGORY, ErrorCategory, ProviderError, category_of_status
+from ..json_values import JSON, JSONObject, MalformedJSONError, integer, loads, mapping, string
+from ..retry_hints import retry_after_ms
+
+TYPE_STATUS: dict[str, int] = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "conflict_error": 409,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "api_error": 500,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
+"""An error's type → the HTTP status it comes with."""
+
+GENERIC_TYPES = frozenset({"invalid_request_error", "api_error"})
+"""Types that compatible servers use for everything: an HTTP status that says something goes before them."""
+
+SPENT_CODES = frozenset(
+    {
+        "contract_spend_limit_reached",
+        "enforced_spend_limit_reached",
+        "linked_organization_billing_unavailable",
+        "linked_organization_spend_limit_reached",
+    }
+)
+"""`error.details.error_code`s that say money is spent: trying again cannot help."""
+
+FILTER_PHRASE = "content filtering policy"
+"""An output that Anthropic's filter stopped comes as an invalid_request_error with these words and no code."""
+
+REQUEST_ID_HEADERS = ("request-id", "x-request-id")
+
+
+def is_error(payload: JSONObject) -> bool:
+    """Whether an object is an error: it says so, or has an `error` and is no message."""
+    return payload.get("type") == "error" or (payload.get("error") is not None and "content" not in payload)
+
+
+def error_in(payload: JSONObject, data: bytes) -> ProviderError:
+    """The error that an event or a body with status 200 holds."""
+    return _error(0, payload, data, headers={}, now=0.0)
+
+
+def decode_error(status: int, headers: Headers, body: bytes, now: float) -> ProviderError:
+    """Read a failed response. Never raises; `now` is the wall clock in Unix seconds."""
+    return _error(status, _payload(body), body, headers, now)
+
+
+def _error(status: int, payload: JSONObject, data: bytes, headers: Headers, now: float) -> ProviderError:
+    error = _error_object(payload)
+    kind = string(error, "type")
+    code = string(mapping(error, "details"), "error_code")
+    text = string(error, "message") or string(error, "detail")
+    category = _category(status, kind, text, error)
+    return ProviderError(
+        _message(kind, text, status),
+        category=category,
+        http_status=status,
+        provider_code=code or kind,
+        retry_after_ms=retry_after_ms(headers, now, status=status) if category in RETRYABLE else -1,
+        retryable=code not in SPENT_CODES and _told_to_retry(headers, category in RETRYABLE),
+        request_id=_request_id(headers, payload),
+        body=data,
+    )
+
+
+def _category(status: int, kind: str | None, text: str | None, error: JSONObject) -> ErrorCategory:
+    if text is not None and FILTER_PHRASE in text.lower():
+        return ErrorCategory.CONTENT_FILTER
+    from_status = STATUS_CATEGORY.get(status) if status else None
+    if kind in TYPE_STATUS and (from_status is None or kind not in GENERIC_TYPES):
+        return category_of_status(TYPE_STATUS[kind])
+    if from_status is not None:
+        return from_status
+    # Proxies put a status into the object, as a number or as digits.
+    code = integer(error, "code") or integer(error, "status")
+    digits = string(error, "code") or ""
+    if code is None and digits.isascii() and digits.isdigit():
+        code = int(digits[:3])
+    return category_of_status(code) if code else ErrorCategory.UNKNOWN
+
+
+def _told_to_retry(headers: Headers, default: bool) -> bool:
+    """`x-should-retry` is the server's own word on it, and wins."""
+    return {"true": True, "false": False}.get(headers.get("x-should-retry", ""), default)
+
+
+def _message(kind: str | None, text: str | None, status: int) -> str:
+    if text:
+        return f"{kind}: {text}" if kind else text
+    return kind or (f"HTTP {status}" if status else "the provider reported an error without a message")
+
+
+def _request_id(headers: Headers, payload: JSONObject) -> str | None:
+    for name in REQUEST_ID_HEADERS:
+        if headers.get(name):
+            return headers[name]
+    return string(payload, "request_id")
+
+
+def _payload(body: bytes) -> JSONObject:
+    """The object in a body: JSON, a list around it, or an SSE event (some servers fail a stream request that way)."""
+    text = body.strip()
+    if not text.startswith((b"{", b"[")):
+        text = text.partition(b"data:")[2].partition(b"\n")[0]
+    try:
+        value: JSON = loads(text) if text else None
+    except MalformedJSONError:
+        return {}
+    if type(value) is list and value:
+        value = value[0]
+    return value if type(value) is dict else {}
+
+
+def _error_object(payload: JSONObject) -> JSONObject:
+    """The object that holds type and message: `error` where there is one, itself or as a bare string."""
+    error = payload.get("error")
+    if type(error) is dict:
+        return error
+    if type(error) is str:
+        return {"message": error, **payload, "type": None}
+    return {**payload, "type": None} if payload.get("type") == "error" else payload

@@ -1,0 +1,89 @@
+"""An unstreamed answer → `Response`, and what it shares with the stream: finish reasons and the message's members.
+
+Knows the `message` object. Built through the same accumulator and block reader as a stream, so that both give equal
+answers.
+"""
+
+from __future__ import annotations
+
+from ..accumulate import Accumulator
+from ..dialect import MakeId
+from ..errors import malformed
+from ..events import Event, FinishReason
+from ..json_values import JSON, JSONObject, MalformedJSONError, items, loads_object, mapping, shown, string
+from ..provider import Provider
+from ..response import Response
+from .blocks import BlockReader, CallInProgress, read_usage
+from .errors import error_in, is_error
+
+FINISH_REASONS: dict[str, FinishReason] = {
+    "end_turn": FinishReason.STOP,
+    "stop_sequence": FinishReason.STOP,
+    "max_tokens": FinishReason.LENGTH,
+    "model_context_window_exceeded": FinishReason.LENGTH,
+    "tool_use": FinishReason.TOOL_USE,
+    "refusal": FinishReason.CONTENT_FILTER,
+    "pause_turn": FinishReason.UNKNOWN,
+}
+"""`stop_reason` → ours; any other is UNKNOWN, with the word kept. After `pause_turn` the caller sends the assistant's
+content back unchanged, and the model goes on."""
+
+MESSAGE_MEMBERS = frozenset({"id", "type", "role", "model", "content", "stop_reason", "usage"})
+"""What a `Response` holds itself; a message's other members are its provider data."""
+
+
+def finish_reason(raw: str | None) -> FinishReason:
+    """Our word for a `stop_reason`."""
+    return FINISH_REASONS.get(raw, FinishReason.UNKNOWN) if raw is not None else FinishReason.UNKNOWN
+
+
+def add_provider_data(provider_data: dict[str, JSON], wire: JSONObject, known: frozenset[str]) -> None:
+    """Keep the members that we have no name for (`container`, `stop_details`, `context_management`, …)."""
+    for member, value in wire.items():
+        if member not in known and value is not None:
+            provider_data[member] = value
+
+
+def add_usage(answer: Accumulator, raw: dict[str, JSON], report: JSONObject) -> None:
+    """Lay a report over what was reported before. The counts are totals, so each replaces its forerunner, 0 too; a
+    null says nothing."""
+    for member, value in report.items():
+        if value is not None:
+            raw[member] = value
+    answer.usage = read_usage(raw)
+    tier = raw.get("service_tier")
+    if type(tier) is str:
+        answer.provider_data["service_tier"] = tier
+
+
+def decode_response(body: bytes, provider: Provider, make_id: MakeId) -> Response:
+    """Read a `message`. Raises `ProviderError` for an error object, and for a body that is no message."""
+    try:
+        message = loads_object(body)
+    except MalformedJSONError as error:
+        raise malformed(str(error), body) from None
+    if is_error(message):
+        raise error_in(message, body)
+    if type(message.get("content")) is not list:
+        raise malformed(f"expected a message with content, got {shown(body)}", body)
+    answer = Accumulator()
+    answer.start(string(message, "model"), string(message, "id"))
+    try:
+        _read_content(items(message, "content"), BlockReader(answer, provider.profile.name, make_id))
+    except MalformedJSONError as error:
+        raise malformed(f"{error} in {shown(body)}", body) from None
+    add_provider_data(answer.provider_data, message, MESSAGE_MEMBERS)
+    add_usage(answer, {}, mapping(message, "usage"))
+    raw = string(message, "stop_reason")
+    answer.done(finish_reason(raw), raw)
+    return answer.response()
+
+
+def _read_content(content: list[JSON], reader: BlockReader) -> None:
+    untold: list[Event] = []
+    for block in content:
+        if type(block) is not dict:
+            raise MalformedJSONError("a content block that is no object")
+        opened = reader.open(block, untold)
+        if isinstance(opened, CallInProgress):
+            opened.settle()

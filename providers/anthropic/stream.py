@@ -1,0 +1,349 @@
+"""The machine for a Messages stream.
+
+`message_start`, then per content block `content_block_start`, deltas and `content_block_stop`, then `message_delta`
+with the stop reason, then `message_stop`, which is the terminal marker; `ping` and `error` anywhere.
+Source: https://platform.claude.com/docs/en/build-with-claude/streaming.
+
+The `type` in the data decides, as compatible servers omit the event's name; where it is missing, the name does.
+Blocks are told apart by their index. A tool call's end is told one step late, when the next block begins or the stop
+reason comes: only then is it known whether the length limit cut it off.
+
+Hot: one text delta is one `feed`. That path is written out in `feed`; everything else goes through `EVENTS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ..accumulate import CUT_SHORT, TextInProgress, ThinkingInProgress
+from ..dialect import MakeId, StreamMachine
+from ..errors import malformed, truncated
+from ..events import Event, TextDelta
+from ..json_values import JSON, JSONObject, MalformedJSONError, loads, mapping, objects, shown, string
+from ..provider import Provider
+from ..response import Response
+from .blocks import BlockReader, CallInProgress, ProviderBlockInProgress
+from .errors import error_in, is_error
+from .response import MESSAGE_MEMBERS, add_provider_data, add_usage, finish_reason
+
+DONE_MARK = b"[DONE]"
+"""Not Anthropic's; servers that also speak Chat Completions end with it."""
+
+EVENT_MEMBERS = frozenset({"type", "delta", "usage"})
+DELTA_MEMBERS = frozenset({"type", "stop_reason"})
+
+
+class MessagesStream(StreamMachine):
+    """One stream. The dicts hold the open blocks of each kind by the wire's index."""
+
+    __slots__ = (
+        "calls",
+        "latest",
+        "others",
+        "reader",
+        "started",
+        "stop_reason",
+        "stopped",
+        "texts",
+        "thinkings",
+        "usage_raw",
+    )
+
+    def __init__(self, provider: Provider, make_id: MakeId) -> None:
+        super().__init__(provider, make_id)
+        self.reader = BlockReader(self.answer, provider.profile.name, make_id)
+        self.texts: dict[int, TextInProgress] = {}
+        self.thinkings: dict[int, ThinkingInProgress] = {}
+        self.calls: dict[int, CallInProgress] = {}
+        self.others: dict[int, ProviderBlockInProgress] = {}
+        self.stopped: list[CallInProgress] = []
+        self.latest = -1
+        self.started = False
+        self.stop_reason: str | None = None
+        self.usage_raw: dict[str, JSON] = {}
+
+    def feed(self, event: str, data: bytes) -> Sequence[Event]:
+        if self.ended:
+            return ()
+        try:
+            payload = loads(data)
+        except MalformedJSONError as error:
+            return self._unreadable(event, data, str(error))
+        if type(payload) is not dict:
+            return self.fail(malformed(f"expected an event object, got {shown(data)}", data))
+        kind = payload.get("type")
+        if kind == "content_block_delta":
+            delta = payload.get("delta")
+            if type(delta) is dict and delta.get("type") == "text_delta":
+                index, text = payload.get("index"), delta.get("text")
+                if type(index) is int and type(text) is str and text:
+                    block = self.texts.get(index)
+                    if block is not None:
+                        block.pieces.append(text)
+                        return (TextDelta(block.index, text),)
+        return self._dispatch(kind if type(kind) is str else event, payload, data)
+
+    def _dispatch(self, kind: str, payload: JSONObject, data: bytes) -> Sequence[Event]:
+        handle = EVENTS.get(kind)
+        try:
+            if handle is not None:
+                return handle(self, payload)
+            if kind == "error" or is_error(payload):
+                return self.fail(error_in(payload, data))
+        except MalformedJSONError as error:
+            return self.fail(malformed(f"{kind}: {error} in {shown(data)}", data))
+        return ()
+
+    def _unreadable(self, event: str, data: bytes, reason: str) -> Sequence[Event]:
+        """Data that is no JSON. A ping's is of no interest, and `[DONE]` ends a message that has its stop reason."""
+        if event == "ping" or not data.strip():
+            return ()
+        if data.strip() == DONE_MARK:
+            return self._finish() if self.stop_reason is not None else ()
+        return self.fail(malformed(reason, data))
+
+    def end(self, stray: bytes = b"") -> Sequence[Event]:
+        if self.ended:
+            return ()
+        if stray:
+            try:
+                payload = loads(stray)
+            except MalformedJSONError:
+                payload = None
+            if type(payload) is dict and is_error(payload):
+                return self.fail(error_in(payload, stray))
+        if self.stop_reason is not None and not self.provider.profile.quirks.strict_end:
+            return self._finish()
+        return self.fail(truncated("truncated stream: it ended without message_stop"))
+
+    def response(self) -> Response:
+        self._settle_others()
+        return self.answer.response()
+
+    def message_start(self, payload: JSONObject) -> Sequence[Event]:
+        """The message as it stands at its start: model, id, input tokens; on a resumed turn also its content.
+
+        A second one comes from a server that began anew inside one stream. What was told stays told; its blocks
+        follow at the next indexes.
+        """
+        message = _object(payload, "message")
+        content = _objects(message, "content")
+        events = self._finish_stopped()
+        if not self.started:
+            self.started = True
+            events.append(self.answer.start(string(message, "model"), string(message, "id")))
+        for index in [*self.texts, *self.thinkings, *self.calls, *self.others]:
+            self._forget(index, events)
+        self.latest = -1
+        for index, block in enumerate(content):
+            self._open(index, block, events)
+            events.extend(self._stop(index))
+        add_provider_data(self.answer.provider_data, message, MESSAGE_MEMBERS)
+        add_usage(self.answer, self.usage_raw, mapping(message, "usage"))
+        self.stop_reason = string(message, "stop_reason")
+        return events
+
+    def content_block_start(self, payload: JSONObject) -> Sequence[Event]:
+        index, wire = self._index(payload, step=1), _object(payload, "content_block")
+        events = self._begin()
+        events.extend(self._finish_stopped())
+        self._open(index, wire, events)
+        return events
+
+    def content_block_delta(self, payload: JSONObject) -> Sequence[Event]:
+        delta = _object(payload, "delta")
+        index = self._index(payload)
+        other = self.others.get(index)
+        if other is not None:
+            other.apply(delta)
+            return ()
+        handle = DELTAS.get(string(delta, "type") or "")
+        return () if handle is None else handle(self, index, delta)
+
+    def content_block_stop(self, payload: JSONObject) -> Sequence[Event]:
+        return self._stop(self._index(payload))
+
+    def message_delta(self, payload: JSONObject) -> Sequence[Event]:
+        """The stop reason, and usage so far; both are totals, so they replace what was known."""
+        delta = mapping(payload, "delta")
+        events = self._begin()
+        self.stop_reason = string(delta, "stop_reason") or self.stop_reason
+        self.answer.raw_finish_reason = self.stop_reason
+        add_provider_data(self.answer.provider_data, delta, DELTA_MEMBERS)
+        add_provider_data(self.answer.provider_data, payload, EVENT_MEMBERS)
+        add_usage(self.answer, self.usage_raw, mapping(payload, "usage"))
+        if self.stop_reason is not None:
+            cut = finish_reason(self.stop_reason) in CUT_SHORT
+            events.extend(self._finish_stopped(last_is_cut=cut))
+        return events
+
+    def message_stop(self, payload: JSONObject) -> Sequence[Event]:
+        add_provider_data(self.answer.provider_data, payload, EVENT_MEMBERS)
+        return self._finish()
+
+    def ping(self, payload: JSONObject) -> Sequence[Event]:
+        return ()
+
+    def text_delta(self, index: int, delta: JSONObject) -> Sequence[Event]:
+        """The slow way in: an empty text, an event without index, or a block that never began."""
+        text = _text(delta, "text")
+        if not text:
+            return ()
+        block = self.texts.get(index)
+        if block is not None:
+            return (block.delta(text),)
+        if self._is_taken(index):
+            return ()
+        events = self._begin()
+        self._open(index, {"type": "text", "text": text}, events)
+        return events
+
+    def citations_delta(self, index: int, delta: JSONObject) -> Sequence[Event]:
+        block, citation = self.texts.get(index), delta.get("citation")
+        if block is not None and type(citation) is dict:
+            block.citations.append(citation)
+        return ()
+
+    def thinking_delta(self, index: int, delta: JSONObject) -> Sequence[Event]:
+        text = _text(delta, "thinking")
+        if not text:
+            return ()
+        block = self.thinkings.get(index)
+        if block is not None:
+            return (block.delta(text),)
+        if self._is_taken(index):
+            return ()
+        events = self._begin()
+        self._open(index, {"type": "thinking", "thinking": text}, events)
+        return events
+
+    def signature_delta(self, index: int, delta: JSONObject) -> Sequence[Event]:
+        block, signature = self.thinkings.get(index), _text(delta, "signature")
+        if block is not None and signature:
+            block.signature_pieces.append(signature)
+        return ()
+
+    def input_json_delta(self, index: int, delta: JSONObject) -> Sequence[Event]:
+        block, text = self.calls.get(index), _text(delta, "partial_json")
+        return () if block is None or block.call.done else block.call.delta(text)
+
+    def _begin(self) -> list[Event]:
+        """Start, for a server that leaves out `message_start`."""
+        if self.started:
+            return []
+        self.started = True
+        return [self.answer.start(None, None)]
+
+    def _open(self, index: int, wire: JSONObject, events: list[Event]) -> None:
+        self._forget(index, events)
+        self.latest = index
+        opened = self.reader.open(wire, events)
+        if isinstance(opened, TextInProgress):
+            self.texts[index] = opened
+        elif isinstance(opened, ThinkingInProgress):
+            self.thinkings[index] = opened
+        elif isinstance(opened, CallInProgress):
+            self.calls[index] = opened
+        elif isinstance(opened, ProviderBlockInProgress):
+            self.others[index] = opened
+
+    def _stop(self, index: int) -> Sequence[Event]:
+        """A block has ended. A call's end is not told yet: see the head of this file."""
+        other = self.others.get(index)
+        if other is not None:
+            other.settle()
+        call = self.calls.get(index)
+        if call is None or call.stopped:
+            return ()
+        call.stopped = True
+        self.stopped.append(call)
+        return call.settle()
+
+    def _finish_stopped(self, *, last_is_cut: bool = False) -> list[Event]:
+        """Tell the end of the calls that have stopped."""
+        events: list[Event] = []
+        for block in self.stopped:
+            cut = last_is_cut and block.call is self.answer.blocks[-1]
+            events.extend(block.call.finish(complete=not cut))
+        self.stopped.clear()
+        return events
+
+    def _finish(self) -> Sequence[Event]:
+        """The message has ended."""
+        events = self._begin()
+        for call in self.calls.values():
+            events.extend(call.settle())
+        events.extend(self.answer.done(finish_reason(self.stop_reason), self.stop_reason))
+        self._settle_others()
+        self.ended = True
+        return events
+
+    def _settle_others(self) -> None:
+        for block in self.others.values():
+            block.settle()
+
+    def _forget(self, index: int, events: list[Event]) -> None:
+        """The wire uses an index again: what it meant before has ended, a call in the middle of its arguments."""
+        self.texts.pop(index, None)
+        self.thinkings.pop(index, None)
+        call = self.calls.pop(index, None)
+        if call is not None and not call.stopped:
+            events.extend(call.call.finish(complete=False))
+        other = self.others.pop(index, None)
+        if other is not None:
+            other.settle()
+
+    def _is_taken(self, index: int) -> bool:
+        return index in self.texts or index in self.thinkings or index in self.calls or index in self.others
+
+    def _index(self, payload: JSONObject, step: int = 0) -> int:
+        """The block an event is about; without an index, the latest, or the one `step` after it."""
+        index = payload.get("index")
+        if type(index) is int:
+            return index
+        if index is not None:
+            raise MalformedJSONError("an index that is no number")
+        return self.latest + step
+
+
+EVENTS: dict[str, Callable[[MessagesStream, JSONObject], Sequence[Event]]] = {
+    "message_start": MessagesStream.message_start,
+    "content_block_start": MessagesStream.content_block_start,
+    "content_block_delta": MessagesStream.content_block_delta,
+    "content_block_stop": MessagesStream.content_block_stop,
+    "message_delta": MessagesStream.message_delta,
+    "message_stop": MessagesStream.message_stop,
+    "ping": MessagesStream.ping,
+}
+"""Event type → what it does. `error` needs the event's bytes and is dealt with before; unknown types are ignored, as
+Anthropic asks of its clients."""
+
+DELTAS: dict[str, Callable[[MessagesStream, int, JSONObject], Sequence[Event]]] = {
+    "text_delta": MessagesStream.text_delta,
+    "citations_delta": MessagesStream.citations_delta,
+    "thinking_delta": MessagesStream.thinking_delta,
+    "signature_delta": MessagesStream.signature_delta,
+    "input_json_delta": MessagesStream.input_json_delta,
+}
+"""Delta type → what it does."""
+
+
+def _object(payload: JSONObject, member: str) -> JSONObject:
+    value = payload.get(member)
+    if type(value) is not dict:
+        raise MalformedJSONError(f"no {member} object")
+    return value
+
+
+def _objects(payload: JSONObject, member: str) -> list[JSONObject]:
+    value = payload.get(member)
+    if value is not None and (type(value) is not list or any(type(item) is not dict for item in value)):
+        raise MalformedJSONError(f"a {member} that is no array of objects")
+    return objects(payload, member)
+
+
+def _text(payload: JSONObject, member: str) -> str:
+    value = payload.get(member)
+    if value is not None and type(value) is not str:
+        raise MalformedJSONError(f"a {member} that is no text")
+    return value if type(value) is str else ""

@@ -1,0 +1,115 @@
+"""What a wire dialect must offer, and the base of its stream machines.
+
+Knows the shape of the work: values → wire, wire → values. Sans-IO: no socket, no clock, no randomness; the time
+and a maker of ids are handed in.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
+
+from .accumulate import Accumulator
+from .errors import ProviderError
+from .events import Error, Event
+from .json_values import MalformedJSONError, loads
+from .provider import Provider
+from .request import Request
+from .response import Response
+
+MakeId: TypeAlias = "Callable[[], str]"
+"""Gives a new id of 22 base64url characters, from a cryptographic source, at each call."""
+
+Headers: TypeAlias = "Mapping[str, str]"
+"""Response headers, names in lower case; repeated ones joined with `, `."""
+
+
+@dataclass(slots=True)
+class WireRequest:
+    """A request in its wire form, without host and without key.
+
+    path: appended to the base URL's path, with its query. headers: name and value, in order.
+    warnings: what was asked for and can be sent only in part; they end up on the response.
+    """
+
+    path: str
+    headers: list[tuple[str, str]]
+    body: bytes
+    method: str = "POST"
+    warnings: list[str] = field(default_factory=list[str])
+
+
+class StreamMachine(abc.ABC):
+    """One stream of one dialect: wire events in, the eight events out.
+
+    `feed` and `end` never raise for anything a server may send: malformed input becomes an `Error` event.
+    Once `ended` is True (Done or Error was returned) further input is ignored.
+    """
+
+    __slots__ = ("answer", "ended", "make_id", "provider")
+
+    def __init__(self, provider: Provider, make_id: MakeId) -> None:
+        self.provider = provider
+        self.make_id = make_id
+        self.answer = Accumulator()
+        self.ended = False
+
+    @abc.abstractmethod
+    def feed(self, event: str, data: bytes) -> Sequence[Event]:
+        """Take one server-sent event: its name (empty where it has none) and its data."""
+
+    @abc.abstractmethod
+    def end(self, stray: bytes = b"") -> Sequence[Event]:
+        """The body has ended. `stray`: the lines that were no SSE fields, joined with LF, bounded; some servers
+        report an error there. Returns the terminal event, unless it was returned already."""
+
+    def feed_last(self, event: str, data: bytes) -> Sequence[Event]:
+        """Take the last event of a body that ended inside it. It counts if it is whole; half of one does not."""
+        if not data.strip().startswith(b"[DONE]"):
+            try:
+                loads(data)
+            except MalformedJSONError:
+                return ()
+        return self.feed(event, data)
+
+    def fail(self, error: ProviderError) -> Sequence[Event]:
+        """End the stream with an error."""
+        if self.ended:
+            return ()
+        self.ended = True
+        return (Error(error),)
+
+    def response(self) -> Response:
+        """The answer so far."""
+        return self.answer.response()
+
+
+class Dialect(Protocol):
+    """One wire format. Implementations are modules' singletons without state."""
+
+    @property
+    def name(self) -> str:
+        """`openai-chat`, `openai-responses`, `anthropic` or `gemini`."""
+        ...
+
+    def auth_headers(self, provider: Provider, api_key: str) -> list[tuple[str, str]]:
+        """The headers that carry the key."""
+        ...
+
+    def encode(self, request: Request, model: str, provider: Provider, *, stream: bool) -> WireRequest:
+        """Serialise. `model` is the name as the provider knows it. Raises `InvalidRequestError`."""
+        ...
+
+    def decode(self, body: bytes, provider: Provider, make_id: MakeId) -> Response:
+        """Read an unstreamed answer. Raises `ProviderError`, also for an error inside a 200."""
+        ...
+
+    def machine(self, provider: Provider, make_id: MakeId) -> StreamMachine:
+        """A machine for one stream."""
+        ...
+
+    def decode_error(self, status: int, headers: Headers, body: bytes, now: float) -> ProviderError:
+        """Read an error answer. Never raises; `now` is the wall clock in Unix seconds, for dates in headers."""
+        ...

@@ -1,0 +1,136 @@
+"""What can go wrong with a call, as one value, and the tables that classify it.
+
+Knows categories, statuses and which of them may be retried. Must not know any dialect's body shapes
+(each dialect's `errors.py` does) nor anything about sockets.
+"""
+
+from __future__ import annotations
+
+import enum
+
+BODY_LIMIT = 4096
+"""An error keeps at most this many bytes of the body it came from."""
+
+
+class ErrorCategory(enum.StrEnum):
+    """Why a call did not succeed, the same words for every provider."""
+
+    AUTH = "auth"
+    RATE_LIMIT = "rate_limit"
+    INVALID_ARG = "invalid_arg"
+    NOT_FOUND = "not_found"
+    SERVER = "server"
+    TIMEOUT = "timeout"
+    CONTENT_FILTER = "content_filter"
+    NETWORK = "network"
+    CANCELLED = "cancelled"
+    CALLBACK = "callback"
+    UNKNOWN = "unknown"
+
+
+STATUS_CATEGORY: dict[int, ErrorCategory] = {
+    0: ErrorCategory.NETWORK,
+    400: ErrorCategory.INVALID_ARG,
+    401: ErrorCategory.AUTH,
+    403: ErrorCategory.AUTH,
+    404: ErrorCategory.NOT_FOUND,
+    408: ErrorCategory.TIMEOUT,
+    413: ErrorCategory.INVALID_ARG,
+    422: ErrorCategory.INVALID_ARG,
+    429: ErrorCategory.RATE_LIMIT,
+    500: ErrorCategory.SERVER,
+    502: ErrorCategory.SERVER,
+    503: ErrorCategory.SERVER,
+    504: ErrorCategory.TIMEOUT,
+    529: ErrorCategory.SERVER,
+}
+"""HTTP status → category; 0 is "no HTTP". Any other status is UNKNOWN."""
+
+RETRYABLE: frozenset[ErrorCategory] = frozenset(
+    {ErrorCategory.RATE_LIMIT, ErrorCategory.SERVER, ErrorCategory.TIMEOUT, ErrorCategory.NETWORK}
+)
+"""Categories that another attempt may cure. Spent quota is RATE_LIMIT and yet not retryable: a body says so."""
+
+
+class ProviderError(Exception):
+    """One failure of one call.
+
+    category: why, in the words all providers share.
+    http_status: the response's status; 0 where there was no HTTP response.
+    message: for a person; never holds a key.
+    provider_code: the provider's own code or type, as sent.
+    retry_after_ms: the server's hint in milliseconds; -1 where it gave none.
+    retryable: whether another attempt of the same request may succeed.
+    request_id: the provider's id for this request, for its support desk.
+    body: the first `BODY_LIMIT` bytes of the body or event that said so.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        category: ErrorCategory,
+        http_status: int = 0,
+        provider_code: str | None = None,
+        retry_after_ms: int = -1,
+        retryable: bool | None = None,
+        request_id: str | None = None,
+        body: bytes = b"",
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.category = category
+        self.http_status = http_status
+        self.provider_code = provider_code
+        self.retry_after_ms = retry_after_ms
+        self.retryable = category in RETRYABLE if retryable is None else retryable
+        self.request_id = request_id
+        self.body = body[:BODY_LIMIT]
+
+    def _fields(self) -> tuple[object, ...]:
+        return (
+            self.category,
+            self.http_status,
+            self.message,
+            self.provider_code,
+            self.retry_after_ms,
+            self.retryable,
+            self.request_id,
+            self.body,
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return self._fields() == other._fields() if isinstance(other, ProviderError) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._fields())
+
+    def __repr__(self) -> str:
+        code = f", provider_code={self.provider_code!r}" if self.provider_code else ""
+        return (
+            f"ProviderError({self.message!r}, category={self.category.name},"
+            f" http_status={self.http_status}{code}, retryable={self.retryable})"
+        )
+
+
+class InvalidRequestError(ValueError):
+    """A request that cannot be sent at all. Raised before any byte is sent; `field` names what to mend."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(f"{field}: {message}")
+        self.field = field
+
+
+def category_of_status(status: int) -> ErrorCategory:
+    """The category that an HTTP status has where the body says nothing more."""
+    return STATUS_CATEGORY.get(status, ErrorCategory.UNKNOWN)
+
+
+def malformed(what: str, data: bytes = b"") -> ProviderError:
+    """The error for an event or body that cannot be read. Not retryable: the answer had begun."""
+    return ProviderError(what, category=ErrorCategory.SERVER, retryable=False, body=data)
+
+
+def truncated(what: str = "truncated stream") -> ProviderError:
+    """The error for a stream that ended without its dialect's terminal marker."""
+    return ProviderError(what, category=ErrorCategory.NETWORK)

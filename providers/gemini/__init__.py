@@ -1,0 +1,5 @@
+"""Google's Gemini dialect (`generateContent`), as the Gemini API and Vertex AI speak it."""
+
+from .dialect import DIALECT as DIALECT
+from .errors import parse_error as parse_error
+from .response import parse_response as parse_response

@@ -1,0 +1,181 @@
+"""Errors as Google's APIs report them → `ProviderError`.
+
+Knows the shape of `google.rpc.Status` in JSON (AIP-193): `{"error": {code, message, status, details}}`, also as the
+only element of an array, which is how a stream without `alt=sse` reports it; and the details that change what a
+caller should do. Must not know how often a retry policy tries.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ..dialect import Headers
+from ..errors import STATUS_CATEGORY, ErrorCategory, ProviderError, category_of_status
+from ..json_values import JSON, JSONObject, MalformedJSONError, integer, loads, mapping, objects, string
+from ..retry_hints import LONGEST_HINT_MS, NO_HINT, duration_ms, retry_after_ms
+
+STATUS_CODES: dict[str, int] = {
+    "CANCELLED": 499,
+    "UNKNOWN": 500,
+    "INVALID_ARGUMENT": 400,
+    "DEADLINE_EXCEEDED": 504,
+    "NOT_FOUND": 404,
+    "ALREADY_EXISTS": 409,
+    "PERMISSION_DENIED": 403,
+    "UNAUTHENTICATED": 401,
+    "RESOURCE_EXHAUSTED": 429,
+    "FAILED_PRECONDITION": 400,
+    "ABORTED": 409,
+    "OUT_OF_RANGE": 400,
+    "UNIMPLEMENTED": 501,
+    "INTERNAL": 500,
+    "UNAVAILABLE": 503,
+    "DATA_LOSS": 500,
+}
+"""google.rpc.Code → the HTTP status that stands for it (the mapping in google/rpc/code.proto)."""
+
+REASON_CATEGORY: dict[str, ErrorCategory] = {
+    "API_KEY_INVALID": ErrorCategory.AUTH,
+    "API_KEY_EXPIRED": ErrorCategory.AUTH,
+    "API_KEY_SERVICE_BLOCKED": ErrorCategory.AUTH,
+    "SERVICE_DISABLED": ErrorCategory.AUTH,
+    "ACCESS_TOKEN_EXPIRED": ErrorCategory.AUTH,
+    "RATE_LIMIT_EXCEEDED": ErrorCategory.RATE_LIMIT,
+}
+"""`ErrorInfo.reason` → category, where it says more than the status: a wrong key comes as a 400."""
+
+BLOCK_REASONS: dict[str, str] = {"1": "SAFETY", "2": "OTHER", "3": "BLOCKLIST", "4": "PROHIBITED_CONTENT"}
+"""Enum numbers of `promptFeedback.blockReason` on which both protobuf definitions agree."""
+
+NOT_BLOCKED = frozenset({"", "0", "BLOCK_REASON_UNSPECIFIED", "BLOCKED_REASON_UNSPECIFIED"})
+
+LONG_QUOTAS = ("PerDay", "PerMonth")
+"""Parts of a `quotaId` that name quotas which no retry within minutes can cure."""
+
+_SPENT = re.compile(r"limit: 0(?![\d.])|\bper day\b|credits are depleted|spending cap", re.ASCII)
+"""The same in words, where the details are gone. A limit of 0 is a quota that the project does not have at all."""
+
+_RETRY_IN = re.compile(r"[Rr]etry in ((?:\d+(?:\.\d+)?(?:ms|h|m|s))+)", re.ASCII)
+_SECRETS = re.compile(rb"AIza[0-9A-Za-z_\-]{10,}|(?<=API key: )[^\s\"'\\,]+")
+"""Google's debug details quote the key that was refused."""
+
+
+def decode_error(status: int, headers: Headers, body: bytes, now: float) -> ProviderError:
+    """Read an error answer. Never raises; a body that is no error object (a proxy's HTML) leaves the status."""
+    try:
+        value = loads(body)
+    except MalformedJSONError:
+        value = None
+    hint = retry_after_ms(headers, now, status=status)
+    request_id = headers.get("x-goog-request-id") or headers.get("x-request-id")
+    return read_error(value, body, status=status, header_hint_ms=hint, request_id=request_id)
+
+
+def parse_error(status: int, body: bytes | str) -> ProviderError:
+    """Read an error answer of which only status and body are known. Never raises."""
+    return decode_error(status, {}, body.encode() if isinstance(body, str) else body, 0.0)
+
+
+def read_error(
+    value: JSON, body: bytes, *, status: int = 200, header_hint_ms: int = NO_HINT, request_id: str | None = None
+) -> ProviderError:
+    """An error object, already parsed → `ProviderError`.
+
+    status: of the HTTP answer; below 400 for an error inside an answer that began well, which is then classified by
+    its own code as the HTTP error would be.
+    """
+    error = _error_object(value)
+    name = string(error, "status")
+    details = objects(error, "details")
+    reason = next((text for detail in details if (text := string(detail, "reason"))), None)
+    if status < 400:
+        status = _own_code(error, name) or status
+    message = string(error, "message") or ""
+    hint = _retry_delay(details, message)
+    category = _category(status, name, reason)
+    spent = category is ErrorCategory.RATE_LIMIT and (_quota_is_spent(details) or _SPENT.search(message) is not None)
+    return ProviderError(
+        _message(error, name, status),
+        category=category,
+        http_status=status,
+        provider_code=reason or name,
+        retry_after_ms=header_hint_ms if hint == NO_HINT else hint,
+        # A spent daily quota comes as 429 with a delay of seconds all the same.
+        retryable=False if spent else None,
+        request_id=request_id,
+        body=without_secrets(body),
+    )
+
+
+def blocked(chunk: JSONObject, body: bytes) -> ProviderError | None:
+    """The error for a prompt that was refused (`promptFeedback.blockReason`), else None."""
+    feedback = mapping(chunk, "promptFeedback")
+    value = feedback.get("blockReason")
+    reason = str(value) if type(value) is int else value
+    if type(reason) is not str or reason in NOT_BLOCKED:
+        return None
+    reason = BLOCK_REASONS.get(reason, reason)
+    explanation = string(feedback, "blockReasonMessage")
+    return ProviderError(
+        f"prompt blocked: {reason}" + (f": {explanation}" if explanation else ""),
+        category=ErrorCategory.CONTENT_FILTER,
+        http_status=200,
+        provider_code=reason,
+        body=body,
+    )
+
+
+def without_secrets(body: bytes) -> bytes:
+    """The body with quoted keys taken out."""
+    return _SECRETS.sub(b"[removed]", body)
+
+
+def _error_object(value: JSON) -> JSONObject:
+    if type(value) is list:
+        value = next((member for member in value if type(member) is dict and member.get("error")), None)
+    if type(value) is not dict:
+        return {}
+    error = value.get("error")
+    if type(error) is dict:
+        return error
+    return {"message": error} if type(error) is str else value
+
+
+def _own_code(error: JSONObject, name: str | None) -> int | None:
+    code = integer(error, "code")
+    if code is not None and 400 <= code <= 599:
+        return code
+    return STATUS_CODES.get(name or "")
+
+
+def _category(status: int, name: str | None, reason: str | None) -> ErrorCategory:
+    if reason in REASON_CATEGORY:
+        return REASON_CATEGORY[reason]
+    if status in STATUS_CATEGORY:
+        return STATUS_CATEGORY[status]
+    return category_of_status(STATUS_CODES.get(name or "", status))
+
+
+def _message(error: JSONObject, name: str | None, status: int) -> str:
+    text = ": ".join(part for part in (name, string(error, "message")) if part)
+    return without_secrets(text.encode("utf-8", "replace")).decode() if text else f"HTTP {status}"
+
+
+def _retry_delay(details: list[JSONObject], message: str) -> int:
+    delays = [delay for detail in details if (delay := string(detail, "retryDelay"))]
+    # Where the details were left out on the way, the message still says it.
+    match = _RETRY_IN.search(message)
+    for delay in (*delays, match[1] if match else ""):
+        wait = duration_ms(delay)
+        if wait is not None and 0 <= wait <= LONGEST_HINT_MS:
+            return round(wait)
+    return NO_HINT
+
+
+def _quota_is_spent(details: list[JSONObject]) -> bool:
+    for detail in details:
+        for violation in objects(detail, "violations"):
+            quota = string(violation, "quotaId") or ""
+            if any(part in quota for part in LONG_QUOTAS) or violation.get("quotaValue") in ("0", 0):
+                return True
+    return False

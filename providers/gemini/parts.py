@@ -1,0 +1,196 @@
+"""Content blocks → Gemini's `parts`, one block at a time.
+
+Knows every part's wire form (google.ai.generativelanguage `Part`) and which blocks have none. A block's provider state
+goes back with it where this provider made it, and nowhere else. Must not know the order of turns (`contents.py`).
+"""
+
+from __future__ import annotations
+
+import base64
+from urllib.parse import unquote_to_bytes, urlsplit
+
+from ..errors import InvalidRequestError
+from ..json_values import JSON, JSONObject, MalformedJSONError, string
+from ..messages import (
+    Block,
+    File,
+    Image,
+    ProviderBlock,
+    ProviderState,
+    RedactedThinking,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
+from .path import API_VERSION
+
+MEDIA_TYPES: dict[str, str] = {
+    "png": "image/png",
+    "jpg": "image/jpeg",
+    "jpeg": "image/jpeg",
+    "webp": "image/webp",
+    "heic": "image/heic",
+    "heif": "image/heif",
+    "gif": "image/gif",
+    "pdf": "application/pdf",
+    "txt": "text/plain",
+    "md": "text/markdown",
+    "html": "text/html",
+    "csv": "text/csv",
+    "json": "application/json",
+    "mp3": "audio/mpeg",
+    "wav": "audio/wav",
+    "flac": "audio/flac",
+    "ogg": "audio/ogg",
+    "aac": "audio/aac",
+    "mp4": "video/mp4",
+    "mpeg": "video/mpeg",
+    "mov": "video/quicktime",
+    "webm": "video/webm",
+}
+"""Ending of a URL's path → media type, for files that are given by address and without one."""
+
+RESULT_MEDIA = frozenset({"image/png", "image/jpeg", "image/webp", "application/pdf", "text/plain"})
+"""What a function's response may hold beside its JSON, from Gemini 3 on (documentation, "Function calling")."""
+
+FILES_COLLECTION = "files/"
+
+
+class PartWriter:
+    """Writes the parts of one request.
+
+    owner: the profile's name, the tag on the state that goes back. base_url: completes the ids of uploaded files.
+    media_in_results: whether the model takes files inside a function's response.
+    """
+
+    __slots__ = ("_base_url", "_owner", "_warnings", "media_in_results")
+
+    def __init__(self, owner: str, base_url: str, warnings: list[str], *, media_in_results: bool) -> None:
+        self._owner = owner
+        self._base_url = base_url
+        self._warnings = warnings
+        self.media_in_results = media_in_results
+
+    def content(self, block: Block, field: str) -> JSONObject | None:
+        """A block that is no call and no result; None where there is nothing to send."""
+        if isinstance(block, Text):
+            self._note_cache_mark(block.cache_control, field)
+            signed = self._state(block.state)
+            return {"text": block.text, **signed} if block.text or signed else None
+        if isinstance(block, Thinking):
+            return self._thinking(block, field)
+        if isinstance(block, Image | File):
+            return {**self.media(block, field), **self._state(block.state)}
+        if isinstance(block, ProviderBlock):
+            if block.provider == self._owner:
+                return block.data
+            self._warnings.append(f"{field}: left out, only {block.provider} understands it")
+            return None
+        if isinstance(block, RedactedThinking):
+            self._warnings.append(f"{field}: thinking of another provider was left out")
+            return None
+        raise InvalidRequestError(field, f"unsupported content block {type(block).__name__}")
+
+    def call(self, block: ToolCall, field: str) -> JSONObject:
+        """A `functionCall` part. Arguments that are no JSON object go back as text, so that they are not lost."""
+        self._note_cache_mark(block.cache_control, field)
+        arguments: JSONObject
+        try:
+            arguments = block.parsed
+        except MalformedJSONError:
+            self._warnings.append(f"{field}.arguments: no JSON object, sent as text")
+            arguments = {"arguments": block.arguments}
+        call: dict[str, JSON] = {"name": block.name, "args": arguments, **self._wire_id(block)}
+        return {"functionCall": call, **self._state(block.state)}
+
+    def _wire_id(self, block: ToolCall) -> JSONObject:
+        """The call's id where Gemini gave it one; ids that were made here, or elsewhere, mean nothing to it."""
+        state = block.state
+        wire_id = string(state.data, "id") if state is not None and state.provider == self._owner else None
+        return {"id": wire_id} if wire_id else {}
+
+    def result(self, block: ToolResult, call: ToolCall, field: str) -> tuple[JSONObject, list[JSONObject]]:
+        """A `functionResponse` part, and the parts that have to stand beside it."""
+        self._note_cache_mark(block.cache_control, field)
+        # The API's own words: `output` and `error` are set apart from a response that is the output itself.
+        said: dict[str, JSON] = {"error" if block.is_error else "output": block.text}
+        response: dict[str, JSON] = {"name": call.name, "response": said, **self._wire_id(call)}
+        inside: list[JSON] = []
+        beside: list[JSONObject] = []
+        for place, item in enumerate(() if isinstance(block.content, str) else block.content):
+            if isinstance(item, Text):
+                continue
+            part = self.media(item, f"{field}.content[{place}]")
+            if self.media_in_results and item.data is not None and item.media_type in RESULT_MEDIA:
+                inside.append(part)
+            else:
+                self._warnings.append(f"{field}.content[{place}]: sent beside the result, which cannot hold it")
+                beside.append(part)
+        if inside:
+            response["parts"] = inside
+        return {"functionResponse": response}, beside
+
+    def media(self, block: Image | File, field: str) -> JSONObject:
+        """An image or a file: `inlineData` for bytes, `fileData` for an address."""
+        self._note_cache_mark(block.cache_control, field)
+        if isinstance(block, Image) and block.detail in ("low", "high"):
+            self._warnings.append(f"{field}.detail: left out, Gemini sets it for the whole request (mediaResolution)")
+        if isinstance(block, File) and block.name is not None:
+            self._warnings.append(f"{field}.name: left out, Gemini takes no names of files")
+        if block.data is not None:
+            return _inline(block.data, block.media_type or "")
+        address = block.url if block.url is not None else self._file_address(block.file_id or "")
+        if address.startswith("data:"):
+            return _inline_from_data_url(address, block.media_type, field)
+        file: dict[str, JSON] = {"fileUri": address}
+        media_type = block.media_type or MEDIA_TYPES.get(urlsplit(address).path.rpartition(".")[2].lower())
+        if media_type:
+            file["mimeType"] = media_type
+        return {"fileData": file}
+
+    def _thinking(self, block: Thinking, field: str) -> JSONObject | None:
+        ours = block.state is not None and block.state.provider == self._owner
+        unowned = block.state is None and block.signature is None
+        if not ours and not unowned:
+            self._warnings.append(f"{field}: thinking of another provider was left out")
+            return None
+        signed = self._state(block.state)
+        return {"text": block.text, "thought": True, **signed} if block.text or signed else None
+
+    def _state(self, state: ProviderState | None) -> JSONObject:
+        """The members that go back with a part: its signature, where this provider made it."""
+        if state is None or state.provider != self._owner:
+            return {}
+        signature = string(state.data, "thoughtSignature")
+        return {"thoughtSignature": signature} if signature else {}
+
+    def _file_address(self, file_id: str) -> str:
+        """The files service names files `files/…`; a part wants the whole address."""
+        if not file_id.startswith(FILES_COLLECTION):
+            return file_id
+        base = urlsplit(self._base_url)
+        return f"{base.scheme}://{base.netloc.rpartition('@')[2]}{API_VERSION}/{file_id}"
+
+    def _note_cache_mark(self, mark: object, field: str) -> None:
+        if mark is not None:
+            self._warnings.append(f"{field}.cache_control: left out, Gemini caches by itself or by cachedContent")
+
+
+def _inline(data: bytes, media_type: str) -> JSONObject:
+    return {"inlineData": {"mimeType": media_type, "data": base64.b64encode(data).decode()}}
+
+
+def _inline_from_data_url(address: str, media_type: str | None, field: str) -> JSONObject:
+    """RFC 2397: the bytes are in the URL itself."""
+    head, comma, text = address.removeprefix("data:").partition(",")
+    kind, *parameters = head.split(";")
+    try:
+        raw = unquote_to_bytes(text)
+        data = base64.b64decode(raw, validate=True) if "base64" in parameters else raw
+    except ValueError:
+        comma = ""
+    else:
+        if comma:
+            return _inline(data, media_type or kind or "text/plain")
+    raise InvalidRequestError(f"{field}.url", "is no data URL that can be read: data:<type>;base64,<data>")

@@ -1,0 +1,175 @@
+"""A request → the body of `generateContent`.
+
+Knows every option's wire form and what Gemini refuses. What it cannot express is told in `WireRequest.warnings`, or
+raised as `InvalidRequestError` where leaving it out would change what is asked. `contents.py` writes the
+conversation, `thinking.py` the thinking, `schema.py` the schemas, `path.py` the path. Must not know keys.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ..dialect import WireRequest
+from ..errors import InvalidRequestError
+from ..json_values import JSON, JSONObject, dumps
+from ..provider import Provider
+from ..request import TOOL_CHOICE_MODES, Request, Tool, validate_request
+from .contents import ContentsWriter
+from .parts import PartWriter
+from .path import request_path
+from .schema import gemini_schema, parameters_schema
+from .thinking import ignores_sampling, needs_signatures, thinking_config
+
+TOOL_CHOICES: dict[str, str] = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
+"""Our word → `functionCallingConfig.mode`; any other word is a tool's name."""
+
+STRICT_MODE = "VALIDATED"
+"""AUTO, with calls held to their schemas. There is no such mark on a single function."""
+
+JSON_TYPE = "application/json"
+
+_TOOL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:\-]{0,127}", re.ASCII)
+"""`FunctionDeclaration.name` as it is documented."""
+
+_LABEL = re.compile(r"[a-z][a-z0-9_\-]{0,62}", re.ASCII)
+_LABEL_VALUE = re.compile(r"[a-z0-9_\-]{0,63}", re.ASCII)
+"""Labels as Google Cloud takes them everywhere."""
+MOST_LABELS = 64
+
+
+def encode(request: Request, model: str, provider: Provider, *, stream: bool) -> WireRequest:
+    """Serialise a request. Raises `InvalidRequestError` naming the field that cannot be sent."""
+    validate_request(request)
+    warnings: list[str] = []
+    name = model.rpartition("/")[2]
+    path = request_path(provider.base_url, model, stream=stream)
+    body: dict[str, JSON] = {}
+    _add_system(body, request, warnings)
+    body["contents"] = _contents(request, name, provider, warnings)
+    _add_tools(body, request, warnings)
+    config = _generation_config(request, name, warnings)
+    if config:
+        body["generationConfig"] = config
+    _add_labels(body, request, warnings)
+    if request.parallel_tool_calls is False:
+        warnings.append("parallel_tool_calls: left out, Gemini has no such switch")
+    return WireRequest(
+        path=path,
+        headers=[("Content-Type", JSON_TYPE), ("Accept", "text/event-stream" if stream else JSON_TYPE)],
+        body=_serialised(merged(body, dict(request.extra_body or {}))),
+        warnings=list(dict.fromkeys(warnings)),
+    )
+
+
+def merged(body: JSONObject, extra: JSONObject) -> JSONObject:
+    """`extra` over `body`: objects member by member, anything else replaced. `tools` are added to, not replaced: each
+    kind of tool is an element of its own beside the functions."""
+    result: dict[str, JSON] = dict(body)
+    for key, value in extra.items():
+        present = result.get(key)
+        if type(present) is dict and type(value) is dict:
+            result[key] = merged(present, value)
+        elif key == "tools" and type(present) is list and type(value) is list:
+            result[key] = [*present, *value]
+        else:
+            result[key] = value
+    return result
+
+
+def _add_system(body: dict[str, JSON], request: Request, warnings: list[str]) -> None:
+    blocks = request.system_blocks
+    if not blocks:
+        return
+    if any(block.cache_control is not None for block in blocks):
+        warnings.append("system.cache_control: left out, Gemini caches by itself or by cachedContent")
+    body["systemInstruction"] = {"parts": [{"text": block.text} for block in blocks]}
+
+
+def _contents(request: Request, model: str, provider: Provider, warnings: list[str]) -> list[JSON]:
+    modern = needs_signatures(model)
+    parts = PartWriter(provider.profile.name, provider.base_url, warnings, media_in_results=modern)
+    return ContentsWriter(parts, warnings, sign_calls=modern).write(request.messages)
+
+
+def _add_tools(body: dict[str, JSON], request: Request, warnings: list[str]) -> None:
+    if not request.tools:
+        return
+    declarations: list[JSON] = [_declaration(tool, place, warnings) for place, tool in enumerate(request.tools)]
+    body["tools"] = [{"functionDeclarations": declarations}]
+    choice = request.tool_choice
+    config: dict[str, JSON]
+    if choice not in TOOL_CHOICE_MODES:
+        config = {"mode": "ANY", "allowedFunctionNames": [choice]}
+    elif choice == "auto" and any(tool.strict for tool in request.tools):
+        config = {"mode": STRICT_MODE}
+    else:
+        config = {"mode": TOOL_CHOICES[choice]}
+    body["toolConfig"] = {"functionCallingConfig": config}
+
+
+def _declaration(tool: Tool, place: int, warnings: list[str]) -> JSONObject:
+    field = f"tools[{place}]"
+    if not _TOOL_NAME.fullmatch(tool.name):
+        raise InvalidRequestError(
+            f"{field}.name",
+            f"{tool.name!r} is none that Gemini takes: letters, digits and _ . : - up to 128, not first a digit",
+        )
+    if tool.cache_control is not None:
+        warnings.append(f"{field}.cache_control: left out, Gemini caches by itself or by cachedContent")
+    declaration: dict[str, JSON] = {"name": tool.name}
+    if tool.description:
+        declaration["description"] = tool.description
+    parameters = parameters_schema(tool.parameters, f"{field}.parameters", warnings if tool.strict else None)
+    if parameters is not None:
+        declaration["parametersJsonSchema"] = parameters
+    return declaration
+
+
+def _generation_config(request: Request, model: str, warnings: list[str]) -> JSONObject:
+    options: dict[str, JSON] = {
+        "maxOutputTokens": request.max_output_tokens,
+        "temperature": request.temperature,
+        "topP": request.top_p,
+        "stopSequences": list(request.stop) or None,
+        "seed": request.seed,
+    }
+    config: dict[str, JSON] = {name: value for name, value in options.items() if value is not None}
+    if ignores_sampling(model):
+        for name, value in (("temperature", request.temperature), ("top_p", request.top_p)):
+            if value is not None:
+                warnings.append(f"{name}: sent, but {model} passes it over")
+    if request.response_schema is not None:
+        config["responseMimeType"] = JSON_TYPE
+        config["responseJsonSchema"] = gemini_schema(request.response_schema, "response_schema", warnings)
+    if request.thinking_config is not None:
+        thinking = thinking_config(model, request.thinking_config, warnings)
+        if thinking:
+            config["thinkingConfig"] = thinking
+    return config
+
+
+def _add_labels(body: dict[str, JSON], request: Request, warnings: list[str]) -> None:
+    """Metadata goes out as labels, which show up in billing; what is no label is left out."""
+    labels: dict[str, JSON] = {}
+    for name, value in (request.metadata or {}).items():
+        if _LABEL.fullmatch(name) and _LABEL_VALUE.fullmatch(value) and len(labels) < MOST_LABELS:
+            labels[name] = value
+        else:
+            warnings.append(
+                f"metadata.{name}: left out, Google takes labels of lower-case letters, digits, _ and - only"
+            )
+    if labels:
+        body["labels"] = labels
+
+
+def _serialised(body: JSONObject) -> bytes:
+    try:
+        return dumps(body)
+    except TypeError:
+        pass
+    for name, value in body.items():
+        try:
+            dumps(value)
+        except TypeError as error:
+            raise InvalidRequestError(name, f"cannot be written as JSON: {error}") from None
+    raise InvalidRequestError("extra_body", "has a name that is no string")

@@ -1,0 +1,168 @@
+"""JSON Schema as Gemini takes it, in `parametersJsonSchema` and `responseJsonSchema`.
+
+Those two members take standard JSON Schema (type lists, `anyOf`, `additionalProperties`, `$defs`), which the older
+`parameters` and `responseSchema`, a subset of OpenAPI's, refuse; so they are the only ones written here. What has to
+be mended are the few rules of the documentation (Gemini API, `GenerationConfig.responseJsonSchema`): definitions live
+in the root's `$defs`, nothing stands beside a `$ref`, literals are an `enum`.
+
+A constraint that Gemini does not know is sent all the same and told in a warning: the server passes it over.
+"""
+
+from __future__ import annotations
+
+from ..errors import InvalidRequestError
+from ..json_values import JSON, JSONObject
+
+ROOT = "__root__"
+"""The name of the definition that a reference to the whole schema (`#`) becomes."""
+
+DEEPEST = 100
+"""Nesting beyond this is a mistake, and would end in a recursion error here or on the server."""
+
+DEFINITIONS = ("$defs", "definitions")
+SILENT = frozenset({"$schema", "$comment"})
+"""Keywords that say nothing about a value."""
+
+UNENFORCED = frozenset(
+    {"const", "pattern", "minLength", "maxLength", "multipleOf", "exclusiveMinimum", "exclusiveMaximum"}
+    | {"uniqueItems", "contains", "minContains", "maxContains", "additionalItems", "unevaluatedItems"}
+    | {"minProperties", "maxProperties", "patternProperties", "propertyNames", "unevaluatedProperties"}
+    | {"dependentRequired", "dependentSchemas", "dependencies", "allOf", "not", "if", "then", "else"}
+)
+"""Keywords that bind a value and that Gemini does not hold its answer to."""
+
+SCHEMA_MEMBERS = frozenset(
+    {"items", "additionalProperties", "additionalItems", "contains", "propertyNames", "not", "if", "then", "else"}
+    | {"unevaluatedItems", "unevaluatedProperties"}
+)
+"""Keywords whose value is a schema."""
+SCHEMA_LISTS = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
+"""Keywords whose value is a list of schemas."""
+SCHEMA_MAPS = frozenset({"properties", "patternProperties", "dependentSchemas"})
+"""Keywords whose value maps names to schemas."""
+
+TYPES = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
+
+
+def gemini_schema(schema: JSONObject, field: str, warnings: list[str] | None) -> JSONObject:
+    """The schema as Gemini takes it; the given one stays as it is.
+
+    field: names the schema in errors and warnings. warnings: None where nobody relies on the constraints.
+    Raises `InvalidRequestError` whose field is the path to a part that cannot be sent.
+    """
+    return _Writer(schema, field, warnings).root()
+
+
+def parameters_schema(schema: JSONObject, field: str, warnings: list[str] | None) -> JSONObject | None:
+    """A function's parameters; None for a function without any, which Gemini wants without a schema."""
+    written = gemini_schema(schema, field, warnings)
+    kind = written.setdefault("type", "object")
+    if kind != "object":
+        raise InvalidRequestError(f"{field}.type", f"a function's parameters are an object, not {kind!r}")
+    empty = not written.get("properties") and not written.keys() & {"anyOf", "oneOf", "additionalProperties"}
+    return None if empty else written
+
+
+class _Writer:
+    """Writes one schema."""
+
+    __slots__ = ("_definitions", "_field", "_used", "_warnings", "_whole")
+
+    def __init__(self, schema: JSONObject, field: str, warnings: list[str] | None) -> None:
+        self._whole = schema
+        self._field = field
+        self._warnings = warnings
+        self._definitions: dict[str, JSONObject] = {}
+        for key in DEFINITIONS:
+            members = schema.get(key)
+            if type(members) is dict:
+                for name, member in members.items():
+                    self._definitions[name] = member if type(member) is dict else {}
+        self._used: dict[str, JSON] = {}
+
+    def root(self) -> JSONObject:
+        members = {key: value for key, value in self._whole.items() if key not in DEFINITIONS}
+        written = self._schema(members, self._field, (), 0)
+        if "$ref" in written:
+            # The root itself must say its type.
+            name = self._definition_name(written["$ref"], self._field)
+            written = self._schema(self._definitions[name], self._field, (name,), 0)
+        return {**written, "$defs": self._used} if self._used else written
+
+    def _schema(self, schema: JSONObject, field: str, inside: tuple[str, ...], depth: int) -> dict[str, JSON]:
+        """One schema. `inside`: the definitions that are being written out in place around it."""
+        if depth > DEEPEST:
+            raise InvalidRequestError(field, f"is nested more than {DEEPEST} deep")
+        schema = _without_wrapper(schema)
+        if "$ref" in schema:
+            return self._reference(schema, field, inside, depth)
+        written: dict[str, JSON] = {}
+        for key, value in schema.items():
+            if key in SILENT:
+                continue
+            if key == "const" and type(value) in (str, int, float) and "enum" not in schema:
+                written["enum"] = [value]
+                continue
+            if key in UNENFORCED and self._warnings is not None:
+                self._warnings.append(f"{field}.{key}: Gemini does not hold its answer to it")
+            written[key] = self._member(key, value, f"{field}.{key}", inside, depth + 1)
+        return _with_json_type(written, field)
+
+    def _member(self, key: str, value: JSON, field: str, inside: tuple[str, ...], depth: int) -> JSON:
+        if key in SCHEMA_MEMBERS and type(value) is dict:
+            return self._schema(value, field, inside, depth)
+        if key in SCHEMA_LISTS and type(value) is list:
+            return [self._any(member, f"{field}[{place}]", inside, depth) for place, member in enumerate(value)]
+        if key in SCHEMA_MAPS and type(value) is dict:
+            return {name: self._any(member, f"{field}.{name}", inside, depth) for name, member in value.items()}
+        return value
+
+    def _any(self, value: JSON, field: str, inside: tuple[str, ...], depth: int) -> JSON:
+        return self._schema(value, field, inside, depth) if type(value) is dict else value
+
+    def _reference(self, schema: JSONObject, field: str, inside: tuple[str, ...], depth: int) -> dict[str, JSON]:
+        name = self._definition_name(schema["$ref"], field)
+        beside = {key: value for key, value in schema.items() if key != "$ref" and not key.startswith("$")}
+        if beside and name not in inside:
+            # Nothing may stand beside a `$ref`, so the definition is written out here with its neighbours.
+            return self._schema({**self._definitions[name], **beside}, field, (*inside, name), depth + 1)
+        if beside and self._warnings is not None:
+            self._warnings.append(f"{field}: {', '.join(beside)} beside a recursive $ref cannot be sent")
+        if name not in self._used:
+            self._used[name] = {}  # entered before it is written: it may refer to itself
+            self._used[name] = self._schema(self._definitions[name], f"{self._field}.$defs.{name}", (name,), depth + 1)
+        return {"$ref": "#/$defs/" + name.replace("~", "~0").replace("/", "~1")}
+
+    def _definition_name(self, reference: JSON, field: str) -> str:
+        """The name of the definition that a reference means. One to the root becomes a definition itself."""
+        if reference == "#":
+            self._definitions[ROOT] = {key: value for key, value in self._whole.items() if key not in DEFINITIONS}
+            return ROOT
+        if type(reference) is str:
+            for key in DEFINITIONS:
+                name = reference.removeprefix(f"#/{key}/").replace("~1", "/").replace("~0", "~")
+                if reference.startswith(f"#/{key}/") and name in self._definitions:
+                    return name
+        raise InvalidRequestError(f"{field}.$ref", f"{reference!r} names nothing in the root's $defs")
+
+
+def _without_wrapper(schema: JSONObject) -> JSONObject:
+    """An `allOf` of one schema, which generators write to put something beside a `$ref`, opened."""
+    alternatives = schema.get("allOf")
+    if type(alternatives) is not list or len(alternatives) != 1 or type(alternatives[0]) is not dict:
+        return schema
+    rest = {key: value for key, value in schema.items() if key != "allOf"}
+    return {**alternatives[0], **rest} if not alternatives[0].keys() & rest.keys() - {"description"} else schema
+
+
+def _with_json_type(schema: dict[str, JSON], field: str) -> dict[str, JSON]:
+    """The type in JSON Schema's spelling: OpenAPI's (`STRING`, `nullable`) is common in schemas made for Gemini."""
+    kind = schema.get("type")
+    if type(kind) is str:
+        kind = kind.lower()
+        if kind not in TYPES:
+            raise InvalidRequestError(f"{field}.type", f"{schema['type']!r} is no JSON Schema type")
+        schema["type"] = kind
+        if schema.pop("nullable", False) is True:
+            schema["type"] = [kind, "null"]
+    return schema

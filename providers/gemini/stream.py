@@ -1,0 +1,404 @@
+"""A Gemini stream as a state machine: chunks (`GenerateContentResponse`) in, the eight events out.
+
+Every chunk has the shape of a whole answer, so the unstreamed decoder (`response.py`) runs its one chunk through the
+same machine. There is no terminal event: the end of the body after a `finishReason` is the terminal marker, a
+`finishReason` alone is not (some servers send one with every chunk), and `Done` therefore comes from `end`.
+
+Knows chunks and parts, and candidate 0 as the answer; other candidates are kept in `provider_data`. Must not know
+requests. The hot path is `feed` with a chunk that holds one more piece of plain text.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Callable, Sequence
+
+from ..accumulate import CUT_SHORT, TextInProgress, ThinkingInProgress, ToolCallInProgress
+from ..dialect import MakeId, StreamMachine
+from ..errors import malformed, truncated
+from ..events import Error, Event, TextDelta
+from ..json_values import (
+    JSON,
+    JSONObject,
+    MalformedJSONError,
+    dumps_text,
+    items,
+    loads,
+    mapping,
+    objects,
+    shown,
+    string,
+)
+from ..messages import File, Image, ProviderBlock, ProviderState
+from ..provider import Provider
+from ..response import Response
+from .errors import blocked, read_error
+from .extras import Extras
+from .finish import finish_reason, raw_finish_reason
+from .partial_arguments import PartialArguments
+from .usage import read_usage
+
+PLAIN_CHUNK = frozenset({"candidates", "usageMetadata", "modelVersion", "responseId", "createTime"})
+"""Members of a chunk that says nothing new but its content: of the others only the usage changes."""
+
+READ_IN_CHUNK = frozenset({"candidates", "usageMetadata", "modelVersion", "responseId", "error"})
+READ_IN_CANDIDATE = frozenset({"content", "index", "finishReason"})
+"""Members that have a place of their own; all others go to `provider_data`."""
+
+ANNOTATIONS = frozenset({"thought", "thoughtSignature", "partMetadata", "videoMetadata", "mediaResolution"})
+"""Members of a part that say something about its content and are none."""
+
+
+def only_part(chunk: JSONObject) -> JSONObject | None:
+    """The part of a chunk whose one candidate is the answer's and brings nothing but one part; else None."""
+    candidates = chunk.get("candidates")
+    if type(candidates) is not list or len(candidates) != 1:
+        return None
+    candidate = candidates[0]
+    if type(candidate) is not dict:
+        return None
+    content = candidate.get("content")
+    if type(content) is not dict or (len(candidate) != 1 and (len(candidate) != 2 or candidate.get("index") != 0)):
+        return None
+    parts = content.get("parts")
+    if type(parts) is not list or len(parts) != 1:
+        return None
+    part = parts[0]
+    return part if type(part) is dict else None
+
+
+class GeminiStream(StreamMachine):
+    """The machine of one stream. `take` is one chunk; one method per kind of part, by its wire name (`PARTS`)."""
+
+    __slots__ = ("_call", "_extras", "_finish", "_partial", "_shape", "_started", "_text", "_thinking", "_usage")
+
+    def __init__(self, provider: Provider, make_id: MakeId) -> None:
+        super().__init__(provider, make_id)
+        self._started = False
+        self._shape: tuple[str, ...] | None = None  # the members of a plain chunk, in this stream's order
+        self._text: TextInProgress | None = None  # the block that the next text part continues
+        self._thinking: ThinkingInProgress | None = None  # the same for thought parts; at most one of the two is open
+        self._call: ToolCallInProgress | None = None  # the call whose arguments are still arriving
+        self._partial = PartialArguments()
+        self._finish: str | None = None
+        self._usage: JSONObject | None = None
+        self._extras = Extras()
+
+    # --- input ---
+
+    def feed(self, event: str, data: bytes) -> Sequence[Event]:
+        if self.ended:
+            return ()
+        try:
+            chunk = loads(data)
+        except MalformedJSONError as error:
+            if data.strip() in (b"", b"[DONE]"):  # some gateways add OpenAI's marker; the body's end still decides
+                return ()
+            return self.fail(malformed(f"Gemini sent an event that is no JSON: {error}", data))
+        if type(chunk) is dict and tuple(chunk) == self._shape:
+            part = only_part(chunk)
+            if part is not None:
+                event = self._more_text(part)
+                if event is not None:
+                    usage = chunk.get("usageMetadata")
+                    if type(usage) is dict:
+                        self._usage = usage
+                    return (event,)
+        return self.take(chunk, data)
+
+    def _more_text(self, part: JSONObject) -> Event | None:
+        """The event of a part that continues the open block and comes with nothing else; else None."""
+        piece = part.get("text")
+        if type(piece) is not str or not piece:
+            return None
+        if len(part) == 1:
+            text = self._text
+            if text is not None:
+                text.pieces.append(piece)
+                return TextDelta(text.index, piece)
+        elif len(part) == 2 and part.get("thought") is True and self._thinking is not None:
+            return self._thinking.delta(piece)
+        return None
+
+    def take(self, value: JSON, data: bytes) -> list[Event]:
+        """Take one chunk, or an array of chunks, already parsed; `data` is what an error quotes."""
+        if type(value) is dict:
+            return self._chunk(value, data)
+        events: list[Event] = []
+        if type(value) is not list or not value:
+            events.extend(self.fail(malformed(f"Gemini sent {shown(data)} where an object belongs", data)))
+        for chunk in value if type(value) is list else ():
+            if not self.ended:
+                events.extend(self.take(chunk if type(chunk) is dict else None, data))
+        return events
+
+    def end(self, stray: bytes = b"") -> Sequence[Event]:
+        if self.ended:
+            return ()
+        events: list[Event] = []
+        if stray.strip():
+            events.extend(self._stray(stray))
+        if self.ended:
+            return events
+        if self._finish is None:
+            events.extend(self.fail(truncated(self._what_is_missing(stray))))
+            return events
+        events.extend(self.finish())
+        return events
+
+    def finish(self) -> list[Event]:
+        """The answer is whole: close what is open and tell Done."""
+        self.ended = True
+        reason = finish_reason(self._finish)
+        events = self._close_call(complete=reason not in CUT_SHORT)
+        self._settle()
+        return [*events, *self.answer.done(reason, self._finish)]
+
+    def response(self) -> Response:
+        self._settle()
+        return self.answer.response()
+
+    def _stray(self, stray: bytes) -> list[Event]:
+        """Lines outside the events: an error that was written into the stream as bare JSON, or a whole answer from a
+        server that did not mind `alt=sse`."""
+        try:
+            value = loads(stray)
+        except MalformedJSONError:
+            return []
+        return self.take(value, stray) if type(value) is dict or type(value) is list else []
+
+    def _what_is_missing(self, stray: bytes) -> str:
+        what = "truncated stream: the body ended " + ("without a finishReason" if self._started else "with no event")
+        return f"{what}, after {shown(stray)}" if stray.strip() else what
+
+    def _settle(self) -> None:
+        """Bring what is gathered beside the content into the answer. May be done any number of times."""
+        if self._usage is not None:
+            self.answer.usage = read_usage(self._usage)
+        self.answer.raw_finish_reason = self._finish
+        self._extras.settle(self.answer)
+
+    # --- one chunk ---
+
+    def _chunk(self, chunk: JSONObject, data: bytes) -> list[Event]:
+        usage = chunk.get("usageMetadata")
+        if type(usage) is dict:
+            self._usage = usage  # cumulative: the last one counts, none is added to another
+        if chunk.get("error"):
+            return list(self.fail(read_error(chunk, data)))
+        refusal = blocked(chunk, data) if "promptFeedback" in chunk else None
+        if refusal is not None:
+            return list(self.fail(refusal))
+        events: list[Event] = []
+        self._start(chunk, events)
+        if self.answer.model is not None and chunk.keys() <= PLAIN_CHUNK:
+            self._shape = tuple(chunk)
+        for position, candidate in enumerate(items(chunk, "candidates")):
+            if type(candidate) is dict:
+                index = candidate.get("index")
+                self._candidate(candidate, index if type(index) is int else position, events)
+        for name, value in chunk.items():
+            if name not in READ_IN_CHUNK:
+                self._extras.note(name, value)
+        return events
+
+    def _start(self, chunk: JSONObject, events: list[Event]) -> None:
+        answer = self.answer
+        if not self._started:
+            self._started = True
+            events.append(answer.start(string(chunk, "modelVersion"), string(chunk, "responseId")))
+        elif answer.model is None or answer.id is None:
+            answer.model = answer.model or string(chunk, "modelVersion")
+            answer.id = answer.id or string(chunk, "responseId")
+
+    def _candidate(self, candidate: JSONObject, index: int, events: list[Event]) -> None:
+        if index != 0:
+            self._extras.other_candidate(index, candidate)
+            return
+        for part in objects(mapping(candidate, "content"), "parts"):
+            self._part(part, events)
+        self._finish = raw_finish_reason(candidate.get("finishReason")) or self._finish
+        for name, value in candidate.items():
+            if name not in READ_IN_CANDIDATE:
+                self._extras.note(name, value)
+
+    # --- parts ---
+
+    def _part(self, part: JSONObject, events: list[Event]) -> None:
+        for name in part:
+            read = PARTS.get(name)
+            if read is not None:
+                read(self, part, events)
+                return
+        if part.keys() <= ANNOTATIONS:
+            self.text_part(part, events)  # nothing but a signature, perhaps
+        else:
+            self.provider_part(part, events)
+
+    def text_part(self, part: JSONObject, events: list[Event]) -> None:
+        """Text, or thinking where the part says so. An empty one may still carry a signature."""
+        text = string(part, "text")
+        signature = string(part, "thoughtSignature")
+        if part.get("thought") is True:
+            self.thought_part(text, signature, events)
+            return
+        block = self._text
+        if block is None:
+            if not text and not signature:
+                return
+            block = self._text = self.answer.text()
+            self._thinking = None
+        if text:
+            events.append(block.delta(text))
+        if signature:
+            block.state = self._state({"thoughtSignature": signature})
+            self._text = None  # a signed part is not to be merged with what follows it
+
+    def thought_part(self, text: str | None, signature: str | None, events: list[Event]) -> None:
+        block = self._thinking
+        if block is None:
+            if not text and not signature:
+                return
+            block = self._thinking = self.answer.thinking()
+            block.state = self._state({"thought": True})
+            self._text = None
+        if text:
+            events.append(block.delta(text))
+        if signature:
+            block.state = self._state({"thought": True, "thoughtSignature": signature})
+            block.signature_pieces.append(signature)
+            self._thinking = None
+
+    def function_call_part(self, part: JSONObject, events: list[Event]) -> None:
+        """A call, whole; or the beginning, more, or the end of one whose arguments are streamed."""
+        call = mapping(part, "functionCall")
+        name = string(call, "name")
+        if name and not self._continues(call, name):
+            self._begin_call(part, call, name, events)
+        elif self._call is not None:
+            self._sign_call(part, string(call, "id"))
+        elif call:
+            self.provider_part(part, events)  # nothing that anybody could execute, and not ours to drop
+            return
+        block = self._call
+        if block is None:
+            return
+        for piece in objects(call, "partialArgs"):
+            events.extend(block.delta(self._partial.add(piece)))
+        if call.get("willContinue") is not True:
+            events.extend(self._close_call(complete=True))
+
+    def _continues(self, call: JSONObject, name: str) -> bool:
+        """Whether a call with a name is more of the open one: it repeats the name beside more arguments."""
+        return self._call is not None and self._call.name == name and "partialArgs" in call
+
+    def _begin_call(self, part: JSONObject, call: JSONObject, name: str, events: list[Event]) -> None:
+        events.extend(self._close_call(complete=True))
+        self._text = self._thinking = None
+        block = self.answer.tool_call()
+        wire_id = string(call, "id")
+        events.extend(block.start(wire_id or self.make_id(), name))
+        self._call, self._partial = block, PartialArguments()
+        self._sign_call(part, wire_id)
+        if call.get("willContinue") is True or "partialArgs" in call:
+            return
+        events.extend(block.delta(_arguments_text(mapping(call, "args"))))
+        events.extend(block.finish())
+        self._call = None
+
+    def _sign_call(self, part: JSONObject, wire_id: str | None) -> None:
+        """Keep what has to go back with the call. A later part without a signature takes none away."""
+        assert self._call is not None
+        members: dict[str, JSON] = dict(self._call.state.data) if self._call.state is not None else {}
+        signature = string(part, "thoughtSignature")
+        if wire_id and wire_id == self._call.id:
+            members["id"] = wire_id
+        if signature:
+            members["thoughtSignature"] = signature
+        if members:
+            self._call.state = self._state(members)
+
+    def _close_call(self, *, complete: bool) -> list[Event]:
+        block, self._call = self._call, None
+        if block is None:
+            return []
+        rest = block.delta(self._partial.close()) if complete else ()
+        return [*rest, *block.finish(complete=complete and not self._partial.lost)]
+
+    def inline_data_part(self, part: JSONObject, events: list[Event]) -> None:
+        """An image, or another file, that the model made."""
+        blob = mapping(part, "inlineData")
+        media_type = string(blob, "mimeType")
+        data = _decoded(string(blob, "data") or "")
+        if data is None or not media_type or part.get("thought") is True:
+            # An image that is part of the thinking is not the answer's.
+            self.provider_part(part, events)
+            return
+        state = self._state_of(part)
+        self._place(
+            Image(data=data, media_type=media_type, state=state)
+            if media_type.startswith("image/")
+            else File(data=data, media_type=media_type, name=string(blob, "displayName"), state=state)
+        )
+
+    def file_data_part(self, part: JSONObject, events: list[Event]) -> None:
+        """The same by address."""
+        file = mapping(part, "fileData")
+        address = string(file, "fileUri")
+        media_type = string(file, "mimeType")
+        if not address:
+            self.provider_part(part, events)
+        elif (media_type or "").startswith("image/"):
+            self._place(Image(url=address, media_type=media_type, state=self._state_of(part)))
+        else:
+            self._place(File(url=address, media_type=media_type, state=self._state_of(part)))
+
+    def provider_part(self, part: JSONObject, events: list[Event]) -> None:
+        """What only Gemini understands: server-side code and tools, and kinds of part that are newer than this."""
+        self._place(ProviderBlock(self.provider.profile.name, part))
+
+    def _place(self, block: Image | File | ProviderBlock) -> None:
+        self._text = self._thinking = None
+        self.answer.place(block)
+
+    def _state(self, members: JSONObject) -> ProviderState:
+        return ProviderState(self.provider.profile.name, members)
+
+    def _state_of(self, part: JSONObject) -> ProviderState | None:
+        signature = string(part, "thoughtSignature")
+        return self._state({"thoughtSignature": signature}) if signature else None
+
+
+PARTS: dict[str, Callable[[GeminiStream, JSONObject, list[Event]], None]] = {
+    "text": GeminiStream.text_part,
+    "functionCall": GeminiStream.function_call_part,
+    "inlineData": GeminiStream.inline_data_part,
+    "fileData": GeminiStream.file_data_part,
+}
+"""A part's wire name → its method. `executableCode`, `codeExecutionResult`, `toolCall` and `toolResponse` belong to
+calls that the server makes itself; they and every unknown kind are kept as `ProviderBlock`s in their place."""
+
+
+def first_error(events: Sequence[Event]) -> Error | None:
+    """The error among events: the last one, where there is one."""
+    return events[-1] if events and isinstance(events[-1], Error) else None
+
+
+def _arguments_text(arguments: JSONObject) -> str:
+    try:
+        return dumps_text(arguments)
+    except TypeError:
+        return json.dumps(arguments, ensure_ascii=False)  # whole numbers beyond 64 bits
+
+
+def _decoded(text: str) -> bytes | None:
+    try:
+        return base64.b64decode(text.translate(_STANDARD_ALPHABET), validate=True)
+    except (binascii.Error, ValueError):
+        return None
+
+
+_STANDARD_ALPHABET = str.maketrans("-_", "+/")
+"""Protobuf's JSON mapping lets a server write bytes in either base64 alphabet."""

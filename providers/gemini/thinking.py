@@ -1,0 +1,169 @@
+"""How much to think → `thinkingConfig`: tables per model, and the rules for what a model cannot do.
+
+Up to Gemini 2.5 a model takes a budget in tokens, from Gemini 3 on a level by name; a request may hold one of the two
+(Gemini API documentation, "Thinking"). The tables are plain data: a row may be added or replaced, and a request's
+`ThinkingConfig(budget_tokens=…)` or `ThinkingConfig(effort=…)` goes past them.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TypeVar
+
+from ..errors import InvalidRequestError
+from ..json_values import JSON, JSONObject
+from ..request import ThinkingConfig, ThinkingLevel
+
+Row = TypeVar("Row")
+
+
+@dataclass(slots=True, frozen=True)
+class Budget:
+    """The tokens a model may spend on thinking. A minimum above 0: its thinking cannot be switched off."""
+
+    minimum: int
+    maximum: int
+
+    def tokens(self, level: ThinkingLevel) -> int:
+        """The level's share of the range: none, one third, two thirds, all of it above the minimum."""
+        return self.minimum + (self.maximum - self.minimum) * THIRDS[level] // 3
+
+
+THIRDS: dict[ThinkingLevel, int] = {
+    ThinkingLevel.NONE: 0,
+    ThinkingLevel.LOW: 1,
+    ThinkingLevel.MED: 2,
+    ThinkingLevel.HIGH: 3,
+}
+
+BUDGETS: dict[str, Budget] = {
+    "gemini-2.5-pro": Budget(128, 32768),
+    "gemini-2.5-flash": Budget(0, 24576),
+    "gemini-2.5-flash-lite": Budget(512, 24576),
+}
+"""Beginning of a model's name → its budget; the longest one that fits counts."""
+
+Words = tuple[str, str, str, str]
+
+FROM_MINIMAL: Words = ("MINIMAL", "LOW", "MEDIUM", "HIGH")
+FROM_LOW: Words = ("LOW", "LOW", "MEDIUM", "HIGH")
+
+LEVELS: dict[str, Words] = {
+    "gemini-3-pro": ("LOW", "LOW", "HIGH", "HIGH"),
+    "gemini-3-flash": FROM_MINIMAL,
+    "gemini-3.1-flash": FROM_MINIMAL,
+    "gemini-3.1-flash-image": ("MINIMAL", "MINIMAL", "HIGH", "HIGH"),
+    "gemini-3.5-flash": FROM_MINIMAL,
+    "gemini-3.6-flash": FROM_MINIMAL,
+    "gemini-3.7-flash-lite": FROM_MINIMAL,
+    "gemini-3.8-flash-lite": FROM_MINIMAL,
+    "gemini-flash-lite-latest": FROM_MINIMAL,
+}
+"""Beginning of a model's name → its words for NONE, LOW, MED and HIGH. No model of this kind can be told not to think
+at all, so its word for NONE is the least it has."""
+
+OTHER_LEVELS = FROM_LOW
+"""For models that no row knows: the words that all models with levels but the first take."""
+
+WITHOUT_THINKING: frozenset[str] = frozenset(
+    {
+        "gemini-1.",
+        "gemini-2.0",
+        "gemini-2.5-flash-image",
+        "gemini-2.5-flash-preview-tts",
+        "gemini-2.5-pro-preview-tts",
+        "gemma-3",
+    }
+)
+"""Beginnings of names of models that refuse a `thinkingConfig`."""
+
+LEVELS_ONLY_FROM = (3, 5)
+"""From this version on a budget is an error; Gemini 3.0 and 3.1 still take one."""
+
+SIGNATURES_FROM = (3, 0)
+"""From this version on a function call that is sent back needs its thought signature."""
+
+SAMPLING_IGNORED_FROM = (3, 6)
+"""From this version on temperature and top_p are passed over (Gemini 3.6 developer guide)."""
+
+UNVERSIONED = (1000, 0)
+"""A name without a version (`gemini-flash-latest`, a tuned model's) counts as new."""
+
+_VERSION = re.compile(r"gemini-(\d+)(?:\.(\d+))?", re.ASCII)
+
+
+def version_of(model: str) -> tuple[int, int]:
+    """The version in a model's name, or `UNVERSIONED`."""
+    match = _VERSION.match(model)
+    return (int(match[1]), int(match[2] or 0)) if match else UNVERSIONED
+
+
+def needs_signatures(model: str) -> bool:
+    """Whether the model refuses function calls that come back without a thought signature."""
+    return version_of(model) >= SIGNATURES_FROM
+
+
+def ignores_sampling(model: str) -> bool:
+    """Whether the model is known to sample in its own way whatever it is told."""
+    return SAMPLING_IGNORED_FROM <= version_of(model) < UNVERSIONED
+
+
+def thinking_config(model: str, wanted: ThinkingConfig, warnings: list[str]) -> JSONObject:
+    """`generationConfig.thinkingConfig`, empty where nothing is to be sent.
+
+    Raises `InvalidRequestError` for what the model refuses; adds a warning where it can do something near only.
+    """
+    budget = _row(BUDGETS, model)
+    config: dict[str, JSON] = {}
+    if any(model.startswith(name) for name in WITHOUT_THINKING):
+        if wanted.level is not ThinkingLevel.NONE:
+            warnings.append(f"thinking: left out, {model} does not think")
+        return config
+    if wanted.budget_tokens is not None and wanted.effort is not None:
+        raise InvalidRequestError("thinking", "Gemini takes budget_tokens or effort, not both")
+    if wanted.budget_tokens is not None:
+        config["thinkingBudget"] = _checked_budget(model, budget, wanted.budget_tokens)
+    elif wanted.effort is not None:
+        if budget is not None:
+            raise InvalidRequestError("thinking.effort", f"{model} takes a level or budget_tokens, not an effort")
+        config["thinkingLevel"] = wanted.effort.upper()
+    elif wanted.level is not None and budget is not None:
+        config["thinkingBudget"] = _budget_of_level(model, budget, wanted.level)
+    elif wanted.level is not None:
+        config["thinkingLevel"] = _word_of_level(model, wanted.level, warnings)
+    if wanted.include_summary is not None:
+        config["includeThoughts"] = wanted.include_summary
+    elif wanted.level is not ThinkingLevel.NONE and config.get("thinkingBudget") != 0:
+        config["includeThoughts"] = True
+    return config
+
+
+def _row(table: dict[str, Row], model: str) -> Row | None:
+    names = [name for name in table if model.startswith(name)]
+    return table[max(names, key=len)] if names else None
+
+
+def _budget_of_level(model: str, budget: Budget, level: ThinkingLevel) -> int:
+    if level is ThinkingLevel.NONE and budget.minimum > 0:
+        raise InvalidRequestError("thinking", f"{model} cannot do without thinking; LOW is the least it takes")
+    return budget.tokens(level)
+
+
+def _word_of_level(model: str, level: ThinkingLevel, warnings: list[str]) -> str:
+    word = (_row(LEVELS, model) or OTHER_LEVELS)[THIRDS[level]]
+    if level is ThinkingLevel.NONE:
+        warnings.append(f"thinking: {model} cannot do without thinking; {word}, the least it takes, was sent")
+    return word
+
+
+def _checked_budget(model: str, budget: Budget | None, tokens: int) -> int:
+    if budget is None and version_of(model) >= LEVELS_ONLY_FROM:
+        raise InvalidRequestError("thinking.budget_tokens", f"{model} takes a level, not a budget")
+    # -1 leaves it to the model, which every model with a budget offers.
+    if budget is not None and tokens != -1 and not budget.minimum <= tokens <= budget.maximum:
+        raise InvalidRequestError(
+            "thinking.budget_tokens",
+            f"{model} takes {budget.minimum} to {budget.maximum} tokens, or -1 to let it decide, not {tokens}",
+        )
+    return tokens

@@ -1,0 +1,37 @@
+"""Gemini's `usageMetadata` → `Usage`. Every chunk of a stream carries it whole, so the last one counts."""
+
+from __future__ import annotations
+
+from ..json_values import JSONObject, integer
+from ..usage import Usage
+
+
+def read_usage(metadata: JSONObject) -> Usage:
+    """The six numbers. What the server left out stays None: protobuf leaves out zeros and unknowns alike."""
+    prompt = integer(metadata, "promptTokenCount")
+    candidates = integer(metadata, "candidatesTokenCount")
+    thoughts = integer(metadata, "thoughtsTokenCount")
+    tool_results = integer(metadata, "toolUsePromptTokenCount") or 0
+    total = integer(metadata, "totalTokenCount")
+    output = candidates
+    if candidates is not None and thoughts:
+        output = _visible(prompt or 0, candidates, thoughts, tool_results, total)
+    if total is None and prompt is not None and output is not None:
+        total = prompt + output + (thoughts or 0) + tool_results
+    return Usage(
+        input_tokens=prompt,
+        output_tokens=output,
+        thinking_tokens=thoughts,
+        cached_tokens=integer(metadata, "cachedContentTokenCount"),
+        total_tokens=total,
+        raw=metadata,
+    )
+
+
+def _visible(prompt: int, candidates: int, thoughts: int, tool_results: int, total: int | None) -> int:
+    # Today's API counts the thoughts beside the candidates; earlier servers counted them among the candidates.
+    # The total tells which: it is the sum of what was counted apart.
+    apart = prompt + candidates + thoughts
+    if total in (apart, apart + tool_results):
+        return candidates
+    return max(0, candidates - thoughts)

@@ -1,0 +1,121 @@
+"""JSON in and out: the one file where `Any` appears, and where it stops.
+
+Knows orjson, and what to do with bytes that orjson refuses but other readers take. Must not know any dialect.
+
+Requests are strict (what we send is valid JSON or an error); responses are lenient: the typed getters below
+answer `None` (or an empty container) for a member that is absent, null or of the wrong shape, because servers
+differ in which of the three they send and none of them is worth losing a stream for.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import orjson
+
+JSON: TypeAlias = "bool | int | float | str | list[JSON] | dict[str, JSON] | None"
+JSONObject: TypeAlias = "dict[str, JSON]"
+
+SHOWN_BYTES = 200
+"""How many of the offending bytes an error message quotes."""
+
+
+class MalformedJSONError(ValueError):
+    """Bytes that are no JSON, or JSON that is not what the place calls for. The message quotes them, bounded."""
+
+
+strict_loads: Callable[[bytes], JSON] = orjson.loads
+"""Parse without the second look, and without a frame of its own: for paths that run once per event. Raises
+`ValueError`, upon which the caller turns to `loads`."""
+
+
+def loads(data: bytes | str) -> JSON:
+    """Parse JSON text. Raises `MalformedJSONError`.
+
+    orjson refuses lone surrogate escapes, NaN and bytes that are no UTF-8. Such an event still holds an answer,
+    so the slow path reads it once more with replacement characters, as browsers do (WHATWG UTF-8 decode).
+    """
+    try:
+        result: JSON = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return _loads_leniently(data)
+    return result
+
+
+def loads_object(data: bytes | str) -> JSONObject:
+    """Parse JSON text that must be an object. Raises `MalformedJSONError`."""
+    value = loads(data)
+    if type(value) is not dict:
+        raise MalformedJSONError(f"expected a JSON object, got {shown(data)}")
+    return value
+
+
+def dumps(value: Any) -> bytes:
+    """Serialise to compact UTF-8. Raises `TypeError` for what JSON cannot hold."""
+    return orjson.dumps(value)
+
+
+def dumps_text(value: Any) -> str:
+    """Serialise to compact text."""
+    return orjson.dumps(value).decode()
+
+
+def shown(data: bytes | str) -> str:
+    """The first bytes of a body, fit for an error message: one line, bounded."""
+    text = data if isinstance(data, str) else data[: SHOWN_BYTES * 4].decode("utf-8", "replace")
+    return repr(text if len(text) <= SHOWN_BYTES else text[:SHOWN_BYTES] + "…")
+
+
+def string(value: JSONObject, key: str) -> str | None:
+    """The member when it is a string, else None."""
+    member = value.get(key)
+    return member if type(member) is str else None
+
+
+def integer(value: JSONObject, key: str) -> int | None:
+    """The member when it is a whole number (servers also send `12.0`), else None. A boolean is not a number."""
+    member = value.get(key)
+    if type(member) is int:
+        return member
+    if type(member) is float and member.is_integer():
+        return int(member)
+    return None
+
+
+def mapping(value: JSONObject, key: str) -> JSONObject:
+    """The member when it is an object, else an empty one."""
+    member = value.get(key)
+    return member if type(member) is dict else {}
+
+
+def items(value: JSONObject, key: str) -> list[JSON]:
+    """The member when it is an array, else an empty one."""
+    member = value.get(key)
+    return member if type(member) is list else []
+
+
+def objects(value: JSONObject, key: str) -> list[JSONObject]:
+    """The objects in the member when it is an array, else none. Anything else in the array is passed over."""
+    return [member for member in items(value, key) if type(member) is dict]
+
+
+def _loads_leniently(data: bytes | str) -> JSON:
+    text = data if isinstance(data, str) else data.decode("utf-8", "replace")
+    try:
+        # Both steps recurse: what is nested too deeply for either cannot be read.
+        return _without_surrogates(json.loads(text))
+    except (ValueError, RecursionError) as error:
+        raise MalformedJSONError(f"malformed JSON {shown(data)}: {error}") from None
+
+
+def _without_surrogates(value: JSON) -> JSON:
+    if type(value) is str:
+        # A lone surrogate cannot be encoded again, so it becomes U+FFFD; a pair that arrived as two becomes one.
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if type(value) is list:
+        return [_without_surrogates(member) for member in value]
+    if type(value) is dict:
+        return {str(_without_surrogates(key)): _without_surrogates(member) for key, member in value.items()}
+    return value

@@ -1,0 +1,421 @@
+"""A chat answer under construction: chunks, or one whole body, in; events out.
+
+Both forms go through the same code (a body's `message` is one large `delta`), so a streamed answer equals an
+unstreamed one. Knows every member that servers send in either form. Must not know how a stream ends nor which
+errors it may hold (`stream` does).
+
+A chat answer has one text and one thinking block however its deltas alternate, because the wire's unstreamed form
+has one string of each. Only content that comes as an array of parts (Mistral) has an order of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...accumulate import Accumulator, Placed, TextInProgress, ThinkingInProgress
+from ...events import Event
+from ...json_values import JSON, JSONObject, MalformedJSONError, dumps_text, integer, mapping, objects, string
+from ...messages import ProviderBlock, ProviderState
+from ...tool_calls import LEGACY_INDEX, ToolCallMatcher
+from .audio import AudioInProgress
+from .images import image_of_url
+from .reasoning import DETAILS, STATE_MEMBER, ReasoningDetails, details_text, plain_text
+from .usage import finish_reason_of, usage_of
+
+CHUNK_MEMBERS = frozenset({"id", "object", "model", "choices", "usage", "error", "obfuscation", "p"})
+"""Members of a chunk that are read, or are padding. All others are kept in `provider_data`."""
+
+CHOICE_MEMBERS = frozenset({"index", "delta", "message", "finish_reason", "logprobs", "usage", "error", "text"})
+"""The same for a choice. `text` repeats the content for clients of an older dialect."""
+
+PADDING = frozenset({"role", "name", "index", "token_id", "thought_signature"})
+"""Members of a message or delta that say nothing new (the signature stands in `extra_content`, too)."""
+
+
+class ChatAnswer:
+    """The answer to one request, and what its parts are put together from.
+
+    whole: the chunk is an unstreamed body; its tool calls are a list of whole calls.
+    """
+
+    __slots__ = (
+        "_audio",
+        "_audio_place",
+        "_cited",
+        "_details",
+        "_logprobs",
+        "_make_id",
+        "_message_state",
+        "_others",
+        "_tools",
+        "_whole",
+        "answer",
+        "choice_index",
+        "finish",
+        "provider",
+        "reasoning_member",
+        "started",
+        "text",
+        "thinking",
+    )
+
+    def __init__(self, answer: Accumulator, provider: str, make_id: Callable[[], str], *, whole: bool = False) -> None:
+        self.answer = answer
+        self.provider = provider
+        self.started = False
+        self.choice_index: int | None = None
+        self.finish: str | None = None
+        self.text: TextInProgress | None = None
+        self.thinking: ThinkingInProgress | None = None
+        self.reasoning_member: str | None = None
+        self._make_id = make_id
+        self._whole = whole
+        self._tools = ToolCallMatcher(answer, make_id)
+        self._cited = 0
+        self._details: ReasoningDetails | None = None
+        self._message_state: JSONObject = {}
+        self._logprobs: dict[str, list[JSON]] = {}
+        self._audio: AudioInProgress | None = None
+        self._audio_place: Placed | None = None
+        self._others: dict[int, ChatAnswer] = {}
+
+    def take(self, chunk: JSONObject) -> list[Event]:
+        """Take one chunk, or a whole body. Raises `MalformedJSONError` where content would otherwise be lost."""
+        answer = self.answer
+        # Azure's first chunk has neither model nor id, and ids may change midway: the first of each is kept.
+        answer.model = answer.model or string(chunk, "model") or None
+        answer.id = answer.id or string(chunk, "id") or None
+        self.take_usage(chunk)
+        for name, value in chunk.items():
+            if name not in CHUNK_MEMBERS and value:
+                answer.provider_data[name] = value
+        events: list[Event] = []
+        for choice in _objects_in(chunk.get("choices"), "choices"):
+            self._choice(choice, events)
+        return self._begun(events)
+
+    def take_delta(self, delta: JSONObject) -> list[Event]:
+        """Take the delta of the first choice, of a chunk that holds nothing else. Raises as `take` does."""
+        events: list[Event] = []
+        self._message(delta, events)
+        return events if self.started else self._begun(events)
+
+    def take_usage(self, chunk: JSONObject) -> None:
+        """Take the token report, wherever the chunk has it. Reports are cumulative: the last one holds."""
+        report = mapping(chunk, "usage") or mapping(mapping(chunk, "x_groq"), "usage")
+        if not report:
+            for choice in objects(chunk, "choices"):
+                report = mapping(choice, "usage") or report
+        if report:
+            self.answer.usage = usage_of(report)
+
+    def done(self) -> list[Event]:
+        """The terminal marker came: close and tell."""
+        self.settle()
+        nameless = self._tools.nameless
+        if nameless:
+            self.answer.warnings.append(f"{nameless} tool call(s) that never got a name were dropped")
+        return self._begun(self.answer.done(finish_reason_of(self.finish), self.finish))
+
+    def settle(self) -> None:
+        """Put what was gathered beside the blocks into its place; again after more has come."""
+        answer = self.answer
+        if self._details is not None or self._message_state or self.thinking is not None:
+            self._settle_thinking()
+        if self._audio is not None and self._audio_place is not None:
+            self._audio_place.value = self._audio.file(self.provider)
+        if self._logprobs:
+            answer.provider_data["logprobs"] = {name: list(tokens) for name, tokens in self._logprobs.items()}
+        if self._others:
+            answer.provider_data["choices"] = [other.as_choice(index) for index, other in sorted(self._others.items())]
+        self._cite()
+
+    def _cite(self) -> None:
+        """Annotations that cite a source belong to the text, which may come after them."""
+        annotations = self.answer.provider_data.get("annotations")
+        texts = [block for block in self.answer.blocks if isinstance(block, TextInProgress)]
+        if type(annotations) is list and texts:
+            texts[-1].citations.extend(
+                item for item in annotations[self._cited :] if type(item) is dict and item.get("type") == "url_citation"
+            )
+            self._cited = len(annotations)
+
+    def as_choice(self, index: int) -> JSONObject:
+        """This answer in the wire's unstreamed form: for the choices beside the first."""
+        self.settle()
+        response = self.answer.response()
+        message: JSONObject = {"role": "assistant", "content": response.text or None}
+        if response.thinking:
+            message[self.reasoning_member or "reasoning_content"] = response.thinking
+        if response.refusal:
+            message["refusal"] = response.refusal
+        if response.tool_calls:
+            message["tool_calls"] = [
+                {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+                for call in response.tool_calls
+            ]
+        return {"index": index, "message": message, "finish_reason": self.finish, **self.answer.provider_data}
+
+    def _begun(self, events: list[Event]) -> list[Event]:
+        """Put `Start` before the first events of all: lazily, so that a stream that fails at once has none."""
+        if events and not self.started:
+            self.started = True
+            return [self.answer.start(self.answer.model, self.answer.id), *events]
+        return events
+
+    def _choice(self, choice: JSONObject, events: list[Event]) -> None:
+        index = integer(choice, "index") or 0
+        if self.choice_index is None:
+            self.choice_index = index
+        if index != self.choice_index:
+            self._other(index).take({"choices": [{**choice, "index": 0}]})
+            return
+        finish = choice.get("finish_reason")
+        if type(finish) is str and finish:
+            self.finish = finish
+        for name, value in choice.items():
+            if name not in CHOICE_MEMBERS and value:
+                self.answer.provider_data[name] = value
+        for name, tokens in mapping(choice, "logprobs").items():
+            if type(tokens) is list:
+                self._logprobs.setdefault(name, []).extend(tokens)
+        message = self._message_of(choice)
+        if message:
+            self._message(message, events)
+
+    def _other(self, index: int) -> ChatAnswer:
+        other = self._others.get(index)
+        if other is None:
+            other = self._others[index] = ChatAnswer(Accumulator(), self.provider, self._make_id, whole=self._whole)
+        return other
+
+    def _message_of(self, choice: JSONObject) -> JSONObject:
+        """The delta; else the message, which beside deltas repeats what they said (Perplexity)."""
+        delta, message = choice.get("delta"), choice.get("message")
+        for name, value in (("delta", delta), ("message", message)):
+            if value and type(value) is not dict:
+                raise MalformedJSONError(f"{name} is no object")
+        if type(message) is dict and not self.answer.blocks and (self._whole or not _says_something(delta)):
+            return message
+        return delta if type(delta) is dict else {}
+
+    def _message(self, message: JSONObject, events: list[Event]) -> None:
+        """Read a message's members: almost always one, else in the order of the table."""
+        present = [name for name, value in message.items() if value and name not in PADDING]
+        if len(present) > 1:
+            present.sort(key=_order)
+        for name in present:
+            method = MESSAGE_METHODS.get(name)
+            if method is None:
+                self._keep(name, message[name])
+            else:
+                method(self, message[name], events)
+
+    def _keep(self, name: str, value: JSON) -> None:
+        """A member that nobody knows: lists grow with the deltas, anything else is replaced."""
+        kept = self.answer.provider_data.get(name)
+        if type(kept) is list and type(value) is list:
+            kept.extend(value)
+        else:
+            self.answer.provider_data[name] = list(value) if type(value) is list else value
+
+    # Text and thinking.
+
+    def _reasoning(self, member: str, text: str, events: list[Event]) -> None:
+        """Thinking, from the first member that has any: the others repeat it."""
+        if not text or self.reasoning_member not in (None, member):
+            return
+        self.reasoning_member = member
+        if self.thinking is None:
+            self.thinking = self.answer.thinking()
+        events.append(self.thinking.delta(text))
+
+    def _reasoning_content(self, value: JSON, events: list[Event]) -> None:
+        self._reasoning("reasoning_content", plain_text(value), events)
+
+    def _reasoning_plain(self, value: JSON, events: list[Event]) -> None:
+        self._reasoning("reasoning", plain_text(value), events)
+
+    def _reasoning_text(self, value: JSON, events: list[Event]) -> None:
+        self._reasoning("reasoning_text", plain_text(value), events)
+
+    def _reasoning_details(self, value: JSON, events: list[Event]) -> None:
+        if type(value) is list:
+            if self._details is None:
+                self._details = ReasoningDetails()
+            self._details.add(value)
+            self._reasoning(DETAILS, details_text(value), events)
+
+    def _content(self, content: JSON, events: list[Event]) -> None:
+        if type(content) is str:
+            self._say(content, events)
+        elif type(content) is list:
+            for part in content:
+                if type(part) is str and part:
+                    self._say(part, events)
+                elif type(part) is dict:
+                    self._part(part, events)
+        else:
+            raise MalformedJSONError("content is neither text nor parts")
+
+    def _say(self, text: str, events: list[Event]) -> None:
+        if self.text is None:
+            self.text = self.answer.text()
+        events.append(self.text.delta(text))
+
+    def _part(self, part: JSONObject, events: list[Event]) -> None:
+        kind = string(part, "type") or ""
+        if kind in ("text", "output_text"):
+            text = string(part, "text")
+            if text:
+                self._say(text, events)
+        elif kind in ("thinking", "reasoning"):
+            self._thinking_part(part, events)
+        elif kind == "refusal":
+            self._refusal(part.get("refusal"), events)
+        elif kind == "reference" and self.text is not None:
+            self.text.citations.append(part)
+        elif kind == "image_url":
+            self.text = None
+            self._images([part], events)
+        else:
+            self.text = None
+            self.answer.place(ProviderBlock(self.provider, part))
+
+    def _thinking_part(self, part: JSONObject, events: list[Event]) -> None:
+        """Mistral's `thinking` is a list of text parts; Databricks has a `reasoning` part with a `summary` list."""
+        pieces = part.get("thinking") or part.get("summary") or part.get("text") or ""
+        if type(pieces) is list:
+            pieces = "".join(string(piece, "text") or "" for piece in pieces if type(piece) is dict)
+        if type(pieces) is str and pieces:
+            if self.thinking is None or self.answer.blocks[-1] is not self.thinking:
+                if self.thinking is not None:
+                    self._settle_thinking()
+                self.thinking, self.text = self.answer.thinking(), None
+            events.append(self.thinking.delta(pieces))
+
+    def _settle_thinking(self) -> None:
+        if self.thinking is None:
+            if self._details is None and not self._message_state:
+                return
+            # Only what is encrypted or signed came: it goes back from a block without text.
+            self.thinking = self.answer.thinking()
+        data: JSONObject = dict(self._message_state)
+        if self.thinking.pieces:
+            data[STATE_MEMBER] = self.reasoning_member or "content"
+        if self._details is not None:
+            data[DETAILS] = self._details.values()
+        self.thinking.state = ProviderState(self.provider, data)
+
+    # Tool calls.
+
+    def _calls(self, value: JSON, events: list[Event]) -> None:
+        for call in _objects_in(value, "tool_calls"):
+            custom = mapping(call, "custom")
+            function = mapping(call, "function")
+            is_custom = string(call, "type") == "custom" or (bool(custom) and not function)
+            source, member = (custom, "input") if is_custom else (function, "arguments")
+            name = string(source, "name") or ""
+            arguments = _arguments(source.get(member))
+            id = string(call, "id") or ""
+            if self._whole and name:
+                block, told = self._tools.whole(id, name, arguments)
+            else:
+                block, told = self._tools.fragment(id, integer(call, "index"), name, arguments)
+            events.extend(told)
+            extra = mapping(call, "extra_content")
+            if extra:
+                # Gemini behind this dialect signs its calls here.
+                block.state = ProviderState(self.provider, {"extra_content": extra})
+            elif is_custom and block.state is None:
+                block.state = ProviderState(self.provider, {"type": "custom"})
+
+    def _legacy_call(self, value: JSON, events: list[Event]) -> None:
+        if type(value) is not dict:
+            return
+        name, arguments = string(value, "name") or "", _arguments(value.get("arguments"))
+        # Some servers send the empty object where there is no call.
+        if name or arguments:
+            events.extend(self._tools.fragment("", LEGACY_INDEX, name, arguments)[1])
+
+    # What has no events of its own.
+
+    def _refusal(self, value: JSON, events: list[Event]) -> None:
+        if type(value) is str:
+            self.answer.refusal_pieces.append(value)
+
+    def _audio_delta(self, value: JSON, events: list[Event]) -> None:
+        if type(value) is not dict or not any(value.values()):
+            return
+        if self._audio is None:
+            self._audio = AudioInProgress()
+            self._audio_place = self.answer.place(self._audio.file(self.provider))
+        self._audio.add(value)
+
+    def _images(self, value: JSON, events: list[Event]) -> None:
+        for image in value if type(value) is list else [value]:
+            source = image if type(image) is dict else {}
+            url = string(mapping(source, "image_url"), "url") or string(source, "image_url") or string(source, "url")
+            if url:
+                self.answer.place(image_of_url(url))
+            elif source:
+                self.answer.place(ProviderBlock(self.provider, source))
+
+    def _extra_content(self, value: JSON, events: list[Event]) -> None:
+        if type(value) is dict:
+            self._message_state["extra_content"] = value
+
+
+# The methods are private to the answer, and this table is the answer's own.
+# pyright: reportPrivateUsage=false
+MESSAGE_METHODS: dict[str, Callable[[ChatAnswer, JSON, list[Event]], None]] = {
+    "reasoning_content": ChatAnswer._reasoning_content,
+    "reasoning": ChatAnswer._reasoning_plain,
+    "reasoning_text": ChatAnswer._reasoning_text,
+    "reasoning_details": ChatAnswer._reasoning_details,
+    "content": ChatAnswer._content,
+    "refusal": ChatAnswer._refusal,
+    "tool_calls": ChatAnswer._calls,
+    "function_call": ChatAnswer._legacy_call,
+    "audio": ChatAnswer._audio_delta,
+    "images": ChatAnswer._images,
+    "extra_content": ChatAnswer._extra_content,
+}
+"""Member of a message or delta → what reads it, in the order in which they are read. Any other is kept as it is."""
+
+_ORDER = {name: place for place, name in enumerate(MESSAGE_METHODS)}
+
+
+def _order(name: str) -> int:
+    return _ORDER.get(name, len(_ORDER))
+
+
+def _says_something(delta: JSON) -> bool:
+    return type(delta) is dict and any(value for name, value in delta.items() if name not in PADDING)
+
+
+def _arguments(value: JSON) -> str:
+    """Arguments as JSON text; a few servers send the object itself."""
+    if type(value) is str:
+        return value
+    if value is None:
+        return ""
+    try:
+        return dumps_text(value)
+    except TypeError:
+        raise MalformedJSONError("arguments are nested too deeply") from None
+
+
+def _objects_in(value: JSON, name: str) -> list[JSONObject]:
+    """An array whose objects hold content: empty where absent, an error where it is something else."""
+    if not value:
+        return []
+    if type(value) is not list:
+        raise MalformedJSONError(f"{name} is no array")
+    found: list[JSONObject] = []
+    for item in value:
+        if type(item) is dict:
+            found.append(item)
+        elif item is not None:
+            raise MalformedJSONError(f"{name} holds what is no object")
+    return found

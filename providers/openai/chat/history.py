@@ -1,0 +1,222 @@
+"""A conversation → chat `messages`.
+
+The rules:
+- Each call's result stands directly after the message that holds the call, wherever the history has it.
+- A call without a result, and a result without a call, is refused by every server: both are left out, with a warning.
+- An assistant's text and calls are one message. Neighbouring messages of one role stay as they are.
+- Reasoning goes back only to the profile that made it, under the member that its quirks name, and only with calls:
+  without them it is of no use, and some servers refuse it. Signed details go back with every message.
+- Call ids are rewritten where a server takes only some: always to the same id, in the call and in its result.
+- A result is text on this wire. Pictures and files in it follow in a user's message, after the turn's results.
+- A failed result has no flag on this wire: its text has to say so.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import TypeAlias
+
+from ...json_values import JSON, JSONObject
+from ...messages import (
+    File,
+    Image,
+    Message,
+    ProviderBlock,
+    ProviderState,
+    RedactedThinking,
+    Role,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
+from ...profile import Profile, ToolCallIdForm
+from .parts import Parts
+from .reasoning import DETAILS, STATE_MEMBER, TEXT_MEMBERS, state_members
+
+Place: TypeAlias = "tuple[int, int]"
+"""A block's place in the conversation: message, block."""
+
+_ALPHANUMERICS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+_ACCEPTED: dict[ToolCallIdForm, tuple[re.Pattern[str], str, int]] = {
+    "any": (re.compile(r".*", re.DOTALL), "", 24),
+    "at_most_40": (re.compile(r".{1,40}", re.DOTALL), "call_", 24),
+    "nine_alphanumerics": (re.compile(r"[a-zA-Z0-9]{9}"), "", 9),
+}
+"""Form → the ids that fit it; and how another is made: its beginning, and how many characters follow."""
+
+
+def wire_call_id(id: str, form: ToolCallIdForm) -> str:
+    """A call's id in a form that the server takes: itself where it fits, else one derived from it."""
+    pattern, beginning, length = _ACCEPTED[form]
+    if pattern.fullmatch(id):
+        return id
+    number = int.from_bytes(sha256(id.encode("utf-8", "surrogatepass")).digest(), "big")
+    characters: list[str] = []
+    for _ in range(length):
+        number, digit = divmod(number, len(_ALPHANUMERICS))
+        characters.append(_ALPHANUMERICS[digit])
+    return beginning + "".join(characters)
+
+
+class History:
+    """Writes the messages of one request."""
+
+    __slots__ = ("_answers", "_messages", "_parts", "_profile", "_quirks", "_warnings")
+
+    def __init__(self, profile: Profile, parts: Parts, warnings: list[str]) -> None:
+        self._profile = profile
+        self._quirks = profile.quirks
+        self._parts = parts
+        self._warnings = warnings
+        self._messages: list[JSONObject] = []
+        self._answers: dict[Place, tuple[ToolResult, str]] = {}
+
+    def build(self, messages: Sequence[Message]) -> list[JSONObject]:
+        """The wire messages, in order."""
+        self._pair(messages)
+        for number, message in enumerate(messages):
+            if message.role is Role.ASSISTANT:
+                self._add_assistant(message, number)
+            else:
+                self._add_user(message, number)
+        return self._messages
+
+    def _pair(self, messages: Sequence[Message]) -> None:
+        """Find each call's result: the first after it that has its id and answers no other call."""
+        waiting: dict[str, list[Place]] = {}
+        for number, message in enumerate(messages):
+            for position, block in enumerate(message.content):
+                if isinstance(block, ToolCall):
+                    waiting.setdefault(block.id, []).append((number, position))
+                elif isinstance(block, ToolResult):
+                    where = f"messages[{number}].content[{position}]"
+                    calls = waiting.get(block.tool_call_id)
+                    if calls:
+                        self._answers[calls.pop(0)] = block, where
+                    else:
+                        self._warnings.append(f"{where}: result {block.tool_call_id!r} has no call and is not sent")
+        for id, calls in waiting.items():
+            for number, position in calls:
+                self._warnings.append(
+                    f"messages[{number}].content[{position}]: call {id!r} has no result and is not sent"
+                )
+
+    def _add_user(self, message: Message, number: int) -> None:
+        blocks: list[Text | Image | File] = []
+        for position, block in enumerate(message.content):
+            if isinstance(block, Text | Image | File):
+                if not isinstance(block, Text) or block.text:
+                    blocks.append(block)
+            elif isinstance(block, ProviderBlock):
+                self._warnings.append(f"messages[{number}].content[{position}]: {block.kind!r} is not sent")
+        if blocks:
+            content = self._parts.content(blocks, f"messages[{number}]")
+            self._messages.append({"role": "user", "content": content})
+
+    def _add_assistant(self, message: Message, number: int) -> None:
+        texts: list[Text] = []
+        calls: list[JSON] = []
+        answers: list[tuple[str, ToolResult, str]] = []
+        wire: JSONObject = {"role": "assistant"}
+        for position, block in enumerate(message.content):
+            if isinstance(block, Text):
+                if block.text:
+                    texts.append(block)
+                wire.update(self._own_state(block.state))
+            elif isinstance(block, ToolCall):
+                answer = self._answers.get((number, position))
+                if answer is not None:
+                    id = wire_call_id(block.id, self._quirks.tool_call_id)
+                    calls.append(self._call(block, id))
+                    answers.append((id, *answer))
+            elif isinstance(block, Image | File | ProviderBlock):
+                self._add_other(block, wire, f"messages[{number}].content[{position}]")
+        thinking = [block for block in message.content if isinstance(block, Thinking | RedactedThinking)]
+        self._add_reasoning(wire, texts, thinking, bool(calls))
+        if texts and "content" not in wire:
+            wire["content"] = self._parts.text_content(texts, f"messages[{number}]")
+        elif calls and "content" not in wire:
+            wire["content"] = None
+        if calls:
+            wire["tool_calls"] = calls
+        if texts or calls or "audio" in wire:
+            self._messages.append(wire)
+        self._add_results(answers)
+
+    def _add_other(self, block: Image | File | ProviderBlock, wire: JSONObject, where: str) -> None:
+        """Sound goes back by its id; nothing else that a model made has a place in an assistant's message."""
+        audio = self._own(block.state).get("audio") if isinstance(block, File) else None
+        if type(audio) is dict and audio.get("id"):
+            wire["audio"] = {"id": audio["id"]}
+            return
+        kind = block.kind if isinstance(block, ProviderBlock) else type(block).__name__
+        self._warnings.append(f"{where}: an assistant's {kind!r} is not sent; this dialect takes none back")
+
+    def _call(self, block: ToolCall, id: str) -> JSONObject:
+        state = self._own(block.state)
+        if state.get("type") == "custom":
+            return {"id": id, "type": "custom", "custom": {"name": block.name, "input": block.arguments}}
+        function: JSONObject = {"name": block.name, "arguments": block.arguments or "{}"}
+        return {"id": id, "type": "function", "function": function, **state_members(state)}
+
+    def _add_results(self, answers: Sequence[tuple[str, ToolResult, str]]) -> None:
+        """The results of one message's calls, then what of them is no text."""
+        following: list[Text | Image | File] = []
+        for id, result, where in answers:
+            blocks = [Text(result.content)] if isinstance(result.content, str) else result.content
+            texts = [block for block in blocks if isinstance(block, Text)]
+            others = [block for block in blocks if not isinstance(block, Text)]
+            if result.cache_control is not None and texts:
+                texts[-1] = Text(texts[-1].text, cache_control=result.cache_control)
+            content = self._parts.text_content(texts, where)
+            if others:
+                note = f"The files of tool result {id} follow."
+                content = content if texts else note
+                following += [Text(f"The files of tool result {id}:"), *others]
+                self._warnings.append(f"{where}: its pictures and files are sent in a user's message after the results")
+            if result.is_error:
+                self._warnings.append(f"{where}.is_error: not sent; this dialect has no mark for failed results")
+            self._messages.append({"role": "tool", "tool_call_id": id, "content": content})
+        if following:
+            self._messages.append({"role": "user", "content": self._parts.content(following, "messages")})
+
+    # Reasoning.
+
+    def _add_reasoning(
+        self, wire: JSONObject, texts: list[Text], thinking: Sequence[Thinking | RedactedThinking], with_calls: bool
+    ) -> None:
+        own = [block for block in thinking if isinstance(block, Thinking) and self._is_own(block.state)]
+        for block in own:
+            wire.update(self._own_state(block.state))
+        member = self._quirks.reasoning_return
+        if not with_calls or member == "none":
+            return
+        text = "".join(block.text for block in own)
+        if member == "reasoning_details":
+            # Reasoning that nobody signed goes back as text.
+            if text and DETAILS not in wire:
+                wire["reasoning"] = text
+        elif member == "as_received":
+            received = self._own(own[-1].state).get(STATE_MEMBER) if own else None
+            if text and type(received) is str and received in TEXT_MEMBERS:
+                wire[received] = text
+        elif member == "thinking_parts":
+            if text:
+                parts: list[JSON] = [{"type": "thinking", "thinking": [{"type": "text", "text": text}]}]
+                parts.extend({"type": "text", "text": block.text} for block in texts)
+                wire["content"] = parts
+        elif text or self._quirks.reasoning_required:
+            wire[member] = text
+
+    def _is_own(self, state: ProviderState | None) -> bool:
+        return state is not None and state.provider == self._profile.name
+
+    def _own(self, state: ProviderState | None) -> JSONObject:
+        return state.data if state is not None and state.provider == self._profile.name else {}
+
+    def _own_state(self, state: ProviderState | None) -> JSONObject:
+        return state_members(self._own(state))

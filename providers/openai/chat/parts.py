@@ -1,0 +1,130 @@
+"""Content blocks → the content of chat messages: text, pictures, files, sound, films, and cache marks.
+
+Knows each part's wire form and which of a server's quirks allow it. Must not know the order of messages.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+
+from ...errors import InvalidRequestError
+from ...json_values import JSON, JSONObject
+from ...messages import CacheControl, File, Image, Text
+from ...profile import Quirks
+from .images import data_url
+
+AUDIO_FORMATS: dict[str, str] = {
+    "audio/wav": "wav",
+    "audio/x-wav": "wav",
+    "audio/wave": "wav",
+    "audio/vnd.wave": "wav",
+    "audio/mpeg": "mp3",
+    "audio/mp3": "mp3",
+    "audio/ogg": "ogg",
+    "audio/flac": "flac",
+    "audio/x-flac": "flac",
+    "audio/aac": "aac",
+    "audio/mp4": "m4a",
+    "audio/x-m4a": "m4a",
+    "audio/webm": "webm",
+    "audio/pcm": "pcm16",
+}
+"""Media type → `input_audio.format`. OpenAI takes the first two formats; other servers take more."""
+
+
+def cache_mark(mark: CacheControl) -> JSONObject:
+    """Anthropic's mark, which gateways pass on."""
+    return {"type": "ephemeral", "ttl": mark.ttl} if mark.ttl else {"type": "ephemeral"}
+
+
+class Parts:
+    """Writes the content of one request's messages."""
+
+    __slots__ = ("_quirks", "_warnings")
+
+    def __init__(self, quirks: Quirks, warnings: list[str]) -> None:
+        self._quirks = quirks
+        self._warnings = warnings
+
+    def content(self, blocks: Sequence[Text | Image | File], where: str) -> JSON:
+        """The content of a message: a string where it is one text without marks, which every server takes."""
+        texts = [block for block in blocks if isinstance(block, Text)]
+        if len(texts) == len(blocks) <= 1:
+            return self.text_content(texts, where)
+        return [self.part(block, where) for block in blocks]
+
+    def text_content(self, blocks: Sequence[Text], where: str, separator: str = "") -> JSON:
+        """Text only: a string, or parts where there are marks that the server takes."""
+        if self._quirks.cache_control and any(block.cache_control for block in blocks):
+            return [self.part(block, where) for block in blocks]
+        for block in blocks:
+            self._mark({}, block.cache_control, where)
+        return separator.join(block.text for block in blocks)
+
+    def part(self, block: Text | Image | File, where: str) -> JSONObject:
+        """One content part. Raises `InvalidRequestError` for what the server cannot take."""
+        if isinstance(block, Text):
+            part: JSONObject = {"type": "text", "text": block.text}
+        elif isinstance(block, Image):
+            part = self._image(block, where)
+        else:
+            part = self._file(block, where)
+        return self._mark(part, block.cache_control, where)
+
+    def _mark(self, part: JSONObject, mark: CacheControl | None, where: str) -> JSONObject:
+        if mark is not None:
+            if self._quirks.cache_control:
+                part["cache_control"] = cache_mark(mark)
+            else:
+                self._warnings.append(f"{where}: cache_control not sent; the server caches by itself, or not at all")
+        return part
+
+    def _image(self, block: Image, where: str) -> JSONObject:
+        if block.file_id is not None:
+            raise InvalidRequestError(f"{where}.file_id", "a chat request takes a picture as data or url only")
+        source: JSONObject = {"url": _url_of(block)}
+        if block.detail is not None:
+            source["detail"] = block.detail
+        return {"type": "image_url", "image_url": source}
+
+    def _file(self, block: File, where: str) -> JSONObject:
+        kind = (block.media_type or "").partition(";")[0].strip().lower()
+        if kind.startswith("image/") and block.file_id is None:
+            return {"type": "image_url", "image_url": {"url": _url_of(block)}}
+        if kind.startswith("audio/") and block.file_id is None:
+            return self._audio(block, kind, where)
+        if kind.startswith("video/") and block.file_id is None:
+            if not self._quirks.video_parts:
+                raise InvalidRequestError(where, "the server takes no films")
+            return {"type": "video_url", "video_url": {"url": _url_of(block)}}
+        return self._document(block, where)
+
+    def _audio(self, block: File, kind: str, where: str) -> JSONObject:
+        if block.data is None:
+            raise InvalidRequestError(f"{where}.url", "a chat request takes sound as data only")
+        if kind not in AUDIO_FORMATS:
+            raise InvalidRequestError(f"{where}.media_type", f"no format is known for {kind!r}")
+        data = base64.b64encode(block.data).decode()
+        return {"type": "input_audio", "input_audio": {"data": data, "format": AUDIO_FORMATS[kind]}}
+
+    def _document(self, block: File, where: str) -> JSONObject:
+        if not self._quirks.file_parts:
+            raise InvalidRequestError(where, "the server takes no files")
+        if block.file_id is not None:
+            return {"type": "file", "file": {"file_id": block.file_id}}
+        if block.url is not None and not block.url.startswith("data:") and not self._quirks.file_urls:
+            raise InvalidRequestError(f"{where}.url", "the server takes a file as data or file_id, not by its URL")
+        return {"type": "file", "file": {"filename": block.name or _default_name(block), "file_data": _url_of(block)}}
+
+
+def _url_of(block: Image | File) -> str:
+    if block.data is not None:
+        return data_url(block.data, block.media_type or "application/octet-stream")
+    return block.url or ""
+
+
+def _default_name(block: File) -> str:
+    """A name is needed; its ending tells some servers the kind."""
+    ending = (block.media_type or "").rpartition("/")[2].partition(";")[0]
+    return f"file.{ending}" if ending.isalnum() else "file"

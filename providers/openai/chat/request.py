@@ -1,0 +1,172 @@
+"""A request → the body of `POST /chat/completions`.
+
+Knows every option's wire form, and which of a server's quirks changes it. What a server cannot express is told in
+`WireRequest.warnings`, or raised as `InvalidRequestError` where leaving it out would change what is asked.
+`history.py` writes the conversation, `parts.py` its content, `thinking.py` the thinking, `../schema.py` strict
+schemas. Must not know keys or hosts.
+
+Structured answers: OpenAI's strict mode takes a subset of JSON Schema. A schema that can be adapted to it without
+allowing more than before is adapted and sent as strict; any other is sent as it stands, not strict, with a warning.
+A tool that asks for `strict` gets strict or an error: its caller said that nothing less will do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from ...dialect import WireRequest
+from ...errors import InvalidRequestError
+from ...json_values import JSON, JSONObject, dumps, dumps_text, string
+from ...messages import Text
+from ...profile import Quirks
+from ...provider import Provider
+from ...request import TOOL_CHOICE_MODES, Request, Tool, validate_request
+from ..schema import strict_schema
+from ..thinking import is_reasoning_model
+from .history import History
+from .parts import Parts, cache_mark
+from .thinking import thinking_members
+
+PATH = "/chat/completions"
+
+_NOT_IN_NAME = re.compile(r"[^a-zA-Z0-9_-]+")
+
+
+def encode_request(request: Request, model: str, provider: Provider, *, stream: bool) -> WireRequest:
+    """Serialise a request. Raises `InvalidRequestError` naming the field that cannot be sent."""
+    validate_request(request)
+    quirks = provider.profile.quirks
+    warnings: list[str] = []
+    parts = Parts(quirks, warnings)
+    system = list(request.system_blocks)
+    format_member = _response_format(request, quirks, system, warnings)
+    messages = _system_messages(system, quirks, parts)
+    messages += History(provider.profile, parts, warnings).build(request.messages)
+    if not messages:
+        raise InvalidRequestError("messages", "hold nothing that can be sent: no text, no call, no file")
+    body: JSONObject = {"model": model, "messages": [*messages]}
+    _add_tools(body, request, quirks, warnings)
+    body.update(thinking_members(request.thinking_config, model, quirks, warnings))
+    body.update(format_member)
+    _add_limits(body, request, model, quirks)
+    _add_metadata(body, request, quirks, warnings)
+    if stream:
+        body["stream"] = True
+        if quirks.stream_usage:
+            body["stream_options"] = {"include_usage": True}
+    body.update(request.extra_body or {})
+    return WireRequest(
+        path=f"{PATH}?{quirks.query}" if quirks.query else PATH,
+        headers=_headers(quirks, request.extra_headers, stream=stream),
+        body=dumps(body),
+        warnings=list(dict.fromkeys(warnings)),
+    )
+
+
+def _headers(quirks: Quirks, extra: Mapping[str, str] | None, *, stream: bool) -> list[tuple[str, str]]:
+    """The headers in order; the request's own replace their namesakes."""
+    headers = {"content-type": "application/json", "accept": "text/event-stream" if stream else "application/json"}
+    for name, value in (*quirks.headers, *(extra or {}).items()):
+        headers[name.lower()] = value
+    return list(headers.items())
+
+
+def _system_messages(system: list[Text], quirks: Quirks, parts: Parts) -> list[JSONObject]:
+    """One message with all system text: as a string where it carries no mark."""
+    if not system:
+        return []
+    content = parts.text_content(system, "system", separator="\n\n")
+    return [{"role": quirks.system_role, "content": content}]
+
+
+def _add_tools(body: JSONObject, request: Request, quirks: Quirks, warnings: list[str]) -> None:
+    if not request.tools:
+        if request.parallel_tool_calls is not None:
+            warnings.append("parallel_tool_calls: not sent; the request has no tools")
+        return
+    body["tools"] = [_tool(tool, position, quirks, warnings) for position, tool in enumerate(request.tools)]
+    body["tool_choice"] = _tool_choice(request, quirks)
+    if request.parallel_tool_calls is not None:
+        if quirks.parallel_tool_calls:
+            body["parallel_tool_calls"] = request.parallel_tool_calls
+        else:
+            warnings.append("parallel_tool_calls: not sent; the server has no such setting")
+
+
+def _tool(tool: Tool, position: int, quirks: Quirks, warnings: list[str]) -> JSONObject:
+    function: JSONObject = {"name": tool.name}
+    if tool.description:
+        function["description"] = tool.description
+    function["parameters"] = tool.parameters
+    if tool.strict and quirks.tool_strict:
+        function["parameters"] = strict_schema(tool.parameters, f"tools[{position}].parameters")
+        function["strict"] = True
+    elif tool.strict:
+        warnings.append(f"tools[{position}].strict: not sent; the server has no such setting")
+    elif tool.strict is False and quirks.tool_strict:
+        function["strict"] = False
+    wire: JSONObject = {"type": "function", "function": function}
+    if tool.cache_control is not None:
+        if quirks.cache_control:
+            wire["cache_control"] = cache_mark(tool.cache_control)
+        else:
+            warnings.append(f"tools[{position}].cache_control: not sent; the server caches by itself, or not at all")
+    return wire
+
+
+def _tool_choice(request: Request, quirks: Quirks) -> JSON:
+    choice = request.tool_choice
+    if choice == "required":
+        return quirks.required_tool_choice
+    if choice in TOOL_CHOICE_MODES:
+        return choice
+    if not quirks.named_tool_choice:
+        raise InvalidRequestError("tool_choice", f"the server cannot be made to call {choice!r}; use 'required'")
+    return {"type": "function", "function": {"name": choice}}
+
+
+def _response_format(request: Request, quirks: Quirks, system: list[Text], warnings: list[str]) -> JSONObject:
+    """`response_format`. A server that can only promise some JSON is told the schema in the system prompt."""
+    schema = request.response_schema
+    if schema is None:
+        return {}
+    if quirks.structured_output == "json_object":
+        warnings.append("response_schema: the server promises a JSON object only; the schema went into the prompt")
+        system.append(Text(f"Answer with one JSON object that fits this JSON Schema: {dumps_text(schema)}"))
+        return {"response_format": {"type": "json_object"}}
+    name = _NOT_IN_NAME.sub("_", string(schema, "title") or "")[:64] or "response"
+    described: JSONObject = {"name": name}
+    try:
+        described["schema"], described["strict"] = strict_schema(schema, "response_schema"), True
+    except InvalidRequestError as error:
+        described["schema"], described["strict"] = schema, False
+        warnings.append(f"response_schema: sent as not strict, so it may not be kept; {error}")
+    return {"response_format": {"type": "json_schema", "json_schema": described}}
+
+
+def _add_limits(body: JSONObject, request: Request, model: str, quirks: Quirks) -> None:
+    if request.max_output_tokens is not None:
+        member = quirks.max_tokens_member
+        if member == "by_model":
+            member = "max_completion_tokens" if is_reasoning_model(model) else "max_tokens"
+        body[member] = request.max_output_tokens
+    if request.temperature is not None:
+        body["temperature"] = request.temperature
+    if request.top_p is not None:
+        body["top_p"] = request.top_p
+    if request.stop:
+        body["stop"] = list(request.stop)
+
+
+def _add_metadata(body: JSONObject, request: Request, quirks: Quirks, warnings: list[str]) -> None:
+    if request.seed is not None:
+        if quirks.seed_member:
+            body[quirks.seed_member] = request.seed
+        else:
+            warnings.append("seed: not sent; the server has no such setting")
+    if request.metadata is not None:
+        if quirks.metadata:
+            body["metadata"] = dict(request.metadata)
+        else:
+            warnings.append("metadata: not sent; the server has no such member")

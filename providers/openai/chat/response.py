@@ -1,0 +1,35 @@
+"""Unstreamed chat answers. Knows where such a body may hold an error; all else is `answer`'s."""
+
+from __future__ import annotations
+
+from ...accumulate import Accumulator
+from ...dialect import MakeId
+from ...errors import malformed
+from ...json_values import MalformedJSONError, loads_object
+from ...provider import Provider
+from ...response import Response
+from ..errors import error_from_object
+from .answer import ChatAnswer
+from .stream import error_in
+
+BODY_STATUS = 200
+
+
+def decode_response(body: bytes, provider: Provider, make_id: MakeId) -> Response:
+    """Read an unstreamed answer. Raises `ProviderError`, also for an error inside a 200."""
+    try:
+        chunk = loads_object(body)
+    except MalformedJSONError as error:
+        raise malformed(f"malformed answer: {error}", body) from None
+    reported = error_in("", chunk)
+    if reported is not None:
+        raise error_from_object(reported, http_status=BODY_STATUS, body=body)
+    if "choices" not in chunk:
+        raise malformed("malformed answer: a chat completion must have choices", body)
+    content = ChatAnswer(Accumulator(), provider.profile.name, make_id, whole=True)
+    try:
+        content.take(chunk)
+    except MalformedJSONError as error:
+        raise malformed(f"malformed answer: {error}", body) from None
+    content.done()
+    return content.answer.response()

@@ -1,0 +1,86 @@
+"""Token reports of chat servers → `Usage`, and finish reasons → `FinishReason`. Tables and arithmetic only."""
+
+from __future__ import annotations
+
+from ...events import FinishReason
+from ...json_values import JSONObject, integer, mapping
+from ...usage import Usage
+
+FINISH_REASONS: dict[str, FinishReason] = {
+    "stop": FinishReason.STOP,
+    "eos": FinishReason.STOP,
+    "eos_token": FinishReason.STOP,
+    "stop_sequence": FinishReason.STOP,
+    "end_turn": FinishReason.STOP,
+    "complete": FinishReason.STOP,
+    "completed": FinishReason.STOP,
+    "length": FinishReason.LENGTH,
+    "max_tokens": FinishReason.LENGTH,
+    "model_length": FinishReason.LENGTH,
+    "max_output_tokens": FinishReason.LENGTH,
+    "model_context_window_exceeded": FinishReason.LENGTH,
+    "tool_calls": FinishReason.TOOL_USE,
+    "tool_call": FinishReason.TOOL_USE,
+    "tool_use": FinishReason.TOOL_USE,
+    "function_call": FinishReason.TOOL_USE,
+    "content_filter": FinishReason.CONTENT_FILTER,
+    "content-filter": FinishReason.CONTENT_FILTER,
+    "sensitive": FinishReason.CONTENT_FILTER,
+    "safety": FinishReason.CONTENT_FILTER,
+    "refusal": FinishReason.CONTENT_FILTER,
+    "error": FinishReason.ERROR,
+    "network_error": FinishReason.ERROR,
+    "insufficient_system_resource": FinishReason.ERROR,
+}
+"""The servers' words, in lower case: OpenAI's first, then what others send in their place (Together `eos`, Mistral
+`model_length` and `error`, DeepSeek `insufficient_system_resource`, Z.ai `sensitive` and `network_error`)."""
+
+_CACHED = ("prompt_cache_hit_tokens", "cached_tokens", "cache_read_input_tokens")
+_CACHE_WRITES = ("cache_creation_input_tokens", "cache_write_tokens")
+
+
+def finish_reason_of(raw: str | None) -> FinishReason:
+    """Our word for a finish reason; UNKNOWN for none and for one that no table holds."""
+    return FinishReason.UNKNOWN if raw is None else FINISH_REASONS.get(raw.lower(), FinishReason.UNKNOWN)
+
+
+def usage_of(report: JSONObject) -> Usage:
+    """A server's report as `Usage`. What it does not say stays None."""
+    prompt = _first(report, ("prompt_tokens", "input_tokens"))
+    completion = _first(report, ("completion_tokens", "output_tokens"))
+    total = integer(report, "total_tokens")
+    prompt_details = mapping(report, "prompt_tokens_details") or mapping(report, "input_tokens_details")
+    details = mapping(report, "completion_tokens_details") or mapping(report, "output_tokens_details")
+    thinking = integer(details, "reasoning_tokens")
+    if thinking is None:
+        thinking = integer(report, "reasoning_tokens")
+    cached = integer(prompt_details, "cached_tokens")
+    written = _first(prompt_details, ("cache_write_tokens", "cache_creation_tokens"))
+    if total is None and prompt is not None and completion is not None:
+        total = prompt + completion
+    return Usage(
+        input_tokens=prompt,
+        output_tokens=_visible(prompt, completion, thinking, total),
+        thinking_tokens=thinking,
+        cached_tokens=_first(report, _CACHED) if cached is None else cached,
+        cache_write_tokens=_first(report, _CACHE_WRITES) if written is None else written,
+        total_tokens=total,
+        raw=report,
+    )
+
+
+def _visible(prompt: int | None, completion: int | None, thinking: int | None, total: int | None) -> int | None:
+    """Visible output. OpenAI counts reasoning inside `completion_tokens`; xAI and others count it beside, which
+    shows in the total, or in more reasoning than completion."""
+    if completion is None or not thinking:
+        return completion
+    beside = prompt is not None and total == prompt + completion + thinking
+    return completion if beside or thinking > completion else completion - thinking
+
+
+def _first(report: JSONObject, names: tuple[str, ...]) -> int | None:
+    for name in names:
+        value = integer(report, name)
+        if value is not None:
+            return value
+    return None

@@ -1,0 +1,346 @@
+"""Error bodies of OpenAI and the servers compatible with it, in both dialects → `ProviderError`.
+
+Knows every shape such a body has been seen in and what its codes mean. Must not know streams or sockets: a body
+arrives with its status and headers, an error inside a 200 stream as its object.
+
+What says most wins, in this order: a code or type with a meaning of its own (`insufficient_quota`,
+`context_length_exceeded`), the HTTP status, a status inside the object, a general type (`server_error`), and last
+the words of the message. `invalid_request_error` is such a general type: OpenAI sends it with 401 and 404, too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from ..errors import STATUS_CATEGORY, ErrorCategory, ProviderError, category_of_status
+from ..json_values import JSON, JSONObject, MalformedJSONError, loads
+from ..retry_hints import NO_HINT, duration_ms, retry_after_ms
+
+MESSAGE_LIMIT = 1000
+"""An error's message keeps at most this many characters of what the server said."""
+
+SPENT_QUOTA = frozenset(
+    {
+        "insufficient_quota",
+        "quota_exceeded",
+        "billing_hard_limit_reached",
+        "billing_not_active",
+        "insufficient_balance",
+        "insufficient_credits",
+        "exceeded_current_quota_error",
+        "credit_balance_too_low",
+        "arrearage",
+    }
+)
+"""Codes and types that say the money is gone: a rate limit that waiting does not lift."""
+
+CODE_CATEGORY: dict[str, ErrorCategory] = {
+    **dict.fromkeys(
+        ("content_filter", "content_filtered", "content_policy_violation", "responsibleaipolicyviolation",
+         "content_filter_error", "moderation_blocked", "image_content_policy_violation", "data_inspection_failed",
+         "datainspectionfailed", "content_moderation", "cyber_policy_violation"),
+        ErrorCategory.CONTENT_FILTER,
+    ),
+    **dict.fromkeys(
+        ("invalid_api_key", "invalid_org", "invalid_organization", "authentication_error", "unauthorized",
+         "permission_error", "permission_denied", "access_denied", "invalid_authentication_error", "wrong_api_key",
+         "account_deactivated", "unsupported_country_region_territory", "unauthenticated", "incorrect_api_key_error",
+         "permission_denied_error", "invalidapikey"),
+        ErrorCategory.AUTH,
+    ),
+    **dict.fromkeys(
+        ("rate_limit_exceeded", "rate_limit_error", "rate_limit_reached_error", "rate_limited", "ratelimitreached",
+         "too_many_requests", "requests_limit_exceeded", "tokens_limit_exceeded", "throttling", "resource_exhausted",
+         "queue_exceeded", "engine_overloaded_error", *SPENT_QUOTA),
+        ErrorCategory.RATE_LIMIT,
+    ),
+    **dict.fromkeys(
+        ("model_not_found", "deploymentnotfound", "not_found_error", "not_found", "model_not_available",
+         "previous_response_not_found", "unknown_model", "resource_not_found_error"),
+        ErrorCategory.NOT_FOUND,
+    ),
+    **dict.fromkeys(
+        ("context_length_exceeded", "string_above_max_length", "unsupported_parameter", "unsupported_value",
+         "invalid_value", "missing_required_parameter", "unknown_parameter", "invalid_type", "invalid_image_url",
+         "invalid_image", "image_parse_error", "tool_use_failed", "json_validate_failed", "too_many_prompt_tokens",
+         "request_too_large", "exceed_context_size_error", "invalid_prompt", "invalid_function_parameters",
+         "max_tokens_exceeded", "array_above_max_length", "failed_precondition", "invalid_argument"),
+        ErrorCategory.INVALID_ARG,
+    ),
+    **dict.fromkeys(
+        ("overloaded_error", "overloaded", "server_overloaded", "service_unavailable", "provider_unavailable",
+         "service_unavailable_error", "no_available_providers", "model_overloaded", "unavailable", "slow_down",
+         "vector_store_timeout"),
+        ErrorCategory.SERVER,
+    ),
+    **dict.fromkeys(
+        ("timeout", "timeout_error", "request_timeout", "deadline_exceeded", "gateway_timeout"),
+        ErrorCategory.TIMEOUT,
+    ),
+}  # fmt: skip
+"""Codes and types with a meaning of their own, in lower case. They win over the HTTP status."""
+
+TYPE_CATEGORY: dict[str, ErrorCategory] = {
+    "invalid_request_error": ErrorCategory.INVALID_ARG,
+    "invalid_request": ErrorCategory.INVALID_ARG,
+    "bad_request": ErrorCategory.INVALID_ARG,
+    "badrequesterror": ErrorCategory.INVALID_ARG,
+    "validation_error": ErrorCategory.INVALID_ARG,
+    "notfounderror": ErrorCategory.NOT_FOUND,
+    "authenticationerror": ErrorCategory.AUTH,
+    "ratelimiterror": ErrorCategory.RATE_LIMIT,
+    "tokens": ErrorCategory.RATE_LIMIT,
+    "requests": ErrorCategory.RATE_LIMIT,
+    "server_error": ErrorCategory.SERVER,
+    "internal_error": ErrorCategory.SERVER,
+    "internal": ErrorCategory.SERVER,
+    "internal_server_error": ErrorCategory.SERVER,
+    "internalservererror": ErrorCategory.SERVER,
+    "api_error": ErrorCategory.SERVER,
+    "service_error": ErrorCategory.SERVER,
+    "upstream_error": ErrorCategory.SERVER,
+    "provider_error": ErrorCategory.SERVER,
+    "image_generation_server_error": ErrorCategory.SERVER,
+}
+"""General types and codes, in lower case. They count only where no HTTP error status says it better."""
+
+MESSAGE_CATEGORY: tuple[tuple[re.Pattern[str], ErrorCategory], ...] = (
+    (re.compile(r"content (?:filter|management|policy)|safety system|moderation"), ErrorCategory.CONTENT_FILTER),
+    (re.compile(r"context (?:length|window|size)|maximum context|too many tokens|too long"), ErrorCategory.INVALID_ARG),
+    (re.compile(r"rate.?limit|too many requests"), ErrorCategory.RATE_LIMIT),
+    (re.compile(r"timed? ?out|deadline exceeded"), ErrorCategory.TIMEOUT),
+    (re.compile(r"overloaded|unavailable|at capacity|server (?:had an )?error|disconnect"), ErrorCategory.SERVER),
+    (re.compile(r"api key|unauthori[sz]ed|authenticat|forbidden"), ErrorCategory.AUTH),
+    (re.compile(r"not found|does not exist|no such model"), ErrorCategory.NOT_FOUND),
+)
+"""The last resort: words of a message whose error has no code, type or status that says anything."""
+
+REQUEST_ID_HEADERS = ("x-request-id", "request-id", "apim-request-id", "x-ms-request-id", "cf-ray")
+
+_QUOTA_WORDS = re.compile(
+    r"insufficient (?:balance|credits|quota|funds)|exceeded your current quota|out of credits", re.IGNORECASE
+)
+_TRY_AGAIN = re.compile(
+    r"(?:try again|retry) (?:in|after) ((?:\d+(?:\.\d+)?(?:ms|h|m|s))+|\d+(?:\.\d+)?)\s*(seconds?|ms|milliseconds?)?",
+    re.IGNORECASE,
+)
+_TITLE = re.compile(r"<title[^>]*>(.*?)</title>", re.IGNORECASE | re.DOTALL)
+_TAG = re.compile(r"<(?:script|style).*?</(?:script|style)>|<[^>]{0,500}>", re.IGNORECASE | re.DOTALL)
+_DEEPEST = 6
+"""How far an error within an error within an error is followed."""
+
+
+class _Facts(NamedTuple):
+    """What an error object says: every code and type in it, outermost first, a status, and its words."""
+
+    words: list[str]
+    code: str | None
+    status: int
+    message: str
+    retry_after_ms: int
+    request_id: str | None
+
+
+def decode_error(status: int, headers: Mapping[str, str], body: bytes, now: float) -> ProviderError:
+    """Read an error answer. Never raises. `headers`: names in lower case; `now`: Unix seconds."""
+    error = error_from_object(_object_of(body), http_status=status, body=body)
+    hint = retry_after_ms(headers, now, status=status)
+    if hint != NO_HINT:
+        error.retry_after_ms = hint
+    error.request_id = next((headers[name] for name in REQUEST_ID_HEADERS if headers.get(name)), error.request_id)
+    if headers.get("x-should-retry", "").strip().lower() == "false":
+        # OpenAI's servers say so where they know that another attempt fails the same way.
+        error.retryable = False
+    return error
+
+
+def error_from_object(error: JSON, *, http_status: int, body: bytes) -> ProviderError:
+    """The error that an object (or a text) describes, whichever of the known shapes it has. Never raises.
+
+    http_status: of the response; 200 for an error inside a stream, 0 where there was none.
+    """
+    facts = _facts(error, 0)
+    category = _category(facts, http_status)
+    spent = any(word in SPENT_QUOTA for word in facts.words) or bool(_QUOTA_WORDS.search(facts.message))
+    if spent and category in (ErrorCategory.UNKNOWN, ErrorCategory.INVALID_ARG):
+        category = ErrorCategory.RATE_LIMIT
+    # A request that is too large for the limit as a whole (413) does not fit later either.
+    retryable = False if spent or http_status == 413 else None
+    return ProviderError(
+        _message(facts, http_status),
+        category=category,
+        http_status=http_status,
+        provider_code=facts.code,
+        retry_after_ms=facts.retry_after_ms,
+        retryable=retryable,
+        request_id=facts.request_id,
+        body=body,
+    )
+
+
+def _object_of(body: bytes) -> JSON:
+    """The body as JSON where it is some, else as text."""
+    text = body.strip()
+    if text[:1] in (b"{", b"[", b'"'):
+        try:
+            return loads(text)
+        except MalformedJSONError:
+            pass
+    return text[: MESSAGE_LIMIT * 8].decode("utf-8", "replace")
+
+
+def _category(facts: _Facts, http_status: int) -> ErrorCategory:
+    for word in facts.words:
+        if "content_filter" in word:
+            return ErrorCategory.CONTENT_FILTER
+        if word in CODE_CATEGORY:
+            return CODE_CATEGORY[word]
+    if http_status >= 400:
+        return category_of_status(http_status)
+    if facts.status in STATUS_CATEGORY and facts.status:
+        return STATUS_CATEGORY[facts.status]
+    for word in facts.words:
+        if word in TYPE_CATEGORY:
+            return TYPE_CATEGORY[word]
+    message = facts.message.lower()
+    for pattern, category in MESSAGE_CATEGORY:
+        if pattern.search(message):
+            return category
+    return ErrorCategory.SERVER if facts.status >= 500 else ErrorCategory.UNKNOWN
+
+
+def _message(facts: _Facts, http_status: int) -> str:
+    if facts.message:
+        return facts.message
+    if facts.code:
+        return facts.code
+    return f"HTTP {http_status}" if http_status else "the server reported an error without a message"
+
+
+def _facts(value: JSON, depth: int) -> _Facts:
+    if type(value) is str:
+        return _facts_of_text(value, depth)
+    if type(value) is list:
+        return _facts_of_list(value, depth)
+    if type(value) is dict and depth <= _DEEPEST:
+        return _facts_of_object(value, depth)
+    return _Facts([], None, 0, "", NO_HINT, None)
+
+
+def _facts_of_text(text: str, depth: int) -> _Facts:
+    text = text.strip()
+    if text[:1] == "{" and depth <= _DEEPEST:
+        # Gateways put the body of the provider behind them into a string.
+        try:
+            return _facts(loads(text), depth + 1)
+        except MalformedJSONError:
+            pass
+    return _Facts([], None, 0, _one_line(text), _hint_in(text), None)
+
+
+def _facts_of_list(values: list[JSON], depth: int) -> _Facts:
+    # A list of errors (Gemini), or of complaints about single fields (FastAPI's `detail`).
+    found = [_facts(value, depth + 1) for value in values[:8]]
+    first = found[0] if found else _Facts([], None, 0, "", NO_HINT, None)
+    message = "; ".join(facts.message for facts in found if facts.message)
+    return first._replace(message=message[:MESSAGE_LIMIT])
+
+
+_INNER = ("error", "errors", "detail", "message", "error_message", "errorMessage", "msg", "title", "reason", "details")
+"""Members that hold the message, or the object that does, in the order in which they are looked at."""
+
+_ASIDE = ("innererror", "inner_error", "metadata", "raw", "details")
+"""Members whose codes say more about the same error."""
+
+
+def _facts_of_object(value: JSONObject, depth: int) -> _Facts:
+    words = list(_words(value))
+    code = _code_of(value, ("code", "error_code"))
+    status = _status_of(value)
+    message, hint, request_id = "", NO_HINT, None
+    for name in _INNER:
+        member = value.get(name)
+        if member and not message:
+            inner = _facts(member, depth + 1)
+            message, hint = _with_place(value, inner.message), inner.retry_after_ms
+            words += inner.words
+            code, status, request_id = code or inner.code, status or inner.status, inner.request_id
+    for name in _ASIDE:
+        member = value.get(name)
+        if type(member) in (dict, list, str) and member:
+            aside = _facts(member, depth + 1)
+            words += aside.words
+            hint = hint if hint != NO_HINT else aside.retry_after_ms
+            if name in ("metadata", "raw") and aside.message and aside.message not in message:
+                message = f"{message}: {aside.message}" if message else aside.message
+    hint = _hint_member(value, hint)
+    code = code or _code_of(value, ("type", "error_type", "status"))
+    own_id = value.get("request_id")
+    return _Facts(words, code, status, message[:MESSAGE_LIMIT], hint, own_id if type(own_id) is str else request_id)
+
+
+def _words(value: JSONObject) -> Iterator[str]:
+    for name in ("code", "type", "error_type", "error_code", "status", "reason"):
+        member = value.get(name)
+        if type(member) is str and member and len(member) < 100:
+            yield member.strip().lower()
+
+
+def _code_of(value: JSONObject, names: tuple[str, ...]) -> str | None:
+    for name in names:
+        member = value.get(name)
+        if type(member) is str and member:
+            return member
+        if type(member) is int:
+            return str(member)
+    return None
+
+
+def _status_of(value: JSONObject) -> int:
+    for name in ("status_code", "status", "code", "http_status"):
+        member = value.get(name)
+        if type(member) is str and member.isascii() and member.isdigit() and len(member) == 3:
+            member = int(member)
+        if type(member) is int and 400 <= member <= 599:
+            return member
+    return 0
+
+
+def _with_place(value: JSONObject, message: str) -> str:
+    """FastAPI names the field in `loc`."""
+    place = value.get("loc")
+    if type(place) is not list or not message:
+        return message
+    return f"{'.'.join(str(part) for part in place)}: {message}"
+
+
+def _hint_member(value: JSONObject, hint: int) -> int:
+    for name, unit in (("retry_after_ms", 1), ("retry_after", 1000), ("retry_after_seconds", 1000)):
+        member = value.get(name)
+        if type(member) in (int, float) and isinstance(member, int | float) and 0 <= member <= 31 * 24 * 3600:
+            return round(member * unit)
+    delay = value.get("retryDelay")
+    if type(delay) is str:
+        wait = duration_ms(delay)
+        return hint if wait is None else round(wait)
+    return hint
+
+
+def _hint_in(message: str) -> int:
+    match = _TRY_AGAIN.search(message)
+    if match is None:
+        return NO_HINT
+    amount = match[1] + ("ms" if (match[2] or "").lower().startswith("m") and match[1][-1].isdigit() else "")
+    wait = duration_ms(amount.lower())
+    return NO_HINT if wait is None else round(wait)
+
+
+def _one_line(text: str) -> str:
+    """A text as one line, bounded; of a page its title, or else what is left without the tags."""
+    if text[:1] == "<":
+        title = _TITLE.search(text)
+        text = title[1] if title and title[1].strip() else _TAG.sub(" ", text)
+    text = " ".join(text.split())
+    return text if len(text) <= MESSAGE_LIMIT else text[:MESSAGE_LIMIT] + "…"

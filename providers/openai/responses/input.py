@@ -1,0 +1,270 @@
+"""A conversation → the `input` items of a Responses request.
+
+The rules:
+- Results stand directly after the run of assistant items that holds their calls, wherever the history has them.
+- A call without a result, and a result without a call, is refused by the API: they are left out, with a warning. A
+  result whose call the server keeps (`previous_response_id`, `conversation`) is sent.
+- Call ids are unique and at most 64 characters long; others are rewritten, in the call and in its result alike.
+- Reasoning goes back only to the profile that made it, and only where an item it led to follows it. The item's id
+  goes with it; messages and calls are sent without ids, so nothing asks for what was left out of the history.
+- Provider blocks go back only to the profile that made them; calls among them only together with their outputs.
+- An assistant's text is a message of plain text, with its phase where it had one; neighbouring texts are one message.
+- A failed result has no flag on this wire: its text has to say so.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from hashlib import sha256
+from typing import TypeAlias
+
+from ...json_values import JSON, JSONObject, string
+from ...messages import (
+    Block,
+    File,
+    Image,
+    Message,
+    ProviderBlock,
+    ProviderState,
+    Role,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
+from .parts import Parts
+
+CALL_ID_LIMIT = 64
+
+OUTPUT_KIND: dict[str, str] = {
+    "function_call": "function_call_output",
+    "custom_tool_call": "custom_tool_call_output",
+    "computer_call": "computer_call_output",
+    "local_shell_call": "local_shell_call_output",
+    "shell_call": "shell_call_output",
+    "apply_patch_call": "apply_patch_call_output",
+    "mcp_approval_request": "mcp_approval_response",
+}
+"""Kind of item that asks for something → kind of the item that answers it."""
+
+NAMES_ITS_CALL = ("call_id", "approval_request_id", "id")
+"""Members of an answering item that may hold the call's id."""
+
+Place: TypeAlias = "tuple[int, int]"
+"""A block's place in the conversation: message, block."""
+
+
+class InputItems:
+    """Builds the input of one request. `name` is the profile's; `keeps_calls`: whether the server knows earlier
+    calls itself; `stores`: whether it keeps this answer's items."""
+
+    __slots__ = (
+        "answers",
+        "call_ids",
+        "items",
+        "keeps_calls",
+        "name",
+        "open_text",
+        "parts",
+        "stores",
+        "waiting",
+        "warnings",
+    )
+
+    def __init__(self, name: str, parts: Parts, warnings: list[str], *, keeps_calls: bool, stores: bool) -> None:
+        self.name = name
+        self.parts = parts
+        self.warnings = warnings
+        self.keeps_calls = keeps_calls
+        self.stores = stores
+        self.items: list[JSONObject] = []
+        self.answers: dict[Place, ToolResult] = {}
+        self.call_ids: dict[Place, str] = {}
+        self.open_text: JSONObject | None = None
+        self.waiting: list[JSONObject] = []
+
+    def build(self, messages: list[Message]) -> list[JSONObject]:
+        """The items, in order."""
+        self._pair(messages)
+        for number, message in enumerate(messages):
+            self.open_text = None
+            if message.role is Role.ASSISTANT:
+                for position, block in enumerate(message.content):
+                    self._add_assistant_block(block, (number, position))
+            else:
+                self._add_message(message, number)
+        self._add_waiting()
+        return without_loose_reasoning(self._without_loose_calls())
+
+    def _pair(self, messages: list[Message]) -> None:
+        """Find each call's result: calls of one run that share an id are answered in order; a later run that uses an
+        id again gives up what an earlier one left unanswered."""
+        open_calls: dict[str, deque[Place]] = {}
+        taken: set[str] = set()
+        run_began = 0
+        for number, message in enumerate(messages):
+            if message.role is not Role.ASSISTANT:
+                run_began = number + 1
+            for position, block in enumerate(message.content):
+                if isinstance(block, ToolCall):
+                    calls = open_calls.setdefault(block.id, deque())
+                    while calls and calls[0][0] < run_began:
+                        calls.popleft()
+                        self._warn_unanswered(block.id)
+                    calls.append((number, position))
+                elif isinstance(block, ToolResult):
+                    self._pair_result(block, (number, position), open_calls, taken)
+        for call_id, calls in open_calls.items():
+            for _ in calls:
+                self._warn_unanswered(call_id)
+
+    def _pair_result(
+        self, result: ToolResult, place: Place, open_calls: dict[str, deque[Place]], taken: set[str]
+    ) -> None:
+        calls = open_calls.get(result.tool_call_id)
+        if calls:
+            call = calls.popleft()
+            self.answers[call] = result
+            self.call_ids[call] = unique(wire_call_id(result.tool_call_id), taken)
+        elif self.keeps_calls:
+            self.call_ids[place] = result.tool_call_id
+        else:
+            self.warnings.append(f"messages: result {result.tool_call_id!r} has no call and is not sent")
+
+    def _warn_unanswered(self, call_id: str) -> None:
+        self.warnings.append(f"messages: call {call_id!r} has no result and is not sent")
+
+    def _add_assistant_block(self, block: Block, place: Place) -> None:
+        if isinstance(block, Text):
+            self._add_text(block)
+            return
+        self.open_text = None
+        if isinstance(block, ToolResult):
+            self._add_result(block, place)
+        elif isinstance(block, Thinking):
+            self._add_reasoning(block)
+        elif isinstance(block, ToolCall):
+            self._add_call(block, place)
+        elif isinstance(block, ProviderBlock):
+            if block.provider == self.name:
+                self.items.append(block.data)
+        elif isinstance(block, Image | File):
+            self.warnings.append(f"messages: an assistant's {type(block).__name__} is not sent; Responses takes none")
+
+    def _add_text(self, block: Text) -> None:
+        if not block.text:
+            return
+        phase = string(self._state(block.state), "phase")
+        message = self.open_text
+        if message is not None and string(message, "phase") == phase:
+            message["content"] = f"{message['content']}{block.text}"
+            return
+        message = self.open_text = {"type": "message", "role": "assistant", "content": block.text}
+        if phase is not None:
+            message["phase"] = phase
+        self.items.append(message)
+
+    def _add_reasoning(self, block: Thinking) -> None:
+        """A reasoning item. Without ciphertext and without text the server could only look it up, so it is sent only
+        to one that stores."""
+        state = self._state(block.state)
+        if state and (self.stores or state.get("encrypted_content") or state.get("content")):
+            self.items.append({"type": "reasoning", "summary": [], **state})
+
+    def _add_call(self, block: ToolCall, place: Place) -> None:
+        result = self.answers.get(place)
+        if result is None:
+            return
+        call_id, state = self.call_ids[place], self._state(block.state)
+        kind = string(state, "type") or "function_call"
+        argument = {"input": block.arguments} if kind == "custom_tool_call" else {"arguments": block.arguments or "{}"}
+        self.items.append({"type": kind, "call_id": call_id, "name": block.name, **argument, **state})
+        output = self._output(OUTPUT_KIND.get(kind, "function_call_output"), call_id, result)
+        if state.get("caller") is not None:
+            output["caller"] = state["caller"]
+        self.waiting.append(output)
+
+    def _add_message(self, message: Message, number: int) -> None:
+        """What a user or a tool says."""
+        self._add_waiting()
+        parts: list[JSON] = []
+        for position, block in enumerate(message.content):
+            if isinstance(block, Text | Image | File):
+                parts.append(self.parts.part(block))
+                continue
+            parts = self._close(parts)
+            if isinstance(block, ToolResult):
+                self._add_result(block, (number, position))
+            elif isinstance(block, ProviderBlock) and block.provider == self.name:
+                self.items.append(block.data)
+        self._close(parts)
+
+    def _add_result(self, block: ToolResult, place: Place) -> None:
+        """A result by itself: of a call that only the server knows. All others are written with their calls."""
+        if place in self.call_ids:
+            self.items.append(self._output("function_call_output", block.tool_call_id, block))
+
+    def _close(self, parts: list[JSON]) -> list[JSON]:
+        if parts:
+            self.items.append({"type": "message", "role": "user", "content": parts})
+        return []
+
+    def _output(self, kind: str, call_id: str, result: ToolResult) -> JSONObject:
+        return {"type": kind, "call_id": call_id, "output": self.parts.output(result.content, result.cache_control)}
+
+    def _add_waiting(self) -> None:
+        self.items.extend(self.waiting)
+        self.waiting = []
+
+    def _state(self, state: ProviderState | None) -> JSONObject:
+        return state.data if state is not None and state.provider == self.name else {}
+
+    def _without_loose_calls(self) -> list[JSONObject]:
+        """Calls that only their provider understands, without those that nothing answers."""
+        answered = {
+            string(item, member)
+            for item in self.items
+            if string(item, "type") in OUTPUT_KIND.values()
+            for member in NAMES_ITS_CALL
+        }
+        kept: list[JSONObject] = []
+        for item in self.items:
+            kind = string(item, "type") or ""
+            identifiers = [string(item, member) for member in ("call_id", "id") if item.get(member)]
+            if kind in OUTPUT_KIND and identifiers and answered.isdisjoint(identifiers):
+                self.warnings.append(f"messages: {kind} {identifiers[0]!r} has no output and is not sent")
+            else:
+                kept.append(item)
+        return kept
+
+
+def without_loose_reasoning(items: list[JSONObject]) -> list[JSONObject]:
+    """The items, without reasoning that no item of the assistant's follows: the API refuses it."""
+    kept: list[JSONObject] = []
+    followed = False
+    for item in reversed(items):
+        kind = string(item, "type") or ""
+        if kind != "reasoning":
+            followed = string(item, "role") != "user" and kind not in OUTPUT_KIND.values()
+        if kind != "reasoning" or followed:
+            kept.append(item)
+    kept.reverse()
+    return kept
+
+
+def wire_call_id(call_id: str) -> str:
+    """A call's id in the length that the API takes. A longer one is rewritten, always to the same text."""
+    if len(call_id) <= CALL_ID_LIMIT:
+        return call_id
+    return "call_" + sha256(call_id.encode("utf-8", "replace")).hexdigest()[:40]
+
+
+def unique(call_id: str, taken: set[str]) -> str:
+    """The id, numbered where an earlier call of the conversation has it: some servers count from 0 in every answer."""
+    candidate, number = call_id, 1
+    while candidate in taken:
+        number += 1
+        suffix = f"_{number}"
+        candidate = call_id[: CALL_ID_LIMIT - len(suffix)] + suffix
+    taken.add(candidate)
+    return candidate

@@ -1,0 +1,292 @@
+"""Output items under construction: what a Responses answer is made of, told once, however it arrives.
+
+An item may come in deltas, whole in `response.output_item.done`, whole again in the final response, or only in one
+of the three. Each class here takes all of them and tells the caller only what was not told before. The unstreamed
+decoder and the stream machine both build their answer from these, so a streamed answer equals an unstreamed one.
+
+Knows the kinds of items and their members. Must not know events' names, statuses of the whole response, or errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
+
+from ...accumulate import Accumulator, TextInProgress
+from ...dialect import MakeId
+from ...events import Event
+from ...json_values import JSON, JSONObject, MalformedJSONError, dumps_text, items, objects, string
+from ...messages import ProviderBlock, ProviderState
+
+CALL_ARGUMENTS: dict[str, str] = {"function_call": "arguments", "custom_tool_call": "input"}
+"""Kind of item that asks the caller for something → the member that holds what it asks with."""
+
+CALL_STATE = ("namespace", "caller", "async")
+"""Members of a call that must go back with it where they are there."""
+
+TEXT_PARTS = frozenset({"output_text", "text"})
+
+SUMMARY, CONTENT = "summary", "content"
+"""The two places of an item's visible reasoning. One of them is shown, never both: they tell the same twice."""
+
+
+def settle(pieces: list[str], whole: str) -> str:
+    """What the whole text has beyond the pieces told so far, to be told now.
+
+    Where it does not continue them (a stream resumed in the middle, or a server that changed its mind), nothing can
+    be told, for events cannot be taken back; the pieces give way to the whole, so that the response holds what the
+    answer would have held unstreamed. No text at all says nothing about what was told.
+    """
+    told = "".join(pieces)
+    if whole.startswith(told):
+        return whole[len(told) :]
+    if whole:
+        pieces[:] = [whole]
+    return ""
+
+
+class MessageItem:
+    """The model speaks: text parts, each a block of its own, and refusals, which are no blocks."""
+
+    __slots__ = ("answer", "done", "kind", "logprobs", "name", "phase", "refusals", "texts")
+
+    def __init__(self, answer: Accumulator, name: str) -> None:
+        self.answer = answer
+        self.name = name
+        self.kind = "message"
+        self.done = False
+        self.phase: str | None = None
+        self.texts: dict[int, TextInProgress] = {}
+        self.refusals: dict[int, list[str]] = {}
+        self.logprobs: dict[int, list[JSON]] = {}
+
+    def text(self, place: int) -> TextInProgress:
+        """The block of one content part. It is made when its first text comes: an empty part is no block."""
+        block = self.texts.get(place)
+        if block is None:
+            block = self.texts[place] = self.answer.text()
+            self._mark(block)
+        return block
+
+    def refusal(self, place: int, text: str) -> None:
+        """More of a refusal. It has no event of its own; the response holds it."""
+        self.refusals.setdefault(place, []).append(text)
+        self.answer.refusal_pieces.append(text)
+
+    def open(self, item: JSONObject) -> Sequence[Event]:
+        """The item begins. Content that is there already comes again, in deltas or whole."""
+        self.phase = string(item, "phase")
+        return ()
+
+    def take(self, item: JSONObject) -> Sequence[Event]:
+        """The item as a whole."""
+        self.done = True
+        self.phase = string(item, "phase") or self.phase
+        for block in self.texts.values():
+            self._mark(block)
+        content = item.get("content")
+        parts: list[JSON] = [{"type": "output_text", "text": content}] if type(content) is str else items(item, CONTENT)
+        events: list[Event] = []
+        for place, part in enumerate(parts):
+            if type(part) is dict:
+                events.extend(self.take_part(place, part))
+        return events
+
+    def take_part(self, place: int, part: JSONObject) -> Sequence[Event]:
+        """One content part as a whole."""
+        if string(part, "type") == "refusal":
+            rest = settle(self.refusals.get(place, []), string(part, "refusal") or "")
+            if rest:
+                self.refusal(place, rest)
+            return ()
+        if string(part, "type") not in TEXT_PARTS:
+            return ()
+        text = string(part, "text") or ""
+        if not text and place not in self.texts:
+            return ()
+        block = self.text(place)
+        block.citations = objects(part, "annotations") or block.citations
+        self.logprobs[place] = items(part, "logprobs") or self.logprobs.get(place, [])
+        rest = settle(block.pieces, text)
+        return (block.delta(rest),) if rest else ()
+
+    def _mark(self, block: TextInProgress) -> None:
+        # The API asks for a message's phase back: dropping it makes later turns worse.
+        if self.phase is not None:
+            block.state = ProviderState(self.name, {"phase": self.phase})
+
+
+class ReasoningItem:
+    """The model thinks: one block, even where nothing of it is visible, because the next request needs the item."""
+
+    __slots__ = ("block", "done", "kind", "name", "source")
+
+    def __init__(self, answer: Accumulator, name: str) -> None:
+        self.name = name
+        self.kind = "reasoning"
+        self.done = False
+        self.source = ""
+        self.block = answer.thinking()
+
+    def delta(self, source: str, text: str) -> Sequence[Event]:
+        """More visible reasoning. The place that speaks first is the one that is shown."""
+        self.source = self.source or source
+        return (self.block.delta(text),) if source == self.source else ()
+
+    def open(self, item: JSONObject) -> Sequence[Event]:
+        """The item begins. What `encrypted_content` it has is not whole yet, so it is no state to send back."""
+        return ()
+
+    def take(self, item: JSONObject) -> Sequence[Event]:
+        """The item as a whole. Where it comes twice, with two ciphertexts and perhaps two ids, the later one is
+        kept, id and ciphertext together; but one that has a ciphertext is not given up for one that has none."""
+        self.done = True
+        texts = {
+            source: "".join(string(part, "text") or "" for part in objects(item, source))
+            for source in (SUMMARY, CONTENT)
+        }
+        state = self.block.state
+        if state is None or not state.data.get("encrypted_content") or item.get("encrypted_content"):
+            self.block.state = ProviderState(self.name, reasoning_state(item))
+        rest = settle(self.block.pieces, texts[SUMMARY] or texts[CONTENT])
+        return (self.block.delta(rest),) if rest else ()
+
+
+def reasoning_state(item: JSONObject) -> JSONObject:
+    """What goes back: id, summary and ciphertext; the reasoning text only where there is no ciphertext, for a server
+    that encrypts refuses the text, and one that does not needs it."""
+    state: JSONObject = {"summary": items(item, SUMMARY)}
+    identifier, encrypted = string(item, "id"), string(item, "encrypted_content")
+    if identifier:
+        state["id"] = identifier
+    if encrypted:
+        state["encrypted_content"] = encrypted
+    elif items(item, CONTENT):
+        state["content"] = items(item, CONTENT)
+    return state
+
+
+class CallItem:
+    """The model asks its caller to run a function or a custom tool."""
+
+    __slots__ = ("block", "done", "kind", "make_id", "name", "opening", "status")
+
+    def __init__(self, answer: Accumulator, name: str, kind: str, make_id: MakeId) -> None:
+        self.name = name
+        self.kind = kind
+        self.make_id = make_id
+        self.done = False
+        self.opening = ""
+        self.status: str | None = None
+        self.block = answer.tool_call()
+
+    def open(self, item: JSONObject) -> Sequence[Event]:
+        """The call begins. Arguments that are there already are used only if none follow."""
+        self.opening = self._arguments(item)
+        call_id, name = string(item, "call_id"), string(item, "name")
+        return self.block.start(call_id, name) if call_id and name and not self.block.started else ()
+
+    def take(self, item: JSONObject) -> Sequence[Event]:
+        """The call as a whole."""
+        self.done = True
+        self.status = string(item, "status")
+        events: list[Event] = []
+        if not self.block.started:
+            name = string(item, "name")
+            if name:
+                call_id = string(item, "call_id") or string(item, "id") or self.make_id()
+                events.extend(self.block.start(call_id, name))
+        self._remember(item)
+        events.extend(self.take_arguments(self._arguments(item)))
+        if self.status in ("completed", "incomplete"):
+            events.extend(self.block.finish(complete=self.status == "completed"))
+        return events
+
+    def take_arguments(self, arguments: str) -> Sequence[Event]:
+        """The arguments as a whole."""
+        whole = arguments or ("" if self.block.pieces else self.opening)
+        if self.block.done:
+            return ()
+        return self.block.delta(settle(self.block.pieces, whole))
+
+    def cut_short(self) -> Sequence[Event]:
+        """The answer was cut off. A call that had not ended then is no call to execute."""
+        ended = self.done and self.status != "in_progress"
+        return () if ended else self.block.finish(complete=False)
+
+    def _arguments(self, item: JSONObject) -> str:
+        """The arguments as text; a server that sends them as an object gets them written out. Raises
+        `MalformedJSONError` where that cannot be done: a call must not go on without its arguments."""
+        arguments = item.get(CALL_ARGUMENTS[self.kind])
+        if type(arguments) is not dict:
+            return arguments if type(arguments) is str else ""
+        try:
+            return dumps_text(arguments)
+        except TypeError as error:
+            raise MalformedJSONError(f"the arguments of a call cannot be written as text ({error})") from None
+
+    def _remember(self, item: JSONObject) -> None:
+        state: JSONObject = {member: item[member] for member in CALL_STATE if item.get(member) is not None}
+        if self.kind == "custom_tool_call":
+            state["type"] = self.kind
+        if state:
+            self.block.state = ProviderState(self.name, state)
+
+
+class ProviderItem:
+    """Anything else: server-side tools, compactions, kinds yet unknown. Kept in its place, as received."""
+
+    __slots__ = ("block", "done", "kind", "name")
+
+    def __init__(self, answer: Accumulator, name: str, item: JSONObject) -> None:
+        self.name = name
+        self.kind = string(item, "type") or ""
+        self.done = False
+        self.block = answer.place(ProviderBlock(name, item))
+
+    def open(self, item: JSONObject) -> Sequence[Event]:
+        """The item begins."""
+        self.block.value = ProviderBlock(self.name, item)
+        return ()
+
+    def take(self, item: JSONObject) -> Sequence[Event]:
+        """The item as a whole."""
+        self.done = True
+        return self.open(item)
+
+
+Item: TypeAlias = "MessageItem | ReasoningItem | CallItem | ProviderItem"
+
+
+class CustomTools:
+    """Which custom tool calls are the caller's to run.
+
+    Some servers report their own searches as completed `custom_tool_call` items. The response echoes the request's
+    tools: a call of a custom tool that the request did not define is none of the caller's. Where the echo is
+    missing or empty, or where more tools can be found as the answer goes, nothing can be told from it.
+    """
+
+    __slots__ = ("known", "names")
+
+    def __init__(self) -> None:
+        self.known = False
+        self.names: set[str] = set()
+
+    def learn(self, response: JSONObject) -> None:
+        """Read the echo."""
+        tools = objects(response, "tools")
+        if tools:
+            self.known = not any(string(tool, "type") == "tool_search" for tool in tools)
+            self.names = set(self._custom(tools))
+
+    def callers(self, name: str | None) -> bool:
+        """Whether a call of this custom tool is the caller's to run."""
+        return not self.known or name in self.names
+
+    def _custom(self, tools: Iterable[JSONObject]) -> Iterable[str]:
+        for tool in tools:
+            if string(tool, "type") == "custom":
+                yield string(tool, "name") or ""
+            else:
+                # A namespace holds tools of its own.
+                yield from self._custom(objects(tool, "tools"))

@@ -1,0 +1,132 @@
+"""The items of one answer, found again by what their events say of them.
+
+`output_index` is the key. Item ids are no key: some servers give an item a new id in every event. A few servers
+have index 0 for everything; there a new item takes the index over, and events belong to the latest. Knows how
+items are matched, and nothing of what is in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...accumulate import Accumulator
+from ...dialect import MakeId
+from ...events import Event
+from ...json_values import JSON, JSONObject, integer, string
+from .items import CALL_ARGUMENTS, CallItem, CustomTools, Item, MessageItem, ProviderItem, ReasoningItem
+
+
+class Output:
+    """One answer's items. `name` is the profile's, the tag on whatever must go back to it."""
+
+    __slots__ = ("answer", "at_index", "custom_tools", "items", "make_id", "name")
+
+    def __init__(self, answer: Accumulator, name: str, make_id: MakeId) -> None:
+        self.answer = answer
+        self.name = name
+        self.make_id = make_id
+        self.custom_tools = CustomTools()
+        self.items: list[Item] = []
+        self.at_index: dict[int, Item] = {}
+
+    def open(self, index: int, item: JSONObject) -> Sequence[Event]:
+        """An item begins at an index."""
+        return self._begun(index, item).open(item)
+
+    def take(self, index: int, item: JSONObject) -> Sequence[Event]:
+        """An item is whole."""
+        return self._begun(index, item).take(item)
+
+    def take_all(self, output: list[JSON]) -> list[Event]:
+        """The final response's items. What was never told is told now; what it leaves out stays."""
+        events: list[Event] = []
+        waiting = dict.fromkeys(self.items)
+        for index, item in enumerate(output):
+            if type(item) is not dict:
+                continue
+            slot = self._match(index, item, waiting)
+            if slot is None:
+                slot = self._new(item)
+            else:
+                del waiting[slot]
+            events.extend(slot.take(item))
+        return events
+
+    def cut_short(self) -> list[Event]:
+        """The answer was cut off: calls that had not ended are closed as incomplete."""
+        return [event for slot in self.items if isinstance(slot, CallItem) for event in slot.cut_short()]
+
+    def all_done(self) -> bool:
+        """Whether there are items and each has come whole."""
+        return bool(self.items) and all(slot.done for slot in self.items)
+
+    def logprobs(self) -> list[JSON]:
+        """The log probabilities of all text, where they were asked for."""
+        return [
+            token
+            for slot in self.items
+            if isinstance(slot, MessageItem)
+            for _, tokens in sorted(slot.logprobs.items())
+            for token in tokens
+        ]
+
+    def message_at(self, value: JSONObject) -> MessageItem | None:
+        """The message that an event is about, made where the event is the first to name it; None where the index
+        belongs to something else."""
+        index = integer(value, "output_index") or 0
+        slot = self.at_index.get(index)
+        if slot is None:
+            slot = self.at_index[index] = MessageItem(self.answer, self.name)
+            self.items.append(slot)
+        return slot if isinstance(slot, MessageItem) else None
+
+    def reasoning_at(self, value: JSONObject) -> ReasoningItem | None:
+        """The reasoning that an event is about, as for messages."""
+        index = integer(value, "output_index") or 0
+        slot = self.at_index.get(index)
+        if slot is None:
+            slot = self.at_index[index] = ReasoningItem(self.answer, self.name)
+            self.items.append(slot)
+        return slot if isinstance(slot, ReasoningItem) else None
+
+    def call_at(self, value: JSONObject) -> CallItem | None:
+        """The call that an event is about, if it is the caller's. One that nothing has announced is made when its
+        item comes: its name is not known before."""
+        slot = self.at_index.get(integer(value, "output_index") or 0)
+        return slot if isinstance(slot, CallItem) else None
+
+    def _begun(self, index: int, item: JSONObject) -> Item:
+        """The item under construction at an index, if this may be it; else a new one, which takes the index over."""
+        slot = self.at_index.get(index)
+        if slot is None or slot.done or not fits(slot, item):
+            slot = self.at_index[index] = self._new(item)
+        return slot
+
+    def _new(self, item: JSONObject) -> Item:
+        kind = string(item, "type")
+        slot: Item
+        if kind == "message":
+            slot = MessageItem(self.answer, self.name)
+        elif kind == "reasoning":
+            slot = ReasoningItem(self.answer, self.name)
+        elif kind in CALL_ARGUMENTS and (kind == "function_call" or self.custom_tools.callers(string(item, "name"))):
+            slot = CallItem(self.answer, self.name, kind, self.make_id)
+        else:
+            slot = ProviderItem(self.answer, self.name, item)
+        self.items.append(slot)
+        return slot
+
+    def _match(self, index: int, item: JSONObject, waiting: dict[Item, None]) -> Item | None:
+        """The item already under construction that this is: the one at its index, else the first that it could be."""
+        slot = self.at_index.get(index)
+        if slot is not None and slot in waiting and fits(slot, item):
+            return slot
+        return next((slot for slot in waiting if fits(slot, item)), None)
+
+
+def fits(slot: Item, item: JSONObject) -> bool:
+    """Whether an item under construction and a received one may be the same."""
+    if slot.kind != (string(item, "type") or ""):
+        return False
+    call_id = string(item, "call_id")
+    return not isinstance(slot, CallItem) or not call_id or not slot.block.started or slot.block.id == call_id

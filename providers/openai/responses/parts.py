@@ -1,0 +1,95 @@
+"""Our content blocks → `input_text`, `input_image` and `input_file`, one at a time.
+
+Knows the wire form of what a user's message and a tool's output may hold. Must not know the order of a conversation.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+
+from ...json_values import JSON, JSONObject
+from ...messages import CacheControl, File, Image, Text
+from ..thinking import family_name
+
+EXTENSIONS: dict[str, str] = {
+    "application/json": "json",
+    "application/pdf": "pdf",
+    "text/csv": "csv",
+    "text/html": "html",
+    "text/markdown": "md",
+    "text/plain": "txt",
+}
+"""Media type → the extension of a file that was given no name: the API tells a file's kind by its name."""
+
+BREAKPOINT_TTL: dict[str, str] = {"5m": "30m", "1h": "12h"}
+"""Our cache lifetimes → the shortest of OpenAI's that is no shorter."""
+
+_VERSION = re.compile(r"gpt-(\d+)(?:\.(\d+))?(?:$|-)")
+_BREAKPOINTS_FROM = (5, 6)
+
+
+class Parts:
+    """Writes the parts of one request. `breakpoints`: whether the model takes explicit cache marks; older ones
+    cache by themselves and refuse the mark."""
+
+    __slots__ = ("breakpoints",)
+
+    def __init__(self, model: str) -> None:
+        version = _VERSION.match(family_name(model))
+        self.breakpoints = version is not None and (int(version[1]), int(version[2] or 0)) >= _BREAKPOINTS_FROM
+
+    def part(self, block: Text | Image | File) -> JSONObject:
+        """One block as a part."""
+        if isinstance(block, Text):
+            part: JSONObject = {"type": "input_text", "text": block.text}
+        elif isinstance(block, Image):
+            part = {"type": "input_image", "detail": block.detail or "auto", **image_source(block)}
+        elif (block.media_type or "").startswith("image/"):
+            part = {"type": "input_image", "detail": "auto", **image_source(block)}
+        else:
+            part = {"type": "input_file", **file_source(block)}
+        return self.marked(part, block.cache_control)
+
+    def output(self, content: str | list[Text | Image | File], cache_control: CacheControl | None) -> JSON:
+        """What a tool gave: text as it is, blocks as parts."""
+        if isinstance(content, str):
+            if cache_control is None or not self.breakpoints:
+                return content
+            content = [Text(content)]
+        parts = [self.part(block) for block in content]
+        if parts:
+            self.marked(parts[-1], cache_control)
+        return [*parts] if parts else ""
+
+    def marked(self, part: JSONObject, cache_control: CacheControl | None) -> JSONObject:
+        """The part, with its cache mark where it has one and the model takes it."""
+        if cache_control is not None and self.breakpoints:
+            mark: JSONObject = {"mode": "explicit"}
+            if cache_control.ttl is not None:
+                mark["ttl"] = BREAKPOINT_TTL[cache_control.ttl]
+            part["prompt_cache_breakpoint"] = mark
+        return part
+
+
+def image_source(block: Image | File) -> JSONObject:
+    """Where an image is: a URL (of data, where it is given as bytes) or the id of an uploaded file."""
+    if block.file_id is not None:
+        return {"file_id": block.file_id}
+    return {"image_url": block.url if block.url is not None else data_url(block)}
+
+
+def file_source(block: File) -> JSONObject:
+    """Where a file is; bytes need a name."""
+    if block.file_id is not None:
+        return {"file_id": block.file_id}
+    if block.url is not None:
+        return {"file_url": block.url}
+    media_type = (block.media_type or "").partition(";")[0].strip().lower()
+    extension = EXTENSIONS.get(media_type) or media_type.rpartition("/")[2]
+    return {"filename": block.name or f"file.{extension}", "file_data": data_url(block)}
+
+
+def data_url(block: Image | File) -> str:
+    """The bytes as a `data:` URL (RFC 2397)."""
+    return f"data:{block.media_type};base64,{base64.b64encode(block.data or b'').decode('ascii')}"

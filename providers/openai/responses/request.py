@@ -1,0 +1,197 @@
+"""A request → the body of `POST /responses`.
+
+Knows every option's wire form in the Responses API (https://platform.openai.com/docs/api-reference/responses/create).
+What it cannot express is told in `WireRequest.warnings`, never left out in silence. `input.py` writes the
+conversation, `parts.py` its content, `../thinking.py` has the efforts, `../schema.py` strict schemas. Must not know
+keys or hosts.
+
+Requests are stateless: `store` is false and reasoning comes back encrypted, so that a conversation lives in its
+messages alone. `extra_body` may say otherwise (`{"store": true}`, `{"previous_response_id": …}`): its members go
+into the body last and replace their namesakes; an object joins the object of its name, so that `text.verbosity` and
+`reasoning.summary` can be set without losing the schema or the effort.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ...dialect import WireRequest
+from ...errors import InvalidRequestError
+from ...json_values import JSON, JSONObject, dumps, string
+from ...profile import Quirks
+from ...provider import Provider
+from ...request import TOOL_CHOICE_MODES, Request, ThinkingConfig, ThinkingLevel, Tool, validate_request
+from ..schema import is_strict, strict_schema
+from ..thinking import effort_for, is_reasoning_model, may_reason, takes_sampling
+from .input import InputItems
+from .parts import Parts
+
+PATH = "/responses"
+
+MIN_OUTPUT_TOKENS = 16
+"""The API refuses a lower `max_output_tokens`."""
+
+LEVELS = (ThinkingLevel.NONE, ThinkingLevel.LOW, ThinkingLevel.MED, ThinkingLevel.HIGH)
+"""The order of the words in `Quirks.efforts`."""
+
+ENCRYPTED_REASONING = "reasoning.encrypted_content"
+
+KEEPS_CONVERSATION = ("previous_response_id", "conversation")
+"""Members of `extra_body` by which the server itself knows what was said before."""
+
+REPLACES_INPUT = ("input", "prompt", *KEEPS_CONVERSATION)
+
+NO_PLACE: dict[str, str] = {
+    "stop": "the Responses API has no stop sequences",
+    "seed": "the Responses API has no seed",
+}
+"""Options that this dialect cannot carry → why."""
+
+_NOT_IN_NAME = re.compile(r"[^a-zA-Z0-9_-]+")
+
+
+def encode_request(request: Request, model: str, provider: Provider, *, stream: bool) -> WireRequest:
+    """Serialise a request. Raises `InvalidRequestError` naming the field that cannot be sent."""
+    validate_request(request)
+    quirks = provider.profile.quirks
+    warnings: list[str] = []
+    extra: Mapping[str, JSON] = request.extra_body or {}
+    body: JSONObject = {"model": model}
+    instructions = "\n\n".join(block.text for block in request.system_blocks)
+    if instructions:
+        body["instructions"] = instructions
+    body["input"] = _input(request, model, provider, extra, warnings)
+    body["store"] = False
+    if may_reason(model):
+        body["include"] = [ENCRYPTED_REASONING]
+    _add_reasoning(body, request, model, quirks, warnings)
+    _add_tools(body, request, extra)
+    if request.response_schema is not None:
+        body["text"] = {"format": _text_format(request.response_schema)}
+    _add_limits(body, request, model, warnings)
+    if request.metadata is not None:
+        body["metadata"] = dict(request.metadata)
+    for name, reason in NO_PLACE.items():
+        if getattr(request, name) not in (None, (), []):
+            warnings.append(f"{name}: not sent; {reason}")
+    if stream:
+        body["stream"] = True
+    for name, value in extra.items():
+        own = body.get(name)
+        body[name] = {**own, **value} if type(own) is dict and type(value) is dict else value
+    return WireRequest(
+        path=f"{PATH}?{quirks.query}" if quirks.query else PATH,
+        headers=_headers(quirks, request.extra_headers, stream=stream),
+        body=_serialised(body),
+        warnings=list(dict.fromkeys(warnings)),
+    )
+
+
+def _serialised(body: JSONObject) -> bytes:
+    try:
+        return dumps(body)
+    except TypeError as error:
+        raise InvalidRequestError("request", f"holds a value that JSON cannot carry: {error}") from None
+
+
+def _headers(quirks: Quirks, extra: Mapping[str, str] | None, *, stream: bool) -> list[tuple[str, str]]:
+    """The headers in order; the request's own replace their namesakes."""
+    headers = {"content-type": "application/json", "accept": "text/event-stream" if stream else "application/json"}
+    for name, value in (*quirks.headers, *(extra or {}).items()):
+        headers[name.lower()] = value
+    return list(headers.items())
+
+
+def _input(
+    request: Request, model: str, provider: Provider, extra: Mapping[str, JSON], warnings: list[str]
+) -> list[JSON]:
+    keeps = any(extra.get(member) is not None for member in KEEPS_CONVERSATION)
+    stores = keeps or extra.get("store") is True
+    builder = InputItems(provider.profile.name, Parts(model), warnings, keeps_calls=keeps, stores=stores)
+    items = builder.build(list(request.messages))
+    if not items and not any(extra.get(member) for member in REPLACES_INPUT):
+        raise InvalidRequestError("messages", "hold nothing that can be sent to Responses: no text, no call, no file")
+    return [*items]
+
+
+def _add_reasoning(body: JSONObject, request: Request, model: str, quirks: Quirks, warnings: list[str]) -> None:
+    """`reasoning`: the effort, and a summary wherever there is anything to summarise and it was not declined."""
+    config = request.thinking_config
+    if config is None:
+        return
+    if config.budget_tokens is not None:
+        config = _without_budget(config, warnings)
+    effort = effort_for(model, config)
+    if effort is None and config.level is not None and may_reason(model) and not is_reasoning_model(model):
+        # Another maker's model: the table does not hold it, the server's row says its words.
+        effort = quirks.efforts[LEVELS.index(config.level)]
+    reasoning: JSONObject = {}
+    if effort is not None:
+        reasoning["effort"] = effort
+    elif config.level not in (None, ThinkingLevel.NONE):
+        warnings.append(f"thinking: not sent; {model!r} takes no effort")
+    thinks = effort != "none" if effort is not None else is_reasoning_model(model)
+    if thinks and config.include_summary is not False:
+        reasoning["summary"] = "auto"
+    if reasoning:
+        body["reasoning"] = reasoning
+
+
+def _without_budget(config: ThinkingConfig, warnings: list[str]) -> ThinkingConfig:
+    """There are efforts here, no budgets; a budget of 0 is the level NONE."""
+    if config.level is not None or config.effort is not None:
+        warnings.append("thinking.budget_tokens: not sent; the Responses API has efforts, no budgets")
+        return config
+    if config.budget_tokens:
+        raise InvalidRequestError("thinking.budget_tokens", "the server takes no budget; give a level or an effort")
+    return replace(config, level=ThinkingLevel.NONE)
+
+
+def _add_tools(body: JSONObject, request: Request, extra: Mapping[str, JSON]) -> None:
+    if request.parallel_tool_calls is not None:
+        body["parallel_tool_calls"] = request.parallel_tool_calls
+    if not request.tools and not extra.get("tools"):
+        return
+    if request.tools:
+        body["tools"] = [_tool(tool, f"tools[{place}].parameters") for place, tool in enumerate(request.tools)]
+    choice = request.tool_choice
+    body["tool_choice"] = choice if choice in TOOL_CHOICE_MODES else {"type": "function", "name": choice}
+
+
+def _tool(tool: Tool, field: str) -> JSONObject:
+    """A function tool. Left to the dialect, `strict` holds where the schema is strict as it stands, for the API's own
+    default would change what the schema of the others allows."""
+    strict = is_strict(tool.parameters) if tool.strict is None else tool.strict
+    wire: JSONObject = {"type": "function", "name": tool.name}
+    if tool.description:
+        wire["description"] = tool.description
+    wire["parameters"] = strict_schema(tool.parameters, field) if strict else tool.parameters
+    wire["strict"] = strict
+    return wire
+
+
+def _text_format(schema: JSONObject) -> JSONObject:
+    name = _NOT_IN_NAME.sub("_", string(schema, "title") or "")[:64] or "response"
+    adapted = strict_schema(schema, "response_schema")
+    return {"type": "json_schema", "name": name, "schema": adapted, "strict": True}
+
+
+def _add_limits(body: JSONObject, request: Request, model: str, warnings: list[str]) -> None:
+    """The limit of output tokens, and sampling where the model takes it."""
+    limit = request.max_output_tokens
+    if limit is not None:
+        if limit < MIN_OUTPUT_TOKENS:
+            warnings.append(f"max_output_tokens: {limit} is below the API's minimum; sent as {MIN_OUTPUT_TOKENS}")
+        body["max_output_tokens"] = max(limit, MIN_OUTPUT_TOKENS)
+    reasoning = body.get("reasoning")
+    effort = string(reasoning, "effort") if type(reasoning) is dict else None
+    for name in ("temperature", "top_p"):
+        value: float | None = getattr(request, name)
+        if value is None:
+            continue
+        if takes_sampling(model, effort):
+            body[name] = value
+        else:
+            warnings.append(f"{name}: not sent; {model!r} takes it only without reasoning")

@@ -1,0 +1,171 @@
+"""A whole Responses object → the end of an answer: its items, its usage, and why it stopped.
+
+Knows the response object and its statuses. Used twice: by `decode` for an unstreamed answer, and by the stream
+machine for the response inside its terminal event; so both read an ending in the same way.
+"""
+
+from __future__ import annotations
+
+from ... import errors
+from ...accumulate import CUT_SHORT, Accumulator
+from ...dialect import MakeId
+from ...errors import ErrorCategory, ProviderError
+from ...events import Error, Event, FinishReason
+from ...json_values import JSONObject, MalformedJSONError, integer, items, loads_object, mapping, shown, string
+from ...provider import Provider
+from ...response import Response
+from ...usage import Usage
+from ..errors import error_from_object
+from .output import Output
+
+STATUS_REASON: dict[str, FinishReason] = {
+    "completed": FinishReason.STOP,
+    "complete": FinishReason.STOP,
+    "incomplete": FinishReason.LENGTH,
+    "in_progress": FinishReason.UNKNOWN,
+    "queued": FinishReason.UNKNOWN,
+}
+"""Status of a response that did not fail → why it ended. In progress and queued: it runs in the background."""
+
+INCOMPLETE_REASON: dict[str, FinishReason] = {
+    "max_output_tokens": FinishReason.LENGTH,
+    "max_messages": FinishReason.LENGTH,
+    "content_filter": FinishReason.CONTENT_FILTER,
+    "steered": FinishReason.UNKNOWN,
+}
+"""`incomplete_details.reason` → why it ended. Another word is LENGTH: the answer is short of its end."""
+
+FAILED_CATEGORY: dict[str, ErrorCategory] = {
+    "failed": ErrorCategory.SERVER,
+    "cancelled": ErrorCategory.CANCELLED,
+}
+"""Status of a response that failed → category, where its error object does not say more."""
+
+MEMBERS_OF_A_RESPONSE = frozenset({"output", "status", "error"})
+"""An object with none of these is something else's answer."""
+
+ECHOED = frozenset(
+    {
+        "id", "object", "model", "output", "output_text", "usage", "error", "tools", "tool_choice", "input",
+        "instructions", "prompt", "text", "temperature", "top_p", "top_k", "top_logprobs", "presence_penalty",
+        "frequency_penalty", "truncation", "max_output_tokens", "max_tool_calls", "parallel_tool_calls", "store",
+        "stream", "stream_options", "include", "user", "safety_identifier", "prompt_cache_key",
+        "prompt_cache_retention", "prompt_cache_options", "context_management",
+    }
+)  # fmt: skip
+"""Members that are told elsewhere, or that only repeat the request. All others are kept in `provider_data`."""
+
+
+def decode(body: bytes, provider: Provider, make_id: MakeId) -> Response:
+    """Read an unstreamed answer. Raises `ProviderError`, also for a failure that a 200 reports."""
+    try:
+        response = loads_object(body)
+    except MalformedJSONError as error:
+        raise errors.malformed(f"the answer cannot be read: {error}", body) from None
+    if not MEMBERS_OF_A_RESPONSE & response.keys():
+        raise errors.malformed(f"the answer is no response object: {shown(body)}", body)
+    answer = Accumulator()
+    try:
+        end = conclude(Output(answer, provider.profile.name, make_id), response, None, body)[-1]
+    except MalformedJSONError as error:
+        raise errors.malformed(f"{error}: {shown(body)}", body) from None
+    if isinstance(end, Error):
+        raise end.error
+    return answer.response()
+
+
+def conclude(output: Output, response: JSONObject, status: str | None, body: bytes) -> list[Event]:
+    """Take the final response in: what of it was never told, then `Done` or `Error`.
+
+    status: the terminal event's own word, None for an unstreamed answer. body: what the error quotes.
+    """
+    answer = output.answer
+    describe(answer, response)
+    output.custom_tools.learn(response)
+    events = output.take_all(items(response, "output"))
+    usage = response.get("usage")
+    if type(usage) is dict:
+        answer.usage = usage_of(usage)
+    keep(answer, response)
+    logprobs = output.logprobs()
+    if logprobs:
+        answer.provider_data["logprobs"] = logprobs
+    status = status_of(response, status)
+    failure = failure_of(response, status, body)
+    if failure is not None:
+        return [*events, Error(failure)]
+    reason, raw = reason_of(response, status)
+    if reason in CUT_SHORT:
+        events.extend(output.cut_short())
+    events.extend(answer.done(reason, raw))
+    return events
+
+
+def describe(answer: Accumulator, response: JSONObject) -> None:
+    """Model and id, as far as this response names them."""
+    answer.model = string(response, "model") or answer.model
+    answer.id = string(response, "id") or answer.id
+
+
+def keep(answer: Accumulator, members: JSONObject) -> None:
+    """Keep what the answer carries besides, as received: service tier, incomplete_details, moderation, …"""
+    for key, value in members.items():
+        if key not in ECHOED and value is not None and value != {} and value != []:
+            answer.provider_data[key] = value
+
+
+def status_of(response: JSONObject, event_status: str | None) -> str | None:
+    """How it ended. A terminal event that reports a failure is believed, and so is any over a response that calls
+    itself unfinished; otherwise the response knows better (`response.completed` with an incomplete response)."""
+    status = string(response, "status")
+    unfinished = status is None or status in ("in_progress", "queued")
+    return event_status if event_status in FAILED_CATEGORY or (event_status and unfinished) else status
+
+
+def failure_of(response: JSONObject, status: str | None, body: bytes) -> ProviderError | None:
+    """The error of a response that failed, None for one that did not."""
+    error = response.get("error")
+    category = FAILED_CATEGORY.get(status or "")
+    if error and (category is not None or status not in STATUS_REASON):
+        return error_from_object(error, http_status=200, body=body)
+    if category is None:
+        return None
+    message = f"the response {'was cancelled' if status == 'cancelled' else 'failed without saying why'}"
+    return ProviderError(message, category=category, http_status=200, provider_code=status, body=body)
+
+
+def reason_of(response: JSONObject, status: str | None) -> tuple[FinishReason, str | None]:
+    """Why it ended, in our word and in the server's own. A body without a status is a whole answer of a server that
+    does not report one."""
+    details = string(mapping(response, "incomplete_details"), "reason")
+    if status == "incomplete" or (status is None and details is not None):
+        return INCOMPLETE_REASON.get(details or "", FinishReason.LENGTH), details or status
+    if status is None:
+        return FinishReason.STOP, None
+    return STATUS_REASON.get(status, FinishReason.UNKNOWN), status
+
+
+def usage_of(raw: JSONObject) -> Usage:
+    """Token counts. `input_tokens` holds what was cached; `output_tokens` holds the reasoning, which is taken out of
+    it, except where the total shows that it was never in."""
+    inputs, details = integer(raw, "input_tokens"), mapping(raw, "input_tokens_details")
+    outputs, thinking = (
+        integer(raw, "output_tokens"),
+        integer(mapping(raw, "output_tokens_details"), "reasoning_tokens"),
+    )
+    total = integer(raw, "total_tokens")
+    visible = outputs
+    if outputs is not None and thinking is not None:
+        apart = total is not None and inputs is not None and thinking > 0 and total == inputs + outputs + thinking
+        visible = outputs if apart else max(outputs - thinking, 0)
+    if total is None and inputs is not None and outputs is not None:
+        total = inputs + outputs
+    return Usage(
+        input_tokens=inputs,
+        output_tokens=visible,
+        thinking_tokens=thinking,
+        cached_tokens=integer(details, "cached_tokens"),
+        cache_write_tokens=integer(details, "cache_write_tokens"),
+        total_tokens=total,
+        raw=raw,
+    )

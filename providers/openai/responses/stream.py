@@ -1,0 +1,278 @@
+"""The machine for a Responses stream.
+
+`response.created`, then per output item `response.output_item.added`, deltas and `response.output_item.done`, then
+one of `response.completed`, `.incomplete`, `.failed`, `.cancelled`, which carries the whole response and is the
+terminal marker; `error` anywhere. Source: https://platform.openai.com/docs/api-reference/responses-streaming.
+
+The event's name decides; where servers leave it out, the `type` in the data does. Events that are not in the table
+(progress of server-side tools, pings, whatever comes next year) tell the caller nothing. What a delta misses, the
+whole item tells later, and what the items miss, the final response tells: see `items.py`.
+
+Hot: one text delta is one `feed`. Consecutive deltas belong to one content part, which is remembered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ... import errors
+from ...accumulate import TextInProgress
+from ...dialect import MakeId, StreamMachine
+from ...events import Error, Event, FinishReason, Start, TextDelta
+from ...json_values import JSON, JSONObject, MalformedJSONError, integer, items, loads, shown, string
+from ...provider import Provider
+from ..errors import error_from_object
+from .items import CONTENT, SUMMARY
+from .output import Output
+from .response import conclude, describe, keep
+
+DONE_MARK = b"[DONE]"
+"""Not of this dialect; servers that also speak Chat Completions end with it."""
+
+PINGS = frozenset({"ping", "keepalive", "heartbeat"})
+"""Events whose data is of no interest, JSON or not."""
+
+ENVELOPE = ("type", "response", "sequence_number", "event_id")
+"""Members of a terminal event that are not kept: all others are the server's own and go into `provider_data`."""
+
+
+class ResponsesStream(StreamMachine):
+    """One stream. `part` is the text block of the last text delta, `part_at` its output and content index."""
+
+    __slots__ = ("done_mark", "output", "part", "part_at", "started")
+
+    def __init__(self, provider: Provider, make_id: MakeId) -> None:
+        super().__init__(provider, make_id)
+        self.output = Output(self.answer, provider.profile.name, make_id)
+        self.started = False
+        self.done_mark = False
+        self.part: TextInProgress | None = None
+        self.part_at: tuple[JSON, ...] = ()
+
+    def feed(self, event: str, data: bytes) -> Sequence[Event]:
+        if self.ended:
+            return ()
+        try:
+            value = loads(data)
+        except MalformedJSONError as error:
+            return self._unreadable(event, data, str(error))
+        if type(value) is not dict:
+            return self._unreadable(event, data, f"expected an event object, got {shown(data)}")
+        handle = EVENTS.get(event) or EVENTS.get(string(value, "type") or "")
+        if handle is None:
+            return self._unnamed(value, data)
+        try:
+            events = handle(self, value, data)
+        except MalformedJSONError as error:
+            return self.fail(errors.malformed(f"{error}: {shown(data)}", data))
+        return events if self.started or not events else self._with_start(events)
+
+    def end(self, stray: bytes = b"") -> Sequence[Event]:
+        if self.ended:
+            return ()
+        reported = _error_in(stray)
+        if reported is not None:
+            return self.fail(error_from_object(reported, http_status=200, body=stray))
+        if self.done_mark and self.output.all_done() and not self.provider.profile.quirks.strict_end:
+            # The server says itself that this is all, and every item has come whole: only the reason is missing.
+            self.ended = True
+            events = self.answer.done(FinishReason.UNKNOWN, None)
+            return events if self.started else self._with_start(events)
+        return self.fail(
+            errors.truncated("truncated stream: it ended without a terminal event such as response.completed")
+        )
+
+    def _unreadable(self, event: str, data: bytes, reason: str) -> Sequence[Event]:
+        if event in PINGS or not data.strip():
+            return ()
+        if data.strip() == DONE_MARK:
+            self.done_mark = True
+            return ()
+        return self.fail(errors.malformed(reason, data))
+
+    def _unnamed(self, value: JSONObject, data: bytes) -> Sequence[Event]:
+        """An event that the table does not have. One without any type that holds an error is a gateway's."""
+        if value.get("error") and "type" not in value:
+            return self.error(value, data)
+        return ()
+
+    def _with_start(self, events: Sequence[Event]) -> Sequence[Event]:
+        """The first event that tells anything, in a stream that has not begun: only an error may stand alone."""
+        if type(events[0]) is Error:
+            return events
+        self.started = True
+        return events if type(events[0]) is Start else [Start(self.answer.model, self.answer.id), *events]
+
+    def response_started(self, value: JSONObject, data: bytes) -> Sequence[Event]:
+        """`created`, `queued` or `in_progress`, whichever comes first: a resumed stream lacks the first ones."""
+        response = _object(value, "response")
+        self.output.custom_tools.learn(response)
+        describe(self.answer, response)
+        if self.started:
+            return ()
+        return (self.answer.start(self.answer.model, self.answer.id),)
+
+    def text_delta(self, value: JSONObject, data: bytes) -> Sequence[Event]:
+        text = value.get("delta")
+        if type(text) is not str or not text:
+            return _nothing(value)
+        at = (value.get("output_index"), value.get("content_index"))
+        part = self.part if at == self.part_at else self._part(value, at)
+        if part is None:
+            return ()
+        part.pieces.append(text)
+        return (TextDelta(part.index, text),)
+
+    def _part(self, value: JSONObject, at: tuple[JSON, JSON]) -> TextInProgress | None:
+        message = self.output.message_at(value)
+        self.part = None if message is None else message.text(integer(value, "content_index") or 0)
+        self.part_at = at
+        return self.part
+
+    def text_done(self, value: JSONObject, data: bytes) -> Sequence[Event]:
+        return self._take_part(value, value)
+
+    def part_done(self, value: JSONObject, data: bytes) -> Sequence[Event]:
+        return self._take_part(value, _object(value, "part"))
+
+    def _take_part(self, value: JSONObject, part: JSONObject) -> Sequence[Event]:
+        kind = PART_OF_EVENT.get(string(part, "type") or "", string(part, "type"))
+        if kind not in ("output_text", "refusal"):
+            return ()
+        message = self.output.message_at(value)
+        place = integer(value, "content_index") or 0
+        return () if message is None else message.take_part(place, {**part, "type": kind})
+
+    def annotation_added(self, value: JSONObject, data: bytes) -> Sequence[Event]:
+        """A source. One for text that has not come yet comes again with its item."""
+        message, annotation = self.output.message_at(value), value.get("annotation")
+        block = None if message is None else message.texts.get(integer(value, "content_index") or 0)
+        if block is not None and type(annotation) is dict:
+            block.citations.append(annotation)
+        return ()
+
+    def refusal_delta(self, value: JSONObject, data: bytes) -> Sequence[Event]:
+        text = value.get("delta")
+        if type(text) is not str or not text:
+            return _nothing(value)
+        message = self.output.message_at(value)
+        if message is not None:
+            message.refusal(integer(value, "content_index") or 0, text)
+        return ()
+
+    def summary_delta(self, value: JSONObject, data: bytes) -> Sequence[Event]:
+        return self._reasoning_delta(value, SUMMARY)
+
+    def reasoning_delta(self, value: JSONObject, data: bytes) -> Sequence[Event]:
+        return self._reasoning_delta(value, CONTENT)
+
+    def _reasoning_delta(self, value: JSONObject, source: str) -> Sequence[Event]:
+        text = value.get("delta")
+        if type(text) is not str or not text:
+            return _nothing(value)
+        reasoning = self.output.reasoning_at(value)
+        return () if reasoning is None else reasoning.delta(source, text)
+
+    def arguments_delta(self, value: JSONObject, data: bytes) -> Sequence[Event]:
+        text = value.get("delta")
+        if type(text) is not str or not text:
+            return _nothing(value)
+        call = self.output.call_at(value)
+        return () if call is None or call.block.done else call.block.delta(text)
+
+    def arguments_done(self, value: JSONObject, data: bytes) -> Sequence[Event]:
+        call = self.output.call_at(value)
+        whole = string(value, "arguments") or string(value, "input") or ""
+        return () if call is None else call.take_arguments(whole)
+
+    def item_added(self, value: JSONObject, data: bytes) -> Sequence[Event]:
+        self.part_at = ()
+        self.part = None
+        return self.output.open(integer(value, "output_index") or 0, _object(value, "item"))
+
+    def item_done(self, value: JSONObject, data: bytes) -> Sequence[Event]:
+        return self.output.take(integer(value, "output_index") or 0, _object(value, "item"))
+
+    def completed(self, value: JSONObject, data: bytes) -> Sequence[Event]:
+        return self._conclude(value, "completed", data)
+
+    def incomplete(self, value: JSONObject, data: bytes) -> Sequence[Event]:
+        return self._conclude(value, "incomplete", data)
+
+    def failed(self, value: JSONObject, data: bytes) -> Sequence[Event]:
+        return self._conclude(value, "failed", data)
+
+    def cancelled(self, value: JSONObject, data: bytes) -> Sequence[Event]:
+        return self._conclude(value, "cancelled", data)
+
+    def _conclude(self, value: JSONObject, status: str, data: bytes) -> Sequence[Event]:
+        self.ended = True
+        keep(self.answer, {key: member for key, member in value.items() if key not in ENVELOPE})
+        response = value.get("response")
+        return conclude(self.output, response if type(response) is dict else {}, status, data)
+
+    def error(self, value: JSONObject, data: bytes) -> Sequence[Event]:
+        """An error event, nested (`error: {…}`) or flat. The `response.failed` that may follow says the same."""
+        reported = value.get("error")
+        if not reported:
+            reported = {key: member for key, member in value.items() if key not in ENVELOPE}
+        return self.fail(error_from_object(reported, http_status=200, body=data))
+
+
+EVENTS: dict[str, Callable[[ResponsesStream, JSONObject, bytes], Sequence[Event]]] = {
+    "response.output_text.delta": ResponsesStream.text_delta,
+    "response.output_text.done": ResponsesStream.text_done,
+    "response.output_text.annotation.added": ResponsesStream.annotation_added,
+    "response.content_part.done": ResponsesStream.part_done,
+    "response.refusal.delta": ResponsesStream.refusal_delta,
+    "response.refusal.done": ResponsesStream.text_done,
+    "response.reasoning_summary_text.delta": ResponsesStream.summary_delta,
+    "response.reasoning_text.delta": ResponsesStream.reasoning_delta,
+    "response.function_call_arguments.delta": ResponsesStream.arguments_delta,
+    "response.function_call_arguments.done": ResponsesStream.arguments_done,
+    "response.custom_tool_call_input.delta": ResponsesStream.arguments_delta,
+    "response.custom_tool_call_input.done": ResponsesStream.arguments_done,
+    "response.output_item.added": ResponsesStream.item_added,
+    "response.output_item.done": ResponsesStream.item_done,
+    "response.created": ResponsesStream.response_started,
+    "response.queued": ResponsesStream.response_started,
+    "response.in_progress": ResponsesStream.response_started,
+    "response.completed": ResponsesStream.completed,
+    "response.incomplete": ResponsesStream.incomplete,
+    "response.failed": ResponsesStream.failed,
+    "response.cancelled": ResponsesStream.cancelled,
+    "error": ResponsesStream.error,
+}
+"""Event → what it does. Every other event is passed over."""
+
+PART_OF_EVENT: dict[str, str] = {"response.output_text.done": "output_text", "response.refusal.done": "refusal"}
+"""Event that is itself a whole part → the kind of part."""
+
+
+def _object(value: JSONObject, key: str) -> JSONObject:
+    member = value.get(key)
+    if type(member) is not dict:
+        raise MalformedJSONError(f"an event of type {shown(string(value, 'type') or '')} without its {key}")
+    return member
+
+
+def _nothing(value: JSONObject) -> Sequence[Event]:
+    """A delta without text. An empty or absent one is harmless; anything else would be an answer lost."""
+    if value.get("delta") in (None, ""):
+        return ()
+    raise MalformedJSONError("a delta that is no text")
+
+
+def _error_in(stray: bytes) -> JSON:
+    """The error in lines that were no SSE fields: a JSON object that has one, or the line `error: {…}`."""
+    text = stray.strip()
+    if text.startswith(b"error:"):
+        text = text.removeprefix(b"error:").strip()
+        return text.decode("utf-8", "replace") or None
+    try:
+        value = loads(text) if text else None
+    except MalformedJSONError:
+        return None
+    if type(value) is dict:
+        return value.get("error") or (value if items(value, "errors") or string(value, "detail") else None)
+    return None

@@ -1,0 +1,150 @@
+"""How much an OpenAI model is asked to think: levels → `reasoning.effort`, per model, as data.
+
+Knows model names and the effort words they take. Must not know where a dialect puts the word. Both OpenAI
+dialects read this table; it ages with every model, so a row may be added or replaced at run time, and a request
+may name an effort itself.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from ..request import ThinkingConfig, ThinkingLevel
+
+
+class Efforts(NamedTuple):
+    """The effort word of each level. Equal neighbours: the model has no lower (or higher) one."""
+
+    none: str
+    low: str
+    med: str
+    high: str
+
+
+_TO_HIGH = Efforts("none", "low", "medium", "high")
+_TO_XHIGH = Efforts("none", "low", "medium", "xhigh")
+_TO_MAX = Efforts("none", "low", "medium", "max")
+_ALWAYS_THINKS = Efforts("low", "low", "medium", "high")
+_ALWAYS_THINKS_TO_XHIGH = Efforts("low", "low", "medium", "xhigh")
+_PRO = Efforts("medium", "medium", "high", "xhigh")
+_MEDIUM_ONLY = Efforts("medium", "medium", "medium", "medium")
+_HIGH_ONLY = Efforts("high", "high", "high", "high")
+
+EFFORTS: dict[str, Efforts] = {
+    "o1": _ALWAYS_THINKS,
+    "o3": _TO_HIGH,
+    "o3-mini": _ALWAYS_THINKS,
+    "o3-deep-research": _MEDIUM_ONLY,
+    "o4-mini": _TO_HIGH,
+    "o4-mini-deep-research": _MEDIUM_ONLY,
+    "codex-mini": _ALWAYS_THINKS,
+    "computer-use-preview": _MEDIUM_ONLY,
+    "gpt-oss": _ALWAYS_THINKS,
+    "gpt-5": Efforts("minimal", "low", "medium", "high"),
+    "gpt-5-codex": _ALWAYS_THINKS,
+    "gpt-5-pro": _HIGH_ONLY,
+    "gpt-5.1": _TO_HIGH,
+    "gpt-5.1-codex-max": _TO_XHIGH,
+    "gpt-5.1-chat": _MEDIUM_ONLY,
+    "gpt-5.2": _TO_XHIGH,
+    "gpt-5.2-chat": _MEDIUM_ONLY,
+    "gpt-5.2-pro": _PRO,
+    "gpt-5.3-chat": _MEDIUM_ONLY,
+    "gpt-5.3-codex": _ALWAYS_THINKS_TO_XHIGH,
+    "gpt-5.4": _TO_XHIGH,
+    "gpt-5.4-pro": _PRO,
+    "gpt-5.5": _TO_XHIGH,
+    "gpt-5.5-pro": _PRO,
+    "gpt-5.6": _TO_MAX,
+    "gpt-6": _TO_MAX,
+    "gpt-6.1": _TO_MAX,
+    "gpt-6.2": _TO_MAX,
+}
+"""Model family → its effort words. A family's row serves `family`, `family-…`; the longest family wins.
+
+Set a row here to teach the library a model; give `ThinkingConfig(effort=…)` to go past the table for one request.
+Sources: OpenAI's reasoning guide, and the model and effort names in the types of its own client library.
+"""
+
+NO_EFFORT: frozenset[str] = frozenset({"o1-mini", "o1-preview", "gpt-5-chat"})
+"""Families whose name falls under a row above and which take no effort all the same."""
+
+NOT_REASONING: tuple[str, ...] = (
+    "gpt-3.5",
+    "gpt-4",
+    "gpt-5-chat",
+    "chatgpt-4o",
+    "gpt-audio",
+    "gpt-realtime",
+    "davinci-002",
+    "babbage-002",
+)
+"""Beginnings of the names of OpenAI models that do not reason."""
+
+DEFAULT_IS_NONE: frozenset[str] = frozenset({"gpt-5.1", "gpt-5.2", "gpt-5.4"})
+"""Reasoning families that do not reason unless asked: without an effort theirs is `none`, so sampling settings
+hold. A family with a suffix of its own (`gpt-5.1-codex`, `gpt-5.4-pro`) is another family."""
+
+_LATER_GPT = re.compile(r"gpt-(?:[5-9]|[1-9]\d)(?:\.\d+)?(?:$|-)")
+_DATE = re.compile(r"-\d{4}-\d{2}-\d{2}$")
+_SIZES = ("-mini", "-nano")
+_PLACE = {level: place for place, level in enumerate(ThinkingLevel)}
+
+
+def family_name(model: str) -> str:
+    """A model's name without what resellers put before it (`openai/`, `openai.`), in lower case."""
+    name = model.strip().lower().rsplit("/", 1)[-1]
+    return name.removeprefix("openai.")
+
+
+def effort_for(model: str, config: ThinkingConfig) -> str | None:
+    """The effort to ask of a model, or None where there is nothing to say: no level was given, or the model is not
+    in the table and has no effort as far as anyone knows. `config.effort` wins, as given."""
+    if config.effort is not None:
+        return config.effort
+    if config.level is None:
+        return None
+    efforts = _efforts(family_name(model))
+    return None if efforts is None else efforts[_PLACE[config.level]]
+
+
+def is_reasoning_model(model: str) -> bool:
+    """Whether an OpenAI model reasons. A model of a later generation than the table's is taken to."""
+    name = family_name(model)
+    if name.startswith(NOT_REASONING):
+        return False
+    return _longest(name, EFFORTS) is not None or _longest(name, NO_EFFORT) is not None or bool(_LATER_GPT.match(name))
+
+
+def may_reason(model: str) -> bool:
+    """Whether the model may have reasoning to carry over: any but those known not to, other makers' included."""
+    return not family_name(model).startswith(NOT_REASONING)
+
+
+def takes_sampling(model: str, effort: str | None) -> bool:
+    """Whether temperature and top_p are accepted: by models that do not reason, and by those whose effort is
+    `none` in this request, asked for or by default."""
+    if not is_reasoning_model(model):
+        return True
+    if effort is not None:
+        return effort == "none"
+    name = _DATE.sub("", family_name(model))
+    for size in _SIZES:
+        name = name.removesuffix(size)
+    return name in DEFAULT_IS_NONE
+
+
+def _efforts(name: str) -> Efforts | None:
+    if name.startswith(NOT_REASONING) or _longest(name, NO_EFFORT) is not None:
+        return None
+    family = _longest(name, EFFORTS)
+    if family is not None:
+        return EFFORTS[family]
+    return _TO_HIGH if _LATER_GPT.match(name) else None
+
+
+def _longest(name: str, families: dict[str, Efforts] | frozenset[str]) -> str | None:
+    """The longest family that the name is, or begins with up to a hyphen."""
+    found = [family for family in families if name == family or name.startswith(family + "-")]
+    return max(found, key=len, default=None)

@@ -1,0 +1,67 @@
+"""Which event may follow which: the rule every dialect's stream satisfies, as two tables.
+
+One for the stream as a whole, one for each content block. `OrderChecker` walks them; tests run every stream of
+every dialect through it, and it costs nothing where it is not used.
+"""
+
+from __future__ import annotations
+
+from .events import Event, EventType
+
+STREAM_ORDER: dict[str, dict[EventType, str]] = {
+    "before": {EventType.START: "open", EventType.ERROR: "ended"},
+    "open": {
+        EventType.TEXT_DELTA: "open",
+        EventType.THINKING_DELTA: "open",
+        EventType.TOOL_CALL_START: "open",
+        EventType.TOOL_CALL_DELTA: "open",
+        EventType.TOOL_CALL_DONE: "open",
+        EventType.DONE: "ended",
+        EventType.ERROR: "ended",
+    },
+    "ended": {},
+}
+"""State of the stream → event → next state. What is not in the table is not allowed."""
+
+BLOCK_ORDER: dict[str, dict[EventType, str]] = {
+    "new": {
+        EventType.TEXT_DELTA: "text",
+        EventType.THINKING_DELTA: "thinking",
+        EventType.TOOL_CALL_START: "call",
+    },
+    "text": {EventType.TEXT_DELTA: "text"},
+    "thinking": {EventType.THINKING_DELTA: "thinking"},
+    "call": {EventType.TOOL_CALL_DELTA: "call", EventType.TOOL_CALL_DONE: "closed"},
+    "closed": {},
+}
+"""State of one content block (one index) → event → next state."""
+
+
+class OrderError(AssertionError):
+    """A stream broke the event order: a defect in its machine."""
+
+
+class OrderChecker:
+    """Feed it every event of one stream; it raises `OrderError` at the first that the tables do not allow."""
+
+    __slots__ = ("_blocks", "stream")
+
+    def __init__(self) -> None:
+        self.stream = "before"
+        self._blocks: dict[int, str] = {}
+
+    def check(self, event: Event) -> None:
+        """Take one event. Raises `OrderError`."""
+        following = STREAM_ORDER[self.stream].get(event.type)
+        if following is None:
+            raise OrderError(f"{event.type} is not allowed while the stream is {self.stream!r}")
+        self.stream = following
+        index = getattr(event, "index", None)
+        if index is not None:
+            state = self._blocks.get(index, "new")
+            following = BLOCK_ORDER[state].get(event.type)
+            if following is None:
+                raise OrderError(f"{event.type} is not allowed while block {index} is {state!r}")
+            self._blocks[index] = following
+        if event.type is EventType.DONE and "call" in self._blocks.values():
+            raise OrderError("DONE while a tool call is open")

@@ -1,0 +1,421 @@
+"""The profiles table: every known provider as a row. The one file of truth for providers.
+
+Knows names, addresses, key variables and quirks, from the providers' own documentation. A provider that is not
+here works through its dialect's generic row; a caller may also hand in a `Profile` of their own.
+"""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from urllib.parse import urlsplit
+
+from .profile import Profile, Quirks, ReasoningReturn, ThinkingMember
+
+_STRICT = Quirks(strict_end=True)
+_NO_THINKING = ("none", "low", "medium", "high")
+_OPENAI_PREFIXES = ("gpt-", "o1", "o3", "o4", "chatgpt-")
+
+
+def _compatible(
+    thinking: ThinkingMember = "reasoning_effort",
+    reasoning_return: ReasoningReturn = "as_received",
+    *,
+    efforts: tuple[str, str, str, str] = _NO_THINKING,
+    reasoning_required: bool = False,
+    cache_control: bool = False,
+    metadata: bool = False,
+    parallel_tool_calls: bool = True,
+    seed: bool = True,
+    json_schema: bool = True,
+    video_parts: bool = False,
+) -> Quirks:
+    """What most compatible servers have in common: the older name for the token limit, and reasoning in a member
+    of its own that goes back with tool calls under the name it came by."""
+    return Quirks(
+        max_tokens_member="max_tokens",
+        thinking=thinking,
+        efforts=efforts,
+        reasoning_return=reasoning_return,
+        reasoning_required=reasoning_required,
+        cache_control=cache_control,
+        metadata=metadata,
+        parallel_tool_calls=parallel_tool_calls,
+        seed_member="seed" if seed else "",
+        structured_output="json_schema" if json_schema else "json_object",
+        video_parts=video_parts,
+    )
+
+
+def _chat(
+    name: str,
+    base_url: str,
+    *key_variables: str,
+    quirks: Quirks | None = None,
+    aliases: tuple[str, ...] = (),
+    prefixes: tuple[str, ...] = (),
+    addresses: tuple[str, ...] = (),
+    needs_key: bool = True,
+) -> Profile:
+    """A row that speaks OpenAI Chat."""
+    return Profile(
+        name=name,
+        dialect="openai-chat",
+        base_url=base_url,
+        key_variables=key_variables,
+        aliases=aliases,
+        prefixes=prefixes,
+        addresses=addresses,
+        needs_key=needs_key,
+        quirks=quirks or _compatible(),
+    )
+
+
+_AZURE_HOSTS = ("*.openai.azure.com", "*.cognitiveservices.azure.com", "*.services.ai.azure.com")
+_AZURE = Quirks(auth_header="api-key", tool_call_id="at_most_40")
+
+OPENAI_ROWS: tuple[Profile, ...] = (
+    _chat(
+        "openai-chat",
+        "https://api.openai.com/v1",
+        "OPENAI_API_KEY",
+        aliases=("openai",),
+        prefixes=_OPENAI_PREFIXES,
+        # OpenAI refuses ids of more than 40 characters, which other providers' histories may hold.
+        quirks=Quirks(strict_end=True, tool_call_id="at_most_40"),
+    ),
+    Profile(
+        name="openai-compatible",
+        dialect="openai-chat",
+        base_url="",
+        key_variables=("OPENAI_API_KEY",),
+        needs_key=False,
+        quirks=Quirks(max_tokens_member="by_model", reasoning_return="as_received", cache_control=False),
+    ),
+    # A deployment's own URL needs a version; the newer `/openai/v1` does not. The narrower address stands first.
+    _chat(
+        "azure-deployment",
+        "",
+        "AZURE_OPENAI_API_KEY",
+        addresses=tuple(f"{host}/openai/deployments/*" for host in _AZURE_HOSTS),
+        quirks=Quirks(auth_header="api-key", tool_call_id="at_most_40", query="api-version=2024-10-21"),
+    ),
+    _chat(
+        "azure-models",
+        "",
+        "AZURE_AI_API_KEY",
+        "AZURE_OPENAI_API_KEY",
+        addresses=("*.services.ai.azure.com/models*", "*.models.ai.azure.com*"),
+        quirks=Quirks(auth_header="api-key", query="api-version=2024-05-01-preview", max_tokens_member="by_model"),
+    ),
+    _chat(
+        "azure",
+        "",
+        "AZURE_OPENAI_API_KEY",
+        aliases=("azure-openai",),
+        addresses=tuple(f"{host}*" for host in _AZURE_HOSTS),
+        quirks=_AZURE,
+    ),
+    Profile(
+        name="openai-responses",
+        aliases=("openai",),
+        dialect="openai-responses",
+        base_url="https://api.openai.com/v1",
+        key_variables=("OPENAI_API_KEY",),
+        prefixes=_OPENAI_PREFIXES,
+        quirks=_STRICT,
+    ),
+    Profile(
+        name="azure-responses",
+        aliases=("azure",),
+        dialect="openai-responses",
+        base_url="",
+        key_variables=("AZURE_OPENAI_API_KEY",),
+        addresses=tuple(f"{host}*" for host in _AZURE_HOSTS),
+        quirks=Quirks(strict_end=True, auth_header="api-key"),
+    ),
+)
+"""OpenAI itself, and where else its models are served. `openai-compatible` is the row for unknown servers."""
+
+_GROQ = _compatible(reasoning_return="reasoning")
+_MISTRAL = Quirks(
+    max_tokens_member="max_tokens",
+    # Its reasoning models know these two words and no others.
+    efforts=("none", "high", "high", "high"),
+    tool_call_id="nine_alphanumerics",
+    required_tool_choice="any",
+    seed_member="random_seed",
+    stream_usage=False,
+    reasoning_return="thinking_parts",
+)
+
+HOSTED_ROWS: tuple[Profile, ...] = (
+    _chat(
+        "deepseek",
+        "https://api.deepseek.com/v1",
+        "DEEPSEEK_API_KEY",
+        prefixes=("deepseek-",),
+        quirks=_compatible("thinking_type", "reasoning_content", reasoning_required=True, seed=False, json_schema=False,
+                           parallel_tool_calls=False),
+    ),
+    _chat("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY", quirks=_GROQ),
+    _chat(
+        "mistral",
+        "https://api.mistral.ai/v1",
+        "MISTRAL_API_KEY",
+        prefixes=("mistral-", "ministral-", "magistral-", "codestral-", "devstral-", "pixtral-", "voxtral-"),
+        addresses=("codestral.mistral.ai/*",),
+        quirks=_MISTRAL,
+    ),
+    _chat(
+        "xai",
+        "https://api.x.ai/v1",
+        "XAI_API_KEY",
+        aliases=("grok",),
+        prefixes=("grok-",),
+        quirks=_compatible(efforts=("low", "low", "high", "high"), reasoning_return="reasoning_content"),
+    ),
+    _chat(
+        "openrouter",
+        "https://openrouter.ai/api/v1",
+        "OPENROUTER_API_KEY",
+        quirks=Quirks(
+            max_tokens_member="max_tokens",
+            thinking="reasoning",
+            reasoning_return="reasoning_details",
+            cache_control=True,
+            file_urls=True,
+            video_parts=True,
+        ),
+    ),
+    _chat(
+        "together",
+        "https://api.together.xyz/v1",
+        "TOGETHER_API_KEY",
+        addresses=("api.together.ai/*",),
+        quirks=_compatible(video_parts=True),
+    ),
+    _chat("fireworks", "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"),
+    _chat("cerebras", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY",
+          quirks=_compatible(reasoning_return="reasoning")),
+    _chat(
+        "perplexity",
+        "https://api.perplexity.ai",
+        "PERPLEXITY_API_KEY",
+        "PPLX_API_KEY",
+        prefixes=("sonar",),
+        quirks=_compatible(seed=False, parallel_tool_calls=False, reasoning_return="none"),
+    ),
+    _chat(
+        "moonshot",
+        "https://api.moonshot.ai/v1",
+        "MOONSHOT_API_KEY",
+        aliases=("moonshotai", "kimi"),
+        prefixes=("kimi-", "moonshot-"),
+        addresses=("api.moonshot.cn/*",),
+        quirks=_compatible("thinking_type", "reasoning_content", reasoning_required=True, seed=False,
+                           parallel_tool_calls=False, video_parts=True),
+    ),
+    _chat(
+        "zai",
+        "https://api.z.ai/api/paas/v4",
+        "ZAI_API_KEY",
+        "ZHIPUAI_API_KEY",
+        aliases=("z.ai", "zhipu"),
+        prefixes=("glm-",),
+        addresses=("open.bigmodel.cn/*",),
+        quirks=_compatible("thinking_type", "reasoning_content", seed=False, json_schema=False,
+                           parallel_tool_calls=False, video_parts=True),
+    ),
+    _chat(
+        "alibaba",
+        "https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
+        "DASHSCOPE_API_KEY",
+        "ALIBABA_API_KEY",
+        aliases=("dashscope", "qwen"),
+        prefixes=("qwen", "qwq-", "qvq-"),
+        addresses=("dashscope*.aliyuncs.com/*",),
+        quirks=_compatible("enable_thinking", "reasoning_content", cache_control=True, video_parts=True),
+    ),
+    _chat("huggingface", "https://router.huggingface.co/v1", "HF_TOKEN", "HUGGINGFACE_API_KEY", aliases=("hf",)),
+    _chat("sambanova", "https://api.sambanova.ai/v1", "SAMBANOVA_API_KEY", quirks=_compatible(seed=False)),
+    _chat("nvidia", "https://integrate.api.nvidia.com/v1", "NVIDIA_API_KEY",
+          quirks=_compatible("chat_template_kwargs", "reasoning_content")),
+    _chat(
+        "google-openai",
+        "https://generativelanguage.googleapis.com/v1beta/openai",
+        "GEMINI_API_KEY",
+        "GOOGLE_API_KEY",
+        quirks=_compatible(seed=False, parallel_tool_calls=False, reasoning_return="none"),
+    ),
+    _chat(
+        "anthropic-openai",
+        "https://api.anthropic.com/v1",
+        "ANTHROPIC_API_KEY",
+        quirks=_compatible("thinking_budget", "none", seed=False),
+    ),
+    _chat("github-models", "https://models.github.ai/inference", "GITHUB_TOKEN",
+          quirks=Quirks(max_tokens_member="by_model"), addresses=("models.inference.ai.azure.com*",)),
+    _chat(
+        "github-copilot",
+        "https://api.githubcopilot.com",
+        "GITHUB_COPILOT_TOKEN",
+        "COPILOT_TOKEN",
+        addresses=("api.*.githubcopilot.com*",),
+        quirks=Quirks(max_tokens_member="by_model", reasoning_return="as_received", metadata=False,
+                      headers=(("copilot-integration-id", "vscode-chat"), ("editor-version", "vscode/1.100.0"))),
+    ),
+    _chat("deepinfra", "https://api.deepinfra.com/v1/openai", "DEEPINFRA_API_KEY", "DEEPINFRA_TOKEN"),
+    _chat("nebius", "https://api.tokenfactory.nebius.com/v1", "NEBIUS_API_KEY", addresses=("api.studio.nebius.*",)),
+    _chat("novita", "https://api.novita.ai/openai/v1", "NOVITA_API_KEY"),
+    _chat("hyperbolic", "https://api.hyperbolic.xyz/v1", "HYPERBOLIC_API_KEY"),
+    _chat("avian", "https://api.avian.io/v1", "AVIAN_API_KEY"),
+    _chat("minimax", "https://api.minimax.io/v1", "MINIMAX_API_KEY", prefixes=("MiniMax-",)),
+    _chat("cohere", "https://api.cohere.ai/compatibility/v1", "COHERE_API_KEY", "CO_API_KEY", prefixes=("command-",),
+          quirks=_compatible(parallel_tool_calls=False, reasoning_return="none")),
+    _chat("siliconflow", "https://api.siliconflow.com/v1", "SILICONFLOW_API_KEY", addresses=("api.siliconflow.cn/*",),
+          quirks=_compatible("enable_thinking")),
+    _chat("volcengine", "https://ark.cn-beijing.volces.com/api/v3", "ARK_API_KEY", aliases=("ark",),
+          quirks=_compatible("thinking_type", "reasoning_content")),
+    _chat("baseten", "https://inference.baseten.co/v1", "BASETEN_API_KEY"),
+    _chat("scaleway", "https://api.scaleway.ai/v1", "SCW_SECRET_KEY"),
+)  # fmt: skip
+"""Providers of models, under their own address."""
+
+GATEWAY_ROWS: tuple[Profile, ...] = (
+    _chat("databricks", "", "DATABRICKS_TOKEN", quirks=_compatible("thinking_budget", "none", seed=False),
+          addresses=("*.cloud.databricks.com*", "*.azuredatabricks.net*", "*.gcp.databricks.com*")),
+    _chat("snowflake", "", "SNOWFLAKE_TOKEN", "SNOWFLAKE_PAT", addresses=("*.snowflakecomputing.com*",),
+          quirks=Quirks(reasoning_return="reasoning_details", thinking="reasoning", seed_member="", metadata=False)),
+    _chat("cloudflare", "", "CLOUDFLARE_API_TOKEN", "CLOUDFLARE_API_KEY", aliases=("workers-ai",),
+          addresses=("api.cloudflare.com/client/v4/accounts/*", "gateway.ai.cloudflare.com/*")),
+    _chat("vercel-gateway", "https://ai-gateway.vercel.sh/v1", "AI_GATEWAY_API_KEY", aliases=("vercel",),
+          quirks=_compatible("reasoning", "reasoning_details", cache_control=True)),
+    _chat("heroku", "https://us.inference.heroku.com/v1", "HEROKU_INFERENCE_KEY", "INFERENCE_KEY",
+          addresses=("*.inference.heroku.com/*",), quirks=_compatible("none", "none", seed=False)),
+    _chat("bedrock-mantle", "", "AWS_BEARER_TOKEN_BEDROCK", addresses=("bedrock-mantle.*", "bedrock-runtime.*")),
+    _chat("portkey", "https://api.portkey.ai/v1", "PORTKEY_API_KEY",
+          quirks=Quirks(auth_header="x-portkey-api-key", max_tokens_member="by_model", reasoning_return="as_received")),
+    Profile(
+        name="openrouter-responses", aliases=("openrouter",), dialect="openai-responses",
+        base_url="https://openrouter.ai/api/v1", key_variables=("OPENROUTER_API_KEY",),
+    ),
+    Profile(
+        name="xai-responses", aliases=("xai", "grok"), dialect="openai-responses",
+        base_url="https://api.x.ai/v1", key_variables=("XAI_API_KEY",), prefixes=("grok-",),
+    ),
+    Profile(
+        name="groq-responses", aliases=("groq",), dialect="openai-responses",
+        base_url="https://api.groq.com/openai/v1", key_variables=("GROQ_API_KEY",),
+    ),
+    Profile(
+        name="github-copilot-responses", aliases=("github-copilot",), dialect="openai-responses",
+        base_url="https://api.githubcopilot.com", key_variables=("GITHUB_COPILOT_TOKEN", "COPILOT_TOKEN"),
+        addresses=("api.*.githubcopilot.com*",),
+        quirks=Quirks(headers=(("copilot-integration-id", "vscode-chat"), ("editor-version", "vscode/1.100.0"))),
+    ),
+    Profile(
+        name="huggingface-responses", aliases=("huggingface", "hf"), dialect="openai-responses",
+        base_url="https://router.huggingface.co/v1", key_variables=("HF_TOKEN", "HUGGINGFACE_API_KEY"),
+    ),
+)  # fmt: skip
+"""Servers that pass requests on to many providers, and clouds where every customer has an address."""
+
+LOCAL_ROWS: tuple[Profile, ...] = (
+    _chat("ollama", "http://localhost:11434/v1", "OLLAMA_API_KEY", needs_key=False,
+          addresses=("127.0.0.1:11434/*", "[[]::1]:11434/*"),
+          quirks=_compatible(parallel_tool_calls=False, reasoning_return="reasoning")),
+    _chat("ollama-cloud", "https://ollama.com/v1", "OLLAMA_API_KEY",
+          quirks=_compatible(parallel_tool_calls=False, reasoning_return="reasoning")),
+    _chat("lmstudio", "http://localhost:1234/v1", "LMSTUDIO_API_KEY", needs_key=False, aliases=("lm-studio",),
+          addresses=("127.0.0.1:1234/*",)),
+    _chat("vllm", "http://localhost:8000/v1", "VLLM_API_KEY", needs_key=False,
+          quirks=_compatible("chat_template_kwargs", video_parts=True)),
+    _chat("sglang", "http://localhost:30000/v1", "SGLANG_API_KEY", needs_key=False,
+          quirks=_compatible("chat_template_kwargs")),
+    _chat("llama-cpp", "http://localhost:8080/v1", "LLAMA_API_KEY", needs_key=False, aliases=("llama.cpp",),
+          quirks=_compatible("chat_template_kwargs", "reasoning_content")),
+    _chat("litellm", "http://localhost:4000/v1", "LITELLM_API_KEY", needs_key=False,
+          quirks=Quirks(max_tokens_member="by_model", reasoning_return="as_received", cache_control=True)),
+)  # fmt: skip
+"""Servers that people run themselves. Rows are chosen by name, or by the port where that port says enough."""
+
+FIRST_PARTY_ROWS: tuple[Profile, ...] = (
+    Profile(
+        name="anthropic",
+        aliases=("claude",),
+        dialect="anthropic",
+        base_url="https://api.anthropic.com",
+        key_variables=("ANTHROPIC_API_KEY",),
+        prefixes=("claude-",),
+        quirks=_STRICT,
+    ),
+    Profile(
+        name="google",
+        aliases=("gemini",),
+        dialect="gemini",
+        base_url="https://generativelanguage.googleapis.com",
+        key_variables=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+        prefixes=("gemini-",),
+        quirks=_STRICT,
+    ),
+)
+"""The two other dialects' own providers."""
+
+PROFILES: tuple[Profile, ...] = (*OPENAI_ROWS, *FIRST_PARTY_ROWS, *HOSTED_ROWS, *GATEWAY_ROWS, *LOCAL_ROWS)
+"""Every known provider. Where two rows could claim a name or an address, the earlier one has it."""
+
+_DEFAULT_PORT = {"https": ":443", "http": ":80"}
+
+_SHARED_PORTS = frozenset({8000, 8080, 4000, 30000})
+"""Ports of one's own machine that say nothing about who listens there."""
+
+
+def profile_by_name(name: str, dialect: str) -> Profile | None:
+    """The row of that name that speaks the dialect, else the row with that alias."""
+    rows = [row for row in PROFILES if row.dialect == dialect]
+    return next((row for row in rows if row.name == name), None) or next(
+        (row for row in rows if name in row.aliases), None
+    )
+
+
+def profile_by_host(base_url: str, dialect: str) -> Profile | None:
+    """The row that a base URL belongs to: one of whose addresses it fits, or whose own URL has its host and port."""
+    address, host = _address(base_url)
+    if not host:
+        return None
+    for row in PROFILES:
+        if row.dialect == dialect and any(fnmatchcase(address, pattern) for pattern in row.addresses):
+            return row
+    for row in PROFILES:
+        if row.dialect == dialect and row.base_url and _address(row.base_url)[1] == host:
+            return None if _says_nothing(row.base_url) else row
+    return None
+
+
+def _address(base_url: str) -> tuple[str, str]:
+    """`host[:port]/path` in lower case, and its first part; empty for what is no URL."""
+    try:
+        parts = urlsplit(base_url.strip())
+    except ValueError:
+        return "", ""
+    host = parts.netloc.rpartition("@")[2].lower().removesuffix(_DEFAULT_PORT.get(parts.scheme.lower(), ""))
+    return f"{host}{parts.path or '/'}", host
+
+
+def _says_nothing(base_url: str) -> bool:
+    return urlsplit(base_url).port in _SHARED_PORTS
+
+
+def _row(name: str, dialect: str) -> Profile:
+    row = profile_by_name(name, dialect)
+    assert row is not None, name
+    return row
+
+
+DEFAULT_PROFILES: dict[str, tuple[Profile, Profile]] = {
+    "openai-chat": (_row("openai-chat", "openai-chat"), _row("openai-compatible", "openai-chat")),
+    "openai-responses": (_row("openai-responses", "openai-responses"), _row("openai-responses", "openai-responses")),
+    "anthropic": (_row("anthropic", "anthropic"), _row("anthropic", "anthropic")),
+    "gemini": (_row("google", "gemini"), _row("google", "gemini")),
+}
+"""Dialect → the row without a base URL, and the row for a base URL that no row knows."""

@@ -1,0 +1,95 @@
+"""Who is asked: a base URL, a key, and the profile that says which dialect and which quirks. Values only.
+
+Must not know the environment (the engine looks keys up) nor any dialect's code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from .errors import InvalidRequestError
+from .profile import Profile
+from .profiles import DEFAULT_PROFILES, profile_by_host, profile_by_name
+
+
+class Provider:
+    """One provider, as configured.
+
+    api_key: None looks it up (environment, then credentials file) when the engine opens.
+    base_url: None is the profile's own. name: how `"name/model"` selects it; default: the profile's name.
+    headers: sent with every request. profile: a row of `profiles`, by name or as a `Profile`; default: the row
+    that `name` or the base URL's host belongs to, else the dialect's generic one.
+    """
+
+    __slots__ = ("api_key", "base_url", "headers", "name", "profile")
+    dialect: ClassVar[str] = ""
+
+    def __init__(
+        self,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        *,
+        name: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        profile: str | Profile | None = None,
+    ) -> None:
+        self.profile = self._choose_profile(name, base_url, profile)
+        self.api_key = api_key
+        self.base_url = base_url if base_url is not None else self.profile.base_url
+        self.name = name if name is not None else self.profile.name
+        self.headers = dict(headers or {})
+
+    def _choose_profile(self, name: str | None, base_url: str | None, profile: str | Profile | None) -> Profile:
+        if isinstance(profile, Profile):
+            return profile
+        if profile is not None:
+            row = profile_by_name(profile, self.dialect)
+            if row is None:
+                raise InvalidRequestError("profile", f"no profile {profile!r} speaks {self.dialect}")
+            return row
+        row = profile_by_name(name, self.dialect) if name is not None else None
+        if row is None and base_url is not None:
+            row = profile_by_host(base_url, self.dialect)
+        first_party, generic = DEFAULT_PROFILES[self.dialect]
+        return row or (first_party if base_url is None else generic)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(name={self.name!r}, base_url={self.base_url!r}, profile={self.profile.name!r})"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Provider):
+            return NotImplemented
+        return type(self) is type(other) and all(
+            getattr(self, member) == getattr(other, member) for member in Provider.__slots__
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class OpenAIChat(Provider):
+    """OpenAI's Chat Completions, and every server that is compatible with it. `base_url` holds the `/v1`."""
+
+    __slots__ = ()
+    dialect = "openai-chat"
+
+
+class OpenAIResponses(Provider):
+    """OpenAI's Responses. `base_url` holds the `/v1`."""
+
+    __slots__ = ()
+    dialect = "openai-responses"
+
+
+class Anthropic(Provider):
+    """Anthropic's Messages, and compatible servers. `base_url` is without `/v1` (with it works, too)."""
+
+    __slots__ = ()
+    dialect = "anthropic"
+
+
+class Gemini(Provider):
+    """Google's Gemini (generateContent). `base_url` is without `/v1beta` (with it works, too)."""
+
+    __slots__ = ()
+    dialect = "gemini"

@@ -1,0 +1,70 @@
+"""Which provider a request goes to, and which dialect it is written in.
+
+Knows model names and the configured providers. Must not know what a dialect does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .anthropic import DIALECT as ANTHROPIC
+from .dialect import Dialect
+from .errors import InvalidRequestError
+from .gemini import DIALECT as GEMINI
+from .openai.chat import DIALECT as OPENAI_CHAT
+from .openai.responses import DIALECT as OPENAI_RESPONSES
+from .provider import Provider
+
+DIALECTS: dict[str, Dialect] = {dialect.name: dialect for dialect in (OPENAI_CHAT, OPENAI_RESPONSES, ANTHROPIC, GEMINI)}
+"""Dialect name → its one instance."""
+
+
+def select(model: str, providers: Sequence[Provider]) -> tuple[Provider, str]:
+    """The provider that a request's `model` names, and the model's name as that provider knows it.
+
+    `"name/model"` goes to the provider of that name, else to the first one whose row has that name or alias; the
+    name is taken off. Any other model goes, whole, to the provider that owns the longest known prefix of it, else
+    to the only provider there is: so `meta-llama/Llama-3` reaches a lone gateway as it stands, and
+    `openrouter/meta-llama/Llama-3` reaches it without the first part. Raises `InvalidRequestError` for `model`.
+    """
+    name, slash, rest = model.partition("/")
+    if slash:
+        named = _named(name, providers)
+        if named is not None:
+            if not rest.strip():
+                raise InvalidRequestError("model", f"{model!r} names a provider and no model")
+            return named, rest
+    owner = _owner(model, providers)
+    if owner is not None:
+        return owner, model
+    if len(providers) == 1:
+        return providers[0], model
+    raise InvalidRequestError("model", f"no provider is known for {model!r}; {_configured(providers)}")
+
+
+def _named(name: str, providers: Sequence[Provider]) -> Provider | None:
+    for provider in providers:
+        if provider.name == name:
+            return provider
+    for provider in providers:
+        if provider.profile.name == name or name in provider.profile.aliases:
+            return provider
+    return None
+
+
+def _owner(model: str, providers: Sequence[Provider]) -> Provider | None:
+    """The provider with the longest prefix that fits; of equals the one configured first."""
+    best: Provider | None = None
+    longest = 0
+    for provider in providers:
+        for prefix in provider.profile.prefixes:
+            if len(prefix) > longest and model.startswith(prefix):
+                best, longest = provider, len(prefix)
+    return best
+
+
+def _configured(providers: Sequence[Provider]) -> str:
+    if not providers:
+        return "no provider is configured"
+    names = ", ".join(provider.name for provider in providers)
+    return f"configured are {names}: write '{providers[0].name}/…' to name one"

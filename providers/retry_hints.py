@@ -1,0 +1,137 @@
+"""How long a server asks its client to wait, read from the headers of an answer that failed.
+
+Knows the headers of every dialect, because gateways pass on each other's. Must not know what a retry policy does
+with the hint, nor the clock: `now` is handed in. Hints inside bodies belong to the dialects that have them.
+
+Order of trust: `retry-after-ms` (Azure, OpenAI), `retry-after` (RFC 9110, section 10.2.3; servers also send
+fractions), then the resets of rate-limit buckets (`anthropic-ratelimit-<bucket>-reset`, RFC 3339;
+`x-ratelimit-reset-<bucket>`, durations such as `6m0s`). A bucket's reset says when it will be *full* again, so it
+is a hint only where that bucket may be what stopped the request.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+NO_HINT = -1
+
+LONGEST_HINT_MS = 31 * 24 * 3600 * 1000
+"""Beyond a month a hint is a mistake and is ignored; monthly quotas are the longest that providers have."""
+
+_NUMBER = re.compile(r"\d+(?:\.\d*)?(?:[eE][+-]?\d+)?", re.ASCII)
+_DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|us|µs|ns|d|h|m|s)", re.ASCII)
+_DURATION = re.compile(rf"(?:{_DURATION_PART.pattern})+", re.ASCII)
+_UNIT_MS: dict[str, float] = {
+    "d": 86_400_000.0,
+    "h": 3_600_000.0,
+    "m": 60_000.0,
+    "s": 1000.0,
+    "ms": 1.0,
+    "us": 0.001,
+    "µs": 0.001,
+    "ns": 0.000001,
+}
+_UNIX_TIME_FROM = 1_000_000_000.0
+"""A bare number this large (September 2001) is a moment in Unix seconds, not a span."""
+
+
+def retry_after_ms(headers: Mapping[str, str], now: float, *, status: int = 0) -> int:
+    """The server's hint in milliseconds; -1 where it gives none. Never raises.
+
+    headers: names in lower case. now: the wall clock in Unix seconds, for dates.
+    status: on a 429 the reset of a bucket that still has something left counts, too (the request may have needed
+    more than was left); without the status only buckets that are empty, or do not say, count.
+    """
+    hint = _bounded(_milliseconds(headers.get("retry-after-ms", "")))
+    if hint == NO_HINT:
+        hint = _bounded(_retry_after(headers.get("retry-after", ""), now))
+    return _bucket_reset(headers, now, status) if hint == NO_HINT else hint
+
+
+def duration_ms(text: str) -> float | None:
+    """A duration as Go writes it (`6m0s`, `1s`, `20ms`, `1h2m3.5s`), or a bare number of seconds; else None."""
+    text = text.strip()
+    if _DURATION.fullmatch(text):
+        return sum(float(amount) * _UNIT_MS[unit] for amount, unit in _DURATION_PART.findall(text))
+    return _seconds(text)
+
+
+def _bounded(milliseconds: float | None) -> int:
+    # The comparison also turns away NaN and infinity.
+    if milliseconds is None or not 0 <= milliseconds <= LONGEST_HINT_MS:
+        return NO_HINT
+    return round(milliseconds)
+
+
+def _milliseconds(text: str) -> float | None:
+    text = text.strip()
+    return float(text) if _NUMBER.fullmatch(text) else None
+
+
+def _seconds(text: str) -> float | None:
+    seconds = _milliseconds(text)
+    return None if seconds is None else seconds * 1000
+
+
+def _retry_after(text: str, now: float) -> float | None:
+    # A repeated header arrives joined by a comma, and a date holds a comma itself: the whole is tried first.
+    for candidate in (text, text.partition(",")[0]):
+        wait = duration_ms(candidate)
+        if wait is None:
+            wait = _until(candidate, now, parsedate_to_datetime)
+        if wait is not None:
+            return wait
+    return None
+
+
+def _until(text: str, now: float, read: Callable[[str], datetime]) -> float | None:
+    """Milliseconds from now to a moment; 0 where it has passed."""
+    try:
+        moment = read(text.strip())
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)
+        return max(0.0, (moment.timestamp() - now) * 1000)
+    except (ValueError, TypeError, OverflowError, IndexError):
+        return None
+
+
+def _reset_moment(text: str, now: float) -> float | None:
+    seconds = _milliseconds(text)
+    if seconds is not None:
+        return max(0.0, (seconds - now) * 1000) if seconds >= _UNIX_TIME_FROM else seconds * 1000
+    return _until(text, now, datetime.fromisoformat)
+
+
+def _reset_duration(text: str, now: float) -> float | None:
+    wait = duration_ms(text)
+    return _reset_moment(text, now) if wait is None or wait >= _UNIX_TIME_FROM * 1000 else wait
+
+
+_BUCKET_HEADERS: tuple[tuple[re.Pattern[str], str, Callable[[str, float], float | None]], ...] = (
+    (re.compile(r"anthropic-ratelimit-(.+)-reset"), "anthropic-ratelimit-{}-remaining", _reset_moment),
+    (re.compile(r"x-ratelimit-reset-(.+)"), "x-ratelimit-remaining-{}", _reset_duration),
+)
+"""The reset header of a bucket, the header that says what is left in it, and how the reset is read."""
+
+
+def _bucket_reset(headers: Mapping[str, str], now: float, status: int) -> int:
+    empty: list[int] = []
+    unknown: list[int] = []
+    for name, value in headers.items():
+        for pattern, remaining_name, read in _BUCKET_HEADERS:
+            match = pattern.fullmatch(name)
+            if match is None:
+                continue
+            wait = _bounded(read(value, now))
+            remaining = _milliseconds(headers.get(remaining_name.format(match[1]), ""))
+            if wait == NO_HINT:
+                continue
+            if remaining == 0:
+                empty.append(wait)
+            elif remaining is None or status == 429:
+                unknown.append(wait)
+    # Every empty bucket must refill. Where none is known to be empty, the nearest reset is the best guess.
+    return max(empty) if empty else min(unknown, default=NO_HINT)

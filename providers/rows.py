@@ -1,0 +1,451 @@
+"""Messages as database rows `kind, content, data_json`, and back: one row per block, append-only.
+
+Knows the rows' forms, the older spellings included. Must not know any database (the engine's store does), nor any
+dialect. There is one message model; rows are a view of it.
+
+| kind | content | data_json |
+|---|---|---|
+| `system` | text | read as no message: the system prompt is a field of the request |
+| `user`, `assistant` | text | None, or what the text carries beside it |
+| `tool_call` | None | `tool_call_id, tool_name, tool_args`, `thinking: {text, signature}`?, `redacted_thinking: {…}`? |
+| `tool_result`, `tool` | None | `tool_call_id, output, success` (absent: a success) |
+| `thinking`, `redacted_thinking`, `image`, `file`, `provider_block` | None | the block's members |
+
+Thinking that stands directly before a tool call rides in the call's row. A message of several blocks gives several
+rows; all but the first say `"continues": true`, and `messages_from_rows` puts them together again.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+from .json_values import JSON, JSONObject, MalformedJSONError, dumps_text, loads
+from .messages import (
+    Block,
+    CacheControl,
+    File,
+    Image,
+    Message,
+    ProviderBlock,
+    ProviderState,
+    RedactedThinking,
+    Role,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
+
+Value = TypeVar("Value")
+
+
+@dataclass(slots=True)
+class Row:
+    """One row. `data_json` is JSON text, an object, or None."""
+
+    kind: str
+    content: str | None = None
+    data_json: str | None = None
+
+
+class RowError(ValueError):
+    """A row that cannot be read. `field` names what to mend; `row` is the row itself; `position` its place."""
+
+    def __init__(self, field: str, message: str, row: Row, position: int | None = None) -> None:
+        where = f"row {position}" if position is not None else "row"
+        super().__init__(f"{where} (kind {row.kind!r}), field {field!r}: {message}")
+        self.field = field
+        self.reason = message
+        self.row = row
+        self.position = position
+
+
+# --- messages → rows ---
+
+
+def rows_from_message(message: Message) -> list[Row]:
+    """A message as rows, in order; nothing of it is lost."""
+    rows: list[Row] = []
+    waiting: list[Thinking | RedactedThinking] = []
+    for block in message.content:
+        if isinstance(block, Thinking | RedactedThinking):
+            if not _may_follow(waiting, block):
+                rows.extend(_block_row(earlier, message.role) for earlier in waiting)
+                waiting = []
+            waiting.append(block)
+        elif isinstance(block, ToolCall):
+            rows.append(_tool_call_row(block, waiting))
+            waiting = []
+        else:
+            rows.extend(_block_row(earlier, message.role) for earlier in waiting)
+            waiting = []
+            rows.append(_block_row(block, message.role))
+    rows.extend(_block_row(earlier, message.role) for earlier in waiting)
+    for position, row in enumerate(rows):
+        extra: JSONObject = {}
+        if position:
+            extra["continues"] = True
+        elif message.provider_metadata:
+            extra["provider_metadata"] = message.provider_metadata
+        if KIND_ROLE.get(row.kind) is not message.role:
+            extra["role"] = message.role.value
+        if extra:
+            data = loads(row.data_json) if row.data_json is not None else {}
+            assert type(data) is dict
+            row.data_json = dumps_text({**data, **extra})
+    return rows
+
+
+def _may_follow(waiting: list[Thinking | RedactedThinking], block: Thinking | RedactedThinking) -> bool:
+    """Whether a tool call's row can hold the block beside what waits: thinking, then redacted, one of each."""
+    if not waiting:
+        return True
+    return len(waiting) == 1 and isinstance(waiting[0], Thinking) and isinstance(block, RedactedThinking)
+
+
+def _tool_call_row(block: ToolCall, waiting: list[Thinking | RedactedThinking]) -> Row:
+    data: JSONObject = {"tool_call_id": block.id, "tool_name": block.name, "tool_args": block.arguments}
+    for earlier in waiting:
+        if isinstance(earlier, Thinking):
+            data["thinking"] = _without_none(
+                {"text": earlier.text, "signature": earlier.signature, "state": _state(earlier.state)}
+            )
+        else:
+            data["redacted_thinking"] = _without_none({"data": earlier.data, "state": _state(earlier.state)})
+    if not block.complete:
+        data["complete"] = False
+    data.update(_carried(block.state, block.cache_control))
+    return Row("tool_call", None, dumps_text(data))
+
+
+def _block_row(block: Block, role: Role) -> Row:
+    if isinstance(block, Text):
+        extra = _carried(block.state, block.cache_control)
+        if block.citations:
+            extra["citations"] = list(block.citations)
+        kind = "user" if role is Role.USER else "assistant"
+        return Row(kind, block.text, dumps_text(extra) if extra else None)
+    if isinstance(block, ToolResult):
+        data: JSONObject = {"tool_call_id": block.tool_call_id, "output": block.text, "success": not block.is_error}
+        if not isinstance(block.content, str):
+            data["output_blocks"] = [_content_json(part) for part in block.content]
+        data.update(_carried(None, block.cache_control))
+        return Row("tool_result", None, dumps_text(data))
+    kind, members = _other_json(block)
+    return Row(kind, None, dumps_text(members))
+
+
+def _other_json(block: Block) -> tuple[str, JSONObject]:
+    if isinstance(block, Thinking):
+        members: JSONObject = {"text": block.text, "signature": block.signature, "state": _state(block.state)}
+        return "thinking", _without_none(members)
+    if isinstance(block, RedactedThinking):
+        return "redacted_thinking", _without_none({"data": block.data, "state": _state(block.state)})
+    if isinstance(block, ProviderBlock):
+        return "provider_block", {"provider": block.provider, "data": block.data}
+    if isinstance(block, Image | File):
+        return _source_json(block)
+    raise TypeError(f"{type(block).__name__} has no row")
+
+
+def _source_json(block: Image | File) -> tuple[str, JSONObject]:
+    members: JSONObject = {
+        "base64": base64.b64encode(block.data).decode() if block.data is not None else None,
+        "media_type": block.media_type,
+        "url": block.url,
+        "file_id": block.file_id,
+    }
+    if isinstance(block, Image):
+        members["detail"] = block.detail
+    else:
+        members["name"] = block.name
+    return (
+        "image" if isinstance(block, Image) else "file",
+        _without_none(members) | _carried(block.state, block.cache_control),
+    )
+
+
+def _content_json(part: Text | Image | File) -> JSONObject:
+    if isinstance(part, Text):
+        return {"kind": "text", "text": part.text} | _carried(part.state, part.cache_control)
+    kind, data = _source_json(part)
+    return {"kind": kind, **data}
+
+
+def _state(state: ProviderState | None) -> JSON:
+    return {"provider": state.provider, "data": state.data} if state is not None else None
+
+
+def _carried(state: ProviderState | None, cache_control: CacheControl | None) -> JSONObject:
+    data: JSONObject = {}
+    if state is not None:
+        data["state"] = _state(state)
+    if cache_control is not None:
+        data["cache_control"] = {"ttl": cache_control.ttl}
+    return data
+
+
+def _without_none(members: JSONObject) -> JSONObject:
+    return {name: value for name, value in members.items() if value is not None}
+
+
+# --- rows → messages ---
+
+IMAGE_DETAILS: dict[str, Literal["auto", "low", "high"]] = {"auto": "auto", "low": "low", "high": "high"}
+
+KIND_ROLE: dict[str, Role] = {
+    "user": Role.USER,
+    "assistant": Role.ASSISTANT,
+    "tool_call": Role.ASSISTANT,
+    "tool_result": Role.TOOL,
+    "tool": Role.TOOL,
+    "thinking": Role.ASSISTANT,
+    "redacted_thinking": Role.ASSISTANT,
+    "image": Role.USER,
+    "file": Role.USER,
+    "provider_block": Role.ASSISTANT,
+}
+"""Kind → the role that it has where its row names none."""
+
+
+def message_from_row(row: Row, position: int | None = None) -> Message | None:
+    """The message of one row; None for a system row. Raises `RowError` naming the field and the row."""
+    if row.kind == "system":
+        return None
+    reader = _Reader(row, position)
+    read = READERS.get(row.kind)
+    if read is None:
+        raise reader.error("kind", f"unknown kind; known are {', '.join(('system', *READERS))}")
+    blocks = read(reader)
+    role = KIND_ROLE[row.kind]
+    named = reader.optional(reader.data, "role", str)
+    if named is not None:
+        try:
+            role = Role(named)
+        except ValueError:
+            raise reader.error("role", f"unknown role {named!r}") from None
+    return Message(role, blocks, reader.object(reader.data, "provider_metadata"))
+
+
+def messages_from_rows(rows: Iterable[Row]) -> list[Message]:
+    """The messages of a conversation's rows, in order. Raises `RowError`; nothing half-read is returned."""
+    messages: list[Message] = []
+    for position, row in enumerate(rows):
+        message = message_from_row(row, position)
+        if message is None:
+            continue
+        reader = _Reader(row, position)
+        if reader.data.get("continues") is True:
+            if not messages or messages[-1].role is not message.role:
+                raise reader.error("continues", "there is no message before it that it could continue")
+            messages[-1].content.extend(message.content)
+        else:
+            messages.append(message)
+    return messages
+
+
+class _Reader:
+    """One row's fields, checked; every complaint names the row."""
+
+    __slots__ = ("data", "position", "row")
+
+    def __init__(self, row: Row, position: int | None) -> None:
+        self.row = row
+        self.position = position
+        self.data: JSONObject = {}
+        if row.data_json is None:
+            return
+        if not isinstance(row.data_json, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise self.error("data_json", f"must be JSON text, not {type(row.data_json).__name__}")
+        try:
+            data = loads(row.data_json)
+        except MalformedJSONError as error:
+            raise self.error("data_json", str(error)) from None
+        if type(data) is not dict:
+            raise self.error("data_json", f"must be a JSON object, not {type(data).__name__}")
+        self.data = data
+
+    def error(self, field: str, message: str) -> RowError:
+        return RowError(field, message, self.row, self.position)
+
+    def optional(self, data: JSONObject, name: str, kind: type[Value], field: str = "") -> Value | None:
+        value = data.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, kind):
+            raise self.error(field or name, f"must be {kind.__name__}, not {type(value).__name__}")
+        return value
+
+    def object(self, data: JSONObject, name: str) -> JSONObject | None:
+        """The member where it is an object, None where it is absent."""
+        value = data.get(name)
+        if value is not None and type(value) is not dict:
+            raise self.error(name, f"must be an object, not {type(value).__name__}")
+        return value
+
+    def array(self, data: JSONObject, name: str) -> list[JSON] | None:
+        """The member where it is an array, None where it is absent."""
+        value = data.get(name)
+        if value is not None and type(value) is not list:
+            raise self.error(name, f"must be an array, not {type(value).__name__}")
+        return value
+
+    def needed(self, data: JSONObject, names: tuple[str, ...], kind: type[Value], field: str = "") -> Value:
+        """The first of the spellings that is there."""
+        for name in names:
+            value = self.optional(data, name, kind, field)
+            if value is not None:
+                return value
+        raise self.error(field or names[0], "is missing")
+
+    def content(self) -> str:
+        if not isinstance(self.row.content, str):
+            raise self.error("content", "is missing")
+        return self.row.content
+
+    def state(self, data: JSONObject) -> ProviderState | None:
+        state = self.object(data, "state")
+        if state is None:
+            return None
+        inner = self.object(state, "data")
+        if inner is None:
+            raise self.error("state.data", "is missing")
+        return ProviderState(self.needed(state, ("provider",), str, "state.provider"), inner)
+
+    def cache_control(self, data: JSONObject) -> CacheControl | None:
+        mark = self.object(data, "cache_control")
+        if mark is None:
+            return None
+        ttl = mark.get("ttl")
+        if ttl is None:
+            return CacheControl()
+        if ttl == "5m":
+            return CacheControl("5m")
+        if ttl == "1h":
+            return CacheControl("1h")
+        raise self.error("cache_control.ttl", f"must be '5m' or '1h', not {ttl!r}")
+
+
+def _read_text(reader: _Reader) -> list[Block]:
+    citations = reader.array(reader.data, "citations") or []
+    return [
+        Text(
+            reader.content(),
+            citations=[item for item in citations if type(item) is dict],
+            cache_control=reader.cache_control(reader.data),
+            state=reader.state(reader.data),
+        )
+    ]
+
+
+def _read_tool_call(reader: _Reader) -> list[Block]:
+    data = reader.data
+    function = data.get("function")
+    if type(function) is dict:
+        data = {**function, **{name: value for name, value in data.items() if name != "function"}}
+    blocks: list[Block] = []
+    thinking = reader.object(data, "thinking")
+    if thinking is not None:
+        blocks.append(_thinking(reader, thinking, "thinking."))
+    redacted = reader.object(data, "redacted_thinking")
+    if redacted is not None:
+        blocks.append(_redacted(reader, redacted, "redacted_thinking."))
+    arguments = next((data[name] for name in ("tool_args", "arguments") if data.get(name) is not None), None)
+    if type(arguments) is dict:
+        arguments = dumps_text(arguments)
+    if not isinstance(arguments, str):
+        raise reader.error("tool_args", "is missing" if arguments is None else "must be JSON text")
+    complete = reader.optional(data, "complete", bool)
+    blocks.append(
+        ToolCall(
+            reader.needed(data, ("tool_call_id", "id"), str),
+            reader.needed(data, ("tool_name", "name"), str),
+            arguments,
+            complete=complete is not False,
+            state=reader.state(data),
+            cache_control=reader.cache_control(data),
+        )
+    )
+    return blocks
+
+
+def _read_tool_result(reader: _Reader) -> list[Block]:
+    data = reader.data
+    success = reader.optional(data, "success", bool)
+    parts = reader.array(data, "output_blocks")
+    return [
+        ToolResult(
+            reader.needed(data, ("tool_call_id", "id"), str),
+            [_content(reader, part) for part in parts] if parts is not None else reader.needed(data, ("output",), str),
+            is_error=success is False,
+            cache_control=reader.cache_control(data),
+        )
+    ]
+
+
+def _content(reader: _Reader, part: JSON) -> Text | Image | File:
+    if type(part) is not dict:
+        raise reader.error("output_blocks", f"must hold objects, not {type(part).__name__}")
+    kind = reader.needed(part, ("kind",), str, "output_blocks.kind")
+    if kind == "text":
+        text = reader.needed(part, ("text",), str, "output_blocks.text")
+        return Text(text, state=reader.state(part), cache_control=reader.cache_control(part))
+    if kind in ("image", "file"):
+        return _source(reader, part, kind)
+    raise reader.error("output_blocks.kind", f"unknown kind {kind!r}")
+
+
+def _source(reader: _Reader, data: JSONObject, kind: str) -> Image | File:
+    encoded = reader.optional(data, "base64", str)
+    try:
+        content = base64.b64decode(encoded, validate=True) if encoded is not None else None
+    except binascii.Error:
+        raise reader.error("base64", "is no base64 text") from None
+    media_type, url = reader.optional(data, "media_type", str), reader.optional(data, "url", str)
+    file_id = reader.optional(data, "file_id", str)
+    state, mark = reader.state(data), reader.cache_control(data)
+    if kind == "file":
+        name = reader.optional(data, "name", str)
+        return File(content, media_type, url, file_id, name, cache_control=mark, state=state)
+    detail = reader.optional(data, "detail", str)
+    if detail is not None and detail not in IMAGE_DETAILS:
+        raise reader.error("detail", f"must be one of {', '.join(IMAGE_DETAILS)}, not {detail!r}")
+    return Image(content, media_type, url, file_id, IMAGE_DETAILS.get(detail or ""), cache_control=mark, state=state)
+
+
+def _thinking(reader: _Reader, data: JSONObject, prefix: str = "") -> Thinking:
+    return Thinking(
+        reader.needed(data, ("text",), str, prefix + "text"),
+        reader.optional(data, "signature", str, prefix + "signature"),
+        state=reader.state(data),
+    )
+
+
+def _redacted(reader: _Reader, data: JSONObject, prefix: str = "") -> RedactedThinking:
+    return RedactedThinking(reader.needed(data, ("data",), str, prefix + "data"), state=reader.state(data))
+
+
+def _read_provider_block(reader: _Reader) -> list[Block]:
+    data = reader.object(reader.data, "data")
+    if data is None:
+        raise reader.error("data", "is missing")
+    return [ProviderBlock(reader.needed(reader.data, ("provider",), str), data)]
+
+
+READERS: dict[str, Callable[[_Reader], list[Block]]] = {
+    "user": _read_text,
+    "assistant": _read_text,
+    "tool_call": _read_tool_call,
+    "tool_result": _read_tool_result,
+    "tool": _read_tool_result,
+    "thinking": lambda reader: [_thinking(reader, reader.data)],
+    "redacted_thinking": lambda reader: [_redacted(reader, reader.data)],
+    "image": lambda reader: [_source(reader, reader.data, "image")],
+    "file": lambda reader: [_source(reader, reader.data, "file")],
+    "provider_block": _read_provider_block,
+}
+"""Kind → how its row is read."""

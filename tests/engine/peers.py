@@ -1,0 +1,203 @@
+"""Loopback servers whose every byte a test writes itself, and a dialect's traffic to write with.
+
+A `Peer` runs a script per connection: a plain async function that gets the connection's stream and does what it
+likes. `Recorder` keeps what a call told its callbacks.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import trio
+
+import manystream as ms
+
+Script = Callable[["Line"], Awaitable[None]]
+
+
+class Line:
+    """One accepted connection, from the server's side."""
+
+    def __init__(self, stream: trio.SocketStream) -> None:
+        self.stream = stream
+        self.received = b""
+
+    async def request(self) -> bytes:
+        """Read one whole request (head and Content-Length body); b"" at the end of the connection."""
+        while b"\r\n\r\n" not in self.received:
+            data = await self.stream.receive_some(65536)
+            if not data:
+                return b""
+            self.received += data
+        head, _, rest = self.received.partition(b"\r\n\r\n")
+        length = 0
+        for line in head.split(b"\r\n")[1:]:
+            name, _, value = line.partition(b":")
+            if name.lower() == b"content-length":
+                length = int(value)
+        while len(rest) < length:
+            data = await self.stream.receive_some(65536)
+            if not data:
+                return b""
+            rest += data
+        self.received = rest[length:]
+        return head + b"\r\n\r\n" + rest[:length]
+
+    async def send(self, data: bytes | str) -> None:
+        await self.stream.send_all(data.encode() if isinstance(data, str) else data)
+
+    async def closed_by_peer(self) -> None:
+        """Wait until the client has closed (or reset) the connection."""
+        try:
+            while await self.stream.receive_some(65536):
+                pass
+        except trio.BrokenResourceError:
+            pass
+
+    def reset(self) -> None:
+        """Close with RST."""
+        import socket
+        import struct
+
+        self.stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.stream.socket.close()
+
+
+@dataclass
+class Peer:
+    """A listening server. `lines` are its connections in order of arrival."""
+
+    port: int
+    lines: list[Line] = field(default_factory=list)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/v1"
+
+    @property
+    def origin(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def chat(self) -> ms.OpenAIChat:
+        return ms.OpenAIChat(api_key="sk-canary-secret", base_url=self.url, name="peer")
+
+
+@asynccontextmanager
+async def open_peer(script: Script) -> AsyncGenerator[Peer, None]:
+    """A server that runs `script` for each connection."""
+    async with trio.open_nursery() as nursery:
+        listeners = await trio.open_tcp_listeners(0, host="127.0.0.1", backlog=4096)
+        peer = Peer(listeners[0].socket.getsockname()[1])
+
+        async def serve(stream: trio.SocketStream) -> None:
+            line = Line(stream)
+            peer.lines.append(line)
+            try:
+                await script(line)
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                pass
+            finally:
+                stream.socket.close()
+
+        nursery.start_soon(trio.serve_listeners, serve, listeners)
+        try:
+            yield peer
+        finally:
+            nursery.cancel_scope.cancel()
+
+
+def chunked(*bodies: str | bytes, end: bool = True) -> bytes:
+    """Bodies as HTTP chunks."""
+    parts = []
+    for body in bodies:
+        data = body.encode() if isinstance(body, str) else body
+        parts.append(b"%x\r\n%b\r\n" % (len(data), data))
+    return b"".join(parts) + (b"0\r\n\r\n" if end else b"")
+
+
+STREAM_HEAD = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def answer(body: bytes | str, *, status: str = "200 OK", headers: str = "", kind: str = "application/json") -> bytes:
+    """A whole unstreamed response."""
+    data = body.encode() if isinstance(body, str) else body
+    return (
+        f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(data)}\r\n{headers}\r\n".encode() + data
+    )
+
+
+def chat_chunk(text: str | None = None, finish: str | None = None, **members: object) -> str:
+    delta: dict[str, object] = {} if text is None else {"content": text}
+    chunk = {"id": "c1", "model": "m", "choices": [{"index": 0, "delta": delta, "finish_reason": finish}], **members}
+    return f"data: {json.dumps(chunk)}\n\n"
+
+
+CHAT_DONE = "data: [DONE]\n\n"
+
+
+def chat_stream(*texts: str) -> list[str]:
+    """The frames of a whole Chat stream."""
+    return [*(chat_chunk(text) for text in texts), chat_chunk(finish="stop"), CHAT_DONE]
+
+
+def chat_answer(text: str) -> str:
+    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+    return json.dumps({"id": "c1", "model": "m", "choices": [choice]})
+
+
+def error_body(message: str, kind: str = "server_error", code: str | None = None) -> str:
+    return json.dumps({"error": {"message": message, "type": kind, "code": code}})
+
+
+class Recorder:
+    """Callbacks that remember."""
+
+    def __init__(self) -> None:
+        self.events: list[ms.Event] = []
+        self.completions: list[ms.Completion] = []
+
+    def on_event(self, event: ms.Event) -> None:
+        assert not self.completions, "an event after the completion"
+        self.events.append(event)
+
+    def on_completion(self, completion: ms.Completion) -> None:
+        self.completions.append(completion)
+
+    @property
+    def types(self) -> list[str]:
+        return [event.type.name for event in self.events]
+
+    @property
+    def completion(self) -> ms.Completion:
+        assert len(self.completions) == 1, self.completions
+        return self.completions[0]
+
+    @property
+    def text(self) -> str:
+        return "".join(event.text for event in self.events if isinstance(event, ms.TextDelta))
+
+
+def hello(**options: object) -> ms.Request:
+    return ms.Request("m", [ms.Message.user("hello")], **options)  # type: ignore[arg-type]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let the other tasks run until the condition holds; fails after some seconds."""
+    for _ in range(5000):
+        if condition():
+            return
+        await trio.sleep(0.001)
+    raise AssertionError("it never came to that")
+
+
+def open_descriptors() -> int:
+    """How many descriptors this process has open."""
+    return len(os.listdir("/proc/self/fd"))
+
+
+NO_RETRY = ms.Retry(max_attempts=1)

@@ -1,0 +1,278 @@
+"""One call from start to completion: what it tells, in which order, and that it ends exactly once."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+import manystream as ms
+from tests.engine.peers import (
+    NO_RETRY,
+    STREAM_HEAD,
+    Line,
+    Recorder,
+    answer,
+    chat_answer,
+    chat_chunk,
+    chat_stream,
+    chunked,
+    error_body,
+    hello,
+    open_peer,
+    until,
+)
+
+pytestmark = pytest.mark.trio
+
+
+async def test_a_stream_gives_its_events_in_order_and_one_completion() -> None:
+    async def script(line: Line) -> None:
+        await line.request()
+        await line.send(STREAM_HEAD)
+        for frame in chat_stream("Hel", "lo"):
+            await line.send(chunked(frame, end=False))
+        await line.send("0\r\n\r\n")
+        await line.closed_by_peer()
+
+    recorder = Recorder()
+    async with open_peer(script) as peer, ms.open_engine([peer.chat]) as engine:
+        call = engine.start_stream(hello(), recorder.on_event, recorder.on_completion)
+        assert recorder.events == []
+        completion = await call.wait()
+    assert recorder.types == ["START", "TEXT_DELTA", "TEXT_DELTA", "DONE"]
+    assert recorder.text == "Hello"
+    assert recorder.completions == [completion]
+    assert completion.success
+    assert completion.http_status == 200
+    assert completion.attempts == 1
+    assert completion.response is not None
+    assert completion.response.text == "Hello"
+    assert completion.response.finish_reason is ms.FinishReason.STOP
+
+
+async def test_a_finished_streams_connection_is_used_again() -> None:
+    async def script(line: Line) -> None:
+        while await line.request():
+            await line.send(STREAM_HEAD)
+            await line.send(chunked(*chat_stream("one")))
+
+    async with open_peer(script) as peer, ms.open_engine([peer.chat]) as engine:
+        for _ in range(5):
+            assert (await engine.start_stream(hello()).wait()).success
+        assert len(peer.lines) == 1
+        assert engine.statistics().reused == 4
+
+
+async def test_done_is_told_before_the_bodys_end_and_the_connection_is_drained() -> None:
+    release = trio.Event()
+
+    async def script(line: Line) -> None:
+        while await line.request():
+            await line.send(STREAM_HEAD + chunked(*chat_stream("x"), end=False).decode())
+            await release.wait()
+            await line.send("0\r\n\r\n")
+
+    async with open_peer(script) as peer, ms.open_engine([peer.chat]) as engine:
+        assert (await engine.start_stream(hello()).wait()).success
+        release.set()
+        await until(lambda: engine.statistics().connections[peer.origin].idle == 1)
+        assert (await engine.start_stream(hello()).wait()).success
+        assert len(peer.lines) == 1
+
+
+async def test_an_unstreamed_request_gives_its_response() -> None:
+    async def script(line: Line) -> None:
+        while await line.request():
+            await line.send(answer(chat_answer("hi")))
+
+    async with open_peer(script) as peer, ms.open_engine([peer.chat]) as engine:
+        response = await engine.request(hello())
+        assert response.text == "hi"
+        assert response.model == "m"
+
+
+async def test_request_raises_the_providers_error() -> None:
+    async def script(line: Line) -> None:
+        while await line.request():
+            await line.send(answer(error_body("no such model", code="model_not_found"), status="404 Not Found"))
+
+    async with open_peer(script) as peer, ms.open_engine([peer.chat]) as engine:
+        with pytest.raises(ms.ProviderError, match="no such model") as raised:
+            await engine.request(hello())
+    assert raised.value.category is ms.ErrorCategory.NOT_FOUND
+    assert raised.value.http_status == 404
+
+
+async def test_the_iterator_gives_events_and_raises_a_failed_streams_error() -> None:
+    async def script(line: Line) -> None:
+        await line.request()
+        await line.send(STREAM_HEAD + chunked(chat_chunk("par")).decode())
+        await line.closed_by_peer()
+
+    seen = []
+    async with open_peer(script) as peer, ms.open_engine([peer.chat]) as engine:
+        with pytest.raises(ms.ProviderError, match="truncated stream"):
+            async with engine.stream(hello()) as events:
+                async for event in events:
+                    seen.append(event.type)
+    assert seen == [ms.EventType.START, ms.EventType.TEXT_DELTA]
+
+
+async def test_a_slow_consumer_holds_back_its_own_server_only() -> None:
+    sent = 0
+
+    async def script(line: Line) -> None:
+        nonlocal sent
+        request = await line.request()
+        await line.send(STREAM_HEAD)
+        if b"flood" not in request:
+            await line.send(chunked(*chat_stream("quick")))
+            return
+        frame = chunked(chat_chunk("x" * 1000), end=False)
+        for _ in range(20_000):
+            await line.send(frame)
+            sent += len(frame)
+        await line.send(chunked(*chat_stream("end")))
+
+    async with open_peer(script) as peer, ms.open_engine([peer.chat]) as engine:
+        request = ms.Request("m", [ms.Message.user("flood")])
+        async with engine.stream(request) as events:
+            await events.__anext__()
+            await trio.testing.wait_all_tasks_blocked(0.05)
+            held_at = sent
+            assert held_at < 18_000_000
+            quick = await engine.start_stream(hello()).wait()
+            assert quick.success
+            assert sent == held_at
+            count = 0
+            async for event in events:
+                count += isinstance(event, ms.TextDelta)
+            assert count >= 20_000
+        assert events.completion is not None
+        assert events.completion.success
+
+
+async def test_a_cut_stream_is_truncated_and_keeps_what_arrived() -> None:
+    async def script(line: Line) -> None:
+        await line.request()
+        await line.send(STREAM_HEAD + chunked(chat_chunk("partial"), end=False).decode())
+
+    recorder = Recorder()
+    async with open_peer(script) as peer, ms.open_engine([peer.chat]) as engine:
+        await engine.start_stream(hello(), recorder.on_event, recorder.on_completion).wait()
+    completion = recorder.completion
+    assert not completion.success
+    assert completion.error_category is ms.ErrorCategory.NETWORK
+    assert "truncated stream" in (completion.error_message or "")
+    assert completion.response is not None
+    assert completion.response.text == "partial"
+    assert recorder.types == ["START", "TEXT_DELTA", "ERROR"]
+
+
+async def test_a_reset_stream_is_truncated_after_all_that_arrived() -> None:
+    async def script(line: Line) -> None:
+        await line.request()
+        await line.send(STREAM_HEAD + chunked(chat_chunk("a"), chat_chunk("b"), end=False).decode())
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        line.reset()
+
+    recorder = Recorder()
+    async with open_peer(script) as peer, ms.open_engine([peer.chat]) as engine:
+        await engine.start_stream(hello(), recorder.on_event, recorder.on_completion).wait()
+    assert recorder.text == "ab"
+    assert recorder.completion.error_category is ms.ErrorCategory.NETWORK
+    assert "truncated stream" in (recorder.completion.error_message or "")
+
+
+async def test_a_callback_that_raises_ends_its_own_call_only() -> None:
+    async def script(line: Line) -> None:
+        await line.request()
+        await line.send(STREAM_HEAD)
+        for frame in chat_stream(*"abcdef"):
+            await line.send(chunked(frame, end=False))
+            await trio.testing.wait_all_tasks_blocked(0.001)
+        await line.send("0\r\n\r\n")
+        await line.closed_by_peer()
+
+    told = []
+
+    def broken(event: ms.Event) -> None:
+        told.append(event)
+        if len(told) == 3:
+            raise RuntimeError("mine")
+
+    healthy = Recorder()
+    async with open_peer(script) as peer, ms.open_engine([peer.chat]) as engine:
+        bad = engine.start_stream(hello(), broken)
+        good = engine.start_stream(hello(), healthy.on_event, healthy.on_completion)
+        completion = await bad.wait()
+        await good.wait()
+    assert completion.error_category is ms.ErrorCategory.CALLBACK
+    assert isinstance(completion.error.__cause__, RuntimeError)  # type: ignore[union-attr]
+    assert len(told) == 3
+    assert completion.response is not None
+    assert completion.response.text == "ab"
+    assert healthy.text == "abcdef"
+    assert healthy.completion.success
+
+
+async def test_an_on_completion_that_raises_is_logged_and_disturbs_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    async def script(line: Line) -> None:
+        while await line.request():
+            await line.send(answer(chat_answer("hi")))
+
+    def broken(completion: ms.Completion) -> None:
+        raise RuntimeError("mine")
+
+    async with open_peer(script) as peer, ms.open_engine([peer.chat]) as engine:
+        assert (await engine.start_request(hello(), broken).wait()).success
+        assert (await engine.start_request(hello()).wait()).success
+    assert "on_completion raised" in caplog.text
+
+
+async def test_a_stream_request_that_is_answered_unstreamed_still_streams() -> None:
+    async def script(line: Line) -> None:
+        await line.request()
+        await line.send(answer(chat_answer("whole")))
+        await line.closed_by_peer()
+
+    recorder = Recorder()
+    async with open_peer(script) as peer, ms.open_engine([peer.chat]) as engine:
+        await engine.start_stream(hello(), recorder.on_event, recorder.on_completion).wait()
+    assert recorder.types == ["START", "TEXT_DELTA", "DONE"]
+    assert recorder.completion.success
+
+
+async def test_an_html_page_is_an_error_that_quotes_it() -> None:
+    async def script(line: Line) -> None:
+        await line.request()
+        await line.send(answer("<html>Welcome to the proxy</html>", kind="text/html"))
+        await line.closed_by_peer()
+
+    async with open_peer(script) as peer, ms.open_engine([peer.chat], retry=NO_RETRY) as engine:
+        completion = await engine.start_stream(hello()).wait()
+    assert not completion.success
+    assert "<html>" in (completion.error_message or "")
+
+
+async def test_statistics_count_calls_connections_and_bytes() -> None:
+    async def script(line: Line) -> None:
+        await line.request()
+        await line.send(STREAM_HEAD + chunked(chat_chunk("x"), end=False).decode())
+        await trio.sleep_forever()
+
+    async with open_peer(script) as peer, ms.open_engine([peer.chat]) as engine:
+        calls = [engine.start_stream(hello()) for _ in range(3)]
+        await until(lambda: engine.statistics().events == 6)
+        statistics = engine.statistics()
+        assert statistics.calls == {"reading": 3}
+        assert statistics.started == 3
+        assert statistics.opened == 3
+        assert statistics.events == 6
+        (origin,) = statistics.connections.values()
+        assert (origin.active, origin.idle) == (3, 0)
+        assert statistics.bytes_received > 300
+        for call in calls:
+            call.cancel()
+            await call.wait()
+        assert engine.statistics().cancelled == 3

@@ -1,0 +1,169 @@
+"""The engine's own life: leaving it, closing it, threads, forks, and what remains: nothing."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+
+import pytest
+import trio
+import trio.testing
+
+import manystream as ms
+from tests.engine.peers import (
+    STREAM_HEAD,
+    Line,
+    Recorder,
+    answer,
+    chat_answer,
+    chat_chunk,
+    chat_stream,
+    chunked,
+    hello,
+    open_descriptors,
+    open_peer,
+)
+
+
+async def hang_in_body(line: Line) -> None:
+    await line.request()
+    await line.send(STREAM_HEAD + chunked(chat_chunk("partial"), end=False).decode())
+    await line.closed_by_peer()
+
+
+@pytest.mark.trio
+async def test_leaving_the_block_ends_every_call_once_and_leaves_nothing() -> None:
+    recorders = [Recorder() for _ in range(50)]
+    async with open_peer(hang_in_body) as peer:
+        gc.collect()
+        await trio.testing.wait_all_tasks_blocked(0.02)
+        before = open_descriptors()
+        threads = threading.active_count()
+        tasks = trio.lowlevel.current_statistics().tasks_living
+        async with ms.open_engine([peer.chat]) as engine:
+            for recorder in recorders:
+                engine.start_stream(hello(), recorder.on_event, recorder.on_completion)
+            await trio.testing.wait_all_tasks_blocked(0.02)
+            assert all(recorder.text == "partial" for recorder in recorders)
+        for recorder in recorders:
+            assert recorder.completion.error_category is ms.ErrorCategory.CANCELLED
+            assert recorder.completion.response is not None
+            assert recorder.completion.response.text == "partial"
+            assert recorder.types == ["START", "TEXT_DELTA", "ERROR"]
+        await trio.testing.wait_all_tasks_blocked(0.02)
+        assert open_descriptors() == before
+        assert threading.active_count() == threads
+        assert trio.lowlevel.current_statistics().tasks_living == tasks
+
+
+@pytest.mark.trio
+async def test_leaving_while_connections_are_being_opened_leaves_nothing() -> None:
+    async with open_peer(lambda line: line.closed_by_peer()) as peer:
+        before = open_descriptors()
+        provider = ms.OpenAIChat(api_key="k", base_url=f"https://127.0.0.1:{peer.port}/v1")
+        async with ms.open_engine([provider]) as engine:
+            calls = [engine.start_stream(hello()) for _ in range(20)]
+        assert all(call.completion is not None for call in calls)
+        await trio.testing.wait_all_tasks_blocked(0.02)
+        assert open_descriptors() == before
+
+
+@pytest.mark.trio
+async def test_an_exception_in_the_block_comes_out_as_it_is() -> None:
+    with pytest.raises(KeyError, match="mine"):
+        async with ms.open_engine([ms.Gemini(api_key="k")]):
+            raise KeyError("mine")
+
+
+@pytest.mark.trio
+async def test_a_cancelled_block_ends_its_calls(autojump_clock: trio.testing.MockClock) -> None:
+    recorder = Recorder()
+    async with open_peer(hang_in_body) as peer:
+        with trio.move_on_after(1) as scope:
+            async with ms.open_engine([peer.chat]) as engine:
+                engine.start_stream(hello(), recorder.on_event, recorder.on_completion)
+                await trio.sleep_forever()
+        assert scope.cancelled_caught
+    assert recorder.completion.error_category is ms.ErrorCategory.CANCELLED
+
+
+@pytest.mark.trio
+async def test_use_after_close_is_a_clear_error() -> None:
+    async with ms.open_engine([ms.OpenAIChat(api_key="k")]) as engine:
+        pass
+    with pytest.raises(RuntimeError, match="closed"):
+        engine.start_stream(hello())
+
+
+@pytest.mark.trio
+async def test_use_after_fork_is_a_clear_error() -> None:
+    async with ms.open_engine([ms.OpenAIChat(api_key="k")]) as engine:
+        read, write = os.pipe()
+        child = os.fork()
+        if not child:
+            try:
+                engine.start_stream(hello())
+                os.write(write, b"started")
+            except RuntimeError as error:
+                os.write(write, str(error).encode())
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        assert b"another process" in os.read(read, 1000)
+        os.close(read)
+        os.close(write)
+
+
+def test_use_in_another_run_is_a_clear_error() -> None:
+    engines: list[ms.Engine] = []
+
+    async def first() -> None:
+        async with ms.open_engine([ms.OpenAIChat(api_key="k")]) as engine:
+            engines.append(engine)
+            with pytest.raises(RuntimeError, match="from_thread"):
+                await trio.to_thread.run_sync(engine.start_stream, hello())
+
+    trio.run(first)
+    with pytest.raises(RuntimeError, match="closed"):
+        engines[0].start_stream(hello())
+
+
+@pytest.mark.trio
+async def test_another_thread_starts_waits_and_cancels() -> None:
+    async def script(line: Line) -> None:
+        while await line.request():
+            await line.send(answer(chat_answer("threaded")))
+
+    async with open_peer(script) as peer, ms.open_engine([peer.chat]) as engine:
+        threads: list[int] = []
+
+        def work() -> str:
+            call = engine.from_thread.start_request(hello(), lambda _: threads.append(threading.get_ident()))
+            engine.from_thread.cancel(call)
+            return engine.from_thread.request(hello()).text
+
+        assert await trio.to_thread.run_sync(work) == "threaded"
+        assert threads == [threading.get_ident()]
+
+
+@pytest.mark.trio
+async def test_a_thousand_streams_end_once_each_with_their_own_content() -> None:
+    async def script(line: Line) -> None:
+        while request := await line.request():
+            name = request.rpartition(b"name-")[2][:4].decode()
+            await line.send(STREAM_HEAD)
+            for frame in chat_stream(*(f"{name}:{n} " for n in range(5))):
+                await line.send(chunked(frame, end=False))
+            await line.send("0\r\n\r\n")
+
+    recorders = [Recorder() for _ in range(1000)]
+    async with open_peer(script) as peer, ms.open_engine([peer.chat]) as engine:
+        for number, recorder in enumerate(recorders):
+            request = ms.Request("m", [ms.Message.user(f"name-{number:04}")])
+            engine.start_stream(request, recorder.on_event, recorder.on_completion)
+        while engine.statistics().completed < 1000:
+            await trio.sleep(0.01)
+    for number, recorder in enumerate(recorders):
+        assert recorder.completion.success, recorder.completion
+        assert recorder.text == "".join(f"{number:04}:{n} " for n in range(5))

@@ -1,0 +1,212 @@
+"""Retries: which failures, how often, how far apart; and never after something reached the caller."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import trio
+import trio.testing
+
+import manystream as ms
+from manystream.engine.retry import RetryBudget, retry_delay
+from tests.engine.peers import (
+    STREAM_HEAD,
+    Line,
+    Recorder,
+    answer,
+    chat_answer,
+    chat_chunk,
+    chat_stream,
+    chunked,
+    error_body,
+    hello,
+    open_peer,
+)
+
+STEADY = ms.Retry(jitter=0)
+
+
+def failing(times: int, status: str = "503 Busy", headers: str = "", body: str | None = None) -> object:
+    """A script that fails the first requests, over all connections, and then answers."""
+    seen = [0]
+
+    async def script(line: Line) -> None:
+        while await line.request():
+            seen[0] += 1
+            if seen[0] <= times:
+                await line.send(answer(error_body("busy") if body is None else body, status=status, headers=headers))
+            else:
+                await line.send(STREAM_HEAD + chunked(*chat_stream("fine")).decode())
+
+    script.seen = seen  # type: ignore[attr-defined]
+    return script
+
+
+@pytest.mark.trio
+async def test_the_back_off_doubles(autojump_clock: trio.testing.MockClock) -> None:
+    script = failing(3)
+    async with open_peer(script) as peer, ms.open_engine([peer.chat], retry=STEADY) as engine:  # type: ignore[arg-type]
+        started = trio.current_time()
+        recorder = Recorder()
+        completion = await engine.start_stream(hello(), recorder.on_event, recorder.on_completion).wait()
+    assert completion.success
+    assert completion.attempts == 4
+    assert trio.current_time() - started == pytest.approx(1 + 2 + 4, abs=0.1)
+    assert recorder.types == ["START", "TEXT_DELTA", "DONE"]
+    assert len(peer.lines) == 1  # rejected responses leave their connection usable
+
+
+@pytest.mark.trio
+async def test_after_the_last_attempt_the_error_is_reported(autojump_clock: trio.testing.MockClock) -> None:
+    script = failing(100)
+    recorder = Recorder()
+    async with open_peer(script) as peer, ms.open_engine([peer.chat]) as engine:  # type: ignore[arg-type]
+        await engine.start_stream(hello(), recorder.on_event, recorder.on_completion).wait()
+    completion = recorder.completion
+    assert (completion.attempts, completion.http_status) == (4, 503)
+    assert completion.error_category is ms.ErrorCategory.SERVER
+    assert recorder.types == ["ERROR"]
+
+
+@pytest.mark.trio
+async def test_a_429_with_a_hint_is_retried_after_it(autojump_clock: trio.testing.MockClock) -> None:
+    script = failing(1, "429 Too Many Requests", "Retry-After: 7\r\n")
+    async with open_peer(script) as peer, ms.open_engine([peer.chat], retry=STEADY) as engine:  # type: ignore[arg-type]
+        started = trio.current_time()
+        assert (await engine.start_stream(hello()).wait()).success
+        assert trio.current_time() - started == pytest.approx(7, abs=0.1)
+
+
+@pytest.mark.trio
+async def test_a_429_that_persists_is_reported_with_its_hint(autojump_clock: trio.testing.MockClock) -> None:
+    script = failing(100, "429 Too Many Requests", "Retry-After-Ms: 1500\r\n")
+    async with open_peer(script) as peer, ms.open_engine([peer.chat]) as engine:  # type: ignore[arg-type]
+        completion = await engine.start_stream(hello()).wait()
+    assert completion.error_category is ms.ErrorCategory.RATE_LIMIT
+    assert completion.retry_after_ms == 1500
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("status", ["400 Bad", "401 No", "404 None", "422 Bad"])
+async def test_what_another_attempt_cannot_cure_is_reported_at_once(status: str) -> None:
+    script = failing(1, status)
+    async with open_peer(script) as peer, ms.open_engine([peer.chat]) as engine:  # type: ignore[arg-type]
+        assert (await engine.start_stream(hello()).wait()).attempts == 1
+
+
+@pytest.mark.trio
+async def test_an_overload_inside_a_200_is_retried_while_nothing_was_told(autojump_clock: trio.testing.MockClock) -> None:
+    seen = [0]
+
+    async def script(line: Line) -> None:
+        while await line.request():
+            seen[0] += 1
+            if seen[0] == 1:
+                await line.send(STREAM_HEAD + chunked(chat_chunk(), f"data: {error_body('overloaded')}\n\n").decode())
+            else:
+                await line.send(STREAM_HEAD + chunked(*chat_stream("fine")).decode())
+
+    recorder = Recorder()
+    async with open_peer(script) as peer, ms.open_engine([peer.chat]) as engine:
+        completion = await engine.start_stream(hello(), recorder.on_event, recorder.on_completion).wait()
+    assert completion.success
+    assert completion.attempts == 2
+    assert recorder.types == ["START", "TEXT_DELTA", "DONE"]
+
+
+@pytest.mark.trio
+async def test_nothing_is_retried_once_an_event_was_told() -> None:
+    seen = [0]
+
+    async def script(line: Line) -> None:
+        await line.request()
+        seen[0] += 1
+        await line.send(STREAM_HEAD + chunked(chat_chunk("told"), end=False).decode())
+
+    async with open_peer(script) as peer, ms.open_engine([peer.chat]) as engine:
+        completion = await engine.start_stream(hello(), lambda event: None).wait()
+    assert seen == [1]
+    assert completion.attempts == 1
+
+
+@pytest.mark.trio
+async def test_a_stale_connection_is_replaced_once_and_silently() -> None:
+    """The server closes just as the request goes out: no byte of an answer, on a connection that had served."""
+
+    async def script(line: Line) -> None:
+        await line.request()
+        await line.send(answer(chat_answer("first")))
+        if len(peer.lines) == 1:
+            await line.request()  # takes the second request, and closes without a word
+            return
+        while await line.request():
+            await line.send(answer(chat_answer("again")))
+
+    async with open_peer(script) as peer, ms.open_engine([peer.chat], retry=ms.Retry(max_attempts=1)) as engine:
+        await engine.request(hello())
+        completion = await engine.start_request(hello()).wait()
+    assert completion.success
+    assert completion.attempts == 1
+    assert len(peer.lines) == 2
+
+
+@pytest.mark.trio
+async def test_a_refused_connection_is_retried_and_then_reported(autojump_clock: trio.testing.MockClock) -> None:
+    provider = ms.OpenAIChat(api_key="k", base_url="http://127.0.0.1:9/v1")
+    async with ms.open_engine([provider]) as engine:
+        completion = await engine.start_request(hello()).wait()
+    assert completion.error_category is ms.ErrorCategory.NETWORK
+    assert completion.http_status == 0
+    assert completion.attempts == 4
+    assert "refused" in (completion.error_message or "")
+
+
+def error(category: ms.ErrorCategory, hint: int = -1, retryable: bool | None = None) -> ms.ProviderError:
+    return ms.ProviderError("x", category=category, retry_after_ms=hint, retryable=retryable)
+
+
+@pytest.mark.parametrize("category", list(ms.ErrorCategory))
+def test_only_passing_failures_are_retryable(category: ms.ErrorCategory) -> None:
+    retried = retry_delay(error(category), 1, ms.Retry(), lambda: 0.5) is not None
+    assert retried == (category.name in {"RATE_LIMIT", "SERVER", "TIMEOUT", "NETWORK"})
+
+
+@pytest.mark.parametrize(
+    ("attempts", "options", "hint", "expected"),
+    [
+        (1, ms.Retry(jitter=0), -1, 1.0),
+        (3, ms.Retry(jitter=0), -1, 4.0),
+        (30, ms.Retry(max_attempts=99, jitter=0), -1, 30.0),
+        (5000, ms.Retry(max_attempts=9999, jitter=0), -1, 30.0),
+        (1, ms.Retry(), -1, 1.5),
+        (1, ms.Retry(), 2000, 2.1),
+        (1, ms.Retry(), 0, 0.0),
+        (1, ms.Retry(), 121_000, None),
+        (4, ms.Retry(), -1, None),
+    ],
+)
+def test_the_delay_is_the_hint_or_the_back_off(
+    attempts: int, options: ms.Retry, hint: int, expected: float | None
+) -> None:
+    delay = retry_delay(error(ms.ErrorCategory.SERVER, hint), attempts, options, lambda: 0.5)
+    assert delay == (None if expected is None else pytest.approx(expected))
+
+
+def test_spent_quota_is_not_retried() -> None:
+    assert retry_delay(error(ms.ErrorCategory.RATE_LIMIT, retryable=False), 1, ms.Retry(), lambda: 0.5) is None
+
+
+def test_the_budget_bounds_an_outages_retries() -> None:
+    budget = RetryBudget(reserve=10, earned=0.1)
+    granted = 0
+    for _ in range(1000):
+        budget.call_started()
+        granted += sum(budget.spend() for _ in range(3))
+    assert granted <= 10 + 1000 * 0.1 + 1
+
+
+@pytest.mark.parametrize("value", [0, -1, math.nan, "5", True])
+def test_a_clock_must_be_above_zero(value: float) -> None:
+    with pytest.raises(ms.InvalidRequestError, match="timeouts.idle"):
+        ms.Timeouts(idle=value)

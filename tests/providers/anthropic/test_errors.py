@@ -1,0 +1,206 @@
+"""Failed answers and in-stream errors: category, message, hints, and the shapes that proxies give them."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from manystream.providers.anthropic import DIALECT
+from manystream.providers.anthropic.errors import SPENT_CODES, TYPE_STATUS
+from manystream.providers.errors import STATUS_CATEGORY, ErrorCategory, ProviderError
+
+from .wire import START, run, sse
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
+
+
+def failed(status: int, body: object, headers: dict[str, str] | None = None) -> ProviderError:
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return DIALECT.decode_error(status, headers or {}, data, NOW)
+
+
+def error_body(kind: str, text: str = "why", **members: object) -> dict[str, object]:
+    return {"type": "error", "error": {"type": kind, "message": text, **members}, "request_id": "req_body"}
+
+
+TYPES = {
+    "invalid_request_error": (400, ErrorCategory.INVALID_ARG, False),
+    "authentication_error": (401, ErrorCategory.AUTH, False),
+    "billing_error": (402, ErrorCategory.UNKNOWN, False),
+    "permission_error": (403, ErrorCategory.AUTH, False),
+    "not_found_error": (404, ErrorCategory.NOT_FOUND, False),
+    "conflict_error": (409, ErrorCategory.UNKNOWN, False),
+    "request_too_large": (413, ErrorCategory.INVALID_ARG, False),
+    "rate_limit_error": (429, ErrorCategory.RATE_LIMIT, True),
+    "api_error": (500, ErrorCategory.SERVER, True),
+    "timeout_error": (504, ErrorCategory.TIMEOUT, True),
+    "overloaded_error": (529, ErrorCategory.SERVER, True),
+}
+
+
+def test_every_type_of_the_table_is_tested() -> None:
+    assert TYPES.keys() == TYPE_STATUS.keys()
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_an_error_in_a_stream_is_classified_as_the_same_http_error_is(kind: str) -> None:
+    status, category, retryable = TYPES[kind]
+    over_http = failed(status, error_body(kind))
+    in_stream = run(START + sse(error_body(kind), "error")).error
+    assert in_stream is not None
+    for error in (over_http, in_stream):
+        assert (error.category, error.retryable) == (category, retryable)
+        assert error.message == f"{kind}: why"
+        assert error.provider_code == kind
+        assert error.request_id == "req_body"
+    assert (over_http.http_status, in_stream.http_status) == (status, 0)
+
+
+@pytest.mark.parametrize("status", [status for status in STATUS_CATEGORY if status])
+def test_a_status_without_a_readable_body_has_its_category(status: int) -> None:
+    for body in (b"", b"<html>Bad Gateway</html>", b"{", b"[]", b"null", b"\xff"):
+        error = failed(status, body)
+        assert error.category is STATUS_CATEGORY[status]
+        assert error.message == f"HTTP {status}"
+        assert error.body == body
+
+
+def test_an_unknown_type_in_a_stream_is_unknown_and_not_retried() -> None:
+    error = run(START + sse(error_body("novel_error"), "error")).error
+    assert error is not None
+    assert (error.category, error.retryable) == (ErrorCategory.UNKNOWN, False)
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "category"),
+    [
+        (429, "invalid_request_error", ErrorCategory.RATE_LIMIT),
+        (404, "invalid_request_error", ErrorCategory.NOT_FOUND),
+        (401, "api_error", ErrorCategory.AUTH),
+        (520, "api_error", ErrorCategory.SERVER),
+        (400, "overloaded_error", ErrorCategory.SERVER),
+        (500, "rate_limit_error", ErrorCategory.RATE_LIMIT),
+        (500, "authentication_error", ErrorCategory.AUTH),
+        (418, "novel_error", ErrorCategory.UNKNOWN),
+        (503, "novel_error", ErrorCategory.SERVER),
+    ],
+)
+def test_the_more_telling_of_status_and_type_decides(status: int, kind: str, category: ErrorCategory) -> None:
+    assert failed(status, error_body(kind)).category is category
+
+
+@pytest.mark.parametrize("code", sorted(SPENT_CODES))
+def test_spent_money_is_not_retried_whatever_the_status_says(code: str) -> None:
+    error = failed(429, error_body("rate_limit_error", details={"error_code": code}), {"x-should-retry": "true"})
+    assert (error.category, error.retryable, error.provider_code) == (ErrorCategory.RATE_LIMIT, False, code)
+
+
+def test_an_output_that_the_filter_stopped_is_a_content_filter_error() -> None:
+    body = error_body("invalid_request_error", "Output blocked by content filtering policy")
+    assert failed(400, body).category is ErrorCategory.CONTENT_FILTER
+    in_stream = run(START + sse(body, "error")).error
+    assert in_stream is not None
+    assert in_stream.category is ErrorCategory.CONTENT_FILTER
+
+
+def test_the_servers_own_word_on_retrying_wins() -> None:
+    assert not failed(529, error_body("overloaded_error"), {"x-should-retry": "false"}).retryable
+    assert failed(409, error_body("conflict_error"), {"x-should-retry": "true"}).retryable
+    assert failed(529, error_body("overloaded_error"), {"x-should-retry": "perhaps"}).retryable
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        ({}, "req_body"),
+        ({"request-id": "req_header"}, "req_header"),
+        ({"x-request-id": "req_x"}, "req_x"),
+        ({"request-id": "req_header", "x-request-id": "req_x"}, "req_header"),
+    ],
+)
+def test_the_request_id_is_taken_from_the_header_else_from_the_body(headers: dict[str, str], expected: str) -> None:
+    assert failed(500, error_body("api_error"), headers).request_id == expected
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        ({}, -1),
+        ({"retry-after": "7"}, 7000),
+        ({"retry-after-ms": "250", "retry-after": "7"}, 250),
+        ({"retry-after": "Thu, 01 Jan 2026 00:00:09 GMT"}, 9000),
+        (
+            {
+                "anthropic-ratelimit-requests-remaining": "0",
+                "anthropic-ratelimit-requests-reset": "2026-01-01T00:00:03Z",
+            },
+            3000,
+        ),
+    ],
+)
+def test_the_hint_is_read_from_the_headers(headers: dict[str, str], expected: int) -> None:
+    assert failed(429, error_body("rate_limit_error"), headers).retry_after_ms == expected
+
+
+def test_an_error_that_waiting_cannot_cure_has_no_hint() -> None:
+    assert failed(401, error_body("authentication_error"), {"retry-after": "7"}).retry_after_ms == -1
+
+
+@pytest.mark.parametrize(
+    ("body", "text", "code"),
+    [
+        ({"error": "just words"}, "just words", None),
+        ({"error": {"message": "m"}}, "m", None),
+        ({"error": {"type": "t"}}, "t", "t"),
+        ({"message": "m"}, "m", None),
+        ({"detail": "m"}, "m", None),
+        ({"type": "error", "message": "m"}, "m", None),
+        ({"object": "error", "message": "m", "type": "BadRequestError"}, "BadRequestError: m", "BadRequestError"),
+        ([{"error": {"code": 400, "message": "m", "status": "INVALID_ARGUMENT"}}], "m", None),
+        (b'event: error\ndata: {"type": "error", "error": {"type": "t", "message": "m"}}\n\n', "t: m", "t"),
+        (b'\n  {"error": {"message": "m"}}  ', "m", None),
+        ({"error": 7}, "HTTP 400", None),
+        ({"error": None, "message": None}, "HTTP 400", None),
+    ],
+)
+def test_the_shapes_of_proxies_and_other_servers_are_read(body: object, text: str, code: str | None) -> None:
+    error = failed(400, body)
+    assert (error.message, error.provider_code, error.category) == (text, code, ErrorCategory.INVALID_ARG)
+
+
+@pytest.mark.parametrize(
+    ("error", "category"),
+    [
+        ({"message": "m", "code": 429}, ErrorCategory.RATE_LIMIT),
+        ({"message": "m", "code": "500"}, ErrorCategory.SERVER),
+        ({"message": "m", "status": 503}, ErrorCategory.SERVER),
+        ({"message": "m", "code": "model_gone"}, ErrorCategory.UNKNOWN),
+        ({"message": "m", "code": "²"}, ErrorCategory.UNKNOWN),
+    ],
+)
+def test_a_status_inside_an_in_stream_error_classifies_it(error: dict[str, object], category: ErrorCategory) -> None:
+    found = run(START + sse({"error": error})).error
+    assert found is not None
+    assert found.category is category
+
+
+def test_the_body_is_bounded() -> None:
+    assert len(failed(500, b"x" * 1_000_000).body) == 4096
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.sampled_from([0, 200, 400, 402, 429, 500, 529, 999]),
+    st.binary(max_size=100),
+    st.dictionaries(
+        st.sampled_from(["retry-after", "request-id", "x-should-retry", "anthropic-ratelimit-tokens-reset"]),
+        st.text(max_size=8),
+        max_size=3,
+    ),
+)
+def test_reading_an_error_never_raises(status: int, body: bytes, headers: dict[str, str]) -> None:
+    assert DIALECT.decode_error(status, headers, body, NOW).message

@@ -1,0 +1,189 @@
+"""What no server should send: never an exception, always an `Error` event that quotes the bytes, or nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from manystream.providers.anthropic import DIALECT
+from manystream.providers.anthropic.stream import DELTAS, EVENTS
+from manystream.providers.errors import ErrorCategory, ProviderError
+from manystream.providers.events import Done, Error, Event
+from manystream.providers.order import OrderChecker
+
+from .wire import LENIENT, START, STOP, STRICT, call, finish, made_ids, message, run, text
+
+UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+"""Machines differ in speed; what is tested here does not."""
+
+BAD_EVENTS = [
+    b"{",
+    b'{"type":"content_block_delta","ind',
+    b"not json",
+    b"\xff\xfe\x00",
+    b"null",
+    b"[]",
+    b'"text"',
+    b"7",
+    b'{"type": "message_start"}',
+    b'{"type": "message_start", "message": "hello"}',
+    b'{"type": "message_start", "message": {"content": "hello"}}',
+    b'{"type": "message_start", "message": {"content": ["hello"]}}',
+    b'{"type": "content_block_start", "index": 1}',
+    b'{"type": "content_block_start", "index": 1, "content_block": null}',
+    b'{"type": "content_block_start", "index": "1", "content_block": {"type": "text"}}',
+    b'{"type": "content_block_start", "index": [], "content_block": {"type": "text"}}',
+    b'{"type": "content_block_delta", "index": 0}',
+    b'{"type": "content_block_delta", "index": 0, "delta": "text"}',
+    b'{"type": "content_block_delta", "index": {}, "delta": {"type": "text_delta", "text": "x"}}',
+    b'{"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": 7}}',
+    b'{"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": ["x"]}}',
+    b'{"type": "content_block_delta", "index": 0, "delta": {"type": "thinking_delta", "thinking": {}}}',
+    b'{"type": "content_block_delta", "index": 0, "delta": {"type": "signature_delta", "signature": 1}}',
+    b'{"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": {"a": 1}}}',
+    b'{"type": "content_block_stop", "index": "zero"}',
+]
+
+
+@pytest.mark.parametrize("data", BAD_EVENTS)
+def test_a_malformed_event_is_an_error_that_quotes_it_and_keeps_what_had_come(data: bytes) -> None:
+    outcome = run((START + text(0, "half")).encode() + b"data: " + data + b"\n\n" + (finish() + STOP).encode())
+    assert outcome.error is not None
+    assert outcome.error.category is ErrorCategory.SERVER
+    assert not outcome.error.retryable
+    assert outcome.error.body == data
+    assert outcome.response.text == "half"
+
+
+def test_the_quotation_of_a_long_event_is_bounded() -> None:
+    outcome = run((START.encode()) + b'data: {"type": "' + b"x" * 100_000 + b"\n\n")
+    assert outcome.error is not None
+    assert len(outcome.error.message) < 500
+    assert len(outcome.error.body) <= 4096
+
+
+def test_ends_that_were_held_back_are_told_before_what_follows_is_found_malformed() -> None:
+    outcome = run(START + call(0, "{}") + 'data: {"type": "content_block_start", "index": 1}\n\n')
+    assert outcome.error is not None
+    assert [c.complete for c in outcome.response.tool_calls] == [False]
+
+
+@pytest.mark.parametrize("null", ["text", "thinking", "signature", "partial_json"])
+def test_a_null_in_place_of_text_is_nothing(null: str) -> None:
+    kind = {"partial_json": "input_json_delta"}.get(null, f"{null}_delta")
+    delta = {"type": "content_block_delta", "index": 0, "delta": {"type": kind, null: None}}
+    outcome = run(START + text(0, "a") + f"data: {json.dumps(delta)}\n\n" + finish() + STOP)
+    assert outcome.error is None
+    assert outcome.response.text == "a"
+
+
+def test_stray_lines_that_are_no_error_do_not_hide_the_truncation() -> None:
+    for stray in ("hello\n", '{"a": 1}\n', "[]\n", "{\n"):
+        error = run(START + stray).error
+        assert error is not None
+        assert error.category is ErrorCategory.NETWORK
+
+
+@pytest.mark.parametrize("depth", [200, 900, 1000, 1020, 20_000])
+def test_deep_nesting_is_read_or_refused_and_never_raised(depth: int) -> None:
+    for leaf in ("1", '"\\ud800"'):
+        nested = "[" * depth + leaf + "]" * depth
+        for content in ('{"type": "tool_use", "id": "a", "name": "b", "input": {"c": %s}}', '{"type": "x", "y": %s}'):
+            event = '{"type": "content_block_start", "index": 0, "content_block": ' + content % nested + "}"
+            machine = DIALECT.machine(STRICT, made_ids())
+            machine.feed("", event.encode())
+            machine.end()
+            with contextlib.suppress(ProviderError):
+                DIALECT.decode(('{"content": [' + content % nested + "]}").encode(), STRICT, made_ids())
+
+
+MEMBERS = {
+    "type",
+    "index",
+    "message",
+    "content_block",
+    "delta",
+    "text",
+    "thinking",
+    "partial_json",
+    "input",
+    "content",
+    "citation",
+    "usage",
+    "stop_reason",
+    "error",
+    "code",
+    "details",
+    "to",
+}
+scalars = st.sampled_from([None, True, 0, 1, -1, 2**70, 0.5, 1e300, "", "a", "{}", '{"a": ', "é\u2028"])
+words = st.sampled_from(
+    [*EVENTS, *DELTAS, "error", "text", "thinking", "redacted_thinking", "tool_use", "fallback", "compaction"]
+)
+members = st.sampled_from(sorted(MEMBERS))
+values = st.recursive(
+    scalars | words,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(members, inner, max_size=3),
+    max_leaves=5,
+)
+blocks = st.fixed_dictionaries(
+    {"type": words | scalars},
+    optional={"text": values, "input": values, "id": values, "name": values, "data": values, "citations": values},
+)
+indexes = st.integers(0, 2) | scalars
+events = st.one_of(
+    values,
+    st.fixed_dictionaries({"type": words}, optional={"index": indexes, "delta": blocks, "content_block": blocks}),
+    st.fixed_dictionaries({"type": st.just("content_block_start"), "index": indexes, "content_block": blocks}),
+    st.fixed_dictionaries(
+        {"type": st.just("content_block_delta"), "index": indexes},
+        optional={
+            "delta": st.fixed_dictionaries(
+                {"type": words}, optional=dict.fromkeys(("text", "thinking", "partial_json", "citation"), values)
+            )
+        },
+    ),
+    st.fixed_dictionaries({"type": st.just("content_block_stop"), "index": indexes}),
+    st.fixed_dictionaries({"type": st.just("message_start"), "message": values | blocks}),
+    st.fixed_dictionaries({"type": st.just("message_delta")}, optional={"delta": values, "usage": values}),
+)
+
+
+@UNHURRIED
+@given(st.lists(events, max_size=8), st.booleans(), st.sampled_from([STRICT, LENIENT]), st.binary(max_size=30))
+def test_no_sequence_of_json_events_raises_or_breaks_the_order(
+    payloads: list[object], begun: bool, provider: object, stray: bytes
+) -> None:
+    machine, order = DIALECT.machine(provider, made_ids()), OrderChecker()  # type: ignore[arg-type]
+    told: list[Event] = []
+    if begun:
+        told.extend(machine.feed("message_start", b'{"type": "message_start", "message": {"model": "m"}}'))
+    for payload in payloads:
+        told.extend(machine.feed("", json.dumps(payload).encode()))
+        machine.response()
+    told.extend(machine.end(stray))
+    for event in told:
+        order.check(event)
+    assert isinstance(told[-1], Done | Error)
+    assert sum(isinstance(event, Done | Error) for event in told) == 1
+    machine.response()
+
+
+@UNHURRIED
+@given(st.text(max_size=20), st.binary(max_size=200))
+def test_no_bytes_raise(name: str, data: bytes) -> None:
+    machine = DIALECT.machine(STRICT, made_ids())
+    machine.feed(name, data)
+    machine.end(data)
+
+
+@UNHURRIED
+@given(values)
+def test_no_json_body_raises_anything_but_a_provider_error(payload: object) -> None:
+    for body in (payload, message(), {**message(), "content": payload}, {"error": payload}):
+        with contextlib.suppress(ProviderError):
+            DIALECT.decode(json.dumps(body).encode(), STRICT, made_ids())

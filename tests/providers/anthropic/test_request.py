@@ -1,0 +1,280 @@
+"""Requests: every option's wire form, judged by Anthropic's own types, streamed and not."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from manystream.providers.anthropic import DIALECT
+from manystream.providers.dialect import Dialect, WireRequest
+from manystream.providers.errors import InvalidRequestError
+from manystream.providers.messages import CacheControl, Message, Text
+from manystream.providers.profile import Profile, Quirks
+from manystream.providers.provider import Anthropic, Provider
+from manystream.providers.request import Request, ThinkingConfig, ThinkingLevel, Tool
+
+from .wire import STRICT
+from .wire_types import check_body
+
+MODEL = "claude-sonnet-4-5"
+LOOK = Tool(
+    "look",
+    "Looks out of the window.",
+    {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+)
+
+
+def encode(provider: Provider = STRICT, model: str = MODEL, *, stream: bool = False, **options: Any) -> WireRequest:
+    options.setdefault("messages", [Message.user("Hi")])
+    return DIALECT.encode(Request(model, **options), model, provider, stream=stream)
+
+
+def body_of(model: str = MODEL, **options: Any) -> dict[str, Any]:
+    """The body, which fits Anthropic's types both ways, streamed and not."""
+    bodies = {}
+    for stream in (False, True):
+        bodies[stream] = json.loads(encode(model=model, stream=stream, **options).body)
+        check_body(bodies[stream], stream=stream)
+    assert bodies[True].pop("stream") is True
+    assert bodies[True] == bodies[False]
+    return bodies[False]
+
+
+def warnings_of(model: str = MODEL, **options: Any) -> list[str]:
+    return encode(model=model, **options).warnings
+
+
+def test_the_singleton_is_a_dialect() -> None:
+    dialect: Dialect = DIALECT
+    assert dialect.name == "anthropic"
+    assert dialect.auth_headers(STRICT, "sk-key") == [("x-api-key", "sk-key")]
+
+
+def test_a_plain_request_holds_the_required_members_and_no_others() -> None:
+    assert body_of() == {"model": MODEL, "max_tokens": 4096, "messages": [{"role": "user", "content": "Hi"}]}
+    assert warnings_of() == []
+
+
+@pytest.mark.parametrize(
+    ("base_url", "path"),
+    [
+        ("https://api.anthropic.com", "/v1/messages"),
+        ("https://api.anthropic.com/", "/v1/messages"),
+        ("https://host.example/anthropic", "/v1/messages"),
+        ("https://host.example/v1", "/messages"),
+        ("https://host.example/v1/", "/messages"),
+        ("https://host.example/v10", "/v1/messages"),
+    ],
+)
+def test_the_path_completes_the_base_url(base_url: str, path: str) -> None:
+    assert encode(Anthropic(api_key="k", base_url=base_url)).path == path
+
+
+def test_the_headers_say_version_and_what_is_wanted_back() -> None:
+    assert encode().headers == [
+        ("content-type", "application/json"),
+        ("accept", "application/json"),
+        ("anthropic-version", "2023-06-01"),
+    ]
+    assert ("accept", "text/event-stream") in encode(stream=True).headers
+
+
+def test_extra_headers_come_last_and_replace_their_namesakes() -> None:
+    headers = encode(extra_headers={"Anthropic-Version": "2026-10-21", "anthropic-beta": "a,b"}).headers
+    assert headers[2:] == [("anthropic-version", "2026-10-21"), ("anthropic-beta", "a,b")]
+
+
+def test_a_profiles_query_headers_and_key_header_are_used() -> None:
+    quirks = Quirks(query="beta=true", headers=(("x-team", "a"),), auth_header="api-key")
+    profile = Profile(name="gateway", dialect="anthropic", base_url="https://gateway.example/v1", quirks=quirks)
+    provider = Anthropic(api_key="k", profile=profile)
+    wire = encode(provider)
+    assert wire.path == "/messages?beta=true"
+    assert ("x-team", "a") in wire.headers
+    assert DIALECT.auth_headers(provider, "k") == [("api-key", "k")]
+
+
+def test_the_key_is_nowhere_in_the_wire_request() -> None:
+    assert "sk-secret" not in repr(encode())
+
+
+def test_a_system_prompt_is_a_string_where_it_can_be_and_blocks_where_it_must() -> None:
+    assert body_of(system="Be brief.")["system"] == "Be brief."
+    assert body_of(system=[Text("Be brief.")])["system"] == "Be brief."
+    assert "system" not in body_of(system="")
+    blocks = [Text("a"), Text(""), Text("b", cache_control=CacheControl("1h"))]
+    assert body_of(system=blocks)["system"] == [
+        {"type": "text", "text": "a"},
+        {"type": "text", "text": "b", "cache_control": {"type": "ephemeral", "ttl": "1h"}},
+    ]
+
+
+def test_tools_are_sent_with_schema_strictness_and_cache_mark() -> None:
+    tools = [
+        LOOK,
+        Tool("wait"),
+        replace(LOOK, name="peek", strict=True, cache_control=CacheControl()),
+        Tool("odd", parameters={"properties": {"a": {}}}, strict=False),
+    ]
+    body = body_of(tools=tools)
+    assert body["tools"] == [
+        {"name": "look", "description": "Looks out of the window.", "input_schema": LOOK.parameters},
+        {"name": "wait", "input_schema": {"type": "object", "properties": {}}},
+        {
+            "name": "peek",
+            "description": "Looks out of the window.",
+            "input_schema": {**LOOK.parameters, "additionalProperties": False},
+            "strict": True,
+            "cache_control": {"type": "ephemeral"},
+        },
+        {"name": "odd", "input_schema": {"type": "object", "properties": {"a": {}}}, "strict": False},
+    ]
+    assert body["tool_choice"] == {"type": "auto"}
+
+
+@pytest.mark.parametrize(
+    ("choice", "parallel", "expected"),
+    [
+        ("auto", None, {"type": "auto"}),
+        ("auto", True, {"type": "auto"}),
+        ("auto", False, {"type": "auto", "disable_parallel_tool_use": True}),
+        ("none", None, {"type": "none"}),
+        ("none", False, {"type": "none"}),
+        ("required", None, {"type": "any"}),
+        ("required", False, {"type": "any", "disable_parallel_tool_use": True}),
+        ("look", None, {"type": "tool", "name": "look"}),
+        ("look", False, {"type": "tool", "name": "look", "disable_parallel_tool_use": True}),
+    ],
+)
+def test_every_tool_choice_has_its_form(choice: str, parallel: bool | None, expected: dict[str, object]) -> None:
+    assert body_of(tools=[LOOK], tool_choice=choice, parallel_tool_calls=parallel)["tool_choice"] == expected
+    assert warnings_of(tools=[LOOK], tool_choice=choice, parallel_tool_calls=parallel) == []
+
+
+def test_parallel_calls_without_tools_are_not_sent_and_said_so() -> None:
+    assert "tool_choice" not in body_of(parallel_tool_calls=False)
+    assert warnings_of(parallel_tool_calls=False) == ["parallel_tool_calls: not sent; the request has no tools"]
+
+
+def test_limits_sampling_stops_and_user_have_their_members() -> None:
+    body = body_of(max_output_tokens=7, temperature=0.5, top_p=0.25, stop=("END", "."), metadata={"user_id": "u"})
+    assert (body["max_tokens"], body["temperature"], body["top_p"]) == (7, 0.5, 0.25)
+    assert body["stop_sequences"] == ["END", "."]
+    assert body["metadata"] == {"user_id": "u"}
+
+
+def test_what_anthropic_has_no_member_for_is_warned_about() -> None:
+    options: dict[str, Any] = {"seed": 1, "metadata": {"user_id": "u", "team": "a"}}
+    assert body_of(**options)["metadata"] == {"user_id": "u"}
+    assert warnings_of(**options) == [
+        "metadata.team: not sent; Anthropic takes only user_id",
+        "seed: not sent; Anthropic has no such setting",
+    ]
+    assert "metadata" not in body_of(metadata={"team": "a"})
+
+
+def test_a_temperature_above_anthropics_range_is_sent_as_its_end() -> None:
+    assert body_of(temperature=1.5)["temperature"] == 1.0
+    assert warnings_of(temperature=1.5) == ["temperature: 1.5 is above Anthropic's range of 0 to 1; sent as 1"]
+
+
+@pytest.mark.parametrize("model", ["claude-opus-4-7", "claude-sonnet-5", "claude-opus-5-5", "claude-unheard-of-9"])
+def test_sampling_is_left_out_for_models_that_take_none(model: str) -> None:
+    body = body_of(model, temperature=0.5, top_p=0.5)
+    assert not {"temperature", "top_p"} & body.keys()
+    assert warnings_of(model, temperature=0.5, top_p=0.5) == [
+        f"temperature: not sent; {model} takes none",
+        f"top_p: not sent; {model} takes none",
+    ]
+
+
+def test_sampling_that_thinking_excludes_is_left_out() -> None:
+    thinking: dict[str, Any] = {"thinking": ThinkingLevel.LOW}
+    assert not {"temperature", "top_p"} & body_of(temperature=0.5, top_p=0.5, **thinking).keys()
+    assert len(warnings_of(temperature=0.5, top_p=0.5, **thinking)) == 2
+    assert body_of(temperature=1, top_p=0.95, **thinking)["temperature"] == 1
+    assert warnings_of(temperature=1, top_p=0.95, **thinking) == []
+
+
+def test_other_servers_models_get_the_sampling_that_was_asked_for() -> None:
+    body = json.loads(encode(model="kimi-k2", temperature=1.5, top_p=0.5, thinking=ThinkingLevel.LOW).body)
+    assert (body["temperature"], body["top_p"]) == (1.5, 0.5)
+
+
+def test_max_tokens_always_leaves_room_beside_the_budget() -> None:
+    low: dict[str, Any] = {"thinking": ThinkingConfig(budget_tokens=5000)}
+    assert body_of(**low)["max_tokens"] == 5000 + 4096
+    assert body_of(max_output_tokens=5001, **low)["max_tokens"] == 5001
+    assert body_of(max_output_tokens=5000, **low)["max_tokens"] == 10_000
+    assert body_of(max_output_tokens=100, **low)["max_tokens"] == 5100
+    assert warnings_of(max_output_tokens=100, **low) == [
+        "max_output_tokens: 100 leaves no room beside a thinking budget of 5000; sent as 5100"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("model", "thinking", "expected"),
+    [
+        ("claude-opus-4-6", None, 4096),
+        ("claude-opus-4-6", ThinkingLevel.LOW, 32_000),
+        ("claude-opus-5", None, 32_000),
+        ("claude-opus-5", ThinkingLevel.NONE, 4096),
+        ("claude-haiku-4-5", ThinkingLevel.NONE, 1024 + 4096),
+    ],
+)
+def test_a_model_that_decides_how_much_to_think_gets_room_for_it(
+    model: str, thinking: ThinkingLevel | None, expected: int
+) -> None:
+    assert body_of(model, thinking=thinking)["max_tokens"] == expected
+
+
+def test_a_budget_is_not_sent_with_a_forced_call() -> None:
+    for choice in ("required", "look"):
+        options: dict[str, Any] = {"tools": [LOOK], "tool_choice": choice, "thinking": ThinkingLevel.LOW}
+        assert "thinking" not in body_of(**options)
+        assert body_of(**options)["max_tokens"] == 4096
+        assert len(warnings_of(**options)) == 1
+    assert "thinking" in body_of(tools=[LOOK], tool_choice="none", thinking=ThinkingLevel.LOW)
+
+
+def test_a_response_schema_and_an_effort_share_output_config() -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    body = body_of("claude-opus-4-6", response_schema=schema, thinking=ThinkingLevel.MED)
+    assert body["output_config"] == {
+        "effort": "medium",
+        "format": {"type": "json_schema", "schema": {**schema, "additionalProperties": False}},
+    }
+    assert "additionalProperties" not in schema
+
+
+def test_extra_body_is_merged_last() -> None:
+    body = body_of(extra_body={"service_tier": "auto", "max_tokens": 1, "inference_geo": "us"})
+    assert (body["service_tier"], body["max_tokens"], body["inference_geo"]) == ("auto", 1, "us")
+
+
+def test_a_warning_is_given_once() -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 1}}}
+    tools = [Tool("a", parameters=schema, strict=True)]
+    found = warnings_of(tools=tools, response_schema=schema)
+    assert len(found) == len(set(found)) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"messages": []}, "messages"),
+        ({"messages": [Message.user("")]}, "messages"),
+        ({"messages": [Message.user(" \n")]}, "messages"),
+        ({"tool_choice": "required"}, "tool_choice"),
+        ({"max_output_tokens": 0}, "max_output_tokens"),
+        ({"response_schema": {}}, "response_schema"),
+        ({"thinking": ThinkingConfig(budget_tokens=10)}, "thinking.budget_tokens"),
+    ],
+)
+def test_a_request_that_cannot_be_sent_names_its_field(options: dict[str, Any], field: str) -> None:
+    with pytest.raises(InvalidRequestError) as raised:
+        encode(**options)
+    assert raised.value.field == field

@@ -1,0 +1,234 @@
+"""Unstreamed answers: what each member becomes, and that a streamed answer equals an unstreamed one."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from manystream.providers.anthropic import DIALECT
+from manystream.providers.anthropic.response import FINISH_REASONS
+from manystream.providers.errors import ErrorCategory, ProviderError
+from manystream.providers.events import FinishReason
+from manystream.providers.messages import Message, ProviderBlock, Role, Text, Thinking, ToolCall
+from manystream.providers.usage import Usage
+
+from .wire import LENIENT, MESSAGE, START, STOP, STRICT, block, decode, finish, made_ids, message, run, sse, text
+
+SEARCH: dict[str, object] = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"query": "rain"}}
+FOUND: dict[str, object] = {"type": "web_search_tool_result", "tool_use_id": "s", "content": []}
+CITATION: dict[str, object] = {"type": "web_search_result_location", "url": "https://a.example", "cited_text": "wet"}
+
+
+def test_every_member_has_its_place() -> None:
+    response = decode(message({"type": "text", "text": "Hi"}, container={"id": "c"}, stop_details=None))
+    assert response.content == [Text("Hi")]
+    assert (response.id, response.model) == ("msg_1", "claude-sonnet-4-5")
+    assert (response.finish_reason, response.raw_finish_reason) == (FinishReason.STOP, "end_turn")
+    assert response.provider_data == {"container": {"id": "c"}}
+    assert response.to_message() == Message(Role.ASSISTANT, "Hi")
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        ("end_turn", FinishReason.STOP),
+        ("stop_sequence", FinishReason.STOP),
+        ("max_tokens", FinishReason.LENGTH),
+        ("model_context_window_exceeded", FinishReason.LENGTH),
+        ("tool_use", FinishReason.TOOL_USE),
+        ("refusal", FinishReason.CONTENT_FILTER),
+        ("pause_turn", FinishReason.UNKNOWN),
+        ("compaction", FinishReason.UNKNOWN),
+        ("something_new", FinishReason.UNKNOWN),
+    ],
+)
+def test_every_stop_reason_has_its_word_and_is_kept(raw: str, expected: FinishReason) -> None:
+    response = decode(message(stop_reason=raw))
+    assert (response.finish_reason, response.raw_finish_reason) == (expected, raw)
+    assert run(START + finish(raw) + STOP).done.finish_reason is expected
+    assert FINISH_REASONS.get(raw, FinishReason.UNKNOWN) is expected
+
+
+@pytest.mark.parametrize("reason", [None, 3, {}])
+def test_a_stop_reason_that_is_no_word_is_unknown(reason: object) -> None:
+    response = decode({**message(), "stop_reason": reason})
+    assert (response.finish_reason, response.raw_finish_reason) == (FinishReason.UNKNOWN, None)
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        ({}, Usage()),
+        ({"input_tokens": 3}, Usage(input_tokens=3)),
+        ({"output_tokens": 3}, Usage(output_tokens=3)),
+        ({"input_tokens": 0, "output_tokens": 0}, Usage(0, 0, total_tokens=0)),
+        (
+            {"input_tokens": 3, "cache_read_input_tokens": 5, "cache_creation_input_tokens": 7, "output_tokens": 11},
+            Usage(15, 11, cached_tokens=5, cache_write_tokens=7, total_tokens=26),
+        ),
+        (
+            {"input_tokens": 3, "output_tokens": 11, "output_tokens_details": {"thinking_tokens": 4}},
+            Usage(3, 7, 4, total_tokens=14),
+        ),
+        (
+            {"input_tokens": 3, "output_tokens": 2, "output_tokens_details": {"thinking_tokens": 4}},
+            Usage(3, 0, 4, total_tokens=5),
+        ),
+        ({"input_tokens": "3", "output_tokens": True}, Usage()),
+    ],
+)
+def test_input_includes_the_cache_and_output_leaves_out_thinking(raw: dict[str, object], expected: Usage) -> None:
+    if raw:
+        expected.raw = raw  # type: ignore[assignment]
+    assert decode({**message(), "usage": raw}).usage == expected
+
+
+@pytest.mark.parametrize("usage", [None, [], "many"])
+def test_usage_of_the_wrong_shape_is_unknown(usage: object) -> None:
+    assert decode({**message(), "usage": usage}).usage == Usage()
+
+
+PAIRS: dict[str, tuple[dict[str, object], str]] = {
+    "text": (
+        message({"type": "text", "text": "Hello"}),
+        text(0, "Hel", "lo") + finish(),
+    ),
+    "thinking, then a call": (
+        message(
+            {"type": "thinking", "thinking": "hm", "signature": "c2ln"},
+            {"type": "redacted_thinking", "data": "ZW5j"},
+            {"type": "tool_use", "id": "t", "name": "look", "input": {"city": "Åbo", "days": [1, 2]}},
+            stop_reason="tool_use",
+        ),
+        block(
+            0,
+            {"type": "thinking", "thinking": "", "signature": ""},
+            {"type": "thinking_delta", "thinking": "hm"},
+            {"type": "signature_delta", "signature": "c2ln"},
+        )
+        + block(1, {"type": "redacted_thinking", "data": "ZW5j"})
+        + block(
+            2,
+            {"type": "tool_use", "id": "t", "name": "look", "input": {}},
+            {"type": "input_json_delta", "partial_json": ""},
+            {"type": "input_json_delta", "partial_json": '{"city": "Å'},
+            {"type": "input_json_delta", "partial_json": 'bo", "days": [1, 2]}'},
+        )
+        + finish("tool_use"),
+    ),
+    "a call without arguments": (
+        message({"type": "tool_use", "id": "t", "name": "look", "input": {}}, stop_reason="tool_use"),
+        block(
+            0,
+            {"type": "tool_use", "id": "t", "name": "look", "input": {}},
+            {"type": "input_json_delta", "partial_json": ""},
+        )
+        + finish("tool_use"),
+    ),
+    "a call that was cut off": (
+        message({"type": "tool_use", "id": "t", "name": "look", "input": {}}, stop_reason="max_tokens"),
+        block(0, {"type": "tool_use", "id": "t", "name": "look", "input": {}}, stop=False) + finish("max_tokens"),
+    ),
+    "a search, and what it found": (
+        message(SEARCH, FOUND, {"type": "text", "text": "Wet.", "citations": [CITATION]}),
+        block(
+            0,
+            {**SEARCH, "input": {}},
+            {"type": "input_json_delta", "partial_json": '{"query":'},
+            {"type": "input_json_delta", "partial_json": ' "rain"}'},
+        )
+        + block(1, FOUND)
+        + block(
+            2,
+            {"type": "text", "text": "", "citations": []},
+            {"type": "citations_delta", "citation": CITATION},
+            {"type": "text_delta", "text": "Wet."},
+        )
+        + finish(),
+    ),
+    "a stop sequence": (
+        message({"type": "text", "text": "a"}, stop_reason="stop_sequence", stop_sequence="END"),
+        text(0, "a") + finish("stop_sequence", stop_sequence="END"),
+    ),
+    "a compaction": (
+        message({"type": "compaction", "content": "So far."}),
+        block(0, {"type": "compaction", "content": None}, {"type": "compaction_delta", "content": "So far."})
+        + finish(),
+    ),
+    "a refusal with nothing said": (
+        message(stop_reason="refusal", stop_details={"type": "refusal", "category": None}),
+        finish("refusal", stop_details={"type": "refusal", "category": None}),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+@pytest.mark.parametrize("provider", [STRICT, LENIENT], ids=["anthropic", "lookalike"])
+def test_a_streamed_answer_equals_the_unstreamed_one(name: str, provider: object) -> None:
+    unstreamed, stream = PAIRS[name]
+    assert run(START + stream + STOP, provider).response == decode(unstreamed, provider)  # type: ignore[arg-type]
+
+
+def test_content_shapes_that_differ_only_in_what_is_absent_give_equal_answers() -> None:
+    spare = decode(message({"type": "text", "text": "a"}, {"type": "thinking", "thinking": "b"}))
+    full = decode(
+        message(
+            {"type": "text", "text": "a", "citations": None},
+            {"type": "thinking", "thinking": "b", "signature": ""},
+        )
+    )
+    assert spare.content == full.content == [Text("a"), Thinking("b")]
+
+
+def test_arguments_given_as_text_stay_that_text() -> None:
+    content = decode(message({"type": "tool_use", "id": "t", "name": "look", "input": '{"a":1}'})).content
+    assert content == [ToolCall("t", "look", '{"a":1}')]
+
+
+def test_blocks_of_unknown_type_are_kept_as_received() -> None:
+    odd: list[dict[str, object]] = [{"type": "novelty", "n": 1}, {"n": 2}, {"type": 3}]
+    assert decode(message(*odd)).content == [ProviderBlock("anthropic", part) for part in odd]  # type: ignore[arg-type]
+
+
+def test_an_error_object_in_a_200_is_raised() -> None:
+    with pytest.raises(ProviderError) as raised:
+        decode({"type": "error", "error": {"type": "overloaded_error", "message": "busy"}})
+    assert (raised.value.category, raised.value.retryable) == (ErrorCategory.SERVER, True)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"null",
+        b"[]",
+        b"{}",
+        b'{"type": "message"',
+        b'{"content": null}',
+        b'{"content": "text"}',
+        b'{"content": ["text"]}',
+        b'{"content": [null]}',
+        b"<html>",
+        b"\xff\xfe",
+    ],
+)
+def test_a_body_that_is_no_message_is_an_error_that_quotes_it(body: bytes) -> None:
+    with pytest.raises(ProviderError) as raised:
+        DIALECT.decode(body, STRICT, made_ids())
+    assert raised.value.category is ErrorCategory.SERVER
+    assert not raised.value.retryable
+    assert raised.value.body == body
+
+
+def test_the_quotation_of_a_long_body_is_bounded() -> None:
+    with pytest.raises(ProviderError) as raised:
+        DIALECT.decode(b'{"content": ["' + b"x" * 100_000 + b'"]}', STRICT, made_ids())
+    assert len(raised.value.message) < 500
+    assert len(raised.value.body) <= 4096
+
+
+def test_start_of_a_stream_and_message_of_an_answer_name_the_same_model_and_id() -> None:
+    streamed = run(sse({"type": "message_start", "message": MESSAGE}) + finish() + STOP).response
+    unstreamed = DIALECT.decode(json.dumps(message()).encode(), STRICT, made_ids())
+    assert (streamed.model, streamed.id) == (unstreamed.model, unstreamed.id)

@@ -1,0 +1,139 @@
+"""JSON Schemas in the subset that Anthropic's structured outputs take."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from anthropic.lib._parse._transform import transform_schema
+
+from manystream.providers.anthropic.schema import STRING_FORMATS, adapt_schema
+from manystream.providers.errors import InvalidRequestError
+
+
+def adapted(schema: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    before = copy.deepcopy(schema)
+    warnings: list[str] = []
+    result = adapt_schema(schema, "schema", warnings)
+    assert schema == before
+    return result, warnings
+
+
+def test_objects_are_closed_at_every_depth() -> None:
+    inner = {"type": "object", "properties": {"a": {"type": "string"}}}
+    result, warnings = adapted(
+        {
+            "type": "object",
+            "properties": {"one": inner, "many": {"type": "array", "items": inner}},
+            "required": ["one"],
+            "$defs": {"Inner": inner},
+        }
+    )
+    closed = {**inner, "additionalProperties": False}
+    assert result == {
+        "$defs": {"Inner": closed},
+        "type": "object",
+        "properties": {"one": closed, "many": {"type": "array", "items": closed}},
+        "additionalProperties": False,
+        "required": ["one"],
+    }
+    assert warnings == []
+
+
+def test_an_object_that_was_open_is_closed_with_a_warning() -> None:
+    for more in (True, {"type": "string"}):
+        result, warnings = adapted({"type": "object", "additionalProperties": more})
+        assert result == {"type": "object", "properties": {}, "additionalProperties": False}
+        assert warnings == ["schema.additionalProperties: sent as false, the only value that Anthropic takes"]
+
+
+def test_constraints_that_are_not_taken_are_told_to_the_model_and_warned_about() -> None:
+    result, warnings = adapted({"type": "integer", "description": "An age", "minimum": 1, "maximum": 9})
+    assert result == {"type": "integer", "description": 'An age\n\n{"minimum":1,"maximum":9}'}
+    assert len(warnings) == 1
+    assert warnings[0].startswith("schema: minimum, maximum")
+    result, _ = adapted({"type": "string", "pattern": "^a"})
+    assert result["description"] == '{"pattern":"^a"}'
+
+
+def test_the_warning_names_the_place() -> None:
+    _, warnings = adapted(
+        {"type": "object", "properties": {"list": {"type": "array", "items": {"type": "string", "minLength": 2}}}}
+    )
+    assert warnings[0].startswith("schema.properties.list.items: minLength")
+
+
+def test_annotations_are_told_without_a_warning_and_noise_is_left_out() -> None:
+    result, warnings = adapted({"$schema": "https://a.example", "$id": "x", "type": "string", "default": "a"})
+    assert result == {"type": "string", "description": '{"default":"a"}'}
+    assert warnings == []
+
+
+@pytest.mark.parametrize("name", sorted(STRING_FORMATS))
+def test_known_string_formats_are_kept(name: str) -> None:
+    assert adapted({"type": "string", "format": name}) == ({"type": "string", "format": name}, [])
+
+
+def test_unknown_string_formats_are_told() -> None:
+    result, warnings = adapted({"type": "string", "format": "isbn"})
+    assert result == {"type": "string", "description": '{"format":"isbn"}'}
+    assert warnings
+
+
+@pytest.mark.parametrize("least", [0, 1])
+def test_small_least_lengths_of_arrays_are_kept(least: int) -> None:
+    schema = {"type": "array", "items": {"type": "string"}, "minItems": least}
+    assert adapted(schema) == (schema, [])
+
+
+def test_larger_least_lengths_of_arrays_are_told() -> None:
+    assert "minItems" not in adapted({"type": "array", "items": {"type": "string"}, "minItems": 2})[0]
+
+
+@pytest.mark.parametrize(
+    ("schema", "expected"),
+    [
+        ({"enum": ["a", None, 1]}, {"enum": ["a", None, 1]}),
+        ({"type": "string", "enum": ["a"]}, {"enum": ["a"]}),
+        ({"const": 3, "description": "three"}, {"description": "three", "const": 3}),
+        ({"oneOf": [{"type": "string"}]}, {"anyOf": [{"type": "string"}]}),
+        ({"anyOf": [{"type": "null"}, {"$ref": "#/$defs/A"}]}, {"anyOf": [{"type": "null"}, {"$ref": "#/$defs/A"}]}),
+        ({"allOf": [{"type": "string"}], "title": "T"}, {"title": "T", "allOf": [{"type": "string"}]}),
+        ({"$ref": "#/$defs/A", "description": "x"}, {"$ref": "#/$defs/A"}),
+        ({"type": ["string", "null"]}, {"anyOf": [{"type": "string"}, {"type": "null"}]}),
+        (
+            {"type": ["object", "null"], "properties": {}, "description": "d"},
+            {
+                "description": "d",
+                "anyOf": [{"type": "object", "properties": {}, "additionalProperties": False}, {"type": "null"}],
+            },
+        ),
+        ({"properties": {}}, {"type": "object", "properties": {}, "additionalProperties": False}),
+        ({"items": {"type": "null"}}, {"type": "array", "items": {"type": "null"}}),
+        ({"type": "array", "items": True}, {"type": "array", "items": True}),
+    ],
+)
+def test_each_form_has_its_adapted_form(schema: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert adapted(schema) == (expected, [])
+
+
+def test_a_part_that_says_no_type_is_refused_by_name() -> None:
+    with pytest.raises(InvalidRequestError) as raised:
+        adapted({"type": "object", "properties": {"anything": {"description": "whatever"}}})
+    assert raised.value.field == "schema.properties.anything"
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]},
+        {"type": "array", "items": {"type": "object", "properties": {}}, "minItems": 1},
+        {"$defs": {"A": {"type": "object", "properties": {}}}, "$ref": "#/$defs/A"},
+        {"anyOf": [{"type": "string", "format": "date"}, {"enum": [1, 2]}], "description": "d"},
+        {"type": "object", "properties": {"a": {"oneOf": [{"type": "null"}, {"type": "boolean"}]}}},
+        {"type": "number", "title": "N"},
+    ],
+)
+def test_what_needs_no_telling_is_adapted_as_anthropics_own_client_does(schema: dict[str, Any]) -> None:
+    assert adapted(schema)[0] == transform_schema(schema)

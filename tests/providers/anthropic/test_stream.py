@@ -1,0 +1,384 @@
+"""The stream machine: each rule of the wire as readable text, run whole, byte by byte and at every split point."""
+
+from __future__ import annotations
+
+import pytest
+
+from manystream.providers.errors import ErrorCategory
+from manystream.providers.events import (
+    Done,
+    Error,
+    FinishReason,
+    Start,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+    ToolCallDone,
+    ToolCallStart,
+)
+from manystream.providers.messages import (
+    ProviderBlock,
+    ProviderState,
+    RedactedThinking,
+    Text,
+    Thinking,
+    ToolCall,
+)
+from manystream.providers.usage import Usage
+
+from .wire import LENIENT, MESSAGE, PING, START, STOP, block, call, finish, run, run_at_every_split, sse, text
+
+
+def test_text_is_told_delta_by_delta_and_ends_with_done() -> None:
+    outcome = run_at_every_split(START + text(0, "Hello", ", wörld") + finish() + STOP)
+    assert outcome.events == [
+        Start("claude-sonnet-4-5", "msg_1"),
+        TextDelta(0, "Hello"),
+        TextDelta(0, ", wörld"),
+        Done(
+            FinishReason.STOP,
+            "end_turn",
+            Usage(input_tokens=10, output_tokens=5, total_tokens=15, raw={"input_tokens": 10, "output_tokens": 5}),
+        ),
+    ]
+    assert outcome.response.text == "Hello, wörld"
+
+
+def test_the_type_in_the_data_decides_where_event_names_are_missing() -> None:
+    named = START + PING + text(0, "Hi") + call(1, "{}") + finish("tool_use") + STOP
+    bare = "".join(line for line in named.splitlines(keepends=True) if not line.startswith("event:"))
+    assert run_at_every_split(bare) == run(named)
+
+
+def test_the_events_name_decides_where_the_data_has_no_type() -> None:
+    wire = START + text(0, "Hi") + finish() + "event: message_stop\ndata: {}\n\n"
+    assert run(wire).done.finish_reason is FinishReason.STOP
+
+
+def test_padding_in_the_json_and_carriage_returns_change_nothing() -> None:
+    wire = START + text(0, "Hi") + finish() + STOP
+    padded = wire.replace("}\n\n", "}        \n\n")
+    assert run(padded) == run(wire)
+    assert run_at_every_split(wire.replace("\n", "\r\n")) == run(wire)
+
+
+def test_pings_are_ignored_anywhere_even_first_and_whatever_they_hold() -> None:
+    odd = "event: ping\ndata: pong\n\n" + "event: ping\ndata: {}\n\n"
+    wire = PING + odd + START + PING + text(0, "a") + odd + finish() + PING + STOP
+    assert run_at_every_split(wire) == run(START + text(0, "a") + finish() + STOP)
+
+
+def test_unknown_event_and_delta_types_are_ignored() -> None:
+    unknown = sse({"type": "content_block_thought", "index": 0}) + sse({"type": 7})
+    strange = block(0, {"type": "text", "text": ""}, {"type": "mood_delta", "mood": "merry"}, {"type": "text_delta"})
+    outcome = run(START + unknown + strange + finish() + STOP)
+    assert outcome.response.content == [Text("")]
+    assert [type(event) for event in outcome.events] == [Start, Done]
+
+
+def test_thinking_its_signature_and_redacted_thinking_keep_their_places() -> None:
+    wire = (
+        START
+        + block(
+            0,
+            {"type": "thinking", "thinking": "", "signature": ""},
+            {"type": "thinking_delta", "thinking": "Let me"},
+            {"type": "thinking_delta", "thinking": " see"},
+            {"type": "signature_delta", "signature": "c2ln"},
+        )
+        + block(1, {"type": "redacted_thinking", "data": "ZW5j"})
+        + text(2, "Yes.")
+        + finish()
+        + STOP
+    )
+    outcome = run_at_every_split(wire)
+    assert outcome.response.content == [Thinking("Let me see", "c2ln"), RedactedThinking("ZW5j"), Text("Yes.")]
+    assert outcome.events[1:4] == [ThinkingDelta(0, "Let me"), ThinkingDelta(0, " see"), TextDelta(2, "Yes.")]
+
+
+def test_thinking_without_text_keeps_its_signature_and_tells_nothing() -> None:
+    thinking = block(
+        0,
+        {"type": "thinking", "thinking": "", "signature": ""},
+        {"type": "thinking_delta", "thinking": ""},
+        {"type": "signature_delta", "signature": "c2ln"},
+    )
+    outcome = run_at_every_split(START + thinking + text(1, "a") + finish() + STOP)
+    assert outcome.response.content == [Thinking("", "c2ln"), Text("a")]
+    assert outcome.events[1] == TextDelta(1, "a")
+
+
+def test_another_servers_thinking_is_tagged_with_it() -> None:
+    thinking = block(0, {"type": "thinking", "thinking": "hm"}) + block(1, {"type": "redacted_thinking", "data": "x"})
+    state = ProviderState("lookalike", {})
+    content = run(START + thinking + finish() + STOP, LENIENT).response.content
+    assert content == [Thinking("hm", None, state=state), RedactedThinking("x", state=state)]
+
+
+def test_citations_are_gathered_on_their_text() -> None:
+    first: dict[str, object] = {"type": "char_location", "cited_text": "a", "document_index": 0}
+    second: dict[str, object] = {"type": "page_location", "cited_text": "b", "document_index": 1}
+    cited = block(
+        0,
+        {"type": "text", "text": "", "citations": [first]},
+        {"type": "citations_delta", "citation": second},
+        {"type": "text_delta", "text": "So it is."},
+        {"type": "citations_delta", "citation": "not an object"},
+    )
+    outcome = run_at_every_split(START + cited + finish() + STOP)
+    assert outcome.response.content == [Text("So it is.", citations=[first, second])]
+
+
+def test_interleaved_blocks_are_told_apart_by_their_index() -> None:
+    def delta(index: int, **members: object) -> str:
+        return sse({"type": "content_block_delta", "index": index, "delta": members})
+
+    wire = (
+        START
+        + block(0, {"type": "text", "text": ""}, stop=False)
+        + block(1, {"type": "tool_use", "id": "a", "name": "look", "input": {}}, stop=False)
+        + block(2, {"type": "tool_use", "id": "b", "name": "look", "input": {}}, stop=False)
+        + delta(2, type="input_json_delta", partial_json='{"n": 2}')
+        + delta(0, type="text_delta", text="so")
+        + delta(1, type="input_json_delta", partial_json='{"n": 1}')
+        + sse({"type": "content_block_stop", "index": 2})
+        + delta(0, type="text_delta", text=" it is")
+        + sse({"type": "content_block_stop", "index": 1})
+        + sse({"type": "content_block_stop", "index": 0})
+        + finish("tool_use")
+        + STOP
+    )
+    content = run_at_every_split(wire).response.content
+    assert content == [Text("so it is"), ToolCall("a", "look", '{"n": 1}'), ToolCall("b", "look", '{"n": 2}')]
+
+
+def test_a_delta_for_a_block_that_never_began_begins_it() -> None:
+    wire = (
+        START
+        + sse({"type": "content_block_delta", "index": 4, "delta": {"type": "thinking_delta", "thinking": "hm"}})
+        + sse({"type": "content_block_delta", "index": 5, "delta": {"type": "text_delta", "text": "a"}})
+        + sse({"type": "content_block_delta", "index": 5, "delta": {"type": "text_delta", "text": "b"}})
+        + sse({"type": "content_block_delta", "index": 6, "delta": {"type": "input_json_delta", "partial_json": "{"}})
+        + sse({"type": "content_block_stop", "index": 9})
+        + finish()
+        + STOP
+    )
+    assert run(wire).response.content == [Thinking("hm"), Text("ab")]
+
+
+def test_a_delta_after_its_blocks_end_is_tolerated() -> None:
+    late = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "b"}}
+    assert run(START + text(0, "a") + sse(late) + finish() + STOP).response.text == "ab"
+    late = {"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": "x"}}
+    outcome = run(START + call(0, "{}") + text(1, "a") + sse(late) + finish("tool_use") + STOP)
+    assert outcome.response.tool_calls[0].arguments == "{}"
+
+
+def test_a_delta_without_an_index_belongs_to_the_latest_block() -> None:
+    delta = {"type": "content_block_delta", "delta": {"type": "text_delta", "text": "b"}}
+    wire = START + text(0, "a") + block(1, {"type": "text", "text": ""}, stop=False) + sse(delta) + finish() + STOP
+    assert run(wire).response.content == [Text("a"), Text("b")]
+
+
+def test_a_server_may_leave_out_every_index() -> None:
+    wire = START + text(0, "a", "b") + call(1, "{", "}") + finish("tool_use") + STOP
+    assert run(wire.replace('"index": 0, ', "").replace('"index": 1, ', "")).events == run(wire).events
+
+
+def test_deltas_of_the_wrong_kind_for_their_block_are_tolerated() -> None:
+    deltas: list[dict[str, object]] = [
+        {"type": "text_delta", "text": "x"},
+        {"type": "thinking_delta", "thinking": "x"},
+        {"type": "signature_delta", "signature": "x"},
+        {"type": "citations_delta", "citation": {}},
+    ]
+    wire = START + block(0, {"type": "tool_use", "id": "t", "name": "look", "input": {}}, *deltas)
+    assert run(wire + finish("tool_use") + STOP).response.content == [ToolCall("t", "look", "{}")]
+
+
+def test_a_fallback_block_changes_the_answers_model() -> None:
+    fallback: dict[str, object] = {"type": "fallback", "from": {"model": "claude-a"}, "to": {"model": "claude-b"}}
+    outcome = run_at_every_split(START + block(0, fallback) + text(1, "a") + finish() + STOP)
+    assert outcome.response.model == "claude-b"
+    assert outcome.response.content[0] == ProviderBlock("anthropic", fallback)
+
+
+def test_content_and_stop_reason_may_be_in_message_start_already() -> None:
+    content = [{"type": "text", "text": "So: "}, {"type": "tool_use", "id": "t", "name": "roll", "input": {"n": 6}}]
+    start = {**MESSAGE, "content": content, "stop_reason": "tool_use", "container": {"id": "c"}}
+    outcome = run_at_every_split(sse({"type": "message_start", "message": start}, "message_start") + STOP)
+    assert outcome.events == [
+        Start("claude-sonnet-4-5", "msg_1"),
+        TextDelta(0, "So: "),
+        ToolCallStart(1, "t", "roll"),
+        ToolCallDelta(1, '{"n": 6}'),
+        ToolCallDone(1, True),
+        Done(FinishReason.TOOL_USE, "tool_use", outcome.response.usage, {"container": {"id": "c"}}),
+    ]
+
+
+def test_content_in_message_start_is_followed_by_what_streams() -> None:
+    start = {**MESSAGE, "content": [{"type": "text", "text": "a"}]}
+    wire = sse({"type": "message_start", "message": start}) + text(1, "b") + text(2, "c") + finish() + STOP
+    assert run(wire).response.content == [Text("a"), Text("b"), Text("c")]
+
+
+def test_a_second_message_start_begins_anew_after_what_was_told() -> None:
+    second = sse({"type": "message_start", "message": {**MESSAGE, "id": "msg_2"}})
+    wire = (
+        START + call(0, '{"n": ', stop=False) + second + call(0, '{"n": 1}', id="toolu_2") + finish("tool_use") + STOP
+    )
+    outcome = run_at_every_split(wire)
+    assert [(c.id, c.arguments, c.complete) for c in outcome.response.tool_calls] == [
+        ("toolu_1", '{"n": ', False),
+        ("toolu_2", '{"n": 1}', True),
+    ]
+    assert outcome.response.id == "msg_1"
+    assert sum(isinstance(event, Start) for event in outcome.events) == 1
+
+
+def test_a_stream_without_message_start_still_begins_with_start() -> None:
+    assert run(text(0, "a") + finish() + STOP).events[0] == Start(None, None)
+    assert run(finish() + STOP).events[0] == Start(None, None)
+
+
+def test_usage_in_message_delta_is_laid_over_the_start_and_nulls_say_nothing() -> None:
+    start = {
+        **MESSAGE,
+        "usage": {
+            "input_tokens": 100,
+            "cache_creation_input_tokens": 20,
+            "cache_read_input_tokens": 300,
+            "output_tokens": 1,
+            "service_tier": "standard",
+            "server_tool_use": None,
+        },
+    }
+    later: dict[str, object] = {
+        "input_tokens": None,
+        "cache_creation_input_tokens": 0,
+        "output_tokens": 50,
+        "output_tokens_details": {"thinking_tokens": 30},
+        "server_tool_use": {"web_search_requests": 1},
+    }
+    wire = sse({"type": "message_start", "message": start}) + text(0, "a") + finish("end_turn", later) + STOP
+    outcome = run_at_every_split(wire)
+    assert outcome.response.usage == Usage(
+        input_tokens=400,
+        output_tokens=20,
+        thinking_tokens=30,
+        cached_tokens=300,
+        cache_write_tokens=0,
+        total_tokens=450,
+        raw={
+            "input_tokens": 100,
+            "cache_creation_input_tokens": 0,
+            "cache_read_input_tokens": 300,
+            "output_tokens": 50,
+            "service_tier": "standard",
+            "output_tokens_details": {"thinking_tokens": 30},
+            "server_tool_use": {"web_search_requests": 1},
+        },
+    )
+    assert outcome.response.provider_data == {"service_tier": "standard"}
+
+
+def test_message_members_without_a_name_of_ours_are_provider_data() -> None:
+    edits: dict[str, object] = {"applied_edits": []}
+    delta = {
+        "type": "message_delta",
+        "delta": {"stop_reason": "stop_sequence", "stop_sequence": "END", "container": {"id": "c2"}},
+        "context_management": edits,
+        "usage": {"output_tokens": 2},
+    }
+    start = {**MESSAGE, "container": {"id": "c1"}, "diagnostics": None}
+    outcome = run(sse({"type": "message_start", "message": start}) + text(0, "a") + sse(delta) + STOP)
+    expected = {"stop_sequence": "END", "container": {"id": "c2"}, "context_management": edits}
+    assert outcome.done.provider_data == outcome.response.provider_data == expected
+
+
+def test_a_refusal_is_a_content_filter_with_its_details() -> None:
+    details: dict[str, object] = {"type": "refusal", "category": "cyber", "explanation": "no"}
+    outcome = run_at_every_split(START + text(0, "I") + finish("refusal", stop_details=details) + STOP)
+    assert outcome.done.finish_reason is FinishReason.CONTENT_FILTER
+    assert outcome.done.raw_finish_reason == "refusal"
+    assert outcome.response.provider_data == {"stop_details": details}
+
+
+def test_pause_turn_is_unknown_with_the_word_kept() -> None:
+    outcome = run(START + text(0, "a") + finish("pause_turn") + STOP)
+    assert (outcome.done.finish_reason, outcome.done.raw_finish_reason) == (FinishReason.UNKNOWN, "pause_turn")
+
+
+def test_the_response_of_an_empty_answer_is_empty() -> None:
+    outcome = run_at_every_split(START + finish() + STOP)
+    assert outcome.response.content == []
+    assert outcome.done.finish_reason is FinishReason.STOP
+
+
+@pytest.mark.parametrize("ending", ["", finish()], ids=["in mid text", "after the stop reason"])
+def test_a_strict_stream_that_ends_without_message_stop_is_truncated(ending: str) -> None:
+    outcome = run_at_every_split(START + text(0, "half") + ending)
+    assert outcome.error is not None
+    assert (outcome.error.category, outcome.error.retryable) == (ErrorCategory.NETWORK, True)
+    assert outcome.error.message.startswith("truncated stream")
+    assert outcome.response.text == "half"
+
+
+def test_a_lenient_server_may_end_after_its_stop_reason_and_not_before() -> None:
+    assert run(START + text(0, "a") + finish(), LENIENT).done.finish_reason is FinishReason.STOP
+    assert run(START + text(0, "a"), LENIENT).error is not None
+
+
+def test_done_in_brackets_ends_a_message_that_has_its_stop_reason() -> None:
+    mark = "data: [DONE]\n\n"
+    assert run_at_every_split(START + text(0, "a") + finish() + mark).done.finish_reason is FinishReason.STOP
+    assert run(START + text(0, "a") + mark).error is not None
+    assert run(START + text(0, "a") + finish() + STOP + mark).done.finish_reason is FinishReason.STOP
+
+
+def test_an_event_that_lacks_its_last_empty_line_is_read() -> None:
+    wire = START + text(0, "a") + finish() + STOP
+    assert run(wire.rstrip("\n")) == run(wire)
+
+
+def test_nothing_at_all_is_a_truncated_stream() -> None:
+    outcome = run("")
+    assert [type(event) for event in outcome.events] == [Error]
+
+
+def test_line_separators_of_unicode_do_not_end_a_line() -> None:
+    assert (
+        run_at_every_split(START + text(0, "a\u2028b\u2029c\u0085d") + finish() + STOP).text == "a\u2028b\u2029c\u0085d"
+    )
+
+
+def test_an_overload_inside_the_stream_is_retryable_and_keeps_what_had_come() -> None:
+    error = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}, "request_id": "req_1"}
+    outcome = run_at_every_split(START + text(0, "half") + sse(error, "error") + finish() + STOP)
+    assert outcome.error is not None
+    assert outcome.error.category is ErrorCategory.SERVER
+    assert outcome.error.retryable
+    assert outcome.error.message == "overloaded_error: Overloaded"
+    assert outcome.error.request_id == "req_1"
+    assert b"Overloaded" in outcome.error.body
+    assert outcome.response.text == "half"
+
+
+@pytest.mark.parametrize(
+    "wire",
+    [
+        'event: error\ndata: {"type": "error", "error": {"type": "overloaded_error", "message": "m"}}\n\n',
+        'data: {"type": "error", "error": {"type": "overloaded_error", "message": "m"}}\n\n',
+        'event: error\ndata: {"error": {"type": "overloaded_error", "message": "m"}}\n\n',
+        'data: {"error": {"type": "overloaded_error", "message": "m"}}\n\n',
+        '{"type": "error", "error": {"type": "overloaded_error", "message": "m"}}\n',
+        '{"type": "error", "error": {"type": "overloaded_error", "message": "m"}}',
+    ],
+    ids=["named", "no name", "no type", "neither", "no SSE field", "no SSE field, no line end"],
+)
+def test_an_error_is_known_however_it_is_framed(wire: str) -> None:
+    for before in ("", START, START + text(0, "a")):
+        error = run(before + wire).error
+        assert error is not None
+        assert (error.category, error.message) == (ErrorCategory.SERVER, "overloaded_error: m")

@@ -1,0 +1,174 @@
+"""Calls in a stream: the caller's to make, and the provider's own, which are nobody else's business."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from manystream.providers.anthropic import DIALECT
+from manystream.providers.events import FinishReason, ToolCallDelta, ToolCallDone, ToolCallStart
+from manystream.providers.messages import ProviderBlock, ProviderState, Text, ToolCall
+
+from .wire import MESSAGE, START, STOP, STRICT, block, call, finish, made_ids, run, run_at_every_split, text
+
+
+def test_a_call_is_told_as_it_comes_and_done_when_the_next_block_begins() -> None:
+    wire = START + call(0, "", '{"city"', ': "Oslo"}') + call(1, '{"city": "Rome"}', id="toolu_2") + finish("tool_use")
+    outcome = run_at_every_split(wire + STOP)
+    assert outcome.events[1:-1] == [
+        ToolCallStart(0, "toolu_1", "look"),
+        ToolCallDelta(0, '{"city"'),
+        ToolCallDelta(0, ': "Oslo"}'),
+        ToolCallDone(0, True),
+        ToolCallStart(1, "toolu_2", "look"),
+        ToolCallDelta(1, '{"city": "Rome"}'),
+        ToolCallDone(1, True),
+    ]
+    assert outcome.done.finish_reason is FinishReason.TOOL_USE
+    assert [c.parsed for c in outcome.response.tool_calls] == [{"city": "Oslo"}, {"city": "Rome"}]
+
+
+def test_a_calls_end_is_told_with_the_stop_reason_before_the_terminal_marker() -> None:
+    outcome = run(START + call(0, "{}") + finish("tool_use"))
+    assert ToolCallDone(0, True) in outcome.events
+    assert outcome.error is not None
+
+
+@pytest.mark.parametrize("pieces", [(), ("",), ("", "")], ids=["no delta", "an empty delta", "two empty deltas"])
+def test_a_call_without_arguments_has_the_empty_object(pieces: tuple[str, ...]) -> None:
+    outcome = run_at_every_split(START + call(0, *pieces) + finish("tool_use") + STOP)
+    assert outcome.response.content == [ToolCall("toolu_1", "look", "{}")]
+    assert outcome.events[1:-1] == [
+        ToolCallStart(0, "toolu_1", "look"),
+        ToolCallDelta(0, "{}"),
+        ToolCallDone(0, True),
+    ]
+
+
+def test_input_given_whole_in_the_start_is_told_once() -> None:
+    start: dict[str, object] = {"type": "tool_use", "id": "t", "name": "look", "input": {"city": "Åbo", "n": 1}}
+    outcome = run_at_every_split(START + block(0, start) + finish("tool_use") + STOP)
+    assert outcome.response.content == [ToolCall("t", "look", '{"city": "Åbo", "n": 1}')]
+
+
+def test_streamed_arguments_replace_the_input_of_the_start() -> None:
+    start: dict[str, object] = {"type": "tool_use", "id": "t", "name": "look", "input": {"old": 1}}
+    wire = (
+        START + block(0, start, {"type": "input_json_delta", "partial_json": '{"new": 2}'}) + finish("tool_use") + STOP
+    )
+    assert run(wire).response.tool_calls[0].parsed == {"new": 2}
+
+
+def test_a_calls_other_members_ride_along_for_the_provider() -> None:
+    caller: dict[str, object] = {"type": "code_execution_20250825", "tool_id": "srvtoolu_1"}
+    start: dict[str, object] = {"type": "tool_use", "id": "t", "name": "look", "input": {}, "caller": caller}
+    content = run(START + block(0, start) + finish("tool_use") + STOP).response.content
+    assert content == [ToolCall("t", "look", "{}", state=ProviderState("anthropic", {"caller": caller}))]
+
+
+def test_a_missing_call_id_is_made() -> None:
+    start: dict[str, object] = {"type": "tool_use", "name": "look", "input": {}}
+    assert run(START + block(0, start) + finish("tool_use") + STOP).response.tool_calls[0].id == "made_1"
+
+
+def test_a_call_without_a_name_is_kept_as_the_providers_own_block() -> None:
+    start: dict[str, object] = {"type": "tool_use", "id": "t", "input": {}}
+    assert run(START + block(0, start) + finish() + STOP).response.content == [ProviderBlock("anthropic", start)]
+
+
+@pytest.mark.parametrize("stop", [True, False], ids=["block stopped", "block left open"])
+@pytest.mark.parametrize("reason", ["max_tokens", "model_context_window_exceeded", "refusal"])
+def test_a_call_that_was_cut_off_is_not_complete(reason: str, stop: bool) -> None:
+    wire = START + call(0, '{"a": 1}') + call(1, '{"b": ', id="toolu_2", stop=stop) + finish(reason) + STOP
+    outcome = run_at_every_split(wire)
+    assert [c.complete for c in outcome.response.tool_calls] == [True, False]
+    assert outcome.response.tool_calls[1].arguments == '{"b": '
+
+
+def test_arguments_that_parse_are_no_proof_that_the_call_was_not_cut_off() -> None:
+    outcome = run(START + call(0, '{"a": 1}') + finish("max_tokens") + STOP)
+    assert outcome.events[-2] == ToolCallDone(0, False)
+    assert outcome.done.finish_reason is FinishReason.LENGTH
+
+
+def test_a_finished_call_before_text_that_was_cut_off_is_complete() -> None:
+    assert run(START + call(0, "{}") + text(1, "an") + finish("max_tokens") + STOP).response.tool_calls[0].complete
+
+
+def test_a_truncated_call_is_kept_and_not_complete() -> None:
+    outcome = run(START + call(0, '{"a"', stop=False))
+    assert outcome.response.tool_calls == [ToolCall("toolu_1", "look", '{"a"', complete=False)]
+
+
+def test_calls_made_turn_a_stop_into_tool_use_but_never_a_length() -> None:
+    assert run(START + call(0, "{}") + finish("end_turn") + STOP).done.finish_reason is FinishReason.TOOL_USE
+    assert run(START + call(0, "{}") + finish("max_tokens") + STOP).done.finish_reason is FinishReason.LENGTH
+
+
+def test_server_side_calls_and_results_are_the_providers_own_blocks() -> None:
+    use: dict[str, object] = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}}
+    result: dict[str, object] = {
+        "type": "web_search_tool_result",
+        "tool_use_id": "srvtoolu_1",
+        "content": [{"type": "web_search_result", "url": "https://a.example", "encrypted_content": "x"}],
+    }
+    wire = (
+        START
+        + block(
+            0,
+            use,
+            {"type": "input_json_delta", "partial_json": ""},
+            {"type": "input_json_delta", "partial_json": '{"query": '},
+            {"type": "input_json_delta", "partial_json": '"rain"}'},
+        )
+        + block(1, result)
+        + text(2, "Rain.")
+        + finish()
+        + STOP
+    )
+    outcome = run_at_every_split(wire)
+    assert outcome.response.content == [
+        ProviderBlock("anthropic", {**use, "input": {"query": "rain"}}),
+        ProviderBlock("anthropic", result),
+        Text("Rain."),
+    ]
+    assert outcome.response.tool_calls == []
+    assert outcome.done.finish_reason is FinishReason.STOP
+
+
+def test_a_server_side_call_that_was_cut_off_keeps_its_input_as_text() -> None:
+    use: dict[str, object] = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}
+    wire = START + block(0, use, {"type": "input_json_delta", "partial_json": '{"query": "ra'}, stop=False)
+    for ending in (finish("max_tokens") + STOP, ""):
+        assert run(wire + ending).response.content == [ProviderBlock("anthropic", {**use, "input": '{"query": "ra'})]
+
+
+def test_a_compaction_is_gathered_from_its_delta() -> None:
+    start: dict[str, object] = {"type": "compaction", "content": None}
+    delta: dict[str, object] = {"type": "compaction_delta", "content": "So far: …", "encrypted_content": None}
+    content = run_at_every_split(START + block(0, start, delta) + text(1, "a") + finish() + STOP).response.content
+    expected = {"type": "compaction", "content": "So far: …", "encrypted_content": None}
+    assert content == [ProviderBlock("anthropic", expected), Text("a")]
+
+
+def test_deltas_of_unknown_blocks_append_text_and_set_the_rest() -> None:
+    start: dict[str, object] = {"type": "novelty", "note": "a", "parts": [1]}
+    deltas: list[dict[str, object]] = [
+        {"type": "novelty_delta", "note": "b", "level": 1},
+        {"type": "novelty_delta", "note": "c", "level": 2, "parts": None},
+    ]
+    content = run(START + block(0, start, *deltas) + finish() + STOP).response.content
+    assert content == [ProviderBlock("anthropic", {"type": "novelty", "note": "abc", "parts": [1], "level": 2})]
+
+
+def test_reading_the_answer_in_mid_stream_disturbs_nothing() -> None:
+    machine = DIALECT.machine(STRICT, made_ids())
+    use = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}
+    machine.feed("", json.dumps({"type": "message_start", "message": MESSAGE}).encode())
+    machine.feed("", json.dumps({"type": "content_block_start", "index": 0, "content_block": use}).encode())
+    for piece in ('{"query"', ': "', 'rain"}'):
+        delta = {"type": "input_json_delta", "partial_json": piece}
+        machine.feed("", json.dumps({"type": "content_block_delta", "index": 0, "delta": delta}).encode())
+        last = machine.response().content
+    assert last == [ProviderBlock("anthropic", {**use, "input": {"query": "rain"}})]

@@ -1,0 +1,173 @@
+"""How much each model is told to think: the tables, row by row, and how they are overridden."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from manystream.providers.anthropic import DIALECT
+from manystream.providers.anthropic.thinking import (
+    LEVEL_EFFORT,
+    LEVEL_STEPS,
+    MODELS,
+    NEW_CLAUDE,
+    OTHER_MODEL,
+    ThinkingModel,
+    thinking_model,
+    wire_thinking,
+)
+from manystream.providers.errors import InvalidRequestError
+from manystream.providers.messages import Message
+from manystream.providers.request import Request, ThinkingConfig, ThinkingLevel
+
+from .wire import STRICT
+from .wire_types import check_body
+
+NONE, LOW, MED, HIGH = ThinkingLevel.NONE, ThinkingLevel.LOW, ThinkingLevel.MED, ThinkingLevel.HIGH
+ADAPTIVE = {"type": "adaptive", "display": "summarized"}
+
+
+def body(model: str, thinking: ThinkingLevel | ThinkingConfig) -> tuple[Any, Any]:
+    """The `thinking` member and the effort of a request."""
+    wire = DIALECT.encode(Request(model, [Message.user("Hi")], thinking=thinking), model, STRICT, stream=False)
+    sent = json.loads(wire.body)
+    check_body(sent, stream=False)
+    return sent.get("thinking"), sent.get("output_config", {}).get("effort")
+
+
+def test_every_level_is_in_both_tables() -> None:
+    assert set(LEVEL_STEPS) == set(LEVEL_EFFORT) == set(ThinkingLevel)
+
+
+@pytest.mark.parametrize(
+    ("model", "budgets"),
+    [
+        ("claude-sonnet-4-5", (1024, 22016, 43008, 64000)),
+        ("claude-sonnet-4-5-20250929", (1024, 22016, 43008, 64000)),
+        ("claude-opus-4-5", (1024, 22016, 43008, 64000)),
+        ("claude-opus-4-5-20251101", (1024, 22016, 43008, 64000)),
+        ("claude-haiku-4-5", (1024, 11349, 21674, 32000)),
+        ("claude-sonnet-4-20250514", (1024, 11349, 21674, 32000)),
+        ("claude-opus-4-1-20250805", (1024, 11349, 21674, 32000)),
+        ("claude-3-7-sonnet-latest", (1024, 11349, 21674, 32000)),
+        ("glm-4.6", (1024, 11349, 21674, 32000)),
+    ],
+)
+def test_levels_of_budget_models_are_thirds_of_their_range(model: str, budgets: tuple[int, ...]) -> None:
+    for level, budget in zip((NONE, LOW, MED, HIGH), budgets, strict=True):
+        assert body(model, level) == ({"type": "enabled", "budget_tokens": budget}, None)
+
+
+ADAPTIVE_MODELS = [name for name, row in MODELS.items() if row.form == "adaptive"]
+
+
+@pytest.mark.parametrize("model", ADAPTIVE_MODELS)
+def test_levels_of_adaptive_models_are_efforts(model: str) -> None:
+    assert body(model, LOW) == (ADAPTIVE, "low")
+    assert body(model, MED) == (ADAPTIVE, "medium")
+    assert body(model, HIGH) == (ADAPTIVE, "high")
+
+
+@pytest.mark.parametrize(
+    ("model", "member", "effort"),
+    [
+        ("claude-opus-4-6", None, None),
+        ("claude-sonnet-4-6", None, None),
+        ("claude-opus-4-7", None, None),
+        ("claude-opus-4-8", None, None),
+        ("claude-sonnet-5", {"type": "disabled"}, None),
+        ("claude-opus-5", {"type": "disabled"}, None),
+        ("claude-haiku-5-5", {"type": "disabled"}, None),
+        ("claude-sonnet-5-5", {"type": "between_tools"}, None),
+        ("claude-opus-5-5", ADAPTIVE, "low"),
+        ("claude-fable-5-1", ADAPTIVE, "low"),
+        ("claude-mythos-5", ADAPTIVE, "low"),
+        ("claude-mythos-preview", ADAPTIVE, "low"),
+        ("claude-something-7", {"type": "disabled"}, None),
+    ],
+)
+def test_no_thinking_is_switched_off_the_way_the_model_allows(
+    model: str, member: dict[str, str] | None, effort: str | None
+) -> None:
+    assert body(model, NONE) == (member, effort)
+    warnings = wire_thinking(ThinkingConfig(level=NONE), model).warnings
+    assert bool(warnings) is (effort is not None)
+
+
+@pytest.mark.parametrize(
+    ("name", "row"),
+    [
+        ("claude-opus-4.6", "claude-opus-4-6"),
+        ("us.anthropic.claude-opus-4-6-v1:0", "claude-opus-4-6"),
+        ("claude-opus-4-6@20260205", "claude-opus-4-6"),
+        ("anthropic/claude-sonnet-4.5", "claude-sonnet-4-5"),
+        ("Claude-Sonnet-5-5", "claude-sonnet-5-5"),
+        ("claude-opus-4@20250514", "claude-opus-4"),
+        ("claude-3.7-sonnet", "claude-3"),
+    ],
+)
+def test_a_model_is_known_however_its_host_writes_its_name(name: str, row: str) -> None:
+    assert thinking_model(name) is MODELS[row]
+
+
+def test_models_outside_the_table_have_their_own_rows() -> None:
+    assert thinking_model("claude-nova-9") is NEW_CLAUDE
+    assert thinking_model("kimi-k2-thinking") is OTHER_MODEL
+    assert thinking_model("claude-mythos-preview") is not MODELS["claude-mythos-"]
+
+
+def test_an_explicit_budget_wins_over_the_level() -> None:
+    config = ThinkingConfig(level=HIGH, budget_tokens=2000)
+    for model in ("claude-sonnet-4-5", "claude-opus-4-6", "some-server-model"):
+        assert body(model, config) == ({"type": "enabled", "budget_tokens": 2000}, None)
+
+
+def test_an_explicit_effort_wins_over_the_level_and_goes_beside_a_budget() -> None:
+    assert body("claude-opus-4-7", ThinkingConfig(level=LOW, effort="xhigh")) == (ADAPTIVE, "xhigh")
+    assert body("claude-opus-4-7", ThinkingConfig(effort="max")) == (ADAPTIVE, "max")
+    config = ThinkingConfig(level=NONE, effort="low")
+    assert body("claude-opus-4-5", config) == ({"type": "enabled", "budget_tokens": 1024}, "low")
+    assert body("claude-opus-4-5", ThinkingConfig(effort="low")) == (None, "low")
+    assert body("claude-opus-5", ThinkingConfig(level=NONE, effort="low")) == ({"type": "disabled"}, "low")
+
+
+@pytest.mark.parametrize("model", [name for name, row in MODELS.items() if not row.takes_budget])
+def test_a_budget_for_a_model_that_takes_none_is_refused(model: str) -> None:
+    with pytest.raises(InvalidRequestError, match="takes no budget") as raised:
+        body(model, ThinkingConfig(budget_tokens=2000))
+    assert raised.value.field == "thinking.budget_tokens"
+
+
+@pytest.mark.parametrize("budget", [0, 1, 1023, -5])
+def test_a_budget_below_anthropics_smallest_is_refused(budget: int) -> None:
+    with pytest.raises(InvalidRequestError, match="at least 1024"):
+        body("claude-sonnet-4-5", ThinkingConfig(budget_tokens=budget))
+
+
+def test_whether_thinking_text_is_wanted_back_is_said() -> None:
+    for wanted, display in ((True, "summarized"), (False, "omitted")):
+        config = ThinkingConfig(level=LOW, include_summary=wanted)
+        assert body("claude-opus-5", config)[0] == {"type": "adaptive", "display": display}
+        assert body("claude-haiku-4-5", config)[0]["display"] == display
+    assert body("claude-opus-5", ThinkingConfig(include_summary=False)) == (
+        {"type": "adaptive", "display": "omitted"},
+        None,
+    )
+
+
+@pytest.mark.parametrize("model", ["claude-sonnet-4-5", "claude-opus-4-8"])
+def test_wanting_a_summary_does_not_switch_thinking_on(model: str) -> None:
+    config = ThinkingConfig(include_summary=True)
+    assert body(model, config) == (None, None)
+    assert wire_thinking(config, model).warnings
+    assert body(model, ThinkingConfig()) == (None, None)
+    assert not wire_thinking(ThinkingConfig(), model).warnings
+
+
+def test_the_table_can_be_overridden(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(MODELS, "claude-sonnet-4-5", ThinkingModel(form="budget", minimum=2000, maximum=5000))
+    monkeypatch.setitem(MODELS, "claude-nova", ThinkingModel(form="adaptive", off=None))
+    assert body("claude-sonnet-4-5", MED)[0]["budget_tokens"] == 4000
+    assert body("claude-nova-9", NONE) == (ADAPTIVE, "low")

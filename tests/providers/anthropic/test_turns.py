@@ -1,0 +1,453 @@
+"""A conversation as alternate turns: pairing, order, whose state goes back to whom."""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from manystream.providers.anthropic import DIALECT
+from manystream.providers.dialect import WireRequest
+from manystream.providers.errors import InvalidRequestError
+from manystream.providers.messages import (
+    CacheControl,
+    File,
+    Image,
+    Message,
+    ProviderBlock,
+    ProviderState,
+    RedactedThinking,
+    Role,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
+from manystream.providers.provider import Provider
+from manystream.providers.request import Request
+
+from .wire import LENIENT, START, STOP, STRICT, block, finish, run, text
+from .wire_types import check_body
+
+PNG = b"\x89PNG"
+ELSEWHERE = ProviderState("openai-chat", {})
+
+
+def encode(*messages: Message, provider: Provider = STRICT) -> WireRequest:
+    return DIALECT.encode(Request("claude-sonnet-4-5", messages), "claude-sonnet-4-5", provider, stream=False)
+
+
+def sent(*messages: Message, provider: Provider = STRICT) -> list[dict[str, Any]]:
+    """The wire messages; checks Anthropic's types and that turns alternate."""
+    body = json.loads(encode(*messages, provider=provider).body)
+    check_body(body, stream=False)
+    roles = [turn["role"] for turn in body["messages"]]
+    assert all(role != following for role, following in pairwise(roles))
+    found: list[dict[str, Any]] = body["messages"]
+    return found
+
+
+def use(id: str, name: str = "look", **input: object) -> dict[str, Any]:
+    return {"type": "tool_use", "id": id, "name": name, "input": input}
+
+
+def result(id: str, content: object = "rain") -> dict[str, Any]:
+    return {"type": "tool_result", "tool_use_id": id, "content": content}
+
+
+def test_a_message_of_one_plain_text_is_a_string() -> None:
+    assert sent(Message.user("Hi"), Message.assistant("Ho"), Message.user([Text("a"), Text("b")])) == [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": "Ho"},
+        {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+    ]
+
+
+def test_a_marked_text_stays_a_block() -> None:
+    marked = Message.user(Text("Hi", cache_control=CacheControl("5m")))
+    mark = {"type": "ephemeral", "ttl": "5m"}
+    assert sent(marked)[0]["content"] == [{"type": "text", "text": "Hi", "cache_control": mark}]
+
+
+def test_neighbours_of_one_role_become_one_message_in_order() -> None:
+    assert sent(
+        Message.user("a"), Message.user("b"), Message.assistant("c"), Message.assistant("d"), Message.user("e")
+    ) == [
+        {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+        {"role": "assistant", "content": [{"type": "text", "text": "c"}, {"type": "text", "text": "d"}]},
+        {"role": "user", "content": "e"},
+    ]
+
+
+def test_a_call_and_its_result_are_written_as_blocks() -> None:
+    history = [
+        Message.user("Weather?"),
+        Message(Role.ASSISTANT, [Text("I look."), ToolCall("t1", "look", '{"city": "Oslo"}')]),
+        Message.tool_result("t1", "rain"),
+    ]
+    assert sent(*history)[1:] == [
+        {"role": "assistant", "content": [{"type": "text", "text": "I look."}, use("t1", city="Oslo")]},
+        {"role": "user", "content": [result("t1")]},
+    ]
+    assert encode(*history).warnings == []
+
+
+def test_results_of_several_messages_and_what_the_user_adds_are_one_message() -> None:
+    wire = sent(
+        Message.user("Weather?"),
+        Message(Role.ASSISTANT, [ToolCall("t1", "look", "{}"), ToolCall("t2", "look", "{}")]),
+        Message.tool_result("t1", "rain"),
+        Message.tool_result("t2", "sun", is_error=True),
+        Message.user("And?"),
+    )
+    assert wire[1:] == [
+        {"role": "assistant", "content": [use("t1"), use("t2")]},
+        {
+            "role": "user",
+            "content": [result("t1"), {**result("t2", "sun"), "is_error": True}, {"type": "text", "text": "And?"}],
+        },
+    ]
+
+
+def test_results_stand_before_what_the_user_said_first() -> None:
+    wire = sent(
+        Message.user("Weather?"),
+        Message.tool_call("t1", "look", "{}"),
+        Message.user("Hurry!"),
+        Message.tool_result("t1", "rain"),
+    )
+    assert wire[2]["content"] == [result("t1"), {"type": "text", "text": "Hurry!"}]
+
+
+def test_a_result_that_comes_turns_later_is_brought_to_its_call() -> None:
+    wire = sent(
+        Message.user("a"),
+        Message.tool_call("t1", "look", "{}"),
+        Message.user("b"),
+        Message.assistant("c"),
+        Message.tool_result("t1", "rain"),
+        Message.user("d"),
+    )
+    assert [turn["content"] for turn in wire] == [
+        "a",
+        [use("t1")],
+        [result("t1"), {"type": "text", "text": "b"}],
+        "c",
+        "d",
+    ]
+
+
+def test_calls_and_results_that_follow_each_other_stay_apart() -> None:
+    wire = sent(
+        Message.user("a"),
+        Message.tool_call("t1", "look", "{}"),
+        Message.tool_result("t1", "rain"),
+        Message.tool_call("t2", "look", "{}"),
+        Message.tool_result("t2", "sun"),
+    )
+    assert [turn["content"] for turn in wire] == ["a", [use("t1")], [result("t1")], [use("t2")], [result("t2", "sun")]]
+
+
+def test_a_call_without_result_and_a_result_without_call_are_left_out_with_a_warning() -> None:
+    history = [
+        Message.user("a"),
+        Message(Role.ASSISTANT, [Text("I look."), ToolCall("lost", "look", "{}"), ToolCall("t1", "look", "{}")]),
+        Message(Role.TOOL, [ToolResult("t1", "rain"), ToolResult("unasked", "x")]),
+        Message.tool_result("t1", "again"),
+        Message.tool_call("pending", "look", "{}"),
+    ]
+    assert sent(*history)[1:] == [
+        {"role": "assistant", "content": [{"type": "text", "text": "I look."}, use("t1")]},
+        {"role": "user", "content": [result("t1")]},
+    ]
+    assert encode(*history).warnings == [
+        "messages: result 'unasked' has no call and is not sent",
+        "messages: result 't1' has no call and is not sent",
+        "messages: call 'lost' has no result and is not sent",
+        "messages: call 'pending' has no result and is not sent",
+    ]
+
+
+def test_an_id_used_again_is_paired_with_the_latest_call_and_made_unique() -> None:
+    wire = sent(
+        Message.user("a"),
+        Message.tool_call("call_0", "look", "{}"),
+        Message.tool_result("call_0", "rain"),
+        Message.tool_call("call_0", "look", "{}"),
+        Message.tool_result("call_0", "sun"),
+    )
+    assert [turn["content"] for turn in wire[1:]] == [
+        [use("call_0")],
+        [result("call_0")],
+        [use("call_0_2")],
+        [result("call_0_2", "sun")],
+    ]
+
+
+def test_foreign_ids_are_rewritten_alike_on_both_sides_and_every_time() -> None:
+    history = [
+        Message.user("a"),
+        Message(Role.ASSISTANT, [ToolCall("fc.1|ü", "look", "{}"), ToolCall("fc_1_ü", "look", "{}")]),
+        Message(Role.TOOL, [ToolResult("fc.1|ü", "rain"), ToolResult("fc_1_ü", "sun")]),
+    ]
+    wire = sent(*history)
+    first, second = (part["id"] for part in wire[1]["content"])
+    assert first != second
+    assert all(re.fullmatch(r"[a-zA-Z0-9_-]+", found) for found in (first, second))
+    assert [part["tool_use_id"] for part in wire[2]["content"]] == [first, second]
+    assert sent(*history) == wire
+
+
+def test_arguments_that_are_no_object_are_sent_as_text_inside_one() -> None:
+    for arguments in ('{"city": ', "[1]", "rain"):
+        history = [Message.user("a"), Message.tool_call("t", "look", arguments), Message.tool_result("t", "no", True)]
+        assert sent(*history)[1]["content"] == [use("t", INVALID_JSON=arguments)]
+        assert len(encode(*history).warnings) == 1
+    empty = [Message.user("a"), Message.tool_call("t", "look", ""), Message.tool_result("t", "ok")]
+    assert sent(*empty)[1]["content"] == [use("t")]
+
+
+def test_thinking_goes_back_unchanged_before_its_call() -> None:
+    call = Message.tool_call_with_thinking(
+        thinking_text="hm",
+        thinking_signature="c2ln",
+        redacted_data="ZW5j",
+        tool_id="t1",
+        tool_name="look",
+        tool_arguments="{}",
+    )
+    assert sent(Message.user("a"), call, Message.tool_result("t1", "rain"))[1]["content"] == [
+        {"type": "thinking", "thinking": "hm", "signature": "c2ln"},
+        {"type": "redacted_thinking", "data": "ZW5j"},
+        use("t1"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "thinking",
+    [
+        Thinking("hm", state=ELSEWHERE),
+        Thinking("hm", "c2ln", state=ELSEWHERE),
+        RedactedThinking("x", state=ELSEWHERE),
+        Thinking("hm"),
+        Thinking("hm", ""),
+    ],
+    ids=["foreign", "foreign and signed", "foreign and redacted", "without signature", "with an empty one"],
+)
+def test_thinking_that_anthropic_did_not_sign_stays_here(thinking: Thinking | RedactedThinking) -> None:
+    assert sent(Message.user("a"), Message.assistant([thinking, Text("b")]), Message.user("c"))[1]["content"] == "b"
+
+
+def test_another_server_gets_back_its_own_thinking_and_not_anthropics() -> None:
+    own = Thinking("hm", state=ProviderState("lookalike", {}))
+    history = [Message.user("a"), Message.assistant([own, Thinking("x", "c2ln"), Text("b")]), Message.user("c")]
+    assert sent(*history, provider=LENIENT)[1]["content"] == [
+        {"type": "thinking", "thinking": "hm", "signature": ""},
+        {"type": "text", "text": "b"},
+    ]
+
+
+def test_thinking_never_ends_a_message_and_a_message_of_nothing_else_is_left_out() -> None:
+    signed = Thinking("hm", "c2ln")
+    assert sent(Message.user("a"), Message.assistant([Text("b"), signed]), Message.user("c"))[1]["content"] == "b"
+    assert sent(Message.user("a"), Message.assistant([signed, RedactedThinking("x")]), Message.user("c")) == [
+        {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "c"}]}
+    ]
+    with pytest.raises(InvalidRequestError, match="messages"):
+        encode(Message.assistant(signed))
+
+
+def test_a_providers_own_blocks_go_back_to_it_alone() -> None:
+    data: dict[str, Any] = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}}
+    own, foreign = ProviderBlock("anthropic", data), ProviderBlock("openai-responses", {"type": "web_search_call"})
+    assert sent(Message.user("a"), Message.assistant([foreign, own, Text("b")]))[1]["content"] == [
+        data,
+        {"type": "text", "text": "b"},
+    ]
+    upload = ProviderBlock("anthropic", {"type": "container_upload", "file_id": "file_1"})
+    assert sent(Message.user([upload, foreign]))[0]["content"] == [upload.data]
+
+
+def test_a_calls_own_state_goes_back_to_its_provider_alone() -> None:
+    caller = {"caller": {"type": "code_execution_20250825", "tool_id": "srvtoolu_1"}}
+    for maker, expected in (("anthropic", {**use("t"), **caller}), ("openai-chat", use("t"))):
+        call = Message.assistant(ToolCall("t", "look", "{}", state=ProviderState(maker, caller)))
+        assert sent(Message.user("a"), call, Message.tool_result("t", "rain"))[1]["content"] == [expected]
+
+
+def test_citations_go_back_where_anthropic_made_them() -> None:
+    own: dict[str, Any] = {
+        "type": "char_location",
+        "cited_text": "a",
+        "document_index": 0,
+        "document_title": None,
+        "start_char_index": 0,
+        "end_char_index": 1,
+    }
+    cited = Text("b", citations=[own])
+    assert sent(Message.user("a"), Message.assistant(cited))[1]["content"] == [
+        {"type": "text", "text": "b", "citations": [own]}
+    ]
+    assert (
+        sent(Message.user("a"), Message.assistant(Text("b", citations=[{"type": "url_citation"}])))[1]["content"] == "b"
+    )
+    assert sent(Message.user(cited))[0]["content"] == "b"
+
+
+def test_an_answer_goes_back_as_it_came() -> None:
+    wire = (
+        START
+        + block(
+            0,
+            {"type": "thinking", "thinking": "", "signature": ""},
+            {"type": "thinking_delta", "thinking": "hm"},
+            {"type": "signature_delta", "signature": "c2ln"},
+        )
+        + block(1, {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"query": "rain"}})
+        + block(2, {"type": "web_search_tool_result", "tool_use_id": "s", "content": []})
+        + text(3, "Wet.")
+        + finish("pause_turn")
+        + STOP
+    )
+    answer = run(wire).response.to_message()
+    assert sent(Message.user("a"), answer)[1]["content"] == [
+        {"type": "thinking", "thinking": "hm", "signature": "c2ln"},
+        {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"query": "rain"}},
+        {"type": "web_search_tool_result", "tool_use_id": "s", "content": []},
+        {"type": "text", "text": "Wet."},
+    ]
+
+
+def test_empty_texts_are_left_out_and_a_prefill_ends_without_space() -> None:
+    assert sent(Message.user([Text(""), Text("a "), Text(" \n")]), Message.assistant("So: \n")) == [
+        {"role": "user", "content": "a "},
+        {"role": "assistant", "content": "So:"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "source"),
+    [
+        (Image(data=PNG, media_type="image/png"), {"type": "base64", "media_type": "image/png", "data": "iVBORw=="}),
+        (Image(data=PNG, media_type="image/JPG"), {"type": "base64", "media_type": "image/jpeg", "data": "iVBORw=="}),
+        (Image(url="https://a.example/a.png"), {"type": "url", "url": "https://a.example/a.png"}),
+        (Image(file_id="file_1"), {"type": "file", "file_id": "file_1"}),
+        (File(data=PNG, media_type="image/png"), {"type": "base64", "media_type": "image/png", "data": "iVBORw=="}),
+        (File(url="https://a.example/a", media_type="image/png"), {"type": "url", "url": "https://a.example/a"}),
+    ],
+)
+def test_images_have_a_source_of_their_kind(given: Image | File, source: dict[str, str]) -> None:
+    assert sent(Message.user(given))[0]["content"] == [{"type": "image", "source": source}]
+
+
+@pytest.mark.parametrize(
+    ("given", "source"),
+    [
+        (
+            File(data=b"%PDF", media_type="application/pdf"),
+            {"type": "base64", "media_type": "application/pdf", "data": "JVBERg=="},
+        ),
+        (
+            File(data="Grüße".encode(), media_type="text/markdown; charset=utf-8"),
+            {"type": "text", "media_type": "text/plain", "data": "Grüße"},
+        ),
+        (
+            File(data=b"{}", media_type="application/json"),
+            {"type": "text", "media_type": "text/plain", "data": "{}"},
+        ),
+        (File(url="https://a.example/a.pdf"), {"type": "url", "url": "https://a.example/a.pdf"}),
+        (File(file_id="file_1"), {"type": "file", "file_id": "file_1"}),
+    ],
+)
+def test_files_are_documents(given: File, source: dict[str, str]) -> None:
+    assert sent(Message.user(given))[0]["content"] == [{"type": "document", "source": source}]
+
+
+def test_a_files_name_is_its_title_and_blocks_keep_their_cache_marks() -> None:
+    mark = CacheControl()
+    wire = {"type": "ephemeral"}
+    history = [
+        Message.user([File(file_id="f", name="a.pdf", cache_control=mark), Image(file_id="g", cache_control=mark)]),
+        Message.assistant(ToolCall("t", "look", "{}", cache_control=mark)),
+        Message(Role.TOOL, ToolResult("t", "rain", cache_control=mark)),
+    ]
+    contents = [turn["content"] for turn in sent(*history)]
+    assert contents[0][0]["title"] == "a.pdf"
+    assert [part["cache_control"] for content in contents for part in content] == [wire] * 4
+
+
+def test_a_tool_result_holds_texts_images_and_files() -> None:
+    parts = [Text("see"), Text(""), Image(data=PNG, media_type="image/png"), File(file_id="f")]
+    wire = sent(Message.user("a"), Message.tool_call("t", "look", "{}"), Message(Role.TOOL, ToolResult("t", parts)))
+    assert [part["type"] for part in wire[2]["content"][0]["content"]] == ["text", "image", "document"]
+
+
+@pytest.mark.parametrize(
+    ("block_given", "field"),
+    [
+        (Image(data=b"x", media_type="image/tiff"), "messages[0].content[0].media_type"),
+        (File(data=b"x", media_type="audio/wav"), "messages[0].content[0].media_type"),
+        (File(data=b"\xff", media_type="text/plain"), "messages[0].content[0].data"),
+    ],
+)
+def test_what_anthropic_cannot_read_is_refused_by_name(block_given: Image | File, field: str) -> None:
+    with pytest.raises(InvalidRequestError) as raised:
+        encode(Message.user(block_given))
+    assert raised.value.field == field
+
+
+def test_an_assistants_picture_is_left_out_with_a_warning() -> None:
+    history = [Message.user("Draw."), Message.assistant([Text("There."), Image(file_id="f")])]
+    assert sent(*history)[1]["content"] == "There."
+    assert encode(*history).warnings == ["messages: an assistant's Image is not sent; Anthropic takes none"]
+
+
+def test_an_images_detail_is_warned_about() -> None:
+    assert encode(Message.user(Image(file_id="f", detail="high"))).warnings
+    assert not encode(Message.user(Image(file_id="f", detail="auto"))).warnings
+
+
+ids = st.sampled_from(["a", "b", "c.d", "e|f"])
+words = st.sampled_from(["", " ", "hi", "so "])
+assistant_blocks = st.one_of(
+    words.map(Text),
+    st.builds(ToolCall, ids, st.just("look"), st.sampled_from(["{}", "{", ""])),
+    st.builds(Thinking, st.just("hm"), st.sampled_from([None, "c2ln"])),
+    st.just(ProviderBlock("anthropic", {"type": "container_upload", "file_id": "f"})),
+)
+user_blocks = st.one_of(words.map(Text), st.builds(ToolResult, ids, words))
+conversations = st.lists(
+    st.one_of(
+        st.builds(Message, st.just(Role.ASSISTANT), st.lists(assistant_blocks, min_size=1, max_size=4)),
+        st.builds(Message, st.just(Role.USER), st.lists(user_blocks, min_size=1, max_size=3)),
+        st.builds(Message, st.just(Role.TOOL), st.lists(user_blocks, min_size=1, max_size=3)),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(conversations)
+def test_whatever_the_history_calls_are_answered_directly_and_once(messages: list[Message]) -> None:
+    try:
+        turns = sent(*messages)
+    except InvalidRequestError:
+        return
+    seen: set[str] = set()
+    asked: list[str] = []
+    for turn in turns:
+        parts = turn["content"] if isinstance(turn["content"], list) else []
+        assert turn["content"]
+        answered = [part["tool_use_id"] for part in parts if part["type"] == "tool_result"]
+        assert sorted(answered) == sorted(asked)
+        assert [part["type"] for part in parts[: len(answered)]] == ["tool_result"] * len(answered)
+        asked = [part["id"] for part in parts if part["type"] == "tool_use"]
+        assert not seen.intersection(asked)
+        seen.update(asked)
+    assert not asked

@@ -1,0 +1,195 @@
+"""What the tests of the Anthropic dialect share: providers, wire text to write answers with, and a runner that
+checks on every stream what must hold on all of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from manystream.providers.anthropic import DIALECT
+from manystream.providers.errors import ProviderError
+from manystream.providers.events import (
+    Done,
+    Error,
+    Event,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+    ToolCallDone,
+    ToolCallStart,
+)
+from manystream.providers.messages import Text, Thinking, ToolCall
+from manystream.providers.order import OrderChecker
+from manystream.providers.profile import Profile, Quirks
+from manystream.providers.provider import Anthropic, Provider
+from manystream.providers.response import Response
+from manystream.transport.sse import SSEParser
+
+STRICT = Anthropic(api_key="sk-secret")
+LENIENT = Anthropic(
+    api_key="sk-secret",
+    profile=Profile(name="lookalike", dialect="anthropic", base_url="https://lookalike.example", quirks=Quirks()),
+)
+
+MESSAGE = {
+    "id": "msg_1",
+    "type": "message",
+    "role": "assistant",
+    "model": "claude-sonnet-4-5",
+    "content": [],
+    "stop_reason": None,
+    "stop_sequence": None,
+    "usage": {"input_tokens": 10, "output_tokens": 1},
+}
+
+START = 'event: message_start\ndata: {"type": "message_start", "message": ' + json.dumps(MESSAGE) + "}\n\n"
+STOP = 'event: message_stop\ndata: {"type": "message_stop"}\n\n'
+PING = 'event: ping\ndata: {"type": "ping"}\n\n'
+
+
+def sse(payload: object, name: str | None = None) -> str:
+    """One event, with its name where it has one."""
+    head = f"event: {name}\n" if name else ""
+    return f"{head}data: {json.dumps(payload, ensure_ascii=False)}\n\n"
+
+
+def block(index: int, content: dict[str, object], *deltas: dict[str, object], stop: bool = True) -> str:
+    """A content block's events."""
+    wire = sse({"type": "content_block_start", "index": index, "content_block": content}, "content_block_start")
+    for delta in deltas:
+        wire += sse({"type": "content_block_delta", "index": index, "delta": delta}, "content_block_delta")
+    if stop:
+        wire += sse({"type": "content_block_stop", "index": index}, "content_block_stop")
+    return wire
+
+
+def text(index: int, *pieces: str) -> str:
+    """A text block."""
+    return block(index, {"type": "text", "text": ""}, *({"type": "text_delta", "text": piece} for piece in pieces))
+
+
+def call(index: int, *pieces: str, id: str = "toolu_1", name: str = "look", stop: bool = True) -> str:
+    """A tool call."""
+    deltas: list[dict[str, object]] = [{"type": "input_json_delta", "partial_json": piece} for piece in pieces]
+    return block(index, {"type": "tool_use", "id": id, "name": name, "input": {}}, *deltas, stop=stop)
+
+
+def finish(reason: str | None = "end_turn", usage: dict[str, object] | None = None, **delta: object) -> str:
+    """The stop reason, without the terminal marker."""
+    payload = {
+        "type": "message_delta",
+        "delta": {"stop_reason": reason, "stop_sequence": None, **delta},
+        "usage": {"output_tokens": 5} if usage is None else usage,
+    }
+    return sse(payload, "message_delta")
+
+
+def made_ids() -> Callable[[], str]:
+    """A maker of ids that counts."""
+    numbers = iter(range(1, 1_000_000))
+    return lambda: f"made_{next(numbers)}"
+
+
+@dataclass
+class Outcome:
+    """What one stream gave."""
+
+    events: list[Event]
+    response: Response
+
+    @property
+    def error(self) -> ProviderError | None:
+        last = self.events[-1] if self.events else None
+        return last.error if isinstance(last, Error) else None
+
+    @property
+    def done(self) -> Done:
+        last = self.events[-1]
+        assert isinstance(last, Done), last
+        return last
+
+    @property
+    def text(self) -> str:
+        return "".join(event.text for event in self.events if isinstance(event, TextDelta))
+
+
+def run(wire: str | bytes, provider: Provider = STRICT, *, chunks: Sequence[bytes] | None = None) -> Outcome:
+    """Parse, feed, end. Checks the events' order, and that they tell what the response holds."""
+    body = wire.encode() if isinstance(wire, str) else wire
+    parser, machine, order = SSEParser(), DIALECT.machine(provider, made_ids()), OrderChecker()
+    events: list[Event] = []
+
+    def take(fresh: Sequence[Event]) -> None:
+        for event in fresh:
+            order.check(event)
+            events.append(event)
+
+    for chunk in chunks or [body]:
+        for name, data in parser.feed(chunk):
+            take(machine.feed(name, data))
+    for name, data in parser.end():
+        take(machine.feed(name, data))
+    take(machine.end(parser.stray))
+    assert machine.ended
+    assert machine.end() == ()
+    assert machine.feed("message_stop", b'{"type": "message_stop"}') == ()
+    response = machine.response()
+    assert told(events) == held(response)
+    return Outcome(events, response)
+
+
+def run_at_every_split(wire: str, provider: Provider = STRICT) -> Outcome:
+    """The same, with the body cut in two at every byte, and byte by byte: always the same outcome."""
+    body = wire.encode()
+    whole = run(body, provider)
+    for chunks in splits(body):
+        assert run(body, provider, chunks=chunks) == whole
+    return whole
+
+
+def splits(body: bytes) -> Iterator[list[bytes]]:
+    yield [body[position : position + 1] for position in range(len(body))]
+    for position in range(1, len(body)):
+        yield [body[:position], body[position:]]
+
+
+def told(events: Sequence[Event]) -> dict[int, tuple[object, ...]]:
+    """Per block, what the events told."""
+    blocks: dict[int, tuple[object, ...]] = {}
+    for event in events:
+        if isinstance(event, TextDelta | ThinkingDelta):
+            kind, before = blocks.get(event.index, (event.type, ""))
+            blocks[event.index] = (kind, f"{before}{event.text}")
+        elif isinstance(event, ToolCallStart):
+            blocks[event.index] = ("call", event.id, event.name, "", False)
+        elif isinstance(event, ToolCallDelta):
+            kind, id, name, before, complete = blocks[event.index]
+            blocks[event.index] = (kind, id, name, f"{before}{event.arguments}", complete)
+        elif isinstance(event, ToolCallDone):
+            blocks[event.index] = (*blocks[event.index][:-1], event.complete)
+    return blocks
+
+
+def held(response: Response) -> dict[int, tuple[object, ...]]:
+    """Per block, what the response holds of that."""
+    blocks: dict[int, tuple[object, ...]] = {}
+    for index, content in enumerate(response.content):
+        if isinstance(content, Text) and content.text:
+            blocks[index] = ("text_delta", content.text)
+        elif isinstance(content, Thinking) and content.text:
+            blocks[index] = ("thinking_delta", content.text)
+        elif isinstance(content, ToolCall):
+            blocks[index] = ("call", content.id, content.name, content.arguments, content.complete)
+    return blocks
+
+
+def decode(payload: object, provider: Provider = STRICT) -> Response:
+    """Read an unstreamed answer."""
+    return DIALECT.decode(json.dumps(payload).encode(), provider, made_ids())
+
+
+def message(*content: dict[str, object], stop_reason: str = "end_turn", **members: object) -> dict[str, object]:
+    """An unstreamed answer."""
+    usage = {"input_tokens": 10, "output_tokens": 5}
+    return {**MESSAGE, "content": list(content), "stop_reason": stop_reason, "usage": usage, **members}

@@ -1,0 +1,64 @@
+"""Shared by the tests of requests: encode, and check every member against the official client's types."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from google.genai import types
+
+from manystream.providers.dialect import WireRequest
+from manystream.providers.gemini import DIALECT
+from manystream.providers.messages import Message
+from manystream.providers.provider import Gemini
+from manystream.providers.request import Request
+
+MODEL = "gemini-3.8-flash"
+OLD_MODEL = "gemini-2.5-flash"
+
+BODY_TYPES: dict[str, Any] = {
+    "systemInstruction": types.Content,
+    "generationConfig": types.GenerationConfig,
+    "toolConfig": types.ToolConfig,
+}
+"""Member of the body → the official type. Those types forbid members they do not know."""
+
+LIST_TYPES: dict[str, Any] = {"contents": types.Content, "tools": types.Tool}
+
+
+def wire(*messages: Message, model: str = MODEL, stream: bool = False, **options: Any) -> WireRequest:
+    """Encode, without a look at the official types."""
+    request = Request(model, list(messages) or [Message.user("Hi")], **options)
+    return DIALECT.encode(request, model, Gemini("key"), stream=stream)
+
+
+def body_of(request: WireRequest) -> dict[str, Any]:
+    """The body, checked member by member."""
+    body: dict[str, Any] = json.loads(request.body)
+    for name, value in body.items():
+        if name in LIST_TYPES:
+            for member in value:
+                LIST_TYPES[name].model_validate(member)
+        elif name in BODY_TYPES:
+            BODY_TYPES[name].model_validate(value)
+        elif name == "labels":
+            types.GenerateContentConfig.model_validate({"labels": value})
+        else:
+            raise AssertionError(f"{name} is no member that these tests know")
+    return body
+
+
+def sent(*messages: Message, **options: Any) -> dict[str, Any]:
+    """Encode and check."""
+    return body_of(wire(*messages, **options))
+
+
+def contents(*messages: Message, **options: Any) -> list[Any]:
+    """The contents of a request, checked."""
+    result: list[Any] = sent(*messages, **options)["contents"]
+    return result
+
+
+def warnings(*messages: Message, **options: Any) -> list[str]:
+    """What a request could be sent only in part."""
+    return wire(*messages, **options).warnings

@@ -1,0 +1,314 @@
+"""Conversations: roles, parts, calls and their results, and the state that goes back with them."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+
+from manystream.providers.errors import InvalidRequestError
+from manystream.providers.messages import (
+    CacheControl,
+    File,
+    Image,
+    Message,
+    ProviderBlock,
+    ProviderState,
+    RedactedThinking,
+    Role,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
+from tests.providers.gemini.sent import OLD_MODEL, contents, warnings
+from tests.providers.gemini.wire import decode, part_chunk, signed
+
+HI = Message.user("Hi")
+SKIP = "skip_thought_signature_validator"
+
+
+def call(id: str, name: str = "f", arguments: str = "{}", state: ProviderState | None = None) -> ToolCall:
+    return ToolCall(id, name, arguments, state=state)
+
+
+def answer_part(name: str = "f", output: str = "ok", **members: Any) -> dict[str, Any]:
+    return {"functionResponse": {"name": name, "response": {"output": output}, **members}}
+
+
+def call_part(name: str = "f", signature: str | None = None, **members: Any) -> dict[str, Any]:
+    part: dict[str, Any] = {"functionCall": {"name": name, "args": {}, **members}}
+    return part if signature is None else {**part, "thoughtSignature": signature}
+
+
+def test_roles_are_user_and_model() -> None:
+    assert contents(HI, Message.assistant("Hello"), Message.user([Text("a"), Text("b")])) == [
+        {"role": "user", "parts": [{"text": "Hi"}]},
+        {"role": "model", "parts": [{"text": "Hello"}]},
+        {"role": "user", "parts": [{"text": "a"}, {"text": "b"}]},
+    ]
+
+
+def test_empty_texts_are_nothing_and_nothing_at_all_is_refused() -> None:
+    assert contents(HI, Message.assistant(""), Message.user([Text(""), Text("b")])) == [
+        {"role": "user", "parts": [{"text": "Hi"}]},
+        {"role": "user", "parts": [{"text": "b"}]},
+    ]
+    with pytest.raises(InvalidRequestError, match="messages: hold nothing that can be sent to Gemini"):
+        contents(Message.user(""))
+
+
+def test_a_call_and_its_result() -> None:
+    history = (HI, Message.tool_call("a", "now", '{"zone":"UTC"}'), Message.tool_result("a", "12:00"))
+    assert contents(*history, model=OLD_MODEL)[1:] == [
+        {"role": "model", "parts": [{"functionCall": {"name": "now", "args": {"zone": "UTC"}}}]},
+        {"role": "user", "parts": [answer_part("now", "12:00")]},
+    ]
+
+
+def test_a_failed_result_is_an_error_in_the_response() -> None:
+    sent = contents(HI, Message.tool_call("a", "now", ""), Message.tool_result("a", "no clock", is_error=True))
+    assert sent[2]["parts"] == [{"functionResponse": {"name": "now", "response": {"error": "no clock"}}}]
+
+
+def test_parallel_calls_and_their_results_are_one_content_each_in_order() -> None:
+    history = (
+        HI,
+        Message.assistant("I look."),
+        Message.assistant([call("a", "x"), call("b", "y")]),
+        Message.tool_call("c", "z", "{}"),
+        Message.tool_result("b", "2"),
+        Message.tool_result("c", "3"),
+        Message(Role.TOOL, [ToolResult("a", "1")]),
+        Message.user("And?"),
+    )
+    assert contents(*history, model=OLD_MODEL)[1:] == [
+        {"role": "model", "parts": [{"text": "I look."}, call_part("x"), call_part("y"), call_part("z")]},
+        {"role": "user", "parts": [answer_part("x", "1"), answer_part("y", "2"), answer_part("z", "3")]},
+        {"role": "user", "parts": [{"text": "And?"}]},
+    ]
+
+
+def test_calls_one_after_another_are_turns_of_their_own() -> None:
+    history = (
+        HI,
+        Message.tool_call("a", "f", "{}"),
+        Message.tool_result("a", "ok"),
+        Message.tool_call("a", "f", "{}"),
+        Message.tool_result("a", "ok"),
+    )
+    one = [{"role": "model", "parts": [call_part()]}, {"role": "user", "parts": [answer_part()]}]
+    assert contents(*history, model=OLD_MODEL)[1:] == one + one
+
+
+def test_a_result_follows_its_call_wherever_the_history_has_it() -> None:
+    history = (HI, Message.tool_call("a", "f", "{}"), Message.user("Hurry!"), Message.user(ToolResult("a", "ok")))
+    assert [content["parts"] for content in contents(*history, model=OLD_MODEL)[1:]] == [
+        [call_part()],
+        [answer_part()],
+        [{"text": "Hurry!"}],
+    ]
+
+
+def test_a_call_without_a_result_is_not_sent() -> None:
+    history = (HI, Message.assistant([Text("I look."), call("a"), call("b")]), Message.tool_result("b", "ok"))
+    assert contents(*history, model=OLD_MODEL)[1]["parts"] == [{"text": "I look."}, call_part()]
+    assert warnings(*history) == ["messages: call 'a' has no result and is not sent"]
+    assert contents(HI, Message.tool_call("a", "f", "{}")) == [{"role": "user", "parts": [{"text": "Hi"}]}]
+
+
+def test_a_result_without_a_call_is_not_sent() -> None:
+    history = (HI, Message.tool_result("a", "ok"), Message.assistant("Yes."))
+    assert contents(*history)[1:] == [{"role": "model", "parts": [{"text": "Yes."}]}]
+    assert warnings(*history) == ["messages: result 'a' has no call and is not sent"]
+
+
+def test_an_id_that_comes_twice_belongs_to_the_nearest_call() -> None:
+    history = (HI, Message.tool_call("a", "f", "{}"), Message.tool_call("a", "g", "{}"), Message.tool_result("a", "ok"))
+    assert contents(*history, model=OLD_MODEL)[1]["parts"] == [call_part("g")]
+    assert warnings(*history) == ["messages: call 'a' has no result and is not sent"]
+
+
+def test_the_wires_own_id_goes_back_in_call_and_result_and_ours_does_not() -> None:
+    state = ProviderState("google", {"id": "w1"})
+    history = (HI, Message.assistant([call("w1", state=state), call("ours")]))
+    results = (Message.tool_result("w1", "ok"), Message.tool_result("ours", "ok"))
+    _, calls, answers = contents(*history, *results, model=OLD_MODEL)
+    assert calls["parts"] == [call_part(id="w1"), call_part()]
+    assert answers["parts"] == [answer_part(id="w1"), answer_part()]
+
+
+def test_a_signature_goes_back_on_exactly_the_part_it_came_with() -> None:
+    answer = decode(
+        part_chunk(
+            {"text": "Hm", "thought": True},
+            {"text": "I look.", "thoughtSignature": "c2lnMQ=="},
+            {"functionCall": {"name": "f", "args": {}, "id": "w1"}, "thoughtSignature": "c2lnMg=="},
+            {"functionCall": {"name": "g", "args": {}, "id": "w2"}},
+            {"text": "", "thoughtSignature": "c2lnMw=="},
+            finish="STOP",
+        )
+    )
+    results = Message(Role.TOOL, [ToolResult("w1", "ok"), ToolResult("w2", "ok")])
+    sent = contents(HI, answer.to_message(), results)
+    assert sent[1]["parts"] == [
+        {"text": "Hm", "thought": True},
+        {"text": "I look.", "thoughtSignature": "c2lnMQ=="},
+        call_part(signature="c2lnMg==", id="w1"),
+        call_part("g", id="w2"),
+        {"text": "", "thoughtSignature": "c2lnMw=="},
+    ]
+
+
+def test_state_of_another_provider_never_goes_out() -> None:
+    foreign = ProviderState("anthropic", {"thoughtSignature": "c2ln", "id": "x"})
+    history = (
+        HI,
+        Message.assistant([Text("a", state=foreign), call("x", state=foreign)]),
+        Message.tool_result("x", "ok"),
+    )
+    assert contents(*history, model=OLD_MODEL)[1]["parts"] == [{"text": "a"}, call_part()]
+
+
+def test_a_new_model_gets_the_documented_value_for_an_unsigned_first_call() -> None:
+    history = (HI, Message.assistant([call("a", "x"), call("b", "y")]))
+    results = (Message.tool_result("a", "ok"), Message.tool_result("b", "ok"))
+    assert contents(*history, *results)[1]["parts"] == [call_part("x", SKIP), call_part("y")]
+    # Where the signed call is left out, the next one is the first.
+    lost = Message.assistant([call("a", "x", state=signed("c2ln")), call("b", "y")])
+    assert contents(HI, lost, results[1])[1]["parts"] == [call_part("y", SKIP)]
+
+
+def test_thinking_goes_back_to_gemini_and_to_nobody_else() -> None:
+    blocks = [
+        Thinking("ours", state=ProviderState("google", {"thought": True})),
+        Thinking("from somebody's own hand"),
+        Thinking("theirs", "sig"),
+        Thinking("theirs too", state=ProviderState("openai-chat", {})),
+        RedactedThinking("xyz"),
+        Text("a"),
+    ]
+    history = (HI, Message.assistant(blocks), HI)
+    assert contents(*history)[1]["parts"] == [
+        {"text": "ours", "thought": True},
+        {"text": "from somebody's own hand", "thought": True},
+        {"text": "a"},
+    ]
+    assert warnings(*history) == [
+        f"messages[1].content[{place}]: thinking of another provider was left out" for place in (2, 3, 4)
+    ]
+
+
+def test_a_providers_block_goes_back_in_its_place_and_only_there() -> None:
+    code = {"executableCode": {"language": "PYTHON", "code": "1"}, "thoughtSignature": "c2ln"}
+    ours, theirs = ProviderBlock("google", code), ProviderBlock("anthropic", {"type": "server_tool_use"})
+    history = (HI, Message.assistant([Text("a"), ours, theirs, Text("b")]))
+    assert contents(*history)[1]["parts"] == [{"text": "a"}, code, {"text": "b"}]
+    assert warnings(*history) == ["messages[1].content[2]: left out, only anthropic understands it"]
+
+
+PNG = b"\x89PNG"
+PNG_PART = {"inlineData": {"mimeType": "image/png", "data": base64.b64encode(PNG).decode()}}
+
+
+@pytest.mark.parametrize(
+    ("block", "part"),
+    [
+        (Image(data=PNG, media_type="image/png"), PNG_PART),
+        (File(data=b"x", media_type="audio/wav"), {"inlineData": {"mimeType": "audio/wav", "data": "eA=="}}),
+        (Image(url="https://h/a.JPG?x=1"), {"fileData": {"fileUri": "https://h/a.JPG?x=1", "mimeType": "image/jpeg"}}),
+        (Image(url="gs://h", media_type="image/gif"), {"fileData": {"fileUri": "gs://h", "mimeType": "image/gif"}}),
+        (File(url="https://youtu.be/abc"), {"fileData": {"fileUri": "https://youtu.be/abc"}}),
+        (File(url="gs://bucket/x.pdf"), {"fileData": {"fileUri": "gs://bucket/x.pdf", "mimeType": "application/pdf"}}),
+        (Image(url="data:image/png;base64,iVBORw=="), PNG_PART),
+        (File(url="data:,a%20b"), {"inlineData": {"mimeType": "text/plain", "data": "YSBi"}}),
+        (
+            File(file_id="files/abc", media_type="video/mp4"),
+            {
+                "fileData": {
+                    "fileUri": "https://generativelanguage.googleapis.com/v1beta/files/abc",
+                    "mimeType": "video/mp4",
+                }
+            },
+        ),
+        (Image(data=PNG, media_type="image/png", state=signed("c2ln")), {**PNG_PART, "thoughtSignature": "c2ln"}),
+    ],
+)  # fmt: skip
+def test_images_and_files_are_inline_or_by_address(block: Image | File, part: dict[str, Any]) -> None:
+    assert contents(Message.user(block))[0]["parts"] == [part]
+
+
+@pytest.mark.parametrize("url", ["data:image/png", "data:image/png;base64,%%%", "data:image/png;base64,a"])
+def test_a_data_url_that_cannot_be_read_names_its_place(url: str) -> None:
+    with pytest.raises(InvalidRequestError, match=r"messages\[0\]\.content\[0\]\.url"):
+        contents(Message.user(Image(url=url)))
+
+
+def test_what_a_part_cannot_hold_is_said() -> None:
+    blocks = [
+        Image(data=PNG, media_type="image/png", detail="low", cache_control=CacheControl()),
+        Image(data=PNG, media_type="image/png", detail="auto"),
+        File(data=b"x", media_type="text/plain", name="notes.txt"),
+    ]
+    assert [warning.partition(":")[0] for warning in warnings(Message.user(blocks))] == [
+        "messages[0].content[0].cache_control",
+        "messages[0].content[0].detail",
+        "messages[0].content[2].name",
+    ]
+
+
+def media_result() -> tuple[Message, ...]:
+    result = ToolResult("a", [Text("two "), Image(data=PNG, media_type="image/png"), Text("files")])
+    return HI, Message.tool_call("a", "f", "{}"), Message(Role.TOOL, [result])
+
+
+def test_files_in_a_result_stand_inside_it_where_the_model_takes_them() -> None:
+    assert contents(*media_result())[2:] == [
+        {"role": "user", "parts": [answer_part(output="two files", parts=[PNG_PART])]},
+    ]
+    assert warnings(*media_result()) == []
+
+
+def test_files_in_a_result_stand_beside_it_where_the_model_does_not() -> None:
+    assert contents(*media_result(), model=OLD_MODEL)[2:] == [
+        {"role": "user", "parts": [answer_part(output="two files")]},
+        {"role": "user", "parts": [PNG_PART]},
+    ]
+    assert warnings(*media_result(), model=OLD_MODEL) == [
+        "messages[2].content[0].content[1]: sent beside the result, which cannot hold it"
+    ]
+    by_address = ToolResult("a", [Image(url="https://h/a.png")])
+    history = (HI, Message.tool_call("a", "f", "{}"), Message(Role.TOOL, [by_address]))
+    assert contents(*history)[3]["parts"] == [{"fileData": {"fileUri": "https://h/a.png", "mimeType": "image/png"}}]
+
+
+@pytest.mark.parametrize("arguments", ['{"a": ', "[1]", "null"])
+def test_arguments_that_are_no_object_are_sent_as_text_and_said(arguments: str) -> None:
+    history = (HI, Message.tool_call("a", "f", arguments), Message.tool_result("a", "bad arguments", is_error=True))
+    assert contents(*history)[1]["parts"][0]["functionCall"] == {"name": "f", "args": {"arguments": arguments}}
+    assert warnings(*history) == ["messages[1].content[0].arguments: no JSON object, sent as text"]
+
+
+def test_text_beside_results_in_a_tool_message_follows_them() -> None:
+    tool = Message(Role.TOOL, [Text("Note."), ToolResult("a", "ok")])
+    assert [content["parts"] for content in contents(HI, Message.tool_call("a", "f", "{}"), tool, model=OLD_MODEL)] == [
+        [{"text": "Hi"}],
+        [call_part()],
+        [answer_part()],
+        [{"text": "Note."}],
+    ]
+
+
+def test_a_conversation_goes_round() -> None:
+    """An answer that is sent back in the next request says the same as it said on the wire."""
+    parts: list[dict[str, Any]] = [
+        {"text": "Hm", "thought": True},
+        {"text": "Look:"},
+        {"inlineData": {"mimeType": "image/png", "data": "iVBORw=="}, "thoughtSignature": "c2ln"},
+        {"toolCall": {"id": "t", "toolType": "GOOGLE_SEARCH_WEB", "args": {}}, "thoughtSignature": "c2ln"},
+        {"toolResponse": {"id": "t", "toolType": "GOOGLE_SEARCH_WEB", "response": {}}},
+        {"text": "Done.", "thoughtSignature": "c2ln"},
+    ]
+    answer = decode(part_chunk(*parts, finish="STOP"))
+    assert contents(HI, answer.to_message(), HI)[1] == {"role": "model", "parts": parts}

@@ -1,0 +1,213 @@
+"""Error bodies, as Google's servers and the proxies before them write them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from manystream.providers.errors import ErrorCategory, ProviderError
+from manystream.providers.gemini import DIALECT, parse_error
+from manystream.providers.gemini.errors import REASON_CATEGORY, STATUS_CODES, read_error
+
+NOW = 1_700_000_000.0
+
+
+def body(code: int = 400, message: str = "No.", status: str = "INVALID_ARGUMENT", *details: Any) -> bytes:
+    return json.dumps(
+        {"error": {"code": code, "message": message, "status": status, "details": list(details)}}
+    ).encode()
+
+
+@pytest.mark.parametrize(
+    ("status", "category", "retryable"),
+    [
+        (400, ErrorCategory.INVALID_ARG, False),
+        (401, ErrorCategory.AUTH, False),
+        (402, ErrorCategory.UNKNOWN, False),
+        (403, ErrorCategory.AUTH, False),
+        (404, ErrorCategory.NOT_FOUND, False),
+        (408, ErrorCategory.TIMEOUT, True),
+        (409, ErrorCategory.UNKNOWN, False),
+        (413, ErrorCategory.INVALID_ARG, False),
+        (429, ErrorCategory.RATE_LIMIT, True),
+        (499, ErrorCategory.UNKNOWN, False),
+        (500, ErrorCategory.SERVER, True),
+        (501, ErrorCategory.UNKNOWN, False),
+        (502, ErrorCategory.SERVER, True),
+        (503, ErrorCategory.SERVER, True),
+        (504, ErrorCategory.TIMEOUT, True),
+    ],
+)
+def test_the_status_decides_the_category(status: int, category: ErrorCategory, retryable: bool) -> None:
+    error = parse_error(status, b"")
+    assert (error.category, error.http_status, error.retryable) == (category, status, retryable)
+    assert error.message == f"HTTP {status}"
+
+
+@pytest.mark.parametrize(
+    ("name", "category"),
+    [
+        ("CANCELLED", ErrorCategory.UNKNOWN),
+        ("UNKNOWN", ErrorCategory.SERVER),
+        ("INVALID_ARGUMENT", ErrorCategory.INVALID_ARG),
+        ("DEADLINE_EXCEEDED", ErrorCategory.TIMEOUT),
+        ("NOT_FOUND", ErrorCategory.NOT_FOUND),
+        ("ALREADY_EXISTS", ErrorCategory.UNKNOWN),
+        ("PERMISSION_DENIED", ErrorCategory.AUTH),
+        ("UNAUTHENTICATED", ErrorCategory.AUTH),
+        ("RESOURCE_EXHAUSTED", ErrorCategory.RATE_LIMIT),
+        ("FAILED_PRECONDITION", ErrorCategory.INVALID_ARG),
+        ("ABORTED", ErrorCategory.UNKNOWN),
+        ("OUT_OF_RANGE", ErrorCategory.INVALID_ARG),
+        ("UNIMPLEMENTED", ErrorCategory.UNKNOWN),
+        ("INTERNAL", ErrorCategory.SERVER),
+        ("UNAVAILABLE", ErrorCategory.SERVER),
+        ("DATA_LOSS", ErrorCategory.SERVER),
+    ],
+)
+def test_inside_a_200_the_status_name_decides_as_the_http_status_would(name: str, category: ErrorCategory) -> None:
+    error = read_error({"error": {"status": name, "message": "x"}}, b"")
+    assert (error.category, error.http_status, error.provider_code) == (category, STATUS_CODES[name], name)
+
+
+def test_every_status_name_is_covered_above() -> None:
+    marks = test_inside_a_200_the_status_name_decides_as_the_http_status_would.pytestmark  # type: ignore[attr-defined]
+    assert {name for name, _ in marks[0].args[1]} == STATUS_CODES.keys()
+
+
+def test_the_message_is_the_status_and_what_was_said() -> None:
+    error = parse_error(400, body(400, "Temperature must be below 2.", "INVALID_ARGUMENT"))
+    assert error.message == "INVALID_ARGUMENT: Temperature must be below 2."
+    assert error.provider_code == "INVALID_ARGUMENT"
+
+
+def test_the_http_status_goes_before_the_codes_in_the_body() -> None:
+    assert parse_error(404, body(400, "x", "INVALID_ARGUMENT")).category is ErrorCategory.NOT_FOUND
+
+
+def info(reason: str) -> dict[str, Any]:
+    return {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": reason, "domain": "googleapis.com"}
+
+
+@pytest.mark.parametrize(("reason", "category"), REASON_CATEGORY.items())
+def test_the_reason_says_more_than_the_status(reason: str, category: ErrorCategory) -> None:
+    error = parse_error(400, body(400, "No.", "INVALID_ARGUMENT", info(reason)))
+    assert (error.category, error.provider_code) == (category, reason)
+
+
+def test_a_disabled_service_can_be_told_from_a_missing_right() -> None:
+    disabled = parse_error(403, body(403, "Enable it.", "PERMISSION_DENIED", info("SERVICE_DISABLED")))
+    denied = parse_error(403, body(403, "No.", "PERMISSION_DENIED"))
+    assert disabled.category is denied.category is ErrorCategory.AUTH
+    assert (disabled.provider_code, denied.provider_code) == ("SERVICE_DISABLED", "PERMISSION_DENIED")
+
+
+@pytest.mark.parametrize(
+    ("delay", "hint"),
+    [
+        ("60s", 60_000),
+        ("1.5s", 1500),
+        ("0s", 0),
+        ("48.939935699s", 48_940),
+        ("later", -1),
+        ("", -1),
+        (5, -1),
+        ("9" * 400 + "s", -1),
+    ],
+)
+def test_the_retry_delay_is_read_from_the_body(delay: Any, hint: int) -> None:
+    detail = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": delay}
+    assert parse_error(429, body(429, "Slow.", "RESOURCE_EXHAUSTED", detail)).retry_after_ms == hint
+
+
+def test_a_delay_in_the_message_counts_where_the_details_are_gone() -> None:
+    error = parse_error(429, body(429, "Quota exceeded.\nPlease retry in 48.5s.", "RESOURCE_EXHAUSTED"))
+    assert error.retry_after_ms == 48_500
+
+
+def test_headers_are_the_hint_where_the_body_has_none() -> None:
+    error = DIALECT.decode_error(503, {"retry-after": "7"}, b"<html>busy</html>", NOW)
+    assert (error.retry_after_ms, error.message) == (7000, "HTTP 503")
+    detail = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "2s"}
+    error = DIALECT.decode_error(429, {"retry-after": "7"}, body(429, "x", "RESOURCE_EXHAUSTED", detail), NOW)
+    assert error.retry_after_ms == 2000
+
+
+def quota(quota_id: str, value: str = "250") -> dict[str, Any]:
+    return {
+        "@type": "type.googleapis.com/google.rpc.QuotaFailure",
+        "violations": [{"quotaMetric": "m", "quotaId": quota_id, "quotaValue": value}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("detail", "retryable"),
+    [
+        (quota("GenerateContentPaidTierInputTokensPerModelPerMinute"), True),
+        (quota("GenerateRequestsPerDayPerProjectPerModel-FreeTier"), False),
+        (quota("GenerateRequestsPerMonthPerProject"), False),
+        (quota("GenerateRequestsPerMinutePerProject", "0"), False),
+        ({"violations": "none"}, True),
+    ],
+)
+def test_a_quota_that_is_spent_for_the_day_is_not_worth_a_retry(detail: dict[str, Any], retryable: bool) -> None:
+    error = parse_error(429, body(429, "x", "RESOURCE_EXHAUSTED", detail, {"retryDelay": "30s"}))
+    assert (error.category, error.retryable) == (ErrorCategory.RATE_LIMIT, retryable)
+
+
+@pytest.mark.parametrize(
+    ("message", "retryable"),
+    [
+        ("Quota exceeded for metric: m, limit: 0, model: gemini-3-pro\nPlease retry in 45.5s.", False),
+        ("Quota exceeded for metric: m, limit: 250, model: gemini-3-pro\nPlease retry in 45.5s.", True),
+        ("Quota exceeded for quota metric 'Requests' and limit 'Requests per day per user'", False),
+        ("Your prepayment credits are depleted.", False),
+        ("Resource has been exhausted (e.g. check quota).", True),
+        ("No capacity available for model on the server", True),
+    ],
+)
+def test_a_spent_quota_may_be_told_in_words_only(message: str, retryable: bool) -> None:
+    assert parse_error(429, body(429, message, "RESOURCE_EXHAUSTED")).retryable is retryable
+    assert parse_error(503, body(503, message, "UNAVAILABLE")).retryable
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b'[{"error": {"code": 400, "message": "No.", "status": "INVALID_ARGUMENT"}}]', "INVALID_ARGUMENT: No."),
+        (b'{"error": "plain words"}', "plain words"),
+        (b'{"error": {"message": "only a message"}}', "only a message"),
+        (b'{"error": {"status": "INVALID_ARGUMENT"}}', "INVALID_ARGUMENT"),
+        (b'{"message": "from a gateway"}', "from a gateway"),
+        (b'{"error": {"message": {"nested": true}}}', "HTTP 400"),
+        (b'{"error": null}', "HTTP 400"),
+        (b"[]", "HTTP 400"),
+        (b"[1, null]", "HTTP 400"),
+        (b"<!doctype html><title>Error 400</title>", "HTTP 400"),
+        (b'"text"', "HTTP 400"),
+        (b"\xff\xfe", "HTTP 400"),
+    ],
+)
+def test_every_shape_of_body_gives_a_message(text: bytes, message: str) -> None:
+    error = parse_error(400, text)
+    assert (error.message, error.category, error.body) == (message, ErrorCategory.INVALID_ARG, text)
+
+
+def test_a_key_that_the_server_quotes_is_taken_out() -> None:
+    key = "AIza" + "Sy0123456789abcdef" * 2
+    detail = {"@type": "type.googleapis.com/google.rpc.DebugInfo", "detail": "Invalid API key: hunter2"}
+    error = parse_error(400, body(400, f"API key {key} expired.", "INVALID_ARGUMENT", detail))
+    for text in (error.message, str(error), repr(error), error.body.decode()):
+        assert key not in text
+        assert "hunter2" not in text
+
+
+def test_the_request_id_is_kept_for_the_support_desk() -> None:
+    assert DIALECT.decode_error(500, {"x-request-id": "abc"}, b"", NOW).request_id == "abc"
+
+
+def test_a_body_is_text_or_bytes() -> None:
+    assert parse_error(404, body(404, "x", "NOT_FOUND").decode()) == parse_error(404, body(404, "x", "NOT_FOUND"))
+    assert isinstance(parse_error(404, ""), ProviderError)

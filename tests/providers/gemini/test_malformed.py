@@ -1,0 +1,149 @@
+"""Whatever a server sends: an Error event or an answer, never an exception, and always in order."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from manystream.providers.errors import BODY_LIMIT, ErrorCategory, ProviderError
+from manystream.providers.gemini import DIALECT
+from tests.providers.gemini.wire import PROVIDER, Ids, run, stream_bytes
+
+PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+"""For machines that are busy with something else."""
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"{", b"nonsense", b'{"candidates": [', b"null", b"5", b'"text"', b"[]", b"[[{}]]", b"\xff\xfe", b"true"],
+)
+def test_an_event_that_is_no_chunk_is_an_error_that_quotes_it(data: bytes) -> None:
+    machine = DIALECT.machine(PROVIDER, Ids())
+    (event,) = machine.feed("", data)
+    error = getattr(event, "error", None)
+    assert isinstance(error, ProviderError)
+    assert (error.category, error.retryable, error.body) == (ErrorCategory.SERVER, False, data)
+    assert data.decode("utf-8", "replace")[:4] in error.message
+    assert machine.ended
+
+
+def test_the_quote_is_bounded() -> None:
+    machine = DIALECT.machine(PROVIDER, Ids())
+    (event,) = machine.feed("", b"x" * 100_000)
+    error = getattr(event, "error", None)
+    assert isinstance(error, ProviderError)
+    assert len(error.message) < 1000
+    assert len(error.body) == BODY_LIMIT
+
+
+MEMBERS = [
+    "candidates", "content", "parts", "text", "thought", "thoughtSignature", "functionCall", "name", "args", "id",
+    "partialArgs", "willContinue", "jsonPath", "stringValue", "numberValue", "inlineData", "fileData", "mimeType",
+    "data", "fileUri", "finishReason", "index", "usageMetadata", "promptTokenCount", "candidatesTokenCount",
+    "thoughtsTokenCount", "totalTokenCount", "promptFeedback", "blockReason", "error", "code", "status", "message",
+    "details", "modelVersion", "responseId", "citationMetadata", "citations", "logprobsResult", "chosenCandidates",
+    "executableCode", "groundingMetadata", "role", "safetyRatings", "retryDelay", "violations", "quotaId",
+]  # fmt: skip
+VALUES = (
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
+    | st.sampled_from(["STOP", "MAX_TOKENS", "$.a", "$.a[1]", "image/png", "iVBORw==", "f", "UNAVAILABLE", "1s"])
+)  # fmt: skip
+WRONG = st.recursive(
+    VALUES,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(MEMBERS), inner, max_size=5),
+    max_leaves=25,
+)
+
+
+def members(**strategies: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    return st.fixed_dictionaries({}, optional=strategies)
+
+
+PART = WRONG | members(
+    text=st.text(max_size=3) | WRONG,
+    thought=st.booleans(),
+    thoughtSignature=st.text(max_size=2) | WRONG,
+    functionCall=WRONG
+    | members(
+        name=st.sampled_from(["f", "g", ""]) | WRONG,
+        args=WRONG,
+        id=st.sampled_from(["i", "j"]) | WRONG,
+        willContinue=st.booleans() | WRONG,
+        partialArgs=st.lists(
+            members(
+                jsonPath=st.sampled_from(["$.a", "$.b[0]", "$.b[1].c", "$", "$.a.b"]) | WRONG,
+                stringValue=st.text(max_size=2) | WRONG,
+                numberValue=WRONG,
+                willContinue=st.booleans(),
+            ),
+            max_size=3,
+        )
+        | WRONG,
+    ),
+    inlineData=WRONG,
+    fileData=WRONG,
+    executableCode=WRONG,
+)
+CHUNK = WRONG | members(
+    candidates=WRONG
+    | st.lists(
+        members(
+            content=WRONG | members(parts=WRONG | st.lists(PART, max_size=3)),
+            finishReason=st.sampled_from(["STOP", "MAX_TOKENS", "SAFETY", 1]) | WRONG,
+            index=st.integers(0, 2) | WRONG,
+            citationMetadata=WRONG,
+            logprobsResult=WRONG,
+        ),
+        max_size=2,
+    ),
+    usageMetadata=WRONG,
+    promptFeedback=WRONG,
+    error=WRONG,
+    modelVersion=WRONG,
+)
+
+
+@PATIENT
+@given(st.lists(CHUNK, max_size=4), st.binary(max_size=20))
+def test_arbitrary_json_never_raises_and_keeps_the_order(chunks: list[Any], stray: bytes) -> None:
+    answer = run([stream_bytes(*chunks), stray])
+    assert answer.events
+    answer.response.to_message()
+
+
+@PATIENT
+@given(CHUNK)
+def test_an_arbitrary_body_is_an_answer_or_a_provider_error(body: Any) -> None:
+    try:
+        response = DIALECT.decode(json.dumps(body).encode(), PROVIDER, Ids())
+    except ProviderError:
+        return
+    assert all(isinstance(call.parsed, dict) for call in response.tool_calls if call.complete)
+
+
+@PATIENT
+@given(st.binary(max_size=60))
+def test_arbitrary_bytes_never_raise(body: bytes) -> None:
+    assert run([body]).events
+    assert DIALECT.decode_error(400, {}, body, 0.0).category is ErrorCategory.INVALID_ARG
+
+
+@PATIENT
+@given(CHUNK, st.integers(0, 600))
+def test_an_arbitrary_error_body_never_raises(body: Any, status: int) -> None:
+    DIALECT.decode_error(status, {"retry-after": "x"}, json.dumps(body).encode(), 0.0)
+
+
+def test_whole_numbers_beyond_64_bits_are_kept() -> None:
+    # The lone surrogate sends the event the slow way, which reads such numbers exactly.
+    data = (
+        rb'{"candidates":[{"content":{"parts":[{"text":"\ud800"},{"functionCall":{"name":"f","args":{"n":123456789012345678901234567890}}}]}'
+        rb',"finishReason":"STOP"}]}'
+    )
+    answer = run([b"data: " + data + b"\r\n\r\n"])
+    assert answer.response.text == "\N{REPLACEMENT CHARACTER}"
+    assert answer.response.tool_calls[0].arguments == '{"n": 123456789012345678901234567890}'

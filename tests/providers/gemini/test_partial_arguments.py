@@ -1,0 +1,137 @@
+"""Arguments in pieces: whatever the pieces, the text is the JSON of what they say."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from manystream.providers.gemini.partial_arguments import PartialArguments, path_steps
+
+PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+"""For machines that are busy with something else."""
+
+
+def assembled(pieces: list[dict[str, Any]]) -> tuple[Any, PartialArguments]:
+    arguments = PartialArguments()
+    text = "".join([*map(arguments.add, pieces), arguments.close()])
+    return json.loads(text), arguments
+
+
+@pytest.mark.parametrize(
+    ("path", "steps"),
+    [
+        ("$.a", ("a",)),
+        ("$.a.b[0][12].c_d", ("a", "b", 0, 12, "c_d")),
+        ("$['a b'].c", ("a b", "c")),
+        ("$[\"a\\\"b\"]['c\\'d'][0]", ('a"b', "c'd", 0)),
+        ("$.größe", ("größe",)),
+        ("$.a-b", ("a-b",)),
+        ("$", None),
+        ("", None),
+        ("a", None),
+        ("$[0]", None),
+        ("$..a", None),
+        ("$.a[*]", None),
+        ("$.a[", None),
+        ("$.a[-1]", None),
+        ("$" + ".a" * 65, None),
+    ],
+)
+def test_a_path_is_read_into_its_steps(path: str, steps: tuple[str | int, ...] | None) -> None:
+    assert path_steps(path) == steps
+
+
+def test_no_piece_at_all_is_the_empty_object() -> None:
+    assert assembled([])[0] == {}
+
+
+def test_pieces_out_of_order_are_written_again_at_the_end() -> None:
+    value, arguments = assembled(
+        [
+            {"jsonPath": "$.a.x", "numberValue": 1},
+            {"jsonPath": "$.b", "boolValue": False},
+            {"jsonPath": "$.a.y", "stringValue": "la", "willContinue": True},
+            {"jsonPath": "$.a.y", "stringValue": "te"},
+            {"jsonPath": "$.b", "boolValue": True},
+        ]
+    )
+    assert value == {"a": {"x": 1, "y": "late"}, "b": True}
+    assert not arguments.lost
+
+
+def test_left_out_items_are_null() -> None:
+    assert assembled([{"jsonPath": "$.a[2]", "numberValue": 1}])[0] == {"a": [None, None, 1]}
+
+
+def test_a_piece_that_only_says_where_adds_nothing() -> None:
+    value, arguments = assembled([{"jsonPath": "$.a", "stringValue": "x", "willContinue": True}, {"jsonPath": "$.a"}])
+    assert value == {"a": "x"}
+    assert not arguments.lost
+
+
+@pytest.mark.parametrize("piece", [{}, {"jsonPath": "$..a", "stringValue": "x"}, {"jsonPath": 5, "numberValue": 1}])
+def test_a_piece_without_a_place_is_noticed(piece: dict[str, Any]) -> None:
+    assert assembled([piece])[1].lost
+
+
+SCALAR_MEMBERS = {str: "stringValue", bool: "boolValue", int: "numberValue", float: "numberValue"}
+
+
+def pieces_of(value: Any, path: str = "$") -> list[dict[str, Any]]:
+    """A value as the server streams it, in document order, strings in pieces of two letters."""
+    if isinstance(value, dict):
+        return [piece for name, member in value.items() for piece in pieces_of(member, f"{path}['{name}']")]
+    if isinstance(value, list):
+        return [piece for index, member in enumerate(value) for piece in pieces_of(member, f"{path}[{index}]")]
+    if isinstance(value, str):
+        parts = [value[at : at + 2] for at in range(0, len(value), 2)]
+        return [
+            *({"jsonPath": path, "stringValue": part, "willContinue": True} for part in parts),
+            {"jsonPath": path, "stringValue": ""},
+        ]
+    if value is None:
+        return [{"jsonPath": path, "nullValue": "NULL_VALUE"}]
+    return [{"jsonPath": path, SCALAR_MEMBERS[type(value)]: value}]
+
+
+NAMES = st.text("abcde_é ", min_size=1, max_size=3)
+SCALARS = (
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+)  # fmt: skip
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, min_size=1, max_size=3) | st.dictionaries(NAMES, inner, min_size=1, max_size=3),
+    max_leaves=12,
+)
+OBJECTS = st.dictionaries(NAMES, VALUES, max_size=4)
+
+
+@PATIENT
+@given(OBJECTS)
+def test_any_object_comes_out_as_it_was_taken_apart(value: dict[str, Any]) -> None:
+    got, arguments = assembled(pieces_of(value))
+    assert got == value
+    assert not arguments.lost
+
+
+@PATIENT
+@given(
+    st.lists(st.tuples(st.lists(st.sampled_from(["a", "b", 0, 1, 2]), min_size=1, max_size=4), SCALARS), max_size=12)
+)
+def test_pieces_in_any_order_at_any_place_give_json(placed: list[tuple[list[str | int], Any]]) -> None:
+    pieces: list[dict[str, Any]] = []
+    for steps, value in placed:
+        path = "$" + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
+        pieces.extend(pieces_of(value, path))
+    got, _ = assembled(pieces)
+    assert isinstance(got, dict)
+    if placed and isinstance(placed[-1][0][0], str):
+        node: Any = got
+        for step in placed[-1][0]:
+            node = node[step]
+        assert node == placed[-1][1]

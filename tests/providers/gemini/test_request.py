@@ -1,0 +1,278 @@
+"""Requests: every option's wire form, checked against the official client's types, and what is said of the rest."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+
+from manystream.providers.errors import InvalidRequestError
+from manystream.providers.gemini import DIALECT
+from manystream.providers.gemini.path import request_path
+from manystream.providers.messages import CacheControl, Message, Text
+from manystream.providers.provider import Gemini
+from manystream.providers.request import Request, ThinkingConfig, ThinkingLevel, Tool
+from tests.providers.gemini.sent import OLD_MODEL, body_of, sent, warnings, wire
+
+WEATHER = Tool("weather", "Tells it.", {"type": "object", "properties": {"place": {"type": "string"}}})
+NOW = Tool("now")
+
+
+def test_the_smallest_request() -> None:
+    request = wire(Message.user("Hi"))
+    assert body_of(request) == {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]}
+    assert request.path == "/v1beta/models/gemini-3.8-flash:generateContent"
+    assert request.headers == [("Content-Type", "application/json"), ("Accept", "application/json")]
+    assert (request.method, request.warnings) == ("POST", [])
+
+
+def test_a_stream_differs_in_path_and_accept_only() -> None:
+    request, streamed = wire(), wire(stream=True)
+    assert streamed.path == "/v1beta/models/gemini-3.8-flash:streamGenerateContent?alt=sse"
+    assert streamed.headers[1] == ("Accept", "text/event-stream")
+    assert streamed.body == request.body
+
+
+def test_the_key_is_in_a_header_and_nowhere_else() -> None:
+    provider = Gemini("very-secret")
+    request = DIALECT.encode(Request("m", [Message.user("Hi")]), "m", provider, stream=True)
+    assert DIALECT.auth_headers(provider, "very-secret") == [("x-goog-api-key", "very-secret")]
+    assert "very-secret" not in repr(request)
+
+
+@pytest.mark.parametrize(
+    ("base_url", "path"),
+    [
+        ("https://generativelanguage.googleapis.com", "/v1beta/models/m"),
+        ("https://generativelanguage.googleapis.com/", "/v1beta/models/m"),
+        ("https://generativelanguage.googleapis.com/v1beta", "/models/m"),
+        ("https://generativelanguage.googleapis.com/v1", "/models/m"),
+        ("https://generativelanguage.googleapis.com/v1alpha/", "/models/m"),
+        ("https://gateway.example/google/v1beta2", "/models/m"),
+        ("https://gateway.example/v1/google", "/v1beta/models/m"),
+        ("http://127.0.0.1:8080", "/v1beta/models/m"),
+        ("https://aiplatform.googleapis.com", "/v1/publishers/google/models/m"),
+        ("https://aiplatform.googleapis.com/v1beta1", "/publishers/google/models/m"),
+        ("https://aiplatform.googleapis.com/v1/publishers/google", "/models/m"),
+        ("https://us-central1-aiplatform.googleapis.com/v1/projects/p/locations/l", "/publishers/google/models/m"),
+        ("https://us-central1-aiplatform.googleapis.com/v1/projects/p/locations/l/publishers/google", "/models/m"),
+    ],
+)
+def test_the_path_continues_any_base_url(base_url: str, path: str) -> None:
+    assert request_path(base_url, "m", stream=False) == path + ":generateContent"
+    assert request_path(base_url, "models/m", stream=False) == path + ":generateContent"
+
+
+@pytest.mark.parametrize(
+    ("model", "path"),
+    [
+        ("gemini-2.5-pro@001", "/v1beta/models/gemini-2.5-pro@001"),
+        ("a b/c?d#e%", "/v1beta/models/a%20b%2Fc%3Fd%23e%25"),
+        ("größe", "/v1beta/models/gr%C3%B6%C3%9Fe"),
+        ("tunedModels/my-model", "/v1beta/tunedModels/my-model"),
+        ("publishers/google/models/m", "/v1beta/models/m"),
+    ],
+)
+def test_model_names_are_encoded_for_the_path(model: str, path: str) -> None:
+    assert request_path("https://host", model, stream=False) == path + ":generateContent"
+
+
+def test_a_tuned_model_on_vertex_is_a_resource_of_its_own() -> None:
+    base = "https://us-central1-aiplatform.googleapis.com"
+    endpoint = "projects/p/locations/us-central1/endpoints/1"
+    assert request_path(base, endpoint, stream=False) == f"/v1/{endpoint}:generateContent"
+    assert request_path(base + "/v1beta1", endpoint, stream=False) == f"/{endpoint}:generateContent"
+    project = base + "/v1/projects/p/locations/us-central1"
+    assert request_path(project, "endpoints/1", stream=False) == "/endpoints/1:generateContent"
+
+
+@pytest.mark.parametrize("model", ["models/..", "models/../../x", "models/", "tunedModels/", "."])
+def test_a_model_cannot_lead_elsewhere(model: str) -> None:
+    with pytest.raises(InvalidRequestError, match="model: "):
+        request_path("https://host", model, stream=False)
+
+
+def test_every_number_and_limit() -> None:
+    body = sent(max_output_tokens=100, temperature=0.5, top_p=0.9, stop=["a", "b"], seed=7)
+    assert body["generationConfig"] == {
+        "maxOutputTokens": 100,
+        "temperature": 0.5,
+        "topP": 0.9,
+        "stopSequences": ["a", "b"],
+        "seed": 7,
+    }
+
+
+def test_sampling_that_a_model_passes_over_is_said() -> None:
+    sampling = {"temperature": 0.5, "top_p": 0.9}
+    assert [warning.partition(":")[0] for warning in warnings(model="gemini-3.6-flash", **sampling)] == [
+        "temperature",
+        "top_p",
+    ]
+    for model in ("gemini-2.5-pro", "gemini-3.5-flash", "gemini-flash-latest", "tunedModels/mine"):
+        assert warnings(model=model, **sampling) == []
+
+
+def test_zero_is_a_value() -> None:
+    assert sent(temperature=0, seed=0)["generationConfig"] == {"temperature": 0, "seed": 0}
+
+
+def test_the_system_prompt_is_an_instruction_of_its_own() -> None:
+    assert sent(system="Be brief.")["systemInstruction"] == {"parts": [{"text": "Be brief."}]}
+    blocks = [Text("One."), Text(""), Text("Two.")]
+    assert sent(system=blocks)["systemInstruction"] == {"parts": [{"text": "One."}, {"text": "Two."}]}
+    assert "systemInstruction" not in sent(system="")
+
+
+def test_tools_are_declared_with_json_schema() -> None:
+    body = sent(tools=[WEATHER, NOW])
+    assert body["tools"] == [
+        {
+            "functionDeclarations": [
+                {
+                    "name": "weather",
+                    "description": "Tells it.",
+                    "parametersJsonSchema": {"type": "object", "properties": {"place": {"type": "string"}}},
+                },
+                {"name": "now"},
+            ]
+        }
+    ]
+    assert body["toolConfig"] == {"functionCallingConfig": {"mode": "AUTO"}}
+
+
+@pytest.mark.parametrize(
+    ("choice", "config"),
+    [
+        ("auto", {"mode": "AUTO"}),
+        ("none", {"mode": "NONE"}),
+        ("required", {"mode": "ANY"}),
+        ("now", {"mode": "ANY", "allowedFunctionNames": ["now"]}),
+    ],
+)
+def test_each_tool_choice_has_its_mode(choice: str, config: dict[str, Any]) -> None:
+    assert sent(tools=[WEATHER, NOW], tool_choice=choice)["toolConfig"] == {"functionCallingConfig": config}
+
+
+def test_strict_tools_are_validated() -> None:
+    strict = Tool("now", strict=True)
+    assert sent(tools=[strict])["toolConfig"]["functionCallingConfig"] == {"mode": "VALIDATED"}
+    forced = sent(tools=[strict], tool_choice="required")
+    assert forced["toolConfig"]["functionCallingConfig"] == {"mode": "ANY"}
+
+
+def test_no_tools_no_tool_config() -> None:
+    assert sent(tool_choice="none").keys() == {"contents"}
+
+
+@pytest.mark.parametrize("name", ["1st", "with space", "ö", "x" * 129, "-a"])
+def test_a_tool_name_that_gemini_refuses_is_refused_here(name: str) -> None:
+    with pytest.raises(InvalidRequestError, match=r"tools\[1\]\.name"):
+        wire(tools=[NOW, Tool(name)])
+
+
+@pytest.mark.parametrize("name", ["a", "_a", "mcp.server:tool-1", "x" * 128])
+def test_a_tool_name_that_gemini_takes_is_sent(name: str) -> None:
+    assert sent(tools=[Tool(name)])["tools"][0]["functionDeclarations"] == [{"name": name}]
+
+
+def test_a_response_schema_asks_for_json() -> None:
+    schema = {"type": "object", "properties": {"n": {"type": ["integer", "null"]}}, "additionalProperties": False}
+    config = sent(response_schema=schema)["generationConfig"]
+    assert config == {"responseMimeType": "application/json", "responseJsonSchema": schema}
+
+
+@pytest.mark.parametrize(
+    ("model", "thinking", "config"),
+    [
+        ("gemini-2.5-pro", ThinkingLevel.LOW, {"thinkingBudget": 11008, "includeThoughts": True}),
+        ("gemini-3.8-flash", ThinkingLevel.MED, {"thinkingLevel": "MEDIUM", "includeThoughts": True}),
+        ("models/gemini-2.5-flash", ThinkingLevel.NONE, {"thinkingBudget": 0}),
+        (
+            "gemini-3.8-flash",
+            ThinkingConfig(effort="xhigh", include_summary=False),
+            {"thinkingLevel": "XHIGH", "includeThoughts": False},
+        ),
+        ("gemini-2.5-flash", ThinkingConfig(budget_tokens=-1), {"thinkingBudget": -1, "includeThoughts": True}),
+    ],
+)  # fmt: skip
+def test_thinking_is_part_of_the_generation_config(model: str, thinking: Any, config: dict[str, Any]) -> None:
+    assert sent(model=model, thinking=thinking)["generationConfig"] == {"thinkingConfig": config}
+
+
+def test_thinking_that_a_model_refuses_names_the_field() -> None:
+    with pytest.raises(InvalidRequestError, match=r"thinking: gemini-2\.5-pro"):
+        wire(model="gemini-2.5-pro", thinking=ThinkingLevel.NONE)
+
+
+def test_metadata_goes_out_as_labels_where_it_is_labels() -> None:
+    request = wire(metadata={"team": "search-1", "User": "x", "note": "Not a label!"})
+    assert body_of(request)["labels"] == {"team": "search-1"}
+    assert [warning.partition(":")[0] for warning in request.warnings] == ["metadata.User", "metadata.note"]
+    assert "labels" not in sent(metadata={"User": "x"})
+
+
+def test_what_gemini_has_no_switch_for_is_said() -> None:
+    assert warnings(parallel_tool_calls=False) == ["parallel_tool_calls: left out, Gemini has no such switch"]
+    assert warnings(parallel_tool_calls=True) == []
+    mark = CacheControl()
+    marked = warnings(
+        Message.user(Text("Hi", cache_control=mark)),
+        system=[Text("Be brief.", cache_control=mark)],
+        tools=[Tool("now", cache_control=mark)],
+    )
+    assert [warning.partition(":")[0] for warning in marked] == [
+        "system.cache_control",
+        "messages[0].content[0].cache_control",
+        "tools[0].cache_control",
+    ]
+
+
+def test_extra_body_is_merged_last_and_deep() -> None:
+    extra = {
+        "generationConfig": {"topK": 5, "temperature": 1},
+        "safetySettings": [{"category": "HARM_CATEGORY_HARASSMENT", "threshold": "OFF"}],
+        "tools": [{"googleSearch": {}}],
+        "toolConfig": {"functionCallingConfig": {"mode": "VALIDATED"}},
+    }
+    request = wire(tools=[NOW], temperature=0.1, seed=1, extra_body=extra)
+    body = json.loads(request.body)
+    assert body["generationConfig"] == {"temperature": 1, "seed": 1, "topK": 5}
+    assert body["tools"] == [{"functionDeclarations": [{"name": "now"}]}, {"googleSearch": {}}]
+    assert body["toolConfig"] == {"functionCallingConfig": {"mode": "VALIDATED"}}
+    assert body["safetySettings"] == extra["safetySettings"]
+    assert extra["generationConfig"] == {"topK": 5, "temperature": 1}
+
+
+def test_what_is_no_json_names_its_member() -> None:
+    with pytest.raises(InvalidRequestError, match="store: cannot be written as JSON"):
+        wire(extra_body={"store": object()})
+
+
+def test_encoding_changes_nothing_that_it_was_given() -> None:
+    request = Request(
+        "gemini-3.8-flash",
+        [Message.user("Hi"), Message.tool_call("a", "now", "{}"), Message.tool_result("a", "12:00")],
+        tools=[WEATHER],
+        response_schema={
+            "$defs": {"A": {"type": "STRING"}},
+            "type": "object",
+            "properties": {"a": {"$ref": "#/$defs/A"}},
+        },
+        extra_body={"generationConfig": {"topK": 1}},
+    )
+    before = copy.deepcopy(request)
+    first = DIALECT.encode(request, "gemini-3.8-flash", Gemini("key"), stream=False)
+    assert request == before
+    assert DIALECT.encode(request, "gemini-3.8-flash", Gemini("key"), stream=False) == first
+
+
+def test_a_request_that_no_dialect_takes_is_refused() -> None:
+    with pytest.raises(InvalidRequestError, match="messages"):
+        DIALECT.encode(Request("m", []), "m", Gemini("key"), stream=False)
+
+
+def test_both_generations_are_encoded() -> None:
+    assert sent(model=OLD_MODEL) == sent()

@@ -1,0 +1,266 @@
+"""Whole answers: what a body turns into, and that streaming makes no difference."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from manystream.providers.errors import ErrorCategory, ProviderError
+from manystream.providers.events import Done, Error, FinishReason
+from manystream.providers.gemini import DIALECT, parse_response
+from manystream.providers.gemini.usage import read_usage
+from manystream.providers.messages import Text, Thinking, ToolCall
+from manystream.providers.usage import Usage
+from tests.providers.gemini.wire import PROVIDER, Ids, decode, run, signed, stream, stream_bytes
+
+ANSWER: dict[str, Any] = {
+    "candidates": [
+        {
+            "content": {
+                "role": "model",
+                "parts": [
+                    {"text": "Let me see.", "thought": True},
+                    {"text": "I will look."},
+                    {"functionCall": {"name": "find", "args": {"q": "x"}}, "thoughtSignature": "c2ln"},
+                    {"functionCall": {"name": "find", "args": {"q": "y"}}},
+                ],
+            },
+            "finishReason": "STOP",
+            "citationMetadata": {"citations": [{"endIndex": 3, "uri": "https://example.com"}]},
+        }
+    ],
+    "usageMetadata": {
+        "promptTokenCount": 10,
+        "candidatesTokenCount": 5,
+        "thoughtsTokenCount": 7,
+        "cachedContentTokenCount": 4,
+        "totalTokenCount": 22,
+    },
+    "modelVersion": "gemini-3.8-flash",
+    "responseId": "r-1",
+}
+
+
+def test_an_answer_is_read_whole() -> None:
+    response = decode(ANSWER)
+    assert (response.model, response.id) == ("gemini-3.8-flash", "r-1")
+    assert (response.text, response.thinking) == ("I will look.", "Let me see.")
+    assert response.tool_calls == [
+        ToolCall("id-1", "find", '{"q":"x"}', state=signed("c2ln")),
+        ToolCall("id-2", "find", '{"q":"y"}'),
+    ]
+    assert (response.finish_reason, response.raw_finish_reason) == (FinishReason.TOOL_USE, "STOP")
+    assert response.usage == Usage(
+        input_tokens=10,
+        output_tokens=5,
+        thinking_tokens=7,
+        cached_tokens=4,
+        total_tokens=22,
+        raw=ANSWER["usageMetadata"],
+    )
+    assert isinstance(response.content[0], Thinking)
+    assert isinstance(response.content[1], Text)
+    assert response.content[1].citations == [{"endIndex": 3, "uri": "https://example.com"}]
+
+
+def pieces_of(answer: dict[str, Any]) -> list[dict[str, Any]]:
+    """The same answer as a server streams it: texts in pieces, every other part in a chunk of its own, usage in each
+    chunk, the rest with the last one."""
+    candidate = answer["candidates"][0]
+    parts: list[dict[str, Any]] = []
+    for part in candidate["content"]["parts"]:
+        text = part.get("text", "")
+        pieces = [{**part, "text": text[at : at + 3]} for at in range(0, len(text), 3)] if text else [part]
+        signature = part.get("thoughtSignature")
+        for piece in pieces[:-1]:
+            piece.pop("thoughtSignature", None)
+        parts.extend(pieces)
+        assert signature is None or pieces[-1]["thoughtSignature"] == signature
+    common = {key: answer[key] for key in ("modelVersion", "responseId", "usageMetadata") if key in answer}
+    chunks: list[dict[str, Any]] = [
+        {"candidates": [{"content": {"role": "model", "parts": [p]}}], **common} for p in parts
+    ]
+    rest = {key: value for key, value in candidate.items() if key != "content"}
+    return [*chunks, {"candidates": [{"content": {"role": "model", "parts": [{"text": ""}]}, **rest}], **common}]
+
+
+TEXT_ONLY: dict[str, Any] = {
+    "candidates": [
+        {"content": {"parts": [{"text": "A longer text.", "thoughtSignature": "s"}]}, "finishReason": "STOP"}
+    ]
+}
+CUT_SHORT: dict[str, Any] = {
+    "candidates": [{"content": {"parts": [{"text": "A longer te"}]}, "finishReason": "MAX_TOKENS", "avgLogprobs": -1}]
+}
+WITH_CODE: dict[str, Any] = {
+    "candidates": [
+        {
+            "content": {
+                "parts": [
+                    {"text": "Computing"},
+                    {"executableCode": {"language": "PYTHON", "code": "print(1)"}},
+                    {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "1"}},
+                    {"text": "It is one."},
+                    {"inlineData": {"mimeType": "image/png", "data": "iVBO"}},
+                ]
+            },
+            "finishReason": "STOP",
+            "groundingMetadata": {"webSearchQueries": ["one"]},
+        }
+    ]
+}
+
+
+@pytest.mark.parametrize("answer", [ANSWER, TEXT_ONLY, CUT_SHORT, WITH_CODE])
+def test_a_streamed_answer_equals_the_same_answer_unstreamed(answer: dict[str, Any]) -> None:
+    whole = decode(answer)
+    streamed = stream(*pieces_of(answer))
+    assert streamed.response == whole
+    done = streamed.events[-1]
+    assert isinstance(done, Done)
+    assert (done.finish_reason, done.usage, done.provider_data) == (
+        whole.finish_reason,
+        whole.usage,
+        whole.provider_data,
+    )
+
+
+def test_an_array_of_chunks_is_merged() -> None:
+    assert decode(pieces_of(ANSWER)) == decode(ANSWER)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"candidates": []},
+        {"candidates": None},
+        {"candidates": [{}]},
+        {"candidates": [{"content": {}}]},
+        {"candidates": [{"content": {"parts": []}}]},
+        {"candidates": [{"content": {"role": "model"}, "index": 0}]},
+        {"promptFeedback": {"safetyRatings": []}},
+    ],
+)
+def test_no_candidate_or_no_part_is_an_empty_answer_and_no_error(body: dict[str, Any]) -> None:
+    response = decode(body)
+    assert response.content == []
+    assert (response.finish_reason, response.raw_finish_reason) == (FinishReason.UNKNOWN, None)
+
+
+def test_no_content_at_the_limit_is_a_length_stop() -> None:
+    response = decode(
+        {"candidates": [{"content": {}, "finishReason": "MAX_TOKENS"}], "usageMetadata": {"thoughtsTokenCount": 9}}
+    )
+    assert (response.content, response.finish_reason) == ([], FinishReason.LENGTH)
+    assert response.usage.thinking_tokens == 9
+
+
+@pytest.mark.parametrize(
+    ("metadata", "output"),
+    [
+        ({"promptTokenCount": 10, "candidatesTokenCount": 5, "thoughtsTokenCount": 7, "totalTokenCount": 22}, 5),
+        ({"promptTokenCount": 10, "candidatesTokenCount": 12, "thoughtsTokenCount": 7, "totalTokenCount": 22}, 5),
+        ({"promptTokenCount": 10, "candidatesTokenCount": 5, "totalTokenCount": 15}, 5),
+        (
+            {
+                "promptTokenCount": 10,
+                "candidatesTokenCount": 5,
+                "thoughtsTokenCount": 7,
+                "toolUsePromptTokenCount": 100,
+                "totalTokenCount": 122,
+            },
+            5,
+        ),
+        ({"promptTokenCount": 1, "candidatesTokenCount": 2, "thoughtsTokenCount": 9, "totalTokenCount": 3}, 0),
+        ({"promptTokenCount": 1, "thoughtsTokenCount": 9, "totalTokenCount": 10}, None),
+        ({}, None),
+    ],
+)
+def test_visible_output_is_decided_by_the_total(metadata: dict[str, Any], output: int | None) -> None:
+    assert read_usage(metadata).output_tokens == output
+
+
+def test_unknown_counts_stay_unknown_and_a_missing_total_is_the_sum() -> None:
+    assert read_usage({"trafficType": "ON_DEMAND"}) == Usage(raw={"trafficType": "ON_DEMAND"})
+    assert read_usage({"promptTokenCount": 3, "candidatesTokenCount": 4}).total_tokens == 7
+    assert read_usage({"promptTokenCount": 3}).total_tokens is None
+    assert read_usage({"promptTokenCount": 3.0, "totalTokenCount": "9"}).input_tokens == 3
+
+
+@pytest.mark.parametrize("as_array", [False, True])
+def test_an_error_object_inside_a_200_is_raised(as_array: bool) -> None:
+    body: Any = {"error": {"code": 403, "message": "No.", "status": "PERMISSION_DENIED"}}
+    with pytest.raises(ProviderError) as raised:
+        decode([body] if as_array else body)
+    assert raised.value.category is ErrorCategory.AUTH
+    assert raised.value.message == "PERMISSION_DENIED: No."
+
+
+@pytest.mark.parametrize("reason", ["SAFETY", "OTHER", "BLOCKLIST", "PROHIBITED_CONTENT", "JAILBREAK", "BRAND_NEW"])
+def test_a_refused_prompt_is_raised_with_its_reason(reason: str) -> None:
+    with pytest.raises(ProviderError) as raised:
+        decode({"promptFeedback": {"blockReason": reason}})
+    assert raised.value.category is ErrorCategory.CONTENT_FILTER
+    assert reason in raised.value.message
+
+
+@pytest.mark.parametrize(("number", "reason"), [(1, "SAFETY"), (3, "BLOCKLIST"), (9, "9")])
+def test_a_block_reason_may_be_a_number(number: int, reason: str) -> None:
+    with pytest.raises(ProviderError, match=f"prompt blocked: {reason}"):
+        decode({"promptFeedback": {"blockReason": number}})
+
+
+@pytest.mark.parametrize("reason", ["BLOCK_REASON_UNSPECIFIED", "", 0, None])
+def test_an_unset_block_reason_blocks_nothing(reason: Any) -> None:
+    assert decode({**TEXT_ONLY, "promptFeedback": {"blockReason": reason}}).text == "A longer text."
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>Bad gateway</html>", b'"text"', b"[]", b"[1]", b"null", b'{"candidates'])
+def test_what_is_no_answer_is_an_error_that_quotes_it(body: bytes) -> None:
+    with pytest.raises(ProviderError) as raised:
+        DIALECT.decode(body, PROVIDER, Ids())
+    assert not raised.value.retryable
+    assert raised.value.body == body
+    assert not body or body.decode()[:10] in raised.value.message
+
+
+def test_parse_response_needs_nothing_but_a_body() -> None:
+    body = json.dumps(ANSWER)
+    first, second = parse_response(body), parse_response(body.encode())
+    assert first.text == "I will look."
+    made = [call.id for response in (first, second) for call in response.tool_calls]
+    assert len(set(made)) == 4
+    assert all(len(id) == 22 and id.replace("-", "a").replace("_", "a").isalnum() for id in made)
+    assert parse_response(body, Ids()) == decode(ANSWER)
+
+
+def test_parse_response_raises_errors() -> None:
+    with pytest.raises(ProviderError, match="NOT_FOUND: no such model"):
+        parse_response(b'{"error": {"code": 404, "message": "no such model", "status": "NOT_FOUND"}}')
+
+
+def test_the_official_client_reads_the_same_text_calls_and_usage() -> None:
+    from google.genai import types
+
+    official = types.GenerateContentResponse.model_validate(ANSWER)
+    ours = decode(ANSWER)
+    parts = official.candidates[0].content.parts  # type: ignore[index, union-attr]
+    assert [part.text for part in parts or () if part.text and not part.thought] == [ours.text]
+    assert [call.args for call in official.function_calls or ()] == [call.parsed for call in ours.tool_calls]
+    assert official.usage_metadata is not None
+    assert official.usage_metadata.candidates_token_count == ours.usage.output_tokens
+
+
+def test_an_unstreamed_body_in_answer_to_a_stream_request_has_the_same_content() -> None:
+    """Without `alt=sse` the whole body is one array; the engine hands it to `decode`."""
+    array = json.dumps(pieces_of(WITH_CODE), indent=2).encode()
+    assert DIALECT.decode(array, PROVIDER, Ids()).content == run([stream_bytes(*pieces_of(WITH_CODE))]).response.content
+
+
+def test_a_stream_error_event_is_not_raised() -> None:
+    answer = stream({"error": "boom"})
+    assert isinstance(answer.events[-1], Error)
+    assert answer.events[-1].error.message == "boom"

@@ -1,0 +1,422 @@
+"""A Gemini stream, chunk by chunk: what is told, when, and what it leaves behind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from manystream.providers.errors import ErrorCategory
+from manystream.providers.events import (
+    Done,
+    Error,
+    Event,
+    FinishReason,
+    Start,
+    TextDelta,
+    ThinkingDelta,
+)
+from manystream.providers.gemini import DIALECT
+from manystream.providers.gemini.finish import FINISH_NUMBERS, FINISH_REASONS
+from manystream.providers.messages import ProviderState, Text, Thinking
+from manystream.providers.usage import Usage
+from tests.providers.gemini.wire import (
+    PROVIDER,
+    START,
+    Ids,
+    cuts,
+    part_chunk,
+    run,
+    signed,
+    stream,
+    stream_bytes,
+    text_chunk,
+    told,
+)
+
+
+def test_text_in_pieces_is_one_block_and_the_end_of_the_body_is_the_marker() -> None:
+    answer = stream(text_chunk("Hel"), text_chunk("lo"), text_chunk("!"), part_chunk(finish="STOP"))
+    assert answer.events == [
+        START,
+        TextDelta(0, "Hel"),
+        TextDelta(0, "lo"),
+        TextDelta(0, "!"),
+        Done(FinishReason.STOP, "STOP", Usage()),
+    ]
+    assert answer.response.content == [Text("Hello!")]
+
+
+def test_nothing_is_done_before_the_body_ends() -> None:
+    machine = DIALECT.machine(PROVIDER, Ids())
+    events = machine.feed("", b'{"candidates":[{"content":{"parts":[{"text":"a"}]},"finishReason":"STOP"}]}')
+    assert [type(event) for event in events] == [Start, TextDelta]
+    assert not machine.ended
+    assert [type(event) for event in machine.end()] == [Done]
+    assert machine.feed("", b"{}") == ()
+    assert machine.end() == ()
+
+
+def test_a_finish_reason_in_every_chunk_does_not_end_the_answer() -> None:
+    answer = stream(text_chunk("a"), part_chunk({"text": "b"}, finish="STOP"), part_chunk({"text": "c"}, finish="STOP"))
+    assert answer.response.text == "abc"
+    assert answer.of(Done) == [Done(FinishReason.STOP, "STOP", Usage())]
+
+
+def test_the_last_finish_reason_counts() -> None:
+    answer = stream(part_chunk({"text": "b"}, finish="STOP"), part_chunk(finish="RECITATION"))
+    assert answer.response.finish_reason is FinishReason.CONTENT_FILTER
+    assert answer.response.raw_finish_reason == "RECITATION"
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["", None, 0, "FINISH_REASON_UNSPECIFIED", False, {}],
+)
+def test_an_unset_finish_reason_is_none(word: Any) -> None:
+    answer = stream(part_chunk({"text": "a"}, finish=word))
+    assert answer.error is not None
+    assert answer.error.error.category is ErrorCategory.NETWORK
+    assert "finishReason" in answer.error.error.message
+    assert answer.response.text == "a"
+    assert answer.response.raw_finish_reason is None
+
+
+def test_a_body_without_any_event_is_truncated() -> None:
+    answer = run([b""])
+    assert answer.error is not None
+    assert answer.error.error.category is ErrorCategory.NETWORK
+    assert "no event" in answer.error.error.message
+
+
+SPOKEN = {
+    FinishReason.STOP: {"STOP"},
+    FinishReason.LENGTH: {"MAX_TOKENS", "CONTINUATION"},
+    FinishReason.CONTENT_FILTER: {
+        "SAFETY", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT",
+        "IMAGE_RECITATION", "RECITATION", "MODEL_ARMOR", "ESCALATION",
+    },
+    FinishReason.ERROR: {
+        "MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS", "LANGUAGE", "NO_IMAGE",
+        "MISSING_THOUGHT_SIGNATURE", "MALFORMED_RESPONSE", "PUP_LIMITED_DISABLED",
+    },
+    FinishReason.UNKNOWN: {"OTHER", "IMAGE_OTHER", "FINISH_REASON_UNSPECIFIED"},
+}  # fmt: skip
+
+
+def test_the_finish_table_is_as_documented() -> None:
+    turned: dict[FinishReason, set[str]] = {}
+    for word, reason in FINISH_REASONS.items():
+        turned.setdefault(reason, set()).add(word)
+    assert turned == SPOKEN
+
+
+def test_the_finish_table_holds_every_word_of_the_official_client() -> None:
+    from google.genai import types
+
+    assert {reason.value for reason in types.FinishReason} <= FINISH_REASONS.keys()
+
+
+@pytest.mark.parametrize(("word", "reason"), [*FINISH_REASONS.items(), ("BRAND_NEW", FinishReason.UNKNOWN)])
+def test_each_finish_word_is_told_and_kept(word: str, reason: FinishReason) -> None:
+    if word == "FINISH_REASON_UNSPECIFIED":
+        return
+    done = stream(part_chunk({"text": "a"}, finish=word)).events[-1]
+    assert isinstance(done, Done)
+    assert (done.finish_reason, done.raw_finish_reason) == (reason, word)
+
+
+@pytest.mark.parametrize(("number", "reason"), [*FINISH_NUMBERS.items(), ("77", FinishReason.UNKNOWN)])
+def test_enum_numbers_are_understood(number: str, reason: FinishReason) -> None:
+    done = stream(part_chunk({"text": "a"}, finish=int(number))).events[-1]
+    assert isinstance(done, Done)
+    assert (done.finish_reason, done.raw_finish_reason) == (reason, number)
+
+
+@pytest.mark.parametrize("word", ["MAX_TOKENS", "SAFETY", "MALFORMED_FUNCTION_CALL", "OTHER"])
+def test_only_stop_becomes_tool_use(word: str) -> None:
+    call = {"functionCall": {"name": "f", "args": {}}}
+    assert stream(part_chunk(call, finish="STOP")).response.finish_reason is FinishReason.TOOL_USE
+    assert stream(part_chunk(call, finish=word)).response.finish_reason is FINISH_REASONS[word]
+
+
+def test_thoughts_and_text_are_blocks_of_their_own_and_keep_their_order() -> None:
+    answer = stream(
+        part_chunk({"text": "Hm", "thought": True}),
+        part_chunk({"text": "m.", "thought": True}),
+        text_chunk("Yes"),
+        text_chunk("."),
+        part_chunk({"text": "Wait", "thought": True}),
+        part_chunk({"text": "No."}, finish="STOP"),
+    )
+    assert answer.events == [
+        START,
+        ThinkingDelta(0, "Hm"),
+        ThinkingDelta(0, "m."),
+        TextDelta(1, "Yes"),
+        TextDelta(1, "."),
+        ThinkingDelta(2, "Wait"),
+        TextDelta(3, "No."),
+        Done(FinishReason.STOP, "STOP", Usage()),
+    ]
+    thought = ProviderState("google", {"thought": True})
+    assert answer.response.content == [
+        Thinking("Hmm.", state=thought),
+        Text("Yes."),
+        Thinking("Wait", state=thought),
+        Text("No."),
+    ]
+
+
+def test_a_signature_on_an_empty_last_text_belongs_to_the_text_before_it() -> None:
+    answer = told("""
+        data: {"candidates":[{"content":{"parts":[{"text":"4"}],"role":"model"},"index":0}],"modelVersion":"gemini-3.8-flash"}
+
+        data: {"candidates":[{"content":{"parts":[{"text":"","thoughtSignature":"c2ln"}],"role":"model"},"finishReason":"STOP","index":0}],"modelVersion":"gemini-3.8-flash"}
+    """)  # noqa: E501
+    assert [type(event) for event in answer.events] == [Start, TextDelta, Done]
+    assert answer.response.content == [Text("4", state=signed("c2ln"))]
+
+
+def test_a_signature_on_an_empty_text_after_thoughts_is_a_block_of_its_own() -> None:
+    answer = stream(part_chunk({"text": "Hm", "thought": True}), part_chunk({"text": "", "thoughtSignature": "s"}))
+    assert answer.response.content[1:] == [Text("", state=signed("s"))]
+
+
+def test_a_part_that_is_nothing_but_a_signature_is_kept() -> None:
+    answer = stream(part_chunk({"thoughtSignature": "s"}, finish="STOP"))
+    assert answer.response.content == [Text("", state=signed("s"))]
+    assert [type(event) for event in answer.events] == [Start, Done]
+
+
+def test_a_signed_thought_says_its_signature_and_whose_it_is() -> None:
+    answer = stream(part_chunk({"text": "Hm", "thought": True, "thoughtSignature": "s"}, finish="STOP"))
+    assert answer.response.content == [Thinking("Hm", "s", state=signed("s", thought=True))]
+
+
+def test_signed_texts_are_not_merged_so_that_no_signature_is_lost() -> None:
+    answer = stream(
+        part_chunk({"text": "a", "thoughtSignature": "s1"}),
+        part_chunk({"text": "b", "thoughtSignature": "s2"}),
+        part_chunk({"text": "c"}, finish="STOP"),
+    )
+    assert answer.response.content == [Text("a", state=signed("s1")), Text("b", state=signed("s2")), Text("c")]
+
+
+def test_an_empty_text_changes_nothing() -> None:
+    answer = stream(text_chunk("a"), text_chunk(""), text_chunk("b"), part_chunk({"text": ""}, finish="STOP"))
+    assert answer.response.content == [Text("ab")]
+    assert stream(part_chunk({"text": ""}, finish="STOP")).response.content == []
+
+
+def test_usage_is_assigned_and_never_added() -> None:
+    answer = stream(
+        text_chunk("a", usageMetadata={"promptTokenCount": 5, "totalTokenCount": 5}),
+        text_chunk("b", usageMetadata={"promptTokenCount": 5, "candidatesTokenCount": 1, "totalTokenCount": 6}),
+        text_chunk("c", usageMetadata={"promptTokenCount": 5, "candidatesTokenCount": 2, "totalTokenCount": 7}),
+        part_chunk(finish="STOP"),
+    )
+    usage = answer.response.usage
+    assert (usage.input_tokens, usage.output_tokens, usage.total_tokens) == (5, 2, 7)
+    assert usage.raw == {"promptTokenCount": 5, "candidatesTokenCount": 2, "totalTokenCount": 7}
+
+
+def test_the_usage_so_far_is_on_the_response_of_a_stream_that_is_still_running() -> None:
+    machine = DIALECT.machine(PROVIDER, Ids())
+    machine.feed("", b'{"candidates":[{"content":{"parts":[{"text":"a"}]}}],"usageMetadata":{"promptTokenCount":3}}')
+    assert machine.response().usage.input_tokens == 3
+
+
+def test_candidate_0_is_the_answer_and_the_others_are_kept() -> None:
+    answer = stream(
+        {"candidates": [{"content": {"parts": [{"text": "a"}]}}, {"content": {"parts": [{"text": "x"}]}, "index": 1}]},
+        {"candidates": [{"content": {"parts": [{"text": "y"}], "role": "model"}, "index": 1, "finishReason": "STOP"}]},
+        {"candidates": [{"content": {"parts": [{"text": "b"}]}, "finishReason": "STOP"}]},
+    )
+    assert answer.response.content == [Text("ab")]
+    assert answer.response.provider_data["candidates"] == [
+        {"index": 1, "content": {"role": "model", "parts": [{"text": "xy"}]}, "finishReason": "STOP"}
+    ]
+
+
+def test_candidates_without_an_index_are_counted() -> None:
+    answer = stream(
+        {"candidates": [{"content": {"parts": [{"text": a}]}, "finishReason": "STOP"} for a in ("one", "two")]}
+    )
+    assert answer.response.text == "one"
+
+
+def test_everything_beside_the_content_goes_to_provider_data() -> None:
+    rating = [{"category": "HARM_CATEGORY_HARASSMENT", "probability": "LOW"}]
+    answer = stream(
+        text_chunk("a", createTime="2026-05-04T20:01:02Z", promptFeedback={"safetyRatings": rating}),
+        {
+            "candidates": [
+                {
+                    "content": {"parts": [{"text": "b"}]},
+                    "finishReason": "STOP",
+                    "finishMessage": "done",
+                    "safetyRatings": rating,
+                    "groundingMetadata": {"webSearchQueries": ["q"]},
+                    "avgLogprobs": -0.25,
+                    "tokenCount": 3,
+                    "urlContextMetadata": {"urlMetadata": []},
+                }
+            ],
+            "modelStatus": {"modelStage": "STABLE"},
+        },
+    )
+    assert answer.response.provider_data == {
+        "createTime": "2026-05-04T20:01:02Z",
+        "promptFeedback": {"safetyRatings": rating},
+        "finishMessage": "done",
+        "safetyRatings": rating,
+        "groundingMetadata": {"webSearchQueries": ["q"]},
+        "avgLogprobs": -0.25,
+        "tokenCount": 3,
+        "urlContextMetadata": {"urlMetadata": []},
+        "modelStatus": {"modelStage": "STABLE"},
+    }
+    done = answer.events[-1]
+    assert isinstance(done, Done)
+    assert done.provider_data == answer.response.provider_data
+
+
+def test_metadata_of_later_chunks_is_merged_and_not_lost() -> None:
+    def chunk(finish: str | None = None, **members: Any) -> dict[str, Any]:
+        return {"candidates": [{"content": {"parts": [{"text": "a"}]}, "finishReason": finish, **members}]}
+
+    answer = stream(
+        chunk(groundingMetadata={"webSearchQueries": ["q"], "groundingChunks": [1]}, avgLogprobs=-1),
+        chunk(groundingMetadata={"groundingChunks": [1, 2], "webSearchQueries": None}),
+        chunk(citationMetadata={"citations": [{"endIndex": 1}]}, logprobsResult={"chosenCandidates": ["x"]}),
+        chunk("STOP", citationMetadata={"citations": [{"endIndex": 2}]}, logprobsResult={"chosenCandidates": ["y"]}),
+    )
+    assert answer.response.provider_data == {
+        "groundingMetadata": {"webSearchQueries": ["q"], "groundingChunks": [1, 2]},
+        "avgLogprobs": -1,
+        "citationMetadata": {"citations": [{"endIndex": 1}, {"endIndex": 2}]},
+        "logprobsResult": {"chosenCandidates": ["x", "y"]},
+    }
+    assert answer.response.content == [Text("aaaa", citations=[{"endIndex": 1}, {"endIndex": 2}])]
+
+
+def test_a_later_model_version_is_taken_and_an_earlier_one_kept() -> None:
+    answer = stream(
+        {"candidates": [{"content": {"parts": [{"text": "a"}]}}]},
+        {"candidates": [{"content": {"parts": [{"text": "b"}]}}], "modelVersion": "m", "responseId": "r"},
+        {"candidates": [{"finishReason": "STOP"}], "modelVersion": "n"},
+    )
+    assert answer.events[0] == Start(None, None)
+    assert (answer.response.model, answer.response.id) == ("m", "r")
+
+
+def test_an_answer_cut_anywhere_tells_the_same() -> None:
+    body = stream_bytes(
+        part_chunk({"text": "Hm", "thought": True}),
+        text_chunk("Ä 日本 \u2028 x"),
+        part_chunk({"functionCall": {"name": "f", "args": {"s": "ü"}}, "thoughtSignature": "s"}),
+        part_chunk({"text": ""}, finish="STOP", usageMetadata={"promptTokenCount": 1}),
+    )
+    whole = run([body])
+    for pieces in cuts(body):
+        cut = run(pieces)
+        assert cut.events == whole.events
+        assert cut.response == whole.response
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r"])
+def test_every_line_end_frames_the_same_answer(line_end: str) -> None:
+    chunks = (text_chunk("a"), part_chunk({"text": "b"}, finish="STOP"))
+    assert run([stream_bytes(*chunks, line_end=line_end)]).events == stream(*chunks).events
+
+
+def test_the_fast_way_and_the_long_way_tell_the_same() -> None:
+    usage = {"promptTokenCount": 1}
+    plain = [text_chunk(letter, usageMetadata=usage) for letter in "abcdef"]
+    # A member that is new in each chunk keeps the machine off its fast way.
+    noted = [text_chunk(letter, usageMetadata=usage, note=1) for letter in "abcdef"]
+    end = part_chunk(finish="STOP")
+    fast, slow = stream(*plain, end), stream(*noted, end)
+    assert fast.events[:-1] == slow.events[:-1]
+    assert fast.response.content == slow.response.content
+    assert fast.response.usage == slow.response.usage
+
+
+def events_at_the_end(stray: bytes) -> list[Event]:
+    machine = DIALECT.machine(PROVIDER, Ids())
+    machine.feed("", b'{"candidates":[{"content":{"parts":[{"text":"a"}]},"finishReason":"STOP"}]}')
+    return list(machine.end(stray))
+
+
+def test_a_bare_json_error_after_the_events_is_the_error() -> None:
+    answer = run(
+        [
+            stream_bytes(part_chunk({"text": "First"}, finish="STOP")),
+            b'{\n  "error": {\n    "code": 499,\n    "message": "The operation was cancelled.",\n'
+            b'    "status": "CANCELLED"\n  }\n}\n',
+        ]
+    )
+    assert answer.error is not None
+    assert answer.error.error.message == "CANCELLED: The operation was cancelled."
+    assert answer.error.error.http_status == 499
+    assert answer.response.text == "First"
+    assert answer.response.raw_finish_reason == "STOP"
+
+
+def test_other_stray_lines_after_a_finish_reason_do_no_harm() -> None:
+    assert [type(event) for event in events_at_the_end(b"]\n")] == [Done]
+    assert [type(event) for event in events_at_the_end(b"3")] == [Done]
+
+
+def test_a_json_array_in_place_of_events_is_read_as_if_it_had_been_streamed() -> None:
+    answer = run(
+        [
+            b'[{\n  "candidates": [\n    {\n      "content": {"parts": [{"text": "Hel"}]},\n      "index": 0\n    }\n'
+            b'  ]\n}\n,\n{"candidates": [{"content": {"parts": [{"text": "lo"}]}, "finishReason": 1}]}\n]\n'
+        ]
+    )
+    assert answer.response.text == "Hello"
+    assert answer.response.finish_reason is FinishReason.STOP
+
+
+def test_a_page_in_place_of_events_is_quoted() -> None:
+    answer = run([b"<html>\n<body>Bad gateway</body>\n</html>\n"])
+    assert answer.error is not None
+    assert "Bad gateway" in answer.error.error.message
+
+
+def test_an_array_inside_an_event_is_taken_chunk_by_chunk() -> None:
+    answer = run([stream_bytes([text_chunk("a"), part_chunk({"text": "b"}, finish="STOP")])])
+    assert answer.response.text == "ab"
+
+
+def test_another_dialects_marker_is_no_chunk() -> None:
+    answer = run([stream_bytes(part_chunk({"text": "a"}, finish="STOP")), b"data: [DONE]\n\n"])
+    assert answer.events[-1] == Done(FinishReason.STOP, "STOP", Usage())
+
+
+def test_an_error_inside_the_stream_is_classified_as_the_http_error_would_be() -> None:
+    answer = stream(
+        text_chunk("a", usageMetadata={"promptTokenCount": 2}),
+        {"error": {"code": 503, "message": "The model is overloaded.", "status": "UNAVAILABLE"}},
+    )
+    assert answer.error is not None
+    error = answer.error.error
+    assert (error.category, error.http_status, error.retryable) == (ErrorCategory.SERVER, 503, True)
+    assert answer.response.text == "a"
+    assert answer.response.usage.input_tokens == 2
+
+
+def test_an_error_in_the_first_chunk_comes_alone() -> None:
+    answer = stream({"error": {"code": 429, "message": "Slow down.", "status": "RESOURCE_EXHAUSTED"}})
+    assert [type(event) for event in answer.events] == [Error]
+
+
+def test_a_refused_prompt_is_a_content_filter_error_with_its_reason() -> None:
+    answer = stream({"promptFeedback": {"blockReason": "SAFETY", "blockReasonMessage": "not that"}, "responseId": "r"})
+    assert answer.error is not None
+    error = answer.error.error
+    assert error.category is ErrorCategory.CONTENT_FILTER
+    assert error.message == "prompt blocked: SAFETY: not that"
+    assert (error.provider_code, error.retryable) == ("SAFETY", False)

@@ -1,0 +1,191 @@
+"""Parts that are no text: calls, whole and in pieces; files; what the server does itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from manystream.providers.events import Done, FinishReason, TextDelta, ToolCallDelta, ToolCallDone, ToolCallStart
+from manystream.providers.messages import File, Image, ProviderBlock, ProviderState, Text, ToolCall
+from manystream.providers.usage import Usage
+from tests.providers.gemini.wire import part_chunk, signed, stream, text_chunk, told
+
+
+def test_parallel_calls_are_blocks_of_their_own_and_only_the_first_is_signed() -> None:
+    answer = told("""
+        data: {"candidates":[{"content":{"role":"model","parts":[{"functionCall":{"name":"add","args":{"a":1,"b":2},"id":"w1"},"thoughtSignature":"c2ln"}]}}]}
+
+        data: {"candidates":[{"content":{"role":"model","parts":[{"functionCall":{"name":"mul","args":{"a":3},"id":"w2"}}]}}]}
+
+        data: {"candidates":[{"content":{"role":"model","parts":[{"text":""}]},"finishReason":"STOP"}]}
+    """)  # noqa: E501
+    assert answer.events[1:] == [
+        ToolCallStart(0, "w1", "add"),
+        ToolCallDelta(0, '{"a":1,"b":2}'),
+        ToolCallDone(0),
+        ToolCallStart(1, "w2", "mul"),
+        ToolCallDelta(1, '{"a":3}'),
+        ToolCallDone(1),
+        Done(FinishReason.TOOL_USE, "STOP", Usage()),
+    ]
+    assert answer.response.tool_calls == [
+        ToolCall("w1", "add", '{"a":1,"b":2}', state=signed("c2ln", id="w1")),
+        ToolCall("w2", "mul", '{"a":3}', state=ProviderState("google", {"id": "w2"})),
+    ]
+
+
+def test_a_call_without_an_id_gets_one_of_ours() -> None:
+    answer = stream(
+        part_chunk({"functionCall": {"name": "f"}}, {"functionCall": {"name": "f", "args": None}}, finish="STOP")
+    )
+    assert answer.response.tool_calls == [ToolCall("id-1", "f", "{}"), ToolCall("id-2", "f", "{}")]
+
+
+def partial(*pieces: dict[str, Any], more: bool = True, **members: Any) -> dict[str, Any]:
+    call = {**members, **({"partialArgs": list(pieces)} if pieces else {}), **({"willContinue": True} if more else {})}
+    return part_chunk({"functionCall": call})
+
+
+def test_streamed_arguments_are_told_as_they_grow() -> None:
+    answer = stream(
+        partial(name="weather"),
+        partial({"jsonPath": "$.place", "stringValue": "Bos", "willContinue": True}),
+        partial({"jsonPath": "$.place", "stringValue": 'ton "MA"', "willContinue": True}),
+        partial({"jsonPath": "$.place", "stringValue": ""}),
+        partial({"jsonPath": "$.days[0].n", "numberValue": 1}, {"jsonPath": "$.days[0].wet", "boolValue": True}),
+        partial({"jsonPath": "$.days[1].n", "numberValue": 2.5}, {"jsonPath": "$.unit", "nullValue": "NULL_VALUE"}),
+        partial(more=False),
+        part_chunk({"text": ""}, finish="STOP"),
+    )
+    assert answer.events[1:] == [
+        ToolCallStart(0, "id-1", "weather"),
+        ToolCallDelta(0, '{"place":"Bos'),
+        ToolCallDelta(0, 'ton \\"MA\\"'),
+        ToolCallDelta(0, '"'),
+        ToolCallDelta(0, ',"days":[{"n":1'),
+        ToolCallDelta(0, ',"wet":true'),
+        ToolCallDelta(0, '},{"n":2.5'),
+        ToolCallDelta(0, '}],"unit":null'),
+        ToolCallDelta(0, "}"),
+        ToolCallDone(0),
+        Done(FinishReason.TOOL_USE, "STOP", Usage()),
+    ]
+    assert answer.response.tool_calls[0].parsed == {
+        "place": 'Boston "MA"',
+        "days": [{"n": 1, "wet": True}, {"n": 2.5}],
+        "unit": None,
+    }
+
+
+def test_streamed_calls_without_arguments_and_calls_in_a_row() -> None:
+    answer = stream(
+        part_chunk({"functionCall": {"name": "now"}, "thoughtSignature": "s"}),
+        partial(name="read"),
+        partial({"jsonPath": "$.id", "stringValue": "A"}),
+        partial(more=False),
+        partial(name="read"),
+        partial(),
+        partial(more=False),
+        part_chunk({"text": ""}, finish="STOP"),
+    )
+    assert [(call.name, call.arguments, call.complete) for call in answer.response.tool_calls] == [
+        ("now", "{}", True),
+        ("read", '{"id":"A"}', True),
+        ("read", "{}", True),
+    ]
+
+
+def test_a_new_name_ends_the_call_before_it() -> None:
+    answer = stream(
+        partial(name="a"),
+        partial({"jsonPath": "$.x", "stringValue": "1", "willContinue": True}),
+        partial(name="b"),
+        part_chunk(finish="STOP"),
+    )
+    assert [(call.name, call.arguments, call.complete) for call in answer.response.tool_calls] == [
+        ("a", '{"x":"1"}', True),
+        ("b", "{}", True),
+    ]
+
+
+def test_a_repeated_name_beside_arguments_continues_the_call() -> None:
+    answer = stream(
+        partial({"jsonPath": "$.x", "stringValue": "1"}, name="a"),
+        partial({"jsonPath": "$.y", "stringValue": "2"}, name="a", more=False),
+        part_chunk(finish="STOP"),
+    )
+    assert [call.arguments for call in answer.response.tool_calls] == ['{"x":"1","y":"2"}']
+
+
+@pytest.mark.parametrize(("word", "complete"), [("STOP", True), ("MAX_TOKENS", False), ("SAFETY", False)])
+def test_a_call_that_is_cut_off_is_not_complete(word: str, complete: bool) -> None:
+    answer = stream(
+        partial(name="a"),
+        partial({"jsonPath": "$.x", "stringValue": "1", "willContinue": True}),
+        part_chunk(finish=word),
+    )
+    assert answer.of(ToolCallDone) == [ToolCallDone(0, complete)]
+    assert answer.response.tool_calls[0].complete is complete
+
+
+def test_a_truncated_stream_leaves_its_call_incomplete() -> None:
+    answer = stream(partial(name="a"), partial({"jsonPath": "$.x", "stringValue": "1", "willContinue": True}))
+    assert answer.error is not None
+    assert answer.response.tool_calls == [ToolCall("id-1", "a", '{"x":"1', complete=False)]
+
+
+def test_arguments_that_cannot_be_placed_make_the_call_incomplete() -> None:
+    answer = stream(partial({"jsonPath": "$..x", "stringValue": "1"}, name="a", more=False), part_chunk(finish="STOP"))
+    assert answer.of(ToolCallDone) == [ToolCallDone(0, False)]
+
+
+def test_a_whole_call_is_complete_whatever_ends_the_answer() -> None:
+    call = {"functionCall": {"name": "f", "args": {"a": 1}}}
+    assert stream(part_chunk(call, finish="MAX_TOKENS")).response.tool_calls[0].complete
+
+
+def test_a_call_without_a_name_is_kept_but_never_offered() -> None:
+    answer = stream(part_chunk({"functionCall": {"args": {"a": 1}}}, {"functionCall": {}}, finish="STOP"))
+    assert answer.response.content == [ProviderBlock("google", {"functionCall": {"args": {"a": 1}}})]
+    assert answer.response.finish_reason is FinishReason.STOP
+
+
+@pytest.mark.parametrize("kind", ["executableCode", "codeExecutionResult", "toolCall", "toolResponse", "brandNew"])
+def test_what_the_server_does_itself_stays_in_its_place(kind: str) -> None:
+    part = {kind: {"id": "x"}, "thoughtSignature": "s"}
+    answer = stream(text_chunk("a"), part_chunk(part), part_chunk({"text": "b"}, finish="STOP"))
+    assert answer.response.content == [Text("a"), ProviderBlock("google", part), Text("b")]
+    assert answer.of(TextDelta) == [TextDelta(0, "a"), TextDelta(2, "b")]
+    assert answer.response.tool_calls == []
+
+
+def test_images_and_files_are_blocks() -> None:
+    answer = stream(
+        part_chunk(
+            {"inlineData": {"mimeType": "image/png", "data": "iVBO"}, "thoughtSignature": "s"},
+            {"inlineData": {"mimeType": "audio/L16", "data": "-_8="}},
+            {"fileData": {"mimeType": "image/jpeg", "fileUri": "https://files/1"}},
+            {"fileData": {"fileUri": "https://files/2"}},
+            finish="STOP",
+        )
+    )
+    assert answer.response.content == [
+        Image(data=b"\x89PN", media_type="image/png", state=signed("s")),
+        File(data=b"\xfb\xff", media_type="audio/L16"),
+        Image(url="https://files/1", media_type="image/jpeg"),
+        File(url="https://files/2"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"inlineData": {"mimeType": "image/png", "data": "not base64!"}},
+        {"inlineData": {"data": "iVBO"}},
+        {"inlineData": {"mimeType": "image/png", "data": "iVBO"}, "thought": True},
+        {"fileData": {"mimeType": "image/png"}},
+    ],
+)
+def test_a_file_that_is_none_or_only_a_thought_is_kept_raw(part: dict[str, Any]) -> None:
+    assert stream(part_chunk(part, finish="STOP")).response.content == [ProviderBlock("google", part)]

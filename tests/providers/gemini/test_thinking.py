@@ -1,0 +1,166 @@
+"""How much to think, model by model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from manystream.providers.errors import InvalidRequestError
+from manystream.providers.gemini.thinking import BUDGETS, LEVELS, needs_signatures, thinking_config, version_of
+from manystream.providers.request import ThinkingConfig, ThinkingLevel
+
+NONE, LOW, MED, HIGH = ThinkingLevel.NONE, ThinkingLevel.LOW, ThinkingLevel.MED, ThinkingLevel.HIGH
+
+
+def config(model: str, level: ThinkingLevel | None = None, **options: Any) -> dict[str, Any]:
+    return thinking_config(model, ThinkingConfig(level=level, **options), [])
+
+
+@pytest.mark.parametrize(
+    ("model", "level", "budget"),
+    [
+        ("gemini-2.5-pro", LOW, 11008),
+        ("gemini-2.5-pro", MED, 21888),
+        ("gemini-2.5-pro", HIGH, 32768),
+        ("gemini-2.5-flash", NONE, 0),
+        ("gemini-2.5-flash", LOW, 8192),
+        ("gemini-2.5-flash", MED, 16384),
+        ("gemini-2.5-flash", HIGH, 24576),
+        ("gemini-2.5-flash-lite", LOW, 8533),
+        ("gemini-2.5-flash-lite", MED, 16554),
+        ("gemini-2.5-flash-lite", HIGH, 24576),
+        ("gemini-2.5-flash-preview-09-2025", MED, 16384),
+        ("gemini-2.5-flash-lite-preview-09-2025", LOW, 8533),
+    ],
+)
+def test_a_level_is_a_share_of_the_models_budget(model: str, level: ThinkingLevel, budget: int) -> None:
+    assert config(model, level)["thinkingBudget"] == budget
+
+
+@pytest.mark.parametrize("model", ["gemini-2.5-pro", "gemini-2.5-flash-lite"])
+def test_none_is_an_error_where_thinking_cannot_be_switched_off(model: str) -> None:
+    with pytest.raises(InvalidRequestError, match=f"thinking: {model} cannot do without thinking"):
+        config(model, NONE)
+
+
+WORDS = {
+    "gemini-3-pro": ["LOW", "LOW", "HIGH", "HIGH"],
+    "gemini-3-flash": ["MINIMAL", "LOW", "MEDIUM", "HIGH"],
+    "gemini-3.1-flash": ["MINIMAL", "LOW", "MEDIUM", "HIGH"],
+    "gemini-3.1-flash-image": ["MINIMAL", "MINIMAL", "HIGH", "HIGH"],
+    "gemini-3.5-flash": ["MINIMAL", "LOW", "MEDIUM", "HIGH"],
+    "gemini-3.6-flash": ["MINIMAL", "LOW", "MEDIUM", "HIGH"],
+    "gemini-3.7-flash-lite": ["MINIMAL", "LOW", "MEDIUM", "HIGH"],
+    "gemini-3.8-flash-lite": ["MINIMAL", "LOW", "MEDIUM", "HIGH"],
+    "gemini-flash-lite-latest": ["MINIMAL", "LOW", "MEDIUM", "HIGH"],
+}
+UNKNOWN_WORDS = ["LOW", "LOW", "MEDIUM", "HIGH"]
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        *WORDS.items(),
+        ("gemini-3-pro-preview", WORDS["gemini-3-pro"]),
+        ("gemini-3.1-pro-preview", UNKNOWN_WORDS),
+        ("gemini-3.1-flash-lite", WORDS["gemini-3.1-flash"]),
+        ("gemini-3.7-flash", UNKNOWN_WORDS),
+        ("gemini-3.8-flash", UNKNOWN_WORDS),
+        ("gemini-flash-latest", UNKNOWN_WORDS),
+        ("gemini-4-anything", UNKNOWN_WORDS),
+        ("my-tuned-model", UNKNOWN_WORDS),
+    ],
+)
+def test_from_gemini_3_on_a_level_is_a_word(model: str, words: list[str]) -> None:
+    assert [config(model, level)["thinkingLevel"] for level in ThinkingLevel] == words
+
+
+def test_every_row_is_covered_above() -> None:
+    assert WORDS.keys() == LEVELS.keys()
+    assert {"gemini-2.5-pro", "gemini-2.5-flash", "gemini-2.5-flash-lite"} == BUDGETS.keys()
+
+
+def test_none_on_a_model_with_levels_is_its_least_and_says_so() -> None:
+    warnings: list[str] = []
+    sent = thinking_config("gemini-3-flash-preview", ThinkingConfig(level=NONE), warnings)
+    assert sent == {"thinkingLevel": "MINIMAL"}
+    assert len(warnings) == 1
+    assert "MINIMAL" in warnings[0]
+
+
+@pytest.mark.parametrize("model", ["gemini-2.0-flash", "gemini-1.5-pro", "gemini-2.5-flash-image", "gemma-3-27b-it"])
+def test_a_model_that_does_not_think_is_told_nothing_and_the_caller_is(model: str) -> None:
+    warnings: list[str] = []
+    assert thinking_config(model, ThinkingConfig(level=HIGH), warnings) == {}
+    assert warnings == [f"thinking: left out, {model} does not think"]
+    assert thinking_config(model, ThinkingConfig(level=NONE), quiet := []) == {}
+    assert quiet == []
+
+
+@pytest.mark.parametrize(
+    ("options", "sent"),
+    [
+        ({"level": MED}, True),
+        ({"level": MED, "include_summary": False}, False),
+        ({"level": NONE}, None),
+        ({"level": NONE, "include_summary": True}, True),
+        ({"budget_tokens": 100}, True),
+        ({"budget_tokens": 0}, None),
+        ({"include_summary": True}, True),
+        ({"include_summary": False}, False),
+    ],
+)
+def test_thoughts_are_asked_for_unless_told_otherwise(options: dict[str, Any], sent: bool | None) -> None:
+    assert config("gemini-2.5-flash", **options).get("includeThoughts") is sent
+
+
+def test_a_given_budget_wins_over_the_level() -> None:
+    assert config("gemini-2.5-pro", LOW, budget_tokens=500)["thinkingBudget"] == 500
+    assert config("gemini-2.5-pro", budget_tokens=-1)["thinkingBudget"] == -1
+    assert config("gemini-3-pro-preview", budget_tokens=500)["thinkingBudget"] == 500
+
+
+@pytest.mark.parametrize(
+    ("model", "tokens"), [("gemini-2.5-pro", 0), ("gemini-2.5-pro", 40_000), ("gemini-2.5-flash", -2)]
+)
+def test_a_budget_outside_the_range_is_refused(model: str, tokens: int) -> None:
+    with pytest.raises(InvalidRequestError, match=r"thinking.budget_tokens: .* tokens"):
+        config(model, budget_tokens=tokens)
+
+
+@pytest.mark.parametrize("model", ["gemini-3.5-flash", "gemini-3.8-flash", "gemini-4-argon", "gemini-flash-latest"])
+def test_newer_models_take_no_budget(model: str) -> None:
+    with pytest.raises(InvalidRequestError, match=r"thinking.budget_tokens: .* takes a level"):
+        config(model, budget_tokens=500)
+
+
+def test_an_effort_is_the_providers_own_word() -> None:
+    assert config("gemini-3.8-flash", LOW, effort="xhigh") == {"thinkingLevel": "XHIGH", "includeThoughts": True}
+    with pytest.raises(InvalidRequestError, match=r"thinking\.effort"):
+        config("gemini-2.5-pro", effort="high")
+    with pytest.raises(InvalidRequestError, match=r"not both"):
+        config("gemini-3-pro", effort="high", budget_tokens=1)
+
+
+def test_the_official_client_takes_every_config() -> None:
+    from google.genai import types
+
+    for model in (*LEVELS, *BUDGETS, "gemini-3.8-flash"):
+        for level in (LOW, MED, HIGH):
+            types.ThinkingConfig.model_validate(config(model, level))
+
+
+@pytest.mark.parametrize(
+    ("model", "version", "signs"),
+    [
+        ("gemini-2.5-pro", (2, 5), False),
+        ("gemini-3-pro-preview", (3, 0), True),
+        ("gemini-3.8-flash", (3, 8), True),
+        ("gemini-1.5-flash-8b", (1, 5), False),
+        ("gemini-flash-latest", (1000, 0), True),
+    ],
+)
+def test_the_version_is_read_from_the_name(model: str, version: tuple[int, int], signs: bool) -> None:
+    assert version_of(model) == version
+    assert needs_signatures(model) is signs

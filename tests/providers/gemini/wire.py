@@ -1,0 +1,132 @@
+"""Shared by the Gemini tests: wire text in, checked events and responses out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from manystream.providers.events import Error, Event, Start, TextDelta, ThinkingDelta
+from manystream.providers.gemini import DIALECT
+from manystream.providers.messages import ProviderState
+from manystream.providers.order import OrderChecker
+from manystream.providers.provider import Gemini
+from manystream.providers.response import Response
+from manystream.transport.sse import SSEParser
+
+PROVIDER = Gemini("key")
+
+
+class Ids:
+    """An id maker whose ids are counted: `id-1`, `id-2`, …"""
+
+    def __init__(self) -> None:
+        self.made = 0
+
+    def __call__(self) -> str:
+        self.made += 1
+        return f"id-{self.made}"
+
+
+class Told:
+    """What one stream told, and its response."""
+
+    def __init__(self, events: list[Event], response: Response) -> None:
+        self.events = events
+        self.response = response
+
+    @property
+    def error(self) -> Error | None:
+        last = self.events[-1] if self.events else None
+        return last if isinstance(last, Error) else None
+
+    def of(self, *kinds: type[Event]) -> list[Event]:
+        return [event for event in self.events if isinstance(event, kinds)]
+
+
+def run(pieces: Sequence[bytes]) -> Told:
+    """Run a body, in the pieces it is cut into, through parser and machine; every event is checked for its order."""
+    machine = DIALECT.machine(PROVIDER, Ids())
+    parser = SSEParser()
+    checker = OrderChecker()
+    events: list[Event] = []
+
+    def take(told: Sequence[Event]) -> None:
+        for event in told:
+            checker.check(event)
+            events.append(event)
+
+    for piece in pieces:
+        for name, data in parser.feed(piece):
+            take(machine.feed(name, data))
+    for name, data in parser.end():
+        take(machine.feed_last(name, data))
+    take(machine.end(parser.stray))
+    assert checker.stream == "ended"
+    assert machine.ended
+    return Told(events, machine.response())
+
+
+def stream_bytes(*chunks: Any, line_end: str = "\r\n") -> bytes:
+    """Chunks as the server frames them with `alt=sse`."""
+    return b"".join(
+        b"data: " + json.dumps(chunk, ensure_ascii=False).encode() + 2 * line_end.encode() for chunk in chunks
+    )
+
+
+def stream(*chunks: Any) -> Told:
+    """Run chunks as one stream."""
+    return run([stream_bytes(*chunks)])
+
+
+def told(text: str) -> Told:
+    """Run a stream written as text, one field a line."""
+    lines = (line.strip() for line in text.strip().splitlines())
+    return run(["\r\n".join((*lines, "", "")).encode()])
+
+
+def decode(body: Any) -> Response:
+    """Decode an unstreamed answer."""
+    return DIALECT.decode(json.dumps(body, ensure_ascii=False).encode(), PROVIDER, Ids())
+
+
+def cuts(body: bytes) -> Iterator[list[bytes]]:
+    """Every way to cut a body in two, and byte by byte."""
+    yield from ([body[:position], body[position:]] for position in range(len(body) + 1))
+    yield [body[position : position + 1] for position in range(len(body))]
+
+
+def text_chunk(text: str, **members: Any) -> dict[str, Any]:
+    """A chunk with one text part."""
+    return part_chunk({"text": text}, **members)
+
+
+def part_chunk(*parts: Any, finish: str | int | None = None, **members: Any) -> dict[str, Any]:
+    """A chunk with these parts, in the shape of the Gemini API; `finish` adds a finish reason."""
+    candidate: dict[str, Any] = {"content": {"parts": list(parts), "role": "model"}}
+    if finish is not None:
+        candidate["finishReason"] = finish
+    candidate["index"] = 0
+    return {"candidates": [candidate], "modelVersion": "gemini-3.8-flash", "responseId": "r-1", **members}
+
+
+def signed(signature: str, **members: Any) -> ProviderState:
+    """The state of a part with that signature."""
+    return ProviderState("google", {"thoughtSignature": signature, **members})
+
+
+def joined(events: Sequence[Event]) -> list[Event]:
+    """Events with neighbouring deltas of one block made one."""
+    result: list[Event] = []
+    for event in events:
+        last = result[-1] if result else None
+        if isinstance(event, TextDelta) and isinstance(last, TextDelta) and last.index == event.index:
+            result[-1] = TextDelta(event.index, last.text + event.text)
+        elif isinstance(event, ThinkingDelta) and isinstance(last, ThinkingDelta) and last.index == event.index:
+            result[-1] = ThinkingDelta(event.index, last.text + event.text)
+        else:
+            result.append(event)
+    return result
+
+
+START = Start("gemini-3.8-flash", "r-1")

@@ -1,0 +1,412 @@
+"""Failed answers and errors inside a 200 stream: category, message, code, hint, and every shape of body."""
+
+from __future__ import annotations
+
+import json
+from email.utils import formatdate
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from manystream.providers.errors import BODY_LIMIT, STATUS_CATEGORY, ErrorCategory, ProviderError
+from manystream.providers.events import FinishReason
+from manystream.providers.openai.chat import DIALECT
+from manystream.providers.openai.errors import (
+    CODE_CATEGORY,
+    MESSAGE_LIMIT,
+    SPENT_QUOTA,
+    TYPE_CATEGORY,
+    error_from_object,
+)
+
+from .wire import OPENAI, SERVER, decode, stream
+
+NOW = 1_800_000_000.0
+
+
+def failed(status: int, body: object, headers: dict[str, str] | None = None) -> ProviderError:
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return DIALECT.decode_error(status, headers or {}, data, NOW)
+
+
+def in_stream(error: object) -> ProviderError:
+    return error_from_object(error, http_status=200, body=b"")  # type: ignore[arg-type]
+
+
+# Classification.
+
+
+@pytest.mark.parametrize(("status", "category"), [*STATUS_CATEGORY.items(), (402, ErrorCategory.UNKNOWN)])
+def test_every_status(status: int, category: ErrorCategory) -> None:
+    if status:
+        for body in (b"", b"{}", b"gone", b'{"error": {"message": "m", "type": "invalid_request_error"}}'):
+            assert failed(status, body).category is category
+        assert failed(status, b"").message == f"HTTP {status}"
+        assert failed(status, b"").http_status == status
+
+
+@pytest.mark.parametrize(("code", "category"), CODE_CATEGORY.items())
+def test_codes_that_say_more_than_the_status(code: str, category: ErrorCategory) -> None:
+    for place in ("code", "type"):
+        for spelling in (code, code.upper()):
+            assert failed(400, {"error": {"message": "m", place: spelling}}).category is category
+            assert in_stream({"message": "m", place: spelling}).category is category
+
+
+@pytest.mark.parametrize(("kind", "category"), TYPE_CATEGORY.items())
+def test_general_types_count_where_there_is_no_status(kind: str, category: ErrorCategory) -> None:
+    assert in_stream({"message": "m", "type": kind}).category is category
+    assert failed(404, {"error": {"message": "m", "type": kind}}).category is ErrorCategory.NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    ("error", "category"),
+    [
+        ({"code": 502, "message": "m"}, ErrorCategory.SERVER),
+        ({"code": "429", "message": "m"}, ErrorCategory.RATE_LIMIT),
+        ({"status_code": 400, "type": "server_error", "message": "m"}, ErrorCategory.INVALID_ARG),
+        ({"status": 504, "message": "m"}, ErrorCategory.TIMEOUT),
+        ({"code": 520, "message": "m"}, ErrorCategory.SERVER),
+        ({"code": 7, "message": "m"}, ErrorCategory.UNKNOWN),
+    ],
+)
+def test_a_status_inside_the_error(error: object, category: ErrorCategory) -> None:
+    assert in_stream(error).category is category
+
+
+@pytest.mark.parametrize(
+    ("words", "category"),
+    [
+        ("The model is overloaded", ErrorCategory.SERVER),
+        ("Rate limit reached", ErrorCategory.RATE_LIMIT),
+        ("Request timed out", ErrorCategory.TIMEOUT),
+        ("maximum context length is 8", ErrorCategory.INVALID_ARG),
+        ("Invalid API key", ErrorCategory.AUTH),
+        ("model 'x' not found", ErrorCategory.NOT_FOUND),
+        ("blocked by content policy", ErrorCategory.CONTENT_FILTER),
+        ("no", ErrorCategory.UNKNOWN),
+    ],
+)
+def test_words_are_the_last_resort(words: str, category: ErrorCategory) -> None:
+    assert in_stream(words).category is category
+    assert in_stream({"message": words}).category is category
+
+
+@pytest.mark.parametrize("code", sorted(SPENT_QUOTA))
+def test_spent_quota_is_not_retried(code: str) -> None:
+    error = failed(429, {"error": {"message": "m", "type": code, "code": code}})
+    assert (error.category, error.retryable) == (ErrorCategory.RATE_LIMIT, False)
+
+
+@pytest.mark.parametrize("message", ["Insufficient Balance", "You exceeded your current quota, please check"])
+def test_spent_quota_in_words(message: str) -> None:
+    error = failed(402, {"error": {"message": message, "type": "unknown_error", "code": "invalid_request_error"}})
+    assert (error.category, error.retryable) == (ErrorCategory.RATE_LIMIT, False)
+
+
+def test_rate_limits_are_retried_but_not_a_request_that_is_too_large() -> None:
+    body = {"error": {"message": "m", "code": "rate_limit_exceeded"}}
+    assert failed(429, body).retryable
+    assert failed(413, body).category is ErrorCategory.RATE_LIMIT
+    assert not failed(413, body).retryable
+
+
+# Shapes.
+
+SHAPES: list[tuple[object, str, str | None]] = [
+    ({"error": {"message": "why", "type": "t", "param": None, "code": "c"}}, "why", "c"),
+    ({"error": {"message": "why", "type": "t", "code": None}}, "why", "t"),
+    ({"error": {"message": "why", "code": 1301}}, "why", "1301"),
+    ({"error": "why"}, "why", None),
+    ({"code": "invalid-argument", "error": "why"}, "why", "invalid-argument"),
+    ({"object": "error", "message": "why", "type": "BadRequestError", "code": 400}, "why", "400"),
+    ({"message": "why"}, "why", None),
+    ({"detail": "why"}, "why", None),
+    ({"detail": [{"loc": ["body", "x"], "msg": "why", "type": "missing"}]}, "body.x: why", "missing"),
+    (
+        {"detail": [{"loc": ["x"], "msg": "why"}, {"loc": ["y", 0], "msg": "what"}]},
+        "x: why; y.0: what",
+        None,
+    ),
+    (
+        {"object": "error", "message": {"detail": [{"loc": ["body"], "msg": "why"}]}, "type": "t", "code": None},
+        "body: why",
+        "t",
+    ),
+    ({"error": {"message": {"message": "why"}}}, "why", None),
+    ({"errors": [{"message": "why", "code": 10000}]}, "why", "10000"),
+    ([{"error": {"code": 400, "message": "why", "status": "INVALID_ARGUMENT"}}], "why", "400"),
+    ({"title": "why", "status": 422}, "why", "422"),
+    ({"error": {"code": "c"}}, "c", "c"),
+    ({"type": "error", "error": {"type": "overloaded_error", "message": "why"}}, "why", "overloaded_error"),
+    ('"why"', "why", None),
+    ("why\n   not", "why not", None),
+    ("<html><head><title>502 Bad\nGateway</title></head><body>x</body></html>", "502 Bad Gateway", None),
+    ("<!doctype html><style>p{}</style><p>why</p>", "why", None),
+    ("{broken", "{broken", None),
+]
+
+
+@pytest.mark.parametrize(("body", "message", "code"), SHAPES)
+def test_shapes(body: object, message: str, code: str | None) -> None:
+    data = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+    error = failed(400, data)
+    assert (error.message, error.provider_code) == (message, code)
+    assert error.body == data
+    assert error.category in (ErrorCategory.INVALID_ARG, ErrorCategory.SERVER)
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b"[]", b"null", b"  ", b'{"error": {}}', b'{"error": null}', b"[[[]]]"])
+def test_bodies_that_say_nothing(body: bytes) -> None:
+    assert failed(503, body).message in ("HTTP 503", "null")
+    assert failed(503, body).category is ErrorCategory.SERVER
+
+
+def test_an_upstream_error_inside_a_gateways() -> None:
+    upstream = json.dumps({"error": {"message": "too long", "code": "context_length_exceeded"}})
+    error = in_stream(
+        {
+            "message": "Provider returned error",
+            "code": 400,
+            "metadata": {"raw": upstream, "provider_name": "P"},
+        }
+    )
+    assert error.message == "Provider returned error: too long"
+    assert error.category is ErrorCategory.INVALID_ARG
+    assert error.provider_code == "400"
+    plain = in_stream({"message": "Provider returned error", "code": 502, "metadata": {"raw": "it broke"}})
+    assert plain.message == "Provider returned error: it broke"
+    assert plain.category is ErrorCategory.SERVER
+
+
+def test_a_filter_inside_azures_error() -> None:
+    error = failed(
+        400,
+        {
+            "error": {
+                "message": "filtered",
+                "code": "content_filter",
+                "status": 400,
+                "innererror": {"code": "ResponsibleAIPolicyViolation", "content_filter_result": {}},
+            }
+        },
+    )
+    assert error.category is ErrorCategory.CONTENT_FILTER
+    inner = failed(400, {"error": {"message": "m", "innererror": {"code": "ResponsibleAIPolicyViolation"}}})
+    assert inner.category is ErrorCategory.CONTENT_FILTER
+
+
+def test_messages_and_bodies_are_bounded() -> None:
+    error = failed(500, b"x" * 100_000)
+    assert len(error.message) <= MESSAGE_LIMIT + 1
+    assert len(error.body) == BODY_LIMIT
+    assert len(failed(500, {"error": {"message": "x" * 100_000}}).message) <= MESSAGE_LIMIT + 1
+
+
+# Hints and ids.
+
+
+@pytest.mark.parametrize(
+    ("headers", "message", "expected"),
+    [
+        ({}, "m", -1),
+        ({"retry-after": "2"}, "m", 2000),
+        ({"retry-after": formatdate(NOW + 5, usegmt=True)}, "m", 5000),
+        ({"retry-after-ms": "250"}, "m", 250),
+        ({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "6m0s"}, "m", 360_000),
+        ({}, "Please try again in 9m38.016s.", 578_016),
+        ({}, "Please try again in 20ms.", 20),
+        ({}, "Please retry after 26 seconds.", 26_000),
+        ({}, "Try again in 500 ms", 500),
+        ({"retry-after": "1"}, "Please try again in 9m.", 1000),
+    ],
+)
+def test_hints(headers: dict[str, str], message: str, expected: int) -> None:
+    assert failed(429, {"error": {"message": message}}, headers).retry_after_ms == expected
+
+
+@pytest.mark.parametrize(
+    ("members", "expected"),
+    [
+        ({"retry_after": 2}, 2000),
+        ({"retry_after_ms": 20}, 20),
+        ({"retry_after_seconds": 1.5}, 1500),
+        ({"metadata": {"retry_after": 3}}, 3000),
+        ({"details": [{"@type": "RetryInfo", "retryDelay": "60s"}]}, 60_000),
+        ({"retry_after": -2}, -1),
+        ({"retry_after": 1e300}, -1),
+        ({"retry_after": "soon"}, -1),
+        ({"retryDelay": "soon"}, -1),
+    ],
+)
+def test_hints_in_the_body(members: dict[str, object], expected: int) -> None:
+    assert in_stream({"message": "m", **members}).retry_after_ms == expected
+
+
+def test_request_ids() -> None:
+    assert failed(500, b"", {"x-request-id": "a", "cf-ray": "b"}).request_id == "a"
+    assert failed(500, b"", {"cf-ray": "b"}).request_id == "b"
+    assert failed(500, {"message": "m", "request_id": "c"}).request_id == "c"
+    assert failed(500, b"").request_id is None
+
+
+def test_a_server_that_says_do_not_retry_is_obeyed() -> None:
+    assert failed(500, b"").retryable
+    assert not failed(500, b"", {"x-should-retry": "false"}).retryable
+    assert not failed(400, b"", {"x-should-retry": "true"}).retryable
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+        lambda inner: (
+            st.lists(inner, max_size=4)
+            | st.dictionaries(
+                st.sampled_from(
+                    ["error", "message", "code", "type", "detail", "metadata", "raw", "status", "loc", "x"]
+                ),
+                inner,
+                max_size=5,
+            )
+        ),
+        max_leaves=15,
+    ),
+    st.integers(0, 600),
+)
+def test_no_body_crashes(value: object, status: int) -> None:
+    body = json.dumps(value).encode()
+    assert failed(status, body).message
+    assert error_from_object(value, http_status=status, body=body).message  # type: ignore[arg-type]
+
+
+@given(st.binary(max_size=200))
+def test_no_bytes_crash(body: bytes) -> None:
+    assert failed(500, body).category is ErrorCategory.SERVER
+
+
+def test_errors_that_are_nested_without_end() -> None:
+    deep = b'{"error":' * 5000 + b'"why"' + b"}" * 5000
+    assert failed(500, deep).category is ErrorCategory.SERVER
+    assert failed(500, b'{"error":' * 50 + b'"why"' + b"}" * 50).message
+
+
+# Inside a 200.
+
+GOOD = 'data: {"model":"m","choices":[{"index":0,"delta":{"content":"a"},"finish_reason":null}]}'
+
+
+@pytest.mark.parametrize(
+    ("line", "category"),
+    [
+        ('data: {"error":{"message":"why","type":"server_error"}}', ErrorCategory.SERVER),
+        ('data: {"error":{"message":"why","code":"rate_limit_exceeded"}}', ErrorCategory.RATE_LIMIT),
+        ('data: {"error":"why"}', ErrorCategory.UNKNOWN),
+        ('data: {"error":"why","code":"overloaded"}', ErrorCategory.SERVER),
+        ('data: {"error":true,"message":"why","code":429}', ErrorCategory.RATE_LIMIT),
+        ('data: {"object":"error","message":"why","type":"BadRequestError","code":400}', ErrorCategory.INVALID_ARG),
+        ('data: {"type":"error","error":{"type":"overloaded_error","message":"why"}}', ErrorCategory.SERVER),
+        ('data: {"type":"error","message":"why","code":"timeout"}', ErrorCategory.TIMEOUT),
+        ('data: {"detail":"why"}', ErrorCategory.UNKNOWN),
+        ('data: {"id":"x","choices":[],"x_groq":{"id":"r","error":"why"}}', ErrorCategory.UNKNOWN),
+        ('data: {"choices":[{"index":0,"delta":{},"error":{"code":502,"message":"why"}}]}', ErrorCategory.SERVER),
+        (
+            'data: {"error":{"code":502,"message":"why"},"choices":[{"delta":{"content":""},"finish_reason":"error"}]}',
+            ErrorCategory.SERVER,
+        ),
+        (
+            'event: error\ndata: {"error":{"message":"why","type":"invalid_request_error","code":"tool_use_failed",'
+            '"status_code":400}}',
+            ErrorCategory.INVALID_ARG,
+        ),
+        ('event: error\ndata: {"message":"why","code":"429"}', ErrorCategory.RATE_LIMIT),
+        ("event: error\ndata: why", ErrorCategory.UNKNOWN),
+    ],
+)
+def test_errors_inside_a_stream(line: str, category: ErrorCategory) -> None:
+    for before in ("", f"{GOOD}\n{GOOD}\n{GOOD}\n"):
+        told = stream(f"{before}{line}\ndata: [DONE]")
+        error = told.error.error
+        assert (error.category, error.message, error.http_status) == (category, "why", 200)
+        assert told.response.text == ("aaa" if before else "")
+        assert len(told.events) == (5 if before else 1)
+
+
+@pytest.mark.parametrize("error", ["null", "{}", '""', "false", '{"message":"","code":0}'])
+def test_an_error_member_that_says_nothing_is_none(error: str) -> None:
+    told = stream(f"""
+        {GOOD}
+        data: {{"error":{error},"choices":[{{"index":0,"delta":{{"content":"b"}},"finish_reason":"stop"}}]}}
+        data: [DONE]
+    """)
+    assert told.response.text == "ab"
+    assert told.done.finish_reason is FinishReason.STOP
+
+
+def test_an_error_after_the_finish_reason_keeps_the_usage_beside_it() -> None:
+    told = stream(f"""
+        {GOOD}
+        data: {{"choices":[{{"index":0,"delta":{{}},"finish_reason":"stop"}}]}}
+        data: {{"error":{{"message":"why","code":502}},"choices":[],"usage":{{"prompt_tokens":3,"completion_tokens":1}}}}
+    """)  # noqa: E501
+    assert told.error.error.category is ErrorCategory.SERVER
+    assert told.response.usage.total_tokens == 4
+    assert told.response.text == "a"
+
+
+@pytest.mark.parametrize(
+    ("stray", "category", "message"),
+    [
+        (b'error: {"message":"why","code":"rate_limit_exceeded"}', ErrorCategory.RATE_LIMIT, "why"),
+        (b'error: {"error":{"message":"why","type":"server_error"}}', ErrorCategory.SERVER, "why"),
+        (b'junk\n{"error":{"message":"why","code":503}}', ErrorCategory.SERVER, "why"),
+        (b'{\n  "error": {\n    "message": "why",\n    "code": 400\n  }\n}', ErrorCategory.INVALID_ARG, "why"),
+        (b"error: upstream overloaded", ErrorCategory.SERVER, "upstream overloaded"),
+        (b"ERROR: why", ErrorCategory.UNKNOWN, "why"),
+        (b"<html>", ErrorCategory.NETWORK, "truncated stream"),
+        (b"{broken", ErrorCategory.NETWORK, "truncated stream"),
+        (b"[1]", ErrorCategory.NETWORK, "truncated stream"),
+    ],
+)
+def test_errors_in_lines_that_are_no_events(stray: bytes, category: ErrorCategory, message: str) -> None:
+    told = stream(GOOD, stray=stray)
+    assert (told.error.error.category, told.error.error.message) == (category, message)
+    assert told.response.text == "a"
+
+
+def test_stray_lines_do_not_spoil_a_whole_answer() -> None:
+    finished = GOOD.replace("null}", '"stop"}')
+    assert stream(finished, stray=b"harmless").done.finish_reason is FinishReason.STOP
+    told = stream(finished, stray=b'error: {"message":"why"}')
+    assert told.error.error.message == "why"
+
+
+@pytest.mark.parametrize(
+    ("body", "category"),
+    [
+        ({"error": {"message": "why", "code": 502}}, ErrorCategory.SERVER),
+        ({"error": "overloaded"}, ErrorCategory.SERVER),
+        ({"choices": [{"error": {"message": "why", "code": 429}}]}, ErrorCategory.RATE_LIMIT),
+        ({"detail": "Rate limit"}, ErrorCategory.RATE_LIMIT),
+        ({"hello": 1}, ErrorCategory.SERVER),
+        ({"choices": "x"}, ErrorCategory.SERVER),
+        (b"", ErrorCategory.SERVER),
+        (b"<html>", ErrorCategory.SERVER),
+        (b"[]", ErrorCategory.SERVER),
+    ],
+)
+def test_an_unstreamed_answer_that_is_none(body: object, category: ErrorCategory) -> None:
+    with pytest.raises(ProviderError) as caught:
+        decode(body)
+    assert caught.value.category is category
+
+
+def test_an_answer_without_choices_is_empty() -> None:
+    assert decode({"id": "c", "choices": []}).content == []
+    assert decode({"id": "c", "choices": None, "error": None}).finish_reason is FinishReason.UNKNOWN
+
+
+def test_providers_do_not_matter_to_errors() -> None:
+    for provider in (OPENAI, SERVER):
+        assert stream('data: {"error":"why"}', provider).error.error.message == "why"

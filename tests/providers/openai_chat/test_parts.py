@@ -1,0 +1,109 @@
+"""Pictures, files, sound and films as content parts, and what a server takes none of."""
+
+from __future__ import annotations
+
+import pytest
+
+from manystream.providers.errors import InvalidRequestError
+from manystream.providers.messages import Block, File, Image, Message, Text
+from manystream.providers.openai.chat.images import data_url, image_of_url
+from manystream.providers.openai.chat.parts import AUDIO_FORMATS
+from manystream.providers.provider import OpenAIChat
+from manystream.providers.request import Request
+
+from .wire import OPENAI, encode, known, quirky
+
+
+def part(block: Block, provider: OpenAIChat = OPENAI) -> object:
+    body = encode(Request("m", [Message.user([Text("look:"), block])]), provider)
+    return body["messages"][0]["content"][1]  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("block", "expected"),
+    [
+        (Image(url="https://x/y.png"), {"url": "https://x/y.png"}),
+        (Image(url="https://x/y.png", detail="low"), {"url": "https://x/y.png", "detail": "low"}),
+        (Image(data=b"abc", media_type="image/png"), {"url": "data:image/png;base64,YWJj"}),
+        (File(data=b"abc", media_type="image/webp"), {"url": "data:image/webp;base64,YWJj"}),
+        (File(url="https://x/y.gif", media_type="image/gif"), {"url": "https://x/y.gif"}),
+    ],
+)
+def test_pictures(block: Block, expected: object) -> None:
+    assert part(block) == {"type": "image_url", "image_url": expected}
+
+
+def test_a_picture_alone_is_an_array_of_one() -> None:
+    body = encode(Request("m", [Message.user(Image(url="https://x/y.png"))]))
+    assert body["messages"][0]["content"] == [  # type: ignore[index]
+        {"type": "image_url", "image_url": {"url": "https://x/y.png"}}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("block", "expected"),
+    [
+        (
+            File(data=b"abc", media_type="application/pdf", name="a.pdf"),
+            {"filename": "a.pdf", "file_data": "data:application/pdf;base64,YWJj"},
+        ),
+        (
+            File(data=b"abc", media_type="application/pdf"),
+            {"filename": "file.pdf", "file_data": "data:application/pdf;base64,YWJj"},
+        ),
+        (File(file_id="file-1"), {"file_id": "file-1"}),
+        (
+            File(url="data:application/pdf;base64,YWJj", name="b.pdf"),
+            {"filename": "b.pdf", "file_data": "data:application/pdf;base64,YWJj"},
+        ),
+    ],
+)
+def test_files(block: Block, expected: object) -> None:
+    assert part(block) == {"type": "file", "file": expected}
+
+
+def test_a_file_by_url_goes_to_servers_that_fetch_it() -> None:
+    block = File(url="https://x/y.pdf", name="y.pdf")
+    assert part(block, known("openrouter")) == {
+        "type": "file",
+        "file": {"filename": "y.pdf", "file_data": "https://x/y.pdf"},
+    }
+    with pytest.raises(InvalidRequestError, match="url"):
+        part(block)
+
+
+@pytest.mark.parametrize(("media_type", "form"), AUDIO_FORMATS.items())
+def test_sound(media_type: str, form: str) -> None:
+    provider = OPENAI if form in ("wav", "mp3") else known("openrouter")
+    assert part(File(data=b"abc", media_type=media_type), provider) == {
+        "type": "input_audio",
+        "input_audio": {"data": "YWJj", "format": form},
+    }
+
+
+def test_films_go_to_servers_that_take_them() -> None:
+    block = File(url="https://x/y.mp4", media_type="video/mp4")
+    assert part(block, known("openrouter")) == {"type": "video_url", "video_url": {"url": "https://x/y.mp4"}}
+
+
+@pytest.mark.parametrize(
+    ("block", "provider"),
+    [
+        (Image(file_id="file-1"), OPENAI),
+        (File(url="https://x/y.mp3", media_type="audio/mpeg"), OPENAI),
+        (File(data=b"x", media_type="audio/x-unheard"), OPENAI),
+        (File(data=b"x", media_type="video/mp4"), OPENAI),
+        (File(data=b"x", media_type="application/pdf"), quirky(file_parts=False)),
+    ],
+)
+def test_what_cannot_be_sent_is_refused_by_its_place(block: Block, provider: OpenAIChat) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        part(block, provider)
+    assert caught.value.field.startswith("messages[0]")
+
+
+def test_data_urls_are_read_back() -> None:
+    assert image_of_url(data_url(b"abc", "image/webp")) == Image(data=b"abc", media_type="image/webp")
+    assert image_of_url("https://x/y.png") == Image(url="https://x/y.png")
+    assert image_of_url("data:image/png;base64,%%%") == Image(data=b"", media_type="image/png")
+    assert image_of_url("data:image/svg+xml,<svg/>") == Image(url="data:image/svg+xml,<svg/>")

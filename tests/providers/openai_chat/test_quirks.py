@@ -1,0 +1,315 @@
+"""What servers do differently: each as the wire text it was seen in, shortened and renamed."""
+
+from __future__ import annotations
+
+from manystream.providers.events import FinishReason, Start
+from manystream.providers.messages import File, Image, ProviderBlock, ProviderState, Text, Thinking
+
+from .wire import OPENAI, answer, decode, deltas, known, run, stream
+
+
+def test_azure_begins_with_a_chunk_of_nothing_but_filter_results() -> None:
+    told = stream(
+        """
+        data: {"choices":[],"created":0,"id":"","model":"","object":"","prompt_filter_results":[{"prompt_index":0,"content_filter_results":{"hate":{"filtered":false}}}]}
+        data: {"choices":[{"content_filter_results":{},"delta":{"content":"","refusal":null,"role":"assistant"},"finish_reason":null,"index":0,"logprobs":null}],"created":1,"id":"c-1","model":"gpt-4o","object":"chat.completion.chunk","system_fingerprint":"fp"}
+        data: {"choices":[{"content_filter_results":{"hate":{"filtered":false}},"delta":{"content":"Hi"},"finish_reason":null,"index":0,"logprobs":null}],"created":1,"id":"c-1","model":"gpt-4o","object":"chat.completion.chunk","system_fingerprint":"fp"}
+        data: {"choices":[{"content_filter_offsets":{"check_offset":1},"content_filter_results":{"hate":{"filtered":false}},"finish_reason":null,"index":0}],"created":1,"id":"c-1","model":"gpt-4o","object":"chat.completion.chunk"}
+        data: {"choices":[{"content_filter_results":{},"delta":{},"finish_reason":"stop","index":0,"logprobs":null}],"created":1,"id":"c-1","model":"gpt-4o","object":"chat.completion.chunk","system_fingerprint":"fp"}
+        data: [DONE]
+        """,  # noqa: E501
+        known("azure"),
+    )
+    assert told.start == Start("gpt-4o", "c-1")
+    assert told.response.text == "Hi"
+    data = told.response.provider_data
+    assert data["content_filter_results"] == {"hate": {"filtered": False}}
+    assert data["system_fingerprint"] == "fp"
+    assert "prompt_filter_results" in data
+    assert "content_filter_offsets" in data
+    assert told.done.provider_data is data
+
+
+def test_openrouter_repeats_the_role_and_the_finish_reason() -> None:
+    told = stream(
+        """
+        data: {"id":"g","provider":"P","model":"x/y","choices":[{"index":0,"delta":{"role":"assistant","content":"a"},"finish_reason":null,"native_finish_reason":null}]}
+        data: {"id":"g","provider":"P","model":"x/y","choices":[{"index":0,"delta":{"role":"assistant","content":"b"},"finish_reason":null,"native_finish_reason":null}]}
+        data: {"id":"g","provider":"P","model":"x/y","choices":[{"index":0,"delta":{"role":"assistant","content":"c"},"finish_reason":null,"native_finish_reason":null}]}
+        data: {"id":"g","provider":"P","model":"x/y","choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":"stop","native_finish_reason":"completed"}]}
+        data: {"id":"g","provider":"P","model":"x/y","choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":"stop","native_finish_reason":"completed"}],"usage":{"prompt_tokens":1,"completion_tokens":2,"total_tokens":3,"cost":0.1}}
+        data: [DONE]
+        """,  # noqa: E501
+        known("openrouter"),
+    )
+    assert told.response.text == "abc"
+    assert told.response.provider_data == {"provider": "P", "native_finish_reason": "completed"}
+    assert told.done.usage.raw == {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3, "cost": 0.1}
+
+
+def test_perplexity_repeats_the_whole_message_and_ends_in_a_done_chunk() -> None:
+    told = stream(
+        """
+        data: {"id":"p","model":"sonar","object":"chat.completion.chunk","citations":["u1"],"usage":{"prompt_tokens":5,"completion_tokens":1,"total_tokens":6},"choices":[{"index":0,"message":{"role":"assistant","content":"Ru"},"delta":{"role":"assistant","content":"Ru"}}]}
+        data: {"id":"p","model":"sonar","object":"chat.completion.chunk","citations":["u1"],"usage":{"prompt_tokens":5,"completion_tokens":2,"total_tokens":7},"choices":[{"index":0,"message":{"role":"assistant","content":"Ruby"},"delta":{"role":"assistant","content":"by"}}]}
+        data: {"id":"p","model":"sonar","object":"chat.completion.done","citations":["u1","u2"],"search_results":[{"url":"u1"}],"usage":{"prompt_tokens":5,"completion_tokens":3,"total_tokens":8},"choices":[{"index":0,"message":{"role":"assistant","content":"Ruby"},"delta":{"role":"assistant","content":""},"finish_reason":"stop"}]}
+        """,  # noqa: E501
+        known("perplexity"),
+    )
+    assert told.response.text == "Ruby"
+    assert told.done.finish_reason is FinishReason.STOP
+    assert told.done.usage.total_tokens == 8
+    assert told.response.provider_data["citations"] == ["u1", "u2"]
+    assert told.response.provider_data["search_results"] == [{"url": "u1"}]
+
+
+def test_a_message_in_place_of_a_delta() -> None:
+    told = stream("""
+        data: {"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"whole"},"finish_reason":"stop"}]}
+    """)  # noqa: E501
+    assert told.response.text == "whole"
+
+
+def test_zero_values_in_place_of_absent_ones() -> None:
+    told = stream(
+        """
+        data: {"choices":[{"delta":{"content":"","refusal":"","role":"assistant","tool_calls":null,"function_call":{"arguments":"","name":""},"audio":{"data":"","expires_at":0,"id":"","transcript":""}},"finish_reason":"","index":0,"logprobs":{"content":null,"refusal":null}}],"created":0,"id":"","model":"claude","service_tier":"","system_fingerprint":""}
+        data: {"choices":[{"delta":{"content":"4","refusal":"","role":"assistant","tool_calls":null},"finish_reason":"","index":0,"logprobs":{"content":null,"refusal":null}}],"created":0,"id":"","model":"claude","service_tier":"","system_fingerprint":""}
+        data: {"choices":[],"created":0,"id":"","model":"claude","usage":{"completion_tokens":1,"prompt_tokens":2,"total_tokens":3}}
+        data: [DONE]
+        """,  # noqa: E501
+        known("snowflake"),
+    )
+    assert told.response.content == [Text("4")]
+    assert told.response.refusal is None
+    assert told.response.id is None
+    assert told.response.provider_data == {}
+    assert (told.done.finish_reason, told.done.raw_finish_reason) == (FinishReason.UNKNOWN, None)
+
+
+def test_ids_that_change_midway() -> None:
+    told = stream("""
+        data: {"id":"first","model":"m","choices":[{"delta":{"content":"a"}}]}
+        data: {"id":"second","model":"n","choices":[{"delta":{"content":"b"},"finish_reason":"stop"}]}
+    """)
+    assert (told.response.id, told.response.model) == ("first", "m")
+    assert told.response.text == "ab"
+
+
+def test_a_model_that_is_named_late() -> None:
+    told = stream("""
+        data: {"choices":[{"delta":{"content":"a"}}]}
+        data: {"id":"c","model":"m","choices":[{"delta":{"content":"b"},"finish_reason":"stop"}]}
+    """)
+    assert told.start == Start(None, None)
+    assert (told.response.id, told.response.model) == ("c", "m")
+
+
+def test_content_as_an_array_with_thinking_parts() -> None:
+    text = """
+        data: {"model":"magistral","choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}
+        data: {"model":"magistral","choices":[{"index":0,"delta":{"content":[{"type":"thinking","thinking":[{"type":"text","text":"Hm"}]}]},"finish_reason":null}]}
+        data: {"model":"magistral","choices":[{"index":0,"delta":{"content":[{"type":"thinking","thinking":[{"type":"text","text":"m"}],"closed":true},{"type":"text","text":"4"}]},"finish_reason":null}]}
+        data: {"model":"magistral","choices":[{"index":0,"delta":{"content":" is"},"finish_reason":null}]}
+        data: {"model":"magistral","choices":[{"index":0,"delta":{"content":" it"},"finish_reason":"stop"}]}
+        data: [DONE]
+    """  # noqa: E501
+    told = stream(text, known("mistral"))
+    state = ProviderState("mistral", {"reasoning_member": "content"})
+    assert told.response.content == [Thinking("Hmm", state=state), Text("4 is it")]
+
+
+def test_an_array_keeps_the_order_of_its_parts() -> None:
+    parts = [
+        {"type": "thinking", "thinking": [{"type": "text", "text": "one"}]},
+        {"type": "text", "text": "two"},
+        {"type": "reference", "reference_ids": [1]},
+        {"type": "text", "text": "!"},
+        {"type": "thinking", "thinking": "three"},
+        {"type": "text", "text": "four"},
+        {"type": "image_url", "image_url": {"url": "https://x/y.png"}},
+        {"type": "text", "text": "five"},
+        {"type": "tool_reference", "tool": "web_search"},
+        "six",
+        {"type": "refusal", "refusal": "no"},
+        {"type": "text", "text": ""},
+        7,
+    ]
+    response = answer({"content": parts})
+    kinds = [type(block).__name__ for block in response.content]
+    assert kinds == ["Thinking", "Text", "Thinking", "Text", "Image", "Text", "ProviderBlock", "Text"]
+    assert response.content[1] == Text("two!", citations=[{"type": "reference", "reference_ids": [1]}])
+    assert response.text == "two!fourfivesix"
+    assert response.thinking == "onethree"
+    assert response.content[6] == ProviderBlock("openai-compatible", {"type": "tool_reference", "tool": "web_search"})
+    assert response.refusal == "no"
+
+
+def test_databricks_shows_reasoning_as_a_part_with_a_summary() -> None:
+    parts = [
+        {"type": "reasoning", "summary": [{"type": "summary_text", "text": "Hmm.", "signature": "s"}]},
+        {"type": "text", "text": "So."},
+    ]
+    response = answer({"content": parts})
+    assert (response.thinking, response.text) == ("Hmm.", "So.")
+
+
+def test_refusals_are_kept_apart_from_text() -> None:
+    told = deltas({"role": "assistant", "content": None, "refusal": "I "}, {"refusal": "won't."})
+    assert told.response.refusal == "I won't."
+    assert told.response.content == []
+    assert told.done.finish_reason is FinishReason.STOP
+
+
+def test_annotations_are_citations_of_the_text() -> None:
+    cite = {"type": "url_citation", "url_citation": {"url": "https://x", "start_index": 0, "end_index": 3}}
+    other = {"type": "file", "file": {"hash": "h"}}
+    told = deltas({"annotations": [other]}, {"content": "See x."}, {"annotations": [cite]})
+    assert told.response.content == [Text("See x.", citations=[cite])]
+    assert told.response.provider_data["annotations"] == [other, cite]
+    whole = answer({"content": "See x.", "annotations": [other, cite]})
+    assert whole.content == told.response.content
+
+
+def test_log_probabilities_are_gathered() -> None:
+    told = stream("""
+        data: {"choices":[{"index":0,"delta":{"content":"a"},"logprobs":{"content":[{"token":"a"}],"refusal":null},"finish_reason":null}]}
+        data: {"choices":[{"index":0,"delta":{"content":"b"},"logprobs":{"content":[{"token":"b"}],"refusal":null},"finish_reason":null}]}
+        data: {"choices":[{"index":0,"delta":{"content":"c"},"logprobs":null,"finish_reason":"stop"}]}
+    """)  # noqa: E501
+    assert told.response.provider_data["logprobs"] == {"content": [{"token": "a"}, {"token": "b"}]}
+    assert told.response.text == "abc"
+
+
+def test_sound_is_a_file_that_knows_its_id() -> None:
+    told = deltas(
+        {"role": "assistant", "audio": {"id": "audio_1", "transcript": "Hi "}},
+        {"audio": {"data": "UklGRg=="}},
+        {"audio": {"data": "AAEC"}},
+        {"audio": {"transcript": "there", "expires_at": 9}},
+        provider=OPENAI,
+    )
+    audio = {"id": "audio_1", "expires_at": 9, "transcript": "Hi there"}
+    assert told.response.content == [
+        File(data=b"RIFF\x00\x01\x02", media_type="audio/wav", state=ProviderState("openai-chat", {"audio": audio}))
+    ]
+
+
+def test_sound_in_one_encoding_cut_anywhere() -> None:
+    told = deltas({"audio": {"id": "a", "data": "AAE"}}, {"audio": {"data": "CAwQ="}})
+    (block,) = told.response.content
+    assert isinstance(block, File)
+    assert (block.data, block.media_type) == (b"\x00\x01\x02\x03\x04", "audio/pcm")
+
+
+def test_sound_that_is_no_base64_is_no_crash() -> None:
+    told = deltas({"audio": {"id": "a", "data": "%"}}, {"audio": "text"}, {"audio": {"data": "é"}})
+    assert isinstance(told.response.content[0], File)
+
+
+def test_pictures_in_the_answer() -> None:
+    told = deltas(
+        {"content": "Here:", "images": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,YWJj"}}]},
+        {"images": [{"type": "image_url", "image_url": "https://x/y.png"}, {"type": "unheard", "of": 1}, 5]},
+    )
+    assert told.response.content == [
+        Text("Here:"),
+        Image(data=b"abc", media_type="image/png"),
+        Image(url="https://x/y.png"),
+        ProviderBlock("openai-compatible", {"type": "unheard", "of": 1}),
+    ]
+
+
+def test_several_choices() -> None:
+    text = """
+        data: {"model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":"a"},"finish_reason":null}]}
+        data: {"model":"m","choices":[{"index":1,"delta":{"role":"assistant","content":"x"},"finish_reason":null}]}
+        data: {"model":"m","choices":[{"index":0,"delta":{"content":"b"},"finish_reason":null}]}
+        data: {"model":"m","choices":[{"index":1,"delta":{"content":"y"},"finish_reason":null}]}
+        data: {"model":"m","choices":[{"index":0,"delta":{"content":"c"},"finish_reason":null}]}
+        data: {"model":"m","choices":[{"index":1,"delta":{"tool_calls":[{"index":0,"id":"t","function":{"name":"f","arguments":"{}"}}]},"finish_reason":null}]}
+        data: {"model":"m","choices":[{"index":1,"delta":{},"finish_reason":"tool_calls"}]}
+        data: {"model":"m","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}
+        data: [DONE]
+    """  # noqa: E501
+    told = stream(text)
+    call = {"id": "t", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    assert told.response.text == "abc"
+    assert told.done.finish_reason is FinishReason.STOP
+    assert told.response.tool_calls == []
+    assert told.response.provider_data["choices"] == [
+        {
+            "index": 1,
+            "message": {"role": "assistant", "content": "xy", "tool_calls": [call]},
+            "finish_reason": "tool_calls",
+        }
+    ]
+
+
+def test_an_index_that_does_not_begin_with_0() -> None:
+    told = stream("""
+        data: {"choices":[{"index":1,"delta":{"content":"a"},"finish_reason":null}]}
+        data: {"choices":[{"index":1,"delta":{"content":"b"},"finish_reason":"stop"}]}
+    """)
+    assert told.response.text == "ab"
+
+
+def test_groq_reports_usage_in_a_member_of_its_own() -> None:
+    told = stream(
+        """
+        data: {"id":"c","model":"m","choices":[{"index":0,"delta":{"content":"a","channel":"final"},"finish_reason":null}],"x_groq":{"id":"req_1"}}
+        data: {"id":"c","model":"m","choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"x_groq":{"id":"req_1","usage":{"prompt_tokens":1,"completion_tokens":2,"total_tokens":3}}}
+        data: [DONE]
+        """,  # noqa: E501
+        known("groq"),
+    )
+    assert told.done.usage.total_tokens == 3
+    assert told.response.provider_data["channel"] == "final"
+
+
+def test_usage_in_the_choice() -> None:
+    told = stream("""
+        data: {"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":null}]}
+        data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop","usage":{"prompt_tokens":1,"completion_tokens":2}}]}
+    """)  # noqa: E501
+    assert told.done.usage.total_tokens == 3
+
+
+def test_usage_in_every_chunk_is_not_added_up() -> None:
+    told = stream("""
+        data: {"choices":[{"delta":{"content":"a"}}],"usage":{"prompt_tokens":5,"completion_tokens":1,"total_tokens":6}}
+        data: {"choices":[{"delta":{"content":"b"}}],"usage":{"prompt_tokens":5,"completion_tokens":2,"total_tokens":7}}
+        data: {"choices":[{"delta":{},"finish_reason":"stop"}],"usage":null}
+    """)
+    assert told.done.usage.output_tokens == 2
+    assert told.done.usage.total_tokens == 7
+
+
+def test_members_that_nobody_knows_are_kept() -> None:
+    told = deltas({"content": "a", "executed_tools": [{"n": 1}]}, {"executed_tools": [{"n": 2}], "mood": "good"})
+    assert told.response.provider_data == {
+        "created": 1,
+        "executed_tools": [{"n": 1}, {"n": 2}],
+        "mood": "good",
+    }
+
+
+def test_white_space_before_an_unstreamed_answer() -> None:
+    body = b'\n   \n\n {"id":"c","choices":[{"index":0,"message":{"content":"a"},"finish_reason":"eos"}]}'
+    response = decode(body)
+    assert (response.text, response.finish_reason) == ("a", FinishReason.STOP)
+
+
+def test_a_whole_body_where_a_stream_was_expected() -> None:
+    body = b'{\n"id":"c",\n"choices":[{"index":0,"message":{"content":"a"},"finish_reason":"stop"}]}'
+    told = run([], stray=body)
+    assert told.response.text == "a"
+    assert told.done.finish_reason is FinishReason.STOP
+
+
+def test_a_signature_beside_the_message_is_kept_and_text_is_untouched() -> None:
+    extra = {"google": {"thought_signature": "sig"}}
+    response = answer({"content": "a", "extra_content": extra, "thought_signature": "sig"})
+    assert response.text == "a"
+    (signed,) = [block for block in response.content if isinstance(block, Thinking)]
+    assert signed == Thinking("", state=ProviderState("openai-compatible", {"extra_content": extra}))

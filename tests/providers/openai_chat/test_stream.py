@@ -1,0 +1,306 @@
+"""The plain course of a stream, how it may end, and how it may not."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from manystream.providers.errors import ErrorCategory
+from manystream.providers.events import Done, FinishReason, Start, TextDelta, ThinkingDelta
+from manystream.providers.messages import Text, Thinking
+from manystream.providers.openai.chat import DIALECT
+from manystream.providers.openai.chat.usage import FINISH_REASONS
+from manystream.providers.provider import OpenAIChat
+
+from .wire import OPENAI, SERVER, chunk, deltas, id_maker, known, run, stream
+
+PLAIN = """
+    data: {"id":"c-1","object":"chat.completion.chunk","created":7,"model":"m-1","choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}],"usage":null}
+
+    data: {"id":"c-1","object":"chat.completion.chunk","created":7,"model":"m-1","choices":[{"index":0,"delta":{"content":"Hel"},"finish_reason":null}],"usage":null}
+
+    data: {"id":"c-1","object":"chat.completion.chunk","created":7,"model":"m-1","choices":[{"index":0,"delta":{"content":"lo"},"finish_reason":null}],"usage":null}
+
+    data: {"id":"c-1","object":"chat.completion.chunk","created":7,"model":"m-1","choices":[{"index":0,"delta":{"content":"!"},"finish_reason":null}],"usage":null}
+
+    data: {"id":"c-1","object":"chat.completion.chunk","created":7,"model":"m-1","choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"usage":null}
+
+    data: {"id":"c-1","object":"chat.completion.chunk","created":7,"model":"m-1","choices":[],"usage":{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12}}
+
+    data: [DONE]
+"""  # noqa: E501
+
+
+def test_a_plain_stream() -> None:
+    told = stream(PLAIN, OPENAI)
+    assert told.events[:-1] == [
+        Start("m-1", "c-1"),
+        TextDelta(0, "Hel"),
+        TextDelta(0, "lo"),
+        TextDelta(0, "!"),
+    ]
+    assert told.done.finish_reason is FinishReason.STOP
+    assert told.done.raw_finish_reason == "stop"
+    assert told.done.usage.total_tokens == 12
+    assert told.response.content == [Text("Hello!")]
+    assert told.response.model == "m-1"
+    assert told.response.id == "c-1"
+    assert told.response.usage is told.done.usage
+
+
+def test_start_waits_for_the_first_event() -> None:
+    machine = DIALECT.machine(OPENAI, id_maker())
+    first = json.dumps(chunk(choices=[{"index": 0, "delta": {"role": "assistant", "content": ""}}])).encode()
+    assert list(machine.feed("", first)) == []
+    second = json.dumps(chunk(choices=[{"index": 0, "delta": {"content": "a"}}])).encode()
+    assert list(machine.feed("", second)) == [Start("m-1", "chatcmpl-1"), TextDelta(0, "a")]
+
+
+def test_the_partial_answer_can_be_read_at_any_time() -> None:
+    machine = DIALECT.machine(OPENAI, id_maker())
+    assert machine.response().content == []
+    machine.feed("", json.dumps(chunk(choices=[{"index": 0, "delta": {"content": "a"}}])).encode())
+    assert machine.response().text == "a"
+    machine.feed("", json.dumps(chunk(choices=[{"index": 0, "delta": {"content": "b"}}])).encode())
+    assert machine.response().text == "ab"
+    assert machine.response().finish_reason is FinishReason.UNKNOWN
+
+
+def test_an_answer_of_nothing() -> None:
+    told = stream("data: [DONE]")
+    assert told.events[0] == Start(None, None)
+    assert told.done.finish_reason is FinishReason.UNKNOWN
+    assert told.done.raw_finish_reason is None
+
+
+@pytest.mark.parametrize("data", ["[DONE]", " [DONE] ", "[DONE] ", "[DONE]x"])
+def test_anything_that_begins_with_the_end_marker_is_one(data: str) -> None:
+    assert isinstance(run([("", data.encode())]).events[-1], Done)
+
+
+def test_the_end_marker_without_a_finish_reason_is_the_end() -> None:
+    told = deltas({"content": "a"}, finish=None)
+    assert told.done.finish_reason is FinishReason.UNKNOWN
+    assert told.response.text == "a"
+
+
+def test_a_finish_reason_is_not_the_end() -> None:
+    told = stream("""
+        data: {"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}
+        data: {"choices":[{"delta":{"content":"b"},"finish_reason":"stop"}]}
+        data: {"choices":[{"delta":{"content":"c"},"finish_reason":null}]}
+        data: [DONE]
+    """)
+    assert told.response.text == "abc"
+    assert told.done.raw_finish_reason == "stop"
+
+
+@pytest.mark.parametrize(("raw", "reason"), FINISH_REASONS.items())
+def test_every_finish_reason(raw: str, reason: FinishReason) -> None:
+    for spelling in (raw, raw.upper()):
+        told = deltas({"content": "a"}, finish=spelling)
+        assert (told.done.finish_reason, told.done.raw_finish_reason) == (reason, spelling)
+
+
+def test_unknown_finish_reasons_keep_their_word() -> None:
+    told = deltas({"content": "a"}, finish="tired")
+    assert (told.done.finish_reason, told.done.raw_finish_reason) == (FinishReason.UNKNOWN, "tired")
+
+
+# The body's end without the marker.
+
+
+@pytest.mark.parametrize(
+    ("provider", "finish", "whole"),
+    [
+        (SERVER, "stop", True),
+        (known("perplexity"), "stop", True),
+        (OPENAI, "stop", False),
+        (SERVER, None, False),
+        (SERVER, "", False),
+        (OPENAI, None, False),
+    ],
+)
+def test_a_body_without_the_marker_is_whole_only_after_a_finish_reason_and_not_from_openai(
+    provider: OpenAIChat, finish: str | None, whole: bool
+) -> None:
+    data = json.dumps(chunk(choices=[{"index": 0, "delta": {"content": "a"}, "finish_reason": finish}])).encode()
+    told = run([("", data)], provider)
+    assert told.response.text == "a"
+    if whole:
+        assert told.done.finish_reason is FinishReason.STOP
+    else:
+        assert told.error.error.category is ErrorCategory.NETWORK
+        assert told.error.error.retryable
+        assert "truncated stream" in told.error.error.message
+
+
+def test_an_empty_body_is_truncated() -> None:
+    told = run([])
+    assert told.events == [told.error]
+    assert told.error.error.category is ErrorCategory.NETWORK
+
+
+def test_a_call_that_the_body_s_end_cut_off_is_not_complete() -> None:
+    call = {"index": 0, "id": "a", "function": {"name": "t", "arguments": '{"x": 1}'}}
+    told = run([("", json.dumps(chunk(choices=[{"delta": {"tool_calls": [call]}}])).encode())])
+    assert told.error.error.category is ErrorCategory.NETWORK
+    (block,) = told.response.tool_calls
+    assert block.arguments == '{"x": 1}'
+    assert not block.complete
+
+
+# What the hot path must not overlook.
+
+PLAIN_CHUNK = chunk(
+    choices=[{"index": 0, "delta": {"content": "a"}, "logprobs": None, "finish_reason": None}], usage=None
+)
+
+
+@pytest.mark.parametrize(
+    "unusual",
+    [
+        chunk(choices=[{"index": 0, "delta": {"content": "a"}, "logprobs": None, "finish_reason": "stop"}], usage=None),
+        chunk(
+            choices=[{"index": 0, "delta": {"content": "a"}, "logprobs": None, "finish_reason": None}],
+            usage={"prompt_tokens": 1},
+        ),
+        chunk(
+            choices=[{"index": 0, "delta": {"content": "a"}, "logprobs": {"content": [1]}, "finish_reason": None}],
+            usage=None,
+        ),
+        chunk(
+            choices=[{"index": 1, "delta": {"content": "a"}, "logprobs": None, "finish_reason": None}],
+            usage=None,
+        ),
+        chunk(choices=[], usage=None),
+        chunk(choices=None, usage=None),
+        chunk(
+            choices=[{"index": 0, "delta": {"content": "a"}, "logprobs": None, "finish_reason": None}] * 2, usage=None
+        ),
+        chunk(
+            choices=[{"index": 0, "delta": {"content": "a", "refusal": "no"}, "logprobs": None, "finish_reason": None}],
+            usage=None,
+        ),
+        chunk(
+            choices=[
+                {
+                    "index": 0,
+                    "delta": {"content": "a", "tool_calls": [{"id": "x", "function": {"name": "t"}}]},
+                    "logprobs": None,
+                    "finish_reason": None,
+                }
+            ],
+            usage=None,
+        ),
+        chunk(
+            choices=[{"index": 0, "delta": {"content": "a"}, "logprobs": None, "finish_reason": None}],
+            usage=None,
+            citations=["x"],
+        ),
+        chunk(
+            choices=[{"index": 0, "delta": {"content": "a"}, "seed": 5, "finish_reason": None}],
+            usage=None,
+        ),
+        chunk(choices=[{"index": 0, "delta": None, "logprobs": None, "finish_reason": None}], usage=None),
+    ],
+)
+def test_the_hot_path_and_the_long_way_agree(unusual: dict[str, object]) -> None:
+    """After plain chunks, which the hot path reads, an unusual one; and the same with the hot path never taken."""
+    ending = [chunk(choices=[{"index": 0, "delta": {}, "finish_reason": "stop"}]), "[DONE]"]
+    plain = [PLAIN_CHUNK, PLAIN_CHUNK, PLAIN_CHUNK, unusual, PLAIN_CHUNK, *ending]
+    hot = run([("", json.dumps(value).encode() if isinstance(value, dict) else value.encode()) for value in plain])
+    machine = DIALECT.machine(SERVER, id_maker())
+    events = []
+    for value in plain:
+        # A name that means nothing in this dialect changes nothing, and an unknown member takes the long way.
+        data = json.dumps(value | {"zz": None}).encode() if isinstance(value, dict) else value.encode()
+        events.extend(machine.feed("message", data))
+    assert events == hot.events
+    assert machine.response() == hot.response
+
+
+def test_thinking_then_text_then_both_at_once() -> None:
+    told = deltas(
+        {"reasoning_content": "Hm", "content": None},
+        {"reasoning_content": "m.", "content": None},
+        {"reasoning_content": "!", "content": None},
+        {"reasoning_content": None, "content": "So"},
+        {"reasoning_content": None, "content": ":"},
+        {"reasoning_content": "?", "content": " yes"},
+    )
+    assert told.events[1:-1] == [
+        ThinkingDelta(0, "Hm"),
+        ThinkingDelta(0, "m."),
+        ThinkingDelta(0, "!"),
+        TextDelta(1, "So"),
+        TextDelta(1, ":"),
+        ThinkingDelta(0, "?"),
+        TextDelta(1, " yes"),
+    ]
+    thinking, text = told.response.content
+    assert isinstance(thinking, Thinking)
+    assert (thinking.text, text) == ("Hmm.!?", Text("So: yes"))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        "{",
+        "not json",
+        "null",
+        "7",
+        '"text"',
+        "[]",
+        '[{"choices": []}]',
+        '{"choices": 5}',
+        '{"choices": "text"}',
+        '{"choices": [5]}',
+        '{"choices": [{"delta": "text"}]}',
+        '{"choices": [{"delta": {"content": 5}}]}',
+        '{"choices": [{"delta": {"tool_calls": 5}}]}',
+        '{"choices": [{"delta": {"tool_calls": [5]}}]}',
+    ],
+)
+def test_what_cannot_be_read_is_an_error_that_shows_the_bytes(data: str) -> None:
+    good = json.dumps(chunk(choices=[{"index": 0, "delta": {"content": "a"}}])).encode()
+    told = run([("", good), ("", data.encode()), ("", b"[DONE]")])
+    error = told.error.error
+    assert error.body == data.encode()
+    assert "malformed" in error.message
+    assert not error.retryable
+    assert told.response.text == "a"
+
+
+def test_what_is_merely_odd_is_passed_over() -> None:
+    told = stream("""
+        data: {}
+        data: {"type": "ping"}
+        data: {"choices": null}
+        data: {"choices": []}
+        data: {"choices": [null]}
+        data: {"choices": [{}]}
+        data: {"choices": [{"delta": null}]}
+        data: {"choices": [{"delta": {}}]}
+        data: {"choices": [{"delta": {"content": null, "tool_calls": null, "refusal": null}}]}
+        data: {"choices": [{"delta": {"content": "", "tool_calls": [], "refusal": "", "function_call": {}}}]}
+        data: {"choices": [{"delta": {"tool_calls": [null]}, "finish_reason": 5, "index": "x"}]}
+        data: {"choices": [{"delta": {"content": "a"}}], "usage": {}, "model": 5, "id": {}}
+        data: [DONE]
+    """)
+    assert told.response.text == "a"
+    assert told.done.finish_reason is FinishReason.UNKNOWN
+    assert told.response.model is None
+
+
+def test_bad_unicode_does_not_cost_the_stream() -> None:
+    told = run(
+        [
+            ("", b'{"choices":[{"index":0,"delta":{"content":"a\xff"},"finish_reason":null}]}'),
+            ("", b'{"choices":[{"index":0,"delta":{"content":"\\ud83d"},"finish_reason":null}]}'),
+            ("", '{"choices":[{"index":0,"delta":{"content":"\u2028\u0085"},"finish_reason":null}]}'.encode()),
+            ("", b"[DONE]"),
+        ]
+    )
+    assert told.response.text == "a\ufffd\ufffd\u2028\u0085"

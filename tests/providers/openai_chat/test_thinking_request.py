@@ -1,0 +1,159 @@
+"""How much to think, in the words of each kind of server."""
+
+from __future__ import annotations
+
+import pytest
+
+from manystream.providers.errors import InvalidRequestError
+from manystream.providers.messages import Message
+from manystream.providers.provider import OpenAIChat
+from manystream.providers.request import Request, ThinkingConfig, ThinkingLevel
+
+from .wire import OPENAI, SERVER, encode, known, quirky, warnings
+
+HELLO = [Message.user("hello")]
+NONE, LOW, MED, HIGH = ThinkingLevel
+MEMBERS = ("reasoning_effort", "reasoning", "thinking", "enable_thinking", "thinking_budget", "chat_template_kwargs")
+
+
+def members(
+    thinking: ThinkingLevel | ThinkingConfig | None, model: str, provider: OpenAIChat = OPENAI
+) -> dict[str, object]:
+    body = encode(Request(model, HELLO, thinking=thinking), provider)
+    return {name: value for name, value in body.items() if name in MEMBERS}
+
+
+@pytest.mark.parametrize(
+    ("provider", "model", "expected"),
+    [
+        (OPENAI, "o3-mini", ["low", "low", "medium", "high"]),
+        (OPENAI, "gpt-5", ["minimal", "low", "medium", "high"]),
+        (OPENAI, "gpt-5.2", ["none", "low", "medium", "xhigh"]),
+        (SERVER, "qwen3-32b", ["none", "low", "medium", "high"]),
+        (known("groq"), "qwen/qwen3-32b", ["none", "low", "medium", "high"]),
+        (known("groq"), "openai/gpt-oss-20b", ["low", "low", "medium", "high"]),
+        (known("xai"), "grok-3-mini", ["low", "low", "high", "high"]),
+        (known("mistral"), "magistral-medium", ["none", "high", "high", "high"]),
+    ],
+)
+def test_efforts(provider: OpenAIChat, model: str, expected: list[str]) -> None:
+    assert [members(level, model, provider) for level in ThinkingLevel] == [
+        {"reasoning_effort": effort} for effort in expected
+    ]
+
+
+def test_a_model_without_reasoning_gets_no_effort() -> None:
+    assert members(HIGH, "gpt-4o") == {}
+    assert warnings(Request("gpt-4o", HELLO, thinking=HIGH))
+    assert not warnings(Request("gpt-4o", HELLO, thinking=NONE))
+
+
+def test_the_requests_own_effort_wins() -> None:
+    assert members(ThinkingConfig(level=LOW, effort="xhigh"), "gpt-5") == {"reasoning_effort": "xhigh"}
+
+
+def test_a_budget_where_there_are_only_efforts() -> None:
+    with pytest.raises(InvalidRequestError, match="budget_tokens"):
+        members(ThinkingConfig(budget_tokens=5000), "gpt-5")
+    both = ThinkingConfig(level=LOW, budget_tokens=5000)
+    assert members(both, "gpt-5") == {"reasoning_effort": "low"}
+    assert warnings(Request("gpt-5", HELLO, thinking=both))
+    assert members(ThinkingConfig(budget_tokens=0), "gpt-5.1") == {"reasoning_effort": "none"}
+
+
+@pytest.mark.parametrize(
+    ("thinking", "expected"),
+    [
+        (NONE, {"reasoning": {"effort": "none"}}),
+        (MED, {"reasoning": {"effort": "medium"}}),
+        (ThinkingConfig(budget_tokens=2000), {"reasoning": {"max_tokens": 2000}}),
+        (ThinkingConfig(level=LOW, include_summary=False), {"reasoning": {"effort": "low", "exclude": True}}),
+        (ThinkingConfig(include_summary=True), {"reasoning": {"enabled": True}}),
+        (ThinkingConfig(include_summary=False), {"reasoning": {"exclude": True}}),
+    ],
+)
+def test_the_reasoning_object(thinking: ThinkingConfig, expected: object) -> None:
+    assert members(thinking, "anthropic/claude-sonnet-4.5", known("openrouter")) == expected
+
+
+@pytest.mark.parametrize("provider", [known("deepseek"), known("moonshot"), known("zai")])
+@pytest.mark.parametrize(
+    ("thinking", "expected"),
+    [
+        (NONE, {"thinking": {"type": "disabled"}}),
+        (LOW, {"thinking": {"type": "enabled"}}),
+        (HIGH, {"thinking": {"type": "enabled"}}),
+        (ThinkingConfig(budget_tokens=0), {"thinking": {"type": "disabled"}}),
+        (ThinkingConfig(effort="max"), {"thinking": {"type": "enabled"}, "reasoning_effort": "max"}),
+        (ThinkingConfig(include_summary=True), {}),
+    ],
+)
+def test_on_and_off(provider: OpenAIChat, thinking: ThinkingConfig, expected: object) -> None:
+    assert members(thinking, "m", provider) == expected
+
+
+@pytest.mark.parametrize(
+    ("thinking", "expected"),
+    [
+        (NONE, {"thinking": {"type": "disabled"}}),
+        (LOW, {"thinking": {"type": "enabled", "budget_tokens": 4096}}),
+        (ThinkingConfig(budget_tokens=2000), {"thinking": {"type": "enabled", "budget_tokens": 2000}}),
+        (ThinkingConfig(effort="low"), {"reasoning_effort": "low"}),
+        (ThinkingConfig(include_summary=True), {}),
+    ],
+)
+def test_claude_behind_a_chat_server(thinking: ThinkingConfig, expected: object) -> None:
+    assert members(thinking, "databricks-claude", known("databricks")) == expected
+
+
+@pytest.mark.parametrize(
+    ("thinking", "expected"),
+    [
+        (NONE, {"enable_thinking": False}),
+        (LOW, {"enable_thinking": True, "thinking_budget": 4096}),
+        (HIGH, {"enable_thinking": True}),
+        (ThinkingConfig(budget_tokens=700), {"enable_thinking": True, "thinking_budget": 700}),
+        (ThinkingConfig(effort="none"), {"enable_thinking": False}),
+        (ThinkingConfig(include_summary=True), {}),
+    ],
+)
+def test_alibaba(thinking: ThinkingConfig, expected: object) -> None:
+    assert members(thinking, "qwen3-max", known("alibaba")) == expected
+
+
+@pytest.mark.parametrize(
+    ("model", "thinking", "expected"),
+    [
+        ("Qwen/Qwen3-8B", NONE, {"chat_template_kwargs": {"enable_thinking": False}}),
+        ("Qwen/Qwen3-8B", HIGH, {"chat_template_kwargs": {"enable_thinking": True}}),
+        ("openai/gpt-oss-20b", HIGH, {"reasoning_effort": "high"}),
+        ("Qwen/Qwen3-8B", ThinkingConfig(budget_tokens=9), {"chat_template_kwargs": {"enable_thinking": True}}),
+        ("Qwen/Qwen3-8B", ThinkingConfig(include_summary=True), {}),
+    ],
+)
+def test_chat_templates(model: str, thinking: ThinkingConfig, expected: object) -> None:
+    assert members(thinking, model, known("vllm")) == expected
+
+
+def test_a_server_without_a_switch_is_told() -> None:
+    provider = quirky(thinking="none")
+    assert members(HIGH, "m", provider) == {}
+    assert warnings(Request("m", HELLO, thinking=HIGH), provider) == [
+        "thinking: not sent; the server has no such setting"
+    ]
+
+
+def test_what_is_only_half_sent_is_told() -> None:
+    for provider, thinking in (
+        (known("deepseek"), ThinkingConfig(budget_tokens=100)),
+        (known("alibaba"), ThinkingConfig(effort="high")),
+        (known("vllm"), ThinkingConfig(budget_tokens=100)),
+        (known("openrouter"), ThinkingConfig(budget_tokens=100, effort="high")),
+        (OPENAI, ThinkingConfig(level=LOW, include_summary=True)),
+    ):
+        assert warnings(Request("gpt-5", HELLO, thinking=thinking), provider), thinking
+
+
+def test_nothing_asked_nothing_sent() -> None:
+    assert members(None, "gpt-5") == {}
+    assert members(ThinkingConfig(), "gpt-5") == {}

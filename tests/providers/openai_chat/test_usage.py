@@ -1,0 +1,79 @@
+"""Token reports: visible output without thinking, unknown as None, and every name a number has been seen under."""
+
+from __future__ import annotations
+
+import pytest
+
+from manystream.providers.json_values import JSONObject
+from manystream.providers.openai.chat.usage import usage_of
+from manystream.providers.usage import Usage
+
+
+@pytest.mark.parametrize(
+    ("report", "expected"),
+    [
+        ({}, Usage()),
+        (
+            {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15},
+            Usage(input_tokens=10, output_tokens=5, total_tokens=15),
+        ),
+        ({"prompt_tokens": 10, "completion_tokens": 5}, Usage(input_tokens=10, output_tokens=5, total_tokens=15)),
+        ({"prompt_tokens": 10}, Usage(input_tokens=10)),
+        ({"prompt_tokens": 0, "completion_tokens": None}, Usage(input_tokens=0)),
+        ({"input_tokens": 10, "output_tokens": 5}, Usage(input_tokens=10, output_tokens=5, total_tokens=15)),
+        # OpenAI counts reasoning inside the completion.
+        (
+            {
+                "prompt_tokens": 10,
+                "completion_tokens": 50,
+                "total_tokens": 60,
+                "completion_tokens_details": {"reasoning_tokens": 30},
+                "prompt_tokens_details": {"cached_tokens": 4},
+            },
+            Usage(input_tokens=10, output_tokens=20, thinking_tokens=30, cached_tokens=4, total_tokens=60),
+        ),
+        # xAI counts it beside the completion, as the total shows.
+        (
+            {
+                "prompt_tokens": 10,
+                "completion_tokens": 50,
+                "total_tokens": 90,
+                "completion_tokens_details": {"reasoning_tokens": 30},
+            },
+            Usage(input_tokens=10, output_tokens=50, thinking_tokens=30, total_tokens=90),
+        ),
+        # More reasoning than completion cannot be inside it.
+        (
+            {
+                "prompt_tokens": 10,
+                "completion_tokens": 2,
+                "total_tokens": 12,
+                "completion_tokens_details": {"reasoning_tokens": 30},
+            },
+            Usage(input_tokens=10, output_tokens=2, thinking_tokens=30, total_tokens=12),
+        ),
+        (
+            {"prompt_tokens": 1, "completion_tokens": 9, "total_tokens": 10, "reasoning_tokens": 4},
+            Usage(input_tokens=1, output_tokens=5, thinking_tokens=4, total_tokens=10),
+        ),
+        (
+            {"prompt_tokens": 1, "completion_tokens": 9, "completion_tokens_details": {"reasoning_tokens": 0}},
+            Usage(input_tokens=1, output_tokens=9, thinking_tokens=0, total_tokens=10),
+        ),
+        ({"prompt_cache_hit_tokens": 7}, Usage(cached_tokens=7)),
+        ({"cached_tokens": 7}, Usage(cached_tokens=7)),
+        (
+            {"cache_read_input_tokens": 7, "cache_creation_input_tokens": 3},
+            Usage(cached_tokens=7, cache_write_tokens=3),
+        ),
+        (
+            {"prompt_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 3}, "cached_tokens": 9},
+            Usage(cached_tokens=0, cache_write_tokens=3),
+        ),
+        ({"prompt_tokens": 12.0, "completion_tokens": "5", "total_tokens": True}, Usage(input_tokens=12)),
+        ({"prompt_tokens_details": None, "completion_tokens_details": 5}, Usage()),
+    ],
+)
+def test_reports(report: JSONObject, expected: Usage) -> None:
+    expected.raw = report
+    assert usage_of(report) == expected

@@ -1,0 +1,184 @@
+"""What the tests of this dialect share: providers, streams written as text, and openai's own types as a check."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from openai.types.chat.completion_create_params import (
+    CompletionCreateParamsNonStreaming,
+    CompletionCreateParamsStreaming,
+)
+from pydantic import TypeAdapter
+
+from manystream.providers.events import (
+    Done,
+    Error,
+    Event,
+    Start,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+    ToolCallStart,
+)
+from manystream.providers.json_values import JSONObject
+from manystream.providers.openai.chat import DIALECT
+from manystream.providers.order import OrderChecker
+from manystream.providers.profile import Profile, Quirks
+from manystream.providers.provider import OpenAIChat
+from manystream.providers.request import Request
+from manystream.providers.response import Response
+
+OPENAI = OpenAIChat("key")
+SERVER = OpenAIChat("key", base_url="http://127.0.0.1:9/v1")
+"""A server that no row knows: lenient."""
+
+
+def known(name: str) -> OpenAIChat:
+    """A provider by its row."""
+    return OpenAIChat("key", base_url="http://127.0.0.1:9/v1", profile=name)
+
+
+def quirky(**quirks: object) -> OpenAIChat:
+    """A provider with quirks of the test's own."""
+    row = Profile(name="quirky", dialect="openai-chat", base_url="http://127.0.0.1:9/v1", quirks=Quirks(**quirks))  # type: ignore[arg-type]
+    return OpenAIChat("key", profile=row)
+
+
+def id_maker() -> Callable[[], str]:
+    """Makes `made-1`, `made-2`, …"""
+    numbers = iter(range(1, 10_000))
+    return lambda: f"made-{next(numbers)}"
+
+
+@dataclass
+class Told:
+    """What a stream told, and the response it left behind."""
+
+    events: list[Event]
+    response: Response
+
+    @property
+    def done(self) -> Done:
+        last = self.events[-1]
+        assert isinstance(last, Done), last
+        return last
+
+    @property
+    def error(self) -> Error:
+        last = self.events[-1]
+        assert isinstance(last, Error), last
+        return last
+
+    @property
+    def start(self) -> Start:
+        first = self.events[0]
+        assert isinstance(first, Start), first
+        return first
+
+    @property
+    def calls(self) -> list[tuple[str, str, str]]:
+        """Id, name and arguments of each call, as the events told them."""
+        starts = [event for event in self.events if isinstance(event, ToolCallStart)]
+        return [(start.id, start.name, self.pieces(start.index)) for start in starts]
+
+    def pieces(self, index: int) -> str:
+        """All deltas of one block."""
+        return "".join(
+            event.arguments if isinstance(event, ToolCallDelta) else event.text
+            for event in self.events
+            if isinstance(event, TextDelta | ThinkingDelta | ToolCallDelta) and event.index == index
+        )
+
+
+def wire_events(text: str) -> Iterator[tuple[str, bytes]]:
+    """Server-sent events written as text, indented at will; an event's lines stand together."""
+    name = ""
+    for line in text.splitlines():
+        line = line.strip()
+        if line.startswith("event:"):
+            name = line[6:].strip()
+        elif line.startswith("data:"):
+            yield name, line[5:].strip().encode()
+            name = ""
+
+
+def run(events: Iterable[tuple[str, bytes]], provider: OpenAIChat = SERVER, stray: bytes = b"") -> Told:
+    """Run a stream to its end, each event checked against the order that every dialect keeps."""
+    machine = DIALECT.machine(provider, id_maker())
+    checker = OrderChecker()
+    told: list[Event] = []
+    for name, data in events:
+        told.extend(machine.feed(name, data))
+    told.extend(machine.end(stray))
+    for event in told:
+        checker.check(event)
+    assert checker.stream == "ended"
+    assert machine.ended
+    assert list(machine.feed("", b'{"choices": [{"delta": {"content": "late"}}]}')) == []
+    assert list(machine.end()) == []
+    return Told(told, machine.response())
+
+
+def stream(text: str, provider: OpenAIChat = SERVER, stray: bytes = b"") -> Told:
+    """Run a stream that is written as text."""
+    return run(wire_events(text), provider, stray)
+
+
+def deltas(*members: JSONObject, finish: str | None = "stop", provider: OpenAIChat = SERVER) -> Told:
+    """Run a stream of these deltas, then a finish reason and the end marker."""
+    chunks = [chunk(choices=[{"index": 0, "delta": delta, "finish_reason": None}]) for delta in members]
+    chunks.append(chunk(choices=[{"index": 0, "delta": {}, "finish_reason": finish}]))
+    return run([*(("", json.dumps(value).encode()) for value in chunks), ("", b"[DONE]")], provider)
+
+
+def chunk(**members: object) -> dict[str, object]:
+    """One chunk."""
+    head: dict[str, object] = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m-1"}
+    return head | members
+
+
+def decode(body: object, provider: OpenAIChat = SERVER) -> Response:
+    """Read an unstreamed answer."""
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return DIALECT.decode(data, provider, id_maker())
+
+
+def answer(message: dict[str, object], finish: str | None = "stop", **members: object) -> Response:
+    """Read an unstreamed answer with one choice."""
+    choice = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": finish}
+    return decode(chunk(choices=[choice]) | {"object": "chat.completion"} | members)
+
+
+_STREAMING: TypeAdapter[CompletionCreateParamsStreaming] = TypeAdapter(CompletionCreateParamsStreaming)
+_NON_STREAMING: TypeAdapter[CompletionCreateParamsNonStreaming] = TypeAdapter(CompletionCreateParamsNonStreaming)
+
+
+def encode(request: Request, provider: OpenAIChat = OPENAI, *, stream: bool = False) -> dict[str, object]:
+    """The wire body of a request; for OpenAI itself it is checked against OpenAI's own types."""
+    model = request.model.partition("/")[2] or request.model
+    body = json.loads(DIALECT.encode(request, model, provider, stream=stream).body)
+    if provider is OPENAI:
+        check(body, stream=stream)
+    return body
+
+
+def warnings(request: Request, provider: OpenAIChat = OPENAI) -> list[str]:
+    """What a request could not say."""
+    return DIALECT.encode(request, request.model, provider, stream=False).warnings
+
+
+def check(body: Mapping[str, object], *, stream: bool) -> None:
+    """The body has the types that openai's client gives it, and no member that they do not know."""
+    adapter = _STREAMING if stream else _NON_STREAMING
+    assert _plain(adapter.validate_python(body, strict=True)) == body
+
+
+def _plain(value: object) -> object:
+    # Arrays are validated as they are read, and members that the types do not know are gone then.
+    if isinstance(value, Mapping):
+        return {name: _plain(member) for name, member in value.items()}
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        return [_plain(member) for member in value]
+    return value

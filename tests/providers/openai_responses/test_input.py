@@ -1,0 +1,364 @@
+"""A conversation on the wire: what goes back, to whom, and in which order."""
+
+from __future__ import annotations
+
+import pytest
+
+from manystream.providers.json_values import JSON, JSONObject
+from manystream.providers.messages import (
+    Block,
+    CacheControl,
+    File,
+    Image,
+    Message,
+    ProviderBlock,
+    ProviderState,
+    RedactedThinking,
+    Role,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
+from manystream.providers.openai.responses.input import CALL_ID_LIMIT, OUTPUT_KIND
+from manystream.providers.request import Request
+from tests.providers.openai_responses.wire import body_of, decode, warnings_of
+
+OURS = "openai-responses"
+ENCRYPTED: JSONObject = {"id": "rs_1", "summary": [], "encrypted_content": "gAAA"}
+
+
+def items(*messages: Message, model: str = "gpt-5", **extra: JSON) -> list[JSONObject]:
+    """The input items of a conversation."""
+    sent = body_of(Request(model, messages, extra_body=extra))["input"]
+    assert isinstance(sent, list)
+    return [item for item in sent if isinstance(item, dict)]
+
+
+def kinds(*messages: Message, **extra: JSON) -> list[JSON]:
+    return [item["type"] for item in items(*messages, **extra)]
+
+
+def warned(*messages: Message) -> list[str]:
+    return warnings_of(Request("gpt-5", messages))
+
+
+def user(*content: JSON) -> JSONObject:
+    return {"type": "message", "role": "user", "content": [*content]}
+
+
+def text(words: str) -> JSONObject:
+    return {"type": "input_text", "text": words}
+
+
+def call(call_id: str, name: str = "f", arguments: str = "{}") -> JSONObject:
+    return {"type": "function_call", "call_id": call_id, "name": name, "arguments": arguments}
+
+
+def output(call_id: str, result: JSON = "done") -> JSONObject:
+    return {"type": "function_call_output", "call_id": call_id, "output": result}
+
+
+def test_texts_of_a_user_are_parts_of_one_message_in_order() -> None:
+    assert items(Message.user([Text("a"), Text("b")])) == [user(text("a"), text("b"))]
+
+
+@pytest.mark.parametrize(
+    ("block", "part"),
+    [
+        (Image(url="https://a/b.png"), {"type": "input_image", "detail": "auto", "image_url": "https://a/b.png"}),
+        (
+            Image(data=b"hi", media_type="image/png", detail="low"),
+            {"type": "input_image", "detail": "low", "image_url": "data:image/png;base64,aGk="},
+        ),
+        (Image(file_id="file_1"), {"type": "input_image", "detail": "auto", "file_id": "file_1"}),
+        (
+            File(data=b"hi", media_type="application/pdf"),
+            {"type": "input_file", "filename": "file.pdf", "file_data": "data:application/pdf;base64,aGk="},
+        ),
+        (
+            File(data=b"hi", media_type="text/plain; charset=utf-8", name="a.txt"),
+            {"type": "input_file", "filename": "a.txt", "file_data": "data:text/plain; charset=utf-8;base64,aGk="},
+        ),
+        (File(url="https://a/b.pdf"), {"type": "input_file", "file_url": "https://a/b.pdf"}),
+        (File(file_id="file_1"), {"type": "input_file", "file_id": "file_1"}),
+        (
+            File(data=b"hi", media_type="image/gif"),
+            {"type": "input_image", "detail": "auto", "image_url": "data:image/gif;base64,aGk="},
+        ),
+    ],
+)
+def test_images_and_files(block: Image | File, part: JSONObject) -> None:
+    assert items(Message.user([Text("see"), block])) == [user(text("see"), part)]
+
+
+def test_an_assistants_texts_are_one_message_of_plain_text() -> None:
+    sent = items(Message.user("q"), Message.assistant([Text("one, "), Text(""), Text("two")]), Message.user("q"))
+    assert sent[1] == {"type": "message", "role": "assistant", "content": "one, two"}
+
+
+def test_messages_are_never_run_together() -> None:
+    sent = items(Message.assistant("a"), Message.assistant("b"))
+    assert [item["content"] for item in sent] == ["a", "b"]
+
+
+def test_a_phase_goes_back_only_to_its_maker() -> None:
+    def said(words: str, provider: str, phase: str) -> Text:
+        return Text(words, state=ProviderState(provider, {"phase": phase}))
+
+    sent = items(
+        Message.assistant([said("a", OURS, "commentary"), said("b", OURS, "final_answer"), said("c", "else", "x")])
+    )
+    assert [(item["content"], item.get("phase")) for item in sent] == [
+        ("a", "commentary"),
+        ("b", "final_answer"),
+        ("c", None),
+    ]
+
+
+def test_a_call_and_its_result() -> None:
+    conversation = [
+        Message.user("q"),
+        Message.tool_call("c1", "look", '{"at":1}'),
+        Message.tool_result("c1", "done"),
+        Message.user("and?"),
+    ]
+    assert items(*conversation) == [
+        user(text("q")),
+        call("c1", "look", '{"at":1}'),
+        output("c1"),
+        user(text("and?")),
+    ]
+
+
+def test_a_call_without_arguments_is_sent_with_an_empty_object() -> None:
+    sent = items(Message.tool_call("c1", "now", ""), Message.tool_result("c1", "12:00"))
+    assert sent[0]["arguments"] == "{}"
+
+
+def test_results_may_hold_images_and_files() -> None:
+    result = ToolResult("c1", [Text("see"), Image(file_id="f1")])
+    sent = items(Message.tool_call("c1", "shot", "{}"), Message(Role.TOOL, result))
+    image: JSON = {"type": "input_image", "detail": "auto", "file_id": "f1"}
+    assert sent[1] == output("c1", [text("see"), image])
+    assert items(Message.tool_call("c1", "shot", "{}"), Message.tool_result("c1", []))[1] == output("c1", "")
+
+
+def test_results_follow_the_run_that_holds_their_calls_wherever_they_are() -> None:
+    conversation = [
+        Message.assistant([Text("Both."), ToolCall("a", "f", "{}")]),
+        Message.assistant(ToolCall("b", "f", "{}")),
+        Message.user("Hurry."),
+        Message(Role.TOOL, [ToolResult("b", "2"), ToolResult("a", "1"), Text("(late)")]),
+    ]
+    assert items(*conversation) == [
+        {"type": "message", "role": "assistant", "content": "Both."},
+        call("a"),
+        call("b"),
+        output("a", "1"),
+        output("b", "2"),
+        user(text("Hurry.")),
+        user(text("(late)")),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("conversation", "warning"),
+    [
+        ([Message.user("q"), Message.tool_call("c1", "f", "{}")], "call 'c1' has no result"),
+        ([Message.user("q"), Message.tool_result("c1", "r")], "result 'c1' has no call"),
+        ([Message.tool_result("c1", "r"), Message.tool_call("c1", "f", "{}"), Message.user("q")], "result 'c1'"),
+    ],
+)
+def test_what_has_no_counterpart_never_goes_out_and_is_told(conversation: list[Message], warning: str) -> None:
+    assert items(*conversation) == [user(text("q"))]
+    assert warning in warned(*conversation)[0]
+
+
+@pytest.mark.parametrize("member", ["previous_response_id", "conversation"])
+def test_a_result_whose_call_the_server_keeps_is_sent(member: str) -> None:
+    assert items(Message.tool_result("c1", "done"), **{member: "id_1"}) == [output("c1")]
+
+
+def test_ids_used_twice_are_told_apart() -> None:
+    turn = [Message.tool_call("call_0", "f", "{}"), Message.tool_result("call_0", "done")]
+    assert items(*turn, *turn, *turn) == [
+        call("call_0"),
+        output("call_0"),
+        call("call_0_2"),
+        output("call_0_2"),
+        call("call_0_3"),
+        output("call_0_3"),
+    ]
+
+
+def test_the_same_id_twice_in_one_turn_is_answered_in_order() -> None:
+    sent = items(
+        Message.assistant([ToolCall("x", "f", "{}"), ToolCall("x", "g", "{}")]),
+        Message(Role.TOOL, [ToolResult("x", "1"), ToolResult("x", "2")]),
+    )
+    assert sent == [call("x", "f"), call("x_2", "g"), output("x", "1"), output("x_2", "2")]
+
+
+def test_a_result_answers_the_nearest_run_that_uses_its_id() -> None:
+    conversation = [
+        Message.tool_call("call_0", "given_up", "{}"),
+        Message.user("Something else."),
+        Message.tool_call("call_0", "f", "{}"),
+        Message.tool_result("call_0", "done"),
+    ]
+    assert items(*conversation) == [user(text("Something else.")), call("call_0", "f"), output("call_0")]
+    assert warned(*conversation) == ["messages: call 'call_0' has no result and is not sent"]
+
+
+def test_ids_that_are_too_long_are_shortened_alike() -> None:
+    long, longer = "c" * 65, "c" * 66
+    sent = items(
+        Message.assistant([ToolCall(long, "f", "{}"), ToolCall(longer, "f", "{}")]),
+        Message(Role.TOOL, [ToolResult(long, "1"), ToolResult(longer, "2")]),
+    )
+    ids = [item["call_id"] for item in sent]
+    assert ids[:2] == ids[2:]
+    assert ids[0] != ids[1]
+    assert all(isinstance(call_id, str) and len(call_id) <= CALL_ID_LIMIT for call_id in ids)
+
+
+def test_reasoning_goes_back_before_what_it_led_to() -> None:
+    conversation = [
+        Message.user("q"),
+        Message.assistant([Thinking("Hm.", state=ProviderState(OURS, ENCRYPTED)), ToolCall("c1", "f", "{}")]),
+        Message.tool_result("c1", "done"),
+    ]
+    assert items(*conversation)[1:] == [{"type": "reasoning", **ENCRYPTED}, call("c1"), output("c1")]
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        Thinking("plain"),
+        Thinking("signed", signature="sig"),
+        Thinking("another's", state=ProviderState("anthropic", {"signature": "s"})),
+        Thinking("another host's", state=ProviderState("somebody", ENCRYPTED)),
+        RedactedThinking("data"),
+        ProviderBlock("anthropic", {"type": "server_tool_use"}),
+        Thinking("nothing to go by", state=ProviderState(OURS, {"id": "rs_1", "summary": []})),
+    ],
+)
+def test_state_of_others_never_goes_out(block: Block) -> None:
+    assert kinds(Message.assistant([block, Text("answer")])) == ["message"]
+    assert warned(Message.assistant([block, Text("answer")])) == []
+
+
+def test_a_server_that_stores_gets_reasoning_by_its_id() -> None:
+    thinking = Thinking("", state=ProviderState(OURS, {"id": "rs_1", "summary": []}))
+    assert kinds(Message.assistant([thinking, Text("answer")]), store=True) == ["reasoning", "message"]
+
+
+def test_reasoning_text_goes_back_where_there_is_no_ciphertext() -> None:
+    content: JSON = [{"type": "reasoning_text", "text": "Hm."}]
+    thinking = Thinking("Hm.", state=ProviderState(OURS, {"id": "rs_1", "summary": [], "content": content}))
+    assert items(Message.assistant([thinking, Text("answer")]))[0] == {
+        "type": "reasoning",
+        "id": "rs_1",
+        "summary": [],
+        "content": content,
+    }
+
+
+def test_reasoning_that_leads_to_nothing_is_left_out() -> None:
+    thinking = Thinking("Hm.", state=ProviderState(OURS, ENCRYPTED))
+    assert kinds(Message.user("q"), Message.assistant([thinking, thinking])) == ["message"]
+    assert kinds(Message.assistant([thinking, ToolCall("no result", "f", "{}")]), Message.user("q")) == ["message"]
+    assert kinds(Message.assistant([thinking]), Message.user("q"), Message.assistant("a")) == ["message", "message"]
+    assert kinds(Message.assistant([thinking, thinking, Text("a")])) == ["reasoning", "reasoning", "message"]
+
+
+def test_provider_blocks_go_back_unchanged_and_in_place() -> None:
+    search: JSONObject = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "q"}}  # fmt: skip  # noqa: E501
+    assert items(Message.assistant([ProviderBlock(OURS, search), Text("a")]))[0] == search
+
+
+@pytest.mark.parametrize("kind", [kind for kind in OUTPUT_KIND if kind != "function_call"])
+def test_a_call_that_only_its_provider_understands_goes_back_only_with_its_output(kind: str) -> None:
+    conversation = [
+        Message.user("q"),
+        Message.assistant(ProviderBlock(OURS, {"type": kind, "id": "i1", "call_id": "c1"})),
+    ]
+    assert kinds(*conversation) == ["message"]
+    assert warned(*conversation)
+
+
+def test_a_shell_call_and_its_output_go_back_together() -> None:
+    shell: JSONObject = {"type": "local_shell_call", "id": "sh", "call_id": "c1", "status": "completed"}
+    shell["action"] = {"type": "exec", "command": ["ls"], "env": {}}
+    answer: JSONObject = {"type": "local_shell_call_output", "id": "c1", "output": "a.txt"}
+    conversation = [Message.assistant(ProviderBlock(OURS, shell)), Message.user(ProviderBlock(OURS, answer))]
+    assert items(*conversation) == [shell, answer]
+    assert warned(*conversation) == []
+
+
+def test_provider_blocks_of_a_user_keep_their_place_between_parts() -> None:
+    approval: JSONObject = {"type": "mcp_approval_response", "approval_request_id": "ap", "approve": True}
+    sent = items(Message.user([Text("a"), ProviderBlock(OURS, approval), Text("b"), ProviderBlock("else", {"x": 1})]))
+    assert sent == [user(text("a")), approval, user(text("b"))]
+
+
+@pytest.mark.parametrize("block", [Image(url="https://a/b.png"), File(url="https://a/b.pdf")])
+def test_what_an_assistant_cannot_send_is_told(block: Image | File) -> None:
+    message = Message.assistant([Text("see"), block])
+    assert kinds(message) == ["message"]
+    assert type(block).__name__ in warned(message)[0]
+
+
+def test_a_custom_call_and_its_output_keep_their_kind() -> None:
+    answer = decode(
+        {
+            "status": "completed",
+            "output": [{"type": "custom_tool_call", "call_id": "c1", "name": "sql", "input": "SELECT"}],
+        }
+    )
+    sent = items(answer.to_message(), Message.tool_result("c1", "1"))
+    assert sent == [
+        {"type": "custom_tool_call", "call_id": "c1", "name": "sql", "input": "SELECT"},
+        {"type": "custom_tool_call_output", "call_id": "c1", "output": "1"},
+    ]
+
+
+def test_a_call_by_a_program_goes_back_with_its_caller() -> None:
+    caller: JSON = {"type": "program", "caller_id": "prog_1"}
+    wire: JSONObject = {**call("c1"), "namespace": "crm", "caller": caller}
+    sent = items(decode({"status": "completed", "output": [wire]}).to_message(), Message.tool_result("c1", "1"))
+    assert sent == [wire, {**output("c1", "1"), "caller": caller}]
+
+
+def test_an_answer_goes_back_as_it_came() -> None:
+    reasoning: JSONObject = {"type": "reasoning", **ENCRYPTED}
+    said: JSONObject = {"type": "message", "phase": "commentary", "content": [{"type": "output_text", "text": "Wait."}]}
+    answer = decode({"status": "completed", "output": [reasoning, said, call("c1")]})
+    assert items(answer.to_message(), Message.tool_result("c1", "done")) == [
+        reasoning,
+        {"type": "message", "role": "assistant", "content": "Wait.", "phase": "commentary"},
+        call("c1"),
+        output("c1"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("control", "mark"),
+    [
+        (CacheControl(), {"mode": "explicit"}),
+        (CacheControl("5m"), {"mode": "explicit", "ttl": "30m"}),
+        (CacheControl("1h"), {"mode": "explicit", "ttl": "12h"}),
+    ],
+)
+def test_cache_marks_are_sent_to_models_that_take_them(control: CacheControl, mark: JSONObject) -> None:
+    conversation = [
+        Message.user([Text("long", cache_control=control), Text("short")]),
+        Message.tool_call("c1", "f", "{}"),
+        Message(Role.TOOL, ToolResult("c1", "done", cache_control=control)),
+    ]
+    sent = items(*conversation, model="gpt-5.6-sol")
+    assert sent[0] == user({**text("long"), "prompt_cache_breakpoint": mark}, text("short"))
+    assert sent[2]["output"] == [{**text("done"), "prompt_cache_breakpoint": mark}]
+    assert "prompt_cache_breakpoint" not in str(items(*conversation, model="gpt-5.5"))
+    assert "prompt_cache_breakpoint" not in str(items(*conversation, model="grok-4"))

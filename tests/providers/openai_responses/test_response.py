@@ -1,0 +1,252 @@
+"""A whole Responses object: statuses, usage, what is kept; and that a stream of it leaves the same answer."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from manystream.providers.accumulate import events_of
+from manystream.providers.errors import ErrorCategory, ProviderError
+from manystream.providers.events import FinishReason
+from manystream.providers.json_values import JSON, JSONObject
+from manystream.providers.messages import ProviderBlock, ProviderState, Text, Thinking, ToolCall
+from manystream.providers.openai.responses.dialect import DIALECT
+from manystream.providers.openai.responses.response import ECHOED, FAILED_CATEGORY, INCOMPLETE_REASON, STATUS_REASON
+from manystream.providers.order import OrderChecker
+from manystream.providers.usage import Usage
+from tests.providers.openai_responses.wire import PROVIDER, Told, decode, make_id, stream_of
+
+MESSAGE: JSONObject = {
+    "type": "message",
+    "id": "msg_1",
+    "status": "completed",
+    "role": "assistant",
+    "content": [{"type": "output_text", "text": "Hello", "annotations": []}],
+}
+CALL: JSONObject = {
+    "type": "function_call",
+    "id": "fc_1",
+    "call_id": "call_1",
+    "name": "look",
+    "arguments": '{"at":1}',
+    "status": "completed",
+}
+REASONING: JSONObject = {
+    "type": "reasoning",
+    "id": "rs_1",
+    "summary": [{"type": "summary_text", "text": "Let me "}, {"type": "summary_text", "text": "see."}],
+    "encrypted_content": "gAAA",
+}
+SEARCH: JSONObject = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search"}}
+
+
+def answer(*output: JSON, **members: JSON) -> JSONObject:
+    return {"id": "resp_1", "object": "response", "model": "m", "status": "completed", "output": [*output], **members}
+
+
+OUTPUTS: dict[str, list[JSON]] = {
+    "nothing": [],
+    "text": [MESSAGE],
+    "reasoning and text": [REASONING, MESSAGE],
+    "reasoning without anything visible": [{"type": "reasoning", "id": "rs", "summary": []}, MESSAGE],
+    "reasoning text": [{"type": "reasoning", "id": "rs", "content": [{"type": "reasoning_text", "text": "Hm."}]}],
+    "reasoning and two calls": [REASONING, CALL, {**CALL, "call_id": "call_2", "id": "fc_2"}],
+    "a call of a namespace": [{**CALL, "namespace": "crm", "caller": {"type": "program", "caller_id": "p"}}],
+    "a call cut short": [{**CALL, "status": "incomplete", "arguments": '{"at'}],
+    "a custom call": [{**CALL, "type": "custom_tool_call", "input": "SELECT 1"}],
+    "a search between texts": [MESSAGE, SEARCH, {**MESSAGE, "phase": "final_answer"}],
+    "several parts": [
+        {
+            "type": "message",
+            "content": [
+                {"type": "output_text", "text": "One", "annotations": [{"type": "file_citation", "file_id": "f"}]},
+                {"type": "refusal", "refusal": "Not that."},
+                {"type": "output_text", "text": ""},
+                {"type": "output_text", "text": "Two", "logprobs": [{"token": "Two", "logprob": -0.1}]},
+                {"type": "part_of_the_future"},
+                7,
+            ],
+        }
+    ],
+    "text as a string": [{"type": "message", "content": "plain"}],
+    "a compaction": [{"type": "compaction", "id": "cmp", "encrypted_content": "gAAA"}, MESSAGE],
+    "what is no item": [None, 3, {"id": "no type"}],
+}  # fmt: skip
+
+
+def streamed(response: JSONObject, *, with_items: bool, with_final: bool) -> Told:
+    """The answer as a stream that tells each item in one event, or only in the terminal one, or in both."""
+    output = response["output"]
+    assert isinstance(output, list)
+    items: list[JSONObject] = [
+        {"type": "response.output_item.done", "output_index": index, "item": item}
+        for index, item in enumerate(output)
+        if isinstance(item, dict)
+    ]
+    final = response if with_final else {**response, "output": []}
+    return stream_of(
+        {"type": "response.created", "response": {**response, "status": "in_progress", "output": []}},
+        *(items if with_items else []),
+        {"type": "response.completed", "response": final},
+    )
+
+
+@pytest.mark.parametrize("output", OUTPUTS.values(), ids=OUTPUTS)
+@pytest.mark.parametrize(("with_items", "with_final"), [(True, True), (True, False), (False, True)])
+def test_streamed_equals_unstreamed(output: list[JSON], with_items: bool, with_final: bool) -> None:
+    response = answer(*output, usage={"input_tokens": 3, "output_tokens": 2}, service_tier="flex")
+    assert streamed(response, with_items=with_items, with_final=with_final).response == decode(response)
+
+
+@pytest.mark.parametrize("output", OUTPUTS.values(), ids=OUTPUTS)
+def test_the_events_of_an_unstreamed_answer_keep_the_order(output: list[JSON]) -> None:
+    checker = OrderChecker()
+    for event in events_of(decode(answer(*output))):
+        checker.check(event)
+    assert checker.stream == "ended"
+
+
+def test_items_become_blocks_in_order() -> None:
+    response = decode(answer(REASONING, MESSAGE, SEARCH, CALL))
+    state = ProviderState(
+        "openai-responses", {"summary": REASONING["summary"], "id": "rs_1", "encrypted_content": "gAAA"}
+    )
+    assert response.content == [
+        Thinking("Let me see.", state=state),
+        Text("Hello"),
+        ProviderBlock("openai-responses", SEARCH),
+        ToolCall("call_1", "look", '{"at":1}'),
+    ]
+    assert response.finish_reason is FinishReason.TOOL_USE
+    assert (response.id, response.model) == ("resp_1", "m")
+
+
+def test_logprobs_of_all_parts_are_kept_in_order() -> None:
+    parts: list[JSON] = [
+        {"type": "output_text", "text": "a", "logprobs": [{"token": "a"}]},
+        {"type": "output_text", "text": "b", "logprobs": [{"token": "b"}]},
+    ]
+    response = decode(answer({"type": "message", "content": parts}))
+    assert response.provider_data["logprobs"] == [{"token": "a"}, {"token": "b"}]
+
+
+@pytest.mark.parametrize(("status", "reason"), STATUS_REASON.items())
+def test_every_status_has_its_finish_reason(status: str, reason: FinishReason) -> None:
+    response = decode(answer(MESSAGE, status=status))
+    assert (response.finish_reason, response.raw_finish_reason) == (reason, status)
+
+
+@pytest.mark.parametrize(("word", "reason"), [*INCOMPLETE_REASON.items(), ("some_new_limit", FinishReason.LENGTH)])
+def test_every_reason_for_an_incomplete_response_has_its_finish_reason(word: str, reason: FinishReason) -> None:
+    response = decode(answer(MESSAGE, CALL, status="incomplete", incomplete_details={"reason": word}))
+    assert (response.finish_reason, response.raw_finish_reason) == (reason, word)
+    assert response.provider_data["incomplete_details"] == {"reason": word}
+
+
+def test_an_unknown_status_is_an_unknown_reason() -> None:
+    assert decode(answer(MESSAGE, status="paused")).finish_reason is FinishReason.UNKNOWN
+
+
+def test_a_body_without_a_status_is_a_whole_answer() -> None:
+    response = decode({"output": [MESSAGE]})
+    assert (response.finish_reason, response.raw_finish_reason) == (FinishReason.STOP, None)
+    response = decode({"output": [MESSAGE], "incomplete_details": {"reason": "max_output_tokens"}})
+    assert response.finish_reason is FinishReason.LENGTH
+
+
+@pytest.mark.parametrize("status", ["in_progress", None])
+def test_a_call_that_is_last_when_the_answer_is_cut_off_is_not_complete(status: str | None) -> None:
+    first, last = {**CALL, "status": status}, {**CALL, "status": status, "call_id": "call_2"}
+    response = decode(answer(first, last, status="incomplete", incomplete_details={"reason": "max_output_tokens"}))
+    assert [call.complete for call in response.tool_calls] == [status is None, False]
+
+
+def test_a_call_without_a_status_in_a_completed_answer_is_complete() -> None:
+    assert decode(answer({**CALL, "status": None})).tool_calls[0].complete
+
+
+@pytest.mark.parametrize(("status", "category"), FAILED_CATEGORY.items())
+def test_a_response_that_failed_is_raised(status: str, category: ErrorCategory) -> None:
+    with pytest.raises(ProviderError) as raised:
+        decode(answer(status=status, error=None))
+    assert (raised.value.category, raised.value.provider_code) == (category, status)
+    with pytest.raises(ProviderError) as raised:
+        decode(answer(status=status, error={"code": "content_policy_violation", "message": "Blocked."}))
+    assert (raised.value.category, raised.value.message) == (ErrorCategory.CONTENT_FILTER, "Blocked.")
+
+
+@pytest.mark.parametrize("error", [{"message": "No.", "code": "server_error"}, "No."])
+def test_an_error_inside_a_200_is_raised(error: JSON) -> None:
+    with pytest.raises(ProviderError, match=r"No\."):
+        decode({"error": error})
+
+
+def test_an_error_beside_a_completed_status_is_no_failure() -> None:
+    assert decode(answer(MESSAGE, error={"message": "a warning"})).text == "Hello"
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"null", b'{"choices":[]}', b"{}"])
+def test_a_body_that_is_no_response_is_an_error_that_quotes_it(body: bytes) -> None:
+    with pytest.raises(ProviderError) as raised:
+        DIALECT.decode(body, PROVIDER, make_id)
+    assert raised.value.category is ErrorCategory.SERVER
+    assert not raised.value.retryable
+    assert raised.value.body == body
+
+
+def test_white_space_before_the_body_is_no_matter() -> None:
+    assert DIALECT.decode(b"\n\n  " + json.dumps(answer(MESSAGE)).encode(), PROVIDER, make_id).text == "Hello"
+
+
+USAGES: list[tuple[JSONObject, Usage]] = [
+    (
+        {
+            "input_tokens": 100,
+            "input_tokens_details": {"cached_tokens": 60, "cache_write_tokens": 30},
+            "output_tokens": 50,
+            "output_tokens_details": {"reasoning_tokens": 40},
+            "total_tokens": 150,
+        },
+        Usage(100, 10, 40, 60, 30, 150),
+    ),
+    (
+        # Reasoning that the total counts beside the output was never in it.
+        {
+            "input_tokens": 10,
+            "output_tokens": 5,
+            "output_tokens_details": {"reasoning_tokens": 7},
+            "total_tokens": 22,
+        },
+        Usage(10, 5, 7, None, None, 22),
+    ),
+    ({"input_tokens": 10, "output_tokens": 5}, Usage(10, 5, None, None, None, 15)),
+    ({"input_tokens": 10}, Usage(10)),
+    (
+        {"input_tokens": 1, "output_tokens": 2, "output_tokens_details": {"reasoning_tokens": 3}, "total_tokens": 3},
+        Usage(1, 0, 3, None, None, 3),
+    ),
+    (
+        {"input_tokens": 0, "output_tokens": 0, "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": 0},
+        Usage(0, 0, 0, None, None, 0),
+    ),
+    ({"input_tokens": "7", "output_tokens": None, "input_tokens_details": []}, Usage()),
+    ({}, Usage()),
+]
+
+
+@pytest.mark.parametrize(("raw", "usage"), USAGES)
+def test_usage(raw: JSONObject, usage: Usage) -> None:
+    usage.raw = raw
+    assert decode(answer(MESSAGE, usage=raw)).usage == usage
+
+
+def test_no_usage_is_unknown_not_zero() -> None:
+    assert decode(answer(MESSAGE, usage=None)).usage == Usage()
+
+
+def test_what_repeats_the_request_is_not_kept_and_all_else_is() -> None:
+    kept: JSONObject = {"service_tier": "priority", "moderation": {"flagged": False}, "thing_of_the_future": 1}
+    echoed: JSONObject = {name: "echo" for name in ECHOED if name not in ("output", "error", "usage")}
+    response = decode(answer(MESSAGE, **echoed, **kept, metadata={}, conversation=None) | {"output": [MESSAGE]})
+    assert response.provider_data == {"status": "completed", **kept}

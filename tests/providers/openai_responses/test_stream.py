@@ -1,0 +1,453 @@
+"""A Responses stream, event by event: what is told, when, and what it leaves behind."""
+
+# ruff: noqa: E501 (a wire line is one line)
+
+from __future__ import annotations
+
+import pytest
+
+from manystream.providers.errors import ErrorCategory
+from manystream.providers.events import (
+    Done,
+    Error,
+    EventType,
+    FinishReason,
+    Start,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+    ToolCallDone,
+    ToolCallStart,
+)
+from manystream.providers.messages import ProviderBlock, ProviderState, Text, Thinking, ToolCall
+from manystream.providers.openai.responses.dialect import DIALECT
+from tests.providers.openai_responses.wire import LENIENT, PROVIDER, make_id, stream
+
+CREATED = """
+    event: response.created
+    data: {"type":"response.created","sequence_number":0,"response":{"id":"resp_1","model":"gpt-5","status":"in_progress","output":[]}}
+
+"""
+
+
+def test_a_text_answer_is_start_deltas_done() -> None:
+    told = stream("""
+        event: response.created
+        data: {"type":"response.created","response":{"id":"resp_1","model":"gpt-4.1","status":"in_progress"}}
+
+        event: response.in_progress
+        data: {"type":"response.in_progress","response":{"id":"resp_1","model":"gpt-4.1","status":"in_progress"}}
+
+        event: response.output_item.added
+        data: {"type":"response.output_item.added","output_index":0,"item":{"id":"msg_1","type":"message","content":[]}}
+
+        event: response.content_part.added
+        data: {"type":"response.content_part.added","output_index":0,"content_index":0,"part":{"type":"output_text"}}
+
+        event: response.output_text.delta
+        data: {"type":"response.output_text.delta","output_index":0,"content_index":0,"delta":"Hel"}
+
+        event: response.output_text.delta
+        data: {"type":"response.output_text.delta","output_index":0,"content_index":0,"delta":"lo"}
+
+        event: response.output_text.done
+        data: {"type":"response.output_text.done","output_index":0,"content_index":0,"text":"Hello"}
+
+        event: response.content_part.done
+        data: {"type":"response.content_part.done","output_index":0,"content_index":0,"part":{"type":"output_text","text":"Hello","annotations":[]}}
+
+        event: response.output_item.done
+        data: {"type":"response.output_item.done","output_index":0,"item":{"id":"msg_1","type":"message","status":"completed","content":[{"type":"output_text","text":"Hello","annotations":[]}]}}
+
+        event: response.completed
+        data: {"type":"response.completed","response":{"id":"resp_1","model":"gpt-4.1","status":"completed","service_tier":"default","output":[{"id":"msg_1","type":"message","status":"completed","content":[{"type":"output_text","text":"Hello","annotations":[]}]}],"usage":{"input_tokens":9,"input_tokens_details":{"cached_tokens":4},"output_tokens":2,"output_tokens_details":{"reasoning_tokens":0},"total_tokens":11}}}
+    """)
+    assert told.events[:3] == [Start("gpt-4.1", "resp_1"), TextDelta(0, "Hel"), TextDelta(0, "lo")]
+    done = told.events[3]
+    assert isinstance(done, Done)
+    assert (done.finish_reason, done.raw_finish_reason) == (FinishReason.STOP, "completed")
+    assert (done.usage.input_tokens, done.usage.cached_tokens, done.usage.output_tokens) == (9, 4, 2)
+    assert done.provider_data == {"status": "completed", "service_tier": "default"}
+    assert told.response.content == [Text("Hello")]
+    assert (told.response.model, told.response.id) == ("gpt-4.1", "resp_1")
+
+
+def test_reasoning_then_two_parallel_calls() -> None:
+    told = stream(
+        CREATED
+        + """
+        event: response.output_item.added
+        data: {"type":"response.output_item.added","output_index":0,"item":{"id":"rs_1","type":"reasoning","summary":[],"encrypted_content":"begun"}}
+
+        event: response.reasoning_summary_text.delta
+        data: {"type":"response.reasoning_summary_text.delta","output_index":0,"summary_index":0,"delta":"Look "}
+
+        event: response.reasoning_summary_text.delta
+        data: {"type":"response.reasoning_summary_text.delta","output_index":0,"summary_index":1,"delta":"twice."}
+
+        event: response.output_item.done
+        data: {"type":"response.output_item.done","output_index":0,"item":{"id":"rs_1","type":"reasoning","summary":[{"type":"summary_text","text":"Look "},{"type":"summary_text","text":"twice."}],"encrypted_content":"whole"}}
+
+        event: response.output_item.added
+        data: {"type":"response.output_item.added","output_index":1,"item":{"id":"fc_1","type":"function_call","call_id":"call_a","name":"look","arguments":""}}
+
+        event: response.output_item.added
+        data: {"type":"response.output_item.added","output_index":2,"item":{"id":"fc_2","type":"function_call","call_id":"call_b","name":"look","arguments":""}}
+
+        event: response.function_call_arguments.delta
+        data: {"type":"response.function_call_arguments.delta","output_index":2,"delta":"{\\"at\\":"}
+
+        event: response.function_call_arguments.delta
+        data: {"type":"response.function_call_arguments.delta","output_index":1,"delta":"{}"}
+
+        event: response.function_call_arguments.delta
+        data: {"type":"response.function_call_arguments.delta","output_index":2,"delta":"2}"}
+
+        event: response.function_call_arguments.done
+        data: {"type":"response.function_call_arguments.done","output_index":2,"arguments":"{\\"at\\":2}"}
+
+        event: response.output_item.done
+        data: {"type":"response.output_item.done","output_index":2,"item":{"id":"fc_2","type":"function_call","status":"completed","call_id":"call_b","name":"look","arguments":"{\\"at\\":2}"}}
+
+        event: response.output_item.done
+        data: {"type":"response.output_item.done","output_index":1,"item":{"id":"fc_1","type":"function_call","status":"completed","call_id":"call_a","name":"look","arguments":"{}"}}
+
+        event: response.completed
+        data: {"type":"response.completed","response":{"id":"resp_1","status":"completed","output":[]}}
+    """
+    )
+    assert told.events[1:-1] == [
+        ThinkingDelta(0, "Look "),
+        ThinkingDelta(0, "twice."),
+        ToolCallStart(1, "call_a", "look"),
+        ToolCallStart(2, "call_b", "look"),
+        ToolCallDelta(2, '{"at":'),
+        ToolCallDelta(1, "{}"),
+        ToolCallDelta(2, "2}"),
+        ToolCallDone(2, True),
+        ToolCallDone(1, True),
+    ]
+    assert told.response.finish_reason is FinishReason.TOOL_USE
+    assert told.response.raw_finish_reason == "completed"
+    summary = [{"type": "summary_text", "text": "Look "}, {"type": "summary_text", "text": "twice."}]
+    state = ProviderState("openai-responses", {"summary": summary, "id": "rs_1", "encrypted_content": "whole"})
+    assert told.response.content == [
+        Thinking("Look twice.", state=state),
+        ToolCall("call_a", "look", "{}"),
+        ToolCall("call_b", "look", '{"at":2}'),
+    ]
+
+
+def test_refusals_have_no_events_and_are_on_the_response() -> None:
+    told = stream(
+        CREATED
+        + """
+        event: response.refusal.delta
+        data: {"type":"response.refusal.delta","output_index":0,"content_index":0,"delta":"I can"}
+
+        event: response.refusal.delta
+        data: {"type":"response.refusal.delta","output_index":0,"content_index":0,"delta":"not."}
+
+        event: response.refusal.done
+        data: {"type":"response.refusal.done","output_index":0,"content_index":0,"refusal":"I cannot."}
+
+        event: response.completed
+        data: {"type":"response.completed","response":{"status":"completed","output":[{"type":"message","content":[{"type":"refusal","refusal":"I cannot."}]}]}}
+    """
+    )
+    assert [event.type for event in told.events] == [EventType.START, EventType.DONE]
+    assert told.response.refusal == "I cannot."
+    assert told.response.content == []
+
+
+def test_citations_come_with_the_text_and_the_final_ones_count() -> None:
+    told = stream(
+        CREATED
+        + """
+        event: response.output_text.delta
+        data: {"type":"response.output_text.delta","output_index":0,"content_index":0,"delta":"See there."}
+
+        event: response.output_text.annotation.added
+        data: {"type":"response.output_text.annotation.added","output_index":0,"content_index":0,"annotation":{"type":"url_citation","url":"https://a.example/"}}
+
+        event: response.completed
+        data: {"type":"response.completed","response":{"status":"completed","output":[]}}
+    """
+    )
+    assert told.response.content == [
+        Text("See there.", citations=[{"type": "url_citation", "url": "https://a.example/"}])
+    ]
+
+
+def test_each_content_part_is_a_block() -> None:
+    told = stream(
+        CREATED
+        + """
+        data: {"type":"response.output_text.delta","output_index":0,"content_index":0,"delta":"one"}
+
+        data: {"type":"response.output_text.delta","output_index":0,"content_index":1,"delta":"two"}
+
+        data: {"type":"response.output_text.delta","output_index":1,"content_index":0,"delta":"three"}
+
+        data: {"type":"response.output_text.delta","output_index":0,"content_index":1,"delta":"!"}
+
+        data: {"type":"response.completed","response":{"status":"completed"}}
+    """
+    )
+    assert [block.text for block in told.response.content if isinstance(block, Text)] == ["one", "two!", "three"]
+
+
+def test_the_phase_of_a_message_rides_on_its_text() -> None:
+    told = stream(
+        CREATED
+        + """
+        event: response.output_item.added
+        data: {"type":"response.output_item.added","output_index":0,"item":{"type":"message","phase":"commentary","content":[]}}
+
+        event: response.output_text.delta
+        data: {"type":"response.output_text.delta","output_index":0,"content_index":0,"delta":"Wait."}
+
+        event: response.completed
+        data: {"type":"response.completed","response":{"status":"completed"}}
+    """
+    )
+    assert told.response.content == [Text("Wait.", state=ProviderState("openai-responses", {"phase": "commentary"}))]
+
+
+def test_server_side_items_keep_their_place_and_tell_nothing() -> None:
+    told = stream(
+        CREATED
+        + """
+        event: response.output_item.added
+        data: {"type":"response.output_item.added","output_index":0,"item":{"id":"ws_1","type":"web_search_call","status":"in_progress"}}
+
+        event: response.web_search_call.searching
+        data: {"type":"response.web_search_call.searching","output_index":0,"item_id":"ws_1"}
+
+        event: response.output_text.delta
+        data: {"type":"response.output_text.delta","output_index":1,"content_index":0,"delta":"Found."}
+
+        event: response.output_item.done
+        data: {"type":"response.output_item.done","output_index":0,"item":{"id":"ws_1","type":"web_search_call","status":"completed"}}
+
+        event: response.completed
+        data: {"type":"response.completed","response":{"status":"completed"}}
+    """
+    )
+    assert told.events[1:-1] == [TextDelta(1, "Found.")]
+    search = ProviderBlock("openai-responses", {"id": "ws_1", "type": "web_search_call", "status": "completed"})
+    assert told.response.content == [search, Text("Found.")]
+    assert told.response.finish_reason is FinishReason.STOP
+
+
+@pytest.mark.parametrize(
+    ("reason", "finish"),
+    [("max_output_tokens", FinishReason.LENGTH), ("content_filter", FinishReason.CONTENT_FILTER)],
+)
+def test_an_incomplete_response_is_done_and_its_open_call_is_not_complete(reason: str, finish: FinishReason) -> None:
+    told = stream(
+        CREATED
+        + f"""
+        event: response.output_item.added
+        data: {{"type":"response.output_item.added","output_index":0,"item":{{"type":"function_call","call_id":"call_1","name":"look","arguments":""}}}}
+
+        event: response.function_call_arguments.delta
+        data: {{"type":"response.function_call_arguments.delta","output_index":0,"delta":"{{}}"}}
+
+        event: response.incomplete
+        data: {{"type":"response.incomplete","response":{{"status":"incomplete","incomplete_details":{{"reason":"{reason}"}},"output":[]}}}}
+    """
+    )
+    assert told.events[-2] == ToolCallDone(0, False)
+    assert (told.response.finish_reason, told.response.raw_finish_reason) == (finish, reason)
+    assert told.response.tool_calls == [ToolCall("call_1", "look", "{}", complete=False)]
+
+
+def test_an_item_marked_incomplete_is_a_call_not_to_execute() -> None:
+    told = stream(
+        CREATED
+        + """
+        event: response.output_item.done
+        data: {"type":"response.output_item.done","output_index":0,"item":{"type":"function_call","status":"incomplete","call_id":"call_1","name":"look","arguments":"{\\"a"}}
+
+        event: response.incomplete
+        data: {"type":"response.incomplete","response":{"status":"incomplete","incomplete_details":{"reason":"max_output_tokens"}}}
+    """
+    )
+    assert told.response.tool_calls == [ToolCall("call_1", "look", '{"a', complete=False)]
+    assert told.response.finish_reason is FinishReason.LENGTH
+
+
+def test_a_failed_response_is_one_error_and_keeps_what_came() -> None:
+    told = stream(
+        CREATED
+        + """
+        event: response.output_text.delta
+        data: {"type":"response.output_text.delta","output_index":0,"content_index":0,"delta":"Half"}
+
+        event: response.failed
+        data: {"type":"response.failed","response":{"status":"failed","error":{"code":"rate_limit_exceeded","message":"Slow down."},"usage":{"input_tokens":3,"output_tokens":1}}}
+    """
+    )
+    assert [event.type for event in told.events] == [EventType.START, EventType.TEXT_DELTA, EventType.ERROR]
+    assert told.error.error.category is ErrorCategory.RATE_LIMIT
+    assert told.error.error.message == "Slow down."
+    assert told.response.text == "Half"
+    assert told.response.usage.total_tokens == 4
+
+
+def test_a_cancelled_response_is_an_error() -> None:
+    told = stream(
+        CREATED + 'data: {"type":"response.cancelled","response":{"id":"resp_1","status":"cancelled","output":[]}}'
+    )
+    assert told.error.error.category is ErrorCategory.CANCELLED
+    assert not told.error.error.retryable
+
+
+def test_an_error_before_anything_else_stands_alone() -> None:
+    told = stream(
+        """
+        event: error
+        data: {"type":"error","code":"server_error","message":"Try later.","param":null,"sequence_number":0}
+    """
+    )
+    assert [event.type for event in told.events] == [EventType.ERROR]
+    assert told.error.error.category is ErrorCategory.SERVER
+    assert told.error.error.retryable
+
+
+def test_a_body_that_ends_without_a_terminal_event_is_truncated() -> None:
+    told = stream(
+        CREATED + 'data: {"type":"response.output_text.delta","output_index":0,"content_index":0,"delta":"Half"}'
+    )
+    assert told.error.error.category is ErrorCategory.NETWORK
+    assert "truncated stream" in told.error.error.message
+    assert told.response.text == "Half"
+    assert told.response.finish_reason is FinishReason.UNKNOWN
+
+
+def test_an_empty_body_is_truncated() -> None:
+    assert stream("").error.error.category is ErrorCategory.NETWORK
+
+
+FINISHED_WITHOUT_TERMINAL = (
+    CREATED
+    + """
+    data: {"type":"response.output_item.done","output_index":0,"item":{"type":"message","content":[{"type":"output_text","text":"Hi"}]}}
+
+    data: [DONE]
+"""
+)
+
+
+def test_a_lenient_profile_takes_done_after_finished_items_for_the_end() -> None:
+    told = stream(FINISHED_WITHOUT_TERMINAL, provider=LENIENT)
+    assert told.response.text == "Hi"
+    assert told.response.finish_reason is FinishReason.UNKNOWN
+    assert stream(FINISHED_WITHOUT_TERMINAL).error.error.category is ErrorCategory.NETWORK
+
+
+@pytest.mark.parametrize("body", [CREATED, CREATED + "data: [DONE]", FINISHED_WITHOUT_TERMINAL.replace("[DONE]", "{}")])
+def test_a_lenient_profile_still_needs_finished_items_and_a_mark(body: str) -> None:
+    assert stream(body, provider=LENIENT).error.error.category is ErrorCategory.NETWORK
+
+
+@pytest.mark.parametrize(
+    "stray",
+    [
+        b'{"error":{"message":"Too busy.","type":"overloaded_error"}}',
+        b'error: {"message":"Too busy.","type":"overloaded"}',
+    ],
+)
+def test_an_error_in_lines_that_are_no_fields_is_read(stray: bytes) -> None:
+    error = stream(CREATED, stray=stray).error.error
+    assert (error.category, error.message) == (ErrorCategory.SERVER, "Too busy.")
+
+
+@pytest.mark.parametrize("stray", [b"<html>", b"[1]", b'{"answer":42}'])
+def test_other_stray_lines_leave_the_stream_truncated(stray: bytes) -> None:
+    assert stream(CREATED, stray=stray).error.error.category is ErrorCategory.NETWORK
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        "{not json",
+        "[1, 2]",
+        "null",
+        '{"type":"response.output_text.delta","output_index":0,"delta":7}',
+        '{"type":"response.output_item.added","output_index":0}',
+        '{"type":"response.output_item.done","output_index":0,"item":[]}',
+        '{"type":"response.content_part.done","output_index":0,"part":"text"}',
+    ],
+)
+def test_what_cannot_be_read_is_an_error_that_quotes_it(data: str) -> None:
+    told = stream(CREATED + f"data: {data}")
+    assert told.error.error.category is ErrorCategory.SERVER
+    assert not told.error.error.retryable
+    assert data[:20] in told.error.error.message
+    assert told.error.error.body == data.encode()
+
+
+def test_an_error_without_a_type_is_a_gateways() -> None:
+    told = stream(CREATED + 'data: {"error":{"message":"upstream is unavailable"}}')
+    assert told.error.error.category is ErrorCategory.SERVER
+
+
+@pytest.mark.parametrize("name", ["ping", "keepalive", "heartbeat"])
+def test_pings_tell_nothing_whatever_their_data(name: str) -> None:
+    machine = DIALECT.machine(PROVIDER, make_id)
+    for data in (b"", b"now", b"{}", b'"2026-01-01"', b'{"type":"%s"}' % name.encode()):
+        assert list(machine.feed(name, data)) == []
+    assert not machine.ended
+
+
+def test_nothing_is_told_after_the_end() -> None:
+    machine = DIALECT.machine(PROVIDER, make_id)
+    assert isinstance(machine.feed("", b'{"type":"response.completed","response":{}}')[-1], Done)
+    assert list(machine.feed("", b'{"type":"response.completed","response":{}}')) == []
+    assert list(machine.feed("", b"{not json")) == []
+    assert list(machine.end(b"")) == []
+
+
+def test_a_stream_without_a_beginning_is_given_one() -> None:
+    told = stream('data: {"type":"response.completed","response":{"id":"resp_1","model":"m","status":"completed"}}')
+    assert told.events[0] == Start("m", "resp_1")
+    assert [event.type for event in told.events] == [EventType.START, EventType.DONE]
+
+
+def test_empty_deltas_tell_nothing() -> None:
+    told = stream(
+        CREATED
+        + """
+        data: {"type":"response.output_text.delta","output_index":0,"content_index":0,"delta":""}
+
+        data: {"type":"response.output_text.delta","output_index":0,"content_index":0,"delta":null}
+
+        data: {"type":"response.function_call_arguments.delta","output_index":4,"delta":""}
+
+        data: {"type":"response.completed","response":{"status":"completed"}}
+    """
+    )
+    assert [event.type for event in told.events] == [EventType.START, EventType.DONE]
+    assert told.response.content == []
+
+
+def test_the_partial_response_is_there_while_the_stream_runs() -> None:
+    machine = DIALECT.machine(PROVIDER, make_id)
+    machine.feed("", b'{"type":"response.output_text.delta","output_index":0,"content_index":0,"delta":"Ha"}')
+    assert machine.response().text == "Ha"
+    machine.feed("", b'{"type":"response.output_text.delta","output_index":0,"content_index":0,"delta":"lf"}')
+    assert machine.response().text == "Half"
+
+
+def test_an_error_is_told_once() -> None:
+    told = stream(
+        CREATED
+        + """
+        data: {"type":"error","error":{"type":"server_error","code":"server_error","message":"broken"}}
+
+        data: {"type":"response.failed","response":{"status":"failed","error":{"code":"server_error","message":"broken"}}}
+    """
+    )
+    assert sum(isinstance(event, Error) for event in told.events) == 1

@@ -1,0 +1,136 @@
+"""The effort table: every family, every level, and what is said about models that it does not have."""
+
+from __future__ import annotations
+
+import typing
+
+import pytest
+from openai.types.shared.all_models import AllModels
+from openai.types.shared.reasoning_effort import ReasoningEffort
+
+from manystream.providers.openai import thinking
+from manystream.providers.openai.thinking import (
+    DEFAULT_IS_NONE,
+    EFFORTS,
+    NO_EFFORT,
+    NOT_REASONING,
+    Efforts,
+    effort_for,
+    is_reasoning_model,
+    may_reason,
+    takes_sampling,
+)
+from manystream.providers.request import ThinkingConfig, ThinkingLevel
+
+LEVELS = (ThinkingLevel.NONE, ThinkingLevel.LOW, ThinkingLevel.MED, ThinkingLevel.HIGH)
+WORDS = {word for word in typing.get_args(typing.get_args(ReasoningEffort)[0]) if word}
+
+
+def efforts(model: str) -> list[str | None]:
+    return [effort_for(model, ThinkingConfig(level=level)) for level in LEVELS]
+
+
+def openai_models() -> set[str]:
+    """The model names that openai's own client knows."""
+    names: set[str] = set()
+    pending: list[object] = [AllModels]
+    while pending:
+        annotation = pending.pop()
+        if isinstance(annotation, str):
+            names.add(annotation)
+        pending.extend(typing.get_args(annotation))
+    return names
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        ("o1", "low low medium high"),
+        ("o1-pro-2025-03-19", "low low medium high"),
+        ("o3-mini", "low low medium high"),
+        ("o3", "none low medium high"),
+        ("o4-mini-2025-04-16", "none low medium high"),
+        ("gpt-5", "minimal low medium high"),
+        ("gpt-5-nano-2025-08-07", "minimal low medium high"),
+        ("gpt-5-codex", "low low medium high"),
+        ("gpt-5-pro", "high high high high"),
+        ("gpt-5.1", "none low medium high"),
+        ("gpt-5.1-codex-mini", "none low medium high"),
+        ("gpt-5.1-codex-max", "none low medium xhigh"),
+        ("gpt-5.1-chat-latest", "medium medium medium medium"),
+        ("gpt-5.2", "none low medium xhigh"),
+        ("gpt-5.2-codex", "none low medium xhigh"),
+        ("gpt-5.2-chat-latest", "medium medium medium medium"),
+        ("gpt-5.2-pro-2025-12-11", "medium medium high xhigh"),
+        ("gpt-5.3-codex", "low low medium xhigh"),
+        ("gpt-5.4-mini", "none low medium xhigh"),
+        ("gpt-5.5-pro", "medium medium high xhigh"),
+        ("gpt-5.6-sol", "none low medium max"),
+        ("gpt-6.2-astra-law", "none low medium max"),
+        ("gpt-oss-120b", "low low medium high"),
+        ("openai/gpt-5.2", "none low medium xhigh"),
+        ("openai.gpt-5.5", "none low medium xhigh"),
+        ("GPT-5", "minimal low medium high"),
+        ("gpt-7-nova", "none low medium high"),
+    ],
+)
+def test_levels_by_model(model: str, words: str) -> None:
+    assert efforts(model) == words.split()
+
+
+@pytest.mark.parametrize(
+    "model", ["gpt-4o", "gpt-4.1-mini", "gpt-3.5-turbo", "gpt-5-chat-latest", "o1-mini", "o1-preview", "grok-4", "o30"]
+)
+def test_models_without_an_effort_have_none(model: str) -> None:
+    assert efforts(model) == [None] * 4
+
+
+def test_every_row_is_reached_by_its_own_name_and_by_names_under_it() -> None:
+    for family, row in EFFORTS.items():
+        assert efforts(family) == list(row)
+        assert efforts(f"{family}-2031-01-01") == list(row)
+        assert set(row) <= WORDS, "only words of openai's own types"
+
+
+def test_the_effort_of_a_request_wins_over_the_table() -> None:
+    assert effort_for("gpt-5", ThinkingConfig(level=ThinkingLevel.LOW, effort="max")) == "max"
+    assert effort_for("anything", ThinkingConfig(effort="high")) == "high"
+
+
+def test_without_a_level_there_is_nothing_to_say() -> None:
+    assert effort_for("gpt-5", ThinkingConfig(budget_tokens=100)) is None
+
+
+def test_a_row_can_be_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(thinking.EFFORTS, "my-model", Efforts("a", "b", "c", "d"))
+    assert efforts("my-model-2") == ["a", "b", "c", "d"]
+    assert is_reasoning_model("my-model")
+
+
+def test_every_reasoning_model_of_openais_client_has_an_effort() -> None:
+    models = openai_models()
+    assert len(models) > 90
+    for model in models:
+        if is_reasoning_model(model) and not model.startswith(tuple(NO_EFFORT)):
+            assert None not in efforts(model), model
+        if model.startswith(NOT_REASONING):
+            assert not is_reasoning_model(model), model
+            assert not may_reason(model), model
+
+
+@pytest.mark.parametrize(
+    ("model", "reasons"),
+    [("o1-mini", True), ("o3-pro", True), ("gpt-5.3", True), ("gpt-5.1-chat-latest", True), ("gpt-10", True),
+     ("gpt-5-chat-latest", False), ("gpt-4.5-preview", False), ("chatgpt-4o-latest", False), ("llama-5", False)],
+)  # fmt: skip
+def test_which_models_reason(model: str, reasons: bool) -> None:
+    assert is_reasoning_model(model) is reasons
+
+
+@pytest.mark.parametrize("family", sorted(DEFAULT_IS_NONE))
+def test_sampling_follows_the_effort(family: str) -> None:
+    assert takes_sampling(family, None)
+    assert takes_sampling(f"{family}-2026-01-01", None)
+    assert takes_sampling(family, "none")
+    assert not takes_sampling(family, "low")
+    assert not takes_sampling(f"{family}-pro", None)

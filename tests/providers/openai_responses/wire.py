@@ -1,0 +1,132 @@
+"""What the tests of this dialect share: a provider, streams written as text, and openai's own types as a check."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from openai.types.responses.response_create_params import (
+    ResponseCreateParamsNonStreaming,
+    ResponseCreateParamsStreaming,
+)
+from pydantic import TypeAdapter
+
+from manystream.providers.events import Error, Event, TextDelta, ThinkingDelta, ToolCallDelta
+from manystream.providers.json_values import JSON, JSONObject
+from manystream.providers.openai.responses.dialect import DIALECT
+from manystream.providers.order import OrderChecker
+from manystream.providers.profile import Profile, Quirks
+from manystream.providers.provider import OpenAIResponses
+from manystream.providers.request import Request
+from manystream.providers.response import Response
+
+PROVIDER = OpenAIResponses(api_key="key")
+LENIENT = OpenAIResponses(
+    api_key="key",
+    base_url="http://localhost/v1",
+    profile=Profile(
+        name="somebody", dialect="openai-responses", base_url="http://localhost/v1", quirks=Quirks(strict_end=False)
+    ),
+)
+MADE_ID = "made-id-of-22-symbols_"
+
+
+def make_id() -> str:
+    return MADE_ID
+
+
+@dataclass
+class Told:
+    """What a stream told, and the response it left behind."""
+
+    events: list[Event]
+    response: Response
+
+    @property
+    def error(self) -> Error:
+        last = self.events[-1]
+        assert isinstance(last, Error)
+        return last
+
+    def text_at(self, index: int) -> str:
+        """All deltas of one block."""
+        return "".join(
+            event.arguments if isinstance(event, ToolCallDelta) else event.text
+            for event in self.events
+            if isinstance(event, TextDelta | ThinkingDelta | ToolCallDelta) and event.index == index
+        )
+
+
+def wire_events(text: str) -> Iterable[tuple[str, bytes]]:
+    """Server-sent events written as text, one blank line between them, indented at will."""
+    lines = "\n".join(line.strip() for line in text.splitlines())
+    for block in lines.strip().split("\n\n"):
+        name, data = "", []
+        for line in block.splitlines():
+            if line.startswith("event:"):
+                name = line[6:].strip()
+            elif line.startswith("data:"):
+                data.append(line[5:].strip())
+        if data:
+            yield name, "\n".join(data).encode()
+
+
+def stream(text: str, *, stray: bytes = b"", provider: OpenAIResponses = PROVIDER) -> Told:
+    """Run a stream to its end, each event checked against the order every dialect keeps."""
+    machine = DIALECT.machine(provider, make_id)
+    checker = OrderChecker()
+    events: list[Event] = []
+    for name, data in wire_events(text):
+        for event in machine.feed(name, data):
+            checker.check(event)
+            events.append(event)
+    for event in machine.end(stray):
+        checker.check(event)
+        events.append(event)
+    assert machine.ended
+    assert checker.stream == "ended"
+    return Told(events, machine.response())
+
+
+def stream_of(*values: JSONObject, provider: OpenAIResponses = PROVIDER) -> Told:
+    """Run a stream given as objects, with their types as event names."""
+    text = "\n\n".join(f"event: {value['type']}\ndata: {json.dumps(value)}" for value in values)
+    return stream(text, provider=provider)
+
+
+def decode(response: JSONObject, provider: OpenAIResponses = PROVIDER) -> Response:
+    """Read an unstreamed answer."""
+    return DIALECT.decode(json.dumps(response).encode(), provider, make_id)
+
+
+def body_of(request: Request, model: str | None = None, *, streamed: bool = False) -> JSONObject:
+    """The body a request is sent as, checked against the types of openai's own client."""
+    wire = DIALECT.encode(request, model or request.model, PROVIDER, stream=streamed)
+    body: JSONObject = json.loads(wire.body)
+    assert_fits_openai(body, streamed=streamed)
+    return body
+
+
+def warnings_of(request: Request) -> list[str]:
+    return DIALECT.encode(request, request.model, PROVIDER, stream=False).warnings
+
+
+_UNSTREAMED: TypeAdapter[object] = TypeAdapter(ResponseCreateParamsNonStreaming)
+_STREAMED: TypeAdapter[object] = TypeAdapter(ResponseCreateParamsStreaming)
+
+
+def assert_fits_openai(body: JSONObject, *, streamed: bool) -> None:
+    """The body has the types openai's client gives it, and no member that they do not know: those would be gone."""
+    validated = (_STREAMED if streamed else _UNSTREAMED).validate_python(body, strict=True)
+    assert _plain(validated) == body
+
+
+def _plain(value: object) -> JSON:
+    # Iterables are validated as they are read, so everything is read here.
+    if isinstance(value, Mapping):
+        return {str(key): _plain(member) for key, member in value.items()}
+    if isinstance(value, str | bool | int | float) or value is None:
+        return value
+    assert isinstance(value, Iterable)
+    return [_plain(member) for member in value]

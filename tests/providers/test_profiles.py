@@ -1,0 +1,211 @@
+"""The providers table, and how a request finds its provider."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+import pytest
+
+from manystream.providers.errors import InvalidRequestError
+from manystream.providers.messages import Message
+from manystream.providers.profile import Profile, Quirks
+from manystream.providers.profiles import DEFAULT_PROFILES, PROFILES, profile_by_host, profile_by_name
+from manystream.providers.provider import Anthropic, Gemini, OpenAIChat, OpenAIResponses, Provider
+from manystream.providers.registry import DIALECTS, select
+from manystream.providers.request import Request
+
+CLASSES: dict[str, type[Provider]] = {kind.dialect: kind for kind in (OpenAIChat, OpenAIResponses, Anthropic, Gemini)}
+HTTPS = [row for row in PROFILES if row.base_url.startswith("https://")]
+
+
+def test_no_two_rows_share_a_name() -> None:
+    """A row's name tags the state that goes back to it: two dialects' states must not be mixed up."""
+    names = [row.name for row in PROFILES]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("row", PROFILES, ids=lambda row: row.name)
+def test_rows_are_usable(row: Profile) -> None:
+    assert row.dialect in DIALECTS
+    assert DIALECTS[row.dialect].name == row.dialect
+    assert row.key_variables
+    assert all(name.isupper() and " " not in name for name in row.key_variables)
+    assert row.name == row.name.lower()
+    assert "/" not in row.name
+    if row.base_url:
+        parts = urlsplit(row.base_url)
+        assert parts.hostname
+        assert not row.base_url.endswith("/")
+        assert not parts.query
+        assert parts.scheme == "https" or not row.needs_key
+    else:
+        assert row.addresses or row.name == "openai-compatible"
+
+
+@pytest.mark.parametrize("row", PROFILES, ids=lambda row: row.name)
+def test_rows_are_found_by_name_and_alias(row: Profile) -> None:
+    assert profile_by_name(row.name, row.dialect) is row
+    for alias in row.aliases:
+        found = profile_by_name(alias, row.dialect)
+        assert found is not None
+        assert found is row or found.name == alias
+    assert profile_by_name(row.name, "another") is None
+
+
+@pytest.mark.parametrize("row", HTTPS, ids=lambda row: row.name)
+def test_rows_are_found_by_their_own_address(row: Profile) -> None:
+    for url in (row.base_url, f"{row.base_url}/", row.base_url.upper().replace("HTTPS", "https")):
+        assert profile_by_host(url, row.dialect) is row
+
+
+@pytest.mark.parametrize("row", PROFILES, ids=lambda row: row.name)
+def test_every_row_encodes(row: Profile) -> None:
+    provider = CLASSES[row.dialect]("key", base_url=row.base_url or "https://mine.example/v1", profile=row)
+    request = Request("m", [Message.user("hello")], max_output_tokens=5)
+    wire = DIALECTS[row.dialect].encode(request, "m", provider, stream=True)
+    assert b"hello" in wire.body
+    assert b"key" not in wire.body
+    assert row.quirks.query in wire.path or row.dialect != "openai-chat"
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("https://api.openai.com/v1", "openai-chat"),
+        ("https://api.openai.com:443/v1", "openai-chat"),
+        ("https://user:secret@api.openai.com/v1", "openai-chat"),
+        ("https://mine.openai.azure.com/openai/v1", "azure"),
+        ("https://mine.openai.azure.com", "azure"),
+        ("https://mine.openai.azure.com/openai/deployments/gpt-4o", "azure-deployment"),
+        ("https://mine.cognitiveservices.azure.com/openai/v1/", "azure"),
+        ("https://mine.services.ai.azure.com/models", "azure-models"),
+        ("https://mine.services.ai.azure.com/openai/v1", "azure"),
+        ("https://codestral.mistral.ai/v1", "mistral"),
+        ("https://dashscope.aliyuncs.com/compatible-mode/v1", "alibaba"),
+        ("https://open.bigmodel.cn/api/paas/v4", "zai"),
+        ("https://adb-1.azuredatabricks.net/serving-endpoints", "databricks"),
+        ("https://me.snowflakecomputing.com/api/v2/cortex/v1", "snowflake"),
+        ("https://api.cloudflare.com/client/v4/accounts/1/ai/v1", "cloudflare"),
+        ("http://localhost:11434/v1", "ollama"),
+        ("http://127.0.0.1:11434/v1", "ollama"),
+        ("http://[::1]:11434/v1", "ollama"),
+        ("http://127.0.0.1:1234/v1", "lmstudio"),
+        ("http://localhost:8000/v1", None),
+        ("http://localhost:8080/v1", None),
+        ("http://127.0.0.1:43210/v1", None),
+        ("https://api.openai.com.evil.example/v1", None),
+        ("https://evil.example/api.openai.com/v1", None),
+        ("https://example.com", None),
+        ("no url", None),
+        ("", None),
+        ("http://[broken", None),
+    ],
+)
+def test_addresses(url: str, name: str | None) -> None:
+    row = profile_by_host(url, "openai-chat")
+    assert (row.name if row else None) == name
+
+
+def test_a_provider_without_a_row_is_generic_and_lenient() -> None:
+    provider = OpenAIChat(base_url="http://127.0.0.1:43210/v1")
+    assert provider.profile is DEFAULT_PROFILES["openai-chat"][1]
+    assert not provider.profile.quirks.strict_end
+    assert not provider.profile.needs_key
+    assert provider.name == "openai-compatible"
+
+
+def test_first_parties_are_strict_about_a_streams_end() -> None:
+    for first_party, _ in DEFAULT_PROFILES.values():
+        assert first_party.quirks.strict_end
+
+
+def test_quirks_default_to_the_dialects_own_way() -> None:
+    assert Profile(name="x", dialect="openai-chat", base_url="").quirks == Quirks()
+
+
+# Choosing a provider.
+
+OPENAI = OpenAIChat("key")
+RESPONSES = OpenAIResponses("key")
+CLAUDE = Anthropic("key")
+GEMINI = Gemini("key")
+ROUTER = OpenAIChat("key", base_url="https://openrouter.ai/api/v1")
+TOGETHER = OpenAIChat("key", base_url="https://api.together.xyz/v1")
+LOCAL = OpenAIChat("key", base_url="http://127.0.0.1:43210/v1", name="local")
+GROQ = OpenAIChat("key", name="groq")
+MINE = OpenAIChat("key", name="mine")
+
+
+@pytest.mark.parametrize(
+    ("model", "providers", "expected"),
+    [
+        # By name.
+        ("anthropic/claude-opus-4-5", [OPENAI, CLAUDE], (CLAUDE, "claude-opus-4-5")),
+        ("openai-chat/gpt-5", [OPENAI, RESPONSES], (OPENAI, "gpt-5")),
+        ("openai-responses/gpt-5", [OPENAI, RESPONSES], (RESPONSES, "gpt-5")),
+        ("local/llama", [OPENAI, LOCAL], (LOCAL, "llama")),
+        ("local/gpt-5", [OPENAI, LOCAL], (LOCAL, "gpt-5")),
+        # By alias, in the order configured; a name wins over another's alias.
+        ("openai/gpt-5", [OPENAI, RESPONSES], (OPENAI, "gpt-5")),
+        ("openai/gpt-5", [RESPONSES, OPENAI], (RESPONSES, "gpt-5")),
+        ("openai/x", [RESPONSES, OpenAIChat("key", name="openai")], (OpenAIChat("key", name="openai"), "x")),
+        ("gemini/gemini-3", [CLAUDE, GEMINI], (GEMINI, "gemini-3")),
+        ("openai-chat/gpt-5", [MINE], (MINE, "gpt-5")),
+        # By prefix.
+        ("gpt-5", [CLAUDE, OPENAI], (OPENAI, "gpt-5")),
+        ("o3-mini", [CLAUDE, RESPONSES, OPENAI], (RESPONSES, "o3-mini")),
+        ("claude-opus-4-5", [OPENAI, CLAUDE], (CLAUDE, "claude-opus-4-5")),
+        ("gemini-3-pro", [OPENAI, GEMINI], (GEMINI, "gemini-3-pro")),
+        # The only provider.
+        ("llama-3", [LOCAL], (LOCAL, "llama-3")),
+        ("gpt-5", [LOCAL], (LOCAL, "gpt-5")),
+        ("claude-opus-4-5", [ROUTER], (ROUTER, "claude-opus-4-5")),
+        # Slashes in a model's own name.
+        ("meta-llama/Llama-3", [TOGETHER], (TOGETHER, "meta-llama/Llama-3")),
+        ("meta-llama/Llama-3", [ROUTER], (ROUTER, "meta-llama/Llama-3")),
+        ("openrouter/meta-llama/Llama-3", [ROUTER], (ROUTER, "meta-llama/Llama-3")),
+        ("openrouter/meta-llama/Llama-3", [ROUTER, TOGETHER], (ROUTER, "meta-llama/Llama-3")),
+        ("openai/gpt-5", [ROUTER], (ROUTER, "openai/gpt-5")),
+        ("openai/gpt-oss-20b", [GROQ], (GROQ, "openai/gpt-oss-20b")),
+        ("groq/openai/gpt-oss-20b", [GROQ, OPENAI], (GROQ, "openai/gpt-oss-20b")),
+        ("openai/gpt-5", [ROUTER, OPENAI], (OPENAI, "gpt-5")),
+        ("/leading", [LOCAL], (LOCAL, "/leading")),
+    ],
+)
+def test_selection(model: str, providers: list[Provider], expected: tuple[Provider, str]) -> None:
+    assert select(model, providers) == expected
+
+
+def test_the_longest_prefix_wins() -> None:
+    def owner(name: str, *prefixes: str) -> OpenAIChat:
+        row = Profile(name=name, dialect="openai-chat", base_url="https://x.example", prefixes=prefixes)
+        return OpenAIChat("key", profile=row)
+
+    short, long = owner("short", "gpt-"), owner("long", "gpt-5-special")
+    assert select("gpt-5-special-2", [short, long])[0] is long
+    assert select("gpt-5", [short, long])[0] is short
+    assert select("gpt-5", [owner("other", "gpt-"), short])[0].name == "other"
+
+
+@pytest.mark.parametrize(
+    ("model", "providers", "words"),
+    [
+        ("llama-3", [OPENAI, CLAUDE], ["llama-3", "openai-chat", "anthropic"]),
+        ("meta-llama/Llama-3", [ROUTER, TOGETHER], ["openrouter", "together"]),
+        ("gpt-5", [], ["no provider is configured"]),
+        ("anthropic/", [CLAUDE], ["names a provider and no model"]),
+        ("anthropic/ ", [CLAUDE], ["names a provider and no model"]),
+    ],
+)
+def test_no_provider_is_an_error_that_lists_what_there_is(
+    model: str, providers: list[Provider], words: list[str]
+) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        select(model, providers)
+    assert caught.value.field == "model"
+    assert all(word in str(caught.value) for word in words)
+
+
+def test_dialects() -> None:
+    assert sorted(DIALECTS) == ["anthropic", "gemini", "openai-chat", "openai-responses"]
+    assert sorted(CLASSES) == sorted(DIALECTS)

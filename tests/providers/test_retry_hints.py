@@ -1,0 +1,129 @@
+"""The server's hint is read from every header that carries one, and never makes anything crash."""
+
+from __future__ import annotations
+
+from email.utils import formatdate
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from manystream.providers.retry_hints import LONGEST_HINT_MS, duration_ms, retry_after_ms
+
+NOW = 1_800_000_000.0
+LATER = "2027-01-15T08:01:00Z"
+"""One minute after `NOW`."""
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        ({}, -1),
+        ({"retry-after": "2"}, 2000),
+        ({"retry-after": " 2 "}, 2000),
+        ({"retry-after": "0"}, 0),
+        ({"retry-after": "0.5"}, 500),
+        ({"retry-after": "1."}, 1000),
+        ({"retry-after": "2, 2"}, 2000),
+        ({"retry-after": "20s"}, 20_000),
+        ({"retry-after": formatdate(NOW + 30, usegmt=True)}, 30_000),
+        ({"retry-after": formatdate(NOW - 30, usegmt=True)}, 0),
+        ({"retry-after-ms": "250"}, 250),
+        ({"retry-after-ms": "12.6"}, 13),
+        ({"retry-after-ms": "250", "retry-after": "1"}, 250),
+        ({"retry-after-ms": "soon", "retry-after": "1"}, 1000),
+        ({"retry-after-ms": "0", "retry-after": "1"}, 0),
+        ({"retry-after": "3", "x-ratelimit-reset-requests": "6m0s"}, 3000),
+    ],
+)
+def test_explicit_hints(headers: dict[str, str], expected: int) -> None:
+    assert retry_after_ms(headers, NOW) == expected
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["", "-1", "nan", "inf", "Infinity", "1e400", "1e9", "1_000", "٣", "garbage", ",", "0x10", "--", "1 2",
+     "Wed, 99 Foo 2015", "9999-99-99"],
+)  # fmt: skip
+@pytest.mark.parametrize("name", ["retry-after", "retry-after-ms", "x-ratelimit-reset-requests"])
+def test_absurd_values_are_ignored(name: str, value: str) -> None:
+    assert retry_after_ms({name: value}, NOW) in (-1, 0, 1_000_000_000)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("6m0s", 360_000.0),
+        ("1s", 1000.0),
+        ("20ms", 20.0),
+        ("1h2m3.5s", 3_723_500.0),
+        ("1m26.4s", 86_400.0),
+        ("7.66s", 7660.0),
+        ("1d", 86_400_000.0),
+        ("500us", 0.5),
+        ("0", 0.0),
+        ("12", 12_000.0),
+        ("", None),
+        ("s", None),
+        ("1x", None),
+        ("-1s", None),
+    ],
+)
+def test_durations(text: str, expected: float | None) -> None:
+    assert duration_ms(text) == (expected if expected is None else pytest.approx(expected))
+
+
+def test_an_empty_bucket_is_waited_for() -> None:
+    headers = {"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "6m0s"}
+    assert retry_after_ms(headers, NOW) == 360_000
+
+
+def test_all_empty_buckets_must_refill() -> None:
+    headers = {
+        "x-ratelimit-remaining-requests": "0",
+        "x-ratelimit-reset-requests": "1s",
+        "x-ratelimit-remaining-tokens": "0",
+        "x-ratelimit-reset-tokens": "20ms",
+    }
+    assert retry_after_ms(headers, NOW) == 1000
+
+
+def test_a_bucket_with_something_left_counts_on_429_alone() -> None:
+    headers = {"x-ratelimit-remaining-tokens": "966", "x-ratelimit-reset-tokens": "50.34s"}
+    assert retry_after_ms(headers, NOW, status=500) == -1
+    assert retry_after_ms(headers, NOW, status=429) == 50_340
+
+
+def test_a_bucket_that_does_not_say_what_is_left_counts() -> None:
+    assert retry_after_ms({"x-ratelimit-reset-tokens": "20ms"}, NOW) == 20
+    assert retry_after_ms({"x-ratelimit-reset-requests": "1s", "x-ratelimit-reset-tokens": "20ms"}, NOW) == 20
+
+
+def test_anthropic_resets_are_moments() -> None:
+    headers = {"anthropic-ratelimit-input-tokens-remaining": "0", "anthropic-ratelimit-input-tokens-reset": LATER}
+    assert retry_after_ms(headers, NOW) == 60_000
+    assert retry_after_ms(headers, NOW + 3600) == 0
+    headers["anthropic-ratelimit-input-tokens-remaining"] = "5"
+    assert retry_after_ms(headers, NOW) == -1
+    assert retry_after_ms(headers, NOW, status=429) == 60_000
+
+
+def test_a_reset_in_unix_seconds() -> None:
+    assert retry_after_ms({"anthropic-ratelimit-unified-reset": str(int(NOW) + 5)}, NOW) == 5000
+    assert retry_after_ms({"x-ratelimit-reset-requests": str(int(NOW) + 5)}, NOW) == 5000
+
+
+@given(
+    headers=st.dictionaries(
+        st.sampled_from(
+            ["retry-after", "retry-after-ms", "x-ratelimit-reset-tokens", "x-ratelimit-remaining-tokens",
+             "anthropic-ratelimit-requests-reset", "anthropic-ratelimit-requests-remaining"]
+        ),
+        st.sampled_from(["", "0", "1s", "1e309", LATER, "Wed, 21 Oct 2015 07:28:00 GMT"])
+        | st.text("0123456789eE.:,+- ZTGMWedmsOct", max_size=30),
+    ),
+    now=st.floats(min_value=0, max_value=4e9),
+    status=st.sampled_from([0, 429, 500]),
+)  # fmt: skip
+def test_no_header_crashes(headers: dict[str, str], now: float, status: int) -> None:
+    assert -1 <= retry_after_ms(headers, now, status=status) <= LONGEST_HINT_MS

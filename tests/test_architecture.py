@@ -1,0 +1,148 @@
+"""The house rules that a machine can hold, read from the sources: who imports whom, and how long a file may be.
+
+Reads the files, imports nothing of ours: a rule holds for code that no test happens to run, too.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("engine", "transport", "providers")
+FOLDERS = (*PACKAGES, "manystream", "tests", "benchmarks")
+
+LINE_LIMIT = 500
+FUNCTION_LIMIT = 60
+
+MAY_IMPORT = {
+    "engine": {"engine", "engine/simulator", "transport", "providers"},
+    "transport": {"transport"},
+    "providers": {"providers"},
+    "engine/simulator": {"engine/simulator"},
+}
+"""Package → the packages of ours that it may import. The simulator is the dialects' witness, so it stands alone."""
+
+MUST_NOT_IMPORT = {
+    "providers": {"trio", "h11", "asyncio", "socket", "ssl", "select", "selectors", "time", "random", "os", "secrets"}
+    | {"uuid", "threading", "subprocess", "http", "urllib.request"},
+    "transport": {"json", "orjson"},
+    "engine": {"asyncio"},
+}
+"""Package → modules of others that it must not import: providers does no I/O and has no clock, no chance and no
+environment; transport knows no JSON."""
+
+ALLOWED_IMPORTS = {("engine/aio.py", "asyncio"), ("providers/gemini/response.py", "secrets")}
+"""Exceptions, each with its reason: `aio` is the bridge for asyncio programs; Gemini's `parse_response`, which is
+called without an engine, makes the ids of tool calls itself."""
+
+
+def python_files(folder: str) -> list[Path]:
+    """Every Python file below a top-level folder; links are not followed, so nothing is read twice."""
+    return sorted(path for path in (ROOT / folder).rglob("*.py") if "__pycache__" not in path.parts)
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def package_of(name: str) -> str:
+    """The longest row of `MAY_IMPORT` that a path belongs to; empty where it is none of ours."""
+    name = name.removesuffix(".py")
+    rows = [package for package in MAY_IMPORT if name == package or name.startswith(package + "/")]
+    return max(rows, key=len, default="")
+
+
+def imports_of(path: Path) -> Iterator[tuple[int, str]]:
+    """Line and target of each import, also of those inside functions and `if TYPE_CHECKING`. Relative ones come as
+    paths (`providers/errors`), absolute ones as dotted names (`urllib.request`)."""
+    here = path.relative_to(ROOT).parent.parts
+    for node in ast.walk(ast.parse(path.read_text("utf-8"), str(path))):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            module = tuple(node.module.split(".")) if node.module else ()
+            if not node.level:
+                yield node.lineno, ".".join(module)
+            else:
+                base = here[: len(here) - node.level + 1]
+                for alias in node.names:
+                    yield node.lineno, "/".join((*base, *module, alias.name))
+
+
+def sources(*folders: str) -> list[Path]:
+    return [path for folder in folders for path in python_files(folder)]
+
+
+@pytest.mark.parametrize("path", sources(*PACKAGES), ids=name_of)
+def test_imports_of_ours_go_in_one_direction(path: Path) -> None:
+    package = package_of(name_of(path))
+    wrong = [
+        f"{name_of(path)}:{line} imports {target}"
+        for line, target in imports_of(path)
+        if package_of(target) and package_of(target) not in MAY_IMPORT[package]
+    ]
+    assert not wrong
+
+
+@pytest.mark.parametrize("path", sources(*PACKAGES), ids=name_of)
+def test_a_package_keeps_off_what_is_not_its_business(path: Path) -> None:
+    name = name_of(path)
+    forbidden = MUST_NOT_IMPORT[name.split("/")[0]]
+    wrong = [
+        f"{name}:{line} imports {target}"
+        for line, target in imports_of(path)
+        if (target in forbidden or target.split(".")[0] in forbidden) and (name, target) not in ALLOWED_IMPORTS
+    ]
+    assert not wrong
+
+
+@pytest.mark.parametrize("path", sources(*PACKAGES), ids=name_of)
+def test_packages_import_each_other_relatively(path: Path) -> None:
+    """A copy under another name must work, and `engine` must never be found as a top-level module."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom) and not node.level:
+            names = [node.module or ""]
+        wrong = [name for name in names if name.split(".")[0] in ("manystream", *PACKAGES)]
+        assert not wrong, f"{name_of(path)}:{node.lineno}"
+
+
+@pytest.mark.parametrize("path", sources("providers", "transport"), ids=name_of)
+def test_any_stops_at_the_json_file(path: Path) -> None:
+    names = {node.id for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Name)}
+    assert "Any" not in names or name_of(path) == "providers/json_values.py"
+
+
+@pytest.mark.parametrize("path", sources(*FOLDERS[:4]), ids=name_of)
+def test_every_file_says_what_it_knows(path: Path) -> None:
+    tree = ast.parse(path.read_text("utf-8"))
+    assert not tree.body or ast.get_docstring(tree)
+
+
+@pytest.mark.parametrize("path", sources(*FOLDERS), ids=name_of)
+def test_no_file_is_too_long_to_read(path: Path) -> None:
+    assert len(path.read_text("utf-8").splitlines()) <= LINE_LIMIT
+
+
+@pytest.mark.parametrize("path", sources(*PACKAGES), ids=name_of)
+def test_no_function_is_too_long_to_read(path: Path) -> None:
+    tree = ast.parse(path.read_text("utf-8"))
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    long = [
+        f"{name_of(path)}:{node.lineno} {node.name}"
+        for node in functions
+        if (node.end_lineno or node.lineno) - node.lineno >= FUNCTION_LIMIT
+    ]
+    assert not long
+
+
+def test_the_links_lead_to_the_folders_beside_them() -> None:
+    for package in PACKAGES:
+        link = ROOT / "manystream" / package
+        assert link.is_symlink(), f"{link} must be a link, not a copy"
+        assert link.readlink() == Path("..") / package

@@ -1,0 +1,117 @@
+"""What a stranger gets: every module, the type marker, and nothing beyond the three run-time dependencies."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("engine", "transport", "providers")
+WANTED_BY_THE_BUILD = ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "MANIFEST.in")
+
+RUN_TIME = {"manystream", "trio", "h11", "orjson"}
+BROUGHT_ALONG = {"attr", "attrs", "outcome", "sniffio", "sortedcontainers", "idna", "exceptiongroup", "cffi"}
+"""Top-level modules that trio imports."""
+
+THIRD_PARTY_MODULES = """
+import json, sys
+before = set(sys.modules)
+import manystream
+loaded = {name.partition(".")[0] for name in set(sys.modules) - before}
+print(json.dumps(sorted(name for name in loaded if name not in sys.stdlib_module_names)))
+"""
+
+
+def modules() -> set[str]:
+    """Every module of the checkout, as the path it has in the package."""
+    inside = {
+        f"manystream/{path.relative_to(ROOT).as_posix()}"
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*.py")
+        if "__pycache__" not in path.parts
+    }
+    return inside | {f"manystream/{path.name}" for path in (ROOT / "manystream").glob("*.py")}
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with sdist and wheel, the wheel made from the sdist. Built from a copy: a build leaves files, and
+    files it left earlier end up in the next wheel."""
+    pytest.importorskip("build")
+    pytest.importorskip("setuptools", minversion="77")
+    place = tmp_path_factory.mktemp("packaging")
+    copy = place / "source"
+    copy.mkdir()
+    for name in WANTED_BY_THE_BUILD:
+        if (ROOT / name).exists():
+            shutil.copy(ROOT / name, copy)
+    for folder in (*PACKAGES, "manystream"):
+        shutil.copytree(ROOT / folder, copy / folder, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(place / "dist"), str(copy)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    return place / "dist"
+
+
+def test_the_wheel_holds_every_module_and_the_type_marker(built: Path) -> None:
+    (wheel,) = built.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = {name for name in archive.namelist() if ".dist-info/" not in name}
+        links = [entry.filename for entry in archive.infolist() if (entry.external_attr >> 16) & 0o170000 == 0o120000]
+    assert modules() <= names
+    assert "manystream/py.typed" in names
+    assert not links
+    assert {name for name in names if name.endswith(".py")} == modules(), "the wheel holds what the checkout does not"
+
+
+def test_the_source_distribution_holds_real_files(built: Path) -> None:
+    (sdist,) = built.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        files = {member.name.partition("/")[2] for member in archive.getmembers() if member.isfile()}
+        links = [member.name for member in archive.getmembers() if member.issym() or member.islnk()]
+    assert modules() <= files
+    assert {"LICENSE", "README.md", "pyproject.toml"} <= files
+    assert not links
+
+
+def test_importing_loads_only_the_run_time_dependencies() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", THIRD_PARTY_MODULES], capture_output=True, text=True, timeout=60, check=True
+    )
+    loaded = {name for name in json.loads(done.stdout) if not name.startswith("_")}
+    assert "manystream" in loaded
+    assert loaded <= RUN_TIME | BROUGHT_ALONG
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    import manystream
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert manystream.__version__ == project["version"]
+    assert f"[{project['version']}]" in (ROOT / "CHANGELOG.md").read_text("utf-8")
+
+
+def test_the_run_time_dependencies_are_three() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert [requirement.partition(">")[0] for requirement in project["dependencies"]] == ["trio", "h11", "orjson"]
+
+
+def test_constraints_pin_everything_that_is_asked_for() -> None:
+    lines = (ROOT / "constraints.txt").read_text("utf-8").splitlines()
+    pins = [line for line in lines if line and not line.startswith("#")]
+    assert all(line.count("==") == 1 and "/" not in line and "@" not in line for line in pins)
+    pinned = {line.partition("==")[0].lower().replace("_", "-") for line in pins}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    extras = [requirement for extra in project["optional-dependencies"].values() for requirement in extra]
+    asked = {
+        requirement.partition(">")[0].partition("[")[0].lower() for requirement in project["dependencies"] + extras
+    }
+    assert asked <= pinned

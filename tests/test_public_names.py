@@ -1,0 +1,121 @@
+"""The names that programs are written against. A change here is a change for everybody who embeds the library."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+
+import pytest
+
+import manystream as ms
+
+CALLS = {"open_engine", "Engine", "Call", "Completion", "Timings", "Statistics", "InvalidRequestError", "ProviderError"}
+PROVIDERS = {"OpenAIChat", "OpenAIResponses", "Anthropic", "Gemini"}
+REQUESTS = {"Request", "Tool", "ThinkingLevel", "ThinkingConfig", "Timeouts", "Retry"}
+MESSAGES = {"Message", "Role", "Text", "Thinking", "RedactedThinking", "ToolCall", "ToolResult", "Image", "File"}
+EVENTS = {
+    "Event", "EventType", "Start", "TextDelta", "ThinkingDelta", "ToolCallStart", "ToolCallDelta", "ToolCallDone",
+    "Done", "Error",
+}  # fmt: skip
+ANSWERS = {"Response", "FinishReason", "Usage", "ErrorCategory"}
+CONTRACT = CALLS | PROVIDERS | REQUESTS | MESSAGES | EVENTS | ANSWERS
+
+MEMBERS = {
+    "Role": "USER ASSISTANT TOOL",
+    "ThinkingLevel": "NONE LOW MED HIGH",
+    "EventType": "START TEXT_DELTA THINKING_DELTA TOOL_CALL_START TOOL_CALL_DELTA TOOL_CALL_DONE DONE ERROR",
+    "FinishReason": "STOP LENGTH TOOL_USE CONTENT_FILTER ERROR UNKNOWN",
+    "ErrorCategory": "AUTH RATE_LIMIT INVALID_ARG NOT_FOUND SERVER TIMEOUT CONTENT_FILTER NETWORK CANCELLED"
+    " CALLBACK UNKNOWN",
+}
+
+EVENT_FIELDS = {
+    "Start": "model response_id",
+    "TextDelta": "index text",
+    "ThinkingDelta": "index text",
+    "ToolCallStart": "index id name",
+    "ToolCallDelta": "index arguments",
+    "ToolCallDone": "index complete",
+    "Done": "finish_reason raw_finish_reason usage provider_data",
+    "Error": "error",
+}
+
+REQUEST_OPTIONS = (
+    "system tools tool_choice thinking max_output_tokens temperature top_p stop seed response_schema"
+    " parallel_tool_calls metadata timeouts retry extra_body extra_headers"
+)
+
+ATTRIBUTES = {
+    "Call": "cancel wait",
+    "Engine": "start_stream start_request request stream statistics",
+    "Completion": "success http_status response error error_category error_message retry_after_ms attempts timings"
+    " request_id",
+    "Response": "content text thinking tool_calls finish_reason raw_finish_reason usage model id provider_data"
+    " to_message",
+    "Usage": "input_tokens output_tokens thinking_tokens cached_tokens cache_write_tokens total_tokens raw",
+    "Timeouts": "connect first_byte idle total",
+    "Retry": "max_attempts base cap jitter",
+    "Message": "user assistant tool_call tool_result tool_call_with_thinking",
+    "ToolCall": "id name arguments parsed",
+    "ToolResult": "tool_call_id content is_error",
+    "RedactedThinking": "data",
+    "ThinkingConfig": "level budget_tokens effort include_summary",
+}
+
+
+def test_every_name_of_the_contract_is_there() -> None:
+    assert not sorted(name for name in CONTRACT if not hasattr(ms, name))
+
+
+def test_all_lists_exactly_what_the_package_offers() -> None:
+    assert set(ms.__all__) >= CONTRACT
+    offered = {name for name, value in vars(ms).items() if not name.startswith("_") and not inspect.ismodule(value)}
+    assert offered | {"__version__"} == set(ms.__all__)
+
+
+@pytest.mark.parametrize("name", sorted(MEMBERS))
+def test_enumerations_have_exactly_their_members(name: str) -> None:
+    assert [member.name for member in getattr(ms, name)] == MEMBERS[name].split()
+
+
+@pytest.mark.parametrize("name", sorted(EVENT_FIELDS))
+def test_events_have_exactly_their_fields_and_know_their_type(name: str) -> None:
+    event = getattr(ms, name)
+    assert [field.name for field in dataclasses.fields(event)] == EVENT_FIELDS[name].split()
+    assert isinstance(event.type, ms.EventType)
+    assert event.type.name.replace("_", "") == name.upper()
+
+
+@pytest.mark.parametrize("name", sorted(ATTRIBUTES))
+def test_values_have_the_attributes_of_the_contract(name: str) -> None:
+    owner = getattr(ms, name)
+    slots = {slot for base in owner.__mro__ for slot in getattr(base, "__slots__", ())}
+    missing = [name for name in ATTRIBUTES[name].split() if name not in slots and not hasattr(owner, name)]
+    assert not missing
+
+
+@pytest.mark.trio
+async def test_an_engine_has_a_door_for_other_threads() -> None:
+    async with ms.open_engine(providers=[ms.OpenAIChat(api_key="k", base_url="http://127.0.0.1:1/v1")]) as engine:
+        assert hasattr(engine, "from_thread")
+
+
+def test_a_request_takes_its_options_by_name_only() -> None:
+    parameters = inspect.signature(ms.Request).parameters
+    by_name = [name for name, parameter in parameters.items() if parameter.kind is inspect.Parameter.KEYWORD_ONLY]
+    assert by_name == REQUEST_OPTIONS.split()
+    assert list(parameters)[:2] == ["model", "messages"]
+
+
+def test_an_error_carries_what_a_caller_decides_by() -> None:
+    error = ms.ProviderError("busy", category=ms.ErrorCategory.RATE_LIMIT)
+    attributes = "category http_status message provider_code retry_after_ms retryable request_id body"
+    assert not [name for name in attributes.split() if not hasattr(error, name)]
+    assert (error.http_status, error.retry_after_ms, error.retryable) == (0, -1, True)
+
+
+@pytest.mark.parametrize("name", sorted(PROVIDERS))
+def test_a_provider_never_shows_its_key(name: str) -> None:
+    provider = getattr(ms, name)(api_key="canary-key", headers={"x-extra": "canary-header"})
+    assert "canary" not in repr(provider)
+    assert "canary" not in str(provider)

@@ -1,0 +1,134 @@
+"""A connection on one end of a socket pair, a scripted server on the other, and what the exchange was told."""
+
+from __future__ import annotations
+
+import select
+import socket
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import trio
+
+from manystream.transport.errors import TransportError
+from manystream.transport.http1 import Connection, RawHeaders, WireHead
+from manystream.transport.loop import Loop, PollerLoop, SelectorPoller, TaskLoop
+
+HEAD = WireHead(b"POST", b"/v1/x", [(b"Host", b"example.test"), (b"Content-Length", b"2")])
+BODY = b"{}"
+
+
+class Told:
+    """An exchange that remembers."""
+
+    def __init__(self) -> None:
+        self.status = 0
+        self.headers: dict[bytes, bytes] = {}
+        self.pieces: list[bytes] = []
+        self.ended = 0
+        self.error: TransportError | None = None
+
+    def on_head(self, status: int, headers: RawHeaders) -> None:
+        assert not self.status
+        self.status = status
+        self.headers = dict(headers)
+
+    def on_body(self, data: bytes) -> None:
+        assert data
+        assert self.status
+        assert not self.over
+        self.pieces.append(data)
+
+    def on_end(self) -> None:
+        assert not self.over
+        self.ended = 1
+
+    def on_failure(self, error: TransportError) -> None:
+        assert not self.over
+        self.error = error
+
+    @property
+    def over(self) -> bool:
+        return bool(self.ended or self.error)
+
+    @property
+    def body(self) -> bytes:
+        return b"".join(self.pieces)
+
+
+class Owner:
+    """Whose connection it is: remembers what became of it."""
+
+    def __init__(self) -> None:
+        self.idle = 0
+        self.closed = 0
+
+    def on_idle(self, connection: Connection) -> None:
+        self.idle += 1
+
+    def on_closed(self, connection: Connection) -> None:
+        self.closed += 1
+
+
+class Rig:
+    """A connection, its owner, and the server's end of the wire."""
+
+    def __init__(self, loop: Loop) -> None:
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        theirs.setblocking(False)
+        self.loop = loop
+        self.server = theirs
+        self.owner = Owner()
+        self.connection = Connection(ours, "http://example.test:80", loop, self.owner.on_idle, self.owner.on_closed)
+
+    def start(self, head: WireHead = HEAD, body: bytes = BODY) -> Told:
+        told = Told()
+        self.connection.send(head, body, told)
+        return told
+
+    def send(self, data: bytes) -> None:
+        self.server.setblocking(True)
+        self.server.sendall(data)
+        self.server.setblocking(False)
+
+    async def settle(self) -> None:
+        """Until the loop has nothing to read."""
+        await trio.testing.wait_all_tasks_blocked(0.002)
+
+    def end(self) -> None:
+        """The server closes in order: with nothing unread, so that its end is a FIN and no reset."""
+        try:
+            while self.server.recv(1_000_000):
+                pass
+        except BlockingIOError:
+            pass
+        self.server.close()
+
+    def close(self) -> None:
+        self.server.close()
+        self.connection.close()
+
+
+@asynccontextmanager
+async def open_rig(kind: str = "epoll") -> AsyncGenerator[Rig, None]:
+    """A rig on a loop of that kind: `epoll`, `selector` (as on kqueue) or `tasks`."""
+    async with trio.open_nursery() as nursery:
+        loop = make(kind, nursery)
+        nursery.start_soon(loop.run)
+        rig = Rig(loop)
+        try:
+            yield rig
+        finally:
+            rig.close()
+            nursery.cancel_scope.cancel()
+    loop.close()
+
+
+def make(kind: str, nursery: trio.Nursery) -> Loop:
+    if kind == "epoll":
+        return PollerLoop(select.epoll())
+    if kind == "selector":
+        import selectors
+
+        return PollerLoop(SelectorPoller(selectors.EpollSelector()))
+    return TaskLoop(nursery)

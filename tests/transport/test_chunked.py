@@ -1,0 +1,307 @@
+"""The chunk decoder against h11, byte for byte: the same body, the same end, the same verdict, however it is cut.
+
+Where the two may differ is written down in `chunked.py` and once more here, in `differs_by_design`.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass
+
+import h11
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from manystream.transport import chunked
+from manystream.transport.chunked import MAX_LINE_BYTES, ChunkDecoder, ChunkError
+
+HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+OK, ERROR, INCOMPLETE = "ok", "error", "incomplete"
+
+
+@dataclass
+class Reading:
+    """What a reader made of some bytes: the body up to where it stopped, why it stopped, what it left over."""
+
+    body: bytes
+    verdict: str
+    rest: bytes
+
+
+def read_with_h11(pieces: list[bytes]) -> Reading:
+    connection = h11.Connection(h11.CLIENT, max_incomplete_event_size=1 << 30)
+    connection.send(h11.Request(method="GET", target="/", headers=[("Host", "h")]))
+    connection.send(h11.EndOfMessage())
+    connection.receive_data(HEAD)
+    assert isinstance(connection.next_event(), h11.Response)
+    body: list[bytes] = []
+    ended = False
+    try:
+        for piece in pieces:
+            if not piece:
+                continue  # h11 takes an empty piece for the connection's end
+            connection.receive_data(piece)
+            while not ended:
+                event = connection.next_event()
+                if isinstance(event, h11.Data):
+                    body.append(bytes(event.data))
+                elif isinstance(event, h11.EndOfMessage):
+                    ended = True
+                else:
+                    break
+    except h11.RemoteProtocolError:
+        return Reading(b"".join(body), ERROR, b"")
+    return Reading(b"".join(body), OK if ended else INCOMPLETE, connection.trailing_data[0] if ended else b"")
+
+
+def read_with_ours(pieces: list[bytes]) -> Reading:
+    decoder = ChunkDecoder()
+    body: list[bytes] = []
+    try:
+        for piece in pieces:
+            body.append(decoder.feed(piece))
+    except ChunkError as error:
+        return Reading(b"".join(body) + error.body, ERROR, b"")
+    assert bool(decoder.rest) <= decoder.done
+    return Reading(b"".join(body), OK if decoder.done else INCOMPLETE, decoder.rest)
+
+
+def differs_by_design(wire: bytes, ours: Reading, theirs: Reading) -> bool:
+    """The differences that `chunked.py` documents."""
+    if ours.verdict == ERROR and theirs.verdict == INCOMPLETE:
+        # A line that cannot become right is refused at its LF; h11 refuses it too, but waits for CR LF.
+        return read_with_h11([wire + b"\r\n\r\n"]).verdict == ERROR
+    if ours.verdict == ERROR:
+        return re.search(rb"(?:^|\n)[0-9A-Fa-f]{17,20}[ \t;\r]", wire) is not None
+    # RFC 9110, 6.5.1: a trailer says nothing about framing; h11 reads these two as if they were headers.
+    return re.search(rb"(?im)^(content-length|transfer-encoding):", wire) is not None
+
+
+def check(wire: bytes, pieces: list[bytes]) -> None:
+    ours, theirs = read_with_ours(pieces), read_with_h11(pieces)
+    assert ours == theirs or differs_by_design(wire, ours, theirs), (wire, ours, theirs)
+
+
+def cut(wire: bytes, places: list[int]) -> list[bytes]:
+    """The wire, cut at those places."""
+    ends = sorted({min(place, len(wire)) for place in places} | {len(wire)})
+    return [wire[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+
+
+# --- tables: each row whole, byte by byte, and at every split point ---
+
+ROWS: list[tuple[bytes, str, bytes, bytes]] = [
+    (b"0\r\n\r\n", OK, b"", b""),
+    (b"5\r\nhello\r\n0\r\n\r\n", OK, b"hello", b""),
+    (b"5\r\nhello\r\n6\r\n world\r\n0\r\n\r\n", OK, b"hello world", b""),
+    (b"1\r\n\r\r\n1\r\n\n\r\n0\r\n\r\n", OK, b"\r\n", b""),
+    (b"a\r\n0123456789\r\nA\r\n0123456789\r\n0\r\n\r\n", OK, b"0123456789" * 2, b""),
+    (b"0005\r\nhello\r\n000\r\n\r\n", OK, b"hello", b""),
+    (b"5 \t\r\nhello\r\n0 \r\n\r\n", OK, b"hello", b""),
+    (b"5;name=value;x\r\nhello\r\n0;last\r\n\r\n", OK, b"hello", b""),
+    (b'5;q="a\rb"\r\nhello\r\n0\r\n\r\n', OK, b"hello", b""),
+    (b"0\r\nTrailer: value\r\n\r\n", OK, b"", b""),
+    (b"0\r\nA: 1\r\nB:\r\nC: a b \r\n\r\n", OK, b"", b""),
+    (b"0\r\nA: 1\r\n folded\r\n\r\n", OK, b"", b""),
+    (b"0\r\nA: 1\nB: 2\n\n", OK, b"", b""),
+    (b"0\r\n\n", OK, b"", b""),
+    (b"0\r\n\r\nHTTP/1.1 200 OK\r\n", OK, b"", b"HTTP/1.1 200 OK\r\n"),
+    (b"2\r\nhi\r\n0\r\nA: 1\r\n\r\nrest", OK, b"hi", b"rest"),
+    (b"", INCOMPLETE, b"", b""),
+    (b"5", INCOMPLETE, b"", b""),
+    (b"5\r", INCOMPLETE, b"", b""),
+    (b"5\r\nhel", INCOMPLETE, b"hel", b""),
+    (b"5\r\nhello", INCOMPLETE, b"hello", b""),
+    (b"5\r\nhello\r", INCOMPLETE, b"hello", b""),
+    (b"5\r\nhello\r\n", INCOMPLETE, b"hello", b""),
+    (b"5\r\nhello\r\n0\r\n", INCOMPLETE, b"hello", b""),
+    (b"5\r\nhello\r\n0\r\n\r", INCOMPLETE, b"hello", b""),
+    (b"0\r\nA: 1\r\n", INCOMPLETE, b"", b""),
+    (b"\r\n", ERROR, b"", b""),
+    (b"x\r\n", ERROR, b"", b""),
+    (b"-5\r\nhello\r\n", ERROR, b"", b""),
+    (b"+5\r\nhello\r\n", ERROR, b"", b""),
+    (b"0x5\r\nhello\r\n", ERROR, b"", b""),
+    (b"0_5\r\nhello\r\n", ERROR, b"", b""),
+    (b" 5\r\nhello\r\n", ERROR, b"", b""),
+    (b"5\x00\r\nhello\r\n", ERROR, b"", b""),
+    ("５\r\nhello\r\n".encode(), ERROR, b"", b""),
+    (b";x\r\nhello\r\n", ERROR, b"", b""),
+    (b"5\nhello\r\n", ERROR, b"", b""),
+    (b"5;a\nb\r\nhello\r\n", ERROR, b"", b""),
+    (b"5\r\nhelloX", ERROR, b"hello", b""),
+    (b"5\r\nhello\n", ERROR, b"hello", b""),
+    (b"5\r\nhello\rX", ERROR, b"hello", b""),
+    (b"5\r\nhello\r\nzz\r\n", ERROR, b"hello", b""),
+    (b"2\r\nhi\r\n0\r\nno colon\r\n\r\n", ERROR, b"hi", b""),
+    (b"0\r\n folded: first\r\n\r\n", ERROR, b"", b""),
+    (b"0\r\nA : 1\r\n\r\n", ERROR, b"", b""),
+    (b"0\r\n: 1\r\n\r\n", ERROR, b"", b""),
+    (b"0\r\nA: a\x00\r\n\r\n", ERROR, b"", b""),
+    (b"0\r\nA: a\x0bb\r\n\r\n", ERROR, b"", b""),
+    (b"0\r\nA: a\rb\r\n\r\n", ERROR, b"", b""),
+    (b"0\r\nA: 1\r\n fold\x00ed\r\n\r\n", ERROR, b"", b""),
+]
+
+
+@pytest.mark.parametrize(("wire", "verdict", "body", "rest"), ROWS, ids=[ascii(row[0])[1:] for row in ROWS])
+def test_every_row_reads_the_same_whole_and_at_every_split(wire: bytes, verdict: str, body: bytes, rest: bytes) -> None:
+    for places in ([], list(range(len(wire))), *([place] for place in range(len(wire)))):
+        pieces = cut(wire, places)
+        assert read_with_ours(pieces) == Reading(body, verdict, rest), pieces
+        check(wire, pieces)
+
+
+@pytest.mark.parametrize(("wire", "verdict", "body", "rest"), ROWS, ids=[ascii(row[0])[1:] for row in ROWS])
+def test_the_rows_are_what_h11_says(wire: bytes, verdict: str, body: bytes, rest: bytes) -> None:
+    assert read_with_h11([wire]) == Reading(body, verdict, rest) or b"\n" in wire.replace(b"\r\n", b"")
+
+
+# --- random wires ---
+
+extensions = st.sampled_from([b"", b"", b"", b" ", b"\t ", b";a", b";a=b", b';a="b c"', b"; a = b ;c", b";\xff\r"])
+trailers = st.lists(
+    st.sampled_from(
+        [b"A: 1\r\n", b"b:2\n", b"X-C:\r\n", b"D: a  b\t\r\n", b"E: \xff\r\n", b"F: 1\r\n folded\r\n\tmore\n"]
+    ),
+    max_size=3,
+)
+
+
+@st.composite
+def bodies(draw: st.DrawFn) -> tuple[bytes, bytes]:
+    """A chunked body as servers may write it, and what it holds."""
+    content, wire = b"", b""
+    for data in draw(st.lists(st.binary(min_size=1, max_size=40), max_size=6)):
+        size = draw(st.sampled_from([b"%x", b"%X", b"0%x", b"000%X"])) % len(data)
+        wire += size + draw(extensions) + b"\r\n" + data + b"\r\n"
+        content += data
+    wire += draw(st.sampled_from([b"0", b"000"])) + draw(extensions) + b"\r\n"
+    wire += b"".join(draw(trailers)) + draw(st.sampled_from([b"\r\n", b"\n"]))
+    return wire, content
+
+
+places = st.lists(st.integers(0, 400), max_size=12)
+
+
+@given(bodies(), places, st.binary(max_size=8))
+@settings(max_examples=300, deadline=None)
+def test_a_right_body_is_read_as_h11_reads_it(body: tuple[bytes, bytes], places: list[int], rest: bytes) -> None:
+    wire, content = body
+    pieces = cut(wire + rest, places)
+    assert read_with_ours(pieces) == Reading(content, OK, rest)
+    check(wire + rest, pieces)
+
+
+@given(bodies(), places, st.integers(0, 400))
+@settings(max_examples=300, deadline=None)
+def test_a_body_cut_short_is_read_as_h11_reads_it(body: tuple[bytes, bytes], places: list[int], length: int) -> None:
+    wire = body[0][:length]
+    check(wire, cut(wire, places))
+
+
+@given(
+    bodies(),
+    places,
+    st.integers(0, 400),
+    st.integers(0, 3),
+    st.one_of(
+        st.binary(max_size=4), st.sampled_from([b"\r\n", b"\n", b"\r", b"0\r\n", b":", b";", b" ", b"\x00", b"g"])
+    ),
+)
+@settings(max_examples=400, deadline=None)
+def test_a_damaged_body_is_read_as_h11_reads_it(
+    body: tuple[bytes, bytes], places: list[int], at: int, removed: int, inserted: bytes
+) -> None:
+    wire = body[0][:at] + inserted + body[0][at + removed :]
+    check(wire, cut(wire, places))
+
+
+@given(st.text(alphabet="0123fF \t;:aA\r\n\x00", max_size=40), places)
+@settings(max_examples=400, deadline=None)
+def test_any_bytes_are_read_as_h11_reads_them(text: str, places: list[int]) -> None:
+    wire = text.encode()
+    check(wire, cut(wire, places))
+
+
+@given(bodies(), st.data())
+@settings(deadline=None)
+def test_any_split_reads_as_the_whole(body: tuple[bytes, bytes], data: st.DataObject) -> None:
+    at = data.draw(st.integers(0, len(body[0])))
+    wire = body[0][:at] + data.draw(st.binary(max_size=3)) + body[0][at:]
+    assert read_with_ours(cut(wire, data.draw(places))) == read_with_ours([wire])
+
+
+# --- what is our own ---
+
+
+def test_sixteen_digits_are_a_size_and_seventeen_are_none() -> None:
+    assert read_with_ours([b"0" * 15 + b"2\r\nhi\r\n0\r\n\r\n"]) == Reading(b"hi", OK, b"")
+    assert read_with_ours([b"0" * 16 + b"2\r\nhi\r\n0\r\n\r\n"]).verdict == ERROR
+    assert read_with_ours([b"F" * 17 + b"\r\n"]).verdict == ERROR
+
+
+def test_a_huge_size_is_no_allocation() -> None:
+    decoder = ChunkDecoder()
+    assert decoder.feed(b"FFFFFFFFFFFFFFF\r\nabc") == b"abc"
+    assert decoder.feed(b"d" * 10) == b"d" * 10
+    assert not decoder.done
+
+
+@pytest.mark.parametrize("beginning", [b"5;", b"0\r\nA: "])
+@pytest.mark.parametrize("step", [1, 100, MAX_LINE_BYTES])
+def test_a_line_without_end_is_refused_at_the_cap(beginning: bytes, step: int) -> None:
+    decoder = ChunkDecoder()
+    decoder.feed(beginning)
+    for _ in range((MAX_LINE_BYTES - len(beginning)) // step):
+        decoder.feed(b"x" * step)
+    with pytest.raises(ChunkError, match=f"longer than {MAX_LINE_BYTES} bytes"):
+        decoder.feed(b"x" * (step + len(beginning)))
+
+
+@pytest.mark.parametrize("trailer", [b"Content-Length: 5", b"Content-Length: x", b"Transfer-Encoding: gzip"])
+def test_a_trailer_says_nothing_about_framing(trailer: bytes) -> None:
+    wire = b"2\r\nhi\r\n0\r\n" + trailer + b"\r\n" + trailer + b"\r\n\r\nrest"
+    for place in range(len(wire)):
+        assert read_with_ours(cut(wire, [place])) == Reading(b"hi", OK, b"rest")
+
+
+def test_an_error_quotes_a_bounded_part_of_the_line() -> None:
+    with pytest.raises(ChunkError) as caught:
+        ChunkDecoder().feed(b"z" * 10_000 + b"\r\n")
+    assert len(str(caught.value)) < 200
+
+
+def test_what_came_right_before_an_error_is_not_lost() -> None:
+    decoder = ChunkDecoder()
+    with pytest.raises(ChunkError) as caught:
+        decoder.feed(b"5\r\nhello\r\n2\r\n!!\r\nnonsense\r\n")
+    assert caught.value.body == b"hello!!"
+
+
+def test_size_lines_are_remembered_only_up_to_a_bound() -> None:
+    decoder = ChunkDecoder()
+    for number in range(1, 10_000):
+        decoder.feed(b"%x\r\n" % number + b"x" * number + b"\r\n")
+    remembered: dict[bytes, int] = vars(chunked)["_SIZES"]
+    assert len(remembered) <= 4096
+    assert all(int(line.split(b";")[0].strip(), 16) == size for line, size in remembered.items())
+
+
+def test_a_body_in_single_bytes_costs_linear_time() -> None:
+    def seconds(wire: bytes) -> float:
+        best = float("inf")
+        for _ in range(3):
+            decoder, before = ChunkDecoder(), time.perf_counter()
+            for position in range(len(wire)):
+                decoder.feed(wire[position : position + 1])
+            best = min(best, time.perf_counter() - before)
+            assert decoder.done
+        return best
+
+    def wire(count: int) -> bytes:
+        return b"40\r\n" + b"x" * 64 + b"\r\n" + b"1\r\nx\r\n" * count + b"0\r\n\r\n"
+
+    assert seconds(wire(8000)) < 8 * 4 * seconds(wire(1000))

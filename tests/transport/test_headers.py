@@ -1,0 +1,90 @@
+"""Headers: what may go out, whose fault is named how, and what is found in what came in."""
+
+from __future__ import annotations
+
+import h11
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from manystream.transport.headers import (
+    CONNECTION_HEADERS,
+    HeaderError,
+    find,
+    headers_to_mapping,
+    validate_headers,
+)
+
+SECRET = "sk-canary-0123456789"
+
+BAD_VALUES = {
+    f"Bearer {SECRET}\n": r"line break \(was it read from a file.* at position 27",
+    f"Bearer {SECRET}\r\nX-Evil: 1": "line break",
+    f"{SECRET}\x00": "NUL",
+    f"{SECRET}\x1b[0m": "control character",
+    f"{SECRET}\x7f": "control character",
+    f"ключ-{SECRET}": "not ASCII at position 0",
+    f"{SECRET}é": "not ASCII at position 20",
+    f"{SECRET}\ud800": "not ASCII",
+    f"{SECRET} ": "begins or ends with white space",
+    f"\t{SECRET}": "begins or ends with white space",
+}
+
+BAD_NAMES = ["", " ", "a b", "a:", "é", "a\n", f"x: y\r\nauthorization: {SECRET}", "a\x00"]
+
+
+def test_good_headers_are_encoded_in_order_with_their_case() -> None:
+    pairs = [("X-Api-Key", SECRET), ("accept", "text/event-stream, */*;q=0.1"), ("X-Empty", ""), ("x-tab", "a\tb")]
+    assert validate_headers(pairs) == [(name.encode(), value.encode()) for name, value in pairs]
+
+
+@pytest.mark.parametrize("value", BAD_VALUES, ids=ascii)
+def test_a_bad_value_is_refused_by_the_header_s_name_and_is_not_shown(value: str) -> None:
+    with pytest.raises(HeaderError, match=BAD_VALUES[value]) as caught:
+        validate_headers([("accept", "a"), ("authorization", value)])
+    assert "'authorization'" in str(caught.value)
+    assert SECRET not in repr(caught.value)
+
+
+@pytest.mark.parametrize("name", BAD_NAMES, ids=ascii)
+def test_a_bad_name_is_refused_and_what_follows_it_is_not_shown(name: str) -> None:
+    with pytest.raises(HeaderError, match="header name") as caught:
+        validate_headers([(name, "value")])
+    assert SECRET not in repr(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", sorted(CONNECTION_HEADERS))
+def test_what_the_connection_says_itself_can_be_forbidden(name: str) -> None:
+    with pytest.raises(HeaderError, match="set by the connection itself"):
+        validate_headers([(name.title(), "1")], forbidden=CONNECTION_HEADERS)
+    assert validate_headers([(name, "1")])
+
+
+@given(st.text(max_size=8), st.text(max_size=12))
+@settings(deadline=None)
+def test_whatever_is_let_through_h11_takes_too(name: str, value: str) -> None:
+    try:
+        headers = validate_headers([(name, value)], forbidden=CONNECTION_HEADERS)
+    except HeaderError:
+        return
+    request = h11.Request(method="POST", target="/", headers=[(b"host", b"h"), *headers])
+    assert h11.Connection(h11.CLIENT).send(request)
+
+
+@given(st.from_regex(r"\A[a-z-]{1,9}\Z"), st.from_regex(r"\A[!-~]{1,9}([ \t][!-~]{1,9})?\Z"))
+@settings(deadline=None)
+def test_plain_headers_are_let_through(name: str, value: str) -> None:
+    assert validate_headers([(name, value)]) == [(name.encode(), value.encode())]
+
+
+def test_the_first_header_of_a_name_is_found_in_any_case() -> None:
+    headers = [(b"Server", b"s"), (b"Retry-After", b"1"), (b"retry-after", b"2")]
+    assert find(headers, b"retry-after") == b"1"
+    assert find(headers, b"retry") is None
+    assert find([], b"retry-after") is None
+
+
+def test_a_mapping_has_lower_case_names_and_joins_repeated_ones() -> None:
+    headers = [(b"Vary", b"a"), (b"X-Id", b"1"), (b"vary", b"b"), (b"X-Latin", b"\xe9")]
+    assert headers_to_mapping(headers) == {"vary": "a, b", "x-id": "1", "x-latin": "é"}

@@ -1,0 +1,286 @@
+"""One exchange on one connection: heads, framing, reuse, and every way it can break."""
+
+from __future__ import annotations
+
+import random
+
+import h11
+import pytest
+import trio
+
+from manystream.transport.errors import Phase
+from manystream.transport.http1 import State, WireHead
+from tests.transport.exchanges import open_rig
+
+pytestmark = pytest.mark.trio
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n6;x\r\n world\r\n0\r\nA: b\r\n\r\n"
+
+
+@pytest.mark.parametrize("kind", ["epoll", "selector", "tasks"])
+@pytest.mark.parametrize(("response", "body"), [(OK, b"hello"), (CHUNKED, b"hello world")])
+async def test_a_response_is_read_whole_and_the_connection_is_idle_again(kind: str, response: bytes, body: bytes) -> None:
+    async with open_rig(kind) as rig:
+        for _ in range(3):
+            told = rig.start()
+            await rig.settle()
+            assert rig.server.recv(1000).endswith(b"\r\n\r\n{}")
+            rig.send(response)
+            await rig.settle()
+            assert (told.status, told.body, told.ended) == (200, body, 1)
+        assert rig.owner.idle == 3
+        assert rig.connection.state is State.IDLE
+
+
+@pytest.mark.parametrize("response", [OK, CHUNKED])
+async def test_any_split_gives_the_same_response(response: bytes) -> None:
+    async with open_rig() as rig:
+        for cut in range(1, len(response)):
+            told = rig.start()
+            rig.send(response[:cut])
+            await rig.settle()
+            rig.send(response[cut:])
+            await rig.settle()
+            assert told.body in (b"hello", b"hello world")
+            assert told.ended
+            rig.server.recv(1000)
+        assert rig.owner.closed == 0
+
+
+async def test_it_agrees_with_h11_on_random_bodies_and_splits() -> None:
+    rng = random.Random(7)
+    async with open_rig() as rig:
+        for _ in range(40):
+            body = rng.randbytes(rng.randrange(1, 3000))
+            raw = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+            position = 0
+            while position < len(body):
+                size = rng.randrange(1, 500)
+                piece = body[position : position + size]
+                raw += b"%X\r\n%b\r\n" % (len(piece), piece)
+                position += size
+            raw += b"0\r\n\r\n"
+            reference = h11.Connection(h11.CLIENT)
+            reference.send(h11.Request(method="GET", target="/", headers=[("Host", "x")]))
+            reference.send(h11.EndOfMessage())
+            told = rig.start()
+            read = b""
+            position = 0
+            while position < len(raw):
+                piece = raw[position : position + rng.randrange(1, 700)]
+                position += len(piece)
+                rig.send(piece)
+                reference.receive_data(piece)
+                while isinstance(event := reference.next_event(), h11.Response | h11.Data | h11.EndOfMessage):
+                    read += bytes(event.data) if isinstance(event, h11.Data) else b""
+                    if isinstance(event, h11.EndOfMessage):
+                        break
+                await rig.settle()
+            assert told.body == read == body
+            assert told.ended
+            rig.server.recv(100_000)
+
+
+async def test_informational_responses_are_skipped() -> None:
+    async with open_rig() as rig:
+        told = rig.start()
+        rig.send(b"HTTP/1.1 100 Continue\r\n\r\n" + b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" * 3 + OK)
+        await rig.settle()
+        assert (told.status, told.body) == (200, b"hello")
+
+
+@pytest.mark.parametrize(
+    ("response", "closed"),
+    [
+        (b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\nhello", True),
+        (b"HTTP/1.1 200 OK\r\nConnection: foo, Close\r\nContent-Length: 5\r\n\r\nhello", True),
+        (b"HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\nhello", True),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhelloHTTP/1.1 200 OK\r\n\r\n", True),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\nX", True),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n", True),
+        (b"HTTP/1.1 200 OK\r\nConnection: keep-alive\r\nContent-Length: 5\r\n\r\nhello", False),
+    ],
+)
+async def test_a_connection_serves_again_only_if_it_is_clean(response: bytes, closed: bool) -> None:
+    async with open_rig() as rig:
+        told = rig.start()
+        rig.send(response)
+        await rig.settle()
+        assert told.body == b"hello"
+        assert told.ended
+        assert (rig.owner.closed, rig.owner.idle) == ((1, 0) if closed else (0, 1))
+
+
+async def test_a_body_without_length_ends_with_the_connection() -> None:
+    async with open_rig() as rig:
+        told = rig.start()
+        rig.send(b"HTTP/1.1 200 OK\r\n\r\nhello")
+        await rig.settle()
+        assert not told.over
+        rig.end()
+        await rig.settle()
+        assert told.body == b"hello"
+        assert told.ended
+
+
+@pytest.mark.parametrize("status", [b"204 No Content", b"304 Not Modified"])
+async def test_a_status_without_body_ends_at_once(status: bytes) -> None:
+    async with open_rig() as rig:
+        told = rig.start()
+        rig.send(b"HTTP/1.1 " + status + b"\r\nContent-Length: 10\r\n\r\n")
+        await rig.settle()
+        assert told.ended
+
+
+@pytest.mark.parametrize(
+    ("sent", "phase", "message", "protocol"),
+    [
+        (b"", Phase.HEAD, "without sending a response", False),
+        (b"HTTP/1.1 2", Phase.HEAD, "before the response's end", False),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhell", Phase.BODY, "5 bytes before the body's end", False),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel", Phase.BODY, "before the response's end", False),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", Phase.HEAD, "no HTTP/1.1", True),
+        (b"\x15\x03\x03\x00\x02\x02\x46", Phase.HEAD, "use https://", True),
+        (b"HTTP/2 200\r\n\r\n", Phase.HEAD, "no HTTP/1.1", True),
+        (b"HTTP/1.1 20x OK\r\n\r\n", Phase.HEAD, "malformed response", True),
+        (b"HTTP/1.1 101 Switching Protocols\r\n\r\n", Phase.HEAD, "malformed response", True),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", Phase.BODY, "illegal chunk size", True),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n", Phase.HEAD, "malformed response", True),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n", Phase.HEAD, "malformed response", True),
+    ],
+)
+async def test_what_breaks_says_where_and_why(sent: bytes, phase: Phase, message: str, protocol: bool) -> None:
+    async with open_rig() as rig:
+        told = rig.start()
+        rig.send(sent)
+        await rig.settle()
+        rig.end()
+        await rig.settle()
+        assert told.error is not None
+        assert message in str(told.error)
+        assert (told.error.phase, told.error.protocol) == (phase, protocol)
+        assert told.error.received == len(sent)
+        assert rig.owner.closed == 1
+
+
+async def test_protocol_errors_are_told_at_once_while_the_peer_keeps_open() -> None:
+    async with open_rig() as rig:
+        told = rig.start()
+        rig.send(b"SSH-2.0")
+        await rig.settle()
+        assert told.error is not None
+
+
+async def test_an_endless_head_is_refused() -> None:
+    async with open_rig() as rig:
+        told = rig.start()
+        rig.send(b"HTTP/1.1 200 OK\r\n")
+        for _ in range(40):
+            if told.over:
+                break
+            rig.send(b"X-Filler: " + b"x" * 10_000 + b"\r\n")
+            await rig.settle()
+        assert told.error is not None
+        assert told.error.protocol
+
+
+async def test_a_large_body_is_sent_while_an_early_answer_is_read() -> None:
+    body = b"x" * 8_000_000
+    head = WireHead(b"POST", b"/", [(b"Host", b"h"), (b"Content-Length", str(len(body)).encode())])
+    async with open_rig() as rig:
+        told = rig.start(head, body)
+        await rig.settle()
+        rig.send(b"HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\n\r\nbig")  # and never reads
+        await rig.settle()
+        assert (told.status, told.body, told.ended) == (413, b"big", 1)
+        assert rig.owner.closed == 1
+
+
+async def test_a_large_body_arrives_whole() -> None:
+    body = bytes(range(256)) * 20_000
+    head = WireHead(b"POST", b"/", [(b"Host", b"h"), (b"Content-Length", str(len(body)).encode())])
+    received = b""
+    async with open_rig() as rig:
+        told = rig.start(head, body)
+        while not received.endswith(body[-1000:]) or len(received) < len(body):
+            try:
+                received += rig.server.recv(1_000_000)
+            except BlockingIOError:
+                await rig.settle()
+        assert received.partition(b"\r\n\r\n")[2] == body
+        rig.send(OK)
+        await rig.settle()
+        assert told.ended
+        assert rig.owner.idle == 1
+
+
+@pytest.mark.parametrize("event", ["eof", "bytes"])
+async def test_an_idle_connection_that_ends_or_speaks_is_closed(event: str) -> None:
+    async with open_rig() as rig:
+        told = rig.start()
+        rig.send(OK)
+        await rig.settle()
+        assert told.ended
+        if event == "eof":
+            rig.end()
+        else:
+            rig.send(b"HTTP/1.1 408 Request Timeout\r\n\r\n")
+        assert not rig.connection.looks_alive()  # before the loop's turn
+        await rig.settle()
+        assert rig.connection.state is State.CLOSED
+
+
+async def test_pause_stops_reading_and_resume_goes_on() -> None:
+    async with open_rig() as rig:
+        told = rig.start()
+        rig.send(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello")
+        await rig.settle()
+        rig.connection.pause()
+        rig.send(b"world")
+        await rig.settle()
+        assert told.body == b"hello"
+        rig.connection.resume()
+        await rig.settle()
+        assert told.body == b"helloworld"
+        assert told.ended
+
+
+async def test_drain_reads_on_for_a_while_and_then_gives_up() -> None:
+    async with open_rig() as rig:
+        rig.start()
+        rig.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n")
+        await rig.settle()
+        rig.connection.drain()
+        rig.send(b"3\r\nxyz\r\n0\r\n\r\n")
+        await rig.settle()
+        assert rig.owner.idle == 1
+        told = rig.start()
+        rig.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n")
+        await rig.settle()
+        assert told.body == b"hello"
+        rig.connection.drain()
+        for _ in range(3):
+            rig.send(b"8000\r\n" + b"x" * 0x8000 + b"\r\n")
+            await rig.settle()
+            if rig.owner.closed:
+                break
+        assert rig.owner.closed == 1
+
+
+async def test_closing_within_a_callback_is_allowed_anywhere() -> None:
+    for place in ("on_head", "on_body", "on_end"):
+        async with open_rig() as rig:
+            told = rig.start()
+            setattr(told, place, lambda *_args: rig.connection.close())
+            rig.send(OK)
+            await rig.settle()
+            assert rig.owner.closed == 1
+
+
+async def test_the_request_is_sent_as_given() -> None:
+    async with open_rig() as rig:
+        rig.start()
+        await trio.lowlevel.checkpoint()
+        raw = rig.server.recv(1000)
+        assert raw == b"POST /v1/x HTTP/1.1\r\nHost: example.test\r\nContent-Length: 2\r\n\r\n{}"

@@ -1,0 +1,223 @@
+"""The pool: who gets which connection, caps, queues, and what is never handed out."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+import trio.testing
+
+from manystream.transport.errors import Phase, TransportError
+from manystream.transport.http1 import Connection, State
+from manystream.transport.loop import make_loop
+from manystream.transport.pool import Pool, PoolLimits
+from manystream.transport.timers import Timers
+from manystream.transport.url import Origin
+from tests.transport.exchanges import BODY, HEAD, Told
+
+pytestmark = pytest.mark.trio
+
+A = Origin("http", "a.test", 80)
+B = Origin("http", "b.test", 80)
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+
+
+class Asker:
+    """A waiter that remembers."""
+
+    def __init__(self) -> None:
+        self.connection: Connection | None = None
+        self.reused: bool | None = None
+        self.error: TransportError | None = None
+
+    def on_phase(self, phase: Phase) -> None: ...
+
+    def on_connection(self, connection: Connection, reused: bool) -> None:
+        assert self.connection is None
+        self.connection, self.reused = connection, reused
+        connection.send(HEAD, BODY, Told())
+
+    def on_connect_failure(self, error: TransportError) -> None:
+        self.error = error
+
+
+class Rig:
+    def __init__(self) -> None:
+        self.servers: dict[str, list[socket.socket]] = {}
+        self.other_end: dict[socket.socket, socket.socket] = {}
+        self.dials = 0
+        self.fail: TransportError | None = None
+        self.hold: trio.Event | None = None
+
+    async def dial(self, origin: Origin, on_phase: Callable[[Phase], None]) -> socket.socket:
+        self.dials += 1
+        on_phase(Phase.CONNECT)
+        if self.hold is not None:
+            await self.hold.wait()
+        if self.fail is not None:
+            raise self.fail
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        self.servers.setdefault(origin.host, []).append(theirs)
+        self.other_end[ours] = theirs
+        return ours
+
+    def ask(self, origin: Origin = A) -> Asker:
+        asker = Asker()
+        self.pool.acquire(origin, asker)
+        return asker
+
+    async def settle(self) -> None:
+        await trio.testing.wait_all_tasks_blocked(0.002)
+
+    async def served(self, *askers: Asker) -> None:
+        """Answer the askers' requests, so that their connections are idle again."""
+        for asker in askers:
+            assert asker.connection is not None
+            server = self.other_end[asker.connection.sock]
+            server.recv(10_000)
+            server.sendall(OK)
+        await self.settle()
+
+
+@asynccontextmanager
+async def open_rig(limits: PoolLimits | None = None) -> AsyncGenerator[Rig, None]:
+    rig = Rig()
+    async with trio.open_nursery() as nursery:
+        loop = make_loop(nursery)
+        timers = Timers()
+        nursery.start_soon(loop.run)
+        nursery.start_soon(timers.run)
+        rig.pool = Pool(nursery, loop, timers, rig.dial, limits or PoolLimits())  # type: ignore[attr-defined]
+        try:
+            yield rig
+        finally:
+            rig.pool.close()  # type: ignore[attr-defined]
+            for servers in rig.servers.values():
+                for server in servers:
+                    server.close()
+            nursery.cancel_scope.cancel()
+    loop.close()
+
+
+async def test_an_idle_connection_is_taken_before_acquire_returns_the_youngest_first() -> None:
+    async with open_rig() as rig:
+        first, second = rig.ask(), rig.ask()
+        await rig.settle()
+        await rig.served(first)
+        await rig.served(second)
+        third = rig.ask()
+        assert third.connection is second.connection
+        assert third.reused
+        assert rig.dials == 2
+
+
+async def test_waiters_are_served_first_in_first_out_within_the_cap() -> None:
+    async with open_rig(PoolLimits(max_per_origin=1)) as rig:
+        askers = [rig.ask() for _ in range(4)]
+        await rig.settle()
+        assert [asker.connection is not None for asker in askers] == [True, False, False, False]
+        for position in range(3):
+            await rig.served(askers[position])
+            assert askers[position + 1].reused
+        assert rig.dials == 1
+
+
+async def test_an_abandoned_waiter_gives_up_its_place() -> None:
+    async with open_rig(PoolLimits(max_per_origin=1)) as rig:
+        first, second, third = rig.ask(), rig.ask(), rig.ask()
+        await rig.settle()
+        rig.pool.abandon(second)
+        await rig.served(first)
+        assert second.connection is None
+        assert third.reused
+
+
+async def test_a_waiter_that_gives_up_while_dialling_closes_its_dial() -> None:
+    async with open_rig() as rig:
+        rig.hold = trio.Event()
+        asker = rig.ask()
+        await rig.settle()
+        assert rig.pool.counts()[str(A)] == (1, 0, 0, 0)
+        rig.pool.abandon(asker)
+        await rig.settle()
+        assert str(A) not in rig.pool.counts()
+        assert asker.connection is None
+        assert asker.error is None
+
+
+async def test_a_failed_dial_is_told_and_frees_its_place() -> None:
+    async with open_rig(PoolLimits(max_per_origin=1)) as rig:
+        rig.fail = TransportError("refused", phase=Phase.CONNECT)
+        first, second = rig.ask(), rig.ask()
+        await rig.settle()
+        assert first.error is rig.fail
+        assert second.error is rig.fail
+        assert rig.dials == 2
+
+
+async def test_a_connection_closed_or_dirty_while_idle_is_never_handed_out() -> None:
+    async with open_rig() as rig:
+        first = rig.ask()
+        await rig.settle()
+        await rig.served(first)
+        rig.servers["a.test"][0].close()
+        second = rig.ask()  # the loop has not had its turn: the pool looks for itself
+        assert second.connection is None
+        await rig.settle()
+        assert second.reused is False
+        assert rig.pool.discarded == 1
+
+
+async def test_an_idle_connection_of_another_origin_makes_way_under_the_total_cap() -> None:
+    async with open_rig(PoolLimits(max_connections=1)) as rig:
+        first = rig.ask(A)
+        await rig.settle()
+        waiting = rig.ask(B)
+        await rig.settle()
+        assert waiting.connection is None
+        await rig.served(first)
+        assert waiting.connection is not None
+        await rig.served(waiting)
+        again = rig.ask(A)
+        await rig.settle()
+        assert again.connection is not None
+
+
+async def test_idle_connections_expire(autojump_clock: trio.testing.MockClock) -> None:
+    async with open_rig(PoolLimits(idle_expiry=15)) as rig:
+        first = rig.ask()
+        await rig.settle()
+        await rig.served(first)
+        await trio.sleep(14)
+        assert rig.pool.counts()[str(A)] == (0, 0, 1, 0)
+        await trio.sleep(2)
+        assert rig.pool.counts() == {}
+        assert first.connection is not None
+        assert first.connection.state is State.CLOSED
+
+
+async def test_a_storm_of_a_thousand_never_exceeds_the_cap() -> None:
+    async with open_rig(PoolLimits(max_per_origin=20)) as rig:
+        askers = [rig.ask() for _ in range(1000)]
+        for asker in askers[::3]:
+            rig.pool.abandon(asker)
+        kept = [asker for number, asker in enumerate(askers) if number % 3]
+        for _ in range(200):
+            await rig.settle()
+            connecting, active, idle, waiting = rig.pool.counts()[str(A)]
+            assert connecting + active + idle <= 20
+            for server in rig.servers["a.test"]:
+                server.setblocking(False)
+                try:
+                    if server.recv(10_000):
+                        server.sendall(OK)
+                except BlockingIOError:
+                    pass
+            if not waiting and not active:
+                break
+        assert all(asker.connection is not None for asker in kept)
+        assert rig.dials <= 20 + 334

@@ -1,0 +1,327 @@
+"""Server-sent events: the WHATWG rules, however the bytes are cut.
+
+`reference` is a second parser, written from the standard's text for whole bodies and for reading rather than for
+speed. What random bytes give there, in any cut, they must give in the parser.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from manystream.transport.sse import STRAY_BYTES, ServerSentEvent, SSEOverflowError, SSEParser
+
+SHARED = "MANYSTREAM_SHARED"
+"""The environment variable that names a folder with more vectors: `vectors/sse.json`, where there is one."""
+
+Parsed = tuple[list[ServerSentEvent], list[ServerSentEvent], bytes]
+"""What `feed` gave, what `end` gave, and the stray lines."""
+
+
+def parse(pieces: list[bytes]) -> Parsed:
+    parser = SSEParser()
+    fed = [event for piece in pieces for event in parser.feed(piece)]
+    return fed, list(parser.end()), parser.stray
+
+
+def reference(body: bytes) -> Parsed:
+    """The standard's steps (9.2.6), and the three things that the parser's head says it does beyond them."""
+    lines = re.split(rb"\r\n|\n|\r", body.removeprefix(b"\xef\xbb\xbf"))
+    unfinished = lines.pop()
+    fed, stray = list[ServerSentEvent](), list[bytes]()
+    name, data = b"", list[bytes]()
+
+    def take(line: bytes) -> None:
+        nonlocal name
+        field, colon, value = line.partition(b":")
+        if value.startswith(b" "):
+            value = value[1:]
+        if colon and field:
+            field = field.lstrip(b" ")
+        if field == b"data":
+            data.append(value)
+        elif field == b"event":
+            name = value
+        elif field not in (b"id", b"retry") and not line.startswith(b":"):
+            stray.append(line)
+
+    def dispatched() -> list[ServerSentEvent]:
+        nonlocal name
+        events = [(name.decode("utf-8", "replace"), b"\n".join(data))] if data else []
+        name = b""
+        data.clear()
+        return events
+
+    for line in lines:
+        if line:
+            take(line)
+        else:
+            fed += dispatched()
+    if unfinished:
+        take(unfinished)
+    return fed, dispatched(), b"\n".join(stray)
+
+
+def cuts(body: bytes) -> list[list[bytes]]:
+    """The body whole, byte by byte, byte by byte with empty pieces between, and at each split point."""
+    singles = [body[position : position + 1] for position in range(len(body))]
+    padded = [piece for single in singles for piece in (single, b"")]
+    return [[body], singles, padded, *([body[:place], body[place:]] for place in range(1, len(body)))]
+
+
+# --- tables ---
+
+BOM = b"\xef\xbb\xbf"
+
+WHOLE: dict[bytes, list[ServerSentEvent]] = {
+    # events
+    b"data: a\n\n": [("", b"a")],
+    b"data: a\n\ndata: b\n\n": [("", b"a"), ("", b"b")],
+    b"event: x\ndata: a\n\n": [("x", b"a")],
+    b"data: a\nevent: x\n\n": [("x", b"a")],
+    b"event: x\nevent: y\ndata: a\n\n": [("y", b"a")],
+    b"event: x\nevent:\ndata: a\n\n": [("", b"a")],
+    b"event: x\ndata: a\n\ndata: b\n\n": [("x", b"a"), ("", b"b")],
+    b"event: x\n\ndata: a\n\n": [("", b"a")],
+    b"event: \xc3\xa9\xff\ndata: a\n\n": [("é\ufffd", b"a")],
+    b"\n\n\ndata: a\n\n\n\n": [("", b"a")],
+    b"": [],
+    b"\n": [],
+    # data
+    b"data: a\ndata: b\n\n": [("", b"a\nb")],
+    b"data: a\ndata:\ndata: b\n\n": [("", b"a\n\nb")],
+    b"data\n\n": [("", b"")],
+    b"data:\n\n": [("", b"")],
+    b"data: \n\n": [("", b"")],
+    b"data\ndata\n\n": [("", b"\n")],
+    b"data:a\n\n": [("", b"a")],
+    b"data:  a \n\n": [("", b" a ")],
+    b"data:\ta\n\n": [("", b"\ta")],
+    b"data: a: b:c\n\n": [("", b"a: b:c")],
+    b"data: a\x00b\n\n": [("", b"a\x00b")],
+    b'data: {"a": "\\n"}\n\n': [("", b'{"a": "\\n"}')],
+    b"data: [DONE]\n\n": [("", b"[DONE]")],
+    # line ends
+    b"data: a\r\rdata: b\r\r": [("", b"a"), ("", b"b")],
+    b"data: a\r\n\r\ndata: b\r\n\r\n": [("", b"a"), ("", b"b")],
+    b"data: a\r\n\n": [("", b"a")],
+    b"data: a\n\r\n": [("", b"a")],
+    b"data: a\n\r": [("", b"a")],
+    b"data: a\r\n\r": [("", b"a")],
+    b"data: a\r\ndata: b\rdata: c\n\r\n": [("", b"a\nb\nc")],
+    b"data: a\r\n\r\n\r\n\r\n": [("", b"a")],
+    "data: a\u2028b\u2029c\u0085d\v\f\x1c\n\n".encode(): [("", "a\u2028b\u2029c\u0085d\v\f\x1c".encode())],
+    # bytes that no decoder may touch before the split
+    "data: é😀\n\n".encode(): [("", "é😀".encode())],
+    b"data: \xff\xfe\xc3\n\n": [("", b"\xff\xfe\xc3")],
+    # the byte order mark
+    BOM + b"data: a\n\n": [("", b"a")],
+    BOM: [],
+    b"data: a\n\n" + b"data: " + BOM + b"b\n\n": [("", b"a"), ("", BOM + b"b")],
+    # comments, other fields
+    b": ping\n\n": [],
+    b":\n\n:\n\n": [],
+    b"data: a\n: ping\ndata: b\n\n": [("", b"a\nb")],
+    b":data: a\n\n": [],
+    b"id: 1\nretry: 10\ndata: a\n\n": [("", b"a")],
+    b"id\nretry\n\n": [],
+    # a name that spaces precede
+    b" data: a\n\n": [("", b"a")],
+    b"  event: x\n   data:a\n\n": [("x", b"a")],
+}
+
+STRAY: dict[bytes, tuple[list[ServerSentEvent], bytes]] = {
+    b"Data: a\n\n": ([], b"Data: a"),
+    b"data : a\n\n": ([], b"data : a"),
+    b"\tdata: a\n\n": ([], b"\tdata: a"),
+    b" data\n\n": ([], b" data"),
+    b"datax: a\n\n": ([], b"datax: a"),
+    b"dat\n\n": ([], b"dat"),
+    b"x" + BOM + b"\n\n": ([], b"x" + BOM),
+    BOM + BOM + b"data: a\n\n": ([], BOM + b"data: a"),
+    b'{"error": {"message": "no"}}\n': ([], b'{"error": {"message": "no"}}'),
+    b"data: a\n\nInternal\r\nServer Error\r\n": ([("", b"a")], b"Internal\nServer Error"),
+    b"data: a\noops\ndata: b\n\n": ([("", b"a\nb")], b"oops"),
+}
+
+ENDS: dict[bytes, tuple[list[ServerSentEvent], list[ServerSentEvent], bytes]] = {
+    b"data: a": ([], [("", b"a")], b""),
+    b"data: a\n": ([], [("", b"a")], b""),
+    b"data: a\r": ([], [("", b"a")], b""),
+    b"data: a\r\n": ([], [("", b"a")], b""),
+    b"data: a\n\ndata: b\nevent: x": ([("", b"a")], [("x", b"b")], b""),
+    b"data: a\n\ndata": ([("", b"a")], [("", b"")], b""),
+    b"data: a\n\ndat": ([("", b"a")], [], b"dat"),
+    b"event: x\n": ([], [], b""),
+    b": ping": ([], [], b""),
+    b"oops": ([], [], b"oops"),
+    BOM[:1]: ([], [], BOM[:1]),
+    BOM[:2]: ([], [], BOM[:2]),
+    BOM + b"data: a": ([], [("", b"a")], b""),
+    BOM[:2] + b"data: a\n\n": ([], [], BOM[:2] + b"data: a"),
+}
+
+
+@pytest.mark.parametrize("body", WHOLE, ids=ascii)
+def test_a_body_gives_its_events_however_it_is_cut(body: bytes) -> None:
+    for pieces in cuts(body):
+        assert parse(pieces) == (WHOLE[body], [], b"")
+
+
+@pytest.mark.parametrize("body", STRAY, ids=ascii)
+def test_lines_that_are_no_field_are_kept_and_give_nothing(body: bytes) -> None:
+    events, stray = STRAY[body]
+    for pieces in cuts(body):
+        assert parse(pieces) == (events, [], stray)
+
+
+@pytest.mark.parametrize("body", ENDS, ids=ascii)
+def test_what_the_end_cut_off_is_handed_over_by_end(body: bytes) -> None:
+    for pieces in cuts(body):
+        assert parse(pieces) == ENDS[body]
+
+
+@pytest.mark.parametrize("body", [*WHOLE, *STRAY, *ENDS], ids=ascii)
+def test_the_reference_agrees_with_the_tables(body: bytes) -> None:
+    assert reference(body) == parse([body])
+
+
+@pytest.mark.parametrize("line_end", [b"\n", b"\r", b"\r\n"])
+def test_an_event_comes_with_the_first_byte_of_its_blank_line(line_end: bytes) -> None:
+    parser = SSEParser()
+    assert parser.feed(b"data: a" + line_end) == []
+    assert parser.feed(line_end[:1]) == [("", b"a")]
+    assert parser.feed(line_end[1:] + b"data: b" + line_end + line_end) == [("", b"b")]
+
+
+# --- random bodies ---
+
+line_ends = st.sampled_from([b"\n", b"\r", b"\r\n"])
+fields = st.sampled_from(
+    b"data: a|data:|data|data:  b|event: x|event|: c|:|id: 1|retry: 5|stray| data: d| data| : e||||"
+    b"data: \xe2\x80\xa8|data: \xff|data:\x00|\xef\xbb\xbf|\xef\xbb".split(b"|")
+)
+bodies = st.one_of(
+    st.lists(st.tuples(fields, line_ends), max_size=12).map(lambda lines: b"".join(map(b"".join, lines))),
+    st.tuples(st.sampled_from([b"", BOM, BOM[:2]]), st.lists(fields | line_ends, max_size=16)).map(
+        lambda parts: parts[0] + b"".join(parts[1])
+    ),
+    st.text(alphabet="data: \nevt:\r\ufeffé", max_size=60).map(str.encode),
+    st.binary(max_size=40),
+)
+
+
+@given(bodies, st.lists(st.integers(0, 120), max_size=10))
+@settings(max_examples=400, deadline=None)
+def test_any_bytes_in_any_cut_give_what_the_reference_gives(body: bytes, places: list[int]) -> None:
+    ends = [*sorted(min(place, len(body)) for place in places), len(body)]
+    pieces = [body[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+    assert parse(pieces) == reference(body)
+
+
+@given(bodies)
+@settings(deadline=None)
+def test_any_bytes_give_the_same_byte_by_byte(body: bytes) -> None:
+    assert parse([bytes([byte]) for byte in body]) == reference(body)
+
+
+# --- bounds ---
+
+
+@pytest.mark.parametrize(("beginning", "step"), [(b"data: ", b"x"), (b"", b"data:\n"), (b"", b"x")])
+def test_an_event_beyond_the_cap_is_refused_while_it_comes(beginning: bytes, step: bytes) -> None:
+    parser = SSEParser(max_event_bytes=1000)
+    parser.feed(beginning)
+    for _ in range(1000 - len(beginning)):
+        parser.feed(step)
+    with pytest.raises(SSEOverflowError, match="one event is larger than 1000 bytes"):
+        parser.feed(step)
+
+
+def test_many_events_of_the_cap_s_size_are_no_overflow() -> None:
+    parser = SSEParser(max_event_bytes=1000)
+    body = (b"data: " + b"x" * 900 + b"\n\n") * 5 + b": " + b"c" * 900 + b"\n"
+    assert len(parser.feed(body)) == 5
+    parser = SSEParser(max_event_bytes=1000)
+    assert sum(len(parser.feed(bytes([byte]))) for byte in body) == 5
+
+
+def test_comments_do_not_count_towards_an_event() -> None:
+    parser = SSEParser(max_event_bytes=100)
+    for _ in range(100):
+        assert parser.feed(b": ping ping ping\ndata") == []
+        assert parser.feed(b"\n\n") == [("", b"")]
+
+
+def test_what_was_whole_before_an_overflow_is_handed_over_first() -> None:
+    parser = SSEParser(max_event_bytes=10)
+    assert parser.feed(b"data: a\n\ndata: " + b"x" * 20) == [("", b"a")]
+    with pytest.raises(SSEOverflowError):
+        parser.feed(b"x")
+
+
+def test_stray_lines_are_kept_up_to_their_cap() -> None:
+    parser = SSEParser()
+    for _ in range(100):
+        parser.feed(b"oops " * 1000 + b"\n")
+    assert STRAY_BYTES - 1 <= len(parser.stray) <= STRAY_BYTES
+    assert parser.stray.startswith(b"oops oops")
+    assert parser.feed(b"data: a\n\n") == [("", b"a")]
+
+
+def seconds(pieces: list[bytes]) -> float:
+    """The best of three."""
+    best = float("inf")
+    for _ in range(3):
+        parser, before = SSEParser(), time.perf_counter()
+        for piece in pieces:
+            parser.feed(piece)
+        best = min(best, time.perf_counter() - before)
+    return best
+
+
+@pytest.mark.parametrize(
+    "piece", [b"x", b"data: x\n", b"data\n", b": ping\n\n", b"\n", b"\r", b"oops\n", b"data: x\n\n"]
+)
+def test_time_is_linear_in_the_bytes(piece: bytes) -> None:
+    # Eight times the input; a quadratic parser would take sixty-four times as long.
+    assert seconds([b"data: "] + [piece] * 32_000) < 30 * seconds([b"data: "] + [piece] * 4_000)
+
+
+# --- vectors from elsewhere ---
+
+
+def shared_vectors() -> list[Any]:
+    """The vectors of the folder that the environment names; none where it names none."""
+    folder = os.environ.get(SHARED)
+    path = Path(folder, "vectors", "sse.json") if folder else None
+    return json.loads(path.read_text("utf-8"))["vectors"] if path and path.exists() else []
+
+
+LENIENT = frozenset({"wpt-field-parsing"})
+"""Vectors in which a space before `data:` makes the line unknown; here it is a field (see the parser's head)."""
+
+
+@pytest.mark.skipif(not shared_vectors(), reason=f"{SHARED} names no folder with vectors/sse.json")
+def test_shared_vectors_give_their_events_however_they_are_cut() -> None:
+    for vector in shared_vectors():
+        if vector["name"] in LENIENT or "expected" not in vector:
+            continue
+        expected = [(event["event"], event["data"]) for event in vector["expected"]]
+        parts: list[tuple[str, int]] = vector.get("input_parts_b64") or [(vector["input_b64"], 1)]
+        body = b"".join(base64.b64decode(part) * count for part, count in parts)
+        ways = cuts(body) if len(body) < 4000 else [[body], [bytes([byte]) for byte in body]]
+        if "chunks_b64" in vector:
+            ways.append([base64.b64decode(chunk) for chunk in vector["chunks_b64"]])
+        for pieces in ways:
+            fed, _, _ = parse(pieces)
+            assert [(name or "message", data.decode("utf-8", "replace")) for name, data in fed] == expected, vector

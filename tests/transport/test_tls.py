@@ -1,0 +1,342 @@
+"""TLS: who is trusted, what is offered, what each failure says, and that nothing leaks."""
+
+from __future__ import annotations
+
+import datetime
+import re
+import socket
+import ssl
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+import trustme
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+from manystream.transport.errors import Phase, TransportError
+from manystream.transport.tls import ClientCertificate, TLSConfig, TLSConfigError, handshake, make_context
+
+from .peers import TLSPeer, closed_port, echoes, hang, open_sockets, reset, serving
+
+NAME = "api.example.test"
+ORIGIN = f"https://{NAME}:443"
+SECRET = "canary-password"
+
+
+@pytest.fixture(scope="module")
+def ca() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture
+def trusting(ca: trustme.CA) -> ssl.SSLContext:
+    return make_context(TLSConfig(ca_data=ca.cert_pem.bytes().decode()))
+
+
+@pytest.fixture(autouse=True)
+def no_leak() -> Iterator[None]:
+    before = open_sockets()
+    yield
+    assert open_sockets() <= before
+
+
+@asynccontextmanager
+async def connected(port: int) -> AsyncIterator[socket.socket]:
+    """A connected, non-blocking socket; closed at the end unless TLS took it over."""
+    stream = await trio.open_tcp_stream("127.0.0.1", port)
+    with socket.socket(fileno=stream.socket.detach()) as sock:
+        sock.setblocking(False)
+        yield sock
+
+
+async def refused(peer: TLSPeer, context: ssl.SSLContext, name: str = NAME) -> TransportError:
+    """The error of a handshake that must fail, and with which not one byte of a request was sent."""
+    async with serving(peer.serve) as port, connected(port) as sock:
+        with pytest.raises(TransportError) as caught:
+            await handshake(sock, context, name, origin=ORIGIN)
+        assert sock.fileno() == -1
+    assert peer.received == b""
+    assert caught.value.phase is Phase.TLS
+    assert caught.value.origin == ORIGIN
+    assert not caught.value.sent
+    assert ORIGIN in str(caught.value)
+    return caught.value
+
+
+@pytest.mark.trio
+async def test_a_trusted_server_is_talked_to_by_name_with_http_1_1_only(
+    ca: trustme.CA, trusting: ssl.SSLContext
+) -> None:
+    peer = TLSPeer(ca.issue_cert(NAME))
+    async with serving(peer.serve) as port, connected(port) as sock:
+        with await handshake(sock, trusting, NAME) as secured:
+            assert await echoes(secured)
+            assert secured.gettimeout() == 0
+    assert peer.names == [NAME]
+    assert peer.chosen == ["http/1.1"]
+
+
+@pytest.mark.trio
+async def test_a_final_dot_is_not_sent_as_part_of_the_name(ca: trustme.CA, trusting: ssl.SSLContext) -> None:
+    peer = TLSPeer(ca.issue_cert(NAME))
+    async with serving(peer.serve) as port, connected(port) as sock:
+        (await handshake(sock, trusting, NAME + ".")).close()
+    assert peer.names == [NAME]
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+async def test_an_address_is_not_sent_as_a_name_and_must_be_in_the_certificate(
+    ca: trustme.CA, trusting: ssl.SSLContext, address: str
+) -> None:
+    peer = TLSPeer(ca.issue_cert(address))
+    async with serving(peer.serve) as port, connected(port) as sock:
+        with await handshake(sock, trusting, address) as secured:
+            assert await echoes(secured)
+    assert peer.names == [None]
+
+
+@pytest.mark.trio
+async def test_a_server_without_alpn_is_taken_at_http_1_1(ca: trustme.CA, trusting: ssl.SSLContext) -> None:
+    peer = TLSPeer(ca.issue_cert(NAME), protocols=[])
+    async with serving(peer.serve) as port, connected(port) as sock:
+        (await handshake(sock, trusting, NAME)).close()
+
+
+@pytest.mark.trio
+async def test_a_server_that_chooses_another_protocol_is_refused(
+    ca: trustme.CA, trusting: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def h2(_: ssl.SSLSocket) -> str:
+        return "h2"
+
+    monkeypatch.setattr(ssl.SSLSocket, "selected_alpn_protocol", h2)
+    error = await refused(TLSPeer(ca.issue_cert(NAME)), trusting)
+    assert "the server chose 'h2'" in str(error)
+    assert error.protocol
+    assert error.permanent
+
+
+@pytest.mark.trio
+async def test_an_unknown_ca_is_refused_with_the_way_to_trust_it(trusting: ssl.SSLContext) -> None:
+    error = await refused(TLSPeer(trustme.CA().issue_cert(NAME)), trusting)
+    assert re.search(r"certificate verify failed: .* \(if the server's CA is private, .*ca_file", str(error))
+    assert error.permanent
+
+
+@pytest.mark.trio
+async def test_the_system_s_cas_are_the_default_and_do_not_know_ours(ca: trustme.CA) -> None:
+    error = await refused(TLSPeer(ca.issue_cert(NAME)), make_context(TLSConfig()))
+    assert "certificate verify failed" in str(error)
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize(
+    ("identity", "asked"),
+    [
+        ("other.example.test", NAME),
+        ("*.example.test", "a.b.example.test"),
+        ("*.example.test", "example.test"),
+        (NAME, "127.0.0.1"),
+        ("127.0.0.2", "127.0.0.1"),
+    ],
+)
+async def test_a_certificate_for_someone_else_is_refused(
+    ca: trustme.CA, trusting: ssl.SSLContext, identity: str, asked: str
+) -> None:
+    error = await refused(TLSPeer(ca.issue_cert(identity)), trusting, asked)
+    assert re.search("(Hostname|IP address) mismatch", str(error))
+    assert "connect by a name that is in the certificate" in str(error)
+    assert error.permanent
+
+
+@pytest.mark.trio
+async def test_a_common_name_does_not_stand_for_a_host_name(ca: trustme.CA, trusting: ssl.SSLContext) -> None:
+    error = await refused(TLSPeer(ca.issue_cert(common_name=NAME)), trusting)
+    assert "Hostname mismatch" in str(error)
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize(("days", "word"), [(-2, "expired"), (+2, "not yet valid")])
+async def test_a_certificate_out_of_its_time_is_refused(
+    ca: trustme.CA, trusting: ssl.SSLContext, days: int, word: str
+) -> None:
+    day = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=days)
+    hour = datetime.timedelta(hours=1)
+    error = await refused(TLSPeer(ca.issue_cert(NAME, not_before=day - hour, not_after=day + hour)), trusting)
+    assert word in str(error)
+    assert "this machine's clock" in str(error)
+    assert error.permanent
+
+
+@pytest.mark.trio
+async def test_plain_http_on_the_port_is_named(trusting: ssl.SSLContext) -> None:
+    async def plain(stream: trio.SocketStream) -> None:
+        await stream.receive_some()
+        await stream.send_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+        await hang(stream)
+
+    async with serving(plain) as port, connected(port) as sock:
+        with pytest.raises(TransportError, match=r"plain HTTP on this port\? then write http://") as caught:
+            await handshake(sock, trusting, NAME, origin=ORIGIN)
+    assert caught.value.protocol
+    assert caught.value.permanent
+
+
+@pytest.mark.trio
+async def test_an_alert_is_passed_on_in_words(ca: trustme.CA, trusting: ssl.SSLContext) -> None:
+    async def alert(stream: trio.SocketStream) -> None:
+        await stream.receive_some()
+        await stream.send_all(b"\x15\x03\x03\x00\x02\x02\x28")  # fatal, handshake_failure
+        await hang(stream)
+
+    async with serving(alert) as port, connected(port) as sock:
+        with pytest.raises(TransportError, match="handshake failure") as caught:
+            await handshake(sock, trusting, NAME)
+    assert not caught.value.permanent
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("with_reset", [False, True])
+@pytest.mark.parametrize(("via", "phase"), [("", Phase.TLS), ("http://proxy.test:3128", Phase.PROXY)])
+async def test_a_connection_lost_in_the_handshake_is_no_certificate_s_fault(
+    trusting: ssl.SSLContext, with_reset: bool, via: str, phase: Phase
+) -> None:
+    async def leave(stream: trio.SocketStream) -> None:
+        await stream.receive_some()
+        if with_reset:
+            reset(stream)
+
+    async with serving(leave) as port, connected(port) as sock:
+        with pytest.raises(TransportError, match="during the handshake") as caught:
+            await handshake(sock, trusting, NAME, origin=ORIGIN, via=via)
+    assert caught.value.phase is phase
+    assert not caught.value.permanent
+    assert via in str(caught.value)
+
+
+@pytest.mark.trio
+async def test_a_peer_that_is_gone_before_the_handshake_is_an_error_of_it(trusting: ssl.SSLContext) -> None:
+    async def leave(stream: trio.SocketStream) -> None:
+        reset(stream)
+
+    async with serving(leave) as port, connected(port) as sock:
+        await trio.lowlevel.wait_readable(sock.fileno())
+        with pytest.raises(TransportError, match="during the handshake"):
+            await handshake(sock, trusting, NAME)
+
+
+@pytest.mark.trio
+async def test_a_socket_that_was_never_connected_is_an_error_and_is_closed(trusting: ssl.SSLContext) -> None:
+    sock = socket.socket()
+    sock.setblocking(False)
+    assert sock.connect_ex(("127.0.0.1", closed_port()))
+    with pytest.raises(TransportError):
+        await handshake(sock, trusting, NAME)
+
+
+@pytest.mark.trio
+async def test_cancelling_a_stalled_handshake_closes_the_socket(trusting: ssl.SSLContext) -> None:
+    async with serving(hang) as port, connected(port) as sock:
+        with trio.move_on_after(0.05) as scope:
+            await handshake(sock, trusting, NAME)
+        assert scope.cancelled_caught
+        assert sock.fileno() == -1
+
+
+@pytest.mark.trio
+async def test_cancelled_before_it_begins_a_handshake_sends_nothing(trusting: ssl.SSLContext) -> None:
+    async with serving(hang) as port, connected(port) as sock:
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await handshake(sock, trusting, NAME)
+        assert scope.cancelled_caught
+        assert sock.fileno() == -1
+
+
+@pytest.mark.trio
+async def test_a_client_certificate_is_shown_to_who_asks(ca: trustme.CA, tmp_path: Path) -> None:
+    own = ca.issue_cert("client@example.test")
+    own.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "client.pem"))
+    config = TLSConfig(
+        ca_data=ca.cert_pem.bytes().decode(), client_certificate=ClientCertificate(str(tmp_path / "client.pem"))
+    )
+    peer = TLSPeer(ca.issue_cert(NAME), client_ca=ca)
+    async with serving(peer.serve) as port, connected(port) as sock:
+        with await handshake(sock, make_context(config), NAME) as secured:
+            assert await echoes(secured)
+    expected = ssl.PEM_cert_to_DER_cert(own.cert_chain_pems[0].bytes().decode())
+    assert peer.shown == [expected]
+
+
+def encrypted_key(own: trustme.LeafCert, folder: Path) -> tuple[str, str]:
+    """The certificate and its key in files of their own, the key under SECRET."""
+    key = load_pem_private_key(own.private_key_pem.bytes(), None)
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(SECRET.encode()))
+    (folder / "key.pem").write_bytes(pem)
+    own.cert_chain_pems[0].write_to_path(str(folder / "certificate.pem"))
+    return str(folder / "certificate.pem"), str(folder / "key.pem")
+
+
+def test_an_encrypted_key_is_opened_with_its_password(ca: trustme.CA, tmp_path: Path) -> None:
+    files = encrypted_key(ca.issue_cert("client@example.test"), tmp_path)
+    assert make_context(TLSConfig(client_certificate=ClientCertificate(*files, SECRET)))
+
+
+def test_an_encrypted_key_without_its_password_is_an_error_and_no_question_on_the_terminal(
+    ca: trustme.CA, tmp_path: Path
+) -> None:
+    files = encrypted_key(ca.issue_cert("client@example.test"), tmp_path)
+    with pytest.raises(TLSConfigError, match=r"certificate\.pem needs a password"):
+        make_context(TLSConfig(client_certificate=ClientCertificate(*files)))
+
+
+def test_a_wrong_password_is_an_error_that_does_not_show_it(ca: trustme.CA, tmp_path: Path) -> None:
+    files = encrypted_key(ca.issue_cert("client@example.test"), tmp_path)
+    with pytest.raises(TLSConfigError, match=r"certificate\.pem and .*key\.pem: ") as caught:
+        make_context(TLSConfig(client_certificate=ClientCertificate(*files, SECRET + "-wrong")))
+    assert SECRET not in repr(caught.value)
+
+
+def test_files_that_are_absent_or_no_pem_are_named(tmp_path: Path) -> None:
+    junk = tmp_path / "junk.pem"
+    junk.write_text("no certificate")
+    absent = str(tmp_path / "absent.pem")
+    for path in (absent, str(junk)):
+        with pytest.raises(TLSConfigError, match=re.escape(path)):
+            make_context(TLSConfig(ca_file=path))
+        with pytest.raises(TLSConfigError, match=re.escape(path)):
+            make_context(TLSConfig(client_certificate=ClientCertificate(path)))
+    with pytest.raises(TLSConfigError, match="ca_data"):
+        make_context(TLSConfig(ca_data="no certificate"))
+
+
+def test_one_context_is_made_for_equal_configurations(ca: trustme.CA, tmp_path: Path) -> None:
+    ca.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    path = str(tmp_path / "ca.pem")
+    assert make_context(TLSConfig(ca_file=path)) is make_context(TLSConfig(ca_file=path))
+    assert make_context(TLSConfig(ca_file=path)) is not make_context(TLSConfig())
+
+
+def test_every_context_verifies_certificate_and_name() -> None:
+    context = make_context(TLSConfig())
+    assert context.verify_mode is ssl.CERT_REQUIRED
+    assert context.check_hostname
+    assert not context.hostname_checks_common_name
+
+
+def test_nothing_below_tls_1_2_is_offered() -> None:
+    assert make_context(TLSConfig()).minimum_version is ssl.TLSVersion.TLSv1_2
+
+
+def test_a_password_is_in_no_repr() -> None:
+    config = TLSConfig(client_certificate=ClientCertificate("c.pem", "k.pem", SECRET))
+    assert "c.pem" in repr(config)
+    assert SECRET not in repr(config)

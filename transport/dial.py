@@ -1,0 +1,170 @@
+"""Dialling: an origin → a connected, non-blocking socket that is ready for the first request.
+
+Knows addresses, TCP's options and the order of the steps: DNS, connect, proxy, TLS. Must not know HTTP beyond the
+proxy, and has no clock: the caller cancels, and `on_phase` tells it where the time went.
+
+The socket is the standard library's and not trio's, because the loop that will read it waits for thousands of
+sockets at once. Whatever happens, and at whichever step, a dial that does not return a socket leaves none open.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import ssl
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import trio
+
+from .errors import Phase, TransportError
+from .proxy import ProxyConfig, open_tunnel
+from .resolve import Address, Resolver, literal_address, reason
+from .tls import handshake
+from .url import Origin
+
+ATTEMPT_DELAY: Final = 0.25
+"""Seconds until the next address is tried beside one that has not answered (RFC 8305, 5 and 8)."""
+
+_SOCKET_OPTIONS: Final[tuple[tuple[str, str, int], ...]] = (
+    ("IPPROTO_TCP", "TCP_NODELAY", 1),  # a request goes out whole; waiting for more would only delay it
+    ("SOL_SOCKET", "SO_KEEPALIVE", 1),  # a model may think for minutes, and a NAT forgets silent connections
+    ("IPPROTO_TCP", "TCP_KEEPIDLE", 60),  # seconds
+    ("IPPROTO_TCP", "TCP_KEEPALIVE", 60),  # what macOS calls TCP_KEEPIDLE
+    ("IPPROTO_TCP", "TCP_KEEPINTVL", 60),
+    ("IPPROTO_TCP", "TCP_KEEPCNT", 5),
+    ("IPPROTO_TCP", "TCP_USER_TIMEOUT", 120_000),  # milliseconds without an acknowledgement (RFC 5482)
+)
+
+SOCKET_OPTIONS: Final[tuple[tuple[int, int, int], ...]] = tuple(
+    (getattr(socket, level), getattr(socket, name), value)
+    for level, name, value in _SOCKET_OPTIONS
+    if hasattr(socket, name)
+)
+"""(level, option, value) that this platform has, set before connecting."""
+
+_IN_PROGRESS = frozenset({errno.EINPROGRESS, errno.EWOULDBLOCK, errno.EAGAIN, getattr(errno, "WSAEWOULDBLOCK", -1)})
+
+
+async def dial(
+    origin: Origin,
+    *,
+    tls_context: ssl.SSLContext | None = None,
+    proxy: ProxyConfig | None = None,
+    resolver: Resolver | None = None,
+    on_phase: Callable[[Phase], None] | None = None,
+) -> socket.socket:
+    """Connect to an origin. For https the socket is an `ssl.SSLSocket` with its handshake done.
+
+    tls_context: needed for https. proxy: reached first, and asked for a tunnel; the origin's name is then looked
+    up by the proxy. resolver: share one among dials. on_phase: called at the start of each step.
+    Raises `TransportError` of phase DNS, CONNECT, PROXY or TLS, with `permanent` where trying again is useless.
+    """
+    if origin.scheme == "https" and tls_context is None:
+        raise ValueError(f"{origin} needs a tls_context")
+    hop = origin if proxy is None else proxy.origin
+    tell = on_phase or _tell_nobody
+    address = literal_address(hop.host, hop.port)
+    if address is not None:
+        addresses = [address]
+    else:
+        tell(Phase.DNS)
+        addresses = await (resolver or Resolver()).resolve(hop.host, hop.port, origin=str(origin))
+    tell(Phase.CONNECT)
+    sock = await _connect(addresses, origin, proxy)
+    try:
+        if proxy is not None:
+            tell(Phase.PROXY)
+            await open_tunnel(sock, proxy, origin)
+        if origin.scheme == "https" and tls_context is not None:
+            tell(Phase.TLS)
+            via = "" if proxy is None else str(proxy)
+            sock = await handshake(sock, tls_context, origin.host, origin=str(origin), via=via)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+async def _connect(addresses: Sequence[Address], origin: Origin, proxy: ProxyConfig | None) -> socket.socket:
+    race = _Race(addresses)
+    sock = await race.run()
+    if sock is not None:
+        return sock
+    where = str(origin) if proxy is None else f"proxy {proxy} for {origin}"
+    tried = "; ".join(f"{address} {reason(error)}" for address, error in race.failures)
+    errors = [error for _, error in race.failures]
+    raise TransportError(
+        f"cannot connect to {where}: {tried}", phase=Phase.CONNECT, origin=str(origin)
+    ) from ExceptionGroup("connection attempts", errors)
+
+
+class _Race:
+    """Happy eyeballs (RFC 8305): addresses are tried in order, each with a head start; the first to connect wins."""
+
+    __slots__ = ("addresses", "failures", "winner")
+
+    def __init__(self, addresses: Sequence[Address]) -> None:
+        self.addresses = addresses
+        self.failures: list[tuple[Address, OSError]] = []
+        self.winner: socket.socket | None = None
+
+    async def run(self) -> socket.socket | None:
+        """The first socket to connect; None, with `failures` filled, when no address answers."""
+        if len(self.addresses) == 1:
+            await self._attempt(self.addresses[0])
+            return self.winner
+        try:
+            async with trio.open_nursery() as nursery:
+                for address in self.addresses:
+                    ended = trio.Event()
+                    nursery.start_soon(self._run_attempt, address, ended, nursery.cancel_scope)
+                    with trio.move_on_after(ATTEMPT_DELAY):
+                        await ended.wait()
+        except BaseException:
+            if self.winner is not None:
+                self.winner.close()
+            raise
+        return self.winner
+
+    async def _run_attempt(self, address: Address, ended: trio.Event, scope: trio.CancelScope) -> None:
+        await self._attempt(address)
+        if self.winner is None:
+            ended.set()
+        else:
+            scope.cancel()
+
+    async def _attempt(self, address: Address) -> None:
+        try:
+            sock = await _connect_one(address)
+        except OSError as error:
+            self.failures.append((address, error))
+            return
+        if self.winner is None:
+            self.winner = sock
+        else:
+            sock.close()  # two connected within one turn of the scheduler
+
+
+async def _connect_one(address: Address) -> socket.socket:
+    await trio.lowlevel.checkpoint_if_cancelled()
+    sock = socket.socket(address.family, socket.SOCK_STREAM)
+    try:
+        sock.setblocking(False)
+        for level, option, value in SOCKET_OPTIONS:
+            sock.setsockopt(level, option, value)
+        code = sock.connect_ex(address.sockaddr)
+        if code in _IN_PROGRESS:
+            await trio.lowlevel.wait_writable(sock.fileno())
+            code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if code != 0:
+            raise OSError(code, os.strerror(code))
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def _tell_nobody(_: Phase) -> None:
+    pass

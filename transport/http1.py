@@ -1,0 +1,446 @@
+"""One connection, and the one HTTP/1.1 exchange that may be on it.
+
+Knows sockets and HTTP/1.1: h11 writes the request head and reads the response head; the body is cut here, by
+length, by `chunked.ChunkDecoder`, or by the connection's end. Must not know what the body says, who asked for it,
+nor when to give up (the engine has the clocks).
+
+It is driven by the multi-request loop (`on_readable`, `on_writable`) and drives an `Exchange`, whose methods are
+called in wire order and never from within `send`. A connection goes back to its owner exactly once per exchange:
+`on_idle` when it can serve again, `on_closed` when it cannot.
+"""
+
+from __future__ import annotations
+
+import enum
+import socket
+import ssl
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import h11
+
+from .chunked import ChunkDecoder, ChunkError
+from .errors import Phase, TransportError
+from .framing import BodyEnd, framing
+from .loop import Loop
+
+RECEIVE_BYTES = 16 * 1024
+"""Asked of the kernel at once. `recv` allocates this much each time, so more is only asked for while it fills."""
+RECEIVE_BYTES_FULL = 128 * 1024
+
+MAX_HEAD_BYTES = 256 * 1024
+MAX_INFORMATIONAL = 1000
+DRAIN_BYTES = 64 * 1024
+"""What may follow an answer's terminal marker before the connection is given up rather than drained."""
+
+RawHeaders = Sequence[tuple[bytes, bytes]]
+
+
+@dataclass(slots=True)
+class WireHead:
+    """A request head, validated: no header value can break out of its line."""
+
+    method: bytes
+    target: bytes
+    headers: RawHeaders
+
+
+class Exchange(Protocol):
+    """What is told of one exchange. After `on_end` or `on_failure`, nothing more."""
+
+    def on_head(self, status: int, headers: RawHeaders) -> None:
+        """The final response's head; header names in lower case."""
+        ...
+
+    def on_body(self, data: bytes) -> None:
+        """The next body bytes; never empty."""
+        ...
+
+    def on_end(self) -> None:
+        """The body is whole, as far as HTTP can tell."""
+        ...
+
+    def on_failure(self, error: TransportError) -> None:
+        """The exchange broke."""
+        ...
+
+
+class State(enum.Enum):
+    """What the next byte belongs to."""
+
+    IDLE = "idle"
+    HEAD = "head"
+    BODY = "body"
+    CLOSED = "closed"
+
+
+class Connection:
+    """A connected socket (plain or TLS, non-blocking).
+
+    last_activity: when a byte last went either way, on the loop's clock. sent_at: when the request's last byte was
+    handed to the kernel; None before. received: bytes of the current response so far. served: exchanges finished.
+    """
+
+    __slots__ = (
+        "_body_end",
+        "_decoder",
+        "_draining",
+        "_exchange",
+        "_head_bytes",
+        "_informational",
+        "_keep_alive",
+        "_loop",
+        "_method",
+        "_on_closed",
+        "_on_draining",
+        "_on_idle",
+        "_out",
+        "_parser",
+        "_paused",
+        "_receive_bytes",
+        "_remaining",
+        "_tls",
+        "_write_broken",
+        "idle_since",
+        "last_activity",
+        "origin",
+        "received",
+        "sent_at",
+        "served",
+        "sock",
+        "state",
+    )
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        origin: str,
+        loop: Loop,
+        on_idle: Callable[[Connection], None],
+        on_closed: Callable[[Connection], None],
+        on_draining: Callable[[Connection], None] | None = None,
+    ) -> None:
+        self.sock = sock
+        self.origin = origin
+        self.state = State.IDLE
+        self.last_activity = self.idle_since = loop.clock()
+        self.sent_at: float | None = None
+        self.received = 0
+        self.served = 0
+        self._loop = loop
+        self._on_idle = on_idle
+        self._on_closed = on_closed
+        self._on_draining = on_draining
+        self._tls = isinstance(sock, ssl.SSLSocket)
+        self._exchange: Exchange | None = None
+        self._parser: h11.Connection | None = None
+        self._decoder: ChunkDecoder | None = None
+        self._body_end = BodyEnd.LENGTH
+        self._remaining = 0
+        self._head_bytes = 0
+        self._informational = 0
+        self._keep_alive = False
+        self._draining = -1  # bytes that may still be drained; -1: not draining
+        self._method = b""
+        self._out: list[memoryview] = []
+        self._write_broken = False
+        self._paused = False
+        self._receive_bytes = RECEIVE_BYTES
+        loop.add(self)
+
+    def __repr__(self) -> str:
+        return f"<Connection {self.origin} {self.state.value}, {self.served} served>"
+
+    # --- the request ---
+
+    def send(self, head: WireHead, body: bytes, exchange: Exchange) -> None:
+        """Begin an exchange on an idle connection. Calls nothing of `exchange` before it returns."""
+        assert self.state is State.IDLE and self._exchange is None, self
+        parser = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEAD_BYTES)
+        data = parser.send(h11.Request(method=head.method, target=head.target, headers=list(head.headers)))
+        assert data is not None
+        self._parser = parser
+        self._exchange = exchange
+        self._method = head.method
+        self.state = State.HEAD
+        self.received = self._head_bytes = self._informational = 0
+        self.sent_at = None
+        self._draining = -1
+        # A small body rides in the head's segment; a large one is not copied.
+        self._out = [memoryview(data + body)] if len(body) <= 65536 else [memoryview(data), memoryview(body)]
+        self._write_broken = False
+        self._flush()
+
+    def _flush(self) -> None:
+        """Send what the kernel takes. A broken pipe is no failure yet: the server may have answered before."""
+        while self._out:
+            try:
+                count = self.sock.send(self._out[0])
+            except (BlockingIOError, InterruptedError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
+                self._loop.watch(self, read=not self._paused, write=True)
+                return
+            except OSError:
+                self._stop_sending()
+                return
+            self._loop.bytes_sent += count
+            if count == len(self._out[0]):
+                del self._out[0]
+            else:
+                self._out[0] = self._out[0][count:]
+        self.sent_at = self.last_activity = self._loop.clock()
+
+    def _stop_sending(self) -> None:
+        self._out.clear()
+        self._write_broken = True
+        self.sent_at = self._loop.clock()
+
+    # --- driven by the loop ---
+
+    def on_writable(self) -> None:
+        """Go on sending."""
+        if self._out:
+            self.last_activity = self._loop.now
+            self._flush()
+        if not self._out and self.state is not State.CLOSED:
+            self._loop.watch(self, read=not self._paused, write=False)
+
+    def on_readable(self) -> None:
+        """Read once, and hand on what came."""
+        try:
+            data = self.sock.recv(self._receive_bytes)
+        except (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return
+        except OSError as error:
+            self._broken(f"connection broken: {_reason(error)}")
+            return
+        size = len(data)
+        if not size:
+            self._eof()
+            return
+        if size == self._receive_bytes:
+            self._receive_bytes = RECEIVE_BYTES_FULL
+        elif self._receive_bytes == RECEIVE_BYTES_FULL and size < RECEIVE_BYTES:
+            self._receive_bytes = RECEIVE_BYTES
+        loop = self._loop
+        loop.bytes_received += size
+        self.last_activity = loop.now
+        self.received += size
+        if self.state is State.BODY:
+            self._body(data)
+        elif self.state is State.HEAD:
+            self._head(data)
+        else:
+            self.close()  # unasked-for bytes on an idle connection would answer the next request
+            return
+        # Decrypted bytes can wait inside a TLS socket with nothing on the descriptor to wake the loop.
+        if self._tls and not self.closed and self._pending():
+            self.on_readable()
+
+    def _pending(self) -> int:
+        assert isinstance(self.sock, ssl.SSLSocket)
+        return 0 if self._paused else self.sock.pending()
+
+    def on_defect(self, error: Exception) -> None:
+        """A callback of ours raised where none may."""
+        self._broken(f"internal error: {type(error).__name__}")
+
+    # --- the response ---
+
+    def _head(self, data: bytes) -> None:
+        parser = self._parser
+        assert parser is not None
+        self._head_bytes += len(data)
+        parser.receive_data(data)
+        if self._head_bytes - len(data) < 7 and not b"HTTP/1.".startswith(peeked := parser.trailing_data[0][:7]):
+            self._not_http(peeked, parser.trailing_data[0])
+            return
+        try:
+            event = parser.next_event()
+            while isinstance(event, h11.InformationalResponse):
+                self._informational += 1
+                if self._informational > MAX_INFORMATIONAL:
+                    raise h11.RemoteProtocolError(f"more than {MAX_INFORMATIONAL} informational responses")
+                event = parser.next_event()
+        except h11.RemoteProtocolError as error:
+            # h11's messages quote at most a line of the *response*; nothing of the request is in them.
+            self._broken(f"malformed response: {str(error)[:200]}", protocol=True)
+            return
+        if not isinstance(event, h11.Response):
+            if self._head_bytes > MAX_HEAD_BYTES * (1 + self._informational):
+                self._broken(f"the response head is larger than {MAX_HEAD_BYTES} bytes", protocol=True)
+            return
+        rest, _ = parser.trailing_data
+        self._parser = None
+        self._begin_body(event, rest)
+
+    def _not_http(self, peeked: bytes, data: bytes) -> None:
+        if len(peeked) < 7 and b"HTTP/1.".startswith(peeked):
+            return
+        hint = " (TLS on this port? use https://)" if data[:1] in (b"\x15", b"\x16") else ""
+        self._broken(f"the answer is no HTTP/1.1{hint}: {data[:60]!r}", protocol=True)
+
+    def _begin_body(self, response: h11.Response, rest: bytes) -> None:
+        headers = list(response.headers)
+        frame = framing(self._method, response.status_code, response.http_version, headers)
+        self._body_end, self._remaining, self._keep_alive = frame.end, frame.length, frame.keep_alive
+        self._decoder = ChunkDecoder() if frame.end is BodyEnd.CHUNKED else None
+        self.state = State.BODY
+        if self._out and response.status_code >= 400:
+            self._stop_sending()  # the server has made up its mind before it had read it all
+        exchange = self._exchange
+        if exchange is not None:
+            exchange.on_head(response.status_code, headers)
+        if self.state is not State.BODY or self._exchange is not exchange:
+            return
+        if frame.end is BodyEnd.LENGTH and frame.length == 0:
+            self._message_end(rest)
+        elif rest:
+            self._body(rest)
+
+    def _body(self, data: bytes) -> None:
+        decoder = self._decoder
+        rest = b""
+        if decoder is not None:
+            try:
+                data = decoder.feed(data)
+            except ChunkError as error:
+                if error.body and self._exchange is not None:
+                    self._exchange.on_body(error.body)  # what came before the fault, in the same bytes
+                if self.state is State.BODY:
+                    self._broken(str(error), protocol=True)
+                return
+            ended, rest = decoder.done, decoder.rest
+        elif self._body_end is BodyEnd.LENGTH:
+            if len(data) > self._remaining:
+                rest = data[self._remaining :]
+                data = data[: self._remaining]
+            self._remaining -= len(data)
+            ended = not self._remaining
+        else:
+            ended = False
+        if data:
+            if self._exchange is not None:
+                self._exchange.on_body(data)
+                if self.state is not State.BODY:
+                    return
+            elif self._draining >= 0:
+                self._draining -= len(data)
+                if self._draining < 0:
+                    self.close()
+                    return
+        if ended:
+            self._message_end(rest)
+
+    def _message_end(self, rest: bytes) -> None:
+        """The body is whole. Decide on reuse first: what `on_end` starts may have this connection already."""
+        exchange, self._exchange = self._exchange, None
+        reusable = self._keep_alive and not rest and not self._out and not self._write_broken
+        self.served += 1
+        if reusable:
+            self._decoder = None
+            self.state = State.IDLE
+            self.idle_since = self._loop.now
+            if self._paused:
+                self.resume()
+            self._on_idle(self)
+        else:
+            self.close()
+        if exchange is not None:
+            exchange.on_end()
+
+    def _eof(self) -> None:
+        if self.state is State.BODY and self._body_end is BodyEnd.CLOSE:
+            self._message_end(b"")
+        elif self.state is State.HEAD and not self.received:
+            self._broken("server disconnected without sending a response")
+        elif self.state is State.BODY and self._body_end is BodyEnd.LENGTH:
+            self._broken(f"connection closed {self._remaining} bytes before the body's end")
+        else:
+            self._broken("connection closed before the response's end")
+
+    def _broken(self, message: str, *, protocol: bool = False) -> None:
+        exchange, self._exchange = self._exchange, None
+        phase = Phase.BODY if self.state is State.BODY else Phase.HEAD
+        reused = self.served > 0
+        self.close()
+        if exchange is not None:
+            exchange.on_failure(
+                TransportError(
+                    f"{message} [{self.origin}]",
+                    phase=phase,
+                    origin=self.origin,
+                    reused=reused,
+                    received=self.received,
+                    protocol=protocol,
+                    sent=True,
+                )
+            )
+
+    # --- driven by the exchange's owner ---
+
+    def drain(self) -> None:
+        """The answer is whole for its reader, though the body has not ended: read on for a little while, so that
+        the connection can serve again. The owner closes it if that takes too long."""
+        self._exchange = None
+        if self._body_end is BodyEnd.CLOSE or not self._keep_alive:
+            self.close()  # it could not serve again anyway
+            return
+        self._draining = DRAIN_BYTES
+        if self._paused:
+            self.resume()
+        if self._on_draining is not None:
+            self._on_draining(self)
+
+    def pause(self) -> None:
+        """Read no more until `resume`: the kernel's buffer fills, and TCP tells the server."""
+        if not self._paused and self.state is not State.CLOSED:
+            self._paused = True
+            self._loop.watch(self, read=False, write=bool(self._out))
+
+    def resume(self) -> None:
+        """Read again; the time in between does not count as silence."""
+        if self._paused:
+            self._paused = False
+            if self.state is not State.CLOSED:
+                self.last_activity = self._loop.clock()
+                self._loop.watch(self, read=True, write=bool(self._out))
+                if self._tls and self._pending():
+                    self.on_readable()
+
+    @property
+    def paused(self) -> bool:
+        return self._paused
+
+    @property
+    def closed(self) -> bool:
+        return self.state is State.CLOSED
+
+    def looks_alive(self) -> bool:
+        """Whether an idle connection may be used: nothing to read, no end, no error. One system call."""
+        if self.state is not State.IDLE:
+            return False
+        try:
+            data = self.sock.recv(1) if self._tls else self.sock.recv(1, socket.MSG_PEEK)
+        except (BlockingIOError, InterruptedError, ssl.SSLWantReadError):
+            return True  # nothing, or only TLS's own records (session tickets)
+        except OSError:
+            return False
+        del data  # a byte nobody asked for, or the end: either way it is not to be used
+        return False
+
+    def close(self) -> None:
+        """Close the socket now; idempotent. The exchange is told nothing: whoever closes knows why."""
+        if self.state is State.CLOSED:
+            return
+        self.state = State.CLOSED
+        self._exchange = None
+        self._parser = None
+        self._out.clear()
+        self._loop.remove(self)
+        self.sock.close()
+        self._on_closed(self)
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or type(error).__name__

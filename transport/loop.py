@@ -1,0 +1,298 @@
+"""The multi-request loop: one place that reads every connection.
+
+Knows which descriptors are ready. Must not know HTTP, nor what a connection does with its bytes.
+
+The loop owns an epoll (or kqueue) object. Its descriptor can itself be waited on, so *one* trio task sleeps on it,
+and at each turn drains up to `TURN_EVENTS` ready connections before it yields: no task switch, no cancel scope and
+no await per chunk. With a task per stream each chunk costs about twice as much (`benchmarks/RESULTS.md`).
+Where there is no such object, each connection gets a plain task instead (`TaskLoop`); nothing else changes.
+"""
+
+from __future__ import annotations
+
+import abc
+import logging
+import select
+import selectors
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from typing import Protocol
+
+import trio
+
+logger = logging.getLogger("manystream.transport.loop")
+
+TURN_EVENTS = 256
+"""Connections served before other trio tasks get a turn."""
+
+GATHER_SECONDS = 0.001
+"""The rest between two turns while there is traffic. A turn costs trio some 30 µs however much is ready, so at
+20,000 events a second a millisecond of gathering saves a third of the processor, and adds half of it to the mean
+latency. The first byte after a quiet moment is not held back at all."""
+
+LAG_WINDOW = 1.0
+"""Seconds that a slow turn is remembered in `Loop.lag`."""
+
+
+class Pollable(Protocol):
+    """What the loop drives."""
+
+    @property
+    def sock(self) -> socket.socket: ...
+
+    def on_readable(self) -> None:
+        """Bytes, the end, or an error can be read."""
+        ...
+
+    def on_writable(self) -> None:
+        """There is room to send."""
+        ...
+
+    def on_defect(self, error: Exception) -> None:
+        """One of the two raised: a defect of ours. End this connection; the others go on."""
+        ...
+
+
+class Loop(abc.ABC):
+    """Who is readable, and the counters that go with it.
+
+    now: trio's clock at the beginning of the turn, for time stamps that cost nothing. lag: seconds that the
+    slowest turn took of late.
+    """
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.turns = 0
+        self.bytes_received = 0
+        self.bytes_sent = 0
+        self._slowest = 0.0
+        self._slowest_before = 0.0
+        self._window_start = 0.0
+
+    def clock(self) -> float:
+        """trio's clock now, for what happens outside a turn."""
+        self.now = trio.current_time()
+        return self.now
+
+    @property
+    def lag(self) -> float:
+        return max(self._slowest, self._slowest_before)
+
+    @abc.abstractmethod
+    def add(self, connection: Pollable) -> None:
+        """Start to watch for readability."""
+
+    @abc.abstractmethod
+    def remove(self, connection: Pollable) -> None:
+        """Stop watching; called before the socket is closed."""
+
+    @abc.abstractmethod
+    def watch(self, connection: Pollable, *, read: bool, write: bool) -> None:
+        """Change what is watched for."""
+
+    @abc.abstractmethod
+    async def run(self) -> None:
+        """Serve until cancelled."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Give up the descriptor."""
+
+    def measure(self, started: float) -> None:
+        """Note how long a turn took."""
+        ended = time.perf_counter()
+        elapsed = ended - started
+        if ended - self._window_start > LAG_WINDOW:
+            self._slowest_before, self._slowest = self._slowest, 0.0
+            self._window_start = ended
+        if elapsed > self._slowest:
+            self._slowest = elapsed
+
+
+class Poller(Protocol):
+    """A set of descriptors that is itself a descriptor."""
+
+    def fileno(self) -> int: ...
+    def register(self, fd: int, eventmask: int) -> None: ...
+    def modify(self, fd: int, eventmask: int) -> None: ...
+    def unregister(self, fd: int) -> None: ...
+    def poll(self, timeout: float, maxevents: int) -> Sequence[tuple[int, int]]: ...
+    def close(self) -> None: ...
+
+
+READ, WRITE = 1, 4
+"""The masks of `Poller`: those of EPOLLIN and EPOLLOUT, so that an epoll object is a `Poller` as it is."""
+
+
+class SelectorPoller:
+    """A standard-library selector with a descriptor of its own (kqueue) as a `Poller`."""
+
+    def __init__(self, selector: selectors.BaseSelector) -> None:
+        self._selector = selector
+
+    def fileno(self) -> int:
+        return self._selector.fileno()  # type: ignore[attr-defined, no-any-return]  # pyright: ignore
+
+    def register(self, fd: int, eventmask: int) -> None:
+        self._selector.register(fd, _selector_mask(eventmask))
+
+    def modify(self, fd: int, eventmask: int) -> None:
+        # A selector refuses an empty mask, where epoll takes it as "errors only": leave the descriptor out instead.
+        registered = fd in self._selector.get_map()
+        if not eventmask:
+            if registered:
+                self._selector.unregister(fd)
+        elif registered:
+            self._selector.modify(fd, _selector_mask(eventmask))
+        else:
+            self.register(fd, eventmask)
+
+    def unregister(self, fd: int) -> None:
+        if fd in self._selector.get_map():
+            self._selector.unregister(fd)
+
+    def poll(self, timeout: float, maxevents: int) -> Sequence[tuple[int, int]]:
+        return [
+            (key.fd, (READ if mask & selectors.EVENT_READ else 0) | (WRITE if mask & selectors.EVENT_WRITE else 0))
+            for key, mask in self._selector.select(timeout)
+        ]
+
+    def close(self) -> None:
+        self._selector.close()
+
+
+def _selector_mask(mask: int) -> int:
+    return (selectors.EVENT_READ if mask & READ else 0) | (selectors.EVENT_WRITE if mask & WRITE else 0)
+
+
+class PollerLoop(Loop):
+    """The loop on a poller."""
+
+    def __init__(self, poller: Poller) -> None:
+        super().__init__()
+        self._poller = poller
+        self._connections: dict[int, Pollable] = {}
+
+    def add(self, connection: Pollable) -> None:
+        fd = connection.sock.fileno()
+        self._connections[fd] = connection
+        self._poller.register(fd, READ)
+
+    def remove(self, connection: Pollable) -> None:
+        fd = connection.sock.fileno()
+        if self._connections.pop(fd, None) is not None:
+            self._poller.unregister(fd)
+
+    def watch(self, connection: Pollable, *, read: bool, write: bool) -> None:
+        self._poller.modify(connection.sock.fileno(), (READ if read else 0) | (WRITE if write else 0))
+
+    async def run(self) -> None:
+        descriptor = self._poller.fileno()
+        while True:
+            await trio.lowlevel.wait_readable(descriptor)
+            while served := self.turn():
+                if served < TURN_EVENTS:
+                    await trio.sleep(GATHER_SECONDS)
+                else:
+                    await trio.lowlevel.checkpoint()
+
+    def turn(self) -> int:
+        """Serve what is ready now, each connection once: level-triggered, so a flood waits for its next turn.
+        Returns how many were ready."""
+        started = time.perf_counter()
+        ready = self._poller.poll(0, TURN_EVENTS)
+        if not ready:
+            return 0
+        self.now = trio.current_time()
+        self.turns += 1
+        connections = self._connections
+        for fd, mask in ready:
+            # One connection's callback may have closed another that is ready in this very turn.
+            connection = connections.get(fd)
+            if connection is None:
+                continue
+            try:
+                if mask & WRITE:
+                    connection.on_writable()
+                if mask & ~WRITE and fd in connections:  # errors and hang-ups, too, are found out by reading
+                    connection.on_readable()
+            except Exception as error:
+                logger.exception("a connection's callback raised: a defect in manystream")
+                connection.on_defect(error)
+        self.measure(started)
+        return len(ready)
+
+    def close(self) -> None:
+        self._poller.close()
+
+
+class TaskLoop(Loop):
+    """The loop where no poller has a descriptor: a task per connection."""
+
+    def __init__(self, nursery: trio.Nursery) -> None:
+        super().__init__()
+        self._nursery = nursery
+        self._scopes: dict[Pollable, tuple[trio.CancelScope, trio.CancelScope]] = {}
+
+    def add(self, connection: Pollable) -> None:
+        self.now = trio.current_time()
+        self._watch(connection, read=True, write=False)
+
+    def remove(self, connection: Pollable) -> None:
+        scopes = self._scopes.pop(connection, None)
+        if scopes is not None:
+            for scope in scopes:
+                scope.cancel()
+            # The tasks end at their next turn; the descriptor may be closed, and given out again, before that.
+            trio.lowlevel.notify_closing(connection.sock.fileno())
+
+    def watch(self, connection: Pollable, *, read: bool, write: bool) -> None:
+        self.remove(connection)
+        self._watch(connection, read=read, write=write)
+
+    def _watch(self, connection: Pollable, *, read: bool, write: bool) -> None:
+        reading, writing = trio.CancelScope(), trio.CancelScope()
+        self._scopes[connection] = (reading, writing)
+        if read:
+            self._nursery.start_soon(self._serve, connection, reading, connection.sock.fileno(), False)
+        if write:
+            self._nursery.start_soon(self._serve, connection, writing, connection.sock.fileno(), True)
+
+    async def _serve(self, connection: Pollable, scope: trio.CancelScope, descriptor: int, write: bool) -> None:
+        wait = trio.lowlevel.wait_writable if write else trio.lowlevel.wait_readable
+        with scope:
+            while True:
+                try:
+                    await wait(descriptor)
+                except trio.ClosedResourceError:
+                    return
+                started = time.perf_counter()
+                self.now = trio.current_time()
+                self.turns += 1
+                try:
+                    if write:
+                        connection.on_writable()
+                    else:
+                        connection.on_readable()
+                except Exception as error:
+                    logger.exception("a connection's callback raised: a defect in manystream")
+                    connection.on_defect(error)
+                self.measure(started)
+
+    async def run(self) -> None:
+        await trio.sleep_forever()
+
+    def close(self) -> None:
+        for connection in list(self._scopes):
+            self.remove(connection)
+
+
+def make_loop(nursery: trio.Nursery) -> Loop:
+    """The best loop this platform has."""
+    if sys.platform == "linux":
+        return PollerLoop(select.epoll())
+    if hasattr(selectors, "KqueueSelector"):
+        return PollerLoop(SelectorPoller(selectors.KqueueSelector()))
+    return TaskLoop(nursery)

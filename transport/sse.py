@@ -1,0 +1,155 @@
+"""Server-sent events: bytes in, `(event, data)` out, cut anywhere.
+
+Knows the WHATWG rules for lines and fields (HTML standard, "Server-sent events", 9.2.6). Must not know what the
+data means: no JSON, no dialect. Sans-IO.
+
+Lines end at CR, LF or CRLF *bytes*; nothing is decoded before the split, so U+2028, U+2029 and U+0085 inside the
+data are no line ends. A CR ends its line at once and the LF that may follow in a later chunk is swallowed, so no
+event waits for the chunk after it. What is left of a chunk is kept as a list of fragments that is joined when its
+line ends: feeding one byte at a time costs linear time.
+
+Three things go beyond the standard, each because servers need it: an event that the body's end left without its
+blank line is handed over by `end` (the standard drops it); a field name that a colon follows may be preceded by
+spaces; and lines that are no field at all are kept, bounded, in `stray`, because some servers report their errors
+there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+ServerSentEvent: TypeAlias = "tuple[str, bytes]"
+"""Event name (empty where there is none) and data."""
+
+MAX_EVENT_BYTES = 32 * 1024 * 1024
+STRAY_BYTES = 64 * 1024
+
+_BOM = b"\xef\xbb\xbf"
+
+
+class SSEOverflowError(ValueError):
+    """One event is larger than the cap. The parser takes no more input."""
+
+
+class SSEParser:
+    """An incremental parser for one stream.
+
+    max_event_bytes: the most that one event may hold before it ends. `feed` raises `SSEOverflowError` beyond it,
+    but hands over first what was whole.
+    """
+
+    __slots__ = (
+        "_data",
+        "_data_bytes",
+        "_event",
+        "_fragments",
+        "_limit",
+        "_pending",
+        "_prefix",
+        "_stray",
+        "_stray_size",
+        "_swallow",
+    )
+
+    def __init__(self, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
+        self._limit = max_event_bytes
+        self._data: list[bytes] = []  # the data lines of the event that is being read
+        self._data_bytes = 0  # their size, with a line end each
+        self._event = b""  # its name, as bytes
+        self._fragments: list[bytes] = []  # the beginning of a line whose end has not come yet
+        self._pending = 0  # bytes held in `_fragments` and `_data`
+        self._prefix: bytes | None = b""  # the stream's first bytes, while they may still become a BOM; then None
+        self._swallow = False  # the last chunk ended in CR: an LF that comes first now belongs to it
+        self._stray: list[bytes] = []
+        self._stray_size = 0
+
+    @property
+    def stray(self) -> bytes:
+        """The lines that were no SSE field, joined with LF, at most `STRAY_BYTES` of them."""
+        return b"\n".join(self._stray)
+
+    def feed(self, chunk: bytes) -> Sequence[ServerSentEvent]:
+        """Take the next bytes; returns the events that they completed, in order."""
+        if self._prefix is not None:
+            chunk = self._without_bom(chunk)
+        if self._swallow and chunk:
+            self._swallow = False
+            if chunk[0] == 0x0A:
+                chunk = chunk[1:]
+        if b"\r" in chunk:
+            self._swallow = chunk[-1] == 0x0D
+            chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        lines = chunk.split(b"\n")
+        rest = lines.pop()
+        events: list[ServerSentEvent] = []
+        if lines:
+            if self._fragments:
+                self._fragments.append(lines[0])
+                lines[0] = b"".join(self._fragments)
+                self._fragments.clear()
+            data = self._data
+            counted, size = len(data), self._data_bytes
+            for line in lines:
+                if line[:6] == b"data: ":
+                    data.append(line[6:])
+                elif not line:
+                    if data:
+                        events.append(
+                            (
+                                self._event.decode("utf-8", "replace") if self._event else "",
+                                data[0] if len(data) == 1 else b"\n".join(data),
+                            )
+                        )
+                        data.clear()
+                        counted = size = 0
+                    self._event = b""
+                elif line[:7] == b"event: ":
+                    self._event = line[7:]
+                else:
+                    self._field(line)
+            if data:
+                # Only the lines that came now: an event may have a million of them, each in a chunk of its own.
+                size += sum(map(len, data[counted:])) + len(data) - counted
+            self._pending = self._data_bytes = size
+        if rest:
+            self._fragments.append(rest)
+            self._pending += len(rest)
+        if self._pending > self._limit and not events:
+            raise SSEOverflowError(f"one event is larger than {self._limit} bytes")
+        return events
+
+    def end(self) -> Sequence[ServerSentEvent]:
+        """The body has ended: the event that was left without its blank line, where there is one."""
+        if self._prefix:
+            self._fragments.append(self._prefix)
+        self._prefix = None
+        self._swallow = False
+        return self.feed(b"\n\n") if self._fragments or self._data else ()
+
+    def _field(self, line: bytes) -> None:
+        """A line that is neither of the two common fields in their common form."""
+        name, colon, value = line.partition(b":")
+        if not name:
+            return  # a comment: it has restarted the idle clock by arriving, and does nothing else
+        if value[:1] == b" ":
+            value = value[1:]
+        if colon:
+            name = name.lstrip(b" ")
+        if name == b"data":
+            self._data.append(value)
+        elif name == b"event":
+            self._event = value
+        elif name not in (b"id", b"retry") and self._stray_size < STRAY_BYTES:
+            kept = line[: STRAY_BYTES - self._stray_size]
+            self._stray.append(kept)
+            self._stray_size += len(kept) + 1
+
+    def _without_bom(self, chunk: bytes) -> bytes:
+        assert self._prefix is not None
+        chunk = self._prefix + chunk
+        if len(chunk) < len(_BOM) and _BOM.startswith(chunk):
+            self._prefix = chunk
+            return b""
+        self._prefix = None
+        return chunk.removeprefix(_BOM)
