@@ -1,0 +1,98 @@
+# Everything a contributor runs. Needs only make and Python >= 3.11; the rest is installed into .venv, in the
+# versions that constraints.txt pins. A stamp in .venv says which extras are installed: up to date, nothing is done.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
+PYTEST := $(BIN)/python -m pytest
+# What `make demo` and `make test` pass on: make demo DEMO="--streams 200 --seconds 3"; make test TEST="-k sse -x".
+DEMO ?=
+TEST ?=
+# The folder of recorded answers that `make conformance` reads; the length of `make soak`; where `make wheel` writes.
+CORPUS ?=
+MINUTES ?= 5
+DIST ?= dist
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format bench bench-quick interop conformance soak fuzz wheel clean distclean
+
+help: ## this list
+	@echo 'manystream: thousands of live language-model streams on one core'
+	@echo
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+	@echo
+	@echo '  PYTHON=python3.13 chooses the interpreter that .venv is made with.'
+
+demo: $(VENV)/.demo ## a thousand live streams over four dialects, from the built-in simulator
+	@$(BIN)/manystream demo $(DEMO)
+
+test: $(VENV)/.test ## the test suite: loopback only, a few minutes at most
+	@$(PYTEST) -q -m "not soak and not servers" $(TEST)
+
+lint: $(VENV)/.lint ## ruff, mypy strict, pyright strict
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/mypy
+	@$(BIN)/pyright --warnings
+
+format: $(VENV)/.lint ## rewrite the sources as the formatter wants them
+	@$(BIN)/ruff check --quiet --fix .
+	@$(BIN)/ruff format --quiet .
+
+bench: $(VENV)/.bench ## every benchmark, beside its peers; writes benchmarks/RESULTS.md
+	@$(BIN)/python -m benchmarks
+
+bench-quick: $(VENV)/.bench ## the same questions, asked briefly; writes nothing
+	@$(BIN)/python -m benchmarks --quick
+
+interop: $(VENV)/.test ## against servers that others wrote
+	@$(PYTEST) -q -m servers $(TEST)
+
+conformance: $(VENV)/.test ## against recorded answers: make conformance CORPUS=folder
+	@MANYSTREAM_CORPUS="$(CORPUS)" $(PYTEST) -q -m conformance $(TEST)
+
+soak: $(VENV)/.test ## long runs, for what leaks and what drifts: make soak MINUTES=30
+	@MANYSTREAM_SOAK_MINUTES="$(MINUTES)" $(PYTEST) -q -m soak $(TEST)
+
+fuzz: $(VENV)/.test ## the property tests, with many more examples
+	@$(PYTEST) -q -m hypothesis --hypothesis-profile=fuzz $(TEST)
+
+wheel: $(VENV)/.test ## sdist and wheel, in dist/
+	@$(BIN)/python -m build --no-isolation --outdir "$(DIST)" .
+
+clean: ## what the tools left; keeps .venv
+	@rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
+	@find . -name __pycache__ -type d -prune -not -path './.venv/*' -exec rm -rf {} +
+
+distclean: clean ## also .venv
+	@rm -rf $(VENV) manystream.egg-info
+
+# pip applies constraints to what is installed, not to isolated builds; so the build back end is installed first,
+# pinned like the rest, and isolation is off.
+$(VENV)/.created: constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "manystream needs Python 3.11 or newer, and " \
+		"this is " + sys.version.split()[0] + ": make PYTHON=python3.12 …")'
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) install --constraint constraints.txt setuptools
+	@touch $@
+
+define install
+	@echo 'installing into $(VENV): $(1)' >&2
+	@$(PIP) install --constraint constraints.txt --no-build-isolation --editable '.[$(1)]'
+	@touch $@
+endef
+
+$(VENV)/.demo: $(VENV)/.created pyproject.toml
+	$(call install,cli)
+
+$(VENV)/.test: $(VENV)/.created pyproject.toml
+	$(call install,test)
+
+$(VENV)/.lint: $(VENV)/.created pyproject.toml
+	$(call install,test$(comma)lint$(comma)bench)
+
+$(VENV)/.bench: $(VENV)/.created pyproject.toml
+	$(call install,bench)
+
+comma := ,

@@ -1,0 +1,81 @@
+"""`python -m benchmarks [--quick] [QUESTION…]`: the whole set, one table, RESULTS.md and the plots."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+
+from . import (
+    cold_tls,
+    cpu_per_event,
+    decode,
+    extremes,
+    hold,
+    import_time,
+    instructions,
+    live_streams,
+    memory,
+    report,
+    scaling,
+    start_latency,
+    unstreamed,
+)
+from .answers import Answer
+from .environment import clients_python
+from .runs import Run, RunError
+from .source.build import BuildError
+from .source.process import running_source
+
+QUESTIONS: dict[str, Callable[[Run], Answer]] = {
+    "live_streams": live_streams.answer,
+    "cpu_per_event": cpu_per_event.answer,
+    "decode": decode.answer,
+    "memory": memory.answer,
+    "scaling": scaling.answer,
+    "start_latency": start_latency.answer,
+    "cold_tls": cold_tls.answer,
+    "unstreamed": unstreamed.answer,
+    "extremes": extremes.answer,
+    "import_time": import_time.answer,
+    "hold": hold.answer,
+    "instructions": instructions.answer,
+}
+NOT_QUICK = ("hold", "instructions")
+"""Five minutes of holding, and an emulated processor: `--quick` leaves them out."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure manystream and its peers.")
+    parser.add_argument("--quick", action="store_true", help="under three minutes: fewer events, coarser searches")
+    parser.add_argument("questions", nargs="*", choices=[[], *QUESTIONS], help="only these; nothing is written then")
+    arguments = parser.parse_args()
+    quick: bool = arguments.quick
+    chosen: list[str] = arguments.questions or [name for name in QUESTIONS if not (quick and name in NOT_QUICK)]
+    begin = time.perf_counter()
+    try:
+        python = clients_python()
+        with running_source(python) as source:
+            answers = [ask(name, Run(source, python, quick)) for name in chosen]
+    except BuildError as error:
+        raise SystemExit(f"benchmarks: {error}") from None
+    if not arguments.questions:
+        report.write(answers, python, quick)
+    missed = [row for answer in answers for row in answer.rows if row.met is False]
+    print(f"\n{len(missed)} targets missed; {time.perf_counter() - begin:.0f} seconds")
+
+
+def ask(name: str, run: Run) -> Answer:
+    """One question; if it cannot be answered, that is its answer."""
+    print(f"\n{name.replace('_', ' ')}", flush=True)
+    try:
+        answer = QUESTIONS[name](run)
+    except RunError as error:
+        answer = Answer(name.replace("_", " "), notes=[f"not measured: {error}"])
+    for note in answer.notes:
+        print(f"  note: {note}")
+    return answer
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,31 @@
+"""The clients as rows of data: what runs them, what they speak, and where a search for their limit begins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """One measured client.
+
+    module: its program, below `benchmarks.peers`. label: in tables and plots. guess: live streams it may carry, where
+    the search begins.
+    """
+
+    name: str
+    module: str
+    label: str
+    guess: int
+
+
+OURS = Client("manystream", "ours", "manystream", 2000)
+FLOOR = Client("floor", "floor", "bare epoll + orjson (floor)", 2500)
+CURL = Client("libcurl", "curl_multi", "libcurl multi + orjson", 1600)
+AIOHTTP = Client("aiohttp", "aiohttp_by_hand", "aiohttp + orjson by hand", 600)
+OPENAI = Client("openai", "openai_sdk", "openai SDK", 50)
+ANTHROPIC = Client("anthropic", "anthropic_sdk", "anthropic SDK", 60)
+GOOGLE = Client("google", "google_sdk", "google-genai SDK", 40)
+
+SDK_OF = {"chat": OPENAI, "responses": OPENAI, "anthropic": ANTHROPIC, "gemini": GOOGLE}
+"""Dialect → its provider's own library."""

@@ -1,0 +1,41 @@
+"""How fast are bytes in memory turned into events? Every dialect, ours and its provider's own library."""
+
+from __future__ import annotations
+
+from .answers import Answer
+from .clients import SDK_OF
+from .command import run_alone
+from .runs import Run, run_program
+from .wire import DIALECTS
+
+PER_SECOND = 250_000
+FACTOR = 40.0
+
+
+def events_per_second(run: Run, module: str, dialect: str, events: int) -> float:
+    """From one run of the program, which takes the best of several passes."""
+    return float(run_program(run, f"benchmarks.peers.{module}", dialect, str(events), seconds=120))
+
+
+def answer(run: Run) -> Answer:
+    """Events per second of CPU."""
+    result = Answer("Decoding alone, bytes in memory → events")
+    for dialect in DIALECTS:
+        theirs = events_per_second(run, "decode_sdk", dialect, 500 if run.quick else 5000)
+        ours = events_per_second(run, "decode_ours", dialect, 20_000 if run.quick else 100_000)
+        result.add(f"{dialect}, {SDK_OF[dialect].label}", theirs, "events/s")
+        ratio = ours / theirs
+        result.add(
+            f"{dialect}, manystream",
+            ours,
+            "events/s",
+            ratio=ratio,
+            against=SDK_OF[dialect].label,
+            target=f"≥ {PER_SECOND:,} events/s, ≥ {FACTOR:g} ×",
+            met=ours >= PER_SECOND and ratio >= FACTOR,
+        )
+    return result
+
+
+if __name__ == "__main__":
+    run_alone(answer)

@@ -1,0 +1,94 @@
+"""A throw-away environment for the clients, at the versions of constraints.txt; and what to say of this machine.
+
+The measuring itself needs the standard library alone, so `python -m benchmarks` runs from any interpreter. The
+clients, ours included, run on that interpreter's version in an environment below the cache folder.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from .cache import cache_folder, digest
+
+ROOT = Path(__file__).parent.parent
+CONSTRAINTS = Path(__file__).parent / "constraints.txt"
+PACKAGES = (
+    "aiohttp",
+    "anthropic",
+    "google-genai",
+    "h11",
+    "matplotlib",
+    "openai",
+    "orjson",
+    "pycurl",
+    "trio",
+    "trustme",
+)
+PYTHON_VARIABLE = "MANYSTREAM_BENCH_PYTHON"
+"""Names an interpreter that has all packages already; then no environment is made."""
+
+
+def clients_python() -> str:
+    """The interpreter that the clients run on; its environment is made if it is not there."""
+    given = os.environ.get(PYTHON_VARIABLE)
+    if given:
+        return given
+    version = platform.python_version()
+    folder = cache_folder("environments") / f"{version}-{digest(CONSTRAINTS.read_bytes(), repr(PACKAGES).encode())}"
+    python, ready = folder / "bin" / "python", folder / "ready"
+    if not ready.exists():
+        print(f"installing the peers into {folder} (once per set of versions)", flush=True)
+        shutil.rmtree(folder, ignore_errors=True)
+        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True, timeout=120)
+        command = [str(python), "-m", "pip", "install", "--quiet", "--constraint", str(CONSTRAINTS), *PACKAGES]
+        subprocess.run(command, check=True, timeout=900)
+        ready.touch()
+    return str(python)
+
+
+def clients_variables() -> dict[str, str]:
+    """The clients' environment: this repository can be imported, nothing is asked of a proxy, no key is there."""
+    kept = {key: os.environ[key] for key in ("PATH", "HOME", "LANG", "TMPDIR") if key in os.environ}
+    return {**kept, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", "NO_PROXY": "*"}
+
+
+def versions(python: str) -> dict[str, str]:
+    """Package → installed version, in the clients' environment."""
+    program = (
+        "import importlib.metadata as m, json, pycurl, sys;"
+        "names = sys.argv[1:];"
+        "print(json.dumps({n: m.version(n) for n in names} | {'libcurl': pycurl.version.split()[0].split('/')[1]}))"
+    )
+    result = subprocess.run(
+        [python, "-c", program, *PACKAGES],
+        env=clients_variables(),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    found: dict[str, str] = json.loads(result.stdout)
+    return found
+
+
+def machine() -> dict[str, str]:
+    """What the figures were measured on."""
+    model = "unknown processor"
+    with open("/proc/cpuinfo") as processors:
+        for line in processors:
+            if line.startswith("model name"):
+                model = line.split(":", 1)[1].strip()
+                break
+    return {
+        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "processor": f"{model}, {len(os.sched_getaffinity(0))} cores usable",
+        "kernel": f"{platform.system()} {platform.release()}",
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+    }

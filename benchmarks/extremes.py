@@ -1,0 +1,79 @@
+"""Are the extremes linear? One giant event, thousands of events at once, one byte per chunk.
+
+Each is measured at a quarter and at its full size: four times the input must take about four times as long (what is
+quadratic takes sixteen), and memory must not exceed the input by much.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .answers import Answer
+from .clients import OURS
+from .command import run_alone
+from .runs import Measured, Run, RunError, measure
+
+GROWTH = 6.0
+"""At most so much longer for four times the input; 4 is linear, 16 quadratic, and small runs are noisy."""
+SPARE = 10 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Extreme:
+    """One mode of the source. `amount` is bytes of text or events."""
+
+    what: str
+    mode: str
+    amount: int
+    bytes_each: int
+
+
+EXTREMES = (
+    Extreme("one event of 10 MB", "giant", 10 * 2**20, 1),
+    Extreme("20,000 events in one segment", "flood", 20_000, 360),
+    Extreme("1,000 events, one byte per chunk", "bytes", 1000, 360),
+)
+
+
+def take(run: Run, extreme: Extreme, amount: int) -> Measured:
+    """One run. Raises `RunError` if the stream did not end complete."""
+    giant = extreme.mode == "giant"
+    measured = measure(
+        run, OURS, streams=1, events=1 if giant else amount, mode=extreme.mode, size=amount if giant else 0
+    )
+    if not measured.complete:
+        raise RunError(f"{extreme.what}: {measured.result['failures']}")
+    return measured
+
+
+def answer(run: Run) -> Answer:
+    """Time at a quarter and in full, and memory in full."""
+    result = Answer("Extremes")
+    for extreme in EXTREMES:
+        quarter, whole = (
+            min((take(run, extreme, amount) for _ in range(3)), key=lambda run: run.result["cpu_seconds"])
+            for amount in (extreme.amount // 4, extreme.amount)
+        )
+        growth = whole.result["cpu_seconds"] / quarter.result["cpu_seconds"]
+        result.add(
+            f"{extreme.what}, time",
+            whole.result["cpu_seconds"] * 1000,
+            "ms CPU",
+            ratio=growth,
+            against="a quarter of it",
+            target=f"≤ {GROWTH:g} × (linear: 4)",
+            met=growth <= GROWTH,
+        )
+        above = whole.result["peak_rss"] - whole.result["rss_before"] - extreme.amount * extreme.bytes_each
+        result.add(
+            f"{extreme.what}, memory above the input",
+            above / 2**20,
+            "MiB",
+            target=f"≤ {SPARE // 2**20} MiB",
+            met=above <= SPARE,
+        )
+    return result
+
+
+if __name__ == "__main__":
+    run_alone(answer)

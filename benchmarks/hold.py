@@ -1,0 +1,29 @@
+"""Are 10,000 streams held? Five minutes, one event every two seconds on each, nothing lost."""
+
+from __future__ import annotations
+
+from .answers import Answer
+from .clients import OURS
+from .command import run_alone
+from .runs import Run, measure
+
+STREAMS = 10_000
+RATE = 0.5
+SECONDS = 300
+QUICK_SECONDS = 10
+
+
+def answer(run: Run) -> Answer:
+    """Complete streams, and the latency that they had."""
+    seconds = QUICK_SECONDS if run.quick else SECONDS
+    result = Answer(f"{STREAMS:,} streams held for {seconds} seconds")
+    events = round(seconds * RATE)
+    found = measure(run, OURS, streams=STREAMS, events=events, rate=RATE, spread=0).result
+    whole = found["streams_completed"] == STREAMS and found["events"] == STREAMS * events
+    result.add("complete streams", found["streams_completed"], "streams", target="all of them", met=whole)
+    result.add("p99 delivery", found["p99_ms"], "ms")
+    return result
+
+
+if __name__ == "__main__":
+    run_alone(answer)

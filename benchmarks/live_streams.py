@@ -1,0 +1,145 @@
+"""How many live streams does one core carry?
+
+The most concurrent streams, each with an event every 20 ms, of which every one ends complete and of whose events
+99 in 100 reach the user's callback within 50 ms of the source's send. Found by a bracketing search per client.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from .answers import Answer, Series
+from .clients import AIOHTTP, CURL, FLOOR, OPENAI, OURS, SDK_OF, Client
+from .command import run_alone
+from .runs import Measured, Run, RunError, measure
+
+P99_LIMIT_MS = 50.0
+PROBES = 9
+TARGET = 2500
+CHAT_FACTORS = {OPENAI: 40.0, AIOHTTP: 3.5, CURL: 1.5}
+DIALECT_SHARE = 0.6
+DIALECT_FACTOR = 30.0
+
+
+@dataclass(slots=True)
+class Search:
+    """One client's search. `carried`: the most that it carried; `failed`: the fewest that it did not (0: none)."""
+
+    run: Run
+    client: Client
+    dialect: str
+    tls: bool
+    carried: int = 0
+    failed: int = 0
+    points: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]])
+    source_bound: bool = False
+
+    def probe(self, streams: int) -> bool:
+        """Whether the client carries that many. What failed is tried once more: one hiccup is not a limit."""
+        for _ in range(1 if self.run.quick else 2):
+            measured = self._measure(streams)
+            if measured is None:
+                continue
+            self.points.append((streams, measured.result["p99_ms"]))
+            carried = measured.complete and measured.result["p99_ms"] <= P99_LIMIT_MS
+            if carried and not measured.source_was_late:
+                return True
+            self.source_bound = carried or (self.source_bound and not carried)
+        return False
+
+    def _measure(self, streams: int) -> Measured | None:
+        try:
+            return measure(
+                self.run,
+                self.client,
+                streams=streams,
+                events=100 if self.run.quick else 250,
+                dialect=self.dialect,
+                tls=self.tls,
+                spread=500 if self.run.quick else 1000,
+            )
+        except RunError:
+            return None
+
+    def limit(self, guess: int) -> int:
+        """Bracket from the guess on, then halve what is left until it is within 5 % (quick: 15 %)."""
+        fine = 1.15 if self.run.quick else 1.05
+        streams = guess
+        for _ in range(PROBES if not self.run.quick else 5):
+            if self.probe(streams):
+                self.carried = max(self.carried, streams)
+            else:
+                self.failed = min(self.failed or streams, streams)
+            if self.carried and self.failed and self.failed <= self.carried * fine:
+                break
+            if not self.failed:
+                streams = int(self.carried * 1.4)
+            elif not self.carried:
+                streams = max(1, int(self.failed / 1.6))
+            else:
+                streams = int((self.carried * self.failed) ** 0.5)
+        return self.carried
+
+
+def search(run: Run, answer: Answer, client: Client, dialect: str, tls: bool, guess: int) -> int:
+    """One client's limit, with its curve for the plot and a note where the source was the limit."""
+    found = Search(run, client, dialect, tls)
+    limit = found.limit(guess)
+    where = dialect + (" over TLS" if tls else "")
+    answer.series.append(Series(f"p99 over live streams, {where}", client.label, sorted(found.points)))
+    if found.source_bound:
+        answer.notes.append(f"{client.label}, {where}: above {limit} the load source was late, not the client")
+    return limit
+
+
+def chat(run: Run, answer: Answer) -> int:
+    """OpenAI chat, every peer. Returns our own figure."""
+    peers = (OPENAI, AIOHTTP, CURL, FLOOR)
+    limits = {client: search(run, answer, client, "chat", False, client.guess) for client in (*peers, OURS)}
+    ours = limits[OURS]
+    for client in peers:
+        factor = CHAT_FACTORS.get(client)
+        ratio = ours / limits[client] if limits[client] else None
+        met = ratio >= factor if factor and ratio else None
+        target = f"manystream ≥ {factor:g} ×" if factor else ""
+        answer.add(
+            f"chat, {client.label}", limits[client], "streams", ratio=ratio, against="for us", target=target, met=met
+        )
+    answer.add("chat, manystream", ours, "streams", target=f"≥ {TARGET:,} streams", met=ours >= TARGET)
+    bars = [(float(place), float(limits[client])) for place, client in enumerate(limits)]
+    for (place, limit), client in zip(bars, limits, strict=True):
+        answer.series.append(Series("live streams per client", client.label, [(place, limit)]))
+    return ours
+
+
+def others(run: Run, answer: Answer, plain: int) -> None:
+    """TLS and the other dialects, against the provider's own library."""
+    for dialect, tls in (("chat", True), ("responses", False), ("anthropic", False), ("gemini", False)):
+        where = dialect + (" over TLS" if tls else "")
+        library = SDK_OF[dialect]
+        theirs = search(run, answer, library, dialect, tls, library.guess)
+        ours = search(run, answer, OURS, dialect, tls, int(plain * 0.8) or OURS.guess)
+        answer.add(f"{where}, {library.label}", theirs, "streams")
+        share = ours / plain if plain else 0.0
+        answer.add(
+            f"{where}, manystream",
+            ours,
+            "streams",
+            ratio=ours / theirs if theirs else None,
+            against=library.label,
+            target=f"≥ {DIALECT_SHARE:.0%} of plain chat, ≥ {DIALECT_FACTOR:g} ×",
+            met=share >= DIALECT_SHARE and bool(theirs) and ours >= DIALECT_FACTOR * theirs,
+        )
+
+
+def answer(run: Run) -> Answer:
+    """The whole question; quick leaves out TLS and the other dialects."""
+    result = Answer("Live streams on one core, 50 events/s each, p99 ≤ 50 ms")
+    plain = chat(run, result)
+    if not run.quick:
+        others(run, result, plain)
+    return result
+
+
+if __name__ == "__main__":
+    run_alone(answer)

@@ -1,0 +1,61 @@
+"""aiohttp with a hand-written loop over server-sent events and orjson. No dialect beyond finding the text."""
+
+from __future__ import annotations
+
+import asyncio
+
+import aiohttp
+import orjson
+
+from .common import LAST_LINES, TEXT_OF, Lines, Recorder, Task, read_task
+
+HEADERS = {"content-type": "application/json", "authorization": "Bearer key"}
+
+
+async def stream(session: aiohttp.ClientSession, task: Task, recorder: Recorder) -> None:
+    text_of, last = TEXT_OF[task.dialect], LAST_LINES[task.dialect]
+    lines, ended = Lines(), False
+    async with session.post(task.base_url + task.path, data=task.body, headers=HEADERS) as response:
+        async for chunk in response.content.iter_any():
+            for line in lines.feed(chunk):
+                if line.startswith(b"data: {"):
+                    text = text_of(orjson.loads(line[6:]))
+                    if text:
+                        recorder.record(text)
+                    if line.startswith(last):
+                        ended = True
+                elif line == last:
+                    ended = True
+    if ended:
+        recorder.complete()
+
+
+async def answers(session: aiohttp.ClientSession, task: Task, recorder: Recorder) -> None:
+    """One of the workers that share the unstreamed requests."""
+    for _ in range(task.events // task.streams):
+        async with session.post(task.base_url + task.path, data=task.body, headers=HEADERS) as response:
+            orjson.loads(await response.read())
+        recorder.complete()
+
+
+async def main() -> None:
+    task = read_task()
+    context = task.ssl_context()
+    work = answers if task.mode == "answer" else stream
+    connector = aiohttp.TCPConnector(limit=0, ssl=context) if context else aiohttp.TCPConnector(limit=0)
+    async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=None)) as session:
+        recorder = Recorder(task)
+
+        async def one() -> None:
+            try:
+                await work(session, task, recorder)
+            except (aiohttp.ClientError, OSError) as error:
+                recorder.fail(error)
+
+        recorder.begin()
+        await asyncio.gather(*(one() for _ in range(task.streams)))
+        recorder.report()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,232 @@
+"""What every measured client shares: its arguments, its clock, its one line of results. Standard library only.
+
+Latency is from the load source's send to the client's callback: each event's text is the source's CLOCK_MONOTONIC.
+"""
+
+from __future__ import annotations
+
+import argparse
+import array
+import json
+import math
+import os
+import resource
+import ssl
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..source.load import load_path
+from ..wire import MODEL_NAMES, WIRES
+
+PATHS = {
+    "chat": "/chat/completions",
+    "responses": "/responses",
+    "anthropic": "/v1/messages",
+    "gemini": "/v1beta/models/gemini-2.5-flash:streamGenerateContent?alt=sse",
+}
+"""What a client without a provider's library appends to the base URL."""
+
+TEXT_OF: dict[str, Callable[[Any], str | None]] = {
+    "chat": lambda event: event["choices"][0]["delta"].get("content") if event["choices"] else None,
+    "responses": lambda event: event["delta"] if event["type"] == "response.output_text.delta" else None,
+    "anthropic": lambda event: event["delta"]["text"] if event["type"] == "content_block_delta" else None,
+    "gemini": lambda event: event["candidates"][0]["content"]["parts"][0]["text"],
+}
+"""For the clients that know no dialect: where an event's text is. As little as can be."""
+
+PRIORITY = -15
+LAST_LINES = {
+    "chat": b"data: [DONE]",
+    "responses": b'data: {"type":"response.completed"',
+    "anthropic": b'data: {"type":"message_stop"',
+    "gemini": b"data: ",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What a client is asked to do.
+
+    streams: at the same time. events, rate: per stream; the rate per second. spread: milliseconds over which the
+    streams' beginnings (and so their ends) are spread once all of them are open. mode: the source's; `answer` means
+    `events` unstreamed requests in all, `streams` at a time. ca: the authority's certificate, for TLS.
+    """
+
+    url: str
+    streams: int
+    events: int
+    rate: float
+    dialect: str
+    spread: int
+    mode: str
+    size: int
+    ca: str
+
+    @property
+    def base_url(self) -> str:
+        """The source's origin, the load it is asked for, and the dialect's own base path."""
+        load: dict[str, object] = {"mode": self.mode}
+        if self.mode != "answer":
+            load |= {"events": self.events, "rate": self.rate, "gate": self.streams, "spread": self.spread}
+        if self.mode == "giant":
+            load["size"] = self.size
+        return self.url + load_path(**load) + WIRES[self.dialect].base
+
+    @property
+    def path(self) -> str:
+        """What is appended to the base URL by hand."""
+        path = PATHS[self.dialect]
+        return path if self.mode != "answer" else path.replace("streamGenerateContent?alt=sse", "generateContent")
+
+    @property
+    def model(self) -> str:
+        """A model name of the dialect."""
+        return MODEL_NAMES[self.dialect]
+
+    @property
+    def body(self) -> bytes:
+        """A request's body, for the clients that know no dialect; the source does not look at it."""
+        message = {"role": "user", "content": "Say hello."}
+        return json.dumps({"model": self.model, "messages": [message], "stream": True}).encode()
+
+    def warm_up(self) -> Task:
+        """One short stream (or answer) before the measured ones, for libraries that build their types at first use."""
+        return replace(self, streams=1, events=1 if self.mode == "answer" else 3, spread=0)
+
+    def ssl_context(self) -> ssl.SSLContext | None:
+        """One context that trusts the source, or None without TLS."""
+        return ssl.create_default_context(cafile=self.ca) if self.ca else None
+
+
+def read_task() -> Task:
+    """The command line. Also lifts the soft limit of open files to the hard one, and, where that is allowed, this
+    process above other work on the machine."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--url", required=True)
+    parser.add_argument("--streams", type=int, default=100)
+    parser.add_argument("--events", type=int, default=250)
+    parser.add_argument("--rate", type=float, default=50.0)
+    parser.add_argument("--dialect", choices=tuple(WIRES), default="chat")
+    parser.add_argument("--spread", type=int, default=1000)
+    parser.add_argument("--mode", default="stream")
+    parser.add_argument("--size", type=int, default=0)
+    parser.add_argument("--ca", default="")
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    raise_priority()
+    return Task(**vars(parser.parse_args()))
+
+
+def raise_priority() -> None:
+    """Put this process above other work on the machine, where that is allowed. Linux weighs the processes of one
+    session together first (sched(7), "The autogroup feature"); the harness starts each client in its own."""
+    try:
+        os.setpriority(os.PRIO_PROCESS, 0, PRIORITY)
+        with open("/proc/self/autogroup", "w") as group:
+            group.write(str(PRIORITY))
+    except OSError:
+        pass
+
+
+def waited() -> float:
+    """Seconds that this process was ready and another had its core, since it began."""
+    with open("/proc/self/schedstat") as statistics:
+        return int(statistics.read().split()[1]) / 1e9
+
+
+def memory(field: str) -> int:
+    """Bytes, from /proc/self/status: `VmRSS` now, `VmHWM` at most."""
+    with open("/proc/self/status") as status:
+        for line in status:
+            if line.startswith(field):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
+class Recorder:
+    """Latencies (ns) and counts of one run.
+
+    CPU and wall time are counted from the first event on, when every stream is open: how long it takes to open
+    them is another question. Memory is looked at half-way, when every stream is live.
+    """
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self.completed = 0
+        self.failures: list[str] = []
+        self.rss_before = memory("VmRSS")
+        self.latencies = array.array("q")
+        self._half = task.streams * task.events // 2
+        self._rss_live = 0
+        self._setup = time.process_time()
+        self._cpu = self._wall = self._waited = 0.0
+
+    def record(self, text: str) -> None:
+        """One event has reached the user's code; its text is the source's send time."""
+        latencies = self.latencies
+        if not latencies:
+            self.begin()
+        latencies.append(time.monotonic_ns() - int(text))
+        if len(latencies) == self._half:
+            self._rss_live = memory("VmRSS")
+
+    def begin(self) -> None:
+        """Time starts here, for the modes without paced events."""
+        self._wall, self._cpu, self._waited = time.perf_counter(), time.process_time(), waited()
+
+    def complete(self) -> None:
+        """One stream (or unstreamed answer) has ended well."""
+        self.completed += 1
+
+    def fail(self, error: object) -> None:
+        """One has not."""
+        if len(self.failures) < 3:
+            self.failures.append(f"{type(error).__name__}: {error}"[:200])
+
+    def report(self) -> None:
+        """Print the results."""
+        cpu, wall = time.process_time(), time.perf_counter()
+        latencies = sorted(self.latencies)
+        events = len(latencies) or self.completed
+        percentiles = {f"p{part:g}_ms": round(percentile(latencies, part / 100) / 1e6, 3) for part in (50, 99, 99.9)}
+        result = {
+            "streams": self.task.streams,
+            "streams_completed": self.completed,
+            "events": events,
+            **percentiles,
+            "max_ms": round(latencies[-1] / 1e6, 3) if latencies else math.nan,
+            "cpu_seconds": round(cpu - self._cpu, 4),
+            "setup_cpu_seconds": round(self._cpu - self._setup, 4),
+            "wall": round(wall - self._wall, 4),
+            "waited": round(waited() - self._waited, 4),
+            "cpu_us_per_event": round((cpu - self._cpu) / events * 1e6, 3) if events else math.nan,
+            "rss_before": self.rss_before,
+            "rss_live": self._rss_live,
+            "peak_rss": memory("VmHWM"),
+            "failures": self.failures,
+        }
+        print(json.dumps(result), flush=True)
+        os._exit(0)  # some clients take seconds to tear down thousands of streams, which is not the question
+
+
+def percentile(ordered: list[int], part: float) -> float:
+    """The value that `part` of the ordered values do not exceed; NaN of none."""
+    if not ordered:
+        return math.nan
+    return float(ordered[min(len(ordered) - 1, math.ceil(len(ordered) * part) - 1)])
+
+
+class Lines:
+    """Server-sent events by hand, as little as can be: whole lines out of chunks."""
+
+    __slots__ = ("rest",)
+
+    def __init__(self) -> None:
+        self.rest = b""
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """The lines that the chunk completes."""
+        *lines, self.rest = (self.rest + chunk).split(b"\n")
+        return lines

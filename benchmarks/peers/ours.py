@@ -1,0 +1,90 @@
+"""manystream: one engine, one plain callback per event. What it does beyond the others here: the whole dialect,
+four clocks per call, accounting, isolation of callbacks, the response put together at the end."""
+
+from __future__ import annotations
+
+import trio
+
+import manystream as ms
+from manystream.transport.tls import TLSConfig
+
+from .common import Recorder, Task, read_task
+
+PROVIDERS: dict[str, type[ms.Provider]] = {
+    "chat": ms.OpenAIChat,
+    "responses": ms.OpenAIResponses,
+    "anthropic": ms.Anthropic,
+    "gemini": ms.Gemini,
+}
+
+
+def provider_for(task: Task, name: str = "bench") -> ms.Provider:
+    """The dialect's provider at the source."""
+    return PROVIDERS[task.dialect]("key", task.base_url, name=name)
+
+
+def request_for(task: Task, name: str = "bench") -> ms.Request:
+    """What is asked; the source does not look at it."""
+    return ms.Request(f"{name}/{task.model}", [ms.Message.user("Say hello.")])
+
+
+def streams(engine: ms.Engine, task: Task, recorder: Recorder, ended: trio.Event, name: str = "bench") -> None:
+    """Start all streams; returns at once."""
+    request, record = request_for(task, name), recorder.record
+    running = task.streams
+
+    def on_event(event: ms.Event) -> None:
+        if type(event) is ms.TextDelta:
+            record(event.text)
+
+    def on_completion(completion: ms.Completion) -> None:
+        nonlocal running
+        if completion.success:
+            recorder.complete()
+        else:
+            recorder.fail(completion.error)
+        running -= 1
+        if not running:
+            ended.set()
+
+    for _ in range(task.streams):
+        engine.start_stream(request, on_event if task.mode in ("stream", "flood") else None, on_completion)
+
+
+def answers(engine: ms.Engine, task: Task, recorder: Recorder, ended: trio.Event) -> None:
+    """Keep `streams` unstreamed requests going until `events` of them have ended."""
+    request = request_for(task)
+    waiting, running = task.events - task.streams, task.streams
+
+    def on_completion(completion: ms.Completion) -> None:
+        nonlocal waiting, running
+        if completion.success:
+            recorder.complete()
+        else:
+            recorder.fail(completion.error)
+        if waiting:
+            waiting -= 1
+            engine.start_request(request, on_completion)
+        else:
+            running -= 1
+            if not running:
+                ended.set()
+
+    for _ in range(task.streams):
+        engine.start_request(request, on_completion)
+
+
+async def main() -> None:
+    task = read_task()
+    tls = TLSConfig(ca_file=task.ca) if task.ca else None
+    recorder = Recorder(task)
+    async with ms.open_engine([provider_for(task)], tls=tls, retry=ms.Retry(max_attempts=1)) as engine:
+        ended = trio.Event()
+        recorder.begin()
+        (answers if task.mode == "answer" else streams)(engine, task, recorder, ended)
+        await ended.wait()
+        recorder.report()
+
+
+if __name__ == "__main__":
+    trio.run(main)

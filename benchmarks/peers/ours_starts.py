@@ -1,0 +1,45 @@
+"""manystream: many live streams, and now and then one more on a warm connection, stamped with when it was started.
+
+    python -m benchmarks.peers.ours_starts URL STREAMS STARTS
+
+The stamp rides in a header that the load source subtracts from the request's arrival.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import replace
+
+import trio
+
+import manystream as ms
+
+from .common import Recorder, Task
+from .ours import provider_for, request_for, streams
+
+EVERY = 0.004
+"""Seconds between two starts; the one before has ended by then, and its connection is warm."""
+
+
+async def main(url: str, live: int, starts: int) -> None:
+    seconds = starts * EVERY * 1.5 + 1
+    background = Task(url, live, int(50 * seconds), 50.0, "chat", 0, "stream", 0, "")
+    short = replace(background, streams=1, events=1, rate=0.0)
+    providers = [provider_for(background), provider_for(short, "short")]
+    async with ms.open_engine(providers, retry=ms.Retry(max_attempts=1)) as engine:
+        streams(engine, background, Recorder(background), trio.Event())
+        await trio.sleep(1)  # all of them are open and paced
+        request = request_for(short, "short")
+        warm = engine.start_stream(request)
+        await warm.wait()
+        for _ in range(starts):
+            await trio.sleep(EVERY)
+            # Only the start itself is measured: the request's value is made before.
+            stamped = replace(request, extra_headers={"x-started": str(time.monotonic_ns())})
+            engine.start_stream(stamped)
+    print(starts)
+
+
+if __name__ == "__main__":
+    trio.run(main, sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))

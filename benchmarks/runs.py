@@ -1,0 +1,140 @@
+"""Run one client once, on its own core, and read its one line of results. Bounded, and stopped by its own handle."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import dataclass
+from typing import TypedDict
+
+from .clients import Client
+from .cores import CLIENT_AND_SOURCE, pinned
+from .environment import ROOT, clients_variables
+from .source.process import LATE_LIMIT_MS, Source, Statistics
+
+Result = TypedDict(
+    "Result",
+    {
+        "streams": int,
+        "streams_completed": int,
+        "events": int,
+        "p50_ms": float,
+        "p99_ms": float,
+        "p99.9_ms": float,
+        "max_ms": float,
+        "cpu_seconds": float,
+        "setup_cpu_seconds": float,
+        "wall": float,
+        "waited": float,
+        "cpu_us_per_event": float,
+        "rss_before": int,
+        "rss_live": int,
+        "peak_rss": int,
+        "failures": list[str],
+    },
+)
+"""A client's line; see `Recorder.report` in peers/common.py."""
+
+
+DISTURBED = 0.03
+"""A run in which client or source stood ready but off its core for more than this part of the time is repeated."""
+ATTEMPTS = 4
+
+
+class RunError(RuntimeError):
+    """A client's run gave no result: it failed, or took longer than any honest run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What every question is given: the running source, the clients' interpreter, and whether to be quick."""
+
+    source: Source
+    python: str
+    quick: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One client's result, and the source's account of the same run."""
+
+    result: Result
+    source: Statistics
+
+    @property
+    def source_was_late(self) -> bool:
+        """The source could not keep its own schedule, so this run says nothing of the client's limit."""
+        return self.source["late_p99_ms"] > LATE_LIMIT_MS
+
+    @property
+    def disturbed(self) -> bool:
+        """Other work had one of the two cores for so long that this run says little."""
+        return max(self.result["waited"], self.source["waited"]) > DISTURBED * self.result["wall"]
+
+    @property
+    def complete(self) -> bool:
+        """Every stream ended, with every event."""
+        return self.result["streams_completed"] == self.result["streams"] and not self.source["aborted"]
+
+
+def run_program(run: Run, module: str, *arguments: str, seconds: float) -> str:
+    """The standard output of `python -m MODULE`, on the client's core. Raises `RunError`."""
+    with pinned(CLIENT_AND_SOURCE[0]):
+        process = subprocess.Popen(
+            [run.python, "-m", module, *arguments],
+            env=clients_variables(),
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,  # so that it can be put above other work; see raise_priority in peers/common.py
+        )
+    try:
+        output, complaint = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        raise RunError(f"{module} was stopped after {seconds:.0f} seconds") from None
+    if process.returncode or not output:
+        raise RunError(f"{module} failed:\n{complaint[-2000:]}")
+    return output
+
+
+def measure(
+    run: Run,
+    client: Client,
+    *,
+    streams: int,
+    events: int = 250,
+    rate: float = 50.0,
+    dialect: str = "chat",
+    tls: bool = False,
+    spread: int = 1000,
+    mode: str = "stream",
+    size: int = 0,
+) -> Measured:
+    """One run of one client; repeated while other work on the machine disturbs it. Raises `RunError`."""
+    arguments = {
+        "url": run.source.origin(tls=tls),
+        "streams": streams,
+        "events": events,
+        "rate": rate,
+        "dialect": dialect,
+        "spread": spread,
+        "mode": mode,
+        "size": size,
+    }
+    if tls:
+        arguments["ca"] = str(run.source.certificate)
+    expected = events / rate + spread / 1000 if mode == "stream" else 20
+    found: list[Measured] = []
+    while len(found) < ATTEMPTS and all(measured.disturbed for measured in found):
+        run.source.reset()
+        output = run_program(
+            run,
+            f"benchmarks.peers.{client.module}",
+            *(f"--{name}={value}" for name, value in arguments.items()),
+            seconds=expected * 2 + 10 + streams / 200,
+        )
+        found.append(Measured(json.loads(output), run.source.reset()))
+    return min(found, key=lambda measured: measured.result["waited"] + measured.source["waited"])

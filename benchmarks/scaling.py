@@ -1,0 +1,60 @@
+"""Does an event cost more when more streams are open?
+
+The same number of events per second over 100 to 10,000 streams. A selector that walks its sockets, a sweep that
+walks its streams too often, or a queue that is searched shows here.
+"""
+
+from __future__ import annotations
+
+import statistics
+
+from .answers import Answer, Series
+from .clients import FLOOR, OURS, Client
+from .command import run_alone
+from .runs import Run, measure
+
+EVENTS_PER_SECOND = 10_000
+SECONDS = 5
+STREAMS = (100, 300, 1000, 3000, 10_000)
+LIMIT = 1.2
+
+
+def cost(run: Run, client: Client, streams: int) -> float:
+    """CPU per event in µs; the median of some runs."""
+    rate = EVENTS_PER_SECOND / streams
+    events = round(rate * (2 if run.quick else SECONDS)) or 1
+    found = [
+        measure(run, client, streams=streams, events=events, rate=rate, spread=0).result["cpu_us_per_event"]
+        for _ in range(1 if run.quick else 3)
+    ]
+    return statistics.median(found)
+
+
+def answer(run: Run) -> Answer:
+    """Ours, and the floor beside it: the kernel's own share grows, too."""
+    result = Answer("Cost per event as the number of open streams grows")
+    steps = (STREAMS[0], STREAMS[-1]) if run.quick else STREAMS
+    costs: dict[Client, list[float]] = {}
+    for client in (FLOOR, OURS):
+        costs[client] = [cost(run, client, streams) for streams in steps]
+        points = [(float(streams), found) for streams, found in zip(steps, costs[client], strict=True)]
+        result.series.append(Series("cost per event over open streams", client.label, points))
+    for place, streams in enumerate(steps):
+        result.add(f"floor, {streams:,} streams", costs[FLOOR][place], "µs/event")
+    for place, streams in enumerate(steps):
+        last = streams == steps[-1]
+        growth = costs[OURS][place] / costs[OURS][0]
+        result.add(
+            f"manystream, {streams:,} streams",
+            costs[OURS][place],
+            "µs/event",
+            ratio=growth,
+            against=f"at {steps[0]} streams",
+            target=f"≤ {LIMIT:g} × at {steps[0]}" if last else "",
+            met=growth <= LIMIT if last else None,
+        )
+    return result
+
+
+if __name__ == "__main__":
+    run_alone(answer)

@@ -1,0 +1,48 @@
+"""Compile the load source and the sink on the spot, into the cache folder, once per version of their text."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from ..cache import cache_folder, digest
+
+FOLDER = Path(__file__).parent
+PROGRAMS: dict[str, tuple[str, ...]] = {
+    "load_source": ("load_source.c", "statistics.c", "request.c", "pacing.c", "tls.c"),
+    "sink": ("sink.c",),
+}
+FLAGS = ("-O2", "-std=gnu11", "-D_GNU_SOURCE", "-Wall", "-Wextra")
+
+
+class BuildError(RuntimeError):
+    """The load source cannot be built here. The message says what to do."""
+
+
+def build(program: str) -> Path:
+    """The path of the program, compiled if its text or the compiler's name changed. Raises `BuildError`."""
+    if not sys.platform.startswith("linux"):
+        raise BuildError("the load source needs Linux: it is written on epoll")
+    compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if not compiler:
+        raise BuildError("no C compiler found: install one (Debian: apt install gcc libc6-dev), or set CC")
+    sources = [FOLDER / name for name in PROGRAMS[program]]
+    contents = [path.read_bytes() for path in (*sources, FOLDER / "source.h")]
+    target = cache_folder("build") / f"{program}-{digest(compiler.encode(), *contents)}"
+    if target.exists():
+        return target
+    unfinished = target.with_suffix(f".{os.getpid()}")
+    command = [compiler, *FLAGS, "-o", str(unfinished), *map(str, sources), "-ldl"]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    if result.returncode:
+        raise BuildError(f"{' '.join(command)} failed:\n{result.stderr}")
+    unfinished.rename(target)  # whole or not at all, also for a second run at the same time
+    return target
+
+
+if __name__ == "__main__":
+    for name in PROGRAMS:
+        print(build(name))

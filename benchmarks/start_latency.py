@@ -1,0 +1,39 @@
+"""How soon is a request on the wire? From `start_stream` to the request's arrival at the source, on a warm
+connection, while 1,000 other streams are live."""
+
+from __future__ import annotations
+
+from .answers import Answer
+from .command import run_alone
+from .peers.common import percentile
+from .runs import Run, RunError, run_program
+
+LIMIT_US = 200.0
+STREAMS = 1000
+
+
+def answer(run: Run) -> Answer:
+    """Median and 99th percentile."""
+    result = Answer("start_stream → request bytes on a warm connection, 1,000 live streams")
+    starts = 200 if run.quick else 1000
+    run.source.reset()
+    run.source.starts()
+    run_program(
+        run,
+        "benchmarks.peers.ours_starts",
+        run.source.origin(),
+        str(STREAMS),
+        str(starts),
+        seconds=60,
+    )
+    found = sorted(run.source.starts())
+    if len(found) < starts:
+        raise RunError(f"only {len(found)} of {starts} requests arrived")
+    median = percentile(found, 0.5) / 1000
+    result.add("manystream, p50", median, "µs", target=f"≤ {LIMIT_US:g} µs", met=median <= LIMIT_US)
+    result.add("manystream, p99", percentile(found, 0.99) / 1000, "µs")
+    return result
+
+
+if __name__ == "__main__":
+    run_alone(answer)

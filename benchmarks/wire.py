@@ -1,0 +1,262 @@
+"""The wire text of one answer in each dialect, as the providers send it, with one hole per delta for the text.
+
+Knows the four wire formats as text. Must not know any client, ours included: it is what all of them are measured
+with. The sizes are those of real traffic (a chat delta of an OpenAI model is about 300 bytes).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+HOLE = "@TEXT@"
+MODEL_NAMES = {
+    "chat": "gpt-4o-mini",
+    "responses": "gpt-4o-mini",
+    "anthropic": "claude-haiku-4-5",
+    "gemini": "gemini-2.5-flash",
+}
+DIALECTS = tuple(MODEL_NAMES)
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """One dialect: what comes before the deltas, one delta with a hole, what comes after them, and the same answer
+    unstreamed. `match` is the part of a request's path that tells the dialect. `base` is what a client's base URL
+    has after the origin."""
+
+    name: str
+    match: str
+    base: str
+    first: str
+    delta: str
+    last: str
+    answer: str
+
+    def parts(self) -> tuple[bytes, bytes, bytes, bytes, bytes]:
+        """first, delta before the hole, delta after it, last, answer."""
+        before, after = self.delta.split(HOLE)
+        return tuple(part.encode() for part in (self.first, before, after, self.last, self.answer))  # type: ignore[return-value]
+
+
+def compact(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def data(value: object, end: str = "\n\n") -> str:
+    return f"data: {compact(value)}{end}"
+
+
+def named(name: str, **members: object) -> str:
+    return f"event: {name}\n{data({'type': name, **members})}"
+
+
+def chat() -> Wire:
+    common = {"id": "chatcmpl-CqX7nV2mWc0eR5tYu8iOp1aSdFgHj", "created": 1763760000, "model": "gpt-4o-mini-2024-07-18"}
+
+    def chunk(choices: list[object], usage: object = None) -> str:
+        return data(
+            {
+                **common,
+                "object": "chat.completion.chunk",
+                "service_tier": "default",
+                "system_fingerprint": "fp_51db84afab",
+                "choices": choices,
+                "usage": usage,
+                "obfuscation": "k3J9qLw0",
+            }
+        )
+
+    def choice(delta: object, finish_reason: str | None = None) -> list[object]:
+        return [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}]
+
+    usage = {
+        "prompt_tokens": 12,
+        "completion_tokens": 250,
+        "total_tokens": 262,
+        "prompt_tokens_details": {"cached_tokens": 0, "audio_tokens": 0},
+        "completion_tokens_details": {"reasoning_tokens": 0, "audio_tokens": 0},
+    }
+    message = {"role": "assistant", "content": "Hello! How can I help you today?", "refusal": None}
+    return Wire(
+        "chat",
+        "/chat/completions",
+        "/v1",
+        first=chunk(choice({"role": "assistant", "content": "", "refusal": None})),
+        delta=chunk(choice({"content": HOLE})),
+        last=chunk(choice({}, "stop")) + chunk([], usage) + "data: [DONE]\n\n",
+        answer=compact(
+            {
+                **common,
+                "object": "chat.completion",
+                "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}],
+                "usage": usage,
+                "service_tier": "default",
+                "system_fingerprint": "fp_51db84afab",
+            }
+        ),
+    )
+
+
+def responses() -> Wire:
+    item_id = "msg_68f1c2d3e4a58192a7b6c5d4e3f2a1b0"
+
+    def response(status: str, output: list[object], usage: object = None) -> dict[str, object]:
+        return {
+            "id": "resp_68f1c2d3e4a58192a7b6c5d4e3f2a1b0",
+            "object": "response",
+            "created_at": 1763760000,
+            "status": status,
+            "background": False,
+            "error": None,
+            "incomplete_details": None,
+            "instructions": None,
+            "max_output_tokens": None,
+            "model": "gpt-4o-mini-2024-07-18",
+            "output": output,
+            "parallel_tool_calls": True,
+            "previous_response_id": None,
+            "reasoning": {"effort": None, "summary": None},
+            "service_tier": "default",
+            "store": True,
+            "temperature": 1.0,
+            "text": {"format": {"type": "text"}},
+            "tool_choice": "auto",
+            "tools": [],
+            "top_p": 1.0,
+            "truncation": "disabled",
+            "usage": usage,
+            "user": None,
+            "metadata": {},
+        }
+
+    def item(status: str, content: list[object]) -> dict[str, object]:
+        return {"id": item_id, "type": "message", "status": status, "content": content, "role": "assistant"}
+
+    def part(text: str) -> dict[str, object]:
+        return {"type": "output_text", "annotations": [], "logprobs": [], "text": text}
+
+    usage = {
+        "input_tokens": 12,
+        "input_tokens_details": {"cached_tokens": 0},
+        "output_tokens": 250,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": 262,
+    }
+    place: dict[str, object] = {"item_id": item_id, "output_index": 0, "content_index": 0}
+    done = item("completed", [part("")])
+    return Wire(
+        "responses",
+        "/responses",
+        "/v1",
+        first=named("response.created", sequence_number=0, response=response("in_progress", []))
+        + named("response.in_progress", sequence_number=1, response=response("in_progress", []))
+        + named("response.output_item.added", sequence_number=2, output_index=0, item=item("in_progress", []))
+        + named("response.content_part.added", sequence_number=3, **place, part=part("")),
+        delta=named(
+            "response.output_text.delta",
+            sequence_number=4,
+            **place,
+            delta=HOLE,
+            logprobs=[],
+            obfuscation="k3J9qLw0",
+        ),
+        last=named("response.output_text.done", sequence_number=5, **place, text="", logprobs=[])
+        + named("response.content_part.done", sequence_number=6, **place, part=part(""))
+        + named("response.output_item.done", sequence_number=7, output_index=0, item=done)
+        + named("response.completed", sequence_number=8, response=response("completed", [done], usage)),
+        answer=compact(
+            response("completed", [item("completed", [part("Hello! How can I help you today?")])], usage),
+        ),
+    )
+
+
+def anthropic() -> Wire:
+    usage = {
+        "input_tokens": 12,
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": 0,
+        "output_tokens": 1,
+        "service_tier": "standard",
+    }
+    message: dict[str, object] = {
+        "id": "msg_01XFDUDYJgAACzvnptvVoYEL",
+        "type": "message",
+        "role": "assistant",
+        "model": "claude-haiku-4-5-20251001",
+        "content": [],
+        "stop_reason": None,
+        "stop_sequence": None,
+        "usage": usage,
+    }
+    return Wire(
+        "anthropic",
+        "/messages",
+        "",
+        first=named("message_start", message=message)
+        + named("content_block_start", index=0, content_block={"type": "text", "text": ""})
+        + named("ping"),
+        delta=named("content_block_delta", index=0, delta={"type": "text_delta", "text": HOLE}),
+        last=named("content_block_stop", index=0)
+        + named(
+            "message_delta",
+            delta={"stop_reason": "end_turn", "stop_sequence": None},
+            usage={**usage, "output_tokens": 250},
+        )
+        + named("message_stop"),
+        answer=compact(
+            {
+                **message,
+                "content": [{"type": "text", "text": "Hello! How can I help you today?"}],
+                "stop_reason": "end_turn",
+            }
+        ),
+    )
+
+
+def gemini() -> Wire:
+    def chunk(text: str, finish_reason: str | None = None) -> dict[str, object]:
+        candidate: dict[str, object] = {"content": {"parts": [{"text": text}], "role": "model"}, "index": 0}
+        if finish_reason:
+            candidate["finishReason"] = finish_reason
+        return {
+            "candidates": [candidate],
+            "usageMetadata": {
+                "promptTokenCount": 12,
+                "candidatesTokenCount": 250,
+                "totalTokenCount": 262,
+                "promptTokensDetails": [{"modality": "TEXT", "tokenCount": 12}],
+            },
+            "modelVersion": "gemini-2.5-flash",
+            "responseId": "k3Ibad6yEsGZ-8YPrNuQmQ0",
+        }
+
+    return Wire(
+        "gemini",
+        "enerateContent",  # generateContent and streamGenerateContent
+        "",
+        first="",
+        delta=data(chunk(HOLE), "\r\n\r\n"),
+        last=data(chunk("", "STOP"), "\r\n\r\n"),
+        answer=compact(chunk("Hello! How can I help you today?", "STOP")),
+    )
+
+
+WIRES: dict[str, Wire] = {wire.name: wire for wire in (chat(), responses(), anthropic(), gemini())}
+
+
+def chunks_of(dialect: str, events: int) -> list[bytes]:
+    """A whole stream's body with that many deltas, one server-sent event per chunk."""
+    first, before, after, last, _ = WIRES[dialect].parts()
+    deltas = [b"%b%d%b" % (before, number, after) for number in range(events)]
+    return [part for part in (first, *deltas, last) if part]
+
+
+def template_file() -> bytes:
+    """All dialects in the form that the load source reads; see `load_templates` in source/request.c."""
+    blocks: list[bytes] = []
+    for wire in WIRES.values():
+        parts = wire.parts()
+        sizes = " ".join(str(len(part)) for part in parts)
+        blocks.append(f"{wire.name} {wire.match} {sizes}\n".encode() + b"".join(parts) + b"\n")
+    return b"".join(blocks)

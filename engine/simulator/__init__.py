@@ -1,0 +1,41 @@
+"""A server on loopback that speaks all four dialects: for tests, demos and measurements without any provider.
+
+It shares no code with the library's transport or providers, so that an error in those cannot hide itself here.
+`knobs` says what can be asked of it, `scenario` what it answers, the modules named as dialects how that looks on the
+wire, and `server` when it is sent.
+"""
+
+from __future__ import annotations
+
+from .knobs import HEADER, KnobError, Knobs, combine
+from .process import (
+    Simulator,
+    SimulatorError,
+    serve,
+    settings_of,
+    start_simulator,
+    start_simulator_thread,
+)
+from .prompt import Prompt, ToolAnswer, ToolDeclaration
+from .scenario import Scenario, write_scenario
+from .server import Server, Settings
+
+__all__ = [
+    "HEADER",
+    "KnobError",
+    "Knobs",
+    "Prompt",
+    "Scenario",
+    "Server",
+    "Settings",
+    "Simulator",
+    "SimulatorError",
+    "ToolAnswer",
+    "ToolDeclaration",
+    "combine",
+    "serve",
+    "settings_of",
+    "start_simulator",
+    "start_simulator_thread",
+    "write_scenario",
+]

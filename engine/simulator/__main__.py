@@ -1,0 +1,48 @@
+"""The simulator's command line: `python -m manystream.engine.simulator --port 8080 --default rate=50,events=250`."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import signal
+import sys
+from collections.abc import Sequence
+
+from .knobs import KnobError
+from .process import Simulator, serve, settings_of
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a simulator until interrupted. Returns the exit code."""
+    parser = argparse.ArgumentParser(prog="simulator", description="A loopback server that speaks four LLM dialects.")
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
+    parser.add_argument("--journal", type=int, default=256, help="how many requests /sim/requests remembers")
+    parser.add_argument("--default", default="", metavar="KNOBS", help="knobs of every answer, as in x-simulate")
+    parser.add_argument("--child", action="store_true", help="announce in JSON, and end with the standard input")
+    options = parser.parse_args(arguments)
+    try:
+        settings = settings_of(options.default, host=options.host, port=options.port, journal=options.journal)
+    except KnobError as error:
+        parser.error(str(error))
+    if options.child:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the whole group; the parent decides what it ends
+    gc.freeze()  # what was imported stays; the collector need not look at it again
+    try:
+        serve(settings, _tell_parent if options.child else _tell_person, watch=0 if options.child else None)
+    except OSError as error:
+        parser.error(f"cannot listen on {options.host}:{options.port}: {error.strerror}")
+    return 0
+
+
+def _tell_parent(simulator: Simulator) -> None:
+    print(json.dumps({"host": simulator.host, "port": simulator.port, "pid": simulator.pid}), flush=True)
+
+
+def _tell_person(simulator: Simulator) -> None:
+    print(f"simulator at {simulator.origin}, process {simulator.pid}; ends with Ctrl-C", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,287 @@
+"""Anthropic Messages on the wire: `POST /v1/messages`.
+
+A block is started, filled by deltas and stopped; a thinking block gets its signature just before it stops, a tool
+call's first delta is empty, and a ping follows the first block's start. `message_delta` has the stop reason and
+the cumulative usage. `input_tokens` leaves out what was cached. A signature that comes back on changed thinking is
+refused, as the service does.
+"""
+
+from __future__ import annotations
+
+from .http_request import HTTPRequest
+from .json_text import JSON, JSONObject, dumps, integer, loads_object, mapping, objects, string, text_length
+from .openai_chat import content_text
+from .prompt import Prompt, Refusal, ToolAnswer, ToolDeclaration
+from .scenario import Scenario, is_forged
+from .wire import body_object, gaps, seconds_text, sse
+
+STOP_REASON = {"stop": "end_turn", "length": "max_tokens", "tool_use": "tool_use", "content_filter": "refusal"}
+ERRORS: dict[int, tuple[str, str]] = {
+    400: ("invalid_request_error", "The request is invalid."),
+    401: ("authentication_error", "invalid x-api-key"),
+    402: ("billing_error", "Your credit balance is too low."),
+    403: ("permission_error", "Your API key does not have permission to use the specified resource."),
+    404: ("not_found_error", "The requested resource could not be found."),
+    413: ("request_too_large", "Request exceeds the maximum size"),
+    429: ("rate_limit_error", "This request would exceed your organization's rate limit."),
+    500: ("api_error", "Internal server error"),
+    504: ("timeout_error", "Request timed out"),
+    529: ("overloaded_error", "Overloaded"),
+}
+"""Status → the error's type and message."""
+
+TOOL_CHOICE = {"any": "required", "auto": "auto", "none": "none"}
+
+
+class AnthropicWire:
+    """The writer."""
+
+    name = "anthropic"
+    ping = b'event: ping\ndata: {"type": "ping"}\n\n'
+
+    def check_headers(self, request: HTTPRequest) -> None:
+        headers = request.headers
+        if not (headers.get("x-api-key") or headers.get("authorization", "").lower().startswith("bearer ")):
+            raise Refusal(401, "x-api-key header is required")
+        if "anthropic-version" not in headers:
+            raise Refusal(400, "anthropic-version: header is required")
+
+    def read(self, request: HTTPRequest) -> Prompt:
+        body = body_object(request)
+        model = string(body, "model")
+        for name in ("model", "max_tokens", "messages"):
+            if name not in body:
+                raise Refusal(400, f"{name}: Field required")
+        limit = integer(body, "max_tokens")
+        if not model or limit is None or limit < 1:
+            raise Refusal(
+                400, "model: Field required" if not model else "max_tokens: must be greater than or equal to 1"
+            )
+        messages = objects(body, "messages")
+        if not messages:
+            raise Refusal(400, "messages: at least one message is required")
+        names = _check_messages(messages)
+        last_user, rounds = _last_turn(messages)
+        format = mapping(mapping(body, "output_config"), "format") or mapping(body, "output_format")
+        choice = mapping(body, "tool_choice")
+        kind = string(choice, "type")
+        return Prompt(
+            model=model,
+            text=content_text(last_user.get("content")),
+            stream=body.get("stream") is True,
+            tools=tuple(
+                ToolDeclaration(string(tool, "name"), mapping(tool, "input_schema"))
+                for tool in objects(body, "tools")
+                if "input_schema" in tool
+            ),
+            tool_choice=string(choice, "name") if kind == "tool" else TOOL_CHOICE.get(kind, "auto"),
+            parallel=choice.get("disable_parallel_tool_use") is not True,
+            answers=tuple(
+                ToolAnswer(names[string(block, "tool_use_id")], content_text(block.get("content")))
+                for block in _tool_results(messages[-1])
+            ),
+            rounds=rounds,
+            schema=mapping(format, "schema") or None,
+            max_tokens=limit,
+            characters=text_length([body.get("system"), *(message.get("content") for message in messages)]),
+            body=body,
+        )
+
+    def frames(self, prompt: Prompt, scenario: Scenario) -> list[bytes]:
+        message = _message(scenario)
+        message.update(content=[], stop_reason=None, usage=_usage(scenario, output=1, thinking=0))
+        frames = [_event("message_start", message=message)]
+        blocks = _blocks(scenario)
+        for index, (start, deltas) in enumerate(blocks):
+            frames.append(_event("content_block_start", index=index, content_block=start))
+            if index == 0:
+                frames.append(self.ping)
+            for kind, member, pieces in deltas:
+                frames += _deltas(index, kind, member, pieces)
+            frames.append(_event("content_block_stop", index=index))
+        tokens = scenario.tokens
+        frames.append(
+            _event(
+                "message_delta",
+                delta={"stop_reason": message_stop(scenario), "stop_sequence": None, **_stop_details(scenario)},
+                usage={
+                    "input_tokens": tokens.input - tokens.cached,
+                    "cache_creation_input_tokens": 0,
+                    "cache_read_input_tokens": tokens.cached,
+                    "output_tokens": tokens.output + tokens.thinking,
+                    "output_tokens_details": {"thinking_tokens": tokens.thinking},
+                },
+            )
+        )
+        frames.append(_event("message_stop"))
+        return frames
+
+    def body(self, prompt: Prompt, scenario: Scenario) -> bytes:
+        return dumps(_message(scenario))
+
+    def error_body(self, refusal: Refusal) -> bytes:
+        return dumps(_error(refusal))
+
+    def error_headers(self, refusal: Refusal) -> list[tuple[str, str]]:
+        retry = [] if refusal.retry_after is None else [("retry-after", seconds_text(refusal.retry_after))]
+        return [
+            *retry,
+            ("x-should-retry", "true" if refusal.status in (408, 409, 429) or refusal.status >= 500 else "false"),
+        ]
+
+    def error_frames(self, prompt: Prompt, scenario: Scenario, refusal: Refusal, position: int) -> list[bytes]:
+        return [sse(dumps(_error(refusal)), "error")]
+
+    def headers(self, prompt: Prompt | None, identity: str) -> list[tuple[str, str]]:
+        streamed = prompt is not None and prompt.stream
+        return [
+            ("content-type", "text/event-stream; charset=utf-8" if streamed else "application/json"),
+            ("request-id", f"req_{identity}"),
+        ]
+
+
+def message_stop(scenario: Scenario) -> str:
+    """The stop reason."""
+    return STOP_REASON[scenario.finish]
+
+
+def _event(type: str, **members: JSON) -> bytes:
+    return sse(dumps({"type": type, **members}), type)
+
+
+def _deltas(index: int, kind: str, member: str, pieces: tuple[str, ...]) -> list[bytes]:
+    event: JSON = {"type": "content_block_delta", "index": index, "delta": {"type": kind, member: "<piece>"}}
+    before, after = gaps(event, "<piece>")
+    before = b"event: content_block_delta\ndata: " + before
+    after += b"\n\n"
+    made = {piece: before + dumps(piece) + after for piece in set(pieces)}  # words recur
+    return [made[piece] for piece in pieces]
+
+
+def _blocks(scenario: Scenario) -> list[tuple[JSONObject, list[tuple[str, str, tuple[str, ...]]]]]:
+    """Each block as it starts, and its deltas: their type, the member that holds them, and the pieces."""
+    blocks: list[tuple[JSONObject, list[tuple[str, str, tuple[str, ...]]]]] = []
+    if scenario.thinking_pieces:
+        start: JSONObject = {"type": "thinking", "thinking": "", "signature": ""}
+        thinking = ("thinking_delta", "thinking", scenario.thinking_pieces)
+        blocks.append((start, [thinking, ("signature_delta", "signature", (scenario.signature,))]))
+    if scenario.redacted is not None:
+        blocks.append(({"type": "redacted_thinking", "data": scenario.redacted}, []))
+    if scenario.text_pieces:
+        blocks.append(({"type": "text", "text": ""}, [("text_delta", "text", scenario.text_pieces)]))
+    for call in scenario.calls:
+        start = {"type": "tool_use", "id": f"toolu_01{call.id}", "name": call.name, "input": {}}
+        blocks.append((start, [("input_json_delta", "partial_json", ("", *call.fragments))]))
+    return blocks
+
+
+def _message(scenario: Scenario) -> JSONObject:
+    content: list[JSON] = []
+    if scenario.thinking_pieces:
+        content.append({"type": "thinking", "thinking": scenario.thinking, "signature": scenario.signature})
+    if scenario.redacted is not None:
+        content.append({"type": "redacted_thinking", "data": scenario.redacted})
+    if scenario.text_pieces:
+        content.append({"type": "text", "text": scenario.text})
+    for call in scenario.calls:
+        arguments: JSONObject = loads_object(call.arguments) or {}
+        content.append({"type": "tool_use", "id": f"toolu_01{call.id}", "name": call.name, "input": arguments})
+    tokens = scenario.tokens
+    return {
+        "model": scenario.model,
+        "id": scenario.id("msg_01", 22),
+        "type": "message",
+        "role": "assistant",
+        "content": content,
+        "stop_reason": message_stop(scenario),
+        "stop_sequence": None,
+        "usage": _usage(scenario, tokens.output + tokens.thinking, tokens.thinking),
+        **_stop_details(scenario),
+    }
+
+
+def _stop_details(scenario: Scenario) -> JSONObject:
+    if scenario.finish != "content_filter":
+        return {}
+    return {"stop_details": {"type": "refusal", "category": None, "explanation": "The simulator was asked to refuse."}}
+
+
+def _usage(scenario: Scenario, output: int, thinking: int) -> JSONObject:
+    tokens = scenario.tokens
+    return {
+        "input_tokens": tokens.input - tokens.cached,
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": tokens.cached,
+        "cache_creation": {"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": 0},
+        "output_tokens": output,
+        "output_tokens_details": {"thinking_tokens": thinking},
+        "service_tier": "standard",
+    }
+
+
+def _error(refusal: Refusal) -> JSONObject:
+    kind, message = ERRORS.get(refusal.status, ERRORS[500 if refusal.status >= 500 else 400])
+    error: JSONObject = {"type": refusal.code or kind, "message": refusal.message or message}
+    return {"type": "error", "error": error, "request_id": "req_simulator"}
+
+
+def _tool_results(message: JSONObject) -> list[JSONObject]:
+    return [block for block in objects(message, "content") if string(block, "type") == "tool_result"]
+
+
+def _check_messages(messages: list[JSONObject]) -> dict[str, str]:
+    """The names of all calls by their ids. Raises `Refusal` for what the service would."""
+    names: dict[str, str] = {}
+    open_calls: list[str] = []
+    for position, message in enumerate(messages):
+        where = f"messages.{position}"
+        role = string(message, "role")
+        if role not in ("user", "assistant"):
+            raise Refusal(400, f"{where}.role: Input should be 'user' or 'assistant', not \"{role}\"")
+        if not message.get("content"):
+            raise Refusal(400, f"{where}: all messages must have non-empty content")
+        for number, block in enumerate(objects(message, "content")):
+            _check_block(block, f"{where}.content.{number}", open_calls, names)
+        if open_calls:
+            raise Refusal(
+                400,
+                f"{where}: `tool_use` ids were found without `tool_result` blocks immediately after:"
+                f" {', '.join(open_calls)}. Each `tool_use` block must have a corresponding `tool_result` block in the"
+                " next message.",
+            )
+        if role == "assistant":
+            calls = [block for block in objects(message, "content") if string(block, "type") == "tool_use"]
+            open_calls = [string(block, "id") for block in calls]
+            names.update((string(block, "id"), string(block, "name")) for block in calls)
+    if open_calls:
+        raise Refusal(400, f"messages: `tool_use` ids were found without `tool_result` blocks: {', '.join(open_calls)}")
+    return names
+
+
+def _check_block(block: JSONObject, where: str, open_calls: list[str], names: dict[str, str]) -> None:
+    kind = string(block, "type")
+    if kind == "tool_result":
+        id = string(block, "tool_use_id")
+        if id not in open_calls:
+            raise Refusal(
+                400,
+                f"{where}: unexpected `tool_use_id` found in `tool_result` blocks: {id}. Each `tool_result` block must"
+                " have a corresponding `tool_use` block in the previous message.",
+            )
+        open_calls.remove(id)
+    elif kind == "text" and not string(block, "text"):
+        raise Refusal(400, f"{where}.text: text content blocks must be non-empty")
+    elif kind == "thinking" and is_forged(string(block, "signature"), string(block, "thinking")):
+        raise Refusal(400, f"{where}: Invalid `signature` in `thinking` block")
+
+
+def _last_turn(messages: list[JSONObject]) -> tuple[JSONObject, int]:
+    """The last message in which the user speaks, and the tool rounds after it."""
+    last_user: JSONObject = {}
+    rounds = 0
+    for message in messages:
+        if _tool_results(message):
+            rounds += 1
+        elif string(message, "role") == "user":
+            last_user, rounds = message, 0
+    return last_user, rounds

@@ -1,0 +1,79 @@
+"""One client of the simulator: its socket, its request reader, and the response that is being played to it.
+
+Knows how to give the next frames of a program. Must not know when they are due: the server's loop does.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+
+from .http_request import RequestReader
+from .program import Program
+
+_RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+
+
+class Connection:
+    """A client's connection. The loop reads and writes these members; they are flat because it does so per event.
+
+    program: what is being played, None between two exchanges. frames, interval, end: taken from it. position: the
+    next frame. due: when that is, on the monotonic clock. backlog: bytes that the socket did not take yet.
+    """
+
+    __slots__ = (
+        "backlog", "due", "end", "frames", "interval", "position", "program", "reader", "send",
+        "socket", "stamps",
+    )  # fmt: skip
+
+    def __init__(self, connected: socket.socket) -> None:
+        self.socket = connected
+        self.send = connected.send
+        self.reader = RequestReader()
+        self.program: Program | None = None
+        self.frames: list[bytes] = []
+        self.position = 0
+        self.end = 0
+        self.interval = 0.0
+        self.due = 0.0
+        self.stamps: list[int] = []
+        self.backlog = b""
+
+    def start(self, program: Program, due: float) -> None:
+        """Take a program, to begin at `due`."""
+        self.program = program
+        self.frames = program.frames
+        self.position, self.end = 0, len(program.frames)
+        self.interval = program.interval
+        self.due = due
+        self.stamps = []
+
+    def due_count(self, program: Program, now: float) -> int:
+        """How many frames may be sent now, where more than one may be."""
+        count = program.together
+        if self.interval:
+            count = 1 + int((now - self.due) / self.interval)
+            if program.together == 1:
+                count = 1
+        return min(count, self.end - self.position)
+
+    def stamped(self, program: Program, last: int) -> bytes:
+        """The frames from here to before `last`, those that show the time made now."""
+        now = time.monotonic_ns()
+        first, templates = self.position, program.templates
+        if last - first == 1:
+            template = templates.get(first)
+            return self.frames[first] if template is None else template.render(self.stamps, now)
+        rendered = [
+            templates[place].render(self.stamps, now) if place in templates else self.frames[place]
+            for place in range(first, last)
+        ]
+        return b"".join(rendered)
+
+    def close(self, *, reset: bool = False) -> None:
+        """Close the socket; with `reset` the peer gets a TCP reset instead of a FIN."""
+        if reset:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+        self.program = None
+        self.socket.close()

@@ -1,0 +1,302 @@
+"""Google Gemini on the wire: `POST /v1beta/models/{model}:generateContent` and `:streamGenerateContent`.
+
+With `?alt=sse` a stream is server-sent events, framed with CRLF; without it, it is one JSON array that grows. Each
+event is a whole `GenerateContentResponse`: a piece of text, or a tool call with all its arguments. Usage is
+cumulative and in every event. There is no marker after the event that has the finish reason. A thought signature
+stands on the first tool call, else on an empty text part at the end.
+"""
+
+from __future__ import annotations
+
+import re
+
+from .http_request import HTTPRequest
+from .json_text import (
+    JSON,
+    JSONObject,
+    dumps,
+    dumps_sorted,
+    integer,
+    loads_object,
+    mapping,
+    objects,
+    string,
+    text_length,
+)
+from .prompt import Prompt, Refusal, ToolAnswer, ToolDeclaration
+from .scenario import SIGNATURE_MARK, Scenario, sign
+from .wire import JSON_MODE, body_object, gaps, seconds_text
+
+STATUS: dict[int, tuple[str, str]] = {
+    400: ("INVALID_ARGUMENT", "Request contains an invalid argument."),
+    401: ("UNAUTHENTICATED", "Request had invalid authentication credentials."),
+    403: ("PERMISSION_DENIED", "The caller does not have permission"),
+    404: ("NOT_FOUND", "The model is not found for API version v1beta, or is not supported for generateContent."),
+    429: ("RESOURCE_EXHAUSTED", "You exceeded your current quota, please check your plan and billing details."),
+    500: ("INTERNAL", "An internal error has occurred."),
+    503: ("UNAVAILABLE", "The model is overloaded. Please try again later."),
+    504: ("DEADLINE_EXCEEDED", "Deadline expired before operation could complete."),
+}
+"""HTTP status → Google's status and message."""
+
+FINISH = {"stop": "STOP", "length": "MAX_TOKENS", "tool_use": "STOP", "content_filter": "SAFETY"}
+_SNAKE = re.compile("_([a-z])")
+OPAQUE = frozenset({"args", "response", "parameters", "parametersJsonSchema", "responseSchema", "responseJsonSchema"})
+"""Members whose own members are the caller's."""
+
+MODES = {"ANY": "required", "NONE": "none", "AUTO": "auto"}
+
+
+class GeminiWire:
+    """The writer."""
+
+    name = "gemini"
+    ping = b": keep-alive\r\n\r\n"
+
+    def check_headers(self, request: HTTPRequest) -> None:
+        headers = request.headers
+        if not (headers.get("x-goog-api-key") or request.query.get("key") or headers.get("authorization")):
+            raise Refusal(401, "Request is missing required authentication credential.")
+
+    def read(self, request: HTTPRequest) -> Prompt:
+        body = mapping({"body": _in_camel_case(body_object(request))}, "body")
+        model, _, method = request.path.rpartition("/models/")[2].partition(":")
+        contents = objects(body, "contents")
+        if not contents:
+            raise Refusal(400, "* GenerateContentRequest.contents: contents is not specified")
+        _check_contents(contents)
+        last_user, rounds = _last_turn(contents)
+        config = mapping(body, "generationConfig")
+        calling = mapping(mapping(body, "toolConfig"), "functionCallingConfig")
+        allowed = calling.get("allowedFunctionNames")
+        choice = MODES.get(string(calling, "mode"), "auto")
+        if choice == "required" and isinstance(allowed, list) and len(allowed) == 1:
+            choice = str(allowed[0])
+        schema = mapping(config, "responseJsonSchema") or mapping(config, "responseSchema")
+        if not schema and string(config, "responseMimeType") == "application/json":
+            schema = JSON_MODE
+        return Prompt(
+            model=model,
+            text="".join(string(part, "text") for part in objects(last_user, "parts")),
+            stream=method == "streamGenerateContent",
+            tools=tuple(
+                ToolDeclaration(
+                    string(tool, "name"), mapping(tool, "parametersJsonSchema") or mapping(tool, "parameters")
+                )
+                for entry in objects(body, "tools")
+                for tool in objects(entry, "functionDeclarations")
+            ),
+            tool_choice=choice,
+            answers=tuple(
+                ToolAnswer(string(answer, "name"), _answer_text(mapping(answer, "response")))
+                for answer in _members(contents[-1], "functionResponse")
+            ),
+            rounds=rounds,
+            schema=schema or None,
+            max_tokens=integer(config, "maxOutputTokens"),
+            characters=text_length([body.get("systemInstruction"), *(content.get("parts") for content in contents)]),
+            array=request.query.get("alt") != "sse",
+            body=body,
+        )
+
+    def frames(self, prompt: Prompt, scenario: Scenario) -> list[bytes]:
+        events = _events(scenario)
+        if prompt.array:
+            first, *others = events
+            return [b"[" + first, *(b",\r\n" + event for event in others), b"]"]
+        return [b"data: %b\r\n\r\n" % event for event in events]
+
+    def body(self, prompt: Prompt, scenario: Scenario) -> bytes:
+        parts: list[JSON] = []
+        if scenario.thinking_pieces:
+            parts.append({"text": scenario.thinking, "thought": True})
+        if scenario.text_pieces:
+            parts.append({"text": scenario.text, **_text_signature(scenario)})
+        parts += _call_parts(scenario)
+        tokens = scenario.tokens
+        return dumps(_response(scenario, parts, _usage(scenario, tokens.output, tokens.thinking), ended=True))
+
+    def error_body(self, refusal: Refusal) -> bytes:
+        return dumps({"error": _error(refusal)})
+
+    def error_headers(self, refusal: Refusal) -> list[tuple[str, str]]:
+        return []
+
+    def error_frames(self, prompt: Prompt, scenario: Scenario, refusal: Refusal, position: int) -> list[bytes]:
+        error = dumps({"error": _error(refusal)})
+        if prompt.array:
+            return [(b"[" if position == 0 else b",\r\n") + error, b"]"]
+        return [b"data: %b\r\n\r\n" % error]
+
+    def headers(self, prompt: Prompt | None, identity: str) -> list[tuple[str, str]]:
+        streamed = prompt is not None and prompt.stream and not prompt.array
+        return [
+            ("content-type", "text/event-stream" if streamed else "application/json; charset=UTF-8"),
+            ("x-gemini-service-tier", "standard"),
+        ]
+
+
+def _events(scenario: Scenario) -> list[bytes]:
+    """The stream's events, unframed."""
+    events: list[bytes] = []
+    events += _text_events(scenario, scenario.thinking_pieces, {"text": "<text>", "thought": True}, 0)
+    said = len(events)
+    events += _text_events(scenario, scenario.text_pieces, {"text": "<text>"}, said)
+    tokens = scenario.tokens
+    output = len(scenario.text_pieces)
+    for call, part in zip((call for call in scenario.calls if call.complete), _call_parts(scenario), strict=True):
+        output += len(call.fragments)
+        events.append(dumps(_response(scenario, [part], _usage(scenario, output, tokens.thinking))))
+    last: JSON = {"text": "", **({} if scenario.calls else _text_signature(scenario))}
+    usage = _usage(scenario, tokens.output, tokens.thinking)
+    events.append(dumps(_response(scenario, [last], usage, ended=True)))
+    return events
+
+
+def _text_events(scenario: Scenario, pieces: tuple[str, ...], part: JSONObject, thought: int) -> list[bytes]:
+    if not pieces:
+        return []
+    usage = _usage(scenario, 0, 0)
+    counted = "thoughtsTokenCount" if "thought" in part else "candidatesTokenCount"
+    if "thought" not in part and scenario.tokens.thinking:
+        usage["thoughtsTokenCount"] = thought = scenario.tokens.thinking
+    usage.pop("totalTokenCount")
+    usage.update({counted: "<count>", "totalTokenCount": "<total>"})
+    before, between, further, after = gaps(_response(scenario, [part], usage), "<text>", "<count>", "<total>")
+    base = scenario.tokens.input + (0 if "thought" in part else thought)
+    return [
+        b"%b%b%b%d%b%d%b" % (before, dumps(piece), between, count, further, base + count, after)
+        for count, piece in enumerate(pieces, 1)
+    ]
+
+
+def _response(scenario: Scenario, parts: list[JSON], usage: JSONObject, ended: bool = False) -> JSONObject:
+    content: JSONObject = {"parts": parts, "role": "model"} if parts else {"role": "model"}
+    candidate: JSONObject = {"content": content}
+    if ended:
+        candidate["finishReason"] = FINISH[scenario.finish]
+    candidate["index"] = 0
+    return {
+        "candidates": [candidate],
+        "usageMetadata": usage,
+        "modelVersion": scenario.model,
+        "responseId": scenario.id("", 22),
+    }
+
+
+def _usage(scenario: Scenario, output: int, thinking: int) -> JSONObject:
+    tokens = scenario.tokens
+    usage: JSONObject = {"promptTokenCount": tokens.input}
+    if tokens.cached:
+        usage["cachedContentTokenCount"] = tokens.cached
+    if output:
+        usage["candidatesTokenCount"] = output
+    usage["promptTokensDetails"] = [{"modality": "TEXT", "tokenCount": tokens.input}]
+    if thinking:
+        usage["thoughtsTokenCount"] = thinking
+    usage["totalTokenCount"] = tokens.input + output + thinking
+    return usage
+
+
+def _text_signature(scenario: Scenario) -> JSONObject:
+    thinks = scenario.thinking_pieces or scenario.redacted
+    return {"thoughtSignature": scenario.signature} if thinks and not scenario.calls else {}
+
+
+def _call_parts(scenario: Scenario) -> list[JSON]:
+    """The tool calls that are whole; this service has no others. Only the first is signed."""
+    parts: list[JSON] = []
+    for call in scenario.calls:
+        if not call.complete:
+            continue
+        function: JSONObject = {"name": call.name, "args": loads_object(call.arguments) or {}}
+        if not scenario.model.startswith(("gemini-1", "gemini-2")):  # call ids came with the third generation
+            function["id"] = call.id[:8]
+        part: JSONObject = {"functionCall": function}
+        if not parts and (scenario.thinking_pieces or scenario.redacted):
+            part["thoughtSignature"] = _sign_call(function)
+        parts.append(part)
+    return parts
+
+
+def _sign_call(function: JSONObject) -> str:
+    return sign(string(function, "name") + dumps_sorted(mapping(function, "args")).decode())
+
+
+def _error(refusal: Refusal) -> JSONObject:
+    status, message = STATUS.get(refusal.status, STATUS[500 if refusal.status >= 500 else 400])
+    error: JSONObject = {
+        "code": refusal.status,
+        "message": refusal.message or message,
+        "status": refusal.code or status,
+    }
+    if refusal.retry_after is not None:
+        delay = seconds_text(refusal.retry_after) + "s"
+        error["details"] = [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": delay}]
+    return error
+
+
+def _members(content: JSONObject, name: str) -> list[JSONObject]:
+    return [mapping(part, name) for part in objects(content, "parts") if name in part]
+
+
+def _answer_text(response: JSONObject) -> str:
+    for name in ("output", "result", "error"):
+        if string(response, name):
+            return string(response, name)
+    return dumps(response).decode()
+
+
+def _in_camel_case(value: JSON) -> JSON:
+    """A request with its members' names in lowerCamelCase: ProtoJSON takes snake_case as well, and Google's own
+    client sends some of them so."""
+    if isinstance(value, list):
+        return [_in_camel_case(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    named = {_SNAKE.sub(lambda found: found[1].upper(), name): member for name, member in value.items()}
+    return {name: member if name in OPAQUE else _in_camel_case(member) for name, member in named.items()}
+
+
+def _check_contents(contents: list[JSONObject]) -> None:
+    """Raises `Refusal` for what the service would."""
+    calls = 0
+    for position, content in enumerate(contents):
+        role = string(content, "role") or "user"
+        if role not in ("user", "model", "function"):
+            raise Refusal(400, "Please use a valid role: user, model.")
+        if not objects(content, "parts"):
+            raise Refusal(
+                400, f"* GenerateContentRequest.contents[{position}].parts: contents.parts must not be empty."
+            )
+        answers = len(_members(content, "functionResponse"))
+        if answers != calls:
+            raise Refusal(
+                400,
+                "Please ensure that the number of function response parts is equal to the number of function call parts"
+                " of the function call turn.",
+            )
+        calls = len(_members(content, "functionCall"))
+        for part in objects(content, "parts"):
+            _check_part(part)
+    if calls:
+        raise Refusal(400, "Please ensure that function call turn comes immediately before a function response turn.")
+
+
+def _check_part(part: JSONObject) -> None:
+    signature = string(part, "thoughtSignature")
+    function = mapping(part, "functionCall")
+    if function and signature.startswith(SIGNATURE_MARK) and signature != _sign_call(function):
+        raise Refusal(400, "Thought signature is not valid")
+
+
+def _last_turn(contents: list[JSONObject]) -> tuple[JSONObject, int]:
+    """The last content in which the user speaks, and the tool rounds after it."""
+    last_user: JSONObject = {}
+    rounds = 0
+    for content in contents:
+        if _members(content, "functionResponse"):
+            rounds += 1
+        elif string(content, "role") != "model":
+            last_user, rounds = content, 0
+    return last_user, rounds

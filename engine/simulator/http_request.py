@@ -1,0 +1,159 @@
+"""HTTP/1.1 requests from bytes: one small incremental reader (RFC 9112).
+
+Knows heads, `content-length` and chunked bodies. Must not know what is asked. What breaks the grammar raises
+`BadRequest`, after which the connection cannot be read any further.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import parse_qsl, unquote
+
+HEAD_LIMIT = 64 * 1024
+BODY_LIMIT = 64 * 1024 * 1024
+_BLANK_LINE = b"\r\n\r\n"
+
+
+class BadRequest(Exception):
+    """Bytes that are no request that this server takes. `status` is what to answer before closing."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+
+
+@dataclass(slots=True)
+class HTTPRequest:
+    """One request. `headers` have lower-case names; of a repeated one the last stays. `path` is decoded."""
+
+    method: str
+    target: str
+    headers: dict[str, str]
+    body: bytes = b""
+    keep_alive: bool = True
+
+    @property
+    def path(self) -> str:
+        return unquote(self.target.partition("?")[0])
+
+    @property
+    def query(self) -> dict[str, str]:
+        return dict(parse_qsl(self.target.partition("?")[2]))
+
+
+class RequestReader:
+    """Takes bytes as they come; `next_request` gives a request once all of it is there, one at a time.
+
+    `expects_continue` is True while a head was read whose client waits for `100 Continue`; the owner resets it.
+    """
+
+    __slots__ = ("_buffer", "_chunks", "_length", "_request", "_searched", "expects_continue")
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self._searched = 0
+        self._request: HTTPRequest | None = None
+        self._length = 0
+        self._chunks: list[bytes] | None = None
+        self.expects_continue = False
+
+    @property
+    def waiting(self) -> int:
+        """Bytes received that no request was made of yet."""
+        return len(self._buffer)
+
+    def feed(self, data: bytes) -> None:
+        """Take bytes."""
+        self._buffer += data
+
+    def next_request(self) -> HTTPRequest | None:
+        """The next request, or None while it is not whole. Raises `BadRequest`."""
+        request = self._request or self._read_head()
+        if request is None:
+            return None
+        if self._chunks is not None:
+            body = self._read_chunks(self._chunks)
+            if body is None:
+                return None
+            request.body = body
+        else:
+            if len(self._buffer) < self._length:
+                return None
+            request.body = bytes(self._buffer[: self._length])
+            del self._buffer[: self._length]
+        self._request, self._chunks, self._length = None, None, 0
+        self.expects_continue = False
+        return request
+
+    def _read_head(self) -> HTTPRequest | None:
+        while self._buffer.startswith(b"\r\n"):  # RFC 9112 section 2.2: blank lines before a request are ignored
+            del self._buffer[:2]
+        end = self._buffer.find(_BLANK_LINE, max(0, self._searched - 3))
+        if end > HEAD_LIMIT or (end < 0 and len(self._buffer) > HEAD_LIMIT):
+            raise BadRequest(431, f"the request's head is longer than {HEAD_LIMIT} bytes")
+        if end < 0:
+            self._searched = len(self._buffer)
+            return None
+        self._searched = 0
+        lines = self._buffer[:end].decode("latin-1").split("\r\n")
+        del self._buffer[: end + 4]
+        request = _parsed_head(lines)
+        self._expect_body(request.headers)
+        self._request = request
+        return request
+
+    def _expect_body(self, headers: dict[str, str]) -> None:
+        coding = headers.get("transfer-encoding", "").lower()
+        if coding:
+            if coding != "chunked":
+                raise BadRequest(501, f"transfer-encoding {coding!r} is not understood")
+            self._chunks = []
+        else:
+            length = headers.get("content-length", "0")
+            if not (length.isascii() and length.isdigit()):
+                raise BadRequest(400, f"content-length {length!r} is no number")
+            self._length = int(length)
+            if self._length > BODY_LIMIT:
+                raise BadRequest(413, f"the request's body is longer than {BODY_LIMIT} bytes")
+        self.expects_continue = headers.get("expect", "").lower() == "100-continue"
+
+    def _read_chunks(self, chunks: list[bytes]) -> bytes | None:
+        buffer = self._buffer
+        while True:
+            line_end = buffer.find(b"\r\n")
+            if line_end < 0:
+                return None
+            try:
+                size = int(buffer[:line_end].split(b";")[0], 16)
+            except ValueError:
+                raise BadRequest(400, "a chunk's size is no hexadecimal number") from None
+            if size == 0:
+                # Trailers end like a head does: at a blank line, which is the next one where there are none.
+                end = buffer.find(_BLANK_LINE, line_end)
+                if end < 0:
+                    return None
+                del buffer[: end + 4]
+                return b"".join(chunks)
+            following = line_end + 2 + size + 2
+            if following > BODY_LIMIT:
+                raise BadRequest(413, f"a chunk is longer than {BODY_LIMIT} bytes")
+            if len(buffer) < following:
+                return None
+            chunks.append(bytes(buffer[line_end + 2 : line_end + 2 + size]))
+            del buffer[:following]
+
+
+def _parsed_head(lines: list[str]) -> HTTPRequest:
+    parts = lines[0].split(" ")
+    if len(parts) != 3 or not parts[2].startswith("HTTP/1."):
+        raise BadRequest(400, "the first line is no HTTP/1.1 request line")
+    headers: dict[str, str] = {}
+    for line in lines[1:]:
+        name, colon, value = line.partition(":")
+        if not colon or not name or name != name.strip():
+            raise BadRequest(400, "a header line has no name")
+        headers[name.lower()] = value.strip()
+    connection = headers.get("connection", "").lower()
+    keep_alive = "keep-alive" in connection if parts[2] == "HTTP/1.0" else "close" not in connection
+    return HTTPRequest(parts[0], parts[1], headers, keep_alive=keep_alive)

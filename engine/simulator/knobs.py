@@ -1,0 +1,215 @@
+"""The knobs: everything that can be asked of one answer, and how they are written.
+
+A directive is `name=value` pairs, separated by commas or spaces: `events=500,rate=50,kind=mixed`. It may stand in
+four places; the first that names a knob wins:
+
+1. the request header `x-simulate`;
+2. the last user message, where it begins with `simulate:` (or is the JSON object `{"simulate": {…}}`);
+3. the model's name: `sim-text`, `sim-thinking`, `sim-tools`, `sim-mixed`, and any more after an `@`, as in
+   `sim-mixed@events=40,rate=20`; a model of any other name has no knobs;
+4. the server's settings.
+
+What it says: `kind`, `events`, `calls`, `steps`, `finish`, `cached`, `redacted`, `seed`, `stamp`.
+How fast: `rate`, `delay`, `chunk`, `ping`.
+What goes wrong: `fail` (with `retry-after`, `code`), `drop`, `cut`, `reset`, `truncate`, `stall`, `malformed`,
+`error`; `times` and `key` limit all of these to the first requests.
+
+A fault's place `k` counts events of the stream (everything that has its own `data:`, the `[DONE]` of Chat too):
+0 is before the first, and a negative one counts from the end, as an index does: `truncate=-1` leaves out the last.
+In an unstreamed answer it counts bytes of the body.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+
+from .json_text import loads_object, mapping
+
+KINDS = ("text", "thinking", "tools", "mixed")
+FINISHES = ("stop", "length", "content_filter")
+HEADER = "x-simulate"
+
+
+class KnobError(ValueError):
+    """A directive that cannot be read. The message names the knob and what it takes."""
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Knobs:
+    """One answer's knobs.
+
+    kind: `text`, `thinking` (then text), `tools`, or `mixed` (thinking, text, tool calls). events: pieces of
+    thinking and text together. calls: tool calls in one answer. steps: how many rounds of tool calls a
+    conversation has before the answer is text. finish: `stop`, `length` or `content_filter`. cached: how many of
+    the input tokens the usage calls cached. redacted: the thinking is encrypted (Anthropic). seed: what the words
+    depend on; by default the last user message. stamp: each piece of text is `time.monotonic_ns()` at its sending,
+    in 20 digits, and a space.
+
+    rate: events a second; 0 is as fast as the socket takes them. delay: seconds before the response's first byte.
+    chunk: cut the body into HTTP chunks, each with its own `send`, of that many bytes, anywhere. ping: seconds
+    between keep-alive events while the stream stalls.
+
+    fail: answer with this HTTP status. retry_after: seconds, told with a failure. code: the provider's own error
+    code, instead of the one that fits the status. drop: close without any answer. cut: close the socket after `k`
+    events; reset: the same with a TCP reset. truncate: end the body, properly framed, after `k` events. stall: send
+    nothing more after `k` events, and keep the connection open. malformed: event `k` is broken JSON. error: event
+    `k` is an error inside the stream, `error_status` says which. times: only the first so many requests with this
+    `key` (default: the directive itself) go wrong; 0 is all.
+    """
+
+    kind: str | None = None
+    events: int | None = None
+    calls: int | None = None
+    steps: int = 1
+    finish: str = "stop"
+    cached: int = 0
+    redacted: bool = False
+    seed: int | None = None
+    stamp: bool = False
+    rate: float = 0.0
+    delay: float = 0.0
+    chunk: int = 0
+    ping: float = 0.0
+    fail: int | None = None
+    retry_after: float | None = None
+    code: str | None = None
+    drop: bool = False
+    cut: int | None = None
+    reset: int | None = None
+    truncate: int | None = None
+    stall: int | None = None
+    malformed: int | None = None
+    error: int | None = None
+    error_status: int = 500
+    times: int = 0
+    key: str = ""
+
+    @property
+    def faulty(self) -> bool:
+        """Whether anything is to go wrong."""
+        return self.drop or any(getattr(self, name) is not None for name in FAULTS)
+
+    def without_faults(self) -> Knobs:
+        """The same answer, going well."""
+        return replace(
+            self, drop=False, fail=None, cut=None, reset=None, truncate=None, stall=None, malformed=None, error=None
+        )
+
+
+FAULTS = ("fail", "cut", "reset", "truncate", "stall", "malformed", "error")
+
+
+def _number(low: float, high: float) -> Callable[[str], float]:
+    def read(text: str) -> float:
+        value = float(text)
+        if not low <= value <= high:
+            raise ValueError
+        return value
+
+    return read
+
+
+def _whole(low: int, high: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        value = int(text)
+        if not low <= value <= high:
+            raise ValueError
+        return value
+
+    return read
+
+
+def _switch(text: str) -> bool:
+    return {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}[text.lower()]
+
+
+def _one_of(*words: str) -> Callable[[str], str]:
+    return {word: word for word in words}.__getitem__
+
+
+_PLACE = (_whole(-1_000_000, 1_000_000), "a whole number of events")
+READERS: dict[str, tuple[Callable[[str], object], str]] = {
+    "kind": (_one_of(*KINDS), "one of " + ", ".join(KINDS)),
+    "events": (_whole(0, 1_000_000), "0 to 1000000"),
+    "calls": (_whole(0, 1000), "0 to 1000"),
+    "steps": (_whole(0, 1000), "0 to 1000"),
+    "finish": (_one_of(*FINISHES), "one of " + ", ".join(FINISHES)),
+    "cached": (_whole(0, 10**9), "a number of tokens"),
+    "redacted": (_switch, "0 or 1"),
+    "seed": (_whole(0, 2**63 - 1), "a whole number from 0"),
+    "stamp": (_switch, "0 or 1"),
+    "rate": (_number(0, 1e6), "0 to 1000000 events a second"),
+    "delay": (_number(0, 3600), "0 to 3600 seconds"),
+    "chunk": (_whole(0, 1 << 20), "0 to 1048576 bytes"),
+    "ping": (_number(0, 3600), "0 to 3600 seconds"),
+    "fail": (_whole(400, 599), "an HTTP status from 400 to 599"),
+    "retry_after": (_number(0, 86400), "0 to 86400 seconds"),
+    "code": (str, "a word"),
+    "drop": (_switch, "0 or 1"),
+    "cut": _PLACE,
+    "reset": _PLACE,
+    "truncate": _PLACE,
+    "stall": _PLACE,
+    "malformed": _PLACE,
+    "error": _PLACE,
+    "error_status": (_whole(400, 599), "an HTTP status from 400 to 599"),
+    "times": (_whole(0, 1_000_000), "0 to 1000000"),
+    "key": (str, "a word"),
+}
+"""Knob → how to read its value, and what to say where that fails. A dash in the name is an underscore."""
+
+assert set(READERS) == {field.name for field in fields(Knobs)}
+
+
+def read_directive(text: str) -> dict[str, object]:
+    """The knobs that a directive names. Raises `KnobError`."""
+    found: dict[str, object] = {}
+    for pair in re.split(r"[,\s]+", text.strip()):
+        if not pair:
+            continue
+        name, equals, value = pair.partition("=")
+        name = name.replace("-", "_").lower()
+        if name not in READERS or not equals:
+            raise KnobError(f"{pair!r} is no knob; write name=value, with a name out of: {', '.join(READERS)}")
+        read, takes = READERS[name]
+        try:
+            found[name] = read(value)
+        except (ValueError, KeyError):
+            raise KnobError(f"{name}={value!r}: {name} takes {takes}") from None
+    return found
+
+
+def directive_in_text(text: str) -> str:
+    """The directive in a user message, empty where it holds none."""
+    start = text.lstrip()
+    if start.startswith("simulate:"):
+        return start[len("simulate:") :]
+    if start.startswith("{"):
+        members = mapping(loads_object(start), "simulate")
+        return ",".join(f"{name}={value}" for name, value in members.items())
+    return ""
+
+
+def directive_in_model(model: str) -> str:
+    """The directive in a model's name, empty where it holds none."""
+    if not model.startswith("sim"):
+        return ""
+    word, _, directive = model.partition("@")
+    kind = word.removeprefix("sim-")
+    return f"kind={kind},{directive}" if kind in KINDS else directive
+
+
+def combine(defaults: Knobs, *directives: str) -> Knobs:
+    """The knobs that these directives give together, the last one winning. Raises `KnobError`."""
+    found: dict[str, object] = {}
+    for directive in directives:
+        if directive:
+            found.update(read_directive(directive))
+    if not found:
+        return defaults
+    knobs = replace(defaults, **found)  # type: ignore[arg-type]  # READERS gives each its type
+    if knobs.stamp and knobs.chunk:
+        raise KnobError("stamp and chunk exclude each other: a stamp is made when its event is sent whole")
+    return knobs

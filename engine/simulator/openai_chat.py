@@ -1,0 +1,301 @@
+"""OpenAI Chat Completions on the wire: `POST /v1/chat/completions`.
+
+The service itself shows no thinking in this dialect; where the scenario thinks, it is told in `reasoning_content`,
+as most compatible servers do. With `stream_options.include_usage` every chunk has `usage: null` and one more chunk,
+without choices, has the figures.
+"""
+
+from __future__ import annotations
+
+from .http_request import HTTPRequest
+from .json_text import JSON, JSONObject, dumps, integer, mapping, objects, string, text_length
+from .prompt import Prompt, Refusal, ToolAnswer, ToolDeclaration
+from .scenario import Scenario
+from .wire import CREATED, JSON_MODE, body_object, gaps, seconds_text, sse
+
+ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+FINISH = {"stop": "stop", "length": "length", "tool_use": "tool_calls", "content_filter": "content_filter"}
+ERRORS: dict[int, tuple[str, str | None, str]] = {
+    400: ("invalid_request_error", None, "The request is invalid."),
+    401: ("invalid_request_error", "invalid_api_key", "Incorrect API key provided."),
+    403: ("invalid_request_error", "unsupported_country_region_territory", "Access denied."),
+    404: ("invalid_request_error", "model_not_found", "The model does not exist or you do not have access to it."),
+    429: ("requests", "rate_limit_exceeded", "Rate limit reached for requests."),
+    500: ("server_error", None, "The server had an error while processing your request. Sorry about that!"),
+    503: ("server_error", None, "The engine is currently overloaded, please try again later."),
+}
+"""Status → the error's type, code and message."""
+
+OBFUSCATION = "a1B2c3D4e5F6g7H8"
+
+
+def obfuscation(text: str) -> str:
+    """Padding that hides a delta's length from who can only count bytes, as the service sends it."""
+    return OBFUSCATION[: 16 - len(text) % 16]
+
+
+class OpenAIChatWire:
+    """The writer."""
+
+    name = "openai-chat"
+    ping = b": keep-alive\n\n"
+
+    def check_headers(self, request: HTTPRequest) -> None:
+        check_bearer(request)
+
+    def read(self, request: HTTPRequest) -> Prompt:
+        body = body_object(request)
+        model = string(body, "model")
+        if not model:
+            raise Refusal(400, "you must provide a model parameter")
+        messages = objects(body, "messages")
+        if not messages:
+            raise Refusal(400, "Missing required parameter: 'messages'.", param="messages", code=MISSING)
+        last_user, rounds = _check_messages(messages)
+        response_format = mapping(body, "response_format")
+        schema = (
+            JSON_MODE
+            if string(response_format, "type") == "json_object"
+            else mapping(mapping(response_format, "json_schema"), "schema")
+        )
+        return Prompt(
+            model=model,
+            text=content_text(last_user.get("content")),
+            stream=body.get("stream") is True,
+            tools=tuple(
+                ToolDeclaration(string(tool, "name"), mapping(tool, "parameters"))
+                for tool in (mapping(entry, "function") for entry in objects(body, "tools"))
+            ),
+            tool_choice=_tool_choice(body),
+            parallel=body.get("parallel_tool_calls") is not False,
+            answers=_answers(messages),
+            rounds=rounds,
+            schema=schema or None,
+            max_tokens=integer(body, "max_completion_tokens") or integer(body, "max_tokens"),
+            characters=text_length([message.get("content") for message in messages]),
+            body=body,
+        )
+
+    def frames(self, prompt: Prompt, scenario: Scenario) -> list[bytes]:
+        options = mapping(prompt.body, "stream_options")
+        head: JSONObject = {
+            "id": scenario.id("chatcmpl-", 29),
+            "object": "chat.completion.chunk",
+            "created": CREATED,
+            "model": scenario.model,
+            "service_tier": "default",
+            "system_fingerprint": "fp_simulator",
+        }
+        tail: JSONObject = {"usage": None} if options.get("include_usage") is True else {}
+        padded = options.get("include_obfuscation") is not False
+
+        def chunk(delta: JSONObject, finish: str | None = None) -> bytes:
+            choice: JSON = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
+            return sse(dumps({**head, "choices": [choice], **tail}))
+
+        def deltas(member: str, pieces: tuple[str, ...]) -> list[bytes]:
+            choice: JSON = {"index": 0, "delta": {member: "<text>"}, "logprobs": None, "finish_reason": None}
+            padding: JSONObject = {"obfuscation": "<padding>"} if padded else {}
+            parts = gaps({**head, "choices": [choice], **tail, **padding}, "<text>", *padding.values())
+            made: dict[str, bytes] = {}  # words recur, and events that are the same need not be written twice
+            for piece in set(pieces):
+                data = parts[0] + dumps(piece) + parts[1]
+                if padded:
+                    data += b'"%b"%b' % (obfuscation(piece).encode(), parts[2])
+                made[piece] = sse(data)
+            return [made[piece] for piece in pieces]
+
+        frames = [chunk({"role": "assistant", "content": "", "refusal": None})]
+        frames += deltas("reasoning_content", scenario.thinking_pieces)
+        frames += deltas("content", scenario.text_pieces)
+        for position, call in enumerate(scenario.calls):
+            function: JSONObject = {"name": call.name, "arguments": ""}
+            start: JSON = {"index": position, "id": f"call_{call.id}", "type": "function", "function": function}
+            frames.append(chunk({"tool_calls": [start]}))
+            for fragment in call.fragments:
+                frames.append(chunk({"tool_calls": [{"index": position, "function": {"arguments": fragment}}]}))
+        frames.append(chunk({}, FINISH[scenario.finish]))
+        if tail:
+            frames.append(sse(dumps({**head, "choices": [], "usage": _usage(scenario)})))
+        frames.append(b"data: [DONE]\n\n")
+        return frames
+
+    def body(self, prompt: Prompt, scenario: Scenario) -> bytes:
+        message: JSONObject = {
+            "role": "assistant",
+            "content": scenario.text if scenario.text_pieces or not scenario.calls else None,
+            "refusal": None,
+            "annotations": [],
+        }
+        if scenario.thinking_pieces:
+            message["reasoning_content"] = scenario.thinking
+        if scenario.calls:
+            message["tool_calls"] = [
+                {
+                    "id": f"call_{call.id}",
+                    "type": "function",
+                    "function": {"name": call.name, "arguments": call.arguments},
+                }
+                for call in scenario.calls
+            ]
+        choice: JSON = {
+            "index": 0,
+            "message": message,
+            "logprobs": None,
+            "finish_reason": FINISH[scenario.finish],
+        }
+        return dumps(
+            {
+                "id": scenario.id("chatcmpl-", 29),
+                "object": "chat.completion",
+                "created": CREATED,
+                "model": scenario.model,
+                "choices": [choice],
+                "usage": _usage(scenario),
+                "service_tier": "default",
+                "system_fingerprint": "fp_simulator",
+            }
+        )
+
+    def error_body(self, refusal: Refusal) -> bytes:
+        return dumps({"error": error_object(refusal)})
+
+    def error_headers(self, refusal: Refusal) -> list[tuple[str, str]]:
+        return retry_headers(refusal)
+
+    def error_frames(self, prompt: Prompt, scenario: Scenario, refusal: Refusal, position: int) -> list[bytes]:
+        return [sse(dumps({"error": error_object(refusal)}))]
+
+    def headers(self, prompt: Prompt | None, identity: str) -> list[tuple[str, str]]:
+        return openai_headers(prompt, identity)
+
+
+MISSING = "missing_required_parameter"
+
+
+def check_bearer(request: HTTPRequest) -> None:
+    """OpenAI's key: `authorization: Bearer …`. Raises `Refusal`."""
+    scheme, _, key = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or not key.strip():
+        raise Refusal(
+            401,
+            "You didn't provide an API key. You need to provide your API key in an Authorization header using Bearer"
+            " auth (i.e. Authorization: Bearer YOUR_KEY).",
+        )
+
+
+def error_object(refusal: Refusal) -> JSONObject:
+    """OpenAI's error object. A code that was asked for stands as type and as code, as for spent quota."""
+    kind, code, message = ERRORS.get(refusal.status, ERRORS[500 if refusal.status >= 500 else 400])
+    if refusal.code and refusal.code != MISSING:
+        kind = refusal.code
+    return {
+        "message": refusal.message or message,
+        "type": kind,
+        "param": refusal.param,
+        "code": refusal.code or code,
+    }
+
+
+def retry_headers(refusal: Refusal) -> list[tuple[str, str]]:
+    """`retry-after` in seconds, and in milliseconds beside it."""
+    if refusal.retry_after is None:
+        return []
+    return [
+        ("retry-after", seconds_text(refusal.retry_after)),
+        ("retry-after-ms", str(round(refusal.retry_after * 1000))),
+    ]
+
+
+def openai_headers(prompt: Prompt | None, identity: str) -> list[tuple[str, str]]:
+    """Content type and request id."""
+    streamed = prompt is not None and prompt.stream
+    return [
+        ("content-type", "text/event-stream; charset=utf-8" if streamed else "application/json"),
+        ("x-request-id", f"req_{identity}"),
+        ("openai-version", "2020-10-01"),
+    ]
+
+
+def content_text(content: JSON) -> str:
+    """The text of a message's content, which is text or a list of parts."""
+    if isinstance(content, str):
+        return content
+    return "".join(string(part, "text") for part in objects({"parts": content}, "parts"))
+
+
+def _check_messages(messages: list[JSONObject]) -> tuple[JSONObject, int]:
+    """The last user message, and the tool rounds after it. Raises `Refusal` for what the service would."""
+    last_user: JSONObject = {}
+    rounds = 0
+    open_calls: set[str] = set()
+    for position, message in enumerate(messages):
+        role = string(message, "role")
+        if role not in ROLES:
+            raise Refusal(
+                400, f"Invalid value: '{role}'. Supported values are: {ROLES}.", param=f"messages[{position}].role"
+            )
+        if role == "tool":
+            call = string(message, "tool_call_id")
+            if call not in open_calls:
+                raise Refusal(
+                    400,
+                    "Invalid parameter: messages with role 'tool' must be a response to a preceding message with"
+                    " 'tool_calls'.",
+                    param=f"messages.[{position}].role",
+                )
+            open_calls.discard(call)
+            continue
+        if open_calls:
+            raise Refusal(
+                400,
+                "An assistant message with 'tool_calls' must be followed by tool messages responding to each"
+                f" 'tool_call_id'. The following tool_call_ids did not have response messages: {sorted(open_calls)}",
+                param=f"messages.[{position}].role",
+            )
+        if role == "user":
+            last_user, rounds = message, 0
+        elif role == "assistant" and message.get("tool_calls"):
+            rounds += 1
+            open_calls = {string(call, "id") for call in objects(message, "tool_calls")}
+    if open_calls:
+        raise Refusal(400, f"No tool output found for tool_call_ids: {sorted(open_calls)}", param="messages")
+    return last_user, rounds
+
+
+def _answers(messages: list[JSONObject]) -> tuple[ToolAnswer, ...]:
+    """The tool results that the conversation ends with."""
+    names = {
+        string(call, "id"): string(mapping(call, "function"), "name")
+        for message in messages
+        for call in objects(message, "tool_calls")
+    }
+    answers: list[ToolAnswer] = []
+    for message in reversed(messages):
+        if string(message, "role") != "tool":
+            break
+        answers.append(ToolAnswer(names[string(message, "tool_call_id")], content_text(message.get("content"))))
+    return tuple(reversed(answers))
+
+
+def _tool_choice(body: JSONObject) -> str:
+    choice = body.get("tool_choice")
+    if isinstance(choice, str):
+        return choice
+    return string(mapping(mapping(body, "tool_choice"), "function"), "name") or "auto"
+
+
+def _usage(scenario: Scenario) -> JSONObject:
+    tokens = scenario.tokens
+    return {
+        "prompt_tokens": tokens.input,
+        "completion_tokens": tokens.output + tokens.thinking,
+        "total_tokens": tokens.input + tokens.output + tokens.thinking,
+        "prompt_tokens_details": {"cached_tokens": tokens.cached, "audio_tokens": 0},
+        "completion_tokens_details": {
+            "reasoning_tokens": tokens.thinking,
+            "audio_tokens": 0,
+            "accepted_prediction_tokens": 0,
+            "rejected_prediction_tokens": 0,
+        },
+    }

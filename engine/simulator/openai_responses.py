@@ -1,0 +1,329 @@
+"""OpenAI Responses on the wire: `POST /v1/responses`.
+
+Every event has its name twice (SSE's `event:` and `type`) and a `sequence_number` from 0. Items come one after the
+other: reasoning, message, function calls, each added, filled by deltas, and done; the last event holds all of it
+once more. A reasoning item carries `encrypted_content` where the request's `include` asks for it; one that comes
+back changed is refused.
+"""
+
+from __future__ import annotations
+
+from .http_request import HTTPRequest
+from .json_text import JSON, JSONObject, dumps, integer, mapping, objects, string, text_length
+from .openai_chat import MISSING, check_bearer, content_text, error_object, obfuscation, openai_headers, retry_headers
+from .prompt import Prompt, Refusal, ToolAnswer, ToolDeclaration
+from .scenario import Scenario, ScriptedCall, is_forged, sign
+from .wire import CREATED, JSON_MODE, body_object, gaps, sse
+
+INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
+ENCRYPTED = "reasoning.encrypted_content"
+SUMMARY_EVENT, TEXT_EVENT = "response.reasoning_summary_text.delta", "response.output_text.delta"
+ARGUMENTS_EVENT = "response.function_call_arguments.delta"
+
+
+class OpenAIResponsesWire:
+    """The writer."""
+
+    name = "openai-responses"
+    ping = b'event: keepalive\ndata: {"type":"keepalive","sequence_number":0}\n\n'
+
+    def check_headers(self, request: HTTPRequest) -> None:
+        check_bearer(request)
+
+    def read(self, request: HTTPRequest) -> Prompt:
+        body = body_object(request)
+        model = string(body, "model")
+        if not model:
+            raise Refusal(400, "Missing required parameter: 'model'.", param="model", code=MISSING)
+        given = body.get("input")
+        items: list[JSONObject] = (
+            [{"role": "user", "content": given}] if isinstance(given, str) else objects(body, "input")
+        )
+        if not items:
+            raise Refusal(400, "Missing required parameter: 'input'.", param="input", code=MISSING)
+        names = _check_items(items)
+        last_user, rounds = _last_turn(items)
+        format = mapping(mapping(body, "text"), "format")
+        schema = JSON_MODE if string(format, "type") == "json_object" else mapping(format, "schema")
+        return Prompt(
+            model=model,
+            text=content_text(last_user.get("content")),
+            stream=body.get("stream") is True,
+            tools=tuple(
+                ToolDeclaration(string(tool, "name"), mapping(tool, "parameters"))
+                for tool in objects(body, "tools")
+                if string(tool, "type") == "function"
+            ),
+            tool_choice=_tool_choice(body),
+            parallel=body.get("parallel_tool_calls") is not False,
+            answers=_answers(items, names),
+            rounds=rounds,
+            schema=schema or None,
+            max_tokens=integer(body, "max_output_tokens"),
+            characters=text_length([item.get("content") or item.get("output") for item in items])
+            + len(string(body, "instructions")),
+            body=body,
+        )
+
+    def frames(self, prompt: Prompt, scenario: Scenario) -> list[bytes]:
+        return _StreamWriter(prompt, scenario).write()
+
+    def body(self, prompt: Prompt, scenario: Scenario) -> bytes:
+        return dumps(final_response(prompt, scenario))
+
+    def error_body(self, refusal: Refusal) -> bytes:
+        return dumps({"error": error_object(refusal)})
+
+    def error_headers(self, refusal: Refusal) -> list[tuple[str, str]]:
+        return retry_headers(refusal)
+
+    def error_frames(self, prompt: Prompt, scenario: Scenario, refusal: Refusal, position: int) -> list[bytes]:
+        error = error_object(refusal)
+        code = error["code"] or "server_error"
+        error = {"type": error["type"], "code": code, "message": error["message"], "param": error["param"]}
+        response = response_object(prompt, scenario, "failed")
+        response["error"] = {"code": code, "message": error["message"]}
+        return [
+            sse(dumps({"type": "error", "sequence_number": position, "error": error}), "error"),
+            sse(
+                dumps({"type": "response.failed", "sequence_number": position + 1, "response": response}),
+                "response.failed",
+            ),
+        ]
+
+    def headers(self, prompt: Prompt | None, identity: str) -> list[tuple[str, str]]:
+        return openai_headers(prompt, identity)
+
+
+class _StreamWriter:
+    """Writes one stream: numbers its events, and its items as they come."""
+
+    def __init__(self, prompt: Prompt, scenario: Scenario) -> None:
+        self.prompt = prompt
+        self.scenario = scenario
+        self.frames: list[bytes] = []
+        self.items = 0
+        options = mapping(prompt.body, "stream_options")
+        self.padded = options.get("include_obfuscation") is not False
+
+    def write(self) -> list[bytes]:
+        prompt, scenario = self.prompt, self.scenario
+        self._event("response.created", response=response_object(prompt, scenario, "in_progress"))
+        self._event("response.in_progress", response=response_object(prompt, scenario, "in_progress"))
+        if _thinks(scenario):
+            self._reasoning()
+        if scenario.text_pieces or not scenario.calls:
+            self._message()
+        for call in scenario.calls:
+            self._call(call)
+        ending = "response.incomplete" if scenario.finish in INCOMPLETE else "response.completed"
+        self._event(ending, response=final_response(prompt, scenario))
+        return self.frames
+
+    def _event(self, type: str, **members: JSON) -> None:
+        self.frames.append(sse(dumps({"type": type, "sequence_number": len(self.frames), **members}), type))
+
+    def _deltas(self, type: str, pieces: tuple[str, ...], **members: JSON) -> None:
+        padding: JSONObject = {"obfuscation": "<padding>"} if self.padded else {}
+        marks = ("<number>", "<delta>", *padding.values())
+        event: JSONObject = {"type": type, "sequence_number": "<number>", **members, "delta": "<delta>", **padding}
+        first, second, third, *rest = gaps(event, *marks)
+        first = b"event: %b\ndata: %b" % (type.encode(), first)
+        last = (rest[0] if rest else third) + b"\n\n"
+        number = len(self.frames)
+        for piece in pieces:
+            tail = third + b'"%b"' % obfuscation(piece).encode() + last if self.padded else last
+            self.frames.append(b"%b%d%b%b%b" % (first, number, second, dumps(piece), tail))
+            number += 1
+
+    def _reasoning(self) -> None:
+        scenario, place = self.scenario, self.items
+        item = _reasoning_item(self.prompt, scenario)
+        where: JSONObject = {"item_id": item["id"], "output_index": place, "summary_index": 0}
+        self._event("response.output_item.added", output_index=place, item={**item, "summary": []})
+        if scenario.thinking_pieces:
+            kind = "response.reasoning_summary_"
+            part: JSON = {"type": "summary_text", "text": scenario.thinking}
+            self._event(kind + "part.added", **where, part={"type": "summary_text", "text": ""})
+            self._deltas(SUMMARY_EVENT, scenario.thinking_pieces, **where)
+            self._event(kind + "text.done", **where, text=scenario.thinking)
+            self._event(kind + "part.done", **where, part=part)
+        self._event("response.output_item.done", output_index=place, item=item)
+        self.items += 1
+
+    def _message(self) -> None:
+        scenario, place = self.scenario, self.items
+        item = _message_item(scenario)
+        where: JSONObject = {"item_id": item["id"], "output_index": place, "content_index": 0}
+        self._event(
+            "response.output_item.added", output_index=place, item={**item, "status": "in_progress", "content": []}
+        )
+        self._event("response.content_part.added", **where, part=_text_part(""))
+        self._deltas(TEXT_EVENT, scenario.text_pieces, **where, logprobs=[])
+        self._event("response.output_text.done", **where, text=scenario.text, logprobs=[])
+        self._event("response.content_part.done", **where, part=_text_part(scenario.text))
+        self._event("response.output_item.done", output_index=place, item=item)
+        self.items += 1
+
+    def _call(self, call: ScriptedCall) -> None:
+        place = self.items
+        item = _call_item(self.scenario, call)
+        where: JSONObject = {"item_id": item["id"], "output_index": place}
+        self._event(
+            "response.output_item.added", output_index=place, item={**item, "status": "in_progress", "arguments": ""}
+        )
+        self._deltas(ARGUMENTS_EVENT, call.fragments, **where)
+        self._event("response.function_call_arguments.done", **where, name=call.name, arguments=call.arguments)
+        self._event("response.output_item.done", output_index=place, item=item)
+        self.items += 1
+
+
+def response_object(prompt: Prompt, scenario: Scenario, status: str) -> JSONObject:
+    """The response as a whole, without its output: it echoes what the request set."""
+    body = prompt.body
+    return {
+        "id": scenario.id("resp_", 48),
+        "object": "response",
+        "created_at": CREATED,
+        "status": status,
+        "background": False,
+        "error": None,
+        "incomplete_details": None,
+        "instructions": body.get("instructions"),
+        "max_output_tokens": body.get("max_output_tokens"),
+        "model": scenario.model,
+        "output": [],
+        "parallel_tool_calls": prompt.parallel,
+        "previous_response_id": body.get("previous_response_id"),
+        "reasoning": {"effort": None, "summary": None, **mapping(body, "reasoning")},
+        "service_tier": "default",
+        "store": body.get("store") is not False,
+        "temperature": body.get("temperature", 1.0),
+        "text": {"format": {"type": "text"}, **mapping(body, "text")},
+        "tool_choice": body.get("tool_choice", "auto"),
+        "tools": body.get("tools", []),
+        "top_p": body.get("top_p", 1.0),
+        "truncation": "disabled",
+        "usage": None,
+        "user": None,
+        "metadata": body.get("metadata") or {},
+    }
+
+
+def final_response(prompt: Prompt, scenario: Scenario) -> JSONObject:
+    """The response as a whole, ended."""
+    reason = INCOMPLETE.get(scenario.finish)
+    response = response_object(prompt, scenario, "incomplete" if reason else "completed")
+    output: list[JSON] = []
+    if _thinks(scenario):
+        output.append(_reasoning_item(prompt, scenario))
+    if scenario.text_pieces or not scenario.calls:
+        output.append(_message_item(scenario))
+    output += [_call_item(scenario, call) for call in scenario.calls]
+    tokens = scenario.tokens
+    response["output"] = output
+    response["incomplete_details"] = {"reason": reason} if reason else None
+    response["completed_at"] = CREATED
+    response["usage"] = {
+        "input_tokens": tokens.input,
+        "input_tokens_details": {"cached_tokens": tokens.cached, "cache_write_tokens": 0},
+        "output_tokens": tokens.output + tokens.thinking,
+        "output_tokens_details": {"reasoning_tokens": tokens.thinking},
+        "total_tokens": tokens.input + tokens.output + tokens.thinking,
+    }
+    return response
+
+
+def _thinks(scenario: Scenario) -> bool:
+    return bool(scenario.thinking_pieces) or scenario.redacted is not None
+
+
+def _reasoning_item(prompt: Prompt, scenario: Scenario) -> JSONObject:
+    id = scenario.id("rs_", 48)
+    summary: list[JSON] = [{"type": "summary_text", "text": scenario.thinking}] if scenario.thinking_pieces else []
+    item: JSONObject = {"id": id, "type": "reasoning", "summary": summary}
+    included = prompt.body.get("include")
+    if isinstance(included, list) and ENCRYPTED in included:
+        item["encrypted_content"] = sign(id)
+    return item
+
+
+def _text_part(text: str) -> JSONObject:
+    return {"type": "output_text", "annotations": [], "logprobs": [], "text": text}
+
+
+def _message_item(scenario: Scenario) -> JSONObject:
+    status = "incomplete" if scenario.finish in INCOMPLETE and not scenario.calls else "completed"
+    return {
+        "id": scenario.id("msg_", 48),
+        "type": "message",
+        "status": status,
+        "content": [_text_part(scenario.text)],
+        "role": "assistant",
+    }
+
+
+def _call_item(scenario: Scenario, call: ScriptedCall) -> JSONObject:
+    return {
+        "id": scenario.id("fc_", 48, call.id),
+        "type": "function_call",
+        "status": "completed" if call.complete else "incomplete",
+        "arguments": call.arguments,
+        "call_id": f"call_{call.id}",
+        "name": call.name,
+    }
+
+
+def _check_items(items: list[JSONObject]) -> dict[str, str]:
+    """The names of all calls by their call ids. Raises `Refusal` for what the service would."""
+    names: dict[str, str] = {}
+    answered: set[str] = set()
+    for item in items:
+        kind = string(item, "type") or "message"
+        if kind == "function_call":
+            names[string(item, "call_id")] = string(item, "name")
+        elif kind == "function_call_output":
+            call = string(item, "call_id")
+            if call not in names:
+                raise Refusal(400, f"No tool call found for function call output with call_id {call}.", param="input")
+            answered.add(call)
+        elif kind == "reasoning" and is_forged(string(item, "encrypted_content"), string(item, "id")):
+            raise Refusal(
+                400,
+                f"The encrypted content for item {string(item, 'id')} could not be verified.",
+                code="invalid_encrypted_content",
+            )
+    missing = sorted(set(names) - answered)
+    if missing:
+        raise Refusal(400, f"No tool output found for function call {missing[0]}.", param="input")
+    return names
+
+
+def _last_turn(items: list[JSONObject]) -> tuple[JSONObject, int]:
+    """The last user message, and the tool rounds after it."""
+    last_user: JSONObject = {}
+    rounds = 0
+    before = ""
+    for item in items:
+        kind = string(item, "type") or "message"
+        if kind == "message" and string(item, "role") == "user":
+            last_user, rounds = item, 0
+        elif kind == "function_call" and before != "function_call":
+            rounds += 1
+        before = kind
+    return last_user, rounds
+
+
+def _answers(items: list[JSONObject], names: dict[str, str]) -> tuple[ToolAnswer, ...]:
+    """The tool results that the conversation ends with."""
+    answers: list[ToolAnswer] = []
+    for item in reversed(items):
+        if string(item, "type") != "function_call_output":
+            break
+        answers.append(ToolAnswer(names[string(item, "call_id")], content_text(item.get("output"))))
+    return tuple(reversed(answers))
+
+
+def _tool_choice(body: JSONObject) -> str:
+    choice = body.get("tool_choice")
+    return choice if isinstance(choice, str) else string(mapping(body, "tool_choice"), "name") or "auto"

@@ -1,0 +1,230 @@
+"""A response as the loop plays it: bytes ready for `send`, when each is due, and what happens at the end.
+
+All that can be done before the first byte is done here, once per distinct request: events are framed as HTTP
+chunks, faults are built in, the head is put before the first and the terminator after the last. The loop then only
+sends. Must not know sockets, dialects or time.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from .knobs import Knobs
+from .scenario import STAMP_MARK, STAMP_WIDTH
+
+Headers: TypeAlias = "Sequence[tuple[str, str]]"
+
+LAST_CHUNK = b"0\r\n\r\n"
+FRAMES_PER_SEND = 64
+"""Without a rate, at most so many events go into one `send`, so that streams take turns."""
+
+REASONS = {
+    200: "OK", 400: "Bad Request", 401: "Unauthorized", 402: "Payment Required", 403: "Forbidden", 404: "Not Found",
+    405: "Method Not Allowed", 408: "Request Timeout", 409: "Conflict", 413: "Content Too Large",
+    422: "Unprocessable Content", 429: "Too Many Requests", 431: "Request Header Fields Too Large",
+    500: "Internal Server Error", 501: "Not Implemented", 502: "Bad Gateway", 503: "Service Unavailable",
+    504: "Gateway Timeout", 529: "Site Overloaded",
+}  # fmt: skip
+
+_STAMP = re.compile(STAMP_MARK.encode() + rb"(\d{%d})" % (STAMP_WIDTH - len(STAMP_MARK)))
+
+
+class Ending(enum.Enum):
+    """What happens once the last frame is sent."""
+
+    KEEP = "keep"
+    CLOSE = "close"
+    RESET = "reset"
+    RESET_NOW = "reset now"
+    STALL = "stall"
+
+
+class Template:
+    """A frame that tells when its text was sent. `numbers` are the stamps it shows, in order; a number that was not
+    shown before is made at sending. The digits are always as many, so the chunk's size is known beforehand."""
+
+    __slots__ = ("newest", "numbers", "text")
+
+    def __init__(self, text: bytes, numbers: tuple[int, ...]) -> None:
+        self.text = text
+        self.numbers = numbers
+        self.newest = max(numbers)
+
+    def render(self, stamps: list[int], now: int) -> bytes:
+        """The frame's bytes. `now` is in nanoseconds; `stamps` are those already made, and takes the new ones."""
+        while len(stamps) <= self.newest:
+            stamps.append(now)
+        if len(self.numbers) == 1:
+            return self.text % stamps[self.newest]
+        return self.text % tuple([stamps[number] for number in self.numbers])
+
+
+@dataclass(slots=True)
+class Program:
+    """One response.
+
+    frames: what goes out, in order; each is sent whole. templates: the frames, by position, that are made at their
+    sending instead. events: how many stream events there are. interval: seconds between frames; 0 is unpaced.
+    delay: seconds before the first. ending: what follows; a stall sends `ping` every `ping_interval` seconds, where
+    there is one. together: how many frames may go into one `send`. counted: whether it is an answer that the
+    statistics count; errors and the simulator's own pages are not.
+    """
+
+    frames: list[bytes]
+    templates: dict[int, Template] = field(default_factory=dict[int, Template])
+    events: int = 0
+    interval: float = 0.0
+    delay: float = 0.0
+    ending: Ending = Ending.KEEP
+    ping: bytes = b""
+    ping_interval: float = 0.0
+    together: int = FRAMES_PER_SEND
+    counted: bool = True
+
+
+def http_head(status: int, headers: Headers) -> bytes:
+    """A response's head."""
+    lines = [f"HTTP/1.1 {status} {REASONS.get(status, 'Unknown')}", *(f"{name}: {value}" for name, value in headers)]
+    return "\r\n".join([*lines, "", ""]).encode("latin-1")
+
+
+def chunk(data: bytes) -> bytes:
+    """One HTTP chunk."""
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+def whole(status: int, headers: Headers, body: bytes, *, delay: float = 0.0, keep: bool = True) -> Program:
+    """A page or an error: its body has a known length and goes out at once."""
+    frame = http_head(status, [*headers, ("content-length", str(len(body))), *_closing(keep)]) + body
+    return Program([frame], delay=delay, ending=Ending.KEEP if keep else Ending.CLOSE, counted=False)
+
+
+def dropped(delay: float) -> Program:
+    """No response at all: the connection closes."""
+    return Program([b""], delay=delay, ending=Ending.CLOSE)
+
+
+def unstreamed(headers: Headers, body: bytes, knobs: Knobs, *, error_body: bytes = b"", keep: bool = True) -> Program:
+    """An unstreamed answer. A fault's place counts bytes of the body here; an error takes the body's place."""
+    if knobs.error is not None:
+        body = error_body
+    if knobs.malformed is not None:
+        body = body[: place_of(knobs.malformed, len(body))]
+    [sent], ending, ended = _ended_early([body], knobs, lambda bodies, place: [bodies[0][:place]], len(body))
+    if ending is Ending.KEEP and not keep:
+        ending = Ending.CLOSE
+    if knobs.chunk:
+        frames = [http_head(200, [*headers, ("transfer-encoding", "chunked"), *_closing(keep)])]
+        frames += [chunk(piece) for piece in _cut([sent], knobs.chunk)]
+        frames.append(LAST_CHUNK if ended else b"")
+    else:
+        length = len(sent) if ended else len(body)
+        frames = [http_head(200, [*headers, ("content-length", str(length)), *_closing(keep)]) + sent]
+    return Program(
+        frames,
+        _templates(frames) if knobs.stamp else {},
+        delay=knobs.delay,
+        ending=ending,
+        together=1 if knobs.chunk else FRAMES_PER_SEND,
+    )
+
+
+def streamed(
+    headers: Headers,
+    events: Sequence[bytes],
+    knobs: Knobs,
+    *,
+    error_events: Sequence[bytes] = (),
+    ping: bytes = b"",
+    keep: bool = True,
+) -> Program:
+    """A chunked response, one event after the other, with the faults that the knobs ask for.
+
+    error_events: what stands in place of event `knobs.error` and ends the stream.
+    """
+    head = http_head(200, [*headers, ("transfer-encoding", "chunked"), *_closing(keep)])
+    count = len(events)
+    events = list(events)
+    if knobs.malformed is not None:
+        place = min(place_of(knobs.malformed, count), count - 1)
+        events[place] = _broken(events[place])
+    if knobs.error is not None:
+        events = [*events[: place_of(knobs.error, count)], *error_events]
+    events, ending, ended = _ended_early(events, knobs, lambda all, place: all[:place], len(events))
+    bodies = _cut(events, knobs.chunk) if knobs.chunk else events
+    framed = {body: chunk(body) for body in set(bodies)}  # of events that are the same, one copy
+    frames = [framed[body] for body in bodies] or [b""]
+    frames[0] = head + frames[0]
+    if ended:
+        frames[-1] += LAST_CHUNK
+    if ending is Ending.KEEP and not keep:
+        ending = Ending.CLOSE
+    return Program(
+        frames,
+        _templates(frames) if knobs.stamp else {},
+        events=len(events),
+        interval=len(events) / knobs.rate / len(frames) if knobs.rate else 0.0,
+        delay=knobs.delay,
+        ending=ending,
+        ping=chunk(ping) if ping else b"",
+        ping_interval=knobs.ping,
+        together=1 if knobs.chunk else FRAMES_PER_SEND,
+    )
+
+
+ENDINGS: tuple[tuple[str, Ending], ...] = (
+    ("cut", Ending.CLOSE),
+    ("reset", Ending.RESET),
+    ("stall", Ending.STALL),
+    ("truncate", Ending.KEEP),
+)
+"""Knob → what follows the events before its place. The first of these that is set holds."""
+
+
+def _ended_early(
+    parts: list[bytes], knobs: Knobs, shorten: Callable[[list[bytes], int], list[bytes]], length: int
+) -> tuple[list[bytes], Ending, bool]:
+    """What is sent, what follows it, and whether the body is ended as HTTP has it."""
+    for name, ending in ENDINGS:
+        position: int | None = getattr(knobs, name)
+        if position is not None:
+            return shorten(parts, place_of(position, length)), ending, ending is Ending.KEEP
+    return parts, Ending.KEEP, True
+
+
+def _closing(keep: bool) -> list[tuple[str, str]]:
+    return [] if keep else [("connection", "close")]
+
+
+def place_of(position: int, count: int) -> int:
+    """A fault's place among `count` events; a negative one counts from the end."""
+    return max(0, position + count if position < 0 else min(position, count))
+
+
+def _broken(event: bytes) -> bytes:
+    """The event with the second half of its data left out: JSON that stops in the middle."""
+    body = event.rstrip(b"\r\n")
+    start = body.rfind(b"data: ")
+    start = 0 if start < 0 else start + len(b"data: ")
+    return body[: start + max(1, (len(body) - start) // 2)] + event[len(body) :]
+
+
+def _cut(events: Sequence[bytes], size: int) -> list[bytes]:
+    """The same body in slices of `size` bytes."""
+    body = b"".join(events)
+    return [body[start : start + size] for start in range(0, len(body), size)]
+
+
+def _templates(frames: Sequence[bytes]) -> dict[int, Template]:
+    """Those frames that show stamps."""
+    found: dict[int, Template] = {}
+    for position, frame in enumerate(frames):
+        numbers = tuple(int(number) for number in _STAMP.findall(frame))
+        if numbers:
+            text = _STAMP.sub(b"%%0%dd" % STAMP_WIDTH, frame.replace(b"%", b"%%"))
+            found[position] = Template(text, numbers)
+    return found

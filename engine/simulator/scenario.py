@@ -1,0 +1,264 @@
+"""What an answer says: thinking, text, tool calls, usage and the reason it ends, before any wire form.
+
+Deterministic: the same prompt and knobs give the same scenario in every dialect, streamed or not, in any process.
+So a client's test writes the scenario itself (`write_scenario(prompt, knobs)`) and compares what it received with
+`text`, `thinking` and `tool_calls`. Must not know any wire format, nor time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from .json_text import JSON, dumps, dumps_text
+from .knobs import Knobs
+from .prompt import Prompt, ToolDeclaration
+from .schema_example import example
+
+WORDS: tuple[str, ...] = (
+    "the", "stream", "carries", "many", "small", "pieces", "and", "each", "of", "them", "arrives", "in", "order",
+    "while", "others", "wait", "a", "river", "crosses", "the", "plain", "under", "stone", "bridges", "where", "boats",
+    "move", "slowly", "towards", "Zürich", "naïve", "façade", "Łódź", "Ελλάδα", "москва", "東京", "서울", "🙂",
+    "👩\u200d🚀", "line\u2028break", "quote\"d", "back\\slash", "tab\tbed", "new\nline",
+)  # fmt: skip
+"""What text is made of. Some words are there to trouble parsers: more than ASCII, a code point that some take for a
+line end, an emoji of several code points, and characters that JSON escapes."""
+
+DEFAULT_EVENTS = 24
+INVENTED_TOOLS: tuple[ToolDeclaration, ...] = (
+    ToolDeclaration("get_weather", {"type": "object", "properties": {"city": {"type": "string"}}}),
+    ToolDeclaration("search", {"type": "object", "properties": {"query": {"type": "string"}}}),
+)
+"""Called where tool calls are asked for and the request offers no tools."""
+
+STAMP_WIDTH = 20
+STAMP_MARK = "stamp-"
+SIGNATURE_MARK = "sims"
+"""Our signatures begin with this, so that one that comes back changed is known for what it is. The rest is
+hexadecimal, and the length a multiple of four: valid base64 in both alphabets, as Google's SDK decodes it."""
+
+
+@dataclass(slots=True, frozen=True)
+class ScriptedCall:
+    """A tool call of the answer. `fragments` joined are `arguments`, a JSON object's text (cut off by `length`)."""
+
+    id: str
+    name: str
+    fragments: tuple[str, ...]
+    complete: bool = True
+
+    @property
+    def arguments(self) -> str:
+        return "".join(self.fragments)
+
+
+@dataclass(slots=True, frozen=True)
+class Tokens:
+    """What the answer's usage says. `input` is all input, `cached` the part of it that was cached; `output` is
+    visible output (text and calls), `thinking` comes on top."""
+
+    input: int
+    cached: int
+    output: int
+    thinking: int
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Scenario:
+    """One answer.
+
+    identity: hexadecimal digits that the answer's ids are made of. finish: `stop`, `length`, `tool_use` or
+    `content_filter`. redacted: encrypted thinking, where the thinking is not shown.
+    """
+
+    identity: str
+    model: str
+    thinking_pieces: tuple[str, ...] = ()
+    redacted: str | None = None
+    text_pieces: tuple[str, ...] = ()
+    calls: tuple[ScriptedCall, ...] = ()
+    finish: str = "stop"
+    tokens: Tokens = field(default=Tokens(0, 0, 0, 0))
+
+    @property
+    def text(self) -> str:
+        """The whole visible text."""
+        return "".join(self.text_pieces)
+
+    @property
+    def thinking(self) -> str:
+        """The whole visible thinking."""
+        return "".join(self.thinking_pieces)
+
+    @property
+    def signature(self) -> str:
+        """What proves the thinking."""
+        return sign(self.thinking)
+
+    @property
+    def tool_calls(self) -> list[tuple[str, str]]:
+        """Name and arguments of each call, in order."""
+        return [(call.name, call.arguments) for call in self.calls]
+
+    def id(self, prefix: str, digits: int = 24, which: str = "") -> str:
+        """An id of the answer or of a part of it: the same at each call."""
+        return prefix + hashlib.blake2b(f"{self.identity}/{prefix}/{which}".encode()).hexdigest()[:digits]
+
+
+def sign(text: str) -> str:
+    """The signature of thinking or of a call: a check that it comes back as it went out, not a secret."""
+    return SIGNATURE_MARK + hashlib.blake2b(text.encode(), digest_size=32).hexdigest()
+
+
+def is_forged(signature: str, text: str) -> bool:
+    """Whether a signature was ours, and what it signs is no longer what was signed."""
+    return signature.startswith(SIGNATURE_MARK) and signature != sign(text)
+
+
+def write_scenario(prompt: Prompt, knobs: Knobs) -> Scenario:
+    """The answer to a prompt."""
+    seed = knobs.seed if knobs.seed is not None else _number(prompt.text)
+    identity = hashlib.blake2b(
+        repr((seed, prompt.model, prompt.rounds, prompt.answers)).encode(), digest_size=16
+    ).hexdigest()
+    source = random.Random(_number(f"{seed}/{prompt.rounds}"))
+    kind = knobs.kind or "text"
+    called = _called_tools(prompt, knobs, kind)
+    thinks = kind in ("thinking", "mixed") or knobs.redacted
+    events = DEFAULT_EVENTS if knobs.events is None else knobs.events
+    thinking = _words(max(1, events // 4), source) if thinks and events else ()
+    if prompt.answers:
+        text = _mention(prompt)
+    elif called and kind != "mixed":
+        text = ()
+    elif prompt.schema is not None:
+        text = fragments(dumps_text(example(prompt.schema, _endless_words(source))), source)
+    else:
+        text = _stamps(events - len(thinking)) if knobs.stamp else _words(events - len(thinking), source)
+    calls = _calls(called, identity, source)
+    tokens = Tokens(
+        input=prompt.characters // 4 + 1 + 8 * len(prompt.tools),
+        cached=min(knobs.cached, prompt.characters // 4 + 1 + 8 * len(prompt.tools)),
+        output=len(text) + sum(len(call.fragments) for call in calls),
+        thinking=len(thinking),
+    )
+    scenario = Scenario(
+        identity=identity,
+        model=prompt.model,
+        thinking_pieces=() if knobs.redacted else thinking,
+        redacted=sign("redacted " + "".join(thinking)) if knobs.redacted else None,
+        text_pieces=text,
+        calls=calls,
+        finish="tool_use" if calls else "stop",
+        tokens=tokens,
+    )
+    limit = None if knobs.events is not None else prompt.max_tokens
+    if limit is not None and tokens.output + tokens.thinking > limit:
+        return _limited(scenario, limit)
+    if knobs.finish == "length":
+        return _limited(scenario, max(0, tokens.output + tokens.thinking - 1) if calls else None)
+    if knobs.finish == "content_filter":
+        return _ended(scenario, thinking=scenario.thinking_pieces, text=text, calls=(), finish="content_filter")
+    return scenario
+
+
+def fragments(text: str, source: random.Random) -> tuple[str, ...]:
+    """The text in pieces of one to twelve characters, at least two pieces where it has two characters."""
+    longest = min(12, max(1, len(text) // 2))
+    pieces: list[str] = []
+    start = 0
+    while start < len(text):
+        end = start + source.randint(1, longest)
+        pieces.append(text[start:end])
+        start = end
+    return tuple(pieces)
+
+
+def _number(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
+
+
+def _words(count: int, source: random.Random) -> tuple[str, ...]:
+    return tuple(word + " " for word in source.choices(WORDS, k=max(0, count)))
+
+
+def _endless_words(source: random.Random) -> Iterator[str]:
+    while True:
+        yield source.choice(WORDS)
+
+
+def _stamps(count: int) -> tuple[str, ...]:
+    digits = STAMP_WIDTH - len(STAMP_MARK)
+    return tuple(f"{STAMP_MARK}{number:0{digits}d} " for number in range(max(0, count)))
+
+
+def _mention(prompt: Prompt) -> tuple[str, ...]:
+    said = "".join(f"The tool {answer.name} answered: {answer.text} " for answer in prompt.answers)
+    return tuple(piece + " " for piece in said.split(" ") if piece)
+
+
+def _called_tools(prompt: Prompt, knobs: Knobs, kind: str) -> Sequence[ToolDeclaration]:
+    """The tools that the answer calls, in order."""
+    choice = prompt.tool_choice
+    if choice == "none" or knobs.calls == 0:
+        return ()
+    if choice == "auto" and (kind not in ("tools", "mixed") or prompt.rounds >= knobs.steps):
+        return ()
+    offered = prompt.tools or INVENTED_TOOLS
+    named = [tool for tool in offered if tool.name == choice] if choice not in ("auto", "required") else offered
+    if not named or (choice != "auto" and prompt.answers and prompt.rounds >= knobs.steps):
+        return ()
+    count = knobs.calls if knobs.calls is not None else 2 if kind == "mixed" else 1
+    return list(itertools.islice(itertools.cycle(named), count if prompt.parallel else min(count, 1)))
+
+
+def _calls(called: Sequence[ToolDeclaration], identity: str, source: random.Random) -> tuple[ScriptedCall, ...]:
+    calls: list[ScriptedCall] = []
+    for position, tool in enumerate(called):
+        arguments: JSON = example(tool.schema, _endless_words(source)) if tool.schema else {}
+        text = dumps(arguments if isinstance(arguments, dict) else {}).decode()
+        id = hashlib.blake2b(f"{identity}/call/{position}".encode()).hexdigest()[:22]
+        calls.append(ScriptedCall(id, tool.name, fragments(text, source)))
+    return tuple(calls)
+
+
+def _limited(scenario: Scenario, limit: int | None) -> Scenario:
+    """The first `limit` pieces of the answer (None: all of them), ended by the output limit."""
+    left = limit if limit is not None else scenario.tokens.output + scenario.tokens.thinking
+    thinking = scenario.thinking_pieces[:left]
+    left -= len(thinking)
+    text = scenario.text_pieces[:left]
+    left -= len(text)
+    calls: list[ScriptedCall] = []
+    for call in scenario.calls:
+        if left <= 0:
+            break
+        kept = call.fragments[:left]
+        left -= len(kept)
+        calls.append(ScriptedCall(call.id, call.name, kept, complete=kept == call.fragments))
+    return _ended(scenario, thinking=thinking, text=text, calls=tuple(calls), finish="length")
+
+
+def _ended(
+    scenario: Scenario,
+    *,
+    thinking: tuple[str, ...],
+    text: tuple[str, ...],
+    calls: tuple[ScriptedCall, ...],
+    finish: str,
+) -> Scenario:
+    output = len(text) + sum(len(call.fragments) for call in calls)
+    hidden = scenario.tokens.thinking if scenario.redacted else len(thinking)
+    return Scenario(
+        identity=scenario.identity,
+        model=scenario.model,
+        thinking_pieces=thinking,
+        redacted=scenario.redacted,
+        text_pieces=text,
+        calls=calls,
+        finish=finish,
+        tokens=Tokens(scenario.tokens.input, scenario.tokens.cached, output, hidden),
+    )

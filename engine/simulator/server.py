@@ -1,0 +1,297 @@
+"""The loop: sockets, HTTP exchanges, and the pacing of thousands of streams in one thread.
+
+One selector (epoll or kqueue, whichever the system has) for what the sockets say, and one wheel for what time says:
+a dict from tick to the connections that are due in it. A turn waits for the earlier of the two, then plays every
+stream that is due. Between two events a stream costs nothing; an event costs a list access, one `send` and one
+append to the wheel. A stream that is late by more than one event sends all that is due at once.
+
+Knows nothing of models: what to send is a `Program`, made by `Service`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import socket
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeAlias
+
+from .connection import Connection
+from .http_request import BadRequest
+from .knobs import Knobs
+from .program import Ending, Program
+from .service import Service
+
+TICKS_PER_SECOND = 1000
+AT_ONCE = 0
+"""The tick of what is due in the very next turn."""
+
+BACKLOG = 4096
+ACCEPTS_PER_TURN = 256
+RECEIVE_SIZE = 65536
+WAITING_LIMIT = 1 << 20
+"""A client that sends more than this while its response is being played is cut off."""
+
+RESET_PAUSE = 0.05
+"""Seconds between the last byte and a reset: when one comes, the peer's kernel throws away what was not read."""
+
+RESET_NOW = Program([b""], ending=Ending.RESET_NOW, counted=False)
+READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
+_WOULD_BLOCK = (BlockingIOError, InterruptedError)
+
+Ready: TypeAlias = "Callable[[int], None]"
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Settings:
+    """How a simulator runs. port: 0 takes a free one. knobs: the defaults of every answer. journal: how many requests
+    `GET /sim/requests` remembers."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    knobs: Knobs = field(default_factory=Knobs)
+    journal: int = 256
+
+
+class Server:
+    """A simulator that listens. `run` plays until `stop`, then closes everything. Raises `OSError` where the port is
+    taken."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.service = Service(settings.knobs, settings.journal)
+        self.statistics = self.service.statistics
+        self._wheel: defaultdict[int, list[Connection]] = defaultdict(list)
+        self._connections: set[Connection] = set()
+        self._running = True
+        self._listener = socket.create_server((settings.host, settings.port), backlog=BACKLOG)
+        self._listener.setblocking(False)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._listener, READ, self._accept)
+        self._waker, self._wakes = socket.socketpair()
+        self._selector.register(self._wakes, READ, self._wake)
+        address: tuple[str, int] = self._listener.getsockname()
+        self.host, self.port = address[:2]
+
+    def watch(self, descriptor: int) -> None:
+        """Stop when this file ends: a pipe whose other end the parent holds."""
+        self._selector.register(descriptor, READ, partial(self._heed, descriptor))
+
+    def stop(self) -> None:
+        """End the loop. May be called from any thread."""
+        self._running = False
+        with contextlib.suppress(OSError):
+            self._waker.send(b"!")
+
+    def run(self) -> None:
+        """Play until `stop`."""
+        selector, wheel, clock = self._selector, self._wheel, time.monotonic
+        statistics = self.statistics
+        try:
+            while self._running:
+                timeout = max(0.0, min(wheel) / TICKS_PER_SECOND - clock()) if wheel else None
+                for key, mask in selector.select(timeout):
+                    ready: Ready = key.data
+                    ready(mask)
+                now = clock()
+                tick = int(now * TICKS_PER_SECOND)
+                for due in sorted([key for key in wheel if key <= tick]):
+                    self._play(wheel.pop(due), now)
+                    if due:
+                        statistics.late_ms = max(statistics.late_ms, float(tick - due))
+        finally:
+            self._close()
+
+    def _play(self, connections: list[Connection], now: float) -> None:
+        """Send what is due. The hot path: every event of every stream passes here."""
+        wheel = self._wheel
+        events = bytes_sent = 0
+        for connection in connections:
+            program = connection.program
+            if program is None or connection.backlog:
+                continue  # the client has left, or has to read first
+            position = connection.position
+            following = connection.due + connection.interval
+            last = position + 1
+            if following <= now:
+                count = connection.due_count(program, now)
+                last = position + count
+                following = connection.due + connection.interval * count
+            if program.templates:
+                data = connection.stamped(program, last)
+            elif last - position == 1:
+                data = connection.frames[position]
+            else:
+                data = b"".join(connection.frames[position:last])
+            try:
+                sent = connection.send(data)
+            except _WOULD_BLOCK:
+                sent = 0
+            except OSError:
+                self._leave(connection)
+                continue
+            bytes_sent += sent
+            if program.events:
+                events += last - position
+            connection.position = last
+            connection.due = following
+            if sent != len(data):
+                self._keep_back(connection, data[sent:])
+            elif last == connection.end:
+                self._finish(connection, program, now)
+            elif connection.interval:
+                wheel[int(following * TICKS_PER_SECOND) + 1].append(connection)
+            else:
+                wheel[AT_ONCE].append(connection)
+        self.statistics.events += events
+        self.statistics.bytes_sent += bytes_sent
+
+    def _finish(self, connection: Connection, program: Program, now: float) -> None:
+        """All frames are sent."""
+        ending = program.ending
+        if ending is Ending.STALL:
+            if program.ping and program.ping_interval:
+                connection.frames, connection.position, connection.end = [program.ping], 0, 1
+                connection.interval = program.ping_interval
+                self._schedule(connection, now + program.ping_interval)
+            return
+        if program.counted:
+            self.statistics.completed += 1
+            self.statistics.live -= 1
+        connection.program = None
+        if ending is Ending.KEEP:
+            self._next(connection)
+        elif ending is Ending.RESET:
+            connection.start(RESET_NOW, now)
+            self._schedule(connection, now + RESET_PAUSE)
+        else:
+            self._drop(connection, reset=ending is Ending.RESET_NOW)
+
+    def _schedule(self, connection: Connection, due: float) -> None:
+        connection.due = due
+        self._wheel[int(due * TICKS_PER_SECOND) + 1].append(connection)
+
+    def _next(self, connection: Connection) -> None:
+        """Read the next request of a connection, if it is there, and begin its answer."""
+        reader = connection.reader
+        try:
+            request = reader.next_request()
+            if request is None:
+                if reader.expects_continue:
+                    reader.expects_continue = False
+                    connection.send(b"HTTP/1.1 100 Continue\r\n\r\n")
+                return
+            program = self.service.answer(request)
+        except BadRequest as error:
+            program = self.service.bad_request(error)
+        except OSError:
+            self._drop(connection)
+            return
+        if program.counted:
+            statistics = self.statistics
+            statistics.started += 1
+            statistics.live += 1
+            statistics.most_live = max(statistics.most_live, statistics.live)
+        now = time.monotonic()
+        connection.start(program, now + program.delay)
+        if program.delay:
+            self._schedule(connection, connection.due)
+        else:
+            self._wheel[AT_ONCE].append(connection)
+
+    def _heed(self, descriptor: int, mask: int) -> None:
+        """What the parent writes means nothing; that it holds the pipe no longer does."""
+        if not os.read(descriptor, 4096):
+            self._running = False
+
+    def _wake(self, mask: int) -> None:
+        """`stop` was called; the loop looks for itself."""
+
+    def _accept(self, mask: int) -> None:
+        for _ in range(ACCEPTS_PER_TURN):
+            try:
+                accepted, _address = self._listener.accept()
+            except _WOULD_BLOCK:
+                return
+            except OSError:
+                time.sleep(0.01)  # no descriptor is free; the listener stays readable, so this must not spin
+                return
+            accepted.setblocking(False)
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connection = Connection(accepted)
+            self._connections.add(connection)
+            self._selector.register(accepted, READ, partial(self._ready, connection))
+            self.statistics.accepted += 1
+            self.statistics.connections += 1
+
+    def _ready(self, connection: Connection, mask: int) -> None:
+        """A client's socket has bytes, or room for some."""
+        if mask & WRITE:
+            self._send_backlog(connection)
+        if not mask & READ:
+            return
+        try:
+            data = connection.socket.recv(RECEIVE_SIZE)
+        except _WOULD_BLOCK:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._leave(connection)
+            return
+        connection.reader.feed(data)
+        if connection.program is None:
+            self._next(connection)
+        elif connection.reader.waiting > WAITING_LIMIT:
+            self._leave(connection)
+
+    def _keep_back(self, connection: Connection, rest: bytes) -> None:
+        """The client's window is full: go on when it has read. Until then no more of its stream is made."""
+        connection.backlog = rest
+        self._selector.modify(connection.socket, READ | WRITE, partial(self._ready, connection))
+
+    def _send_backlog(self, connection: Connection) -> None:
+        try:
+            sent = connection.send(connection.backlog)
+        except _WOULD_BLOCK:
+            return
+        except OSError:
+            self._leave(connection)
+            return
+        self.statistics.bytes_sent += sent
+        connection.backlog = connection.backlog[sent:]
+        program = connection.program
+        if connection.backlog or program is None:
+            return
+        self._selector.modify(connection.socket, READ, partial(self._ready, connection))
+        if connection.position == connection.end:
+            self._finish(connection, program, time.monotonic())
+        else:
+            self._wheel[AT_ONCE].append(connection)
+
+    def _leave(self, connection: Connection) -> None:
+        """The client has closed, perhaps in the middle of a response."""
+        program = connection.program
+        if program is not None and program.counted:
+            self.statistics.aborted += 1
+            self.statistics.live -= 1
+        self._drop(connection)
+
+    def _drop(self, connection: Connection, *, reset: bool = False) -> None:
+        if connection in self._connections:
+            self._connections.discard(connection)
+            self._selector.unregister(connection.socket)
+            self.statistics.connections -= 1
+            connection.close(reset=reset)
+
+    def _close(self) -> None:
+        """Close every socket."""
+        for connection in list(self._connections):
+            self._drop(connection)
+        self._selector.close()
+        for end in (self._listener, self._waker, self._wakes):
+            end.close()

@@ -1,0 +1,93 @@
+"""Recorded answers, as they lie in a folder: `<dialect>/<name>.body`, `.json` (where it came from and with which
+status and headers) and `.expect.json` (what the reference reader made of it).
+
+Knows the folder's layout. Must not know what the library makes of a body, nor how the two are compared.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from manystream.providers.json_values import JSON, JSONObject
+
+DIALECT_FOLDERS: dict[str, str] = {
+    "openai_chat": "openai-chat",
+    "openai_responses": "openai-responses",
+    "anthropic": "anthropic",
+    "gemini": "gemini",
+}
+"""Folder → the dialect its bodies are in."""
+
+NOT_SENT_AGAIN = frozenset(
+    {
+        "connection", "keep-alive", "proxy-authenticate", "proxy-connection", "te", "trailer", "transfer-encoding",
+        "upgrade", "content-encoding", "content-length",
+    }
+)  # fmt: skip
+"""Headers that belong to the connection a body came over: the bodies are stored decoded."""
+
+
+@dataclass(slots=True, frozen=True)
+class Case:
+    """One recorded answer."""
+
+    dialect: str
+    name: str
+    server: str
+    model: str
+    tags: tuple[str, ...]
+    status: int
+    headers: tuple[tuple[str, str], ...]
+    stream: bool
+    body: bytes
+    reference: JSONObject
+
+    @property
+    def text(self) -> str:
+        """The body, for a look at what it says."""
+        return self.body.decode("utf-8", "replace")
+
+
+def read_corpus(folder: Path, names: Sequence[str] = ()) -> list[Case]:
+    """Every case below the folder, those whose name holds one of `names` where any is given.
+
+    Raises `FileNotFoundError` where there is no such folder.
+    """
+    if not folder.is_dir():
+        raise FileNotFoundError(folder)
+    cases: list[Case] = []
+    for subfolder, dialect in DIALECT_FOLDERS.items():
+        for body in sorted((folder / subfolder).glob("*.body")):
+            stem = body.name.removesuffix(".body")
+            if not names or any(name in stem for name in names):
+                cases.append(_read(body, stem, dialect))
+    return cases
+
+
+def _read(body: Path, stem: str, dialect: str) -> Case:
+    metadata: JSONObject = json.loads((body.parent / f"{stem}.json").read_text("utf-8"))
+    reference: JSONObject = json.loads((body.parent / f"{stem}.expect.json").read_text("utf-8"))
+    tags = metadata.get("tags")
+    status = metadata.get("http_status")
+    assert isinstance(tags, list)
+    assert isinstance(status, int)
+    return Case(
+        dialect=dialect,
+        name=stem,
+        server=str(metadata.get("server") or "unknown"),
+        model=str(metadata.get("model") or "unknown"),
+        tags=tuple(str(tag) for tag in tags),
+        status=status,
+        headers=_headers(metadata.get("response_headers")),
+        stream=metadata.get("is_stream") is True,
+        body=body.read_bytes(),
+        reference=reference,
+    )
+
+
+def _headers(recorded: JSON) -> tuple[tuple[str, str], ...]:
+    headers = recorded if isinstance(recorded, dict) else {}
+    return tuple((name, str(value)) for name, value in headers.items() if name.lower() not in NOT_SENT_AGAIN)

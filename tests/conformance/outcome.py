@@ -1,0 +1,119 @@
+"""What came of an answer, in one form for our reading and for the reference's: `Outcome`.
+
+Knows the completions of the library and, per dialect, where signatures and encrypted data rest in its blocks. The
+reference's side is `reference`. Must not know how two outcomes are compared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import manystream as ms
+from manystream.providers.json_values import JSON, JSONObject, MalformedJSONError, loads, mapping, objects, string
+
+
+@dataclass(slots=True)
+class Call:
+    """A tool call. `id`: None where the wire has none. `arguments`: parsed; the text itself where it is no JSON."""
+
+    id: str | None
+    name: str
+    arguments: JSON
+
+
+@dataclass(slots=True)
+class Failure:
+    """An error. `category`, `code` and `message` are None where the reference says nothing of them."""
+
+    category: str | None
+    code: str | None
+    message: str | None
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What is compared. Strings are empty where there is nothing."""
+
+    text: str = ""
+    thinking: str = ""
+    signatures: list[str] = field(default_factory=list[str])
+    redacted: list[str] = field(default_factory=list[str])
+    calls: list[Call] = field(default_factory=list[Call])
+    finish_reason: str | None = None
+    usage: JSON = None
+    model: str | None = None
+    refusal: str = ""
+    error: Failure | None = None
+
+
+def arguments_of(text: str) -> JSON:
+    """Arguments as JSON; none at all is the empty object, and what is no JSON stays text."""
+    if not text.strip():
+        return {}
+    try:
+        return loads(text)
+    except MalformedJSONError:
+        return text
+
+
+def outcome_of(completion: ms.Completion, dialect: str, body: str) -> Outcome:
+    """Our reading. `body`: ids that it does not hold were made here, and count as none."""
+    error = completion.error
+    response = completion.response or ms.Response()
+    outcome = Outcome(
+        text=response.text,
+        thinking=response.thinking,
+        calls=[
+            Call(call.id if _in_wire(call.id, body) else None, call.name, arguments_of(call.arguments))
+            for call in response.tool_calls
+        ],
+        finish_reason=response.raw_finish_reason,
+        usage=response.usage.raw,
+        model=response.model,
+        refusal=response.refusal or "",
+        error=None if error is None else Failure(error.category.value, error.provider_code, error.message),
+    )
+    for block in response.content:
+        _add_state(outcome, block, dialect)
+    return outcome
+
+
+def _in_wire(id: str, body: str) -> bool:
+    return bool(id) and id in body
+
+
+def _add_state(outcome: Outcome, block: ms.Block, dialect: str) -> None:
+    """Signatures and encrypted data, wherever the dialect keeps them."""
+    if dialect == "anthropic":
+        if isinstance(block, ms.Thinking) and block.signature:
+            outcome.signatures.append(block.signature)
+        elif isinstance(block, ms.RedactedThinking):
+            outcome.redacted.append(block.data)
+    elif dialect == "gemini":
+        signature = string(_state(block), "thoughtSignature")
+        if signature:
+            outcome.signatures.append(signature)
+    elif dialect == "openai-responses":
+        encrypted = string(_state(block), "encrypted_content") if isinstance(block, ms.Thinking) else None
+        if encrypted:
+            outcome.redacted.append(encrypted)
+    else:
+        _add_details(outcome, _state(block))
+
+
+def _add_details(outcome: Outcome, state: JSONObject) -> None:
+    """Chat: the signed and the encrypted ones among OpenRouter's `reasoning_details`."""
+    for detail in objects(state, "reasoning_details"):
+        signature, data = string(detail, "signature"), string(detail, "data")
+        if signature:
+            outcome.signatures.append(signature)
+        if data:
+            outcome.redacted.append(data)
+
+
+def _state(block: ms.Block) -> JSONObject:
+    if isinstance(block, ms.ProviderBlock):
+        return block.data
+    if isinstance(block, ms.RedactedThinking | ms.ToolResult):
+        return {}
+    return block.state.data if block.state is not None else mapping({}, "")

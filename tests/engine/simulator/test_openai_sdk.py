@@ -1,0 +1,267 @@
+"""OpenAI's own client reads the simulator: both dialects, streamed and not."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+
+import openai
+import pytest
+from openai.types.chat import ChatCompletionToolParam
+from openai.types.responses import FunctionToolParam
+
+from manystream.engine.simulator import (
+    HEADER,
+    Knobs,
+    Prompt,
+    Scenario,
+    Simulator,
+    ToolDeclaration,
+    combine,
+    write_scenario,
+)
+
+QUESTION = "What is the weather?"
+CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+CHAT_TOOL: ChatCompletionToolParam = {"type": "function", "function": {"name": "weather", "parameters": {**CITY}}}
+RESPONSES_TOOL: FunctionToolParam = {"type": "function", "name": "weather", "parameters": {**CITY}, "strict": True}
+
+
+def scenario(model: str, directive: str = "events=8", *, tools: bool = False) -> Scenario:
+    """What the simulator says to `QUESTION`."""
+    declared = (ToolDeclaration("weather", {**CITY}),) if tools else ()
+    kind = f"kind={model.removeprefix('sim-')}"
+    return write_scenario(Prompt(model=model, text=QUESTION, tools=declared), combine(Knobs(), kind, directive))
+
+
+@pytest.fixture(scope="module")
+def client(simulator_process: Simulator) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(
+        api_key="sk-test", base_url=simulator_process.base_urls["openai-chat"], max_retries=0, timeout=20
+    ) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("model", ["sim-text", "sim-thinking"])
+def test_chat_streams_text_and_thinking(client: openai.OpenAI, model: str) -> None:
+    expected = scenario(model)
+    text = thinking = ""
+    finishes: list[str] = []
+    with client.chat.completions.create(
+        model=model, messages=[{"role": "user", "content": QUESTION}], stream=True
+    ) as stream:
+        for chunk in stream:
+            assert chunk.usage is None
+            text += chunk.choices[0].delta.content or ""
+            thinking += getattr(chunk.choices[0].delta, "reasoning_content", None) or ""
+            finishes += [chunk.choices[0].finish_reason] if chunk.choices[0].finish_reason else []
+    assert (text, thinking, finishes) == (expected.text, expected.thinking, ["stop"])
+    assert bool(thinking) == (model == "sim-thinking")
+
+
+def test_chat_stream_helper_accumulates_what_the_unstreamed_answer_has(client: openai.OpenAI) -> None:
+    with client.chat.completions.stream(
+        model="sim-mixed",
+        messages=[{"role": "user", "content": QUESTION}],
+        tools=[CHAT_TOOL],
+        stream_options={"include_usage": True},
+    ) as stream:
+        streamed = stream.get_final_completion()
+    whole = client.chat.completions.create(
+        model="sim-mixed", messages=[{"role": "user", "content": QUESTION}], tools=[CHAT_TOOL]
+    )
+    expected = scenario("sim-mixed", tools=True)
+    for completion in (streamed, whole):
+        message = completion.choices[0].message
+        assert message.content == expected.text
+        assert message.tool_calls is not None
+        calls = [call.function for call in message.tool_calls if call.type == "function"]
+        assert [(call.name, call.arguments) for call in calls] == expected.tool_calls
+        assert completion.choices[0].finish_reason == "tool_calls"
+        assert completion.usage is not None
+        assert completion.usage.completion_tokens == expected.tokens.output + expected.tokens.thinking
+    assert streamed.id == whole.id
+    assert streamed.usage == whole.usage
+    ids = [[call.id for call in c.choices[0].message.tool_calls or ()] for c in (streamed, whole)]
+    assert ids[0] == ids[1]
+    assert len(set(ids[0])) == 2
+
+
+def test_chat_agent_loop_ends_with_a_text_that_has_the_tools_result(client: openai.OpenAI) -> None:
+    first = client.chat.completions.create(
+        model="sim-tools", messages=[{"role": "user", "content": QUESTION}], tools=[CHAT_TOOL]
+    )
+    message = first.choices[0].message
+    [call] = message.tool_calls or []
+    second = client.chat.completions.create(
+        model="sim-tools",
+        messages=[
+            {"role": "user", "content": QUESTION},
+            {
+                "role": "assistant",
+                "tool_calls": [{"id": call.id, "type": "function", "function": {"name": "weather", "arguments": "{}"}}],
+            },
+            {"role": "tool", "tool_call_id": call.id, "content": "Rain, 12 degrees"},
+        ],
+        tools=[CHAT_TOOL],
+    )
+    assert second.choices[0].finish_reason == "stop"
+    assert "weather" in (second.choices[0].message.content or "")
+    assert "Rain, 12 degrees" in (second.choices[0].message.content or "")
+    assert second.id != first.id
+
+
+def test_chat_answers_a_schema_with_json_that_fits(client: openai.OpenAI) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"name": {"type": "string"}, "age": {"type": "integer", "minimum": 18}},
+        "required": ["name", "age"],
+        "additionalProperties": False,
+    }
+    completion = client.chat.completions.create(
+        model="sim-text",
+        messages=[{"role": "user", "content": QUESTION}],
+        response_format={"type": "json_schema", "json_schema": {"name": "person", "strict": True, "schema": schema}},
+    )
+    assert completion.choices[0].message.content is not None
+    value = json.loads(completion.choices[0].message.content)
+    assert sorted(value) == ["age", "name"]
+    assert value["age"] >= 18
+
+
+STATUS_ERRORS = [
+    (400, openai.BadRequestError),
+    (401, openai.AuthenticationError),
+    (403, openai.PermissionDeniedError),
+    (404, openai.NotFoundError),
+    (429, openai.RateLimitError),
+    (500, openai.InternalServerError),
+    (503, openai.InternalServerError),
+]
+
+
+@pytest.mark.parametrize(("status", "error"), STATUS_ERRORS)
+def test_chat_error_statuses_raise_the_clients_own_errors(
+    client: openai.OpenAI, status: int, error: type[openai.APIStatusError]
+) -> None:
+    with pytest.raises(error) as caught:
+        client.chat.completions.create(
+            model="sim-text",
+            messages=[{"role": "user", "content": QUESTION}],
+            extra_headers={HEADER: f"fail={status}"},
+        )
+    assert caught.value.status_code == status
+    assert caught.value.request_id
+    assert isinstance(caught.value.body, dict)
+    assert caught.value.body["message"]
+
+
+def test_the_client_retries_as_the_hint_says(simulator_process: Simulator) -> None:
+    with openai.OpenAI(
+        api_key="sk-test", base_url=simulator_process.base_urls["openai-chat"], max_retries=3, timeout=20
+    ) as client:
+        completion = client.chat.completions.create(
+            model="sim-text",
+            messages=[{"role": "user", "content": QUESTION}],
+            extra_headers={HEADER: "fail=429,retry-after=0.01,times=2,key=sdk-retries"},
+        )
+    assert completion.choices[0].message.content == scenario("sim-text").text
+
+
+def test_chat_error_inside_a_stream_raises_after_the_text_before_it(client: openai.OpenAI) -> None:
+    seen: list[object] = []
+    with (
+        client.chat.completions.create(
+            model="sim-text",
+            messages=[{"role": "user", "content": QUESTION}],
+            stream=True,
+            extra_headers={HEADER: "error=3"},
+        ) as stream,
+        pytest.raises(openai.APIError, match="server had an error"),
+    ):
+        seen.extend(stream)
+    assert len(seen) == 3
+
+
+@pytest.mark.parametrize("model", ["sim-text", "sim-thinking", "sim-tools", "sim-mixed"])
+def test_responses_streams_what_the_unstreamed_answer_has(client: openai.OpenAI, model: str) -> None:
+    expected = scenario(model, tools=True)
+    text = thinking = arguments = ""
+    numbers: list[int] = []
+    with client.responses.stream(
+        model=model, input=QUESTION, tools=[RESPONSES_TOOL], include=["reasoning.encrypted_content"]
+    ) as stream:
+        for event in stream:
+            numbers.append(event.sequence_number)
+            if event.type == "response.output_text.delta":
+                text += event.delta
+            elif event.type == "response.reasoning_summary_text.delta":
+                thinking += event.delta
+            elif event.type == "response.function_call_arguments.delta":
+                arguments += event.delta
+        streamed = stream.get_final_response()
+    whole = client.responses.create(
+        model=model, input=QUESTION, tools=[RESPONSES_TOOL], include=["reasoning.encrypted_content"]
+    )
+    assert numbers == list(range(len(numbers)))
+    assert (text, thinking) == (expected.text, expected.thinking)
+    assert arguments == "".join(arguments for _, arguments in expected.tool_calls)
+    assert streamed.output_text == whole.output_text == expected.text
+    assert whole.status == streamed.status == "completed"
+    assert [item.type for item in whole.output] == [item.type for item in streamed.output]
+    calls = [item for item in whole.output if item.type == "function_call"]
+    assert [(call.name, call.arguments) for call in calls] == expected.tool_calls
+    reasoning = [item for item in whole.output if item.type == "reasoning"]
+    assert ["".join(part.text for part in item.summary) for item in reasoning] == ([thinking] if thinking else [])
+    assert all(item.encrypted_content for item in reasoning)
+    assert whole.usage is not None
+    assert whole.usage.output_tokens_details.reasoning_tokens == expected.tokens.thinking
+
+
+def test_responses_takes_its_reasoning_back_unchanged_and_refuses_it_changed(client: openai.OpenAI) -> None:
+    include: list[openai.types.responses.ResponseIncludable] = ["reasoning.encrypted_content"]
+    first = client.responses.create(model="sim-mixed", input=QUESTION, tools=[RESPONSES_TOOL], include=include)
+    items = [item.model_dump(exclude_none=True) for item in first.output]
+    for item in [item for item in first.output if item.type == "function_call"]:
+        items.append({"type": "function_call_output", "call_id": item.call_id, "output": "Rain"})
+    question = {"role": "user", "content": QUESTION}
+    body: dict[str, object] = {"model": "sim-mixed", "input": [question, *items]}
+    second = client.post("/responses", body=body, cast_to=openai.types.responses.Response)
+    assert "Rain" in second.output_text
+    items[0]["encrypted_content"] = items[0]["encrypted_content"][:-1] + "x"
+    body["input"] = [question, *items]
+    with pytest.raises(openai.BadRequestError, match="could not be verified"):
+        client.post("/responses", body=body, cast_to=openai.types.responses.Response)
+
+
+def test_responses_incomplete_says_why(client: openai.OpenAI) -> None:
+    response = client.responses.create(
+        model="sim-text", input=QUESTION, max_output_tokens=16, extra_headers={HEADER: "finish=length"}
+    )
+    assert response.status == "incomplete"
+    assert response.incomplete_details is not None
+    assert response.incomplete_details.reason == "max_output_tokens"
+
+
+def test_the_asyncio_client_reads_many_streams_at_once(simulator_process: Simulator) -> None:
+    async def one(client: openai.AsyncOpenAI, number: int) -> str:
+        text = ""
+        stream = await client.chat.completions.create(
+            model="sim-text", messages=[{"role": "user", "content": f"Number {number}"}], stream=True
+        )
+        async with stream:
+            async for chunk in stream:
+                text += chunk.choices[0].delta.content or ""
+        return text
+
+    async def all_of_them() -> list[str]:
+        async with openai.AsyncOpenAI(
+            api_key="sk-test", base_url=simulator_process.base_urls["openai-chat"], timeout=20
+        ) as client:
+            return await asyncio.gather(*(one(client, number) for number in range(20)))
+
+    expected = [
+        write_scenario(Prompt(model="sim-text", text=f"Number {number}"), Knobs(events=8)).text for number in range(20)
+    ]
+    assert asyncio.run(all_of_them()) == expected

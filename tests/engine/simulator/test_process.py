@@ -1,0 +1,156 @@
+"""A simulator in a process of its own: it starts, it tells where it is, and it never stays behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from manystream.engine.simulator import KnobError, Simulator, SimulatorError, start_simulator, start_simulator_thread
+from manystream.engine.simulator import process as process_module
+
+from .raw_client import PATIENCE, ask, body_of, connected, get, path_of, request_bytes, statistics
+
+ORPHAN = """
+import os, sys
+from manystream.engine.simulator import start_simulator
+with start_simulator() as simulator:
+    print(simulator.pid, flush=True)
+    sys.stdin.read()
+"""
+"""A program that starts a simulator, tells its process, and waits to be killed."""
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; one that ended and was not yet waited for does not."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii") as state:
+            return state.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return sys.platform != "linux"
+
+
+def wait_for_end(pid: int) -> None:
+    """Wait until a process that is not ours has ended."""
+    deadline = time.monotonic() + PATIENCE
+    while is_alive(pid):
+        assert time.monotonic() < deadline, f"process {pid} is still there"
+        time.sleep(0.01)  # another process's end is no event that could be waited for here
+
+
+def test_it_answers_from_another_process_and_is_gone_after_the_block() -> None:
+    with start_simulator("events=3") as simulator:
+        assert simulator.pid != os.getpid()
+        assert is_alive(simulator.pid)
+        assert len(ask(simulator).events) == 6
+    assert not is_alive(simulator.pid)
+
+
+def test_it_is_gone_after_an_exception_in_the_block() -> None:
+    started: list[Simulator] = []
+
+    def fail() -> None:
+        with start_simulator() as simulator:
+            started.append(simulator)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert not is_alive(started[0].pid)
+
+
+def test_it_ends_when_its_parent_is_killed() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", ORPHAN], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        assert is_alive(pid)
+        parent.kill()
+    wait_for_end(pid)
+
+
+def test_ctrl_c_is_left_to_the_parent() -> None:
+    with start_simulator() as simulator:
+        os.kill(simulator.pid, signal.SIGINT)
+        assert ask(simulator).whole
+
+
+def test_it_ends_at_once_though_streams_are_live() -> None:
+    with start_simulator("rate=1,events=1000") as simulator, connected(simulator) as line:
+        line.send(request_bytes(path_of("openai-chat"), body_of("openai-chat", stream=True)))
+        assert line.more()
+        begin = time.monotonic()
+        os.kill(simulator.pid, 0)
+    assert time.monotonic() - begin < 3
+
+
+def test_base_urls_are_what_each_client_takes() -> None:
+    simulator = Simulator("127.0.0.1", 80, 1)
+    assert simulator.base_urls == {
+        "openai-chat": "http://127.0.0.1:80/v1",
+        "openai-responses": "http://127.0.0.1:80/v1",
+        "anthropic": "http://127.0.0.1:80",
+        "gemini": "http://127.0.0.1:80",
+    }
+
+
+def test_a_wrong_directive_is_told_before_anything_starts() -> None:
+    with pytest.raises(KnobError, match="speed"), start_simulator("speed=1"):
+        pass
+
+
+def test_a_port_that_is_taken_is_a_clear_error(capfd: pytest.CaptureFixture[str]) -> None:
+    with (
+        start_simulator_thread() as first,
+        pytest.raises(SimulatorError, match="ended while it started"),
+        start_simulator(port=first.port),
+    ):
+        pass
+    assert f"cannot listen on 127.0.0.1:{first.port}" in capfd.readouterr().err
+
+
+def test_a_start_that_takes_too_long_is_an_error_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process_module, "_BOOT", "import sys; sys.stdin.read()")
+    monkeypatch.setattr(process_module, "START_SECONDS", 0.1)
+    with pytest.raises(SimulatorError, match="did not start within"), start_simulator():
+        pass
+
+
+def test_the_child_loads_nothing_of_the_package_around_it() -> None:
+    boot = process_module._BOOT.replace(  # pyright: ignore[reportPrivateUsage]
+        "sys.exit(main(sys.argv[2:]))", "print(sorted(m for m in sys.modules if m in ('trio', 'h11', 'manystream')))"
+    )
+    folder = os.path.dirname(process_module.__file__)
+    loaded = subprocess.run(
+        [sys.executable, "-P", "-c", boot, folder], capture_output=True, text=True, timeout=PATIENCE, check=True
+    )
+    assert loaded.stdout.strip() == "[]"
+
+
+def test_a_thread_serves_as_well_and_leaves_nothing() -> None:
+    before = threading.active_count()
+    with start_simulator_thread("events=2") as simulator:
+        assert simulator.pid == os.getpid()
+        assert ask(simulator).whole
+        assert get(simulator, "/sim/requests")
+        assert statistics(simulator)["completed"] == 1
+    assert threading.active_count() == before
+
+
+def test_the_journal_is_as_long_as_it_is_set_to() -> None:
+    with start_simulator(journal=2) as simulator:
+        for _ in range(4):
+            ask(simulator)
+        shown = get(simulator, "/sim/requests")
+    assert isinstance(shown, list)
+    assert len(shown) == 2

@@ -1,0 +1,170 @@
+"""Requests are checked as the real services check them, and are remembered without their keys."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from manystream.engine.simulator import Simulator
+
+from .raw_client import DIALECTS, HEADERS, Answer, body_of, connected, get, path_of, request_bytes, statistics
+
+
+def send(simulator: Simulator, data: bytes) -> Answer:
+    """The answer to these bytes."""
+    with connected(simulator) as line:
+        line.send(data)
+        return line.read()
+
+
+ERROR_WITHOUT_KEY = {
+    "openai-chat": b"You didn't provide an API key",
+    "openai-responses": b"You didn't provide an API key",
+    "anthropic": b'"type":"authentication_error"',
+    "gemini": b'"status":"UNAUTHENTICATED"',
+}
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_request_without_a_key_is_refused_in_the_dialects_words(simulator: Simulator, dialect: str) -> None:
+    answer = send(simulator, request_bytes(path_of(dialect), body_of(dialect), headers={}))
+    assert answer.status == 401
+    assert ERROR_WITHOUT_KEY[dialect] in answer.body
+
+
+INVALID = [
+    ("openai-chat", {"messages": [{"role": "user", "content": "x"}]}, "you must provide a model parameter"),
+    ("openai-chat", {"model": "m"}, "'messages'"),
+    ("openai-chat", {"model": "m", "messages": []}, "'messages'"),
+    ("openai-chat", {"model": "m", "messages": [{"role": "robot", "content": "x"}]}, "Invalid value: 'robot'"),
+    (
+        "openai-chat",
+        {"model": "m", "messages": [{"role": "tool", "tool_call_id": "c", "content": "x"}]},
+        "must be a response to a preceding message",
+    ),
+    ("openai-responses", {"input": "x"}, "'model'"),
+    ("openai-responses", {"model": "m"}, "'input'"),
+    (
+        "openai-responses",
+        {"model": "m", "input": [{"type": "function_call_output", "call_id": "c", "output": "x"}]},
+        "No tool call found for function call output with call_id c",
+    ),
+    (
+        "openai-responses",
+        {"model": "m", "input": [{"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}]},
+        "No tool output found for function call c",
+    ),
+    ("anthropic", {"model": "m", "messages": [{"role": "user", "content": "x"}]}, "max_tokens: Field required"),
+    ("anthropic", {"max_tokens": 9, "messages": [{"role": "user", "content": "x"}]}, "model: Field required"),
+    ("anthropic", {"model": "m", "max_tokens": 9}, "messages: Field required"),
+    ("anthropic", {"model": "m", "max_tokens": 9, "messages": []}, "at least one message"),
+    ("anthropic", {"model": "m", "max_tokens": 0, "messages": [{"role": "user", "content": "x"}]}, "max_tokens"),
+    (
+        "anthropic",
+        {"model": "m", "max_tokens": 9, "messages": [{"role": "system", "content": "x"}]},
+        "messages.0.role",
+    ),
+    ("gemini", {}, "contents is not specified"),
+    ("gemini", {"contents": [{"role": "user", "parts": []}]}, "must not be empty"),
+    ("gemini", {"contents": [{"role": "system", "parts": [{"text": "x"}]}]}, "valid role"),
+    (
+        "gemini",
+        {"contents": [{"role": "user", "parts": [{"functionResponse": {"name": "f", "response": {}}}]}]},
+        "equal to the number of function call parts",
+    ),
+]
+
+
+@pytest.mark.parametrize(("dialect", "body", "words"), INVALID)
+def test_an_invalid_request_is_refused_with_what_is_wrong(
+    simulator: Simulator, dialect: str, body: dict[str, object], words: str
+) -> None:
+    answer = send(simulator, request_bytes(path_of(dialect), body))
+    assert answer.status == 400
+    error = answer.json()["error"]
+    assert isinstance(error, dict)
+    assert words in error["message"]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'"text"', b"\xff\xfe"])
+def test_a_body_that_is_no_json_object_is_refused(simulator: Simulator, dialect: str, body: bytes) -> None:
+    assert send(simulator, request_bytes(path_of(dialect), body)).status == 400
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_the_server_survives_deep_nesting(simulator: Simulator, dialect: str) -> None:
+    deep = b'{"model":"m","max_tokens":9,"input":"x","%b":' + b'[{"parts":' * 490 + b"[]" + b"}]" * 490 + b"}"
+    for member in (b"messages", b"input", b"contents", b"tools"):
+        assert send(simulator, request_bytes(path_of(dialect), deep % member)).status in (200, 400)
+    assert send(simulator, request_bytes("/sim/requests", method="GET")).body.count(b"parts") == 4 * 490
+    assert send(simulator, request_bytes(path_of(dialect), body_of(dialect))).status == 200
+
+
+def test_anthropic_needs_its_version_header(simulator: Simulator) -> None:
+    headers = {"x-api-key": "k"}
+    answer = send(simulator, request_bytes(path_of("anthropic"), body_of("anthropic"), headers=headers))
+    assert (answer.status, b"anthropic-version" in answer.body) == (400, True)
+
+
+@pytest.mark.parametrize(("method", "path", "status"), [("POST", "/v2/chat", 404), ("GET", "/v1/messages", 405)])
+def test_other_paths_and_methods_are_refused(simulator: Simulator, method: str, path: str, status: int) -> None:
+    assert send(simulator, request_bytes(path, {}, method=method)).status == status
+
+
+def test_gemini_takes_its_key_in_the_query_too_and_the_journal_hides_it(simulator: Simulator) -> None:
+    path = "/v1beta/models/sim-text:streamGenerateContent?alt=sse&key=very-secret"
+    assert send(simulator, request_bytes(path, body_of("gemini"), headers={})).status == 200
+    assert "very-secret" not in json.dumps(get(simulator, "/sim/requests"))
+
+
+def test_without_alt_sse_gemini_streams_one_json_array(simulator: Simulator) -> None:
+    path = "/v1beta/models/sim-text:streamGenerateContent"
+    answer = send(simulator, request_bytes(path, body_of("gemini")))
+    events = json.loads(answer.body)
+    assert len(events) == 9
+    assert len(answer.chunks) == 10
+    assert events[-1]["candidates"][0]["finishReason"] == "STOP"
+
+
+def test_the_journal_has_the_last_requests_with_their_keys_redacted(simulator: Simulator) -> None:
+    for dialect in DIALECTS:
+        send(simulator, request_bytes(path_of(dialect), body_of(dialect, "Remember me."), directive="events=1"))
+    shown = get(simulator, "/sim/requests", method="DELETE")
+    assert isinstance(shown, list)
+    assert [entry["path"] for entry in shown] == [path_of(dialect) for dialect in DIALECTS]
+    for dialect, entry in zip(DIALECTS, shown, strict=True):
+        assert entry["method"] == "POST"
+        assert entry["body"] == body_of(dialect, "Remember me.")
+        assert entry["headers"]["x-simulate"] == "events=1"
+        assert entry["headers"]["authorization"] == entry["headers"]["x-api-key"] == "[redacted]"
+    assert HEADERS["x-api-key"] not in json.dumps(shown)
+    assert get(simulator, "/sim/requests") == []
+
+
+def test_statistics_count_answers_refusals_and_events(simulator: Simulator) -> None:
+    send(simulator, request_bytes(path_of("openai-chat"), body_of("openai-chat", stream=True)))
+    send(simulator, request_bytes(path_of("openai-chat"), body_of("openai-chat")))
+    send(simulator, request_bytes(path_of("openai-chat"), {}))
+    counts = statistics(simulator)
+    assert (counts["started"], counts["completed"], counts["aborted"], counts["refused"]) == (2, 2, 0, 1)
+    assert (counts["events"], counts["live"]) == (11, 0)
+
+
+def test_the_last_user_message_may_carry_a_directive(simulator: Simulator) -> None:
+    for text in ("simulate: events=2 finish=length", '{"simulate": {"events": 2, "finish": "length"}}'):
+        answer = send(simulator, request_bytes(path_of("anthropic"), body_of("anthropic", text)))
+        assert (answer.json()["stop_reason"], len(str(answer.json()["content"])) > 0) == ("max_tokens", True)
+
+
+def test_the_models_name_may_carry_a_directive_and_the_header_wins_over_it(simulator: Simulator) -> None:
+    body = body_of("openai-chat", model="sim-thinking@events=3,fail=404")
+    assert send(simulator, request_bytes(path_of("openai-chat"), body)).status == 404
+    assert send(simulator, request_bytes(path_of("openai-chat"), body, directive="fail=503")).status == 503
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_the_same_request_gives_the_same_bytes(simulator: Simulator, dialect: str) -> None:
+    data = request_bytes(path_of(dialect, stream=True, model="sim-mixed"), body_of(dialect, stream=True))
+    assert send(simulator, data).body == send(simulator, data).body

@@ -1,0 +1,189 @@
+"""What the simulator says: the same for the same question, and fitting what was asked for."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import replace
+
+import pytest
+
+from manystream.engine.simulator import KnobError, Knobs, Prompt, ToolAnswer, ToolDeclaration, combine, write_scenario
+from manystream.engine.simulator.json_text import JSON
+from manystream.engine.simulator.knobs import directive_in_model, directive_in_text, read_directive
+from manystream.engine.simulator.scenario import is_forged, sign
+from manystream.engine.simulator.schema_example import example
+
+PROMPT = Prompt(model="sim-mixed", text="Hello.", characters=6)
+TOOLS = (
+    ToolDeclaration("first", {"type": "object", "properties": {"a": {"type": "string"}}}),
+    ToolDeclaration("second", {"type": "object", "properties": {"b": {"type": "integer"}}}),
+)
+
+
+def test_a_scenario_depends_on_the_question_and_the_seed_alone() -> None:
+    knobs = Knobs(kind="mixed", events=40)
+    assert write_scenario(PROMPT, knobs) == write_scenario(PROMPT, knobs)
+    assert write_scenario(PROMPT, replace(knobs, rate=50, delay=1)) == write_scenario(PROMPT, knobs)
+    other = replace(PROMPT, text="Something else.")
+    assert write_scenario(other, knobs).text != write_scenario(PROMPT, knobs).text
+    seeded = replace(knobs, seed=7)
+    assert write_scenario(other, seeded).text == write_scenario(PROMPT, seeded).text
+
+
+def test_events_counts_the_pieces_of_thinking_and_text() -> None:
+    for count in (0, 1, 2, 5, 40):
+        text = write_scenario(PROMPT, Knobs(kind="text", events=count))
+        assert (len(text.thinking_pieces), len(text.text_pieces)) == (0, count)
+        thinking = write_scenario(PROMPT, Knobs(kind="thinking", events=count))
+        assert len(thinking.thinking_pieces) + len(thinking.text_pieces) == count
+
+
+def test_every_kind_has_its_parts() -> None:
+    parts = {
+        kind: (bool(scenario.thinking), bool(scenario.text), len(scenario.calls), scenario.finish)
+        for kind in ("text", "thinking", "tools", "mixed")
+        for scenario in [write_scenario(replace(PROMPT, tools=TOOLS), Knobs(kind=kind))]
+    }
+    assert parts == {
+        "text": (False, True, 0, "stop"),
+        "thinking": (True, True, 0, "stop"),
+        "tools": (False, False, 1, "tool_use"),
+        "mixed": (True, True, 2, "tool_use"),
+    }
+
+
+def test_tool_calls_are_to_declared_tools_with_arguments_that_fit() -> None:
+    scenario = write_scenario(replace(PROMPT, tools=TOOLS), Knobs(kind="tools", calls=3))
+    assert [name for name, _ in scenario.tool_calls] == ["first", "second", "first"]
+    first, second, _ = (json.loads(arguments) for _, arguments in scenario.tool_calls)
+    assert isinstance(first["a"], str)
+    assert isinstance(second["b"], int)
+    assert len({call.id for call in scenario.calls}) == 3
+
+
+@pytest.mark.parametrize(
+    ("choice", "called"), [("auto", []), ("none", []), ("required", ["first"]), ("second", ["second"])]
+)
+def test_tool_choice_is_obeyed(choice: str, called: list[str]) -> None:
+    scenario = write_scenario(replace(PROMPT, tools=TOOLS, tool_choice=choice), Knobs())
+    assert [name for name, _ in scenario.tool_calls] == called
+
+
+def test_one_call_where_parallel_ones_are_not_allowed() -> None:
+    assert len(write_scenario(replace(PROMPT, tools=TOOLS, parallel=False), Knobs(kind="mixed", calls=5)).calls) == 1
+
+
+def test_steps_says_how_many_rounds_of_calls_come_before_the_text() -> None:
+    knobs = Knobs(kind="tools", steps=2)
+    answers = (ToolAnswer("first", "Rain"),)
+    rounds = [
+        write_scenario(replace(PROMPT, tools=TOOLS, rounds=number, answers=answers if number else ()), knobs)
+        for number in range(3)
+    ]
+    assert [scenario.finish for scenario in rounds] == ["tool_use", "tool_use", "stop"]
+    assert "The tool first answered: Rain" in rounds[2].text
+    assert len({scenario.identity for scenario in rounds}) == 3
+
+
+def test_a_required_call_ends_too_so_that_agent_loops_do() -> None:
+    answered = replace(PROMPT, tools=TOOLS, tool_choice="required", rounds=1, answers=(ToolAnswer("first", "Rain"),))
+    assert write_scenario(answered, Knobs()).finish == "stop"
+
+
+def test_the_output_limit_cuts_the_answer_unless_events_were_asked_for() -> None:
+    limited = write_scenario(replace(PROMPT, max_tokens=5), Knobs())
+    assert (len(limited.text_pieces), limited.finish, limited.tokens.output) == (5, "length", 5)
+    assert write_scenario(replace(PROMPT, max_tokens=5), Knobs(events=9)).finish == "stop"
+
+
+def test_length_cuts_the_last_tool_call_in_the_middle() -> None:
+    scenario = write_scenario(replace(PROMPT, tools=TOOLS), Knobs(kind="tools", finish="length"))
+    [call] = scenario.calls
+    assert (call.complete, scenario.finish) == (False, "length")
+    with pytest.raises(json.JSONDecodeError):
+        json.loads(call.arguments)
+
+
+def test_a_signature_is_known_to_be_forged_when_its_text_was_changed() -> None:
+    assert not is_forged(sign("thinking"), "thinking")
+    assert is_forged(sign("thinking"), "thinking!")
+    assert not is_forged("somebody else's", "anything")
+
+
+SCHEMAS: list[tuple[dict[str, JSON], type]] = [
+    ({"type": "string", "enum": ["a", "b"]}, str),
+    ({"const": 4}, int),
+    ({"type": "integer", "minimum": 50, "maximum": 60}, int),
+    ({"type": "integer", "exclusiveMaximum": -3}, int),
+    ({"type": "number", "maximum": 0.5}, float),
+    ({"type": "boolean"}, bool),
+    ({"type": "array", "items": {"type": "integer"}, "minItems": 2}, list),
+    ({"type": ["null", "string"]}, str),
+    ({"anyOf": [{"type": "null"}, {"type": "integer"}]}, int),
+    ({"type": "STRING", "minLength": 30}, str),
+    ({"type": "string", "maxLength": 2}, str),
+    ({"allOf": [{"type": "object", "properties": {"a": {"type": "string"}}}]}, dict),
+    ({"$ref": "#/$defs/thing", "$defs": {"thing": {"type": "boolean"}}}, bool),
+]
+
+
+@pytest.mark.parametrize(("schema", "kind"), SCHEMAS)
+def test_an_example_fits_its_schema(schema: dict[str, JSON], kind: type) -> None:
+    value = example(schema, itertools.cycle(["some", "words"]))
+    assert type(value) is kind
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        minimum, maximum = schema.get("minimum", -1000), schema.get("maximum", 1000)
+        assert isinstance(minimum, int | float)
+        assert isinstance(maximum, int | float)
+        assert minimum <= value <= maximum
+    if isinstance(value, str) and "minLength" in schema:
+        assert len(value) >= 30
+
+
+def test_a_schema_that_refers_to_itself_has_an_end() -> None:
+    node: dict[str, JSON] = {
+        "type": "object",
+        "properties": {"next": {"$ref": "#"}, "others": {"type": "array", "items": {"$ref": "#"}}},
+        "required": ["next", "others"],
+    }
+    assert len(json.dumps(example(node, itertools.cycle(["x"])))) < 1_000_000
+    circle: dict[str, JSON] = {"allOf": [{"$ref": "#"}, {"$ref": "#"}], "minItems": 10**9, "minLength": 10**9}
+    assert example(circle, itertools.cycle(["x"])) is not None
+
+
+def test_a_directive_is_read_with_commas_or_spaces_and_dashes_or_underscores() -> None:
+    assert read_directive("events=5, rate=2.5  retry-after=1") == {"events": 5, "rate": 2.5, "retry_after": 1.0}
+    assert read_directive("") == {}
+    assert read_directive("stamp=1 redacted=false") == {"stamp": True, "redacted": False}
+
+
+def test_the_last_directive_wins() -> None:
+    assert combine(Knobs(events=1, rate=3), "events=2,kind=text", "kind=tools") == Knobs(events=2, rate=3, kind="tools")
+
+
+@pytest.mark.parametrize(
+    "directive", ["unknown=1", "events=-1", "events=1.5", "cut=x", "kind=Text", "stamp=maybe", "x"]
+)
+def test_a_knob_that_cannot_be_read_is_named(directive: str) -> None:
+    with pytest.raises(KnobError, match=directive.partition("=")[0]):
+        read_directive(directive)
+
+
+@pytest.mark.parametrize(
+    ("model", "directive"),
+    [
+        ("sim-text", "kind=text,"),
+        ("sim-mixed@events=4", "kind=mixed,events=4"),
+        ("sim@events=4", "events=4"),
+        ("gpt-5@home", ""),
+    ],
+)
+def test_a_models_name_may_hold_knobs(model: str, directive: str) -> None:
+    assert directive_in_model(model) == directive
+
+
+def test_a_message_may_hold_knobs() -> None:
+    assert directive_in_text(" simulate: events=4") == " events=4"
+    assert directive_in_text('{"simulate": {"events": 4, "rate": 2}}') == "events=4,rate=2"
+    assert directive_in_text("{not json") == directive_in_text("Please simulate: a storm") == ""
