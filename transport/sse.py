@@ -40,6 +40,7 @@ class SSEParser:
     """
 
     __slots__ = (
+        "_between",
         "_data",
         "_data_bytes",
         "_event",
@@ -60,6 +61,7 @@ class SSEParser:
         self._fragments: list[bytes] = []  # the beginning of a line whose end has not come yet
         self._pending = 0  # bytes held in `_fragments` and `_data`
         self._prefix: bytes | None = b""  # the stream's first bytes, while they may still become a BOM; then None
+        self._between = False  # nothing is held: the next byte begins an event
         self._swallow = False  # the last chunk ended in CR: an LF that comes first now belongs to it
         self._stray: list[bytes] = []
         self._stray_size = 0
@@ -71,6 +73,10 @@ class SSEParser:
 
     def feed(self, chunk: bytes) -> Sequence[ServerSentEvent]:
         """Take the next bytes; returns the events that they completed, in order."""
+        if self._between:
+            event = _one_event(chunk)
+            if event is not None:
+                return (event,)
         if self._prefix is not None:
             chunk = self._without_bom(chunk)
         if self._swallow and chunk:
@@ -117,10 +123,12 @@ class SSEParser:
             self._pending += len(rest)
         if self._pending > self._limit and not events:
             raise SSEOverflowError(f"one event is larger than {self._limit} bytes")
+        self._between = not (rest or self._data or self._event or self._swallow) and self._prefix is None
         return events
 
     def end(self) -> Sequence[ServerSentEvent]:
         """The body has ended: the event that was left without its blank line, where there is one."""
+        self._between = False
         if self._prefix:
             self._fragments.append(self._prefix)
         self._prefix = None
@@ -153,3 +161,23 @@ class SSEParser:
             return b""
         self._prefix = None
         return chunk.removeprefix(_BOM)
+
+
+def _one_event(chunk: bytes) -> ServerSentEvent | None:
+    """The chunk as the one whole event that it mostly is; None where it is anything else.
+
+    Servers send an event per segment, so this saves the splitting of most chunks: a third of the parser's time
+    (`benchmarks/decode.py`).
+    """
+    if chunk[-2:] != b"\n\n" or b"\r" in chunk:
+        return None
+    end = chunk.find(b"\n")
+    if chunk[:6] == b"data: ":
+        return ("", chunk[6:-2]) if end == len(chunk) - 2 else None
+    if (
+        chunk[:7] == b"event: "
+        and chunk[end + 1 : end + 7] == b"data: "
+        and chunk.find(b"\n", end + 1) == len(chunk) - 2
+    ):
+        return (chunk[7:end].decode("utf-8", "replace"), chunk[end + 7 : -2])
+    return None

@@ -94,18 +94,22 @@ def print_table(
 
 
 def _print_rich_table(columns: Sequence[Column], rows: Sequence[Sequence[str]], stream: TextIO) -> bool:
+    """Whether rich is there, and the table fits."""
     try:
         from rich import box
         from rich.console import Console
         from rich.table import Table
     except ImportError:
         return False
+    console = Console(file=stream)
     table = Table(box=box.SIMPLE_HEAD, show_footer=True)
     for place, column in enumerate(columns):
-        table.add_column(column.heading, footer=rows[-1][place], justify=column.align)
+        table.add_column(column.heading, footer=rows[-1][place], justify=column.align, no_wrap=True)
     for row in rows[:-1]:
         table.add_row(*row)
-    Console(file=stream).print(table)
+    if console.measure(table, options=console.options.update(max_width=1000)).maximum > console.width:
+        return False  # it would cut the cells; plain lines only wrap
+    console.print(table)
     return True
 
 

@@ -84,7 +84,8 @@ def _failure(case: Case, error: JSONObject) -> Failure:
         inner = mapping(mapping(error, "body"), "error")
         code, message = string(inner, "type"), string(inner, "message")
     elif case.dialect == "gemini":
-        code, message = string(error, "status"), string(error, "message")
+        inner = mapping(mapping(error, "details"), "error")
+        code, message = string(error, "status"), string(inner, "message")
     else:
         body = error.get("body")
         code = string(error, "code") or string(error, "error_type")

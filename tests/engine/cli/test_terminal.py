@@ -6,7 +6,16 @@ import io
 
 import pytest
 
-from manystream.engine.cli.terminal import Column, Paint, Redrawn, duration, harmless, is_terminal, text_table
+from manystream.engine.cli.terminal import (
+    Column,
+    Paint,
+    Redrawn,
+    duration,
+    harmless,
+    is_terminal,
+    print_table,
+    text_table,
+)
 
 
 class Terminal(io.StringIO):
@@ -67,3 +76,14 @@ def test_redrawing_goes_up_by_as_many_lines_as_were_drawn() -> None:
     stream.truncate(stream.seek(0))
     redrawn.clear()
     assert stream.getvalue() == "\x1b[2A\x1b[2K\n\x1b[2K\n\x1b[2A"
+
+
+@pytest.mark.parametrize("width", ["30", "60"])
+def test_no_table_cuts_its_cells(width: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", width)
+    stream = Terminal()
+    columns = (Column("name", "left"), Column("first count"), Column("second count"))
+    print_table(columns, [["a", "1,000", "2"], ["all", "1,000", "2"]], stream)
+    assert "first count" in stream.getvalue()
+    assert "…" not in stream.getvalue()

@@ -60,7 +60,7 @@ def test_chat_streams_text_and_thinking(client: openai.OpenAI, model: str) -> No
     assert bool(thinking) == (model == "sim-thinking")
 
 
-def test_chat_stream_helper_accumulates_what_the_unstreamed_answer_has(client: openai.OpenAI) -> None:
+def test_a_chat_stream_accumulates_to_what_the_unstreamed_answer_has(client: openai.OpenAI) -> None:
     with client.chat.completions.stream(
         model="sim-mixed",
         messages=[{"role": "user", "content": QUESTION}],

@@ -259,7 +259,7 @@ def test_an_incomplete_response_is_done_and_its_open_call_is_not_complete(reason
     """
     )
     assert told.events[-2] == ToolCallDone(0, False)
-    assert (told.response.finish_reason, told.response.raw_finish_reason) == (finish, reason)
+    assert (told.response.finish_reason, told.response.raw_finish_reason) == (finish, "incomplete")
     assert told.response.tool_calls == [ToolCall("call_1", "look", "{}", complete=False)]
 
 

@@ -1,0 +1,144 @@
+"""Two outcomes → their differences; one call's telling → what is wrong with it by itself.
+
+Knows what counts as the same: arguments as JSON, usage as JSON, an error's message where it holds the provider's own
+sentence. Must not know which differences are argued (`argued`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import manystream as ms
+from manystream.providers.json_values import JSON
+
+from .corpus import Case
+from .exchange import Told, without_made_ids
+from .outcome import Call, Failure, Outcome
+
+SHOWN = 90
+
+
+@dataclass(slots=True, frozen=True)
+class Difference:
+    """One member on which we and the reference differ."""
+
+    case: Case
+    member: str
+    ours: object
+    reference: object
+
+    def __str__(self) -> str:
+        return f"{self.member}: ours {shown(self.ours)}, reference {shown(self.reference)}"
+
+
+def shown(value: object) -> str:
+    """A value, bounded: its beginning and its end."""
+    text = repr(value)
+    return text if len(text) <= SHOWN else f"{text[: SHOWN * 2 // 3]}…{text[-SHOWN // 3 :]}"
+
+
+def differences(case: Case, ours: Outcome, reference: Outcome) -> list[Difference]:
+    """Where the two part."""
+    found: list[Difference] = []
+
+    def compare(member: str, mine: object, theirs: object) -> None:
+        if mine != theirs:
+            found.append(Difference(case, member, mine, theirs))
+
+    compare("text", ours.text, reference.text)
+    compare("thinking", ours.thinking, reference.thinking)
+    compare("signatures", ours.signatures, reference.signatures)
+    compare("redacted", ours.redacted, reference.redacted)
+    compare("tool calls", _calls(ours.calls), _calls(reference.calls))
+    compare("finish reason", ours.finish_reason, reference.finish_reason)
+    compare("usage", _without_nulls(ours.usage), _without_nulls(reference.usage))
+    compare("model", ours.model, reference.model)
+    compare("refusal", ours.refusal, reference.refusal)
+    compare("error", ours.error is not None, reference.error is not None)
+    if ours.error is not None and reference.error is not None:
+        found.extend(_error_differences(case, ours.error, reference.error))
+    return found
+
+
+def _calls(calls: list[Call]) -> list[tuple[str | None, str, JSON]]:
+    return [(call.id, call.name, call.arguments) for call in calls]
+
+
+def _without_nulls(usage: JSON) -> JSON:
+    """A report without its null members: null and absent say the same, and the reference keeps either."""
+    if isinstance(usage, dict):
+        return {key: _without_nulls(value) for key, value in usage.items() if value is not None}
+    return usage
+
+
+def _error_differences(case: Case, ours: Failure, reference: Failure) -> list[Difference]:
+    found: list[Difference] = []
+    if reference.category is not None and ours.category != reference.category:
+        found.append(Difference(case, "error category", ours.category, reference.category))
+    if reference.code is not None and ours.code != reference.code:
+        found.append(Difference(case, "error code", ours.code, reference.code))
+    if reference.message is not None and not _holds(ours.message or "", reference.message):
+        found.append(Difference(case, "error message", ours.message, reference.message))
+    return found
+
+
+def _holds(message: str, sentence: str) -> bool:
+    """Whether our message holds the provider's sentence; white space and what a bound cut off do not count."""
+    message, sentence = " ".join(message.split()), " ".join(sentence.split())
+    return sentence in message or (message.endswith("…") and message[:-1] in sentence)
+
+
+def faults(told: Told, whole: Told) -> list[str]:
+    """What is wrong with one telling whatever the reference says: defects, completions, its own contradictions, and
+    any departure from the same body sent in one piece."""
+    found = list(told.defects)
+    if told.completions != 1 or told.completion is None:
+        return [*found, f"{told.completions} completions"]
+    completion = told.completion
+    if completion.success == (completion.error is not None):
+        found.append("success and error contradict each other")
+    if told.case.stream:
+        found.extend(_stream_faults(told, completion))
+    if told is not whole and _telling(told) != _telling(whole):
+        found.append(f"cut {told.cut.name!r} tells something else than the whole body")
+    return found
+
+
+def _telling(told: Told) -> tuple[object, ...]:
+    events, response = without_made_ids(told)
+    assert told.completion is not None
+    return events, response, told.completion.error, told.completion.http_status, told.completion.headers.keys() - FRAMING
+
+
+FRAMING = {"content-length", "transfer-encoding"}
+
+
+def _stream_faults(told: Told, completion: ms.Completion) -> list[str]:
+    terminal = [event for event in told.events if isinstance(event, ms.Done | ms.Error)]
+    if len(terminal) != 1 or told.events[-1] is not terminal[0]:
+        return [f"{len(terminal)} terminal events"]
+    if isinstance(terminal[0], ms.Done) != completion.success:
+        return ["the terminal event and the completion contradict each other"]
+    return []
+
+
+def events_disagree(told: Told) -> list[str]:
+    """Blocks whose deltas do not add up to what the response holds."""
+    completion = told.completion
+    if not told.case.stream or completion is None or completion.response is None:
+        return []
+    pieces: dict[int, list[str]] = {}
+    for event in told.events:
+        if isinstance(event, ms.TextDelta | ms.ThinkingDelta):
+            pieces.setdefault(event.index, []).append(event.text)
+        elif isinstance(event, ms.ToolCallDelta):
+            pieces.setdefault(event.index, []).append(event.arguments)
+    said = ["".join(told_pieces) for _, told_pieces in sorted(pieces.items())]
+    held = [_content(block) for block in completion.response.content]
+    return [] if said == [text for text in held if text] else ["the events and the response tell different content"]
+
+
+def _content(block: ms.Block) -> str:
+    if isinstance(block, ms.Text | ms.Thinking):
+        return block.text
+    return block.arguments if isinstance(block, ms.ToolCall) else ""

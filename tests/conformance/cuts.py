@@ -1,0 +1,54 @@
+"""Where a body is cut into pieces for sending: whole, at random, and into single bytes. Seeded, so repeatable."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+SINGLE_BYTES_BELOW = 20_000
+"""Larger bodies are not sent byte by byte: that would say nothing new, and take minutes."""
+
+MOST_PIECES = 2_000
+RANDOM_CUTS = 3
+
+
+@dataclass(slots=True, frozen=True)
+class Cut:
+    """One way to send a body. `name` says which; `sizes` are the pieces' sizes in order, empty for the whole."""
+
+    name: str
+    sizes: tuple[int, ...] = ()
+
+    def pieces(self, body: bytes) -> Iterator[bytes]:
+        """The body in pieces."""
+        if self.name == "bytes":
+            for at in range(len(body)):
+                yield body[at : at + 1]
+            return
+        begin = 0
+        for size in self.sizes:
+            yield body[begin : begin + size]
+            begin += size
+        if begin < len(body):
+            yield body[begin:]
+
+
+def cuts_of(name: str, size: int, seed: int, *, single_bytes: bool = True) -> list[Cut]:
+    """The ways in which a body of this size is sent."""
+    cuts = [Cut("whole")]
+    for turn in range(RANDOM_CUTS if size > 1 else 0):
+        chance = random.Random(f"{seed} {name} {turn}")
+        mean = max(chance.choice((3, 17, 90, 700)), size // MOST_PIECES)
+        cuts.append(Cut(f"random {turn + 1}", tuple(_sizes(chance, size, mean))))
+    if single_bytes and size < SINGLE_BYTES_BELOW:
+        cuts.append(Cut("bytes"))
+    return cuts
+
+
+def _sizes(chance: random.Random, size: int, mean: int) -> Iterator[int]:
+    left = size
+    while left > 0:
+        piece = min(left, 1 + int(chance.expovariate(1 / mean)))
+        yield piece
+        left -= piece

@@ -1,0 +1,153 @@
+"""Every recorded answer through the real engine, over real sockets: what each call told its callbacks.
+
+Knows the engine's public face and the loopback server. Must not know the reference.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import trio
+
+import manystream as ms
+from manystream.providers.order import OrderChecker, OrderError
+from manystream.providers.profiles import profile_by_name
+from manystream.providers.provider import Provider
+
+from .corpus import Case
+from .cuts import Cut
+from .server import WHICH, Answer, Server
+
+AT_ONCE = 24
+"""Calls that run at the same time: enough to mix their bytes in the engine's loop."""
+
+CALL_SECONDS = 120.0
+"""No call may take longer; every answer is there at once."""
+
+PROVIDERS: dict[str, type[Provider]] = {
+    "openai-chat": ms.OpenAIChat,
+    "openai-responses": ms.OpenAIResponses,
+    "anthropic": ms.Anthropic,
+    "gemini": ms.Gemini,
+}
+
+PROFILE_OF_SERVER: dict[tuple[str, str], str] = {("openai-chat", "openai"): "openai-chat"}
+"""Dialect and server kind → the profile, where the kind's own name is not one."""
+
+
+@dataclass(slots=True)
+class Told:
+    """What one call told. completions: how often its end was told. defects: what the library logged as its own
+    fault, and events out of order."""
+
+    case: Case
+    cut: Cut
+    events: list[ms.Event] = field(default_factory=list[ms.Event])
+    completion: ms.Completion | None = None
+    completions: int = 0
+    defects: list[str] = field(default_factory=list[str])
+
+
+class DefectLog(logging.Handler):
+    """Records what the library logs as an error: it does so for defects of its own only."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.records: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(self.format(record))
+
+    def __enter__(self) -> DefectLog:
+        logging.getLogger("manystream").addHandler(self)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        logging.getLogger("manystream").removeHandler(self)
+
+    def take(self) -> list[str]:
+        """What was logged since the last time."""
+        taken, self.records = self.records, []
+        return taken
+
+
+def provider_for(dialect: str, server: str, base_url: str = "http://127.0.0.1:9") -> Provider:
+    """The provider that a program would configure for this kind of server."""
+    known = PROFILE_OF_SERVER.get((dialect, server), server.partition("/")[0])
+    profile = known if profile_by_name(known, dialect) is not None else None
+    return PROVIDERS[dialect]("key", base_url, name=f"{dialect}.{server}".replace("/", "-"), profile=profile)
+
+
+async def exchange(plan: Sequence[tuple[Case, Cut]]) -> list[Told]:
+    """Run every answer of the plan; what was told comes in the plan's order."""
+    server = Server([Answer(case.status, case.headers, case.body, cut) for case, cut in plan])
+    told = [Told(case, cut) for case, cut in plan]
+    async with trio.open_nursery() as nursery:
+        port: int = await nursery.start(server.run)
+        kinds = sorted({(case.dialect, case.server) for case, _ in plan})
+        providers = [provider_for(*kind, f"http://127.0.0.1:{port}") for kind in kinds]
+        with DefectLog() as log:
+            async with ms.open_engine(
+                providers, retry=ms.Retry(max_attempts=1), timeouts=ms.Timeouts(total=CALL_SECONDS), proxy=""
+            ) as engine:
+                await _run_all(engine, told)
+            if log.records and told:
+                told[-1].defects.extend(log.take())
+        nursery.cancel_scope.cancel()
+    return told
+
+
+async def _run_all(engine: ms.Engine, told: Sequence[Told]) -> None:
+    limit = trio.CapacityLimiter(AT_ONCE)
+
+    async def one(place: int) -> None:
+        async with limit:
+            await _run(engine, place, told[place])
+
+    async with trio.open_nursery() as calls:
+        for place in range(len(told)):
+            calls.start_soon(one, place)
+
+
+async def _run(engine: ms.Engine, place: int, told: Told) -> None:
+    case, order = told.case, OrderChecker()
+    provider = provider_for(case.dialect, case.server)
+    request = ms.Request(f"{provider.name}/recorded", [ms.Message.user("?")], extra_headers={WHICH: str(place)})
+
+    def on_event(event: ms.Event) -> None:
+        told.events.append(event)
+        try:
+            order.check(event)
+        except OrderError as error:
+            told.defects.append(str(error))
+
+    def on_completion(completion: ms.Completion) -> None:
+        told.completions += 1
+        told.completion = completion
+
+    call = (
+        engine.start_stream(request, on_event, on_completion)
+        if case.stream
+        else engine.start_request(request, on_completion)
+    )
+    await call.wait()
+
+
+def without_made_ids(told: Told) -> tuple[list[ms.Event], ms.Response | None]:
+    """Events and response with ids that were made here (new ones at each call) replaced by one word."""
+    body, made = told.case.text, "(made here)"
+    events = [
+        replace(event, id=made) if isinstance(event, ms.ToolCallStart) and event.id not in body else event
+        for event in told.events
+    ]
+    response = told.completion.response if told.completion is not None else None
+    if response is not None:
+        response = copy.copy(response)
+        response.content = [
+            replace(block, id=made) if isinstance(block, ms.ToolCall) and block.id not in body else block
+            for block in response.content
+        ]
+    return events, response
