@@ -40,17 +40,17 @@ format: $(VENV)/.lint ## rewrite the sources as the formatter wants them
 	@$(BIN)/ruff check --quiet --fix .
 	@$(BIN)/ruff format --quiet .
 
-bench: $(VENV)/.bench ## every benchmark, beside its peers; writes benchmarks/RESULTS.md
+bench: $(VENV)/.bench ## every benchmark, beside its peers, into benchmarks/RESULTS.md
 	@$(BIN)/python -m benchmarks
 
-bench-quick: $(VENV)/.bench ## the same questions, asked briefly; writes nothing
+bench-quick: $(VENV)/.bench ## the same questions, asked briefly
 	@$(BIN)/python -m benchmarks --quick
 
 interop: $(VENV)/.test ## against servers that others wrote
 	@$(PYTEST) -q -m servers $(TEST)
 
 conformance: $(VENV)/.test ## against recorded answers: make conformance CORPUS=folder
-	@MANYSTREAM_CORPUS="$(CORPUS)" $(PYTEST) -q -m conformance $(TEST)
+	@$(BIN)/python -m tests.conformance "$(CORPUS)"
 
 soak: $(VENV)/.test ## long runs, for what leaks and what drifts: make soak MINUTES=30
 	@MANYSTREAM_SOAK_MINUTES="$(MINUTES)" $(PYTEST) -q -m soak $(TEST)
@@ -59,7 +59,7 @@ fuzz: $(VENV)/.test ## the property tests, with many more examples
 	@$(PYTEST) -q -m hypothesis --hypothesis-profile=fuzz $(TEST)
 
 wheel: $(VENV)/.test ## sdist and wheel, in dist/
-	@$(BIN)/python -m build --no-isolation --outdir "$(DIST)" .
+	@$(BIN)/python -m build --quiet --no-isolation --outdir "$(DIST)" .
 
 clean: ## what the tools left; keeps .venv
 	@rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage

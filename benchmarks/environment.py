@@ -56,7 +56,7 @@ def clients_python() -> str:
 def clients_variables() -> dict[str, str]:
     """The clients' environment: this repository can be imported, nothing is asked of a proxy, no key is there."""
     kept = {key: os.environ[key] for key in ("PATH", "HOME", "LANG", "TMPDIR") if key in os.environ}
-    return {**kept, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", "NO_PROXY": "*"}
+    return {**kept, "PYTHONPATH": str(ROOT), "PYTHONPYCACHEPREFIX": str(cache_folder("bytecode")), "NO_PROXY": "*"}
 
 
 def versions(python: str) -> dict[str, str]:

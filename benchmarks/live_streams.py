@@ -53,7 +53,7 @@ class Search:
                 self.run,
                 self.client,
                 streams=streams,
-                events=100 if self.run.quick else 250,
+                events=75 if self.run.quick else 250,
                 dialect=self.dialect,
                 tls=self.tls,
                 spread=500 if self.run.quick else 1000,
@@ -65,7 +65,7 @@ class Search:
         """Bracket from the guess on, then halve what is left until it is within 5 % (quick: 15 %)."""
         fine = 1.15 if self.run.quick else 1.05
         streams = guess
-        for _ in range(PROBES if not self.run.quick else 5):
+        for _ in range(4 if self.run.quick else PROBES):
             if self.probe(streams):
                 self.carried = max(self.carried, streams)
             else:

@@ -17,7 +17,7 @@ def answer(run: Run) -> Answer:
     result = Answer("Unstreamed requests, small answers, keep-alive")
     found: dict[Client, float] = {}
     for client, requests in REQUESTS.items():
-        count = requests // 4 if run.quick else requests
+        count = requests // 10 if run.quick else requests
         measured = measure(run, client, streams=AT_A_TIME, events=count, mode="answer")
         if measured.result["streams_completed"] != count:
             raise RunError(f"{client.label} lost answers: {measured.result['failures']}")

@@ -3,13 +3,13 @@
 Knows transport (as its waiter and its exchange) and a dialect's machine or decoder. Must not know retries, clocks
 or callbacks: it reports to its `Listener` (the call) and is over.
 
-The hot path of the whole engine is `on_body` with a machine: socket bytes → SSE → machine → `listener.on_events`.
+The hot path of the whole engine is `on_body` with a machine: socket bytes → SSE → machine → `deliver`.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from ..providers.accumulate import events_of
@@ -24,19 +24,21 @@ from ..transport.headers import headers_to_mapping
 from ..transport.http1 import Connection, RawHeaders, WireHead
 from ..transport.sse import SSEOverflowError, SSEParser
 from ..transport.url import Origin
-from .errors import transport_error
+from .errors import redacted, transport_error
 from .limits import Limits
 
 EVENT_STREAM = "text/event-stream"
 JSON_TYPES = ("application/json", "text/json")
 NO_ANSWER_TYPES = ("text/html", "application/xhtml+xml", "image/", "audio/", "video/")
+NO_CONTENT = frozenset({204, 205})
+"""Successes that say there is no answer: an error here, named by its status."""
 REQUEST_ID_HEADERS = ("x-request-id", "request-id", "x-goog-request-id", "apim-request-id", "x-ms-request-id", "cf-ray")
 
 
 class Prepared:
     """What every attempt of a call shares: where it goes, what it says, who reads the answer."""
 
-    __slots__ = ("body", "dialect", "head", "limits", "make_id", "origin", "provider", "stream", "wall_clock")
+    __slots__ = ("body", "dialect", "head", "key", "limits", "make_id", "origin", "provider", "stream", "wall_clock")
 
     def __init__(
         self,
@@ -44,6 +46,7 @@ class Prepared:
         origin: Origin,
         head: WireHead,
         body: bytes,
+        key: str,
         stream: bool,
         provider: Provider,
         dialect: Dialect,
@@ -54,6 +57,7 @@ class Prepared:
         self.origin = origin
         self.head = head
         self.body = body
+        self.key = key
         self.stream = stream
         self.provider = provider
         self.dialect = dialect
@@ -81,10 +85,6 @@ class Listener(Protocol):
 
     def on_progress(self, progress: Progress) -> None: ...
 
-    def on_events(self, events: Sequence[Event]) -> None:
-        """Events of a stream, none of them terminal."""
-        ...
-
     def on_answer(self, response: Response, terminal: Event | None) -> None:
         """The answer is whole; `terminal` is the stream's Done."""
         ...
@@ -104,7 +104,12 @@ class Reading(enum.Enum):
 
 
 class Attempt:
-    """One try. status, headers: of the response, once its head has come. phase: where the dial stands."""
+    """One try.
+
+    status, headers: of the response, once its head has come. phase: where the dial stands.
+    deliver: takes a stream's events, none of them terminal; the listener may put another in its place at any time.
+    If the attempt is `over` when it returns, nothing more is given.
+    """
 
     __slots__ = (
         "_listener",
@@ -116,6 +121,7 @@ class Attempt:
         "_sse",
         "_truncatable",
         "connection",
+        "deliver",
         "headers",
         "over",
         "phase",
@@ -123,9 +129,10 @@ class Attempt:
         "status",
     )
 
-    def __init__(self, prepared: Prepared, listener: Listener) -> None:
+    def __init__(self, prepared: Prepared, listener: Listener, deliver: Callable[[Sequence[Event]], None]) -> None:
         self._prepared = prepared
         self._listener = listener
+        self.deliver = deliver
         self.connection: Connection | None = None
         self.reused = False
         self.phase = Phase.QUEUE
@@ -146,6 +153,12 @@ class Attempt:
             if name in self.headers:
                 return self.headers[name]
         return None
+
+    @property
+    def _encoding(self) -> str:
+        """The body's content coding; empty where it has none."""
+        coding = self.headers.get("content-encoding", "").strip().lower()
+        return "" if coding == "identity" else coding
 
     def partial_response(self) -> Response | None:
         """What had arrived of a stream, where anything had."""
@@ -181,13 +194,13 @@ class Attempt:
 
     def _choose_reading(self) -> Reading:
         media_type = self.headers.get("content-type", "").partition(";")[0].strip().lower()
-        encoding = self.headers.get("content-encoding", "identity").strip().lower()
-        if encoding not in ("", "identity"):
-            # `identity` was asked for, and compressed events could not be told apart as they come.
-            self._give_up(malformed(f"the server sent content-encoding {encoding[:40]!r}, which was not asked for"))
-            return Reading.NOTHING
-        if not 200 <= self.status < 300:
+        if not 200 <= self.status < 300 or self.status in NO_CONTENT:
             return Reading.ERROR
+        if self._encoding:
+            # `identity` was asked for, and compressed events could not be told apart as they come.
+            what = f"the server sent content-encoding {self._encoding[:40]!r}, which was not asked for"
+            self._give_up(malformed(what))
+            return Reading.NOTHING
         is_events = media_type == EVENT_STREAM
         if media_type.startswith(NO_ANSWER_TYPES):
             return Reading.ANSWER  # decoding will refuse it, and quote its beginning
@@ -202,12 +215,16 @@ class Attempt:
         if machine is None or sse is None:
             self._collect(data)
             return
+        self._size += len(data)
+        if self._size > self._prepared.limits.max_response_bytes:
+            self._too_large()
+            return
         try:
             wire_events = sse.feed(data)
         except SSEOverflowError as error:
             self._give_up(malformed(str(error)))
             return
-        on_events = self._listener.on_events
+        deliver = self.deliver
         for name, payload in wire_events:
             if not payload:
                 continue
@@ -216,7 +233,7 @@ class Attempt:
                 self._stream_ended(events)
                 return
             if events:
-                on_events(events)
+                deliver(events)
                 if self.over:
                     return
 
@@ -252,22 +269,22 @@ class Attempt:
         assert machine is not None
         *before, terminal = events
         if before:
-            self._listener.on_events(before)
+            self.deliver(before)
             if self.over:
                 return
         if isinstance(terminal, Error):
-            self._status_of_stream_error(terminal.error)
-            self._give_up(terminal.error)
+            self._stream_failed(terminal.error)
             return
         self.over = True
-        connection, self.connection = self.connection, None
-        if connection is not None:
-            connection.drain()
+        self._drain()
         self._listener.on_answer(machine.response(), terminal)
 
-    def _status_of_stream_error(self, error: ProviderError) -> None:
+    def _stream_failed(self, error: ProviderError) -> None:
         if error.request_id is None:
             error.request_id = self.request_id
+        if error.retryable:
+            self._drain()  # busy, but in order: the next attempt may have its connection
+        self._give_up(error)
 
     def _end_of_stream(self, broken: ProviderError | None) -> None:
         """The body ended, or broke, with no terminal event so far. What arrived whole still counts."""
@@ -280,7 +297,7 @@ class Attempt:
                 self._stream_ended(events)
                 return
             if events:
-                self._listener.on_events(events)
+                self.deliver(events)
                 if self.over:
                     return
         events = machine.end(sse.stray)
@@ -304,7 +321,11 @@ class Attempt:
                 self._close()
                 self._decode_error()
         elif self._size > limits.max_response_bytes:
-            self._give_up(malformed(f"the answer is larger than {limits.max_response_bytes} bytes"))
+            self._too_large()
+
+    def _too_large(self) -> None:
+        limit = self._prepared.limits.max_response_bytes
+        self._give_up(malformed(f"the answer is larger than {limit} bytes (limits.max_response_bytes)"))
 
     def _decode_answer(self) -> None:
         prepared = self._prepared
@@ -323,18 +344,19 @@ class Attempt:
             self._listener.on_answer(response, None)
             return
         *events, done = events_of(response)
-        self._listener.on_events(events)
+        self.deliver(events)
         if not self.over:
             self.over = True
             self._listener.on_answer(response, done)
 
     def _decode_error(self) -> None:
         prepared = self._prepared
-        body = b"".join(self._pieces)[: prepared.limits.max_error_bytes]
+        # Of a coded body only the status and the headers count: no key to it was asked for, and none is at hand.
+        body = b"" if self._encoding else b"".join(self._pieces)[: prepared.limits.max_error_bytes]
         if self.headers.get("content-type", "").startswith(EVENT_STREAM):
             body = _first_event_data(body)
-        if 300 <= self.status < 400:
-            where = self.headers.get("location", "nowhere")
+        where = self.headers.get("location")
+        if 300 <= self.status < 400 and where is not None:
             error = ProviderError(
                 f"HTTP {self.status}: redirects are not followed; the server points to {shown(_without_query(where))}",
                 category=ErrorCategory.UNKNOWN,
@@ -369,6 +391,11 @@ class Attempt:
         if connection is not None:
             connection.close()
 
+    def _drain(self) -> None:
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            connection.drain()
+
     def _give_up(self, error: ProviderError) -> None:
         self._close()
         self._fail(error)
@@ -376,7 +403,7 @@ class Attempt:
     def _fail(self, error: ProviderError, *, stale: bool = False) -> None:
         if not self.over:
             self.over = True
-            self._listener.on_attempt_failure(error, stale=stale)
+            self._listener.on_attempt_failure(redacted(error, self._prepared.key), stale=stale)
 
 
 def _first_event_data(body: bytes) -> bytes:

@@ -23,7 +23,7 @@ from ..transport.timers import Timer, Timers
 from .attempt import Attempt, Prepared, Progress
 from .clocks import CallState, Clock, next_deadline, seconds, timeout_error
 from .completion import Completion, Timings
-from .delivery import CallbackError, Delivery, OnEvent, Tally
+from .delivery import Delivery, OnEvent, Tally
 from .errors import callback_failed, cancelled
 from .retry import RetryBudget, retry_delay
 
@@ -92,7 +92,7 @@ class Call:
         self._prepared = prepared
         self._clocks = clocks
         self._retry = retry
-        self._delivery = Delivery(on_event, engine.tally)
+        self._delivery = Delivery(on_event, self._callback_failed, engine.tally)
         self._on_completion = on_completion
         self._finish_response = finish_response
         self._state = CallState.QUEUED
@@ -173,13 +173,9 @@ class Call:
         self._attempts += 1
         self._delivery.reset()
         self._state = CallState.QUEUED
-        self._attempt = Attempt(self._prepared, self)
+        self._attempt = Attempt(self._prepared, self, self._deliver_first)
         self._arm()
-        pool = self._engine.pool
-        if fresh:
-            pool.acquire_fresh(self._prepared.origin, self._attempt)
-        else:
-            pool.acquire(self._prepared.origin, self._attempt)
+        self._engine.pool.acquire(self._prepared.origin, self._attempt, fresh=fresh)
 
     def on_progress(self, progress: Progress) -> None:
         elapsed = self._engine.loop.clock() - self._started
@@ -196,15 +192,13 @@ class Call:
             self._timings.first_byte = elapsed
         self._arm()
 
-    def on_events(self, events: Sequence[Event]) -> None:
+    def _deliver_first(self, events: Sequence[Event]) -> None:
+        """Events, until the first content was told: notes when that was."""
         delivery = self._delivery
-        try:
-            delivery.deliver(events)
-        except CallbackError as error:
-            self._callback_failed(error)
-            return
-        if self._timings.first_token is None and delivery.delivered:
+        delivery.deliver_first(events)
+        if delivery.delivered and self._attempt is not None:
             self._timings.first_token = self._engine.loop.now - self._started
+            self._attempt.deliver = delivery.deliver
 
     def on_answer(self, response: Response, terminal: Event | None) -> None:
         attempt = self._attempt
@@ -217,11 +211,10 @@ class Call:
             self._complete_failed(error, response, attempt)
             return
         if terminal is not None:
-            try:
-                self._delivery.finish(terminal)
-            except CallbackError as failure:
+            failure = self._delivery.finish(terminal)
+            if failure is not None:
                 self._stop()
-                self._complete_failed(callback_failed(failure.original), response, attempt)
+                self._complete_failed(callback_failed(failure), response, attempt)
                 return
         self._stop()
         self._complete(
@@ -248,8 +241,10 @@ class Call:
                 self._next_attempt(fresh=True)
                 return
             delay = retry_delay(error, self._attempts, self._retry, self._engine.random)
-            # A hint is the server's own word on when to come back; without one, an outage must not be fed.
-            if delay is not None and (error.retry_after_ms >= 0 or self._engine.budget.spend()):
+            # A hint is the server's own word on when to come back. Without one, or with one that says "at once", an
+            # outage must not be fed.
+            hinted = error.retry_after_ms >= self._retry.base * 1000 and error.retry_after_ms > 0
+            if delay is not None and (hinted or self._engine.budget.spend()):
                 self._back_off(delay)
                 return
         self._ending = True
@@ -270,12 +265,12 @@ class Call:
         else:
             self._timer = self._engine.timers.at(when, self._next_attempt)
 
-    def _callback_failed(self, failure: CallbackError) -> None:
+    def _callback_failed(self, failure: Exception) -> None:
         response = self._partial()
         attempt = self._attempt
         self._ending = True
         self._stop()
-        self._complete_failed(callback_failed(failure.original), response, attempt)
+        self._complete_failed(callback_failed(failure), response, attempt)
 
     # --- clocks ---
 
@@ -385,6 +380,7 @@ class Call:
         self._timings.finished = self._engine.loop.clock() - self._started
         self.completion = completion
         self._attempt = None
+        self._delivery.release()
         self._engine.call_ended(self, completion)
         if self._on_completion is not None:
             try:

@@ -19,10 +19,12 @@ import trio
 
 from ..providers.dialect import WireRequest
 from ..providers.errors import InvalidRequestError, ProviderError
+from ..providers.json_values import JSONObject
 from ..providers.options import Retry, Timeouts
 from ..providers.provider import Provider
 from ..providers.request import Request
 from ..providers.response import Response
+from ..providers.structured import add_parsed
 from ..transport.dial import dial
 from ..transport.errors import Phase, TransportError, URLError
 from ..transport.loop import Loop, make_loop
@@ -156,7 +158,7 @@ class Engine:
             retry=request.retry or self._retry,
             on_event=on_event,
             on_completion=on_completion,
-            finish_response=_response_finisher(wire),
+            finish_response=_response_finisher(wire, request.response_schema),
         )
         self._calls[call] = None
         self._started += 1
@@ -246,11 +248,14 @@ class Engine:
         self.pool.close()
 
 
-def _response_finisher(wire: WireRequest) -> Callable[[Response], None]:
-    """What is done to an answer before it is told: the request's warnings are put on it."""
+def _response_finisher(wire: WireRequest, schema: JSONObject | None) -> Callable[[Response], None]:
+    """What is done to an answer before it is told: the request's warnings are put on it, and where it was to fit a
+    schema, what it holds. That raises `ProviderError` where it does not fit."""
 
     def finish(response: Response) -> None:
         response.warnings.extend(wire.warnings)
+        if schema is not None:
+            add_parsed(response, schema)
 
     return finish
 

@@ -16,14 +16,6 @@ OnEvent: TypeAlias = "Callable[[Event], object]"
 logger = logging.getLogger("manystream.engine")
 
 
-class CallbackError(Exception):
-    """`on_event` raised; the original is the cause. Ends its own call."""
-
-    def __init__(self, original: Exception) -> None:
-        super().__init__(str(original))
-        self.original = original
-
-
 class Tally:
     """Events delivered, over all calls that share it."""
 
@@ -36,69 +28,75 @@ class Tally:
 class Delivery:
     """The events of one call.
 
-    delivered: events that the callback was given; once above 0, no attempt may be repeated.
+    on_event: the caller's. on_failure: told, once, of what `on_event` raised; it is given nothing more then.
+    delivered: the caller was told something, so no attempt may be repeated any more.
     muted: the call is ending, so that only its terminal event is still told.
     """
 
-    __slots__ = ("_ended", "_held", "_on_event", "_tally", "delivered", "muted")
+    __slots__ = ("_ended", "_held", "_on_event", "_on_failure", "_tally", "delivered", "muted")
 
-    def __init__(self, on_event: OnEvent | None, tally: Tally) -> None:
-        self._on_event = on_event
+    def __init__(self, on_event: OnEvent | None, on_failure: Callable[[Exception], None], tally: Tally) -> None:
+        self._on_event: OnEvent = _nobody if on_event is None else on_event
+        self._on_failure = on_failure
         self._tally = tally
         self._held: Start | None = None
-        self.delivered = 0
+        self.delivered = False
         self.muted = False
         self._ended = False
 
-    def deliver(self, events: Sequence[Event]) -> None:
-        """Hand on events that are no terminal ones. Raises `CallbackError`.
+    def deliver_first(self, events: Sequence[Event]) -> None:
+        """Hand on events, none of them terminal, while nothing may have been told.
 
         `Start` waits for the stream's first event that is no error: an overload that a server reports inside a 200
         can still be retried then.
         """
-        if not self.delivered:
-            events = self._with_start(events)
+        events = self._with_start(events)
+        if events:
+            self.delivered = True
+            self.deliver(events)
+
+    def deliver(self, events: Sequence[Event]) -> None:
+        """Hand on more events, none of them terminal."""
         on_event = self._on_event
         self._tally.events += len(events)
-        if on_event is None:
-            self.delivered += len(events)
-            return
         for event in events:
             if self.muted:
                 return  # the callback has cancelled its own call
-            self.delivered += 1
             try:
                 on_event(event)
             except Exception as error:
                 self.muted = self._ended = True
-                raise CallbackError(error) from error
+                self._on_failure(error)
+                return
 
     def reset(self) -> None:
         """Another attempt begins; nothing of this one was told."""
         self._held = None
 
-    def finish(self, event: Event) -> None:
-        """Hand on the terminal event, and nothing after it. Raises `CallbackError`."""
+    def finish(self, event: Event) -> Exception | None:
+        """Hand on the terminal event, and nothing after it. Returns what the callback raised."""
         if self._ended:
-            return
-        if event.type is EventType.DONE:
-            self.deliver((event,))  # with the `Start` of an answer that had no content
-        elif self._on_event is not None:
-            self.delivered += 1
-            self._tally.events += 1
-            try:
-                self._on_event(event)
-            except Exception as error:
-                self.muted = self._ended = True
-                raise CallbackError(error) from error
-        self.muted = self._ended = True
+            return None
+        # An error that comes first comes alone; `Done` brings the `Start` of an answer that had no content.
+        events = (event,) if event.type is EventType.ERROR else self._with_start((event,))
+        self.delivered = self.muted = self._ended = True
+        self._tally.events += len(events)
+        try:
+            for each in events:
+                self._on_event(each)
+        except Exception as error:
+            return error
+        return None
 
     def abort(self, error: Error) -> None:
-        """Hand on the error of a call that ended for another reason; what the callback makes of it is logged."""
-        try:
-            self.finish(error)
-        except CallbackError as failure:
-            logger.error("on_event raised on its Error event", exc_info=failure.original)
+        """Hand on the error of a call that failed; what the callback makes of it is logged."""
+        failure = self.finish(error)
+        if failure is not None:
+            logger.error("on_event raised on its Error event", exc_info=failure)
+
+    def release(self) -> None:
+        """The call has ended: let go of the callbacks, which refer to it and would keep it alive."""
+        self._on_event = self._on_failure = _nobody
 
     def _with_start(self, events: Sequence[Event]) -> Sequence[Event]:
         if self._held is None and events and isinstance(events[0], Start):
@@ -108,3 +106,7 @@ class Delivery:
             events = (self._held, *events)
             self._held = None
         return events
+
+
+def _nobody(_: object) -> None:
+    """The callback of a call that has none."""

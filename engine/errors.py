@@ -5,6 +5,11 @@ from __future__ import annotations
 from ..providers.errors import ErrorCategory, ProviderError
 from ..transport.errors import Phase, TransportError
 
+REDACTED = "[key]"
+"""What stands where a server quoted the key."""
+SHORTEST_KEY = 8
+"""Below this it is a placeholder ("any", "none") that may well be a part of a word."""
+
 
 def transport_error(error: TransportError, *, streaming: bool) -> ProviderError:
     """A broken connection or exchange. `streaming`: a stream's body had begun, so the stream is truncated."""
@@ -36,3 +41,19 @@ def callback_failed(error: Exception) -> ProviderError:
 
 def internal(what: str) -> ProviderError:
     return ProviderError(f"internal error: {what}", category=ErrorCategory.UNKNOWN, retryable=False)
+
+
+def redacted(error: ProviderError, key: str) -> ProviderError:
+    """The error without the key, where a server quotes it: in every word, in the body that it keeps, and in the
+    errors that it came from, which a traceback shows."""
+    if len(key) < SHORTEST_KEY:
+        return error
+    error.message = error.message.replace(key, REDACTED)
+    error.body = error.body.replace(key.encode(), REDACTED.encode())
+    error.provider_code = error.provider_code and error.provider_code.replace(key, REDACTED)
+    error.request_id = error.request_id and error.request_id.replace(key, REDACTED)
+    told: BaseException | None = error
+    while told is not None:
+        told.args = tuple(word.replace(key, REDACTED) if isinstance(word, str) else word for word in told.args)
+        told = told.__cause__
+    return error

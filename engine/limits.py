@@ -11,8 +11,8 @@ from ..transport.pool import PoolLimits
 class Limits:
     """pool: caps on connections (see `PoolLimits`).
 
-    max_event_bytes: one server-sent event. max_response_bytes: one unstreamed answer. max_error_bytes: what is read
-    of an error's body. max_calls: calls that may be running at once; one more is refused (`TooManyCallsError`).
+    max_event_bytes: one server-sent event. max_response_bytes: one answer, streamed or not. max_error_bytes: what is
+    read of an error's body. max_calls: calls that may be running at once; one more is refused (`TooManyCallsError`).
     """
 
     pool: PoolLimits = field(default_factory=PoolLimits)

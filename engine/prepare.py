@@ -69,6 +69,7 @@ class Preparer:
             origin=base.origin,
             head=head,
             body=wire.body,
+            key=key,
             stream=stream,
             provider=provider,
             dialect=dialect,

@@ -14,6 +14,8 @@ from .engine import Engine as Engine
 from .engine import Statistics as Statistics
 from .engine import Timings as Timings
 from .engine import open_engine as open_engine
+from .engine.store import ConversationStore as ConversationStore
+from .providers.conversation import Conversation as Conversation
 from .providers.errors import ErrorCategory as ErrorCategory
 from .providers.errors import InvalidRequestError as InvalidRequestError
 from .providers.errors import ProviderError as ProviderError
@@ -55,6 +57,10 @@ from .providers.request import ThinkingConfig as ThinkingConfig
 from .providers.request import ThinkingLevel as ThinkingLevel
 from .providers.request import Tool as Tool
 from .providers.response import Response as Response
+from .providers.rows import Row as Row
+from .providers.rows import RowError as RowError
+from .providers.rows import message_from_row as message_from_row
+from .providers.rows import rows_from_message as rows_from_message
 from .providers.usage import Usage as Usage
 
 __version__ = "0.1.0"
@@ -65,6 +71,8 @@ __all__ = [
     "CacheControl",
     "Call",
     "Completion",
+    "Conversation",
+    "ConversationStore",
     "Done",
     "Engine",
     "Error",
@@ -90,6 +98,8 @@ __all__ = [
     "Response",
     "Retry",
     "Role",
+    "Row",
+    "RowError",
     "Start",
     "Statistics",
     "Text",
@@ -108,5 +118,7 @@ __all__ = [
     "ToolResult",
     "Usage",
     "__version__",
+    "message_from_row",
     "open_engine",
+    "rows_from_message",
 ]

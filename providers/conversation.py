@@ -1,17 +1,20 @@
 """An agent's conversation: its messages, and the thinking that waits for its tool call to be executed.
 
 Knows messages. Must not know where they are stored, nor who is asked.
+
+Parallel calls of one answer are one message, whichever way they are added: providers want the thinking back once,
+before the first of them, and all their results after the last.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import TypedDict, Unpack
 
 from .json_values import JSON, JSONObject
-from .messages import Block, File, Image, Message, RedactedThinking, Role, Text, Thinking, ToolCall
+from .messages import Block, File, Image, Message, RedactedThinking, Role, Text, Thinking, ToolCall, ToolResult
 from .options import Retry, Timeouts
 from .request import Request, ThinkingConfig, ThinkingLevel, Tool
 from .response import Response
@@ -41,27 +44,85 @@ class RequestOptions(TypedDict, total=False):
 
 @dataclass(slots=True)
 class PendingThinking:
-    """Thinking of the last response that belongs before its tool call."""
+    """What the last response thought before its tool calls, until they are executed.
 
-    thinking: Thinking | None = None
-    redacted: RedactedThinking | None = None
+    blocks: thinking and redacted thinking that no executed call has taken yet, in order.
+    """
+
+    blocks: list[Thinking | RedactedThinking] = field(default_factory=list["Thinking | RedactedThinking"])
+
+    @property
+    def thinking(self) -> Thinking | None:
+        """The first visible thinking, with its signature."""
+        return next((block for block in self.blocks if isinstance(block, Thinking)), None)
+
+    @property
+    def redacted(self) -> RedactedThinking | None:
+        """The first redacted thinking."""
+        return next((block for block in self.blocks if isinstance(block, RedactedThinking)), None)
 
     def __bool__(self) -> bool:
-        return self.thinking is not None or self.redacted is not None
+        return bool(self.blocks)
+
+
+@dataclass(slots=True)
+class _Round:
+    """A kept response on its way into the messages.
+
+    blocks: its thinking and its calls, in order. results: of the calls executed so far, by id. asked: the message that
+    holds those calls; their results are in the one after it.
+    """
+
+    blocks: list[Thinking | RedactedThinking | ToolCall] = field(
+        default_factory=list["Thinking | RedactedThinking | ToolCall"]
+    )
+    results: dict[str, ToolResult] = field(default_factory=dict[str, ToolResult])
+    asked: Message | None = None
+
+    def waits_for(self, call_id: str) -> bool:
+        """Whether the response made this call, and it was not executed yet."""
+        asked = any(isinstance(block, ToolCall) and block.id == call_id for block in self.blocks)
+        return asked and call_id not in self.results
+
+    def take(self, call: ToolCall, result: ToolResult) -> None:
+        """A call was executed. It keeps its place, with what the caller may have changed in it."""
+        place = next(n for n, block in enumerate(self.blocks) if isinstance(block, ToolCall) and block.id == call.id)
+        self.blocks[place] = call
+        self.results[call.id] = result
+
+    def messages(self) -> tuple[Message, Message]:
+        """The executed calls with all thinking before them, and their results."""
+        done = [n for n, block in enumerate(self.blocks) if isinstance(block, ToolCall) and block.id in self.results]
+        kept = [block for n, block in enumerate(self.blocks[: done[-1] + 1]) if n in done or not _is_call(block)]
+        results = [self.results[block.id] for block in kept if isinstance(block, ToolCall)]
+        return Message(Role.ASSISTANT, kept), Message(Role.TOOL, results)
+
+    def drop_executed(self) -> None:
+        """What is in the messages stays there as it is; the calls that are left make another message."""
+        assert self.asked is not None
+        gone = {id(block) for block in self.asked.content}
+        self.blocks = [block for block in self.blocks if id(block) not in gone]
+        self.results, self.asked = {}, None
+
+
+def _is_call(block: Block) -> bool:
+    return isinstance(block, ToolCall)
 
 
 class Conversation:
     """Messages in order. `add` appends; `clone` is deep: changing the copy's blocks never changes the original.
 
     An agent that keeps whole responses uses `add_response`. One that stores a tool call only once it is executed
-    (so that no unpaired call is ever stored) calls `keep_thinking(response)` and then `complete_tool(…)`.
+    (so that no unpaired call is ever stored) calls `keep_thinking(response)` and then, for each call, `complete_tool`.
     """
 
-    __slots__ = ("messages", "pending")
+    __slots__ = ("_round", "messages", "pending")
 
     def __init__(self, messages: Iterable[Message] = ()) -> None:
-        self.messages: list[Message] = list(messages)
+        self.messages: list[Message] = []
         self.pending = PendingThinking()
+        self._round = _Round()
+        self.extend(messages)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Conversation):
@@ -77,25 +138,35 @@ class Conversation:
     def __len__(self) -> int:
         return len(self.messages)
 
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self.messages)
+
     def add(self, message: Message) -> None:
         """Append a message. Raises `TypeError` for anything else."""
-        if not isinstance(message, Message):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"a conversation holds Message values, not {type(message).__name__}")
-        self.messages.append(message)
+        self.extend((message,))
+
+    def extend(self, messages: Iterable[Message]) -> None:
+        """Append messages: all of them, or none where one is no `Message` (`TypeError`)."""
+        added = list(messages)
+        for message in added:
+            if not isinstance(message, Message):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise TypeError(f"a conversation holds Message values, not {type(message).__name__}")
+        self.messages.extend(added)
 
     def clear(self) -> None:
         """Forget all messages, and the pending thinking."""
         self.messages.clear()
-        self.pending = PendingThinking()
+        self._forget_round()
 
     def clone(self) -> Conversation:
         """A deep copy: signatures, redacted data and provider state included."""
-        clone = Conversation(copy.deepcopy(self.messages))
-        clone.pending = copy.deepcopy(self.pending)
+        clone = Conversation()
+        # In one copy, as they share blocks.
+        clone.messages, clone.pending, clone._round = copy.deepcopy((self.messages, self.pending, self._round))
         return clone
 
     def request(self, model: str, **options: Unpack[RequestOptions]) -> Request:
-        """A request for the next turn, with a snapshot of the messages: later ones do not change it."""
+        """A request for the next turn, with a snapshot of the list of messages: later ones do not change it."""
         return Request(model, tuple(self.messages), **options)  # type: ignore[arg-type]
 
     # --- agents ---
@@ -104,25 +175,44 @@ class Conversation:
         """Append the whole answer as the assistant's message; an answer without content adds nothing."""
         if response.content:
             self.messages.append(response.to_message())
+        self._forget_round()
 
     def keep_thinking(self, response: Response) -> None:
-        """Keep the response's thinking for the tool call that it led to."""
-        self.pending = PendingThinking(
-            thinking=next((block for block in response.content if isinstance(block, Thinking)), None),
-            redacted=next((block for block in response.content if isinstance(block, RedactedThinking)), None),
-        )
+        """Keep the response's thinking for the tool calls that it led to; what an earlier response left is forgotten.
+        Its text is not kept: an agent that wants that, too, uses `add_response`."""
+        self._forget_round()
+        for block in response.content:
+            if isinstance(block, Thinking | RedactedThinking):
+                self.pending.blocks.append(block)
+                self._round.blocks.append(block)
+            elif isinstance(block, ToolCall):
+                self._round.blocks.append(block)
 
     def complete_tool(self, call: ToolCall, output: str | list[Text | Image | File], *, is_error: bool = False) -> None:
-        """A tool was executed: append its call, with the pending thinking before it, and its result.
-        The pending thinking is used up."""
-        blocks: list[Block] = []
-        if self.pending.thinking is not None:
-            blocks.append(self.pending.thinking)
-        if self.pending.redacted is not None:
-            blocks.append(self.pending.redacted)
-        self.messages.append(Message(Role.ASSISTANT, [*blocks, call]))
-        self.messages.append(Message.tool_result(call.id, output, is_error))
+        """A tool was executed: append its call, with the pending thinking before it, and its result. The pending
+        thinking is used up. The calls of one kept response may be completed in any order; they make one message, in
+        the response's order, and their results another."""
+        result = ToolResult(call.id, output, is_error)
+        current = self._round
+        if not current.waits_for(call.id):
+            self.messages += (Message(Role.ASSISTANT, [*self.pending.blocks, call]), Message(Role.TOOL, result))
+            self._forget_round()
+            return
+        if current.asked is not None:
+            if len(self.messages) >= 2 and self.messages[-2] is current.asked:
+                # New messages take their places: a request that holds the old ones stays as it was.
+                del self.messages[-2:]
+            else:
+                current.drop_executed()
+        current.take(call, result)
+        asked, answered = current.messages()
+        current.asked = asked
+        self.messages += (asked, answered)
         self.pending = PendingThinking()
+
+    def _forget_round(self) -> None:
+        self.pending = PendingThinking()
+        self._round = _Round()
 
     # --- rows ---
 
@@ -131,6 +221,7 @@ class Conversation:
         return [row for message in self.messages for row in rows_from_message(message)]
 
     @classmethod
-    def from_rows(cls, rows: Iterable[Row]) -> Conversation:
-        """A conversation from its rows. Raises `RowError`."""
-        return cls(messages_from_rows(rows))
+    def from_rows(cls, rows: Iterable[Row], *, strict: bool = True) -> Conversation:
+        """A conversation from its rows. Raises `RowError`, for a result that no earlier call asked for, too; not
+        `strict` keeps such a result (no request will carry it)."""
+        return cls(messages_from_rows(rows, strict=strict))

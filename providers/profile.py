@@ -52,6 +52,7 @@ class Quirks:
     - tool_call_id: the ids that are accepted; any other id is replaced by one derived from it, in call and result.
     - required_tool_choice: the word for "some tool must be called".
     - named_tool_choice: one tool can be demanded by name.
+    - reasoning_refuses_sampling: OpenAI's reasoning models refuse `temperature` and `top_p` here, as at OpenAI.
     - seed_member: the member for `seed`; empty where there is none.
     - parallel_tool_calls, metadata, tool_strict: the member is accepted.
     - structured_output: `json_schema`, or `json_object` for servers that can only promise some JSON object.
@@ -61,8 +62,8 @@ class Quirks:
     What goes back with the history:
 
     - reasoning_return: the member that carries the model's own reasoning back with its tool calls. `as_received`:
-      under the name it came by. `reasoning_details`: OpenRouter's signed list, else its `reasoning`. `thinking_parts`: in the content
-      (Mistral).
+      under the name it came by. `reasoning_details`: OpenRouter's signed list, else its `reasoning`.
+      `thinking_parts`: in the content (Mistral).
     - reasoning_required: the member must be there with every tool call, empty where no reasoning is known.
     """
 
@@ -79,6 +80,7 @@ class Quirks:
     tool_call_id: ToolCallIdForm = "any"
     required_tool_choice: Literal["required", "any"] = "required"
     named_tool_choice: bool = True
+    reasoning_refuses_sampling: bool = False
     seed_member: str = "seed"
     parallel_tool_calls: bool = True
     metadata: bool = True
@@ -99,9 +101,10 @@ class Profile:
 
     name: its row's name, and the tag on the state it wants back; no two rows share one. aliases: other names for
     `"name/model"`. prefixes: beginnings of model names that belong to it. key_variables: environment variables that
-    hold its key, first found wins. needs_key: False for servers that run without one. base_url: empty where every
-    customer has their own. addresses: patterns (`*` matches anything) of `host[:port]/path` that belong to the row
-    besides its own base URL's host.
+    hold its key, first found wins. needs_key: False for servers that run without one. generic: stands for servers
+    without a row; its aliases and prefixes count where no known row's do. base_url: empty where every customer has
+    their own. addresses: patterns of `host[:port]` or `host[:port]/path` (`*` matches anything) that
+    belong to the row besides its own base URL's host.
     """
 
     name: str
@@ -111,5 +114,6 @@ class Profile:
     aliases: tuple[str, ...] = ()
     prefixes: tuple[str, ...] = ()
     needs_key: bool = True
+    generic: bool = False
     addresses: tuple[str, ...] = ()
     quirks: Quirks = field(default_factory=Quirks)

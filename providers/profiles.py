@@ -6,6 +6,7 @@ here works through its dialect's generic row; a caller may also hand in a `Profi
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from urllib.parse import urlsplit
 
@@ -71,7 +72,7 @@ def _chat(
 
 
 _AZURE_HOSTS = ("*.openai.azure.com", "*.cognitiveservices.azure.com", "*.services.ai.azure.com")
-_AZURE = Quirks(auth_header="api-key", tool_call_id="at_most_40")
+_AZURE = Quirks(auth_header="api-key", tool_call_id="at_most_40", reasoning_refuses_sampling=True)
 
 OPENAI_ROWS: tuple[Profile, ...] = (
     _chat(
@@ -80,15 +81,19 @@ OPENAI_ROWS: tuple[Profile, ...] = (
         "OPENAI_API_KEY",
         aliases=("openai",),
         prefixes=_OPENAI_PREFIXES,
+        addresses=("*.api.openai.com",),
         # OpenAI refuses ids of more than 40 characters, which other providers' histories may hold.
-        quirks=Quirks(strict_end=True, tool_call_id="at_most_40"),
+        quirks=Quirks(strict_end=True, tool_call_id="at_most_40", reasoning_refuses_sampling=True),
     ),
     Profile(
         name="openai-compatible",
+        aliases=("openai",),
         dialect="openai-chat",
         base_url="",
         key_variables=("OPENAI_API_KEY",),
+        prefixes=_OPENAI_PREFIXES,
         needs_key=False,
+        generic=True,
         quirks=Quirks(max_tokens_member="by_model", reasoning_return="as_received", cache_control=False),
     ),
     # A deployment's own URL needs a version; the newer `/openai/v1` does not. The narrower address stands first.
@@ -97,14 +102,14 @@ OPENAI_ROWS: tuple[Profile, ...] = (
         "",
         "AZURE_OPENAI_API_KEY",
         addresses=tuple(f"{host}/openai/deployments/*" for host in _AZURE_HOSTS),
-        quirks=Quirks(auth_header="api-key", tool_call_id="at_most_40", query="api-version=2024-10-21"),
+        quirks=replace(_AZURE, query="api-version=2024-10-21"),
     ),
     _chat(
         "azure-models",
         "",
         "AZURE_AI_API_KEY",
         "AZURE_OPENAI_API_KEY",
-        addresses=("*.services.ai.azure.com/models*", "*.models.ai.azure.com*"),
+        addresses=("*.services.ai.azure.com/models*", "*.models.ai.azure.com"),
         quirks=Quirks(auth_header="api-key", query="api-version=2024-05-01-preview", max_tokens_member="by_model"),
     ),
     _chat(
@@ -112,7 +117,7 @@ OPENAI_ROWS: tuple[Profile, ...] = (
         "",
         "AZURE_OPENAI_API_KEY",
         aliases=("azure-openai",),
-        addresses=tuple(f"{host}*" for host in _AZURE_HOSTS),
+        addresses=_AZURE_HOSTS,
         quirks=_AZURE,
     ),
     Profile(
@@ -122,6 +127,20 @@ OPENAI_ROWS: tuple[Profile, ...] = (
         base_url="https://api.openai.com/v1",
         key_variables=("OPENAI_API_KEY",),
         prefixes=_OPENAI_PREFIXES,
+        addresses=("*.api.openai.com",),
+        quirks=_STRICT,
+    ),
+    Profile(
+        # A row of its own, so that what OpenAI encrypted does not go to another server. Its end is as strict: there
+        # is no other sign that a Responses stream is whole.
+        name="responses-compatible",
+        aliases=("openai",),
+        dialect="openai-responses",
+        base_url="",
+        key_variables=("OPENAI_API_KEY",),
+        prefixes=_OPENAI_PREFIXES,
+        needs_key=False,
+        generic=True,
         quirks=_STRICT,
     ),
     Profile(
@@ -130,7 +149,7 @@ OPENAI_ROWS: tuple[Profile, ...] = (
         dialect="openai-responses",
         base_url="",
         key_variables=("AZURE_OPENAI_API_KEY",),
-        addresses=tuple(f"{host}*" for host in _AZURE_HOSTS),
+        addresses=_AZURE_HOSTS,
         quirks=Quirks(strict_end=True, auth_header="api-key"),
     ),
 )
@@ -163,7 +182,7 @@ HOSTED_ROWS: tuple[Profile, ...] = (
         "https://api.mistral.ai/v1",
         "MISTRAL_API_KEY",
         prefixes=("mistral-", "ministral-", "magistral-", "codestral-", "devstral-", "pixtral-", "voxtral-"),
-        addresses=("codestral.mistral.ai/*",),
+        addresses=("codestral.mistral.ai",),
         quirks=_MISTRAL,
     ),
     _chat(
@@ -191,7 +210,7 @@ HOSTED_ROWS: tuple[Profile, ...] = (
         "together",
         "https://api.together.xyz/v1",
         "TOGETHER_API_KEY",
-        addresses=("api.together.ai/*",),
+        addresses=("api.together.ai",),
         quirks=_compatible(video_parts=True),
     ),
     _chat("fireworks", "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"),
@@ -211,7 +230,7 @@ HOSTED_ROWS: tuple[Profile, ...] = (
         "MOONSHOT_API_KEY",
         aliases=("moonshotai", "kimi"),
         prefixes=("kimi-", "moonshot-"),
-        addresses=("api.moonshot.cn/*",),
+        addresses=("api.moonshot.cn",),
         quirks=_compatible("thinking_type", "reasoning_content", reasoning_required=True, seed=False,
                            parallel_tool_calls=False, video_parts=True),
     ),
@@ -222,7 +241,7 @@ HOSTED_ROWS: tuple[Profile, ...] = (
         "ZHIPUAI_API_KEY",
         aliases=("z.ai", "zhipu"),
         prefixes=("glm-",),
-        addresses=("open.bigmodel.cn/*",),
+        addresses=("open.bigmodel.cn",),
         quirks=_compatible("thinking_type", "reasoning_content", seed=False, json_schema=False,
                            parallel_tool_calls=False, video_parts=True),
     ),
@@ -233,7 +252,7 @@ HOSTED_ROWS: tuple[Profile, ...] = (
         "ALIBABA_API_KEY",
         aliases=("dashscope", "qwen"),
         prefixes=("qwen", "qwq-", "qvq-"),
-        addresses=("dashscope*.aliyuncs.com/*",),
+        addresses=("dashscope*.aliyuncs.com",),
         quirks=_compatible("enable_thinking", "reasoning_content", cache_control=True, video_parts=True),
     ),
     _chat("huggingface", "https://router.huggingface.co/v1", "HF_TOKEN", "HUGGINGFACE_API_KEY", aliases=("hf",)),
@@ -254,25 +273,26 @@ HOSTED_ROWS: tuple[Profile, ...] = (
         quirks=_compatible("thinking_budget", "none", seed=False),
     ),
     _chat("github-models", "https://models.github.ai/inference", "GITHUB_TOKEN",
-          quirks=Quirks(max_tokens_member="by_model"), addresses=("models.inference.ai.azure.com*",)),
+          quirks=Quirks(max_tokens_member="by_model"), addresses=("models.inference.ai.azure.com",)),
     _chat(
         "github-copilot",
         "https://api.githubcopilot.com",
         "GITHUB_COPILOT_TOKEN",
         "COPILOT_TOKEN",
-        addresses=("api.*.githubcopilot.com*",),
+        addresses=("api.*.githubcopilot.com",),
         quirks=Quirks(max_tokens_member="by_model", reasoning_return="as_received", metadata=False,
                       headers=(("copilot-integration-id", "vscode-chat"), ("editor-version", "vscode/1.100.0"))),
     ),
     _chat("deepinfra", "https://api.deepinfra.com/v1/openai", "DEEPINFRA_API_KEY", "DEEPINFRA_TOKEN"),
-    _chat("nebius", "https://api.tokenfactory.nebius.com/v1", "NEBIUS_API_KEY", addresses=("api.studio.nebius.*",)),
+    _chat("nebius", "https://api.tokenfactory.nebius.com/v1", "NEBIUS_API_KEY",
+          addresses=("api.studio.nebius.com", "api.studio.nebius.ai")),
     _chat("novita", "https://api.novita.ai/openai/v1", "NOVITA_API_KEY"),
     _chat("hyperbolic", "https://api.hyperbolic.xyz/v1", "HYPERBOLIC_API_KEY"),
     _chat("avian", "https://api.avian.io/v1", "AVIAN_API_KEY"),
     _chat("minimax", "https://api.minimax.io/v1", "MINIMAX_API_KEY", prefixes=("MiniMax-",)),
     _chat("cohere", "https://api.cohere.ai/compatibility/v1", "COHERE_API_KEY", "CO_API_KEY", prefixes=("command-",),
           quirks=_compatible(parallel_tool_calls=False, reasoning_return="none")),
-    _chat("siliconflow", "https://api.siliconflow.com/v1", "SILICONFLOW_API_KEY", addresses=("api.siliconflow.cn/*",),
+    _chat("siliconflow", "https://api.siliconflow.com/v1", "SILICONFLOW_API_KEY", addresses=("api.siliconflow.cn",),
           quirks=_compatible("enable_thinking")),
     _chat("volcengine", "https://ark.cn-beijing.volces.com/api/v3", "ARK_API_KEY", aliases=("ark",),
           quirks=_compatible("thinking_type", "reasoning_content")),
@@ -283,16 +303,17 @@ HOSTED_ROWS: tuple[Profile, ...] = (
 
 GATEWAY_ROWS: tuple[Profile, ...] = (
     _chat("databricks", "", "DATABRICKS_TOKEN", quirks=_compatible("thinking_budget", "none", seed=False),
-          addresses=("*.cloud.databricks.com*", "*.azuredatabricks.net*", "*.gcp.databricks.com*")),
-    _chat("snowflake", "", "SNOWFLAKE_TOKEN", "SNOWFLAKE_PAT", addresses=("*.snowflakecomputing.com*",),
+          addresses=("*.cloud.databricks.com", "*.azuredatabricks.net", "*.gcp.databricks.com")),
+    _chat("snowflake", "", "SNOWFLAKE_TOKEN", "SNOWFLAKE_PAT", addresses=("*.snowflakecomputing.com",),
           quirks=Quirks(reasoning_return="reasoning_details", thinking="reasoning", seed_member="", metadata=False)),
     _chat("cloudflare", "", "CLOUDFLARE_API_TOKEN", "CLOUDFLARE_API_KEY", aliases=("workers-ai",),
-          addresses=("api.cloudflare.com/client/v4/accounts/*", "gateway.ai.cloudflare.com/*")),
+          addresses=("api.cloudflare.com/client/v4/accounts/*", "gateway.ai.cloudflare.com")),
     _chat("vercel-gateway", "https://ai-gateway.vercel.sh/v1", "AI_GATEWAY_API_KEY", aliases=("vercel",),
           quirks=_compatible("reasoning", "reasoning_details", cache_control=True)),
     _chat("heroku", "https://us.inference.heroku.com/v1", "HEROKU_INFERENCE_KEY", "INFERENCE_KEY",
-          addresses=("*.inference.heroku.com/*",), quirks=_compatible("none", "none", seed=False)),
-    _chat("bedrock-mantle", "", "AWS_BEARER_TOKEN_BEDROCK", addresses=("bedrock-mantle.*", "bedrock-runtime.*")),
+          addresses=("*.inference.heroku.com",), quirks=_compatible("none", "none", seed=False)),
+    _chat("bedrock-mantle", "", "AWS_BEARER_TOKEN_BEDROCK",
+          addresses=("bedrock-mantle.*.api.aws", "bedrock-runtime.*.amazonaws.com")),
     _chat("portkey", "https://api.portkey.ai/v1", "PORTKEY_API_KEY",
           quirks=Quirks(auth_header="x-portkey-api-key", max_tokens_member="by_model", reasoning_return="as_received")),
     Profile(
@@ -310,7 +331,7 @@ GATEWAY_ROWS: tuple[Profile, ...] = (
     Profile(
         name="github-copilot-responses", aliases=("github-copilot",), dialect="openai-responses",
         base_url="https://api.githubcopilot.com", key_variables=("GITHUB_COPILOT_TOKEN", "COPILOT_TOKEN"),
-        addresses=("api.*.githubcopilot.com*",),
+        addresses=("api.*.githubcopilot.com",),
         quirks=Quirks(headers=(("copilot-integration-id", "vscode-chat"), ("editor-version", "vscode/1.100.0"))),
     ),
     Profile(
@@ -322,12 +343,12 @@ GATEWAY_ROWS: tuple[Profile, ...] = (
 
 LOCAL_ROWS: tuple[Profile, ...] = (
     _chat("ollama", "http://localhost:11434/v1", "OLLAMA_API_KEY", needs_key=False,
-          addresses=("127.0.0.1:11434/*", "[[]::1]:11434/*"),
+          addresses=("127.0.0.1:11434", "[[]::1]:11434"),
           quirks=_compatible(parallel_tool_calls=False, reasoning_return="reasoning")),
     _chat("ollama-cloud", "https://ollama.com/v1", "OLLAMA_API_KEY",
           quirks=_compatible(parallel_tool_calls=False, reasoning_return="reasoning")),
     _chat("lmstudio", "http://localhost:1234/v1", "LMSTUDIO_API_KEY", needs_key=False, aliases=("lm-studio",),
-          addresses=("127.0.0.1:1234/*",)),
+          addresses=("127.0.0.1:1234",)),
     _chat("vllm", "http://localhost:8000/v1", "VLLM_API_KEY", needs_key=False,
           quirks=_compatible("chat_template_kwargs", video_parts=True)),
     _chat("sglang", "http://localhost:30000/v1", "SGLANG_API_KEY", needs_key=False,
@@ -380,26 +401,32 @@ def profile_by_name(name: str, dialect: str) -> Profile | None:
 
 def profile_by_host(base_url: str, dialect: str) -> Profile | None:
     """The row that a base URL belongs to: one of whose addresses it fits, or whose own URL has its host and port."""
-    address, host = _address(base_url)
+    host, path = _address(base_url)
     if not host:
         return None
     for row in PROFILES:
-        if row.dialect == dialect and any(fnmatchcase(address, pattern) for pattern in row.addresses):
+        if row.dialect == dialect and any(_fits(pattern, host, path) for pattern in row.addresses):
             return row
     for row in PROFILES:
-        if row.dialect == dialect and row.base_url and _address(row.base_url)[1] == host:
+        if row.dialect == dialect and row.base_url and _address(row.base_url)[0] == host:
             return None if _says_nothing(row.base_url) else row
     return None
 
 
+def _fits(pattern: str, host: str, path: str) -> bool:
+    """Host and path apart: a `*` for the one must not reach into the other."""
+    host_pattern, slash, path_pattern = pattern.partition("/")
+    return fnmatchcase(host, host_pattern) and (not slash or fnmatchcase(path, f"/{path_pattern}"))
+
+
 def _address(base_url: str) -> tuple[str, str]:
-    """`host[:port]/path` in lower case, and its first part; empty for what is no URL."""
+    """`host[:port]` in lower case, and the path; empty for what is no URL."""
     try:
         parts = urlsplit(base_url.strip())
     except ValueError:
         return "", ""
-    host = parts.netloc.rpartition("@")[2].lower().removesuffix(_DEFAULT_PORT.get(parts.scheme.lower(), ""))
-    return f"{host}{parts.path or '/'}", host
+    host = parts.netloc.rpartition("@")[2].lower()
+    return host.removesuffix(_DEFAULT_PORT.get(parts.scheme.lower(), "")), parts.path or "/"
 
 
 def _says_nothing(base_url: str) -> bool:
@@ -414,7 +441,10 @@ def _row(name: str, dialect: str) -> Profile:
 
 DEFAULT_PROFILES: dict[str, tuple[Profile, Profile]] = {
     "openai-chat": (_row("openai-chat", "openai-chat"), _row("openai-compatible", "openai-chat")),
-    "openai-responses": (_row("openai-responses", "openai-responses"), _row("openai-responses", "openai-responses")),
+    "openai-responses": (
+        _row("openai-responses", "openai-responses"),
+        _row("responses-compatible", "openai-responses"),
+    ),
     "anthropic": (_row("anthropic", "anthropic"), _row("anthropic", "anthropic")),
     "gemini": (_row("google", "gemini"), _row("google", "gemini")),
 }

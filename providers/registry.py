@@ -46,17 +46,22 @@ def _named(name: str, providers: Sequence[Provider]) -> Provider | None:
     for provider in providers:
         if provider.name == name:
             return provider
-    for provider in providers:
+    for provider in _known_first(providers):
         if provider.profile.name == name or name in provider.profile.aliases:
             return provider
     return None
 
 
+def _known_first(providers: Sequence[Provider]) -> list[Provider]:
+    """Providers with a row of their own before those that stand for unknown servers; else as configured."""
+    return sorted(providers, key=lambda provider: provider.profile.generic)
+
+
 def _owner(model: str, providers: Sequence[Provider]) -> Provider | None:
-    """The provider with the longest prefix that fits; of equals the one configured first."""
+    """The provider with the longest prefix that fits; of equals a known one, then the one configured first."""
     best: Provider | None = None
     longest = 0
-    for provider in providers:
+    for provider in _known_first(providers):
         for prefix in provider.profile.prefixes:
             if len(prefix) > longest and model.startswith(prefix):
                 best, longest = provider, len(prefix)

@@ -7,12 +7,13 @@ dialect. There is one message model; rows are a view of it.
 |---|---|---|
 | `system` | text | read as no message: the system prompt is a field of the request |
 | `user`, `assistant` | text | None, or what the text carries beside it |
-| `tool_call` | None | `tool_call_id, tool_name, tool_args`, `thinking: {text, signature}`?, `redacted_thinking: {…}`? |
+| `tool_call` | None | `tool_call_id, tool_name, tool_args, thinking: {text, signature}?, redacted_thinking: {data}?` |
 | `tool_result`, `tool` | None | `tool_call_id, output, success` (absent: a success) |
 | `thinking`, `redacted_thinking`, `image`, `file`, `provider_block` | None | the block's members |
 
 Thinking that stands directly before a tool call rides in the call's row. A message of several blocks gives several
-rows; all but the first say `"continues": true`, and `messages_from_rows` puts them together again.
+rows; all but the first say `"continues": true`, and `messages_from_rows` puts them together again. Arguments that are
+no JSON object are an error, except where the row says `"malformed": true`: that the model wrote them so.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
-from .json_values import JSON, JSONObject, MalformedJSONError, dumps_text, loads
+from .json_values import JSON, JSONObject, MalformedJSONError, dumps_text, loads, shown
 from .messages import (
     Block,
     CacheControl,
@@ -45,7 +46,8 @@ Value = TypeVar("Value")
 
 @dataclass(slots=True)
 class Row:
-    """One row. `data_json` is JSON text, an object, or None."""
+    """One row. `data_json` is the text of a JSON object, or None; read from a database that parses JSON itself, it may
+    be the object."""
 
     kind: str
     content: str | None = None
@@ -85,6 +87,8 @@ def rows_from_message(message: Message) -> list[Row]:
             waiting = []
             rows.append(_block_row(block, message.role))
     rows.extend(_block_row(earlier, message.role) for earlier in waiting)
+    if not rows:
+        rows.append(Row("user" if message.role is Role.USER else "assistant", "", dumps_text({"empty": True})))
     for position, row in enumerate(rows):
         extra: JSONObject = {}
         if position:
@@ -118,8 +122,18 @@ def _tool_call_row(block: ToolCall, waiting: list[Thinking | RedactedThinking]) 
             data["redacted_thinking"] = _without_none({"data": earlier.data, "state": _state(earlier.state)})
     if not block.complete:
         data["complete"] = False
+    if not is_readable(block):
+        data["malformed"] = True
     data.update(_carried(block.state, block.cache_control))
     return Row("tool_call", None, dumps_text(data))
+
+
+def is_readable(call: ToolCall) -> bool:
+    """Whether the arguments are an object. Some models write some that are not, and that is kept as it is."""
+    try:
+        return type(call.parsed) is dict
+    except MalformedJSONError:
+        return False
 
 
 def _block_row(block: Block, role: Role) -> Row:
@@ -214,14 +228,42 @@ KIND_ROLE: dict[str, Role] = {
 
 def message_from_row(row: Row, position: int | None = None) -> Message | None:
     """The message of one row; None for a system row. Raises `RowError` naming the field and the row."""
-    if row.kind == "system":
-        return None
-    reader = _Reader(row, position)
-    read = READERS.get(row.kind)
+    return None if row.kind == "system" else _message(_Reader(row, position))
+
+
+def messages_from_rows(rows: Iterable[Row], *, strict: bool = True) -> list[Message]:
+    """The messages of a conversation's rows, in order. Raises `RowError`; nothing half-read is returned.
+
+    strict: a result must have an earlier call of its id.
+    """
+    messages: list[Message] = []
+    calls: set[str] = set()
+    for position, row in enumerate(rows):
+        if row.kind == "system":
+            continue
+        reader = _Reader(row, position)
+        message = _message(reader)
+        for block in message.content:
+            if isinstance(block, ToolCall):
+                calls.add(block.id)
+            elif strict and isinstance(block, ToolResult) and block.tool_call_id not in calls:
+                raise reader.error("tool_call_id", f"no earlier row calls a tool as {block.tool_call_id!r}")
+        if reader.data.get("continues") is True:
+            if not messages or messages[-1].role is not message.role:
+                raise reader.error("continues", "there is no message before it that it could continue")
+            messages[-1].content.extend(message.content)
+        else:
+            messages.append(message)
+    return messages
+
+
+def _message(reader: _Reader) -> Message:
+    kind = reader.row.kind
+    read = READERS.get(kind)
     if read is None:
         raise reader.error("kind", f"unknown kind; known are {', '.join(('system', *READERS))}")
-    blocks = read(reader)
-    role = KIND_ROLE[row.kind]
+    blocks = [] if reader.data.get("empty") is True else read(reader)
+    role = KIND_ROLE[kind]
     named = reader.optional(reader.data, "role", str)
     if named is not None:
         try:
@@ -231,21 +273,8 @@ def message_from_row(row: Row, position: int | None = None) -> Message | None:
     return Message(role, blocks, reader.object(reader.data, "provider_metadata"))
 
 
-def messages_from_rows(rows: Iterable[Row]) -> list[Message]:
-    """The messages of a conversation's rows, in order. Raises `RowError`; nothing half-read is returned."""
-    messages: list[Message] = []
-    for position, row in enumerate(rows):
-        message = message_from_row(row, position)
-        if message is None:
-            continue
-        reader = _Reader(row, position)
-        if reader.data.get("continues") is True:
-            if not messages or messages[-1].role is not message.role:
-                raise reader.error("continues", "there is no message before it that it could continue")
-            messages[-1].content.extend(message.content)
-        else:
-            messages.append(message)
-    return messages
+def _parsed(value: JSON) -> JSON:
+    return loads(value) if isinstance(value, str) else value
 
 
 class _Reader:
@@ -259,10 +288,8 @@ class _Reader:
         self.data: JSONObject = {}
         if row.data_json is None:
             return
-        if not isinstance(row.data_json, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise self.error("data_json", f"must be JSON text, not {type(row.data_json).__name__}")
         try:
-            data = loads(row.data_json)
+            data = _parsed(row.data_json)
         except MalformedJSONError as error:
             raise self.error("data_json", str(error)) from None
         if type(data) is not dict:
@@ -332,10 +359,13 @@ class _Reader:
 
 def _read_text(reader: _Reader) -> list[Block]:
     citations = reader.array(reader.data, "citations") or []
+    found = [item for item in citations if type(item) is dict]
+    if len(found) < len(citations):
+        raise reader.error("citations", "must hold objects only")
     return [
         Text(
             reader.content(),
-            citations=[item for item in citations if type(item) is dict],
+            citations=found,
             cache_control=reader.cache_control(reader.data),
             state=reader.state(reader.data),
         )
@@ -344,8 +374,8 @@ def _read_text(reader: _Reader) -> list[Block]:
 
 def _read_tool_call(reader: _Reader) -> list[Block]:
     data = reader.data
-    function = data.get("function")
-    if type(function) is dict:
+    function = reader.object(data, "function")
+    if function is not None:
         data = {**function, **{name: value for name, value in data.items() if name != "function"}}
     blocks: list[Block] = []
     thinking = reader.object(data, "thinking")
@@ -360,17 +390,17 @@ def _read_tool_call(reader: _Reader) -> list[Block]:
     if not isinstance(arguments, str):
         raise reader.error("tool_args", "is missing" if arguments is None else "must be JSON text")
     complete = reader.optional(data, "complete", bool)
-    blocks.append(
-        ToolCall(
-            reader.needed(data, ("tool_call_id", "id"), str),
-            reader.needed(data, ("tool_name", "name"), str),
-            arguments,
-            complete=complete is not False,
-            state=reader.state(data),
-            cache_control=reader.cache_control(data),
-        )
+    call = ToolCall(
+        reader.needed(data, ("tool_call_id", "id"), str),
+        reader.needed(data, ("tool_name", "name"), str),
+        arguments,
+        complete=complete is not False,
+        state=reader.state(data),
+        cache_control=reader.cache_control(data),
     )
-    return blocks
+    if call.complete and not reader.optional(data, "malformed", bool) and not is_readable(call):
+        raise reader.error("tool_args", f"must be the text of a JSON object, not {shown(arguments)}")
+    return [*blocks, call]
 
 
 def _read_tool_result(reader: _Reader) -> list[Block]:

@@ -18,7 +18,8 @@ EVENTS = {
     "Done", "Error",
 }  # fmt: skip
 ANSWERS = {"Response", "FinishReason", "Usage", "ErrorCategory"}
-CONTRACT = CALLS | PROVIDERS | REQUESTS | MESSAGES | EVENTS | ANSWERS
+STATE = {"Conversation", "Row", "RowError", "message_from_row", "rows_from_message"}
+CONTRACT = STATE | CALLS | PROVIDERS | REQUESTS | MESSAGES | EVENTS | ANSWERS
 
 MEMBERS = {
     "Role": "USER ASSISTANT TOOL",
@@ -50,6 +51,8 @@ ATTRIBUTES = {
     "Engine": "start_stream start_request request stream statistics",
     "Completion": "success http_status response error error_category error_message retry_after_ms attempts timings"
     " request_id",
+    "Conversation": "messages add clear clone request",
+    "Row": "kind content data_json",
     "Response": "content text thinking tool_calls finish_reason raw_finish_reason usage model id provider_data"
     " to_message",
     "Usage": "input_tokens output_tokens thinking_tokens cached_tokens cache_write_tokens total_tokens raw",

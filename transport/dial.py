@@ -9,6 +9,7 @@ sockets at once. Whatever happens, and at whichever step, a dial that does not r
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import socket
@@ -153,7 +154,8 @@ async def _connect_one(address: Address) -> socket.socket:
     try:
         sock.setblocking(False)
         for level, option, value in SOCKET_OPTIONS:
-            sock.setsockopt(level, option, value)
+            with contextlib.suppress(OSError):  # they make a connection better; some sandboxes refuse them
+                sock.setsockopt(level, option, value)
         code = sock.connect_ex(address.sockaddr)
         if code in _IN_PROGRESS:
             await trio.lowlevel.wait_writable(sock.fileno())

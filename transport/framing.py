@@ -28,7 +28,8 @@ class Framing:
     keep_alive: bool
 
 
-BODILESS = frozenset({204, 304})
+BODILESS = frozenset({204, 205, 304})
+"""Statuses whose responses end with their head (RFC 9110, 15.3.6 for 205: no content may be made for it)."""
 
 
 def framing(method: bytes, status: int, http_version: bytes, headers: Iterable[tuple[bytes, bytes]]) -> Framing:
@@ -44,8 +45,11 @@ def framing(method: bytes, status: int, http_version: bytes, headers: Iterable[t
         elif name == b"connection":
             connection.update(token.strip().lower() for token in value.split(b","))
     keep_alive = b"close" not in connection and http_version >= b"1.1"
-    if method == b"HEAD" or status in BODILESS:
+    if method == b"HEAD":
         return Framing(BodyEnd.LENGTH, 0, keep_alive)
+    if status in BODILESS:
+        # A server that announces a body here may send it, too, and its bytes would answer the next request.
+        return Framing(BodyEnd.LENGTH, 0, keep_alive and not length and not chunked)
     if chunked:
         # Both headers at once smell of request smuggling: chunked wins, and the connection is not used again
         # (RFC 9112, section 6.1).

@@ -29,6 +29,9 @@ RECEIVE_BYTES = 16 * 1024
 """Asked of the kernel at once. `recv` allocates this much each time, so more is only asked for while it fills."""
 RECEIVE_BYTES_FULL = 128 * 1024
 
+PEER_GONE = (ConnectionError, TimeoutError, ssl.SSLEOFError, ssl.SSLZeroReturnError)
+"""What `send` raises where the peer has left: its answer may have come before."""
+
 MAX_HEAD_BYTES = 256 * 1024
 MAX_INFORMATIONAL = 1000
 DRAIN_BYTES = 64 * 1024
@@ -100,6 +103,7 @@ class Connection:
         "_paused",
         "_receive_bytes",
         "_remaining",
+        "_send_error",
         "_tls",
         "_write_broken",
         "idle_since",
@@ -145,6 +149,7 @@ class Connection:
         self._method = b""
         self._out: list[memoryview] = []
         self._write_broken = False
+        self._send_error = ""
         self._paused = False
         self._receive_bytes = RECEIVE_BYTES
         loop.add(self)
@@ -180,8 +185,8 @@ class Connection:
             except (BlockingIOError, InterruptedError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
                 self._loop.watch(self, read=not self._paused, write=True)
                 return
-            except OSError:
-                self._stop_sending()
+            except OSError as error:
+                self._send_failed(error)
                 return
             self._loop.bytes_sent += count
             if count == len(self._out[0]):
@@ -189,6 +194,13 @@ class Connection:
             else:
                 self._out[0] = self._out[0][count:]
         self.sent_at = self.last_activity = self._loop.clock()
+
+    def _send_failed(self, error: OSError) -> None:
+        self._stop_sending()
+        if not isinstance(error, PEER_GONE):
+            # The line stands and our side cannot use it: nothing would ever come. The next turn tells.
+            self._send_error = _reason(error)
+            self._loop.watch(self, read=not self._paused, write=True)
 
     def _stop_sending(self) -> None:
         self._out.clear()
@@ -199,6 +211,9 @@ class Connection:
 
     def on_writable(self) -> None:
         """Go on sending."""
+        if self._send_error:
+            self._broken(f"sending failed: {self._send_error}")
+            return
         if self._out:
             self.last_activity = self._loop.now
             self._flush()
@@ -342,8 +357,9 @@ class Connection:
             self.state = State.IDLE
             self.idle_since = self._loop.now
             if self._paused:
-                self.resume()
-            self._on_idle(self)
+                self.resume()  # which may find bytes that nobody asked for, and close
+            if self.state is State.IDLE:
+                self._on_idle(self)
         else:
             self.close()
         if exchange is not None:
@@ -361,7 +377,7 @@ class Connection:
 
     def _broken(self, message: str, *, protocol: bool = False) -> None:
         exchange, self._exchange = self._exchange, None
-        phase = Phase.BODY if self.state is State.BODY else Phase.HEAD
+        phase = Phase.BODY if self.state is State.BODY else Phase.SEND if self._send_error else Phase.HEAD
         reused = self.served > 0
         self.close()
         if exchange is not None:

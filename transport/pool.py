@@ -66,11 +66,12 @@ class Place(enum.Enum):
 class _Ticket:
     """One waiter's place: in the queue, or at a dial of its own."""
 
-    __slots__ = ("host", "place", "scope", "waiter")
+    __slots__ = ("fresh", "host", "place", "scope", "waiter")
 
-    def __init__(self, waiter: Waiter, host: _Host) -> None:
+    def __init__(self, waiter: Waiter, host: _Host, fresh: bool) -> None:
         self.waiter: Waiter | None = waiter
         self.host = host
+        self.fresh = fresh  # a connection that has served will not do
         self.place = Place.QUEUED
         self.scope: trio.CancelScope | None = None
 
@@ -119,17 +120,23 @@ class Pool:
 
     # --- taking ---
 
-    def acquire(self, origin: Origin, waiter: Waiter) -> None:
-        """Give `waiter` a connection to `origin`: an idle one before this returns, else when there is one."""
+    def acquire(self, origin: Origin, waiter: Waiter, *, fresh: bool = False) -> None:
+        """Give `waiter` a connection to `origin`: an idle one before this returns, else when there is one.
+
+        fresh: only one that has never served will do, as for the one retry after a stale one.
+        """
         host = self._hosts.get(origin)
         if host is None:
             host = self._hosts[origin] = _Host(origin)
+        while fresh and host.idle:  # as old as the stale one was; a fresh one is opened in their place
+            host.idle[-1].close()
         connection = self._take_idle(host)
         if connection is not None:
             self.reused += 1
             waiter.on_connection(connection, True)
             return
-        ticket = self._tickets[waiter] = _Ticket(waiter, host)
+        self._hosts[origin] = host  # with its last connection closed just now it was forgotten
+        ticket = self._tickets[waiter] = _Ticket(waiter, host, fresh)
         if host.live < self._limits.max_per_origin and self._make_room():
             self._start_dial(ticket)
             return
@@ -137,15 +144,6 @@ class Pool:
         host.waiting += 1
         if host.live < self._limits.max_per_origin:
             self._starve(host)
-
-    def acquire_fresh(self, origin: Origin, waiter: Waiter) -> None:
-        """As `acquire`, with a connection that has never served: for the one retry after a stale one."""
-        host = self._hosts.get(origin)
-        while (
-            host is not None and host.idle
-        ):  # its siblings are as old as the stale one was; a fresh one is opened in their place
-            host.idle[-1].close()
-        self.acquire(origin, waiter)
 
     def abandon(self, waiter: Waiter) -> None:
         """The waiter wants no connection any more. Its dial, if it has one, is closed within one turn."""
@@ -220,8 +218,18 @@ class Pool:
                     failure or TransportError("the engine was closed", phase=Phase.CONNECT, origin=str(host.origin))
                 )
             return
+        try:
+            connection = Connection(
+                sock, str(host.origin), self._loop, self._on_idle, self._on_closed, self._on_draining
+            )
+        except OSError as error:  # the system watches no more descriptors for us
+            sock.close()
+            self._gone(host)
+            if waiter is not None:
+                text = f"cannot watch the connection: {error.strerror or error}"
+                waiter.on_connect_failure(TransportError(text, phase=Phase.CONNECT, origin=str(host.origin)))
+            return
         self.opened += 1
-        connection = Connection(sock, str(host.origin), self._loop, self._on_idle, self._on_closed, self._on_draining)
         self._host_of[connection] = host
         if waiter is not None:
             waiter.on_connection(connection, False)
@@ -237,7 +245,17 @@ class Pool:
     def _on_idle(self, connection: Connection) -> None:
         """A connection can serve again: the first waiter gets it, else it is kept."""
         host = self._host_of[connection]
+        if host.waiting and not connection.looks_alive():
+            # Its end, or bytes nobody asked for, may have come behind the response, unseen so far.
+            self.discarded += 1
+            connection.close()
+            return
         ticket = self._next_queued(host)
+        if ticket is not None and ticket.fresh and connection.served:
+            host.queue.appendleft(ticket)
+            host.waiting += 1
+            connection.close()  # a fresh one is opened in its place
+            return
         if ticket is not None and ticket.waiter is not None:
             waiter = ticket.waiter
             self._tickets.pop(waiter, None)

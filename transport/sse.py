@@ -76,7 +76,7 @@ class SSEParser:
         if self._between:
             event = _one_event(chunk)
             if event is not None:
-                return (event,)
+                return [event]
         if self._prefix is not None:
             chunk = self._without_bom(chunk)
         if self._swallow and chunk:

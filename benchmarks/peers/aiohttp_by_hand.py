@@ -52,7 +52,6 @@ async def main() -> None:
             except (aiohttp.ClientError, OSError) as error:
                 recorder.fail(error)
 
-        recorder.begin()
         await asyncio.gather(*(one() for _ in range(task.streams)))
         recorder.report()
 

@@ -148,8 +148,9 @@ def memory(field: str) -> int:
 class Recorder:
     """Latencies (ns) and counts of one run.
 
-    CPU and wall time are counted from the first event on, when every stream is open: how long it takes to open
-    them is another question. Memory is looked at half-way, when every stream is live.
+    CPU and wall time of paced streams are counted from the first event on, when every stream is open: how long it
+    takes to open them is another question. (In the other modes they are counted from here.) `steady` is the part in which every stream is live, without the streams' ends. Memory
+    is looked at half-way.
     """
 
     def __init__(self, task: Task) -> None:
@@ -158,22 +159,41 @@ class Recorder:
         self.failures: list[str] = []
         self.rss_before = memory("VmRSS")
         self.latencies = array.array("q")
-        self._half = task.streams * task.events // 2
         self._rss_live = 0
         self._setup = time.process_time()
         self._cpu = self._wall = self._waited = 0.0
+        self._steady: list[float] = []
+        total = task.streams * task.events
+        self._marks = [
+            (max(2, total // 10), self._mark_steady),
+            (max(3, total // 2), self._mark_memory),
+            (max(4, total * 85 // 100), self._mark_steady),
+        ]
+        if task.mode == "stream":
+            self._marks.insert(0, (1, self._begin))
+        else:
+            self._begin()
+        self._next = self._marks[0][0]
 
     def record(self, text: str) -> None:
         """One event has reached the user's code; its text is the source's send time."""
         latencies = self.latencies
-        if not latencies:
-            self.begin()
         latencies.append(time.monotonic_ns() - int(text))
-        if len(latencies) == self._half:
-            self._rss_live = memory("VmRSS")
+        if len(latencies) == self._next:
+            self._mark()
 
-    def begin(self) -> None:
-        """Time starts here, for the modes without paced events."""
+    def _mark(self) -> None:
+        _, act = self._marks.pop(0)
+        self._next = self._marks[0][0] if self._marks else 0
+        act()
+
+    def _mark_steady(self) -> None:
+        self._steady.append(time.process_time())
+
+    def _mark_memory(self) -> None:
+        self._rss_live = memory("VmRSS")
+
+    def _begin(self) -> None:
         self._wall, self._cpu, self._waited = time.perf_counter(), time.process_time(), waited()
 
     def complete(self) -> None:
@@ -187,9 +207,10 @@ class Recorder:
 
     def report(self) -> None:
         """Print the results."""
-        cpu, wall = time.process_time(), time.perf_counter()
+        cpu, wall = time.process_time() - self._cpu, time.perf_counter() - self._wall
         latencies = sorted(self.latencies)
         events = len(latencies) or self.completed
+        steady = self._steady[1] - self._steady[0] if len(self._steady) == 2 else math.nan
         percentiles = {f"p{part:g}_ms": round(percentile(latencies, part / 100) / 1e6, 3) for part in (50, 99, 99.9)}
         result = {
             "streams": self.task.streams,
@@ -197,11 +218,12 @@ class Recorder:
             "events": events,
             **percentiles,
             "max_ms": round(latencies[-1] / 1e6, 3) if latencies else math.nan,
-            "cpu_seconds": round(cpu - self._cpu, 4),
+            "cpu_seconds": round(cpu, 4),
             "setup_cpu_seconds": round(self._cpu - self._setup, 4),
-            "wall": round(wall - self._wall, 4),
+            "wall": round(wall, 4),
             "waited": round(waited() - self._waited, 4),
-            "cpu_us_per_event": round((cpu - self._cpu) / events * 1e6, 3) if events else math.nan,
+            "cpu_us_per_event": round(cpu / events * 1e6, 3) if events else math.nan,
+            "steady_us_per_event": round(steady / (events * 0.75) * 1e6, 3) if events else math.nan,
             "rss_before": self.rss_before,
             "rss_live": self._rss_live,
             "peak_rss": memory("VmHWM"),

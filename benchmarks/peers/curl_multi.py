@@ -103,7 +103,6 @@ def main() -> None:
     recorder = Recorder(task)
     make = answer if task.mode == "answer" else stream
     again = task.events - task.streams if task.mode == "answer" else 0
-    recorder.begin()
     transfers = [make(task, recorder) for _ in range(task.streams)]
     for curl in transfers:
         loop.multi.add_handle(curl)

@@ -59,7 +59,6 @@ async def main() -> None:
     warm = task.warm_up()
     await work(client_for(warm), warm, Recorder(warm))
     recorder = Recorder(task)
-    recorder.begin()
     await asyncio.gather(*(one() for _ in range(task.streams)))
     recorder.report()
 

@@ -80,7 +80,6 @@ async def main() -> None:
     recorder = Recorder(task)
     async with ms.open_engine([provider_for(task)], tls=tls, retry=ms.Retry(max_attempts=1)) as engine:
         ended = trio.Event()
-        recorder.begin()
         (answers if task.mode == "answer" else streams)(engine, task, recorder, ended)
         await ended.wait()
         recorder.report()

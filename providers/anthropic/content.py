@@ -33,6 +33,9 @@ CITATION_TYPES = frozenset(
 FIRST_PARTY = "anthropic"
 """The profile that thinking without a tag is taken to come from."""
 
+INVALID_JSON = "INVALID_JSON"
+"""The member that holds arguments which are no JSON object, as Anthropic's guide names it."""
+
 CALL_ID = re.compile(r"[a-zA-Z0-9_-]+")
 _NOT_IN_CALL_ID = re.compile(r"[^a-zA-Z0-9_-]")
 
@@ -86,7 +89,7 @@ def wire_tool_call(block: ToolCall, call_id: str, provider: str, warnings: list[
     try:
         arguments: JSONObject = block.parsed
     except MalformedJSONError:
-        arguments = {"INVALID_JSON": block.arguments}
+        arguments = {INVALID_JSON: block.arguments}
         warnings.append(f"messages: the arguments of call {block.id!r} are no JSON object; sent as text inside one")
     wire: dict[str, JSON] = {"type": "tool_use", "id": call_id, "name": block.name, "input": arguments}
     if block.state is not None and block.state.provider == provider:

@@ -100,12 +100,12 @@ class GeminiStream(StreamMachine):
         if type(chunk) is dict and tuple(chunk) == self._shape:
             part = only_part(chunk)
             if part is not None:
-                event = self._more_text(part)
-                if event is not None:
+                delta = self._more_text(part)
+                if delta is not None:
                     usage = chunk.get("usageMetadata")
                     if type(usage) is dict:
                         self._usage = usage
-                    return (event,)
+                    return (delta,)
         return self.take(chunk, data)
 
     def _more_text(self, part: JSONObject) -> Event | None:

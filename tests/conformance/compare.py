@@ -54,9 +54,10 @@ def differences(case: Case, ours: Outcome, reference: Outcome) -> list[Differenc
     compare("usage", _without_nulls(ours.usage), _without_nulls(reference.usage))
     compare("model", ours.model, reference.model)
     compare("refusal", ours.refusal, reference.refusal)
-    compare("error", ours.error is not None, reference.error is not None)
     if ours.error is not None and reference.error is not None:
         found.extend(_error_differences(case, ours.error, reference.error))
+    else:
+        compare("error", ours.error, reference.error)
     return found
 
 
@@ -107,7 +108,13 @@ def faults(told: Told, whole: Told) -> list[str]:
 def _telling(told: Told) -> tuple[object, ...]:
     events, response = without_made_ids(told)
     assert told.completion is not None
-    return events, response, told.completion.error, told.completion.http_status, told.completion.headers.keys() - FRAMING
+    return (
+        events,
+        response,
+        told.completion.error,
+        told.completion.http_status,
+        told.completion.headers.keys() - FRAMING,
+    )
 
 
 FRAMING = {"content-length", "transfer-encoding"}

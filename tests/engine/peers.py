@@ -126,9 +126,7 @@ STREAM_HEAD = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-En
 def answer(body: bytes | str, *, status: str = "200 OK", headers: str = "", kind: str = "application/json") -> bytes:
     """A whole unstreamed response."""
     data = body.encode() if isinstance(body, str) else body
-    return (
-        f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(data)}\r\n{headers}\r\n".encode() + data
-    )
+    return f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(data)}\r\n{headers}\r\n".encode() + data
 
 
 def chat_chunk(text: str | None = None, finish: str | None = None, **members: object) -> str:

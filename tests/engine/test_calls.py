@@ -110,11 +110,15 @@ async def test_the_iterator_gives_events_and_raises_a_failed_streams_error() -> 
         await line.closed_by_peer()
 
     seen = []
+
+    async def iterate(engine: ms.Engine) -> None:
+        async with engine.stream(hello()) as events:
+            async for event in events:
+                seen.append(event.type)
+
     async with open_peer(script) as peer, ms.open_engine([peer.chat]) as engine:
         with pytest.raises(ms.ProviderError, match="truncated stream"):
-            async with engine.stream(hello()) as events:
-                async for event in events:
-                    seen.append(event.type)
+            await iterate(engine)
     assert seen == [ms.EventType.START, ms.EventType.TEXT_DELTA]
 
 

@@ -122,10 +122,13 @@ async def test_total_ends_a_back_off(autojump_clock: trio.testing.MockClock) -> 
 
 
 async def test_idle_covers_a_server_that_never_reads(autojump_clock: trio.testing.MockClock) -> None:
-    async with open_peer(lambda line: trio.sleep_forever()) as peer:
-        async with ms.open_engine([peer.chat], retry=NO_RETRY, timeouts=ms.Timeouts(idle=7)) as engine:
-            request = ms.Request("m", [ms.Message.user("x" * 20_000_000)])
-            completion, elapsed = await completion_of(engine, request)
+    clocks = ms.Timeouts(idle=7)
+    async with (
+        open_peer(lambda line: trio.sleep_forever()) as peer,
+        ms.open_engine([peer.chat], retry=NO_RETRY, timeouts=clocks) as engine,
+    ):
+        request = ms.Request("m", [ms.Message.user("x" * 20_000_000)])
+        completion, elapsed = await completion_of(engine, request)
     assert "idle timeout" in (completion.error_message or "")
     assert elapsed == pytest.approx(7, rel=0.1)
 

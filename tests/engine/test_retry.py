@@ -96,7 +96,9 @@ async def test_what_another_attempt_cannot_cure_is_reported_at_once(status: str)
 
 
 @pytest.mark.trio
-async def test_an_overload_inside_a_200_is_retried_while_nothing_was_told(autojump_clock: trio.testing.MockClock) -> None:
+async def test_an_overload_inside_a_200_is_retried_while_nothing_was_told(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
     seen = [0]
 
     async def script(line: Line) -> None:
@@ -208,5 +210,5 @@ def test_the_budget_bounds_an_outages_retries() -> None:
 
 @pytest.mark.parametrize("value", [0, -1, math.nan, "5", True])
 def test_a_clock_must_be_above_zero(value: float) -> None:
-    with pytest.raises(ms.InvalidRequestError, match="timeouts.idle"):
+    with pytest.raises(ms.InvalidRequestError, match=r"timeouts\.idle"):
         ms.Timeouts(idle=value)

@@ -20,7 +20,7 @@ CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n6
 
 @pytest.mark.parametrize("kind", ["epoll", "selector", "tasks"])
 @pytest.mark.parametrize(("response", "body"), [(OK, b"hello"), (CHUNKED, b"hello world")])
-async def test_a_response_is_read_whole_and_the_connection_is_idle_again(kind: str, response: bytes, body: bytes) -> None:
+async def test_a_response_is_read_whole_and_the_connection_idle_again(kind: str, response: bytes, body: bytes) -> None:
     async with open_rig(kind) as rig:
         for _ in range(3):
             told = rig.start()
@@ -139,7 +139,12 @@ async def test_a_status_without_body_ends_at_once(status: bytes) -> None:
         (b"", Phase.HEAD, "without sending a response", False),
         (b"HTTP/1.1 2", Phase.HEAD, "before the response's end", False),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhell", Phase.BODY, "5 bytes before the body's end", False),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel", Phase.BODY, "before the response's end", False),
+        (
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel",
+            Phase.BODY,
+            "before the response's end",
+            False,
+        ),
         (b"SSH-2.0-OpenSSH_9.2\r\n", Phase.HEAD, "no HTTP/1.1", True),
         (b"\x15\x03\x03\x00\x02\x02\x46", Phase.HEAD, "use https://", True),
         (b"HTTP/2 200\r\n\r\n", Phase.HEAD, "no HTTP/1.1", True),

@@ -90,8 +90,9 @@ class ChatAnswer:
             if name not in CHUNK_MEMBERS and value:
                 answer.provider_data[name] = value
         events: list[Event] = []
-        for choice in _objects_in(chunk.get("choices"), "choices"):
-            self._choice(choice, events)
+        for position, choice in enumerate(_objects_in(chunk.get("choices"), "choices")):
+            # A list of whole choices needs no index, and not every server gives one.
+            self._choice(choice, position if self._whole else integer(choice, "index") or 0, events)
         return self._begun(events)
 
     def take_delta(self, delta: JSONObject) -> list[Event]:
@@ -111,11 +112,13 @@ class ChatAnswer:
 
     def done(self) -> list[Event]:
         """The terminal marker came: close and tell."""
+        events = self._begun(self.answer.done(finish_reason_of(self.finish), self.finish))
+        # Not before: a block that is placed now would hide which one the length limit cut off.
         self.settle()
         nameless = self._tools.nameless
         if nameless:
             self.answer.warnings.append(f"{nameless} tool call(s) that never got a name were dropped")
-        return self._begun(self.answer.done(finish_reason_of(self.finish), self.finish))
+        return events
 
     def settle(self) -> None:
         """Put what was gathered beside the blocks into its place; again after more has come."""
@@ -163,8 +166,7 @@ class ChatAnswer:
             return [self.answer.start(self.answer.model, self.answer.id), *events]
         return events
 
-    def _choice(self, choice: JSONObject, events: list[Event]) -> None:
-        index = integer(choice, "index") or 0
+    def _choice(self, choice: JSONObject, index: int, events: list[Event]) -> None:
         if self.choice_index is None:
             self.choice_index = index
         if index != self.choice_index:

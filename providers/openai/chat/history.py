@@ -131,12 +131,12 @@ class History:
                 answer = self._answers.get((number, position))
                 if answer is not None:
                     id = wire_call_id(block.id, self._quirks.tool_call_id)
-                    calls.append(self._call(block, id))
+                    calls.append(self.call(block, id))
                     answers.append((id, *answer))
             elif isinstance(block, Image | File | ProviderBlock):
                 self._add_other(block, wire, f"messages[{number}].content[{position}]")
         thinking = [block for block in message.content if isinstance(block, Thinking | RedactedThinking)]
-        self._add_reasoning(wire, texts, thinking, bool(calls))
+        self.add_reasoning(wire, texts, thinking, bool(calls))
         if texts and "content" not in wire:
             wire["content"] = self._parts.text_content(texts, f"messages[{number}]")
         elif calls and "content" not in wire:
@@ -156,7 +156,8 @@ class History:
         kind = block.kind if isinstance(block, ProviderBlock) else type(block).__name__
         self._warnings.append(f"{where}: an assistant's {kind!r} is not sent; this dialect takes none back")
 
-    def _call(self, block: ToolCall, id: str) -> JSONObject:
+    def call(self, block: ToolCall, id: str) -> JSONObject:
+        """One tool call, under this id."""
         state = self._own(block.state)
         if state.get("type") == "custom":
             return {"id": id, "type": "custom", "custom": {"name": block.name, "input": block.arguments}}
@@ -186,9 +187,10 @@ class History:
 
     # Reasoning.
 
-    def _add_reasoning(
+    def add_reasoning(
         self, wire: JSONObject, texts: list[Text], thinking: Sequence[Thinking | RedactedThinking], with_calls: bool
     ) -> None:
+        """Put into an assistant's message what the server wants back of its reasoning."""
         own = [block for block in thinking if isinstance(block, Thinking) and self._is_own(block.state)]
         for block in own:
             wire.update(self._own_state(block.state))

@@ -23,7 +23,7 @@ from ...profile import Quirks
 from ...provider import Provider
 from ...request import TOOL_CHOICE_MODES, Request, Tool, validate_request
 from ..schema import strict_schema
-from ..thinking import is_reasoning_model
+from ..thinking import is_reasoning_model, takes_sampling
 from .history import History
 from .parts import Parts, cache_mark
 from .thinking import thinking_members
@@ -49,7 +49,7 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
     _add_tools(body, request, quirks, warnings)
     body.update(thinking_members(request.thinking_config, model, quirks, warnings))
     body.update(format_member)
-    _add_limits(body, request, model, quirks)
+    _add_limits(body, request, model, quirks, warnings)
     _add_metadata(body, request, quirks, warnings)
     if stream:
         body["stream"] = True
@@ -145,16 +145,18 @@ def _response_format(request: Request, quirks: Quirks, system: list[Text], warni
     return {"response_format": {"type": "json_schema", "json_schema": described}}
 
 
-def _add_limits(body: JSONObject, request: Request, model: str, quirks: Quirks) -> None:
+def _add_limits(body: JSONObject, request: Request, model: str, quirks: Quirks, warnings: list[str]) -> None:
     if request.max_output_tokens is not None:
         member = quirks.max_tokens_member
         if member == "by_model":
             member = "max_completion_tokens" if is_reasoning_model(model) else "max_tokens"
         body[member] = request.max_output_tokens
-    if request.temperature is not None:
-        body["temperature"] = request.temperature
-    if request.top_p is not None:
-        body["top_p"] = request.top_p
+    refused = quirks.reasoning_refuses_sampling and not takes_sampling(model, string(body, "reasoning_effort"))
+    for name, value in (("temperature", request.temperature), ("top_p", request.top_p)):
+        if value is not None and refused:
+            warnings.append(f"{name}: not sent; {model} takes it only without reasoning")
+        elif value is not None:
+            body[name] = value
     if request.stop:
         body["stop"] = list(request.stop)
 

@@ -210,6 +210,8 @@ class InputItems:
         return []
 
     def _output(self, kind: str, call_id: str, result: ToolResult) -> JSONObject:
+        if result.is_error:
+            self.warnings.append("messages: a result's is_error is not sent; Responses has no mark for failed results")
         return {"type": kind, "call_id": call_id, "output": self.parts.output(result.content, result.cache_control)}
 
     def _add_waiting(self) -> None:

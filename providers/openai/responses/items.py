@@ -48,7 +48,7 @@ def settle(pieces: list[str], whole: str) -> str:
 class MessageItem:
     """The model speaks: text parts, each a block of its own, and refusals, which are no blocks."""
 
-    __slots__ = ("answer", "done", "kind", "logprobs", "name", "phase", "refusals", "texts")
+    __slots__ = ("answer", "done", "kind", "logprobs", "name", "others", "phase", "refusals", "texts")
 
     def __init__(self, answer: Accumulator, name: str) -> None:
         self.answer = answer
@@ -59,6 +59,7 @@ class MessageItem:
         self.texts: dict[int, TextInProgress] = {}
         self.refusals: dict[int, list[str]] = {}
         self.logprobs: dict[int, list[JSON]] = {}
+        self.others: dict[int, JSONObject] = {}  # parts of a kind that we do not know
 
     def text(self, place: int) -> TextInProgress:
         """The block of one content part. It is made when its first text comes: an empty part is no block."""
@@ -100,6 +101,7 @@ class MessageItem:
                 self.refusal(place, rest)
             return ()
         if string(part, "type") not in TEXT_PARTS:
+            self.others[place] = part
             return ()
         text = string(part, "text") or ""
         if not text and place not in self.texts:

@@ -19,7 +19,7 @@ from .items import CALL_ARGUMENTS, CallItem, CustomTools, Item, MessageItem, Pro
 class Output:
     """One answer's items. `name` is the profile's, the tag on whatever must go back to it."""
 
-    __slots__ = ("answer", "at_index", "custom_tools", "items", "make_id", "name")
+    __slots__ = ("answer", "at_index", "audio", "custom_tools", "items", "make_id", "name")
 
     def __init__(self, answer: Accumulator, name: str, make_id: MakeId) -> None:
         self.answer = answer
@@ -28,6 +28,7 @@ class Output:
         self.custom_tools = CustomTools()
         self.items: list[Item] = []
         self.at_index: dict[int, Item] = {}
+        self.audio: dict[str, list[str]] = {}  # sound belongs to no item: its `data` and its `transcript`, in pieces
 
     def open(self, index: int, item: JSONObject) -> Sequence[Event]:
         """An item begins at an index."""
@@ -69,6 +70,19 @@ class Output:
             for _, tokens in sorted(slot.logprobs.items())
             for token in tokens
         ]
+
+    def other_parts(self) -> list[JSON]:
+        """The parts of messages that are of no kind we know, as received."""
+        messages = [slot for slot in self.items if isinstance(slot, MessageItem)]
+        return [part for slot in messages for _, part in sorted(slot.others.items())]
+
+    def keep_beside(self, kept: dict[str, JSON]) -> None:
+        """Put what has no block of its own where the caller finds it."""
+        for name, value in (("logprobs", self.logprobs()), ("content_parts", self.other_parts())):
+            if value:
+                kept[name] = value
+        if self.audio:
+            kept["audio"] = {name: "".join(pieces) for name, pieces in self.audio.items()}
 
     def message_at(self, value: JSONObject) -> MessageItem | None:
         """The message that an event is about, made where the event is the first to name it; None where the index

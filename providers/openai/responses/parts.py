@@ -31,13 +31,14 @@ _BREAKPOINTS_FROM = (5, 6)
 
 class Parts:
     """Writes the parts of one request. `breakpoints`: whether the model takes explicit cache marks; older ones
-    cache by themselves and refuse the mark."""
+    cache by themselves and refuse the mark. `marks_left_out`: whether there was one for such a model."""
 
-    __slots__ = ("breakpoints",)
+    __slots__ = ("breakpoints", "marks_left_out")
 
     def __init__(self, model: str) -> None:
         version = _VERSION.match(family_name(model))
         self.breakpoints = version is not None and (int(version[1]), int(version[2] or 0)) >= _BREAKPOINTS_FROM
+        self.marks_left_out = False
 
     def part(self, block: Text | Image | File) -> JSONObject:
         """One block as a part."""
@@ -55,6 +56,7 @@ class Parts:
         """What a tool gave: text as it is, blocks as parts."""
         if isinstance(content, str):
             if cache_control is None or not self.breakpoints:
+                self.marks_left_out = self.marks_left_out or cache_control is not None
                 return content
             content = [Text(content)]
         parts = [self.part(block) for block in content]
@@ -64,7 +66,9 @@ class Parts:
 
     def marked(self, part: JSONObject, cache_control: CacheControl | None) -> JSONObject:
         """The part, with its cache mark where it has one and the model takes it."""
-        if cache_control is not None and self.breakpoints:
+        if cache_control is not None and not self.breakpoints:
+            self.marks_left_out = True
+        elif cache_control is not None:
             mark: JSONObject = {"mode": "explicit"}
             if cache_control.ttl is not None:
                 mark["ttl"] = BREAKPOINT_TTL[cache_control.ttl]

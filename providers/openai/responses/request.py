@@ -109,8 +109,13 @@ def _input(
 ) -> list[JSON]:
     keeps = any(extra.get(member) is not None for member in KEEPS_CONVERSATION)
     stores = keeps or extra.get("store") is True
-    builder = InputItems(provider.profile.name, Parts(model), warnings, keeps_calls=keeps, stores=stores)
+    parts = Parts(model)
+    builder = InputItems(provider.profile.name, parts, warnings, keeps_calls=keeps, stores=stores)
     items = builder.build(list(request.messages))
+    marks = [tool.cache_control for tool in request.tools] + [block.cache_control for block in request.system_blocks]
+    if parts.marks_left_out or any(mark is not None for mark in marks):
+        # Instructions and tools have no place for a mark at all.
+        warnings.append("cache_control: not sent where Responses has no place for it; it caches by itself")
     if not items and not any(extra.get(member) for member in REPLACES_INPUT):
         raise InvalidRequestError("messages", "hold nothing that can be sent to Responses: no text, no call, no file")
     return [*items]

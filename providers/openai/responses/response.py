@@ -87,9 +87,7 @@ def conclude(output: Output, response: JSONObject, status: str | None, body: byt
     if type(usage) is dict:
         answer.usage = usage_of(usage)
     keep(answer, response)
-    logprobs = output.logprobs()
-    if logprobs:
-        answer.provider_data["logprobs"] = logprobs
+    output.keep_beside(answer.provider_data)
     status = status_of(response, status)
     failure = failure_of(response, status, body)
     if failure is not None:
@@ -139,7 +137,8 @@ def reason_of(response: JSONObject, status: str | None) -> tuple[FinishReason, s
     does not report one."""
     details = string(mapping(response, "incomplete_details"), "reason")
     if status == "incomplete" or (status is None and details is not None):
-        return INCOMPLETE_REASON.get(details or "", FinishReason.LENGTH), details or status
+        # The word is the status here, too; what lies behind it is kept in `provider_data["incomplete_details"]`.
+        return INCOMPLETE_REASON.get(details or "", FinishReason.LENGTH), status or details
     if status is None:
         return FinishReason.STOP, None
     return STATUS_REASON.get(status, FinishReason.UNKNOWN), status

@@ -185,6 +185,20 @@ class ResponsesStream(StreamMachine):
         whole = string(value, "arguments") or string(value, "input") or ""
         return () if call is None else call.take_arguments(whole)
 
+    def audio_delta(self, value: JSONObject, data: bytes) -> Sequence[Event]:
+        return self._audio_delta(value, "data")
+
+    def transcript_delta(self, value: JSONObject, data: bytes) -> Sequence[Event]:
+        return self._audio_delta(value, "transcript")
+
+    def _audio_delta(self, value: JSONObject, member: str) -> Sequence[Event]:
+        """Sound has no item that would bring it again, and no event of ours."""
+        text = value.get("delta")
+        if type(text) is not str or not text:
+            return _nothing(value)
+        self.output.audio.setdefault(member, []).append(text)
+        return ()
+
     def item_added(self, value: JSONObject, data: bytes) -> Sequence[Event]:
         self.part_at = ()
         self.part = None
@@ -232,6 +246,8 @@ EVENTS: dict[str, Callable[[ResponsesStream, JSONObject, bytes], Sequence[Event]
     "response.function_call_arguments.done": ResponsesStream.arguments_done,
     "response.custom_tool_call_input.delta": ResponsesStream.arguments_delta,
     "response.custom_tool_call_input.done": ResponsesStream.arguments_done,
+    "response.audio.delta": ResponsesStream.audio_delta,
+    "response.audio.transcript.delta": ResponsesStream.transcript_delta,
     "response.output_item.added": ResponsesStream.item_added,
     "response.output_item.done": ResponsesStream.item_done,
     "response.created": ResponsesStream.response_started,

@@ -246,6 +246,15 @@ def test_several_choices() -> None:
     ]
 
 
+def test_several_whole_choices_without_an_index() -> None:
+    choices = [{"message": {"content": text}, "finish_reason": "stop"} for text in ("a", "b")]
+    response = decode({"id": "c", "choices": choices})
+    assert response.text == "a"
+    assert response.provider_data["choices"] == [
+        {"index": 1, "message": {"role": "assistant", "content": "b"}, "finish_reason": "stop"}
+    ]
+
+
 def test_an_index_that_does_not_begin_with_0() -> None:
     told = stream("""
         data: {"choices":[{"index":1,"delta":{"content":"a"},"finish_reason":null}]}

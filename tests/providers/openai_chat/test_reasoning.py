@@ -91,6 +91,13 @@ def test_a_signature_without_text_has_a_block_without_text() -> None:
     assert not [event for event in told.events if isinstance(event, ThinkingDelta)]
 
 
+def test_a_late_signature_does_not_hide_the_call_that_was_cut_off() -> None:
+    call: JSONObject = {"index": 0, "id": "a", "function": {"name": "t", "arguments": '{"x'}}
+    encrypted: JSONObject = {"type": "reasoning.encrypted", "data": "x", "index": 0}
+    told = deltas({"tool_calls": [call]}, {"reasoning_details": [encrypted]}, finish="length")
+    assert not told.response.tool_calls[0].complete
+
+
 def test_an_object_around_the_text() -> None:
     assert answer({"reasoning": {"content": "Hmm."}, "content": "So."}).thinking == "Hmm."
     assert answer({"reasoning": {"text": "Hmm."}, "content": "So."}).thinking == "Hmm."

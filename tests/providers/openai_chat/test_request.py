@@ -11,7 +11,7 @@ from manystream.providers.json_values import JSONObject
 from manystream.providers.messages import CacheControl, Message, Text
 from manystream.providers.openai.chat import DIALECT
 from manystream.providers.provider import OpenAIChat
-from manystream.providers.request import Request, Tool
+from manystream.providers.request import Request, ThinkingLevel, Tool
 
 from .wire import OPENAI, SERVER, encode, known, quirky, warnings
 
@@ -83,6 +83,29 @@ def test_plain_options() -> None:
     assert body["seed"] == 7
     assert body["metadata"] == {"team": "a"}
     assert body["max_completion_tokens"] == 50
+
+
+@pytest.mark.parametrize(
+    ("provider", "model", "thinking", "sent"),
+    [
+        (OPENAI, "gpt-4o", None, True),
+        (OPENAI, "o3-mini", None, False),
+        (OPENAI, "gpt-5", ThinkingLevel.LOW, False),
+        (OPENAI, "gpt-5.1", ThinkingLevel.NONE, True),
+        (known("azure"), "gpt-5", None, False),
+        (SERVER, "gpt-oss-20b", None, True),
+        (known("groq"), "openai/gpt-oss-20b", ThinkingLevel.HIGH, True),
+    ],
+)
+def test_sampling_is_not_sent_where_reasoning_refuses_it(
+    provider: OpenAIChat, model: str, thinking: ThinkingLevel | None, sent: bool
+) -> None:
+    wire = DIALECT.encode(
+        Request(model, HELLO, thinking=thinking, temperature=0.5, top_p=0.5), model, provider, stream=False
+    )
+    body = json.loads(wire.body)
+    assert {"temperature", "top_p"} & body.keys() == ({"temperature", "top_p"} if sent else set())
+    assert len(wire.warnings) == (0 if sent else 2)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from manystream.providers.messages import (
     ToolResult,
 )
 from manystream.providers.openai.responses.input import CALL_ID_LIMIT, OUTPUT_KIND
-from manystream.providers.request import Request
+from manystream.providers.request import Request, Tool
 from tests.providers.openai_responses.wire import body_of, decode, warnings_of
 
 OURS = "openai-responses"
@@ -362,3 +362,22 @@ def test_cache_marks_are_sent_to_models_that_take_them(control: CacheControl, ma
     assert sent[2]["output"] == [{**text("done"), "prompt_cache_breakpoint": mark}]
     assert "prompt_cache_breakpoint" not in str(items(*conversation, model="gpt-5.5"))
     assert "prompt_cache_breakpoint" not in str(items(*conversation, model="grok-4"))
+
+
+def test_a_failed_result_is_sent_and_the_missing_mark_is_told() -> None:
+    failed = Message(Role.TOOL, ToolResult("c1", "no", is_error=True))
+    (warning,) = warned(Message.user("go"), Message.tool_call("c1", "f", "{}"), failed)
+    assert "is_error" in warning
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        Request("gpt-5", [Message.user(Text("long", cache_control=CacheControl()))]),
+        Request("gpt-5", [Message.user("go")], system=[Text("long", cache_control=CacheControl())]),
+        Request("gpt-5", [Message.user("go")], tools=[Tool("f", cache_control=CacheControl())]),
+    ],
+)
+def test_cache_marks_that_have_no_place_are_told(request_: Request) -> None:
+    (warning,) = warnings_of(request_)
+    assert warning.startswith("cache_control")

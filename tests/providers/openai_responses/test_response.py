@@ -250,3 +250,25 @@ def test_what_repeats_the_request_is_not_kept_and_all_else_is() -> None:
     echoed: JSONObject = {name: "echo" for name in ECHOED if name not in ("output", "error", "usage")}
     response = decode(answer(MESSAGE, **echoed, **kept, metadata={}, conversation=None) | {"output": [MESSAGE]})
     assert response.provider_data == {"status": "completed", **kept}
+
+
+def test_parts_of_an_unknown_kind_are_kept_raw_and_once() -> None:
+    part: JSONObject = {"type": "output_hologram", "data": "x"}
+    message: JSONObject = {"type": "message", "content": [{"type": "output_text", "text": "See."}, part]}
+    told = stream_of(
+        {"type": "response.output_item.done", "output_index": 0, "item": message},
+        {"type": "response.completed", "response": answer(message)},
+    )
+    assert told.response.text == "See."
+    assert told.response.provider_data["content_parts"] == [part]
+    assert decode(answer(message)).provider_data["content_parts"] == [part]
+
+
+def test_sound_that_belongs_to_no_item_is_kept() -> None:
+    told = stream_of(
+        {"type": "response.audio.delta", "delta": "UklG"},
+        {"type": "response.audio.transcript.delta", "delta": "Hi"},
+        {"type": "response.audio.delta", "delta": "Rg=="},
+        {"type": "response.completed", "response": answer()},
+    )
+    assert told.response.provider_data["audio"] == {"data": "UklGRg==", "transcript": "Hi"}

@@ -1,0 +1,167 @@
+"""What does it cost to turn a conversation into a request, and an answer into a response?
+
+In memory, in this process: no socket, no engine. A request of 10 messages and 5 tools, a complex answer, one message
+to its rows and back; then conversations of up to 1,000 messages, where the time must grow with the size and no
+faster. A turn that is appended to a long conversation is written with all of it, because every dialect's request
+holds the whole conversation; the last rows say what that costs beside the one new message.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+
+import manystream as ms
+from manystream.providers.anthropic.converter import AnthropicConverter
+from manystream.providers.json_values import JSONObject
+from manystream.providers.registry import DIALECTS
+
+from .answers import Answer, Series
+from .command import run_alone
+from .runs import Run
+
+PROVIDERS: dict[str, ms.Provider] = {
+    "openai-chat": ms.OpenAIChat(),
+    "openai-responses": ms.OpenAIResponses(),
+    "anthropic": ms.Anthropic(),
+    "gemini": ms.Gemini(),
+}
+MODELS = {
+    "openai-chat": "gpt-4.1",
+    "openai-responses": "gpt-5.1",
+    "anthropic": "claude-sonnet-4-5",
+    "gemini": "gemini-3-pro-preview",
+}
+LONG = (125, 250, 500, 1000)
+LIMIT_REQUEST_US = 100.0
+LIMIT_ANSWER_US = 100.0
+LIMIT_MESSAGE_US = 50.0
+LINEAR = 1.3
+"""A message of the longest conversation may cost this much more than one of the shortest."""
+
+PARAMETERS: JSONObject = {
+    "type": "object",
+    "properties": {
+        "path": {"type": "string", "description": "The file, relative to the project."},
+        "pattern": {"type": "string"},
+        "limit": {"type": "integer", "minimum": 1},
+    },
+    "required": ["path"],
+    "additionalProperties": False,
+}
+TOOLS = [ms.Tool(f"tool_{number}", "Does something useful with files.", PARAMETERS) for number in range(5)]
+SENTENCE = "The stream carries many small pieces, and each of them arrives in order. "
+
+
+def turn(number: int) -> list[ms.Message]:
+    """Five messages: asked, two calls with thinking, their results, told, thanked."""
+    calls = [ms.ToolCall(f"call_{number}_{n}", "tool_1", '{"path":"src/main.py","limit":10}') for n in range(2)]
+    return [
+        ms.Message.user(SENTENCE * 2),
+        ms.Message.assistant([ms.Thinking(SENTENCE, "sig" * 20), ms.Text(SENTENCE), *calls]),
+        ms.Message("tool", [ms.ToolResult(call.id, SENTENCE * 4) for call in calls]),
+        ms.Message.assistant(SENTENCE * 3),
+        ms.Message.user("Thank you."),
+    ]
+
+
+def conversation(messages: int) -> ms.Conversation:
+    return ms.Conversation([message for number in range(messages // 5) for message in turn(number)])
+
+
+def request_of(dialect: str, messages: ms.Conversation) -> ms.Request:
+    return messages.request(MODELS[dialect], system="Be brief.", tools=TOOLS, max_output_tokens=1000)
+
+
+def encode(dialect: str, request: ms.Request) -> bytes:
+    return DIALECTS[dialect].encode(request, request.model, PROVIDERS[dialect], stream=True).body
+
+
+def answer_body() -> bytes:
+    """An answer with thinking, text, three calls and a full usage report, as Anthropic writes it."""
+    content: list[object] = [{"type": "thinking", "thinking": SENTENCE * 5, "signature": "sig" * 100}]
+    content.append({"type": "text", "text": SENTENCE * 10})
+    for number in range(3):
+        call = {"type": "tool_use", "id": f"toolu_{number}", "name": "tool_1", "input": {"path": "a.py", "limit": 5}}
+        content.append(call)
+    usage = {"input_tokens": 900, "cache_read_input_tokens": 800, "output_tokens": 300, "service_tier": "standard"}
+    message = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": content, "usage": usage}
+    return json.dumps({**message, "stop_reason": "tool_use"}).encode()
+
+
+def microseconds(work: Callable[[], object], *, rounds: int) -> float:
+    """The quickest of some passes, in microseconds for one call."""
+    best = float("inf")
+    for _ in range(7):
+        begin = time.perf_counter()
+        for _ in range(rounds):
+            work()
+        best = min(best, time.perf_counter() - begin)
+    return best / rounds * 1e6
+
+
+def add(result: Answer, what: str, value: float, limit: float) -> None:
+    result.add(what, value, "µs", target=f"< {limit:g} µs", met=value < limit)
+
+
+def answer(run: Run) -> Answer:
+    """All of it."""
+    return measure(quick=run.quick)
+
+
+def measure(*, quick: bool) -> Answer:
+    """The same without a source of streams, which this question does not need."""
+    rounds = 50 if quick else 300
+    result = Answer("Serialising")
+    short = conversation(10)
+    for dialect in DIALECTS:
+        request = request_of(dialect, short)
+        value = microseconds(lambda d=dialect, r=request: encode(d, r), rounds=rounds)  # type: ignore[misc]
+        add(result, f"{dialect}: a request of 10 messages and 5 tools", value, LIMIT_REQUEST_US)
+    body, provider = answer_body(), PROVIDERS["anthropic"]
+    decode = DIALECTS["anthropic"].decode
+    value = microseconds(lambda: decode(body, provider, lambda: "id"), rounds=rounds)
+    add(result, "a complex answer", value, LIMIT_ANSWER_US)
+    _messages(result, rounds)
+    _long(result, quick)
+    return result
+
+
+def _messages(result: Answer, rounds: int) -> None:
+    message = turn(0)[1]
+    rows = ms.rows_from_message(message)
+    converter = AnthropicConverter()
+    wire = converter.encode_messages([message])
+    conversions: dict[str, Callable[[], object]] = {
+        "a message of four blocks to rows": lambda: ms.rows_from_message(message),
+        "its rows to a message": lambda: [ms.message_from_row(row) for row in rows],
+        "the message to Anthropic's own form": lambda: converter.encode_messages([message]),
+        "and back": lambda: converter.decode_messages(wire),
+    }
+    for what, work in conversions.items():
+        add(result, what, microseconds(work, rounds=rounds), LIMIT_MESSAGE_US)
+
+
+def _long(result: Answer, quick: bool) -> None:
+    for dialect in DIALECTS:
+        points: list[tuple[float, float]] = []
+        for count in LONG:
+            request = request_of(dialect, conversation(count))
+            spent = microseconds(lambda d=dialect, r=request: encode(d, r), rounds=1 if quick else 3)  # type: ignore[misc]
+            points.append((count, spent))
+        result.series.append(Series("time to serialise over messages", dialect, points))
+        (few, short), (many, long) = points[0], points[-1]
+        growth = (long / many) / (short / few)
+        result.add(
+            f"{dialect}: a message of {many:,.0f}, beside one of {few:.0f}",
+            growth,
+            "times",
+            target=f"≤ {LINEAR:g}",
+            met=growth <= LINEAR,
+        )
+        result.add(f"{dialect}: a turn appended to {many:,.0f} messages, all written", long, "µs")
+
+
+if __name__ == "__main__":
+    run_alone(answer)

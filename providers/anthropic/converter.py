@@ -1,0 +1,209 @@
+"""Anthropic's `messages` ⇄ the common history. The system prompt is a parameter of the request, not a message.
+
+Blocks are written by `content.py` and an assistant's are read by `blocks.py`, as in requests and answers. Knows how
+a message is put together of blocks, and the blocks that a user's message may hold. Must not know pairing or order.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Mapping, Sequence
+
+from ..accumulate import Accumulator
+from ..converter import HistoryConverter, Read
+from ..events import Event
+from ..history import HistoryError
+from ..json_values import JSON, JSONObject, MalformedJSONError, dumps_text, mapping, string
+from ..messages import (
+    Block,
+    CacheControl,
+    File,
+    Image,
+    Message,
+    ProviderBlock,
+    RedactedThinking,
+    Role,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
+from ..provider import Anthropic
+from .blocks import BlockReader, CallInProgress
+from .content import (
+    INVALID_JSON,
+    wire_call_id,
+    wire_part_of,
+    wire_text,
+    wire_thinking_block,
+    wire_tool_call,
+    wire_tool_result,
+)
+from .dialect import DIALECT
+
+ASSISTANT_KINDS = re.compile(
+    r"text|thinking|redacted_thinking|tool_use|\w+_tool_use|\w+_tool_result|compaction|fallback|container_upload"
+)
+USER_KINDS = re.compile(r"search_result|container_upload|\w+_tool_result")
+"""Kinds of block that only Anthropic understands and that a message may hold, beside those with a block of ours."""
+
+
+class AnthropicConverter(HistoryConverter):
+    """Anthropic's messages."""
+
+    dialect = DIALECT
+    provider_class = Anthropic
+
+    def is_whole(self, chunk: JSONObject) -> bool:
+        return chunk.get("type") == "message"
+
+    def _system_parameter(self, texts: Sequence[str]) -> JSON:
+        return "\n\n".join(texts)
+
+    # --- out ---
+
+    def _write(self, messages: Sequence[Message], names: Mapping[str, str], warnings: list[str]) -> list[JSONObject]:
+        wire: list[JSONObject] = []
+        for number, message in enumerate(messages):
+            runs: list[tuple[str, list[JSON]]] = []
+            for position, block in enumerate(message.content):
+                part = self._wire_block(block, f"messages[{number}].content[{position}]", warnings)
+                if part is None:
+                    continue
+                # A result is the user's, wherever it stands.
+                role = "assistant" if message.role is Role.ASSISTANT and not isinstance(block, ToolResult) else "user"
+                if not runs or runs[-1][0] != role:
+                    runs.append((role, []))
+                runs[-1][1].append(part)
+            wire.extend({"role": role, "content": parts} for role, parts in runs)
+        return wire
+
+    def _wire_block(self, block: Block, where: str, warnings: list[str]) -> JSONObject | None:
+        owner = self.provider.profile.name
+        if isinstance(block, Text):
+            return wire_text(block, with_citations=True)
+        if isinstance(block, Thinking | RedactedThinking):
+            return wire_thinking_block(block, owner)
+        if isinstance(block, ToolCall):
+            return wire_tool_call(block, wire_call_id(block.id), owner, warnings)
+        if isinstance(block, ToolResult):
+            return wire_tool_result(block, wire_call_id(block.tool_call_id), where, warnings)
+        if isinstance(block, Image | File):
+            return wire_part_of(block, where, warnings)
+        return block.data if block.provider == owner else None
+
+    # --- in ---
+
+    def _read(self, wire: Sequence[JSONObject], names: dict[str, str]) -> list[Read]:
+        messages: list[Read] = []
+        for number, item in enumerate(wire):
+            where = f"messages[{number}]"
+            role, content = item.get("role"), item.get("content")
+            if role not in ("user", "assistant"):
+                raise HistoryError(f"{where}.role", f"unknown role {role!r}")
+            if type(content) is str:
+                messages.append(Message(role, content))
+                continue
+            for position, wire_block in enumerate(_blocks(content, where)):
+                place = f"{where}.content[{position}]"
+                block = self._user_block(wire_block, place) if role == "user" else self._answer_block(wire_block, place)
+                speaker = Role.TOOL if isinstance(block, ToolResult) else Role(role)
+                last = messages[-1] if position else None
+                if isinstance(last, Message) and last.role is speaker:
+                    last.content.append(block)
+                else:
+                    messages.append(Message(speaker, [block]))
+        return messages
+
+    def _answer_block(self, wire: JSONObject, where: str) -> Block:
+        kind = string(wire, "type") or ""
+        if not ASSISTANT_KINDS.fullmatch(kind):
+            raise HistoryError(where, f"unknown block {kind!r} in an assistant's message")
+        answer = Accumulator()
+        untold: list[Event] = []
+        try:
+            opened = BlockReader(answer, self.provider.profile.name, self.make_id).open(wire, untold)
+        except MalformedJSONError as error:
+            raise HistoryError(where, str(error)) from None
+        if isinstance(opened, CallInProgress):
+            opened.settle()
+            opened.call.finish()
+        block = answer.response().content[0]
+        if isinstance(block, Text | ToolCall):
+            block.cache_control = _mark(wire, where)
+        if isinstance(block, ToolCall):
+            given = mapping(wire, "input")
+            unread = string(given, INVALID_JSON)
+            if unread is not None and len(given) == 1:
+                block.arguments = unread
+        return block
+
+    def _user_block(self, wire: JSONObject, where: str) -> Block:
+        kind = string(wire, "type") or ""
+        if kind == "tool_result":
+            return self._tool_result(wire, where)
+        if kind in ("text", "image", "document"):
+            return _part(wire, where)
+        if not USER_KINDS.fullmatch(kind):
+            raise HistoryError(where, f"unknown block {kind!r} in a user's message")
+        return ProviderBlock(self.provider.profile.name, wire)
+
+    def _tool_result(self, wire: JSONObject, where: str) -> ToolResult:
+        content = wire.get("content")
+        given: str | list[Text | Image | File]
+        if content is None or type(content) is str:
+            given = content or ""
+        else:
+            given = [_part(part, f"{where}.content[{n}]") for n, part in enumerate(_blocks(content, where))]
+        call_id = string(wire, "tool_use_id") or ""
+        return ToolResult(call_id, given, wire.get("is_error") is True, cache_control=_mark(wire, where))
+
+
+def _blocks(content: JSON, where: str) -> list[JSONObject]:
+    found = [block for block in content if type(block) is dict] if type(content) is list else []
+    if type(content) is not list or len(found) < len(content):
+        raise HistoryError(f"{where}.content", "must be text or a list of blocks")
+    return found
+
+
+def _part(wire: JSONObject, where: str) -> Text | Image | File:
+    """What both a user's message and a tool's result may hold."""
+    kind, mark = string(wire, "type"), _mark(wire, where)
+    if kind == "text":
+        return Text(string(wire, "text") or "", cache_control=mark)
+    if kind not in ("image", "document"):
+        raise HistoryError(where, f"unknown block {kind!r} in a tool's result")
+    source = mapping(wire, "source")
+    data, media_type = _data(source, where), string(source, "media_type")
+    url, file_id = string(source, "url"), string(source, "file_id")
+    if (data, url, file_id) == (None, None, None):
+        raise HistoryError(f"{where}.source", f"cannot be read: {dumps_text(source)[:200]}")
+    if kind == "image":
+        return Image(data, media_type, url, file_id, cache_control=mark)
+    return File(data, media_type, url, file_id, string(wire, "title"), cache_control=mark)
+
+
+def _data(source: JSONObject, where: str) -> bytes | None:
+    data = string(source, "data")
+    if data is None:
+        return None
+    if string(source, "type") == "text":
+        return data.encode()
+    try:
+        return base64.b64decode(data, validate=True)
+    except binascii.Error:
+        raise HistoryError(f"{where}.source.data", "is no base64 text") from None
+
+
+def _mark(wire: JSONObject, where: str) -> CacheControl | None:
+    mark = mapping(wire, "cache_control")
+    ttl = mark.get("ttl")
+    if not mark or ttl is None:
+        return CacheControl() if mark else None
+    if ttl == "5m":
+        return CacheControl("5m")
+    if ttl == "1h":
+        return CacheControl("1h")
+    raise HistoryError(f"{where}.cache_control.ttl", f"must be '5m' or '1h', not {ttl!r}")

@@ -1,0 +1,190 @@
+"""What a dialect's history converter offers: its provider's own messages ⇄ the common history and the message model.
+
+Knows the order of work. Must not know any wire form: each dialect's `converter` says how one message is written and
+read, with the dialect's own encoders and decoders; answers are read by the dialect's stream machine.
+
+A history is written as it is, message by message: nothing is paired, merged or left out that the wire has a form for.
+(A request is another matter: its encoder sends no call without its result.)
+"""
+
+from __future__ import annotations
+
+import abc
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import ClassVar, Protocol, TypeAlias
+
+from .dialect import Dialect, MakeId
+from .events import Error
+from .history import (
+    History,
+    HistoryError,
+    HistoryMessage,
+    HistoryRole,
+    Part,
+    ToolCallPart,
+    ToolResultPart,
+    call_part,
+    finish_message,
+    history_messages_of,
+    message_from_response,
+    messages_of,
+    system_texts,
+)
+from .json_values import JSON, JSONObject, dumps, string
+from .messages import Message
+from .provider import Provider
+from .response import Response
+
+
+class Dumpable(Protocol):
+    """A value of a provider's own client library, which can tell its members."""
+
+    def model_dump(self, *, mode: str, by_alias: bool, exclude_none: bool) -> JSONObject: ...
+
+
+Chunk: TypeAlias = "JSONObject | Dumpable"
+"""One event of a stream, or a whole answer: as JSON, or as a client library's object."""
+
+Read: TypeAlias = "Message | str"
+"""What a provider's message is: a message, or a piece of the system prompt."""
+
+
+def as_object(value: Chunk, where: str) -> JSONObject:
+    """The members of a chunk or of a provider's message. Raises `HistoryError` for anything else."""
+    if isinstance(value, dict):
+        return value
+    if not hasattr(value, "model_dump"):
+        raise HistoryError(where, f"must be an object, not {type(value).__name__}")
+    return value.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+class ChunkView:
+    """What one chunk says by itself."""
+
+    __slots__ = ("response",)
+
+    def __init__(self, response: Response) -> None:
+        self.response = response
+
+    def get_text(self) -> str:
+        """Its text, empty where it has none."""
+        return self.response.text
+
+    def get_tool_calls(self) -> list[ToolCallPart]:
+        """The calls that it names; more of a call's arguments, in a chunk of their own, name none."""
+        return [call_part(call) for call in self.response.tool_calls]
+
+    def get_finish_message(self) -> str | None:
+        """Why the answer ended, in the provider's word, with what it said about it; None where it goes on."""
+        reason, message = self.response.raw_finish_reason, finish_message(self.response)
+        return f"{reason}: {message}" if reason and message else reason
+
+
+class HistoryConverter(abc.ABC):
+    """One provider's messages. `provider`: whose state goes back, the dialect's first party by default. `make_id`: ids
+    for calls that have none; by default they are numbered, anew for each converter."""
+
+    dialect: ClassVar[Dialect]
+    provider_class: ClassVar[type[Provider]]
+
+    def __init__(self, provider: Provider | None = None, make_id: MakeId | None = None) -> None:
+        given = provider if provider is not None else self.provider_class()
+        # Chunks that a client library hands out have lost the stream's terminal marker.
+        quirks = replace(given.profile.quirks, strict_end=False)
+        profile = replace(given.profile, quirks=quirks)
+        self.provider = self.provider_class(base_url=given.base_url, profile=profile)
+        count = itertools.count(1)
+        self.make_id: MakeId = make_id if make_id is not None else lambda: f"call_{next(count)}"
+
+    # --- histories ---
+
+    def from_history(self, history: History) -> list[JSONObject]:
+        """The history as the provider's messages, in order. Raises `InvalidRequestError` for what it cannot take."""
+        results = (part for item in history.conversation for part in item.parts if isinstance(part, ToolResultPart))
+        names = {part.id: part.name for part in results}
+        return [*self._system_messages(system_texts(history)), *self._write(messages_of(history), names, [])]
+
+    def system_parameter(self, history: History) -> JSON:
+        """The system prompt where it is a parameter of the request; None where there is none, or where it is a
+        message."""
+        texts = system_texts(history)
+        return self._system_parameter(texts) if texts else None
+
+    def to_history(self, wire: Iterable[Chunk]) -> list[HistoryMessage]:
+        """The provider's messages in the common form. A tool result that is not written as this form writes it is a
+        failed one that holds what was found. Raises `HistoryError` for an unknown role or part."""
+        names: dict[str, str] = {}
+        items: list[HistoryMessage] = []
+        for item in self._read(_objects(wire), names):
+            if isinstance(item, str):
+                items.append(HistoryMessage(HistoryRole.SYSTEM, item))
+                continue
+            names.update((call.id, call.name) for call in item.tool_calls)
+            items.extend(history_messages_of([item], names, strict_results=True))
+        return items
+
+    # --- messages ---
+
+    def encode_messages(self, messages: Sequence[Message], warnings: list[str] | None = None) -> list[JSONObject]:
+        """Messages as the provider's. `warnings` takes what can be written only in part. Raises
+        `InvalidRequestError`."""
+        return self._write(messages, {}, warnings if warnings is not None else [])
+
+    def decode_messages(self, wire: Iterable[Chunk]) -> list[Message]:
+        """The provider's messages as messages; the system prompt is none. Raises `HistoryError`."""
+        return [item for item in self._read(_objects(wire), {}) if isinstance(item, Message)]
+
+    @abc.abstractmethod
+    def _write(self, messages: Sequence[Message], names: Mapping[str, str], warnings: list[str]) -> list[JSONObject]:
+        """Messages as the provider's. `names`: the tools of results by call id, for those whose calls are not there."""
+
+    @abc.abstractmethod
+    def _read(self, wire: Sequence[JSONObject], names: dict[str, str]) -> list[Read]:
+        """The provider's messages. `names` takes the tools that results name themselves, by call id."""
+
+    def _system_messages(self, texts: Sequence[str]) -> list[JSONObject]:
+        return []
+
+    def _system_parameter(self, texts: Sequence[str]) -> JSON:
+        return None
+
+    # --- answers ---
+
+    def message_from_chunks(self, chunks: Iterable[Chunk]) -> HistoryMessage | None:
+        """The answer that a stream's chunks, or one whole answer, make; None where they hold nothing. Raises
+        `ProviderError` for an error among them."""
+        return message_from_response(self._response([as_object(chunk, "chunk") for chunk in chunks]))
+
+    def message_from_tool_results(self, results: Iterable[ToolResultPart]) -> HistoryMessage | None:
+        """The message with a turn's results, None for no results. Raises `TypeError` for anything else."""
+        parts: list[Part] = []
+        for result in results:
+            if not isinstance(result, ToolResultPart):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise TypeError(f"must be ToolResultPart values, not {type(result).__name__}")
+            parts.append(result)
+        return HistoryMessage(HistoryRole.TOOL, parts) if parts else None
+
+    def wrap_chunk(self, chunk: Chunk) -> ChunkView:
+        """One chunk by itself. Raises `ProviderError` for an error."""
+        return ChunkView(self._response([as_object(chunk, "chunk")]))
+
+    def is_whole(self, chunk: JSONObject) -> bool:
+        """Whether it is an unstreamed answer that no event of a stream looks like."""
+        return False
+
+    def _response(self, chunks: Sequence[JSONObject]) -> Response:
+        if len(chunks) == 1 and self.is_whole(chunks[0]):
+            return self.dialect.decode(dumps(chunks[0]), self.provider, self.make_id)
+        machine = self.dialect.machine(self.provider, self.make_id)
+        for chunk in chunks:
+            for event in machine.feed(string(chunk, "type") or "", dumps(chunk)):
+                if isinstance(event, Error):
+                    raise event.error
+        machine.end()  # where there is no end yet, what came is all there is
+        return machine.response()
+
+
+def _objects(wire: Iterable[Chunk]) -> list[JSONObject]:
+    return [as_object(item, f"messages[{number}]") for number, item in enumerate(wire)]

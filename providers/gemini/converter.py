@@ -1,0 +1,125 @@
+"""Gemini's `contents` ⇄ the common history. The system prompt is `systemInstruction`, a member of the request.
+
+Parts are written by `parts.py` and read by the stream machine, as in requests and answers. Knows how a content is
+put together of them. Must not know order; of pairing only what the wire leaves out: a result that names no call
+belongs to the first call of its function that has none.
+
+The wire has ids for calls and results, and a history writes them; a request does so only with Gemini's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ..converter import HistoryConverter, Read
+from ..history import UNKNOWN_TOOL, HistoryError
+from ..json_values import JSON, JSONObject, dumps_text, mapping, objects, string
+from ..messages import Block, Message, Role, ToolCall, ToolResult
+from ..provider import Gemini
+from .dialect import DIALECT
+from .parts import PartWriter
+from .stream import ANNOTATIONS, PARTS, GeminiStream
+
+MODEL, USER = "model", "user"
+USER_ROLES = (USER, "function", "tool")
+"""Roles of what is not the model's: older histories have their own for results."""
+
+PROVIDER_PARTS = frozenset({"executableCode", "codeExecutionResult", "toolCall", "toolResponse"})
+"""Kinds of part that only Gemini understands."""
+
+RESULT = "functionResponse"
+
+
+class GeminiConverter(HistoryConverter):
+    """Gemini's contents."""
+
+    dialect = DIALECT
+    provider_class = Gemini
+
+    def _system_parameter(self, texts: Sequence[str]) -> JSON:
+        return {"parts": [{"text": text} for text in texts]}
+
+    # --- out ---
+
+    def _write(self, messages: Sequence[Message], names: Mapping[str, str], warnings: list[str]) -> list[JSONObject]:
+        writer = PartWriter(self.provider.profile.name, self.provider.base_url, warnings, media_in_results=True)
+        calls = {call_id: ToolCall(call_id, name, "") for call_id, name in names.items()}
+        contents: list[JSONObject] = []
+        for number, message in enumerate(messages):
+            runs: list[tuple[str, list[JSON]]] = []
+            for position, block in enumerate(message.content):
+                # A result is the user's, wherever it stands.
+                model = message.role is Role.ASSISTANT and not isinstance(block, ToolResult)
+                role = MODEL if model else USER
+                parts = _parts(writer, block, f"messages[{number}].content[{position}]", calls)
+                if parts and (not runs or runs[-1][0] != role):
+                    runs.append((role, []))
+                for part in parts:
+                    runs[-1][1].append(part)
+            contents.extend({"role": role, "parts": parts} for role, parts in runs)
+        return contents
+
+    # --- in ---
+
+    def _read(self, wire: Sequence[JSONObject], names: dict[str, str]) -> list[Read]:
+        messages: list[Read] = []
+        open_calls: list[ToolCall] = []
+        for number, content in enumerate(wire):
+            where, role = f"contents[{number}]", content.get("role", USER)
+            if role != MODEL and role not in USER_ROLES:
+                raise HistoryError(f"{where}.role", f"unknown role {role!r}")
+            parts = objects(content, "parts")
+            for position, part in enumerate(parts):
+                place = f"{where}.parts[{position}]"
+                speaker = Role.ASSISTANT if role == MODEL else Role.USER
+                blocks: list[Block] = []
+                if RESULT in part:
+                    speaker = Role.TOOL
+                    blocks.append(self._result(mapping(part, RESULT), open_calls, names))
+                else:
+                    blocks += self._blocks(part, place)
+                    open_calls += [block for block in blocks if isinstance(block, ToolCall)]
+                last = messages[-1] if position and messages else None
+                if isinstance(last, Message) and last.role is speaker:
+                    last.content.extend(blocks)
+                else:
+                    messages.append(Message(speaker, blocks))
+        return [message for message in messages if isinstance(message, str) or message.content]
+
+    def _blocks(self, part: JSONObject, where: str) -> list[Block]:
+        """A part, read by a machine of its own: neighbouring texts of a history are not one."""
+        if not part.keys() & (PARTS.keys() | PROVIDER_PARTS) and not part.keys() <= ANNOTATIONS:
+            raise HistoryError(where, f"unknown part {', '.join(map(repr, part))}")
+        machine = GeminiStream(self.provider, self.make_id)
+        machine.take({"candidates": [{"content": {"parts": [part]}}]}, b"")
+        machine.finish()
+        return machine.response().content
+
+    def _result(self, wire: JSONObject, open_calls: list[ToolCall], names: dict[str, str]) -> ToolResult:
+        name, call_id = string(wire, "name") or UNKNOWN_TOOL, string(wire, "id")
+        call = next((c for c in open_calls if (c.id == call_id if call_id else c.name == name)), None)
+        if call is not None:
+            open_calls.remove(call)
+        call_id = call.id if call is not None else call_id or self.make_id()
+        names[call_id] = name
+        response = mapping(wire, "response")
+        member = "output" if "output" in response else "error" if "error" in response else None
+        said = response[member] if member is not None and len(response) == 1 else response
+        text = said if type(said) is str else dumps_text(said)
+        return ToolResult(call_id, text, is_error=member == "error")
+
+
+def _parts(writer: PartWriter, block: Block, where: str, calls: dict[str, ToolCall]) -> list[JSONObject]:
+    """A block's parts: one, none where there is nothing to write, and more where a result's files stand beside it."""
+    if isinstance(block, ToolCall):
+        calls[block.id] = block
+        part = writer.call(block, where)
+        mapping(part, "functionCall").setdefault("id", block.id)
+        return [part]
+    if isinstance(block, ToolResult):
+        call = calls.get(block.tool_call_id) or ToolCall(block.tool_call_id, UNKNOWN_TOOL, "")
+        part, beside = writer.result(block, call, where)
+        mapping(part, RESULT).setdefault("id", block.tool_call_id)
+        return [part, *beside]
+    content = writer.content(block, where)
+    return [] if content is None else [content]

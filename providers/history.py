@@ -1,0 +1,388 @@
+"""A conversation in one common form for code that keeps each provider's own: system prompt, context, turns.
+
+A view of the message model, not a second one: `messages_of` gives a history as messages, `history_messages_of` the
+way back, and every wire form is written and read through those. Knows no wire form (each dialect's `converter` does).
+
+| common | message model |
+|---|---|
+| `user`, `context` | a user's message; the context stands first |
+| `model` | an assistant's message: text and tool calls |
+| `tool` | a tool message; a result is the JSON text of its `ToolCallResult` |
+| usage, finish reason | nothing: they tell of an answer, and are not sent back |
+| any other block (thinking, image, …) | itself, as `OtherPart` |
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from .json_values import JSON, JSONObject, MalformedJSONError, dumps_text, loads, mapping, string
+from .messages import Block, Message, Role, Text, ToolCall, ToolResult
+from .response import Response
+
+TEXT_OUTPUT = "text"
+UNPARSED_OUTPUT = "unparsed"
+"""`ToolOutput.type` of a result that was not written in this form: the output is what was found."""
+
+UNKNOWN_TOOL = "unknown"
+"""The name of a result's tool where no call tells it."""
+
+
+class HistoryError(ValueError):
+    """A history that cannot be read or written. The message names the place and what is wrong with it."""
+
+    def __init__(self, where: str, message: str) -> None:
+        super().__init__(f"{where}: {message}")
+        self.where = where
+
+
+class HistoryRole(enum.StrEnum):
+    """Who speaks."""
+
+    SYSTEM = "system"
+    USER = "user"
+    MODEL = "model"
+    TOOL = "tool"
+    CONTEXT = "context"
+
+
+# --- parts ---
+
+
+@dataclass(slots=True)
+class TextPart:
+    """Text. `origin`: the block it is a view of, which goes back as it was (with its signature, …) unless the text was
+    changed."""
+
+    text: str
+    origin: Text | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(slots=True)
+class ToolCallPart:
+    """A tool call. `malformed`: the arguments as the model wrote them, where they are no JSON object; `arguments` is
+    empty then, and the call must not be executed. `origin` as in `TextPart`. Raises `HistoryError`."""
+
+    id: str
+    name: str
+    arguments: JSONObject = field(default_factory=dict[str, JSON])
+    malformed: str | None = None
+    origin: ToolCall | None = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        _need("ToolCallPart.id", self.id)
+        _need("ToolCallPart.name", self.name)
+
+
+@dataclass(slots=True)
+class ToolOutput:
+    """What a tool gave: text, or a list or object of JSON. `type` says what it is; it is not empty."""
+
+    type: str
+    content: str | list[JSON] | JSONObject
+
+    def __post_init__(self) -> None:
+        _need("ToolOutput.type", self.type)
+
+    @classmethod
+    def from_any(cls, value: object) -> ToolOutput | None:
+        """None stays None, an output stays itself, text, lists and objects become one, anything else its text."""
+        if value is None or isinstance(value, ToolOutput):
+            return value
+        if isinstance(value, str | list | dict):
+            return cls(TEXT_OUTPUT, value)  # pyright: ignore[reportUnknownArgumentType]
+        return cls(TEXT_OUTPUT, str(value))
+
+
+RESULT_MEMBERS = frozenset({"success", "failure", "output", "display_output"})
+
+
+@dataclass(slots=True)
+class ToolCallResult:
+    """A tool's success or failure: exactly one of the two is true (`HistoryError` otherwise).
+
+    display_output: what a person is shown instead of the output, where that differs.
+    """
+
+    success: bool | None = None
+    failure: bool | None = None
+    output: ToolOutput | None = None
+    display_output: ToolOutput | None = None
+
+    def __post_init__(self) -> None:
+        if bool(self.success) == bool(self.failure):
+            raise HistoryError(
+                "ToolCallResult",
+                f"exactly one of success and failure must be true, not {self.success!r} and {self.failure!r}",
+            )
+
+    @classmethod
+    def ok(cls, output: object, display_output: object = None) -> ToolCallResult:
+        """A success."""
+        return cls(success=True, output=ToolOutput.from_any(output), display_output=ToolOutput.from_any(display_output))
+
+    @classmethod
+    def error(cls, output: object, display_output: object = None) -> ToolCallResult:
+        """A failure."""
+        return cls(failure=True, output=ToolOutput.from_any(output), display_output=ToolOutput.from_any(display_output))
+
+    def get_display_output(self) -> ToolOutput | None:
+        """What a person is shown."""
+        return self.display_output if self.display_output is not None else self.output
+
+    def to_json(self) -> JSONObject:
+        """As JSON, without what is not there."""
+        data: JSONObject = {"success": True} if self.success else {"failure": True}
+        for name, output in (("output", self.output), ("display_output", self.display_output)):
+            if output is not None:
+                data[name] = {"type": output.type, "content": output.content}
+        return data
+
+    @classmethod
+    def from_json(cls, data: JSONObject) -> ToolCallResult:
+        """From JSON as `to_json` writes it. Raises `HistoryError`."""
+        success, failure = data.get("success"), data.get("failure")
+        if not isinstance(success, bool | None) or not isinstance(failure, bool | None):
+            raise HistoryError("ToolCallResult", "success and failure must be true, false or absent")
+        unknown = sorted(data.keys() - RESULT_MEMBERS)
+        if unknown:
+            raise HistoryError("ToolCallResult", f"has no {unknown[0]!r}")
+        return cls(success, failure, _output(data, "output"), _output(data, "display_output"))
+
+
+@dataclass(slots=True)
+class ToolResultPart:
+    """A tool call's result. Raises `HistoryError` for an empty id or name."""
+
+    id: str
+    name: str
+    result: ToolCallResult
+
+    def __post_init__(self) -> None:
+        _need("ToolResultPart.id", self.id)
+        _need("ToolResultPart.name", self.name)
+
+
+@dataclass(slots=True)
+class UsagePart:
+    """Tokens of one answer; None where the provider did not say. `response_tokens` has the thinking in it."""
+
+    prompt_tokens: int | None = None
+    response_tokens: int | None = None
+
+
+@dataclass(slots=True)
+class FinishReasonPart:
+    """Why an answer ended: the provider's own word, and what it said about it."""
+
+    finish_reason: str
+    finish_message: str | None = None
+
+
+@dataclass(slots=True)
+class OtherPart:
+    """A block that has no part of its own here: thinking, an image, a provider's own. It goes where a block goes."""
+
+    block: Block
+
+
+Part: TypeAlias = "TextPart | ToolCallPart | ToolResultPart | UsagePart | FinishReasonPart | OtherPart"
+PART_TYPES = (TextPart, ToolCallPart, ToolResultPart, UsagePart, FinishReasonPart, OtherPart)
+
+
+# --- messages ---
+
+
+@dataclass(slots=True)
+class HistoryMessage:
+    """One turn, or a part of one. Raises `HistoryError` for an unknown role or part."""
+
+    role: HistoryRole
+    parts: list[Part]
+
+    def __init__(self, role: HistoryRole | str, parts: Iterable[Part] | str) -> None:
+        try:
+            self.role = HistoryRole(role)
+        except ValueError:
+            raise HistoryError("role", f"unknown role {role!r}; known are {', '.join(HistoryRole)}") from None
+        self.parts = [TextPart(parts)] if isinstance(parts, str) else list(parts)
+        for position, part in enumerate(self.parts):
+            if not isinstance(part, PART_TYPES):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise HistoryError(f"parts[{position}]", f"unknown part {type(part).__name__}")
+
+    @property
+    def text(self) -> str:
+        """The text parts, joined without separator."""
+        return "".join(part.text for part in self.parts if isinstance(part, TextPart))
+
+    @property
+    def tool_calls(self) -> list[ToolCallPart]:
+        """The tool calls, in order."""
+        return [part for part in self.parts if isinstance(part, ToolCallPart)]
+
+
+@dataclass(slots=True)
+class History:
+    """A conversation. system_message: the system prompt. context: what the user is understood to say first of all."""
+
+    system_message: str | None = None
+    context: str | None = None
+    conversation: list[HistoryMessage] = field(default_factory=list[HistoryMessage])
+
+    def add(self, message: HistoryMessage) -> None:
+        """Append a message; one without parts adds nothing. Raises `TypeError` for anything else."""
+        if not isinstance(message, HistoryMessage):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"a history holds HistoryMessage values, not {type(message).__name__}")
+        if message.parts:
+            self.conversation.append(message)
+
+    @classmethod
+    def from_messages(cls, messages: Iterable[Message], system_message: str | None = None) -> History:
+        """A history of messages of the message model."""
+        return cls(system_message, conversation=history_messages_of(messages))
+
+
+# --- the view ---
+
+
+def messages_of(history: History) -> list[Message]:
+    """The history as messages: the context first; the system prompt is no message."""
+    spoken = list(history.conversation)
+    if history.context:
+        spoken.insert(0, HistoryMessage(HistoryRole.CONTEXT, history.context))
+    return [
+        message
+        for message in (message_of(item) for item in spoken if item.role is not HistoryRole.SYSTEM)
+        if message.content
+    ]
+
+
+def system_texts(history: History) -> list[str]:
+    """The system prompt, and what the conversation itself holds of one."""
+    first = [history.system_message] if history.system_message else []
+    return first + [item.text for item in history.conversation if item.role is HistoryRole.SYSTEM and item.text]
+
+
+MESSAGE_ROLE: dict[HistoryRole, Role] = {
+    HistoryRole.USER: Role.USER,
+    HistoryRole.CONTEXT: Role.USER,
+    HistoryRole.MODEL: Role.ASSISTANT,
+    HistoryRole.TOOL: Role.TOOL,
+}
+HISTORY_ROLE: dict[Role, HistoryRole] = {
+    Role.USER: HistoryRole.USER,
+    Role.ASSISTANT: HistoryRole.MODEL,
+    Role.TOOL: HistoryRole.TOOL,
+}
+
+
+def message_of(item: HistoryMessage) -> Message:
+    """One message, which is no system prompt, in the message model."""
+    blocks = (_block_of(part) for part in item.parts)
+    return Message(MESSAGE_ROLE[item.role], [block for block in blocks if block is not None])
+
+
+def _block_of(part: Part) -> Block | None:
+    if isinstance(part, TextPart):
+        return part.origin if part.origin is not None and part.origin.text == part.text else Text(part.text)
+    if isinstance(part, ToolCallPart):
+        return part.origin if part.origin is not None and call_part(part.origin) == part else _call_of(part)
+    if isinstance(part, ToolResultPart):
+        return ToolResult(part.id, dumps_text(part.result.to_json()), is_error=bool(part.result.failure))
+    return part.block if isinstance(part, OtherPart) else None
+
+
+def _call_of(part: ToolCallPart) -> ToolCall:
+    arguments = part.malformed if part.malformed is not None else dumps_text(part.arguments)
+    return ToolCall(part.id, part.name, arguments)
+
+
+def history_messages_of(
+    messages: Iterable[Message], names: Mapping[str, str] | None = None, *, strict_results: bool = False
+) -> list[HistoryMessage]:
+    """Messages in the common form. A user's message that also holds results becomes two.
+
+    names: call id → tool, beyond those of the messages' own calls. strict_results: a result that is not written as
+    this form writes it is a failed one that holds what was found; otherwise it is plain output.
+    """
+    known = dict(names or {})
+    items: list[HistoryMessage] = []
+    for message in messages:
+        for position, block in enumerate(message.content):
+            part: Part
+            role = HISTORY_ROLE[message.role]
+            if isinstance(block, ToolCall):
+                known[block.id] = block.name
+                part = call_part(block)
+            elif isinstance(block, ToolResult):
+                role = HistoryRole.TOOL
+                part = _result_part(block, known.get(block.tool_call_id) or UNKNOWN_TOOL, strict=strict_results)
+            else:
+                part = TextPart(block.text, origin=block) if isinstance(block, Text) else OtherPart(block)
+            if position and items[-1].role is role:
+                items[-1].parts.append(part)
+            else:
+                items.append(HistoryMessage(role, [part]))
+    return items
+
+
+def call_part(call: ToolCall) -> ToolCallPart:
+    """A tool call in the common form."""
+    try:
+        return ToolCallPart(call.id, call.name, call.parsed, origin=call)
+    except MalformedJSONError:
+        return ToolCallPart(call.id, call.name, malformed=call.arguments, origin=call)
+
+
+def _result_part(block: ToolResult, name: str, *, strict: bool) -> ToolResultPart | OtherPart:
+    if not isinstance(block.content, str) and not all(isinstance(part, Text) for part in block.content):
+        return OtherPart(block)
+    try:
+        written = loads(block.text)
+        result = ToolCallResult.from_json(written if type(written) is dict else {})
+    except (MalformedJSONError, HistoryError):
+        if strict:
+            result = ToolCallResult(failure=True, output=ToolOutput(UNPARSED_OUTPUT, block.text))
+        else:
+            result = ToolCallResult.error(block.text) if block.is_error else ToolCallResult.ok(block.text)
+    return ToolResultPart(block.tool_call_id, name, result)
+
+
+def message_from_response(response: Response) -> HistoryMessage | None:
+    """An answer in the common form: what it says, then usage and finish reason where they are known. None where there
+    is nothing at all."""
+    content = history_messages_of([response.to_message()])
+    parts: list[Part] = [part for item in content for part in item.parts]
+    usage = response.usage
+    if usage.input_tokens is not None or usage.output_tokens is not None:
+        spent = [count for count in (usage.output_tokens, usage.thinking_tokens) if count is not None]
+        parts.append(UsagePart(usage.input_tokens, sum(spent) if spent else None))
+    if response.raw_finish_reason:
+        parts.append(FinishReasonPart(response.raw_finish_reason, finish_message(response)))
+    return HistoryMessage(HistoryRole.MODEL, parts) if parts else None
+
+
+def finish_message(response: Response) -> str | None:
+    """What the provider said about why it ended, where it did: a refusal, Gemini's `finishMessage`, Anthropic's
+    explanation."""
+    details = mapping(response.provider_data, "stop_details")
+    return response.refusal or string(response.provider_data, "finishMessage") or string(details, "explanation")
+
+
+def _output(data: JSONObject, name: str) -> ToolOutput | None:
+    value = data.get(name)
+    if value is None:
+        return None
+    kind = string(value, "type") if type(value) is dict else None
+    content = value.get("content") if type(value) is dict else None
+    if kind is None or not isinstance(content, str | list | dict):
+        raise HistoryError(f"ToolCallResult.{name}", "must be an object of type and content")
+    return ToolOutput(kind, content)
+
+
+def _need(where: str, value: object) -> None:
+    if not isinstance(value, str) or not value:
+        raise HistoryError(where, f"must be text that is not empty, not {value!r}")

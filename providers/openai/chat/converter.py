@@ -1,0 +1,201 @@
+"""OpenAI chat `messages` ⇄ the common history.
+
+Parts are written by `parts.py`, calls and reasoning by `history.py`, and an assistant's message is read by `answer.py`,
+as in requests and answers. Knows how a message is put together of them, and the parts that a user's message may hold.
+Must not know pairing or order.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+
+from ...accumulate import Accumulator
+from ...converter import HistoryConverter, Read
+from ...history import HistoryError
+from ...json_values import JSON, JSONObject, MalformedJSONError, mapping, objects, string
+from ...messages import (
+    Block,
+    File,
+    Image,
+    Message,
+    ProviderBlock,
+    RedactedThinking,
+    Role,
+    Text,
+    Thinking,
+    ToolResult,
+)
+from ...provider import OpenAIChat
+from .answer import ChatAnswer
+from .dialect import DIALECT
+from .history import History, wire_call_id
+from .images import image_of_url
+from .parts import AUDIO_FORMATS, Parts
+
+SYSTEM_ROLES = ("system", "developer")
+
+AUDIO_TYPES: dict[str, str] = {form: media_type for media_type, form in reversed(AUDIO_FORMATS.items())}
+"""`input_audio.format` → media type."""
+
+
+class ChatConverter(HistoryConverter):
+    """OpenAI's chat messages, and those of compatible servers."""
+
+    dialect = DIALECT
+    provider_class = OpenAIChat
+
+    def is_whole(self, chunk: JSONObject) -> bool:
+        return any("message" in choice and "delta" not in choice for choice in objects(chunk, "choices"))
+
+    def _system_messages(self, texts: Sequence[str]) -> list[JSONObject]:
+        role = self.provider.profile.quirks.system_role
+        parts = Parts(self.provider.profile.quirks, [])
+        return [{"role": role, "content": [parts.part(Text(text), "system") for text in texts]}] if texts else []
+
+    # --- out ---
+
+    def _write(self, messages: Sequence[Message], names: Mapping[str, str], warnings: list[str]) -> list[JSONObject]:
+        parts = Parts(self.provider.profile.quirks, warnings)
+        wire: list[JSONObject] = []
+        for number, message in enumerate(messages):
+            where = f"messages[{number}]"
+            if message.role is Role.ASSISTANT:
+                wire += self._assistant(message, parts, where, warnings)
+            else:
+                content = [block for block in message.content if isinstance(block, Text | Image | File)]
+                if content:
+                    wire.append({"role": "user", "content": parts.content(content, where)})
+            results = [block for block in message.content if isinstance(block, ToolResult)]
+            wire += [self._result(result, parts, where, warnings) for result in results]
+        return wire
+
+    def _assistant(self, message: Message, parts: Parts, where: str, warnings: list[str]) -> list[JSONObject]:
+        """One message: content parts, calls, and what the server wants back of its reasoning."""
+        writer = History(self.provider.profile, parts, warnings)
+        texts = [block for block in message.content if isinstance(block, Text) and block.text]
+        thinking = [block for block in message.content if isinstance(block, Thinking | RedactedThinking)]
+        form = self.provider.profile.quirks.tool_call_id
+        wire: JSONObject = {"role": "assistant"}
+        writer.add_reasoning(wire, texts, thinking, bool(message.tool_calls))
+        if texts and "content" not in wire:
+            wire["content"] = [parts.part(block, where) for block in texts]
+        if message.tool_calls:
+            wire["tool_calls"] = [writer.call(call, wire_call_id(call.id, form)) for call in message.tool_calls]
+        for block in message.content:
+            if isinstance(block, Image | File | ProviderBlock):
+                warnings.append(
+                    f"{where}: an assistant's {type(block).__name__} is not written; there is no form for it"
+                )
+        return [wire] if len(wire) > 1 else []
+
+    def _result(self, block: ToolResult, parts: Parts, where: str, warnings: list[str]) -> JSONObject:
+        call_id = wire_call_id(block.tool_call_id, self.provider.profile.quirks.tool_call_id)
+        content = [Text(block.content)] if isinstance(block.content, str) else block.content
+        texts = [part for part in content if isinstance(part, Text)]
+        if len(texts) < len(content):
+            warnings.append(f"{where}: a tool message holds text only; pictures and files of a result are not written")
+        return {"role": "tool", "tool_call_id": call_id, "content": parts.text_content(texts, where)}
+
+    # --- in ---
+
+    def _read(self, wire: Sequence[JSONObject], names: dict[str, str]) -> list[Read]:
+        read: list[Read] = []
+        for number, item in enumerate(wire):
+            where, role = f"messages[{number}]", item.get("role")
+            if role in SYSTEM_ROLES:
+                read += [block.text for block in _user_blocks(item, where) if isinstance(block, Text)]
+            elif role == "user":
+                read.append(Message.user(_user_blocks(item, where)))
+            elif role == "assistant":
+                read.append(Message.assistant(self._answer_blocks(item, where)))
+            elif role == "tool":
+                result = ToolResult(string(item, "tool_call_id") or "", _text(item, where))
+                last = read[-1] if number and wire[number - 1].get("role") == "tool" else None
+                if isinstance(last, Message):
+                    last.content.append(result)  # the results of one turn
+                else:
+                    read.append(Message(Role.TOOL, result))
+            else:
+                raise HistoryError(f"{where}.role", f"unknown role {role!r}")
+        return read
+
+    def _answer_blocks(self, wire: JSONObject, where: str) -> list[Block]:
+        content = wire.get("content")
+        texts: list[Block] = []
+        if type(content) is list and all(type(part) is dict and part.get("type") == "text" for part in content):
+            # Read here, as an answer's parts become one text.
+            texts, wire = list(_user_blocks(wire, where)), {**wire, "content": None}
+        answer = ChatAnswer(Accumulator(), self.provider.profile.name, self.make_id, whole=True)
+        try:
+            answer.take({"choices": [{"index": 0, "message": wire}]})
+        except MalformedJSONError as error:
+            raise HistoryError(where, str(error)) from None
+        answer.done()
+        response = answer.answer.response()
+        if response.warnings:
+            raise HistoryError(where, response.warnings[0])
+        if response.refusal and not response.text:
+            texts.append(Text(response.refusal))
+        thinking: list[Block] = [block for block in response.content if isinstance(block, Thinking)]
+        return [*thinking, *texts, *(block for block in response.content if not isinstance(block, Thinking))]
+
+
+def _text(wire: JSONObject, where: str) -> str:
+    blocks = _user_blocks(wire, where)
+    if not all(isinstance(block, Text) for block in blocks):
+        raise HistoryError(f"{where}.content", "must hold text only")
+    return "".join(block.text for block in blocks if isinstance(block, Text))
+
+
+def _user_blocks(wire: JSONObject, where: str) -> list[Text | Image | File]:
+    content = wire.get("content")
+    if type(content) is str:
+        return [Text(content)]
+    if type(content) is not list:
+        raise HistoryError(f"{where}.content", "must be text or a list of parts")
+    return [_part(part, f"{where}.content[{position}]") for position, part in enumerate(content)]
+
+
+def _part(part: JSON, where: str) -> Text | Image | File:
+    if type(part) is str:
+        return Text(part)
+    wire = part if type(part) is dict else {}
+    kind = string(wire, "type")
+    if kind == "text":
+        return Text(string(wire, "text") or "")
+    if kind == "image_url":
+        source = mapping(wire, "image_url")
+        image = image_of_url(string(source, "url") or "")
+        detail = string(source, "detail")
+        image.detail = "low" if detail == "low" else "high" if detail == "high" else "auto" if detail else None
+        return image
+    if kind == "input_audio":
+        source = mapping(wire, "input_audio")
+        form = string(source, "format") or ""
+        return File(
+            data=_decoded(string(source, "data") or "", where), media_type=AUDIO_TYPES.get(form, f"audio/{form}")
+        )
+    if kind == "video_url":
+        return _file(string(mapping(wire, "video_url"), "url") or "", None, where)
+    if kind == "file":
+        source = mapping(wire, "file")
+        file_id, name = string(source, "file_id"), string(source, "filename")
+        return File(file_id=file_id, name=name) if file_id else _file(string(source, "file_data") or "", name, where)
+    raise HistoryError(where, f"unknown part {kind!r}")
+
+
+def _file(url: str, name: str | None, where: str) -> File:
+    head, comma, data = url.partition(",")
+    if not head.startswith("data:") or not comma:
+        return File(url=url, name=name)
+    media_type = head.removeprefix("data:").partition(";")[0]
+    return File(data=_decoded(data, where), media_type=media_type, name=name)
+
+
+def _decoded(data: str, where: str) -> bytes:
+    try:
+        return base64.b64decode(data, validate=True)
+    except binascii.Error:
+        raise HistoryError(where, "is no base64 text") from None

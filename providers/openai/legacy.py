@@ -1,0 +1,202 @@
+"""A request in OpenAI's older flat form: a conversation as rows of `kind, content, data_json`. One way, no network.
+
+For code that still holds its conversations so. Knows which block has which row. Must not know how a chat request is
+written: `serialize` reads the rows back as messages and hands them to the Chat dialect, so that this form sends what
+that dialect sends.
+
+| block | row |
+|---|---|
+| system prompt | kind `system`, all its text |
+| text | kind `user` or `assistant`, the text |
+| tool call | kind `tool_call`, data_json `{id, type: "function", name, arguments}` |
+| tool result | kind `tool_result`, data_json `{tool_call_id, name, output, success}` |
+
+Every block has a row of its own; any other kind of block is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ..errors import InvalidRequestError
+from ..json_values import JSONObject, dumps_text
+from ..messages import Block, Message, Role, Text, ToolCall, ToolResult
+from ..provider import OpenAIChat
+from ..request import Request, ThinkingConfig, ThinkingLevel, validate_request
+from ..rows import Row, is_readable, message_from_row
+from .chat import DIALECT
+from .thinking import takes_sampling
+
+DEFAULT_TEMPERATURE = 0.7
+"""What the form asks for where the request says nothing."""
+
+THINKING_MODELS: dict[ThinkingLevel, str] = {
+    ThinkingLevel.LOW: "o3-mini",
+    ThinkingLevel.MED: "o4-mini",
+    ThinkingLevel.HIGH: "o3",
+}
+"""Level → the model that thinks so much: the form has no parameter for it. A level that is not in the table keeps the
+request's model. `transform_request` takes a table of one's own."""
+
+TEXT_KINDS: dict[Role, str] = {Role.USER: "user", Role.ASSISTANT: "assistant", Role.TOOL: "user"}
+
+NOT_CARRIED = (
+    "tools", "top_p", "stop", "seed", "response_schema", "parallel_tool_calls", "metadata", "extra_body",
+    "extra_headers",
+)  # fmt: skip
+"""Options that the form has no place for."""
+
+
+@dataclass(slots=True)
+class LegacyRow(Row):
+    """One row. `continues`: it belongs to the message of the row before it (not part of the stored form, where a row
+    stands for itself)."""
+
+    continues: bool = False
+
+
+@dataclass(slots=True)
+class LegacyConversation:
+    """The rows, in order, the system prompt first."""
+
+    rows: list[LegacyRow] = field(default_factory=list[LegacyRow])
+
+
+@dataclass(slots=True)
+class LegacyRequest:
+    """A request in the older form. `warnings` name what the original asked for and this form cannot say."""
+
+    model: str
+    conversation: LegacyConversation
+    temperature: float = DEFAULT_TEMPERATURE
+    max_completion_tokens: int | None = None
+    stream: bool = False
+    warnings: list[str] = field(default_factory=list[str])
+
+
+def transform_request(
+    request: Request, *, stream: bool = False, thinking_models: Mapping[ThinkingLevel, str] = THINKING_MODELS
+) -> LegacyRequest:
+    """A request in the older form. Raises `InvalidRequestError` naming what has no row."""
+    validate_request(request)
+    return LegacyRequest(
+        model=_model(request, thinking_models),
+        conversation=build_conversation(request),
+        temperature=DEFAULT_TEMPERATURE if request.temperature is None else request.temperature,
+        max_completion_tokens=request.max_output_tokens,
+        stream=stream,
+        warnings=[
+            f"{name}: not carried; the legacy form has no place for it"
+            for name in NOT_CARRIED
+            if getattr(request, name) not in (None, (), [], {})
+        ],
+    )
+
+
+def _model(request: Request, thinking_models: Mapping[ThinkingLevel, str]) -> str:
+    config = request.thinking_config
+    if config is None or config == ThinkingConfig():
+        return request.model
+    if config.level is None:
+        raise InvalidRequestError("thinking", "the legacy form has levels only: it selects the model by them")
+    return thinking_models.get(config.level, request.model)
+
+
+def build_conversation(request: Request) -> LegacyConversation:
+    """The rows of a request: the system prompt, then one row per block. Raises `InvalidRequestError` for a request
+    without messages, for a block that has no row, and for a result that no earlier call asked for."""
+    if not request.messages:
+        raise InvalidRequestError("messages", "must hold at least one message")
+    system = "\n\n".join(block.text for block in request.system_blocks)
+    rows = [LegacyRow("system", system)] if system else []
+    names: dict[str, str] = {}
+    for number, message in enumerate(request.messages):
+        rows.extend(_rows(message, f"messages[{number}]", names, known_calls=True))
+    return LegacyConversation(rows)
+
+
+def transform_message(message: Message) -> list[LegacyRow]:
+    """The rows of one message, by itself: the tools' names in its results are empty, for their calls are elsewhere.
+    Raises `InvalidRequestError` for a block that has no row."""
+    return _rows(message, "message", {}, known_calls=False)
+
+
+def _rows(message: Message, where: str, names: dict[str, str], *, known_calls: bool) -> list[LegacyRow]:
+    """`names`: call id → tool, of all calls so far; takes this message's."""
+    rows: list[LegacyRow] = []
+    for position, block in enumerate(message.content):
+        field_name = f"{where}.content[{position}]"
+        if isinstance(block, ToolCall):
+            names[block.id] = block.name
+            row = _call_row(block, field_name)
+        elif isinstance(block, ToolResult):
+            if known_calls and block.tool_call_id not in names:
+                raise InvalidRequestError(
+                    f"{field_name}.tool_call_id", f"no earlier call has the id {block.tool_call_id!r}"
+                )
+            row = _result_row(block, names.get(block.tool_call_id, ""), field_name)
+        elif isinstance(block, Text):
+            row = LegacyRow(TEXT_KINDS[message.role], block.text)
+        else:
+            raise _without_row(block, field_name)
+        row.continues = position > 0
+        rows.append(row)
+    return rows
+
+
+def _without_row(block: Block, where: str) -> InvalidRequestError:
+    return InvalidRequestError(where, f"the legacy form has no row for a {type(block).__name__} block")
+
+
+def _call_row(block: ToolCall, where: str) -> LegacyRow:
+    if block.state is not None and block.state.data.get("type") == "custom":
+        raise InvalidRequestError(where, "the legacy form has no row for a call of a custom tool")
+    data: JSONObject = {"id": block.id, "type": "function", "name": block.name, "arguments": block.arguments}
+    if not is_readable(block):
+        data["malformed"] = True
+    return LegacyRow("tool_call", None, dumps_text(data))
+
+
+def _result_row(block: ToolResult, name: str, where: str) -> LegacyRow:
+    if not isinstance(block.content, str):
+        for position, part in enumerate(block.content):
+            if not isinstance(part, Text):
+                raise _without_row(part, f"{where}.content[{position}]")
+    data: JSONObject = {
+        "tool_call_id": block.tool_call_id,
+        "name": name,
+        "output": block.text,
+        "success": not block.is_error,
+    }
+    return LegacyRow("tool_result", None, dumps_text(data))
+
+
+# --- rows → the wire ---
+
+
+def serialize(legacy: LegacyRequest) -> bytes:
+    """The Chat Completions JSON of a request in the older form. Raises `RowError` for rows that cannot be read, and
+    `InvalidRequestError`."""
+    system: list[Text] = []
+    messages: list[Message] = []
+    for position, row in enumerate(legacy.conversation.rows):
+        if row.kind == "system":
+            system.append(Text(row.content or ""))
+            continue
+        message = message_from_row(row, position)
+        assert message is not None
+        if row.continues and messages and messages[-1].role is message.role:
+            messages[-1].content.extend(message.content)
+        else:
+            messages.append(message)
+    # The models that reason refuse a temperature, so the default of the form is not held against them.
+    default = legacy.temperature == DEFAULT_TEMPERATURE and not takes_sampling(legacy.model, None)
+    request = Request(
+        legacy.model,
+        messages,
+        system=system or None,
+        temperature=None if default else legacy.temperature,
+        max_output_tokens=legacy.max_completion_tokens,
+    )
+    return DIALECT.encode(request, legacy.model, OpenAIChat(), stream=legacy.stream).body

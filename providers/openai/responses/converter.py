@@ -1,0 +1,178 @@
+"""Responses `input` items ⇄ the common history. The system prompt is `instructions`, a member of the request.
+
+Parts are written by `parts.py`, ids and state as `input.py` writes them, and an assistant's items are read by
+`output.py`, as in requests and answers. Knows how an item is made of a block. Must not know pairing or order.
+
+Neighbouring items of the assistant are one message, and so are neighbouring results: the wire has no turns.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from ...accumulate import Accumulator
+from ...converter import HistoryConverter, Read
+from ...history import HistoryError
+from ...json_values import JSON, JSONObject, MalformedJSONError, string
+from ...messages import Block, File, Image, Message, ProviderBlock, ProviderState, Role, Text, Thinking, ToolCall
+from ...messages import ToolResult as Result
+from ...provider import OpenAIResponses
+from .dialect import DIALECT
+from .input import OUTPUT_KIND, wire_call_id
+from .output import Output
+from .parts import Parts
+
+SYSTEM_ROLES = ("system", "developer")
+ANSWER_KINDS = re.compile(r"reasoning|\w+_call|mcp_\w+|tool_search_\w+|compaction\w*|item_reference|program")
+"""Kinds of item that an assistant's turn is made of, beside its messages."""
+
+OUTPUTS = ("function_call_output", "custom_tool_call_output")
+
+
+class ResponsesConverter(HistoryConverter):
+    """The items of OpenAI's Responses."""
+
+    dialect = DIALECT
+    provider_class = OpenAIResponses
+
+    def is_whole(self, chunk: JSONObject) -> bool:
+        return chunk.get("object") == "response"
+
+    def _system_parameter(self, texts: Sequence[str]) -> JSON:
+        return "\n\n".join(texts)
+
+    # --- out ---
+
+    def _write(self, messages: Sequence[Message], names: Mapping[str, str], warnings: list[str]) -> list[JSONObject]:
+        parts = Parts("")
+        items: list[JSONObject] = []
+        for message in messages:
+            open_parts: list[JSON] = []
+            for block in message.content:
+                if message.role is not Role.ASSISTANT and isinstance(block, Text | Image | File):
+                    if not open_parts:
+                        items.append({"type": "message", "role": "user", "content": open_parts})
+                    open_parts.append(parts.part(block))
+                    continue
+                open_parts = []
+                item = self._item(block, parts)
+                if item is not None:
+                    items.append(item)
+                else:
+                    warnings.append(f"messages: an assistant's {type(block).__name__} is not written; there is no form")
+        return items
+
+    def _item(self, block: Block, parts: Parts) -> JSONObject | None:
+        if isinstance(block, Text):
+            return {"type": "message", "role": "assistant", "content": block.text, **self._state(block.state)}
+        if isinstance(block, ToolCall):
+            state = self._state(block.state)
+            member = "input" if state.get("type") == "custom_tool_call" else "arguments"
+            call: JSONObject = {"type": "function_call", "call_id": wire_call_id(block.id), "name": block.name}
+            return {**call, member: block.arguments, **state}
+        if isinstance(block, Result):
+            output = parts.output(block.content, None)
+            return {"type": OUTPUTS[0], "call_id": wire_call_id(block.tool_call_id), "output": output}
+        if isinstance(block, Thinking):
+            state = self._state(block.state)
+            return {"type": "reasoning", "summary": [], **state} if state else None
+        return block.data if isinstance(block, ProviderBlock) and block.provider == self.provider.profile.name else None
+
+    def _state(self, state: ProviderState | None) -> JSONObject:
+        return state.data if state is not None and state.provider == self.provider.profile.name else {}
+
+    # --- in ---
+
+    def _read(self, wire: Sequence[JSONObject], names: dict[str, str]) -> list[Read]:
+        read: list[Read] = []
+        run: list[JSON] = []  # items of the assistant that are one message
+        for number, item in enumerate(wire):
+            where = f"input[{number}]"
+            kind, role = string(item, "type") or "message", string(item, "role")
+            if (kind == "message" and role == "assistant") or ANSWER_KINDS.fullmatch(kind):
+                run.append({**item, "type": kind})
+                continue
+            self._close(run, read, where)
+            if kind in OUTPUTS:
+                result = Result(string(item, "call_id") or "", _output(item, where))
+                last = read[-1] if number and wire[number - 1].get("type") in OUTPUTS else None
+                if isinstance(last, Message):
+                    last.content.append(result)  # the results of one turn
+                else:
+                    read.append(Message(Role.TOOL, result))
+            elif kind in OUTPUT_KIND.values():
+                read.append(Message.user(ProviderBlock(self.provider.profile.name, item)))
+            elif kind != "message":
+                raise HistoryError(f"{where}.type", f"unknown item {kind!r}")
+            elif role in SYSTEM_ROLES:
+                read += [block.text for block in _parts(item.get("content"), where) if isinstance(block, Text)]
+            elif role == "user":
+                read.append(Message.user([*_parts(item.get("content"), where)]))
+            else:
+                raise HistoryError(f"{where}.role", f"unknown role {role!r}")
+        self._close(run, read, "input")
+        return read
+
+    def _close(self, run: list[JSON], read: list[Read], where: str) -> None:
+        if not run:
+            return
+        answer = Accumulator()
+        output = Output(answer, self.provider.profile.name, self.make_id)
+        try:
+            for index, item in enumerate(run):
+                output.take(index, item if type(item) is dict else {})
+        except MalformedJSONError as error:
+            raise HistoryError(where, str(error)) from None
+        content = answer.response().content
+        for block in content:
+            if isinstance(block, ToolCall):
+                block.complete = True
+        if content:
+            read.append(Message.assistant(content))
+        run.clear()
+
+
+def _output(item: JSONObject, where: str) -> str | list[Text | Image | File]:
+    output = item.get("output")
+    if output is None or type(output) is str:
+        return output or ""
+    return _parts(output, f"{where}.output")
+
+
+def _parts(content: JSON, where: str) -> list[Text | Image | File]:
+    if type(content) is str:
+        return [Text(content)]
+    if type(content) is not list:
+        raise HistoryError(f"{where}.content", "must be text or a list of parts")
+    return [_part(part, f"{where}.content[{position}]") for position, part in enumerate(content)]
+
+
+def _part(part: JSON, where: str) -> Text | Image | File:
+    wire = part if type(part) is dict else {}
+    kind = string(wire, "type")
+    if kind in ("input_text", "output_text", "text"):
+        return Text(string(wire, "text") or "")
+    if kind == "input_image":
+        detail = string(wire, "detail")
+        data, media_type, url = _source(string(wire, "image_url"), where)
+        known: Literal["low", "high"] | None = "low" if detail == "low" else "high" if detail == "high" else None
+        return Image(data, media_type, url, string(wire, "file_id"), known)
+    if kind == "input_file":
+        data, media_type, url = _source(string(wire, "file_data") or string(wire, "file_url"), where)
+        return File(data, media_type, url, string(wire, "file_id"), string(wire, "filename"))
+    raise HistoryError(where, f"unknown part {kind!r}")
+
+
+def _source(url: str | None, where: str) -> tuple[bytes | None, str | None, str | None]:
+    """A data URL's bytes and media type (RFC 2397), or the URL itself."""
+    head, comma, data = (url or "").partition(",")
+    if not head.startswith("data:") or not comma:
+        return None, None, url
+    try:
+        return base64.b64decode(data, validate=True), head.removeprefix("data:").partition(";")[0], None
+    except binascii.Error:
+        raise HistoryError(where, "is no base64 text") from None

@@ -1,0 +1,117 @@
+"""`python -m tests.conformance FOLDER`: recorded answers against the real engine, compared with the reference.
+
+Exit status: 0 where every difference is argued and nothing is wrong (and where there is no such folder: said, and
+skipped), else 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import trio
+
+from .compare import Difference, differences, events_disagree, faults
+from .corpus import Case, read_corpus
+from .cuts import cuts_of
+from .exchange import Told, exchange
+from .outcome import outcome_of
+from .pairs import compare_pairs
+from .reference import reference_of
+from .report import Judged, difference_lines, judge, tables
+from .robust import BUDGET, damage_all, socket_sample
+from .spellings import spelling_faults
+
+SEED = 20_250_601
+SECONDS = 600.0
+"""The exchange as a whole takes no longer."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run. Returns the exit status."""
+    options = _options(arguments)
+    folder = Path(options.folder) if options.folder else None
+    if folder is None or not folder.is_dir():
+        print(f"conformance: skipped, there is no folder {options.folder!r} with recorded answers")
+        return 0
+    cases = read_corpus(folder, options.name)
+    began = time.monotonic()
+    judged = _judge_all(cases, options.seed)
+    _say(began, f"{len(cases)} answers, whole and cut")
+    broken = _check_spellings_and_pairs(cases, began) if options.robust else []
+    broken += _check_robustness(cases, options.budget, options.seed, began) if options.robust else []
+    print("\n".join(["", *tables(judged), *difference_lines(judged), *broken]))
+    unargued = sum(one.verdict == "unargued" for one in judged)
+    counts = {verdict: sum(one.verdict == verdict for one in judged) for verdict in ("identical", "argued", "unargued")}
+    print(f"\nconformance: {counts}, {len(broken)} broken promises")
+    return 1 if unargued or broken else 0
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.conformance", description=__doc__)
+    parser.add_argument("folder", nargs="?", default="", help="the folder of recorded answers")
+    parser.add_argument("--name", action="append", default=[], help="only answers whose name holds this")
+    parser.add_argument("--seed", type=int, default=SEED, help="of cuts, damage and samples")
+    parser.add_argument("--no-robust", dest="robust", action="store_false", help="leave damaged bodies out")
+    parser.add_argument(
+        "--budget", type=int, default=BUDGET, help="bytes of damaged variants per body and kind; 0: all"
+    )
+    return parser.parse_args(arguments)
+
+
+def _say(began: float, what: str) -> None:
+    print(f"{time.monotonic() - began:6.1f} s  {what}", flush=True)
+
+
+def _judge_all(cases: Sequence[Case], seed: int) -> list[Judged]:
+    plan = [(case, cut) for case in cases for cut in cuts_of(case.name, len(case.body), seed)]
+
+    async def bounded() -> list[Told]:
+        with trio.fail_after(SECONDS):
+            return await exchange(plan)
+
+    told_by_case: dict[int, list[Told]] = {}
+    for told in trio.run(bounded):
+        told_by_case.setdefault(id(told.case), []).append(told)
+    return [_judge(case, told_by_case[id(case)]) for case in cases]
+
+
+def _judge(case: Case, tellings: Sequence[Told]) -> Judged:
+    whole = tellings[0]
+    found = [fault for told in tellings for fault in faults(told, whole)]
+    if whole.completion is None:
+        return judge(case, (), found)
+    parts = differences(case, outcome_of(whole.completion, case.dialect, case.text), reference_of(case))
+    parts += [Difference(case, "events", said, "one content") for said in events_disagree(whole)]
+    return judge(case, parts, found)
+
+
+def _check_spellings_and_pairs(cases: Sequence[Case], began: float) -> list[str]:
+    broken = [fault for case in cases for fault in spelling_faults(case)]
+    _say(began, "the same answers, spelled otherwise")
+    pairs = compare_pairs(cases)
+    _say(
+        began,
+        f"{pairs.restated} streams restated unstreamed ({pairs.not_plain} not plain enough), "
+        f"{pairs.recorded} pairs of recordings",
+    )
+    return broken + pairs.faults
+
+
+def _check_robustness(cases: Sequence[Case], budget: int, seed: int, began: float) -> list[str]:
+    ledger = damage_all(cases, budget=budget)
+    ledger.add(trio.run(partial(socket_sample, cases, seed)))
+    _say(
+        began,
+        f"{ledger.variants} damaged bodies: {ledger.responses} responses, {ledger.errors} errors, "
+        f"{len(ledger.faults)} of neither kind",
+    )
+    return ledger.faults
+
+
+if __name__ == "__main__":
+    sys.exit(main())

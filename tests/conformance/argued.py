@@ -1,0 +1,215 @@
+"""Differences from the reference that are argued: by phenomenon, each with its reason.
+
+Knows what of a recorded answer shows that a rule applies. A rule names no recording: whatever shows the phenomenon
+falls under it. A difference that no rule claims makes the run fail.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from manystream.providers.json_values import JSON, string
+
+from .compare import Difference
+from .outcome import Failure
+from .reference import NO_READING
+
+
+@dataclass(slots=True, frozen=True)
+class Argument:
+    """One rule. members: which differences it is about. applies: whether the recording shows the phenomenon."""
+
+    name: str
+    members: frozenset[str]
+    applies: Callable[[Difference], bool]
+    reason: str
+
+
+MORE_THAN_A_STATUS: dict[str, str] = {
+    "content_filter": "content_filter",
+    "ResponsibleAIPolicyViolation": "content_filter",
+    "model_not_found": "not_found",
+    "DeploymentNotFound": "not_found",
+    "rate_limit_exceeded": "rate_limit",
+    "insufficient_quota": "rate_limit",
+    "overloaded_error": "server",
+    "invalid_api_key": "auth",
+    "API_KEY_INVALID": "auth",
+    "authentication_error": "auth",
+}
+"""A code in an error's body → the category it means, where the HTTP status means another."""
+
+
+def _failure(difference: Difference) -> Failure | None:
+    return difference.ours if isinstance(difference.ours, Failure) else None
+
+
+def _cut_off(difference: Difference) -> bool:
+    failure, expected = _failure(difference), difference.case.reference
+    no_end = expected.get("terminal_event_seen") is False or expected.get("no_terminal_event") is True
+    return no_end and failure is not None and failure.category == "network" and "truncated" in (failure.message or "")
+
+
+def _prompt_refused(difference: Difference) -> bool:
+    failure, reason = _failure(difference), string(difference.case.reference, "block_reason")
+    return failure is not None and failure.category == "content_filter" and (reason or "?") in (failure.message or "")
+
+
+def _no_answer(difference: Difference) -> bool:
+    failure, expected = _failure(difference), difference.case.reference
+    empty = not any(expected.get(name) for name in ("text", "tool_calls", "usage", "model", "finish_reason"))
+    return empty and failure is not None and (failure.message or "").startswith("malformed answer")
+
+
+def _body_says_more(difference: Difference) -> bool:
+    text = difference.case.text
+    return any(f'"{code}"' in text and difference.ours == meaning for code, meaning in MORE_THAN_A_STATUS.items())
+
+
+def _reason_of_error_info(difference: Difference) -> bool:
+    try:
+        body: JSON = json.loads(difference.case.body)
+    except ValueError:
+        return False
+    return any(detail.get("reason") == difference.ours for detail in _objects_below(body))
+
+
+def _objects_below(value: JSON) -> list[dict[str, JSON]]:
+    if isinstance(value, dict):
+        return [value, *(below for member in value.values() for below in _objects_below(member))]
+    return [below for member in value for below in _objects_below(member)] if isinstance(value, list) else []
+
+
+def _servers_own_calls(difference: Difference) -> bool:
+    """All calls that we do not offer are custom ones, of tools that the response's echo of the request lacks."""
+    text = difference.case.text.replace(" ", "")
+    ours, theirs = difference.ours, difference.reference
+    if not isinstance(ours, list) or not isinstance(theirs, list) or '"tools":[{' not in text:
+        return False
+    left_out = [call for call in theirs if call not in ours]
+    return '"custom_tool_call"' in text and all(
+        f'"type":"custom","name":"{name}"' not in text for _, name, _ in left_out
+    )
+
+
+def _cut_off_arguments(difference: Difference) -> bool:
+    """The calls are the same but for arguments that are no whole JSON, which we keep as the text that came."""
+    ours, theirs = difference.ours, difference.reference
+    if not isinstance(ours, list) or not isinstance(theirs, list) or len(ours) != len(theirs):
+        return False
+    pairs = [(mine, other) for mine, other in zip(ours, theirs, strict=True) if mine != other]
+    return all(mine[:2] == other[:2] and isinstance(mine[2], str) for mine, other in pairs)
+
+
+def _model_handed_over(difference: Difference) -> bool:
+    return (
+        '"type":"fallback"' in difference.case.text.replace(" ", "") and f'"{difference.ours}"' in difference.case.text
+    )
+
+
+def _begun_anew(difference: Difference) -> bool:
+    return difference.case.text.replace(" ", "").count('"type":"message_start"') > 1
+
+
+def _reader_failed(difference: Difference) -> bool:
+    error = difference.case.reference.get("error")
+    kind = string(error, "type") if isinstance(error, dict) else None
+    return kind in NO_READING and difference.reference in (None, "", [])
+
+
+def _rewritten_at_the_end(difference: Difference) -> bool:
+    return difference.case.reference.get("delta_text_equals_final") is False
+
+
+ANY_MEMBER = frozenset({"text", "thinking", "signatures", "redacted", "tool calls", "finish reason", "usage", "model"})
+
+ARGUMENTS: tuple[Argument, ...] = (
+    Argument(
+        "cut off",
+        frozenset({"error"}),
+        _cut_off,
+        "the body ends without its dialect's terminal marker; half an answer must not pass for a whole one",
+    ),
+    Argument(
+        "prompt refused",
+        frozenset({"error"}),
+        _prompt_refused,
+        "promptFeedback.blockReason: the prompt was refused and there is no answer; the reader shows an empty one",
+    ),
+    Argument(
+        "no answer at all",
+        frozenset({"error"}),
+        _no_answer,
+        "a 200 with JSON that is no answer of this dialect; the reader, which checks nothing, shows it as an empty one",
+    ),
+    Argument(
+        "the body says more than the status",
+        frozenset({"error category"}),
+        _body_says_more,
+        "the category follows the body's own code where it says more than the HTTP status that it came with",
+    ),
+    Argument(
+        "ErrorInfo",
+        frozenset({"error code"}),
+        _reason_of_error_info,
+        "ErrorInfo.reason is the code that clients shall act on (AIP-193); the status name stands in the message",
+    ),
+    Argument(
+        "empty word",
+        frozenset({"finish reason"}),
+        lambda difference: difference.reference == "" and difference.ours is None,
+        "an empty finish_reason is Go's zero value for none yet, no word of the provider's",
+    ),
+    Argument(
+        "enum as number",
+        frozenset({"finish reason"}),
+        lambda difference: difference.reference is None and str(difference.ours).isdigit(),
+        "the wire has the enum's number, which the reader drops; it is kept as its digits",
+    ),
+    Argument(
+        "server-side call",
+        frozenset({"tool calls"}),
+        _servers_own_calls,
+        "a custom_tool_call of a tool that the request did not define is the server's own search: kept, not offered",
+    ),
+    Argument(
+        "cut-off arguments",
+        frozenset({"tool calls"}),
+        _cut_off_arguments,
+        "arguments that are no whole JSON are kept as they came; the reader repairs them into what was never said",
+    ),
+    Argument(
+        "model handed over",
+        frozenset({"model"}),
+        _model_handed_over,
+        "a fallback block says that another model went on, so that is the one that answered",
+    ),
+    Argument(
+        "begun anew",
+        frozenset({"signatures", "tool calls", "thinking", "text"}),
+        _begun_anew,
+        "two message_start in one stream reuse block indexes; the reader mixes the blocks of both, we keep them apart",
+    ),
+    Argument(
+        "reader failed",
+        ANY_MEMBER,
+        _reader_failed,
+        "the reader stopped with an assertion of its own and shows nothing of what had come; we keep it",
+    ),
+    Argument(
+        "rewritten at the end",
+        frozenset({"events"}),
+        _rewritten_at_the_end,
+        "the final item replaces text that was told: events cannot be taken back, and the response has the final text",
+    ),
+)  # fmt: skip
+
+
+def argument_for(difference: Difference) -> Argument | None:
+    """The rule that claims a difference; None where there is none."""
+    for argument in ARGUMENTS:
+        if difference.member in argument.members and argument.applies(difference):
+            return argument
+    return None

@@ -1,0 +1,104 @@
+"""A body through parser and machine, or through the decoder, in memory: the engine's way without its sockets.
+
+Knows what `engine/attempt.py` does with a body. Must not know where bodies come from.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from manystream.providers.dialect import Dialect, StreamMachine
+from manystream.providers.errors import ProviderError
+from manystream.providers.events import Done, Error, Event
+from manystream.providers.order import OrderChecker
+from manystream.providers.provider import Provider
+from manystream.providers.registry import DIALECTS
+from manystream.providers.response import Response
+from manystream.transport.sse import ServerSentEvent, SSEParser
+
+from .corpus import Case
+
+EVENT_STREAM = "text/event-stream"
+NOW = 1_750_000_000.0
+
+
+class DefectError(AssertionError):
+    """The library did what it never may, whatever a server sends."""
+
+
+@dataclass(slots=True)
+class Reading:
+    """What came of a body: a response or an error, and the events of a stream. A failed stream has both."""
+
+    events: list[Event] = field(default_factory=list[Event])
+    response: Response | None = None
+    error: ProviderError | None = None
+
+
+def counting_ids() -> Callable[[], str]:
+    """Ids that are the same in every replay."""
+    numbers = itertools.count(1)
+    return lambda: f"made-{next(numbers)}"
+
+
+def is_event_stream(case: Case) -> bool:
+    """Whether the engine would read this answer as server-sent events."""
+    media_type = next((value for name, value in case.headers if name.lower() == "content-type"), "")
+    return case.status == 200 and (
+        media_type.startswith(EVENT_STREAM) or (case.stream and "application/json" not in media_type)
+    )
+
+
+def read_body(case: Case, provider: Provider, body: bytes) -> Reading:
+    """Read a body as an answer with the case's status and headers. Raises `DefectError`, or whatever got out."""
+    dialect = DIALECTS[case.dialect]
+    if case.status != 200:
+        headers = {name.lower(): value for name, value in case.headers}
+        return Reading(error=dialect.decode_error(case.status, headers, body, NOW))
+    if is_event_stream(case):
+        parser = SSEParser()
+        events = parser.feed(body)
+        return read_events(dialect, provider, events, parser.end(), parser.stray)
+    try:
+        return Reading(response=dialect.decode(body, provider, counting_ids()))
+    except ProviderError as error:
+        return Reading(error=error)
+
+
+def read_events(
+    dialect: Dialect,
+    provider: Provider,
+    events: Sequence[ServerSentEvent],
+    last: Sequence[ServerSentEvent] = (),
+    stray: bytes = b"",
+) -> Reading:
+    """Read server-sent events; `last` is the one that the body's end left open, `stray` what was no event."""
+    machine = dialect.machine(provider, counting_ids())
+    reading, order = Reading(), OrderChecker()
+
+    def take(told: Sequence[Event]) -> None:
+        for event in told:
+            order.check(event)
+            reading.events.append(event)
+
+    for name, data in events:
+        if data:
+            take(machine.feed(name, data))
+    for name, data in last:
+        if data:
+            take(machine.feed_last(name, data))
+    take(machine.end(stray))
+    take(machine.end(stray))  # the end may be told twice, and says nothing the second time
+    return _ended(machine, reading)
+
+
+def _ended(machine: StreamMachine, reading: Reading) -> Reading:
+    terminal = reading.events[-1] if reading.events else None
+    if not machine.ended or not isinstance(terminal, Done | Error):
+        raise DefectError("the stream has ended without a terminal event")
+    reading.response = machine.response()
+    if isinstance(terminal, Error):
+        reading.error = terminal.error
+    return reading

@@ -1,0 +1,120 @@
+"""The same answer, spelled otherwise: variants of a recorded body that must be read as the recorded one is.
+
+Server-sent events may be framed in many ways and JSON may be written in many; servers use all of them. Each variant
+here says the same as the body it is made from, so a reader that tells two of them apart has a defect.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import manystream as ms
+from manystream.providers.json_values import JSON, MalformedJSONError, loads
+from manystream.providers.response import Response
+from manystream.transport.sse import ServerSentEvent, SSEParser
+
+from .corpus import Case
+from .exchange import provider_for
+from .outcome import arguments_of
+from .replay import Reading, is_event_stream, read_body
+
+BOM = b"\xef\xbb\xbf"
+
+
+def framings(events: Sequence[ServerSentEvent], *, names_needed: bool) -> Iterator[tuple[str, bytes]]:
+    """The events, written in every way the standard allows."""
+    yield "LF", _write(events)
+    yield "CR", _write(events, end=b"\r")
+    yield "CRLF", _write(events, end=b"\r\n")
+    yield "no space after the colon", _write(events, space=b"")
+    yield "a byte order mark", BOM + _write(events)
+    yield "comments and fields that mean nothing", _write(events, before=b": still here\n\nretry: 10\nid: 7\n")
+    yield "pings in comments", _write(events, after=b": ping\n\n:\n\n")
+    yield "blank lines", b"\n\n" + _write(events, after=b"\n\n\n")
+    yield "the name after the data", _write(events, name_last=True)
+    if not names_needed:
+        yield "no event names", _write([("", data) for _, data in events])
+
+
+def _write(
+    events: Sequence[ServerSentEvent],
+    *,
+    end: bytes = b"\n",
+    space: bytes = b" ",
+    before: bytes = b"",
+    after: bytes = b"",
+    name_last: bool = False,
+) -> bytes:
+    written: list[bytes] = []
+    for name, data in events:
+        named = b"event:" + space + name.encode() + end if name else b""
+        lines = b"".join(b"data:" + space + line + end for line in data.split(b"\n"))
+        written.append(before + (lines + named if name_last else named + lines) + end + after)
+    return b"".join(written)
+
+
+def rewritten(data: bytes) -> Iterator[tuple[str, bytes]]:
+    """JSON text, written in other ways; nothing for what is no JSON."""
+    try:
+        value = loads(data)
+    except MalformedJSONError:
+        return
+    yield "JSON with spaces and escapes", json.dumps(value, ensure_ascii=True, separators=(" , ", " : ")).encode()
+    yield "JSON with its members backwards", json.dumps(_backwards(value), ensure_ascii=False).encode()
+
+
+def _backwards(value: JSON) -> JSON:
+    if isinstance(value, dict):
+        return {name: _backwards(member) for name, member in reversed(value.items())}
+    return [_backwards(member) for member in value] if isinstance(value, list) else value
+
+
+def respelled(case: Case) -> Iterator[tuple[str, bytes]]:
+    """Every variant of a body."""
+    if not is_event_stream(case):
+        yield from rewritten(case.body)
+        return
+    parser = SSEParser()
+    events = [*parser.feed(case.body), *_whole(parser.end())]
+    if parser.stray:
+        return  # what is no event in this body would be lost, and is what the case is about
+    yield from framings(events, names_needed=any(name and b'"type"' not in data for name, data in events))
+    rows = [dict(rewritten(data)) for _, data in events]
+    for what in dict.fromkeys(what for row in rows for what in row):
+        spelled = [(name, row.get(what, data)) for row, (name, data) in zip(rows, events, strict=True)]
+        yield what, _write(spelled)
+
+
+def _whole(last: Sequence[ServerSentEvent]) -> list[ServerSentEvent]:
+    """The event that the body's end left open, if nothing but the end of its frame is missing."""
+    return [(name, data) for name, data in last if data.strip() == b"[DONE]" or next(rewritten(data), None)]
+
+
+def spelling_faults(case: Case) -> list[str]:
+    """Variants that are read as something else."""
+    provider = provider_for(case.dialect, case.server)
+    plain = _comparable(read_body(case, provider, case.body))
+    found: list[str] = []
+    for what, body in respelled(case):
+        if _comparable(read_body(case, provider, body)) != plain:
+            found.append(f"{case.dialect} {case.name}: {what} is read as something else")
+    return found
+
+
+def _comparable(reading: Reading) -> tuple[object, ...]:
+    error = reading.error
+    told = None if error is None else (error.category, error.message, error.provider_code, error.retryable)
+    return told, None if reading.response is None else _with_parsed_arguments(reading.response)
+
+
+def _with_parsed_arguments(response: Response) -> tuple[object, ...]:
+    """The response; arguments that a server sent as an object are compared as JSON, for their text is ours."""
+    content = [
+        (block.id, block.name, json.dumps(arguments_of(block.arguments), sort_keys=True), block.complete, block.state)
+        if isinstance(block, ms.ToolCall)
+        else block
+        for block in response.content
+    ]
+    return content, replace(response, content=[])

@@ -1,0 +1,160 @@
+"""The comparison itself: what it finds, what it lets pass, and that damage of any kind ends in an outcome."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .__main__ import main
+from .corpus import Case, read_corpus
+from .damage import cut, flipped, places, reordered
+from .pairs import compare_pairs
+from .phenomena import PHENOMENA
+from .robust import damage_one
+from .spellings import respelled, spelling_faults
+
+Wire = dict[str, Any]
+
+STREAM = (
+    'data: {"id":"c1","model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":"Hel"}}]}\n\n'
+    'data: {"id":"c1","model":"m","choices":[{"index":0,"delta":{"content":"lo"}}]}\n\n'
+    'data: {"id":"c1","model":"m","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n'
+    "data: [DONE]\n\n"
+)
+HELLO: Wire = {"text": "Hello", "model": "m", "finish_reason": "stop", "usage": None, "error": None}
+
+
+def keep(
+    folder: Path, name: str, body: str | bytes, expected: Wire, *, dialect: str = "openai_chat", **metadata: Any
+) -> None:
+    """Write one recorded answer."""
+    stream = metadata.pop("is_stream", True)
+    kind = "text/event-stream" if stream else "application/json"
+    described: Wire = {
+        "http_status": 200,
+        "response_headers": {"content-type": kind, "transfer-encoding": "chunked"},
+        "is_stream": stream,
+        "server": "openai",
+        "model": "m",
+        "tags": ["text"],
+        **metadata,
+    }
+    (folder / dialect).mkdir(exist_ok=True)
+    (folder / dialect / f"{name}.body").write_bytes(body if isinstance(body, bytes) else body.encode())
+    (folder / dialect / f"{name}.json").write_text(json.dumps(described))
+    (folder / dialect / f"{name}.expect.json").write_text(json.dumps(expected))
+
+
+def run(folder: Path) -> int:
+    return main([str(folder), "--no-robust"])
+
+
+def test_without_a_folder_it_is_skipped_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(tmp_path / "nowhere")]) == main([]) == 0
+    assert capsys.readouterr().out.count("skipped") == 2
+
+
+def test_an_answer_read_as_the_reference_reads_it_passes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keep(tmp_path, "hello.s", STREAM, HELLO)
+    assert run(tmp_path) == 0
+    assert "{'identical': 1, 'argued': 0, 'unargued': 0}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"text": "Hello!"},
+        {"thinking": "Hm."},
+        {"thinking_signatures": ["sig"]},
+        {"redacted": ["opaque"]},
+        {"tool_calls": [{"id": "a", "name": "look", "arguments": {}}]},
+        {"finish_reason": "length"},
+        {"usage": {"total_tokens": 1}},
+        {"model": "n"},
+        {"refusal": "No."},
+        {"error": {"type": "APIError", "code": "x", "body": {"message": "y"}}},
+    ],
+    ids=lambda other: next(iter(other)),
+)
+def test_a_difference_without_an_argument_fails(
+    tmp_path: Path, other: Wire, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keep(tmp_path, "hello.s", STREAM, {**HELLO, **other})
+    assert run(tmp_path) == 1
+    assert "UNARGUED openai-chat hello.s" in capsys.readouterr().out
+
+
+def test_an_argued_difference_passes_with_its_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cut_off = STREAM[: STREAM.rindex('data: {"id"')]
+    keep(tmp_path, "cut.s", cut_off, {**HELLO, "text": "Hello", "finish_reason": None, "terminal_event_seen": False})
+    assert run(tmp_path) == 0
+    assert "half an answer must not pass for a whole one" in capsys.readouterr().out
+
+
+def test_errors_are_compared_by_category_code_and_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    error = {"message": "Slow down.", "type": "tokens", "code": "rate_limit_exceeded"}
+    body = json.dumps({"error": error})
+    expected: Wire = {"error": {"type": "RateLimitError", "code": "rate_limit_exceeded", "body": error}}
+    keep(tmp_path, "limited", body, expected, is_stream=False, http_status=429)
+    assert run(tmp_path) == 0
+    keep(tmp_path, "other", body, {"error": {**expected["error"], "code": "x"}}, is_stream=False, http_status=429)
+    assert run(tmp_path) == 1
+    assert "error code: ours 'rate_limit_exceeded', reference 'x'" in capsys.readouterr().out
+
+
+def test_streamed_arguments_of_gemini_are_put_together_for_the_comparison(tmp_path: Path) -> None:
+    calls: list[Wire] = [
+        {"name": "look", "willContinue": True},
+        {"partialArgs": [{"jsonPath": "$.at", "stringValue": "Os", "willContinue": True}], "willContinue": True},
+        {"partialArgs": [{"jsonPath": "$.at", "stringValue": "lo"}]},
+    ]
+    chunks: list[Wire] = [{"candidates": [{"content": {"parts": [{"functionCall": call}]}}]} for call in calls]
+    chunks.append({"candidates": [{"content": {"parts": [{"text": ""}]}, "finishReason": "STOP"}]})
+    body = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks)
+    keep(tmp_path, "look.s", body, {"tool_calls": calls, "finish_reason": "STOP"}, dialect="gemini", server="gemini")
+    assert run(tmp_path) == 0
+
+
+def phenomena_as_cases(folder: Path) -> list[Case]:
+    for number, row in enumerate(PHENOMENA):
+        dialect = row.dialect.replace("-", "_")
+        keep(folder, f"{number}.s", row.stream(), {}, dialect=dialect, server=row.dialect.partition("-")[0])
+    return read_corpus(folder)
+
+
+def test_every_phenomenon_survives_every_spelling_and_restating(tmp_path: Path) -> None:
+    cases = phenomena_as_cases(tmp_path)
+    assert [fault for case in cases for fault in spelling_faults(case)] == []
+    report = compare_pairs(cases)
+    assert report.faults == []
+    assert report.restated > len(cases) // 2
+
+
+def test_a_spelling_that_says_something_else_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep(tmp_path, "hello.s", STREAM, HELLO)
+    (case,) = read_corpus(tmp_path)
+    assert len(list(respelled(case))) > 10
+    monkeypatch.setattr("tests.conformance.spellings.BOM", b"data: {}\ndata: nothing\n\n")
+    assert "byte order mark" in spelling_faults(case)[0]
+
+
+def test_damage_of_every_kind_ends_in_a_response_or_an_error(tmp_path: Path) -> None:
+    for case in phenomena_as_cases(tmp_path):
+        ledger = damage_one(case, 20_000)
+        assert ledger.faults == []
+        assert ledger.responses + ledger.errors == ledger.variants > 10
+
+
+def test_the_damage_is_what_it_says_and_bounded() -> None:
+    body = bytes(range(256)) * 8
+    assert [variant for _, variant in cut(body, 0)] == [body[:place] for place in range(97, len(body), 97)]
+    for name, variant in list(flipped(body, 0, "seed"))[1:]:
+        changed = [place for place in range(len(body)) if body[place] != variant[place]]
+        assert name == f"byte {changed[0]} flipped"
+        assert len(changed) == 1
+    events = [("", b"1"), ("", b"2"), ("", b"3")]
+    assert dict(reordered(events, 0, "seed"))["events backwards"] == events[::-1]
+    assert len(places(1_000_000, 97, 10_000_000)) <= 10

@@ -1,0 +1,128 @@
+"""An agent with two tools that keeps its conversation in a store as it goes; and, run as a program, one that takes a
+conversation up in another process and goes on with it: `python agent.py FILE CONVERSATION ORIGIN`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import trio
+
+import manystream as ms
+
+TOOLS = [
+    ms.Tool("weather", "The weather in a city.", {"type": "object", "properties": {"city": {"type": "string"}}}),
+    ms.Tool("clock", "The time in a city.", {"type": "object", "properties": {"city": {"type": "string"}}}),
+]
+
+THINK_AND_CALL_BOTH = "kind=mixed,calls=2,events=8"
+"""What the simulator is asked for: thinking, text, then a call of each tool."""
+
+LOST = ms.Message.assistant([ms.Text("I try once more."), ms.ToolCall("lost_1", "weather", '{"ci', complete=False)])
+"""An answer that was cut off inside its call: the call is never executed, and no result will come."""
+
+ROUTE = [
+    ("openai-responses/gpt-5.1", "And tomorrow?"),
+    ("google/gemini-3-pro-preview", "And the day after?"),
+    ("openai-chat/gpt-4.1", "And next week?"),
+    ("mistral/mistral-large-latest", "And next month?"),
+]
+"""Where the second process goes on, one after the other."""
+
+
+def providers(origin: str) -> list[ms.Provider]:
+    """All of them at the simulator, each with its first party's profile."""
+    return [
+        ms.Anthropic("key", origin, profile="anthropic"),
+        ms.OpenAIResponses("key", f"{origin}/v1", profile="openai-responses"),
+        ms.Gemini("key", origin, profile="google"),
+        ms.OpenAIChat("key", f"{origin}/v1", profile="openai-chat"),
+        ms.OpenAIChat("key", f"{origin}/v1", profile="mistral"),
+    ]
+
+
+def weather(arguments: str) -> str:
+    return f"rain, 7 degrees (asked with {arguments})"
+
+
+def clock(arguments: str) -> str:
+    raise RuntimeError("the clock has stopped")
+
+
+RUN: dict[str, Callable[[str], str]] = {"weather": weather, "clock": clock}
+
+
+class Agent:
+    """Saves every message as soon as it is in the conversation."""
+
+    def __init__(self, engine: ms.Engine, store: ms.ConversationStore, id: str) -> None:
+        self.engine = engine
+        self.store = store
+        self.id = id
+        self.conversation = store.restore(id)
+        self.warnings: list[str] = []
+
+    def add(self, message: ms.Message) -> None:
+        self.conversation.add(message)
+        self.store.append(self.id, message)
+
+    async def ask(self, model: str, text: str, *, stream: bool = True) -> None:
+        """Ask, and run tools until the model is content."""
+        self.add(ms.Message.user(text))
+        while True:
+            response = await self.answer(model, stream)
+            self.warnings += response.warnings
+            self.add(response.to_message())
+            if not response.tool_calls:
+                return
+            self.add(ms.Message("tool", await self.run_tools(response.tool_calls)))
+
+    async def answer(self, model: str, stream: bool) -> ms.Response:
+        thinking = None if model.startswith(("openai-chat", "mistral")) else ms.ThinkingLevel.LOW
+        request = self.conversation.request(
+            model,
+            system="Be brief.",
+            tools=TOOLS,
+            thinking=thinking,
+            extra_headers={"x-simulate": THINK_AND_CALL_BOTH},
+        )
+        if not stream:
+            return await self.engine.request(request)
+        completion = await self.engine.start_stream(request).wait()
+        if completion.error is not None:
+            raise completion.error
+        assert completion.response is not None
+        return completion.response
+
+    async def run_tools(self, calls: list[ms.ToolCall]) -> list[ms.ToolResult]:
+        """All at once; the results in the order in which they come, which is not that of the calls."""
+        results: list[ms.ToolResult] = []
+
+        async def run(call: ms.ToolCall, delay: int) -> None:
+            for _ in range(delay):
+                await trio.lowlevel.checkpoint()
+            try:
+                results.append(ms.ToolResult(call.id, RUN[call.name](call.arguments)))
+            except RuntimeError as error:
+                results.append(ms.ToolResult(call.id, str(error), is_error=True))
+
+        async with trio.open_nursery() as nursery:
+            for place, call in enumerate(calls):
+                nursery.start_soon(run, call, 3 * (len(calls) - place))
+        return results
+
+
+async def go_on(path: Path, id: str, origin: str) -> None:
+    """Take a fork of the conversation along the route."""
+    with ms.ConversationStore(path) as store:
+        async with ms.open_engine(providers=providers(origin)) as engine:
+            agent = Agent(engine, store, store.fork(id, title="went on"))
+            for stream, (model, text) in enumerate(ROUTE):
+                await agent.ask(model, text, stream=bool(stream % 2))
+        print(agent.id)
+        print(*agent.warnings, sep="\n", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    trio.run(go_on, Path(sys.argv[1]), sys.argv[2], sys.argv[3])

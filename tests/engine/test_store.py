@@ -1,0 +1,378 @@
+"""Conversations on disk: what is saved comes back, a killed writer loses at most one message, readers never wait."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import manystream as ms
+from manystream.engine.store import APPLICATION_ID, SCHEMA_VERSION, StoreError
+
+PATIENCE = 30.0
+"""Seconds that another process may take before a test gives it up."""
+
+SIGNED = ms.Message.tool_call_with_thinking(
+    thinking_text="hm", thinking_signature="sig", redacted_data="xyz", tool_id="t1", tool_name="f", tool_arguments="{}"
+)
+MESSAGES = [
+    ms.Message.user([ms.Text("see"), ms.Image(data=b"\x00\x01", media_type="image/png")]),
+    SIGNED,
+    ms.Message.tool_result("t1", "boom", is_error=True),
+    ms.Message("assistant", [ms.Text("Zürich 東京", state=ms.ProviderState("google", {"x": 1}))], {"note": "n"}),
+]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "conversations.db"
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[ms.ConversationStore]:
+    with ms.ConversationStore(path) as opened:
+        yield opened
+
+
+# --- what is saved comes back ---
+
+
+def test_a_saved_conversation_is_restored_equal(store: ms.ConversationStore, path: Path) -> None:
+    conversation = ms.Conversation(MESSAGES)
+    id = store.save(conversation, "weather")
+    assert store.restore(id) == conversation
+    with ms.ConversationStore(path) as another:
+        assert another.restore(id) == conversation
+
+
+def test_messages_are_appended_one_or_several(store: ms.ConversationStore) -> None:
+    id = store.create()
+    store.append(id, MESSAGES[0])
+    store.append(id, MESSAGES[1:])
+    assert store.restore(id).messages == MESSAGES
+
+
+def test_a_new_conversation_is_empty(store: ms.ConversationStore) -> None:
+    assert store.restore(store.create()) == ms.Conversation()
+
+
+def test_rows_are_kind_content_and_data_json(store: ms.ConversationStore, path: Path) -> None:
+    id = store.save(ms.Conversation(MESSAGES))
+    assert store.rows(id) == ms.Conversation(MESSAGES).rows()
+    with sqlite3.connect(path) as connection:
+        found = connection.execute("SELECT kind, content, data_json FROM rows ORDER BY message, part").fetchall()
+    connection.close()
+    assert [ms.Row(*row) for row in found] == store.rows(id)
+
+
+def test_a_result_without_its_call_is_kept_as_it_was_saved(store: ms.ConversationStore) -> None:
+    conversation = ms.Conversation([ms.Message.tool_result("gone", "x")])
+    assert store.restore(store.save(conversation)) == conversation
+
+
+def test_conversations_are_listed_newest_first(store: ms.ConversationStore) -> None:
+    first = store.save(ms.Conversation(MESSAGES), "one")
+    second = store.create("two")
+    fork = store.fork(first, messages=2)
+    listed = {stored.id: stored for stored in store.list_conversations()}
+    assert {id: (stored.title, stored.messages, stored.parent) for id, stored in listed.items()} == {
+        first: ("one", 4, None),
+        second: ("two", 0, None),
+        fork: ("", 2, first),
+    }
+    created = [stored.created for stored in store.list_conversations()]
+    assert created == sorted(created, reverse=True)
+
+
+# --- forks ---
+
+
+def test_a_fork_goes_on_by_itself(store: ms.ConversationStore) -> None:
+    original = store.save(ms.Conversation(MESSAGES))
+    fork = store.fork(original)
+    store.append(original, ms.Message.user("here"))
+    store.append(fork, ms.Message.user("there"))
+    assert store.restore(original).messages == [*MESSAGES, ms.Message.user("here")]
+    assert store.restore(fork).messages == [*MESSAGES, ms.Message.user("there")]
+
+
+def test_a_fork_may_begin_anywhere_and_be_forked_again(store: ms.ConversationStore) -> None:
+    original = store.save(ms.Conversation(MESSAGES))
+    fork = store.fork(original, messages=3)
+    store.append(fork, ms.Message.user("x"))
+    inside, before = store.fork(fork), store.fork(fork, messages=1)
+    store.append(inside, ms.Message.user("y"))
+    store.append(before, ms.Message.user("z"))
+    assert store.restore(inside).messages == [*MESSAGES[:3], ms.Message.user("x"), ms.Message.user("y")]
+    assert store.restore(before).messages == [MESSAGES[0], ms.Message.user("z")]
+    assert store.restore(store.fork(before, messages=0)).messages == []
+
+
+@pytest.mark.parametrize("messages", [-1, 5])
+def test_a_fork_beyond_the_conversation_is_refused(store: ms.ConversationStore, messages: int) -> None:
+    id = store.save(ms.Conversation(MESSAGES))
+    with pytest.raises(StoreError, match=f"has 4 messages: it cannot be forked at {messages}"):
+        store.fork(id, messages=messages)
+
+
+# --- bad input ---
+
+
+def test_an_unknown_conversation_is_named(store: ms.ConversationStore) -> None:
+    for use in (store.restore, store.fork, lambda id: store.append(id, MESSAGES[0])):
+        with pytest.raises(StoreError, match="holds no conversation 'nobody'"):
+            use("nobody")
+
+
+@pytest.mark.parametrize(
+    "message", [ms.Message.user("lone \ud800 surrogate"), ms.Message.tool_result("t", "lone \ud800 surrogate")]
+)
+def test_a_message_that_cannot_be_saved_leaves_the_conversation_as_it_was(
+    store: ms.ConversationStore, message: ms.Message
+) -> None:
+    id = store.save(ms.Conversation(MESSAGES))
+    with pytest.raises((StoreError, TypeError), match="surrogate"):
+        store.append(id, message)
+    assert store.restore(id).messages == MESSAGES
+    store.append(id, ms.Message.user("go on"))
+    assert len(store.restore(id)) == 5
+
+
+def test_a_row_that_somebody_else_wrote_wrongly_is_named(store: ms.ConversationStore, path: Path) -> None:
+    id = store.save(ms.Conversation(MESSAGES[:1]))
+    with sqlite3.connect(path) as connection:
+        connection.execute("INSERT INTO rows VALUES (?, 1, 0, 'tool_call', NULL, '{')", (id,))
+    connection.close()
+    with pytest.raises(ms.RowError, match=r"row 2 \(kind 'tool_call'\), field 'data_json'"):
+        store.restore(id)
+
+
+@pytest.mark.parametrize("statement", ["UPDATE rows SET content = 'x'", "DELETE FROM rows"])
+def test_rows_are_append_only(store: ms.ConversationStore, path: Path, statement: str) -> None:
+    store.save(ms.Conversation(MESSAGES))
+    connection = sqlite3.connect(path)
+    with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+        connection.execute(statement)
+    connection.close()
+
+
+def test_a_newer_schema_is_a_clear_error(store: ms.ConversationStore, path: Path) -> None:
+    store.close()
+    connection = sqlite3.connect(path)
+    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
+    connection.close()
+    with pytest.raises(StoreError, match=rf"written by a newer manystream \(schema {SCHEMA_VERSION + 1}; this one"):
+        ms.ConversationStore(path)
+
+
+def test_another_programs_database_is_a_clear_error_and_stays_as_it_was(path: Path) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE other (x)")
+    connection.close()
+    with pytest.raises(StoreError, match="is a database of another program"):
+        ms.ConversationStore(path)
+    connection = sqlite3.connect(path)
+    assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("other",)]
+    connection.close()
+
+
+def test_a_file_that_is_no_database_is_a_clear_error(path: Path) -> None:
+    path.write_bytes(b"no database at all, but a text" * 100)
+    with pytest.raises(StoreError, match=r"conversations\.db: file is not a database"):
+        ms.ConversationStore(path)
+
+
+def test_a_folder_that_is_not_there_is_a_clear_error(path: Path) -> None:
+    with pytest.raises(StoreError, match="unable to open database file"):
+        ms.ConversationStore(path / "nowhere" / "a.db")
+
+
+def test_a_store_in_memory_is_refused() -> None:
+    with pytest.raises(StoreError, match="needs a file"):
+        ms.ConversationStore(":memory:")
+
+
+def test_a_closed_store_says_so(store: ms.ConversationStore) -> None:
+    store.close()
+    store.close()
+    assert repr(store).endswith(", closed>")
+    with pytest.raises(StoreError, match="is closed"):
+        store.create()
+
+
+# --- the file ---
+
+
+@pytest.mark.parametrize(("durable", "synchronous"), [(False, 1), (True, 2)])
+def test_the_journal_is_a_write_ahead_log_and_commits_wait_for_the_disk_only_where_asked(
+    path: Path, durable: bool, synchronous: int
+) -> None:
+    with ms.ConversationStore(path, durable=durable) as store, store._use() as connection:  # pyright: ignore[reportPrivateUsage]
+        found = [
+            connection.execute(f"PRAGMA {name}").fetchone()[0]
+            for name in ("journal_mode", "synchronous", "application_id", "user_version")
+        ]
+    assert found == ["wal", synchronous, APPLICATION_ID, SCHEMA_VERSION]
+
+
+def test_one_file_is_left_after_closing(store: ms.ConversationStore, path: Path) -> None:
+    store.save(ms.Conversation(MESSAGES))
+    store.close()
+    assert os.listdir(path.parent) == [path.name]
+
+
+def test_a_store_serves_threads_one_call_at_a_time(store: ms.ConversationStore) -> None:
+    ids = [store.create() for _ in range(4)]
+
+    def write(id: str) -> None:
+        for number in range(25):
+            store.append(id, ms.Message.user(f"{number}"))
+
+    threads = [threading.Thread(target=write, args=(id,)) for id in ids]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert [[message.text for message in store.restore(id)] for id in ids] == [[str(n) for n in range(25)]] * 4
+
+
+# --- processes ---
+
+BEGIN = "import sys; import manystream as ms; store = ms.ConversationStore(sys.argv[1]); id = sys.argv[2]\n"
+
+WRITER = (
+    BEGIN
+    + """
+from itertools import count
+for number in count():
+    calls = [ms.ToolCall(f"{number}-{part}", "f", "{}") for part in range(5)]
+    store.append(id, ms.Message.assistant([ms.Text(str(number)), *calls]))
+    print(number, flush=True)
+"""
+)
+"""Appends messages of six rows each for ever, and tells the number of each that is saved."""
+
+READER = (
+    BEGIN
+    + """
+seen = 0
+while seen < int(sys.argv[3]):
+    messages = store.restore(id).messages
+    assert len(messages) >= seen, "what was there is gone"
+    assert [message.text for message in messages] == [str(number) for number in range(len(messages))]
+    assert all(len(message.content) == 6 for message in messages), "a message is half there"
+    seen = len(messages)
+print(seen)
+"""
+)
+"""Reads until there are so many messages, and sees whole messages only, never fewer than before."""
+
+
+def run(program: str, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, "-c", program, *arguments], stdout=subprocess.PIPE, text=True)
+
+
+def told(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line, "the process ended"
+    return line.strip()
+
+
+@pytest.mark.parametrize("appended", [1, 20])
+def test_a_killed_writer_loses_at_most_the_message_that_it_was_writing(
+    store: ms.ConversationStore, path: Path, appended: int
+) -> None:
+    id = store.create()
+    store.close()
+    with run(WRITER, str(path), id) as writer:
+        while int(told(writer)) < appended:
+            pass
+        writer.send_signal(signal.SIGKILL)
+        assert writer.stdout is not None
+        rest = writer.stdout.read().split()
+    last = int(rest[-1]) if rest else appended
+    with ms.ConversationStore(path) as again:
+        messages = again.restore(id).messages
+        assert len(messages) in (last + 1, last + 2), "all that were told are there, and perhaps one more"
+        assert all(len(message.content) == 6 for message in messages)
+        again.append(id, ms.Message.user("go on"))
+        assert len(again.restore(id)) == len(messages) + 1
+
+
+def test_two_processes_read_while_one_writes(store: ms.ConversationStore, path: Path) -> None:
+    id = store.create()
+    enough = "40"
+    with (
+        run(READER, str(path), id, enough) as first,
+        run(READER, str(path), id, enough) as second,
+        run(WRITER, str(path), id) as writer,
+    ):
+        try:
+            for reader in (first, second):
+                assert int(told(reader)) >= int(enough)
+                assert reader.wait(PATIENCE) == 0
+        finally:
+            for process in (first, second, writer):
+                process.kill()
+
+
+def test_two_processes_write_to_one_conversation(store: ms.ConversationStore, path: Path) -> None:
+    id = store.create()
+    program = BEGIN + "for n in range(20): store.append(id, [ms.Message.user(sys.argv[3]), ms.Message.user('x')])"
+    writers = [run(program, str(path), id, name) for name in ("a", "b")]
+    for writer in writers:
+        with writer:
+            assert writer.wait(PATIENCE) == 0
+    texts = [message.text for message in store.restore(id)]
+    assert (texts.count("a"), texts.count("b"), texts.count("x")) == (20, 20, 40)
+
+
+def test_a_file_may_be_made_by_several_processes_at_once(path: Path) -> None:
+    program = "import sys; import manystream as ms; ms.ConversationStore(sys.argv[1]).create()"
+    makers = [run(program, str(path)) for _ in range(3)]
+    for maker in makers:
+        with maker:
+            assert maker.wait(PATIENCE) == 0
+    with ms.ConversationStore(path) as store:
+        assert len(store.list_conversations()) == 3
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
+def test_no_connection_is_carried_through_a_fork(store: ms.ConversationStore) -> None:
+    id = store.save(ms.Conversation(MESSAGES))
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            assert store._connection is None  # pyright: ignore[reportPrivateUsage]
+            store.append(id, ms.Message.user("from the child"))
+            status = 0
+        finally:
+            os._exit(status)
+    store.append(id, ms.Message.user("from the parent"))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    texts = sorted(message.text for message in store.restore(id).messages[4:])
+    assert texts == ["from the child", "from the parent"]
+
+
+def test_a_writer_waits_for_another(store: ms.ConversationStore, path: Path) -> None:
+    id = store.create()
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    connection.execute("BEGIN IMMEDIATE")
+    release = threading.Timer(0.2, lambda: connection.execute("COMMIT"))
+    release.start()
+    begin = time.monotonic()
+    store.append(id, MESSAGES[0])
+    assert time.monotonic() - begin > 0.1
+    release.join()
+    connection.close()
+    assert len(store.restore(id)) == 1

@@ -1,0 +1,124 @@
+"""A request with a response schema: the parsed object on the response in every dialect, and a clear error otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+import manystream as ms
+from manystream.engine.simulator import Simulator, start_simulator
+from manystream.providers.json_values import JSONObject
+from manystream.providers.structured import fitted
+
+from .peers import NO_RETRY, STREAM_HEAD, Line, Recorder, answer, chat_answer, chat_stream, chunked, open_peer
+
+pytestmark = pytest.mark.trio
+
+SCHEMA: JSONObject = {
+    "type": "object",
+    "properties": {
+        "city": {"type": "string"},
+        "degrees": {"type": "integer"},
+        "tags": {"type": "array", "items": {"type": "string"}},
+    },
+    "required": ["city", "degrees"],
+    "additionalProperties": False,
+}
+
+MODELS = ["anthropic/claude-sonnet-4-5", "openai-responses/gpt-5.1", "google/gemini-2.5-pro", "openai-chat/gpt-4.1"]
+
+
+@pytest.fixture(scope="module")
+def simulator() -> Iterator[Simulator]:
+    with start_simulator("events=4") as started:
+        yield started
+
+
+def providers(origin: str) -> list[ms.Provider]:
+    return [
+        ms.Anthropic("key", origin, profile="anthropic"),
+        ms.OpenAIResponses("key", f"{origin}/v1", profile="openai-responses"),
+        ms.Gemini("key", origin, profile="google"),
+        ms.OpenAIChat("key", f"{origin}/v1", profile="openai-chat"),
+    ]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("model", MODELS)
+async def test_the_parsed_object_is_on_the_response(simulator: Simulator, model: str, stream: bool) -> None:
+    request = ms.Request(model, [ms.Message.user("How warm is it?")], response_schema=SCHEMA)
+    async with ms.open_engine(providers(simulator.origin)) as engine:
+        call = engine.start_stream(request) if stream else engine.start_request(request)
+        completion = await call.wait()
+    assert completion.success, completion.error
+    assert completion.response is not None
+    assert isinstance(completion.response.parsed, dict)
+    assert fitted(completion.response.parsed, SCHEMA) == completion.response.parsed
+
+
+@pytest.mark.parametrize("model", MODELS)
+async def test_a_cut_answer_has_its_reason_and_a_warning(simulator: Simulator, model: str) -> None:
+    request = ms.Request(
+        model,
+        [ms.Message.user("How warm is it?")],
+        response_schema=SCHEMA,
+        extra_headers={"x-simulate": "finish=length,events=2"},
+        max_output_tokens=16,
+    )
+    async with ms.open_engine(providers(simulator.origin)) as engine:
+        response = await engine.request(request)
+    assert response.finish_reason is ms.FinishReason.LENGTH
+    if response.parsed is None:
+        assert any("cut off by the length limit" in warning for warning in response.warnings)
+
+
+async def test_without_a_schema_nothing_is_parsed(simulator: Simulator) -> None:
+    async with ms.open_engine(providers(simulator.origin)) as engine:
+        response = await engine.request(ms.Request(MODELS[-1], [ms.Message.user("hi")]))
+    assert response.parsed is None
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_text_that_does_not_fit_is_an_error_with_the_response_beside_it(stream: bool) -> None:
+    text = '{"city": "Oslo", "degrees": "warm"}'
+
+    async def script(line: Line) -> None:
+        await line.request()
+        if stream:
+            await line.send(STREAM_HEAD)
+            await line.send(chunked(*chat_stream(text)))
+        else:
+            await line.send(answer(chat_answer(text)))
+
+    told = Recorder()
+    request = ms.Request("m", [ms.Message.user("x")], response_schema=SCHEMA)
+    async with open_peer(script) as peer, ms.open_engine([peer.chat], retry=NO_RETRY) as engine:
+        if stream:
+            call = engine.start_stream(request, told.on_event, told.on_completion)
+        else:
+            call = engine.start_request(request, told.on_completion)
+        await call.wait()
+    completion = told.completion
+    assert completion.error is not None
+    assert completion.error_category is ms.ErrorCategory.UNKNOWN
+    assert not completion.error.retryable
+    assert 'at $.degrees: must be integer, not "warm"' in completion.error.message
+    assert completion.response is not None
+    assert (completion.response.text, completion.response.parsed) == (text, None)
+    assert told.types[-1:] == (["ERROR"] if stream else [])
+    assert "DONE" not in told.types
+
+
+async def test_an_answer_that_does_not_fit_is_not_tried_again() -> None:
+    asked: list[bytes] = []
+
+    async def script(line: Line) -> None:
+        while request := await line.request():
+            asked.append(request)
+            await line.send(answer(chat_answer("no JSON")))
+
+    async with open_peer(script) as peer, ms.open_engine([peer.chat]) as engine:
+        with pytest.raises(ms.ProviderError, match="the answer is no JSON: 'no JSON'"):
+            await engine.request(ms.Request("m", [ms.Message.user("x")], response_schema=SCHEMA))
+    assert len(asked) == 1

@@ -1,0 +1,187 @@
+"""What other clients make of the same wires: `python -m tests.faults.measure` prints it as the page's data.
+
+Runs each client that is installed, with its retries off, in its own way: the HTTP clients read the body, the SDK
+reads a stream of chat chunks. A second request on the same client shows what the first left behind. Not a test:
+run by hand where a client's version changes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+import struct
+import sys
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from tests.engine.peers import STREAM_HEAD, chat_stream, chunked
+from tests.faults.exchange import WHOLE, End, Wire
+from tests.faults.wires import CUT, WIRES
+
+PATIENCE = 1.5
+"""Seconds until a client that waits counts as waiting."""
+
+REQUEST = {"model": "m", "messages": [{"role": "user", "content": "x"}], "stream": True}
+Fetch = Callable[[], Awaitable[str]]
+"""Makes the request; gives status and text of the answer, or raises."""
+
+
+class Server(threading.Thread):
+    """Answers the first request with a wire and every later one soundly."""
+
+    def __init__(self, wire: Wire) -> None:
+        super().__init__(daemon=True)
+        self.wire = wire
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}/v1"
+        self.served = 0
+
+    def run(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                line, _ = self.listener.accept()
+                threading.Thread(target=self.serve, args=(line,), daemon=True).start()
+
+    def serve(self, line: socket.socket) -> None:
+        with contextlib.suppress(OSError), line:
+            while self.read_request(line):
+                self.served += 1
+                if self.served > 1:
+                    line.sendall(STREAM_HEAD.encode() + chunked(*chat_stream("second")))
+                    continue
+                line.sendall(self.wire.data)
+                if self.wire.end is End.RESET:
+                    line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                if self.wire.end is not End.OPEN:
+                    return
+
+    @staticmethod
+    def read_request(line: socket.socket) -> bool:
+        data = b""
+        while b"\r\n\r\n" not in data:
+            if not (more := line.recv(65536)):
+                return False
+            data += more
+        head, _, body = data.partition(b"\r\n\r\n")
+        length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0] or 0)
+        while len(body) < length:
+            body += line.recv(65536)
+        return True
+
+
+@asynccontextmanager
+async def httpx_client(url: str) -> AsyncIterator[Fetch]:
+    import httpx
+
+    async with httpx.AsyncClient(timeout=PATIENCE, trust_env=False) as client:
+
+        async def fetch() -> str:
+            response = await client.post(f"{url}/chat/completions", json=REQUEST)
+            return f"{response.status_code}:{response.text}"
+
+        yield fetch
+
+
+@asynccontextmanager
+async def aiohttp_client(url: str) -> AsyncIterator[Fetch]:
+    import aiohttp
+
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=PATIENCE)) as session:
+
+        async def fetch() -> str:
+            async with session.post(f"{url}/chat/completions", json=REQUEST) as response:
+                body = await response.read()
+                return f"{response.status}:{body.decode('utf-8', 'replace')}"
+
+        yield fetch
+
+
+@asynccontextmanager
+async def sdk_client(url: str) -> AsyncIterator[Fetch]:
+    import openai
+
+    async with openai.AsyncOpenAI(api_key="k", base_url=url, max_retries=0, timeout=PATIENCE) as client:
+
+        async def fetch() -> str:
+            text = ""
+            stream = await client.chat.completions.create(**REQUEST)  # type: ignore[call-overload]
+            async for chunk in stream:
+                text += chunk.choices[0].delta.content or "" if chunk.choices else ""
+            return f"200:{text}"
+
+        yield fetch
+
+
+CLIENTS: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "httpx": ("httpx", httpx_client),
+    "aiohttp": ("aiohttp", aiohttp_client),
+    "OpenAI SDK": ("openai", sdk_client),
+}
+"""Column → distribution, client."""
+
+SOUND_TEXTS = (f"200:{WHOLE}", "200:one")
+SECOND_TEXTS = ("200:" + "".join(chat_stream("second")), "200:second")
+
+
+async def one(fetch: Fetch) -> tuple[str, str]:
+    """What one request came to: a word, and the text where there is one."""
+    try:
+        text = await asyncio.wait_for(fetch(), PATIENCE * 2)
+    except TimeoutError:
+        return "waits", ""
+    except UnicodeDecodeError as error:
+        return type(error).__name__, ""
+    except Exception as error:
+        name = type(error).__name__
+        return ("waits" if "Timeout" in name else name), ""
+    if text in SOUND_TEXTS:
+        return "success", text
+    return ("success" if text.startswith("200:") else f"status {text[:3]}"), text
+
+
+async def measure(make: Callable[[str], Any], row: int) -> str:
+    """One client before one row's wire, in a few words."""
+    server = Server(WIRES[row])
+    server.start()
+    async with make(server.url) as fetch:
+        word, text = await one(fetch)
+        await asyncio.sleep(0.02)
+        second, second_text = await one(fetch)
+    server.listener.close()
+    if word == "success":
+        word = success(text, cut=row in CUT)
+    if second_text not in SECOND_TEXTS:
+        word += f"; next request: {'**a stray answer**' if second == 'success' else second}"
+    return word
+
+
+def success(text: str, *, cut: bool) -> str:
+    if text in SECOND_TEXTS:
+        return "follows it"
+    if text == SOUND_TEXTS[1] and cut:
+        return "**success**, the cut unnoticed"
+    if text in SOUND_TEXTS:
+        return "success"
+    return "the bytes as they came" if text != "200:" else "**success**, empty"
+
+
+def main() -> None:
+    from importlib.metadata import PackageNotFoundError, version
+
+    found: dict[str, dict[str, str]] = {}
+    for column, (distribution, make) in CLIENTS.items():
+        try:
+            title = f"{column} {version(distribution)}"
+        except PackageNotFoundError:
+            print(f"{column} is not installed: left out", file=sys.stderr)
+            continue
+        found[title] = {str(row): asyncio.run(measure(make, row)) for row in WIRES}
+    print(json.dumps(found, indent=1, sort_keys=True))
+
+
+if __name__ == "__main__":
+    main()

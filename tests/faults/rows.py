@@ -1,0 +1,235 @@
+"""The faults, as a table: what goes wrong, what a caller must see, and the test that provokes it.
+
+One row per fault; the numbers are what tests and the generated page call them by. A check proves that every row has
+a test that exists; `python -m tests.faults.page` writes the table as documentation.
+
+Words: **reused** the connection serves another request; **retry** another attempt is made while attempts are left
+and nothing was told (`safe`: nothing of the request was sent, or nothing of it can have been looked at).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Row:
+    """One fault. reuse, retry: `yes`, `no`, `safe`, or where it depends. tests: `file::function`, from tests/."""
+
+    number: int
+    fault: str
+    outcome: str
+    reuse: str
+    retry: str
+    tests: tuple[str, ...]
+
+
+def _row(number: int, fault: str, outcome: str, reuse: str, retry: str, *tests: str) -> Row:
+    return Row(number, fault, outcome, reuse, retry, tests)
+
+
+KEEP_ALIVE = "faults/test_keep_alive.py::test_"
+FRAMING = "faults/test_framing.py::test_"
+REQUEST = "faults/test_request_side.py::test_"
+CONNECT = "faults/test_connect.py::test_"
+TLS = "faults/test_tls.py::test_"
+BODY = "faults/test_body.py::test_"
+TORTURE = "faults/test_torture.py::test_"
+LIFETIME = "engine/test_lifetime.py::test_"
+
+GROUPS: dict[str, tuple[Row, ...]] = {
+    "Kept-alive connections": (
+        _row(1, "the server closes an idle connection", "not seen: a fresh connection is opened", "no", "not needed",
+             KEEP_ALIVE + "a_connection_that_ended_while_idle_is_not_used"),
+        _row(2, "the server closes just as the next request goes out",
+             "not seen: no byte came on a connection that had served, so the request goes out once more on a fresh one",
+             "no", "safe, once, not counted",
+             KEEP_ALIVE + "an_end_that_races_with_the_next_request_is_not_seen",
+             KEEP_ALIVE + "a_stale_connection_takes_its_request_along_and_is_replaced_once",
+             KEEP_ALIVE + "waiting_calls_get_a_fresh_connection_after_a_stale_one",
+             KEEP_ALIVE + "one_completion_for_each_call_of_a_storm_of_stale_connections"),
+        _row(3, "the same, after a byte of the answer", "NETWORK, phase head", "no", "yes",
+             KEEP_ALIVE + "one_byte_of_an_answer_is_no_stale_connection"),
+        _row(4, "a fresh connection is closed without a byte", "NETWORK, phase head", "no", "yes",
+             KEEP_ALIVE + "a_fresh_connection_without_a_byte_is_an_error"),
+        _row(5, "a restart kills every idle connection at once", "not seen: each is dropped once", "no", "not needed",
+             KEEP_ALIVE + "a_restart_that_kills_every_idle_connection_is_not_seen"),
+        _row(6, "`Keep-Alive` is promised and the connection closed", "not seen", "no", "not needed",
+             KEEP_ALIVE + "a_keep_alive_header_is_no_promise"),
+        _row(7, "a second response behind the first", "success; the second answers nobody", "no", "-",
+             KEEP_ALIVE + "a_second_response_behind_the_first_answers_nobody",
+             KEEP_ALIVE + "a_second_response_in_a_tls_record_of_its_own_answers_nobody"),
+        _row(8, "bytes on an idle connection", "not seen: the connection is closed", "no", "-",
+             KEEP_ALIVE + "bytes_on_an_idle_connection_end_it"),
+        _row(9, "`Connection: close`, in any spelling", "success", "no", "-",
+             KEEP_ALIVE + "connection_close_is_obeyed"),
+        _row(10, "HTTP/1.0, with and without keep-alive", "success", "no", "-",
+             KEEP_ALIVE + "http_1_0_is_read_and_not_kept"),
+        _row(11, "the caller leaves the stream after an event", "CANCELLED; the socket closes at once", "no", "no",
+             KEEP_ALIVE + "an_abandoned_stream_closes_its_socket"),
+        _row(12, "the last chunk comes late, after the terminal marker",
+             "success at the marker; the rest is drained, 2 s and 64 KiB at most", "yes, if it comes", "-",
+             KEEP_ALIVE + "the_last_chunk_is_not_waited_for"),
+        _row(13, "many rejected answers in a small pool", "success; each leaves its connection usable", "yes", "yes",
+             KEEP_ALIVE + "rejected_answers_leave_their_connections_usable"),
+        _row(14, "two keys for one host", "each request carries its own", "yes", "-",
+             KEEP_ALIVE + "two_keys_share_connections_and_nothing_else"),
+    ),
+    "Framing": (
+        _row(15, "a length longer than the body", "NETWORK (truncated stream), or success where the answer is whole",
+             "no", "yes", FRAMING + "a_length_that_does_not_fit"),
+        _row(16, "a length shorter than the body", "what the length holds; the rest is nobody's", "no", "-",
+             FRAMING + "a_length_that_does_not_fit"),
+        _row(17, "chunks that are cut", "NETWORK (truncated stream), or success where the answer is whole", "no", "yes",
+             FRAMING + "chunks_that_are_cut"),
+        _row(18, "the last chunk is cut", "as 17", "no", "yes", FRAMING + "chunks_that_are_cut"),
+        _row(19, "a chunk size that is none", "NETWORK at once", "no", "no", FRAMING + "chunk_sizes"),
+        _row(20, "a chunk size beyond 64 bits", "NETWORK at once; nothing is allocated", "no", "no",
+             FRAMING + "chunk_sizes", ),
+        _row(21, "chunk extensions", "success; above 16 KiB NETWORK", "yes / no", "no", FRAMING + "chunk_sizes"),
+        _row(22, "trailers, also forbidden ones", "success; they change nothing", "yes", "-",
+             FRAMING + "trailers_change_nothing"),
+        _row(23, "a length and chunked at once", "success by the chunks", "no", "-",
+             FRAMING + "what_the_head_says_of_the_body"),
+        _row(24, "lengths that contradict or are no number", "NETWORK at once", "no", "no",
+             FRAMING + "what_the_head_says_of_the_body"),
+        _row(25, "transfer codings other than chunked", "NETWORK at once", "no", "no",
+             FRAMING + "what_the_head_says_of_the_body"),
+        _row(26, "a body that ends with the connection",
+             "success where the terminal marker came, else NETWORK (truncated stream)", "no", "yes",
+             FRAMING + "what_the_head_says_of_the_body"),
+        _row(27, "informational responses", "skipped; more than 1,000 are NETWORK", "yes", "-",
+             FRAMING + "informational_responses"),
+        _row(28, "101 that nobody asked for", "NETWORK at once", "no", "no", FRAMING + "informational_responses"),
+        _row(29, "204, 205, 304, with and without a body", "UNKNOWN, by status, at once", "unless a body is announced",
+             "no", FRAMING + "statuses_without_a_body_end_at_once"),
+        _row(30, "an answer to HEAD that announces a body", "success at once", "yes", "-",
+             FRAMING + "an_answer_to_head_has_no_body"),
+        _row(31, "odd status lines, other protocols", "529 and missing reasons are read; the rest is NETWORK, quoted, "
+             "with a hint where it is TLS", "yes / no", "by status", FRAMING + "status_lines"),
+        _row(32, "odd header lines", "folding and bare LF are read; NUL, CR, empty names are NETWORK", "yes / no", "no",
+             FRAMING + "header_lines"),
+        _row(33, "enormous heads", "NETWORK beyond 256 KiB", "no", "no", FRAMING + "header_lines",
+             FRAMING + "a_head_that_never_ends_is_refused_at_its_cap"),
+        _row(34, "a head that is cut", "NETWORK, phase head", "no", "yes", FRAMING + "header_lines"),
+        _row(35, "a compressed body, whole, cut, a bomb", "SERVER: it was not asked for; an error keeps its status",
+             "no", "no", FRAMING + "encodings_are_refused", FRAMING + "identity_is_asked_for"),
+        _row(36, "an unknown content coding", "SERVER", "no", "no", FRAMING + "encodings_are_refused"),
+    ),
+    "The request": (
+        _row(37, "a line break in a key or header", "InvalidRequestError before connecting, value not shown", "-", "no",
+             REQUEST + "a_key_that_is_no_header_value_is_refused_unseen",
+             REQUEST + "a_header_that_breaks_its_line_is_refused"),
+        _row(38, "a key that is not ASCII", "InvalidRequestError before connecting", "-", "no",
+             REQUEST + "a_key_that_is_no_header_value_is_refused_unseen"),
+        _row(39, "a URL with spaces, line breaks, a password, a fragment", "InvalidRequestError when the engine opens; "
+             "what can be encoded is", "-", "no", REQUEST + "a_url_that_cannot_be_used_is_refused_unseen",
+             REQUEST + "what_a_url_needs_encoded_is_encoded"),
+        _row(40, "an early 413, 401 or 429; the server reads no more", "that status at once; sending stops", "no",
+             "by status", REQUEST + "an_early_answer_is_told_at_once",
+             REQUEST + "an_early_answer_is_told_at_once_over_tls",
+             REQUEST + "an_early_answer_s_body_may_come_slowly"),
+        _row(41, "an early answer and a reset behind it", "that status", "no", "by status",
+             REQUEST + "an_early_answer_survives_the_reset_behind_it"),
+        _row(42, "a reset without an answer", "NETWORK", "no", "yes", REQUEST + "a_reset_without_an_answer"),
+        _row(43, "a server that never reads", "TIMEOUT of the idle clock; can be cancelled", "no", "yes",
+             REQUEST + "a_server_that_never_reads"),
+        _row(44, "`Expect`", "never sent; 417 is a status like any other", "yes", "no",
+             REQUEST + "a_417_is_a_status_like_any_other", FRAMING + "identity_is_asked_for"),
+        _row(45, "redirects, to anywhere", "an error that names the target; nothing is sent there", "yes", "no",
+             REQUEST + "redirects_are_named_and_not_followed",
+             REQUEST + "a_location_that_breaks_its_line_breaks_nothing"),
+        _row(46, "`Retry-After` in every shape", "waited for, up to 120 s; what is no hint is ignored", "yes", "yes",
+             REQUEST + "a_hint_is_waited_for_or_ignored_and_never_trusted_blindly", REQUEST + "a_date_is_waited_for"),
+    ),
+    "The way there": (
+        _row(47, "connection refused", "NETWORK, phase connect, at once", "-", "safe",
+             CONNECT + "a_refused_connection"),
+        _row(48, "a black hole", "TIMEOUT of the connect clock", "-", "safe", CONNECT + "a_black_hole"),
+        _row(49, "the first address is dead", "success over the second within 0.25 s", "yes", "-",
+             CONNECT + "a_dead_first_address_is_passed_by"),
+        _row(50, "every address is dead", "one NETWORK error that lists each with its reason", "-", "safe",
+             CONNECT + "when_all_addresses_fail_each_is_named"),
+        _row(51, "a lookup that fails or hangs", "NETWORK, phase dns; hanging is on the connect clock", "-",
+             "safe, but not for names that do not exist", CONNECT + "a_lookup_that_fails",
+             CONNECT + "a_slow_lookup_is_on_the_connect_clock_and_can_be_cancelled"),
+        _row(52, "no file descriptor left", "NETWORK that says so, for the excess alone", "-", "safe",
+             CONNECT + "without_descriptors_the_excess_is_told_so_and_the_rest_is_unharmed"),
+        _row(53, "a thousand calls at once", "connections stay below the cap; first come, first served", "yes", "-",
+             CONNECT + "a_storm_stays_below_the_cap",
+             CONNECT + "a_call_that_waits_too_long_in_the_queue_is_on_the_total_clock"),
+        _row(54, "many short connections; no local port left", "no leak; NETWORK that says so", "-", "safe",
+             CONNECT + "many_short_connections_leak_nothing",
+             CONNECT + "without_local_ports_the_error_says_so"),
+        _row(55, "a proxy that refuses, hangs, resets, talks nonsense", "NETWORK or TIMEOUT that names the proxy; each "
+             "secret goes to its own", "-", "safe, but not for refusals",
+             CONNECT + "through_a_proxy_tls_is_with_the_origin_and_each_secret_goes_to_its_own",
+             CONNECT + "what_a_proxy_may_do_wrong", CONNECT + "a_proxy_that_hangs_is_on_the_connect_clock",
+             CONNECT + "a_tunnel_that_is_reset_is_the_proxy_s_fault"),
+        _row(56, "proxies in the environment", "used, with their exceptions, as documented", "-", "-",
+             CONNECT + "the_environment_s_proxy_is_used_or_not_as_documented"),
+    ),
+    "TLS": (
+        _row(57, "an unknown authority", "NETWORK, phase tls; no byte of the request is sent", "-", "no",
+             TLS + "an_unknown_authority"),
+        _row(58, "a certificate for someone else, or out of its time", "as 57", "-", "no",
+             TLS + "a_certificate_for_someone_else", TLS + "a_certificate_out_of_its_time"),
+        _row(59, "the name told, the protocol offered", "names without a final dot, no addresses; http/1.1 only", "-",
+             "no", TLS + "names_are_told_and_addresses_are_not", TLS + "only_http_1_1_is_offered"),
+        _row(60, "plain HTTP on the TLS port, and the reverse", "NETWORK with a hint", "-", "no",
+             TLS + "plain_http_on_the_tls_port", TLS + "tls_on_the_plain_port"),
+        _row(61, "a handshake that stalls", "TIMEOUT of the connect clock", "-", "safe",
+             TLS + "a_handshake_that_stalls_is_on_the_connect_clock"),
+        _row(62, "TCP ends and TLS has not", "success where the answer is whole, else NETWORK (truncated stream)", "no",
+             "yes", TLS + "an_end_without_goodbye_is_an_end_and_no_proof_of_one",
+             TLS + "an_unstreamed_answer_that_is_cut_is_never_taken_for_whole"),
+        _row(63, "records cut in every way", "success", "yes", "-", TLS + "however_records_are_cut_all_bytes_come"),
+    ),
+    "The body": (
+        _row(64, "a reset in the middle", "NETWORK (truncated stream) after all that came", "no", "yes",
+             BODY + "a_reset_in_the_middle_keeps_what_came"),
+        _row(65, "a whole answer, then a reset", "success", "no", "-",
+             BODY + "a_whole_answer_survives_the_reset_behind_it"),
+        _row(66, "a body that ends well, its terminal marker missing", "NETWORK (truncated stream), in every dialect",
+             "yes", "yes", BODY + "a_body_that_ends_well_without_its_terminal_marker_is_truncated"),
+        _row(67, "silence", "TIMEOUT of the idle clock, which any byte restarts", "no", "yes",
+             BODY + "silence_is_on_the_idle_clock"),
+        _row(68, "nothing but pings", "TIMEOUT of the total clock, where one is set", "no", "no",
+             BODY + "pings_alone_end_on_the_total_clock"),
+        _row(69, "a slow first byte", "TIMEOUT of the first-byte clock", "no", "yes",
+             BODY + "a_slow_first_byte_has_its_own_clock"),
+        _row(70, "one byte at a time", "success, the same events", "yes", "-",
+             BODY + "dribbled_bytes_give_the_same_events"),
+        _row(71, "twenty thousand events in one write", "success, piece by piece, memory bounded", "yes", "-",
+             BODY + "twenty_thousand_events_in_one_write_come_piece_by_piece"),
+        _row(72, "a slow consumer and a flood", "the server is held back; the idle clock stands still; all is capped",
+             "yes", "-", BODY + "a_slow_consumer_holds_a_flood_back",
+             BODY + "a_flood_beyond_the_cap_is_a_clear_error"),
+        _row(73, "cancelled at any step; any system call fails", "one completion, nothing left, the next call is fine",
+             "no", "no", TORTURE + "a_call_cancelled_at_any_step_completes_once",
+             TORTURE + "a_waiting_task_cancelled_at_any_step_takes_its_call_along",
+             TORTURE + "an_engine_closed_at_any_step_completes_its_calls_once", TORTURE + "any_system_call_may_fail"),
+        _row(74, "the end right behind the head", "NETWORK (truncated stream)", "no", "yes",
+             BODY + "an_end_right_behind_the_head_is_truncated", BODY + "a_half_close_is_an_end"),
+        _row(75, "a page or JSON instead of a stream; an error as a stream", "SERVER with the first bytes; the status, "
+             "with the stream's words", "yes", "by status", BODY + "a_page_instead_of_a_stream_is_quoted",
+             BODY + "json_without_an_answer_instead_of_a_stream_is_quoted",
+             BODY + "an_error_object_instead_of_a_stream_is_that_error",
+             FRAMING + "an_error_in_event_stream_form_keeps_its_words"),
+        _row(76, "an error event after some deltas", "the deltas, then the error, classified by its type", "yes",
+             "only before the first delta", BODY + "an_error_after_some_deltas_is_told_after_them",
+             BODY + "an_error_before_any_delta_is_retried", BODY + "an_error_that_none_will_cure_is_not_retried"),
+        _row(77, "an event that is no JSON", "SERVER with the event's bytes; not skipped", "no", "no",
+             BODY + "an_event_that_is_no_json_ends_the_stream_with_its_words"),
+        _row(78, "bytes that are no UTF-8", "success, with U+FFFD", "yes", "-",
+             BODY + "bytes_that_are_no_utf8_break_nothing"),
+        _row(79, "the system's clock jumps", "not seen: clocks are monotonic", "yes", "-",
+             BODY + "the_system_s_clock_may_jump"),
+        _row(80, "use after a fork, in a second run, after the end", "EngineClosedError that says so", "-", "-",
+             LIFETIME + "use_after_fork_is_a_clear_error", LIFETIME + "use_in_another_run_is_a_clear_error",
+             LIFETIME + "use_after_close_is_a_clear_error"),
+    ),
+}  # fmt: skip
+
+ROWS: tuple[Row, ...] = tuple(row for rows in GROUPS.values() for row in rows)
+COUNT = 80

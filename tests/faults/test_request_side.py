@@ -1,0 +1,331 @@
+"""Faults around the request (rows 37 to 46): what must not be sent, early answers, redirects, hints to come back."""
+
+from __future__ import annotations
+
+import socket
+from email.utils import formatdate
+
+import pytest
+import trio
+import trio.testing
+import trustme
+
+import manystream as ms
+from manystream.transport.tls import TLSConfig
+from tests.engine.peers import (
+    NO_RETRY,
+    STREAM_HEAD,
+    Line,
+    Recorder,
+    answer,
+    chat_answer,
+    chat_stream,
+    chunked,
+    error_body,
+    hello,
+    open_descriptors,
+    open_peer,
+    until,
+)
+from tests.faults.exchange import CLOCKS, ended
+from tests.faults.servers import TLSLine, serving_tls
+
+pytestmark = pytest.mark.trio
+
+SECRET = "sk-canary-0123456789"
+BIG = ms.Request("m", [ms.Message.user("x" * (8 * 1024 * 1024))], timeouts=CLOCKS)
+STREAM = STREAM_HEAD.encode() + chunked(*chat_stream("fine"))
+
+
+async def nobody_connects(line: Line) -> None:
+    raise AssertionError("a request that cannot be sent has opened a connection")
+
+
+@pytest.mark.parametrize("key", [f"{SECRET}\n", f"{SECRET}\r\nX-Evil: 1", f"{SECRET}\0", f"ключ{SECRET}", f"{SECRET} "])
+async def test_a_key_that_is_no_header_value_is_refused_unseen(key: str) -> None:
+    async with open_peer(nobody_connects) as peer:
+        provider = ms.OpenAIChat(api_key=key, base_url=peer.url)
+        async with ms.open_engine([provider]) as engine:
+            with pytest.raises(ms.InvalidRequestError, match="api_key") as caught:
+                engine.start_stream(hello())
+            await trio.testing.wait_all_tasks_blocked(0.005)
+        assert peer.lines == []
+    assert SECRET not in f"{caught.value!r} {caught.value}"
+
+
+@pytest.mark.parametrize("headers", [{"X-A": "a\nb"}, {"X-A": "ä"}, {"X A": "b"}, {"X-A\r\nX-B": "c"}, {"": "x"}])
+async def test_a_header_that_breaks_its_line_is_refused(headers: dict[str, str]) -> None:
+    async with open_peer(nobody_connects) as peer, ms.open_engine([peer.chat]) as engine:
+        with pytest.raises(ms.InvalidRequestError, match="extra_headers"):
+            engine.start_stream(hello(extra_headers=headers))
+        assert engine.statistics().started == 0
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://127.0.0.1:1/v1\r\nX: y",
+        "http://127.0.0.1:1/v 1",
+        f"http://user:{SECRET}@127.0.0.1:1/v1",
+        f"http://127.0.0.1:1/v1#{SECRET}",
+        "http://127.0.0.1:99999/",
+        "ftp://127.0.0.1/",
+        "127.0.0.1/v1",
+        "http:///v1",
+        "http://[::1/v1",
+    ],
+)
+async def test_a_url_that_cannot_be_used_is_refused_unseen(url: str) -> None:
+    with pytest.raises(ms.InvalidRequestError, match="base_url") as caught:
+        async with ms.open_engine([ms.OpenAIChat(api_key="k", base_url=url)]):
+            raise AssertionError
+    assert SECRET not in f"{caught.value!r} {caught.value}"
+
+
+async def test_what_a_url_needs_encoded_is_encoded() -> None:
+    requests: list[bytes] = []
+
+    async def script(line: Line) -> None:
+        requests.append(await line.request())
+        await line.send(answer(chat_answer("fine")))
+
+    async with open_peer(script) as peer:
+        provider = ms.OpenAIChat(api_key="k", base_url=f"{peer.origin}/füße%20?api-version=2")
+        async with ms.open_engine([provider]) as engine:
+            await engine.request(hello())
+    assert requests[0].startswith(b"POST /f%C3%BC%C3%9Fe%20/chat/completions?api-version=2 HTTP/1.1\r\n")
+
+
+EARLY = {
+    "413 Payload Too Large": ms.ErrorCategory.INVALID_ARG,
+    "401 Unauthorized": ms.ErrorCategory.AUTH,
+    "429 Too Many Requests": ms.ErrorCategory.RATE_LIMIT,
+}
+
+
+@pytest.mark.parametrize("status", EARLY)
+async def test_an_early_answer_is_told_at_once(status: str, autojump_clock: trio.testing.MockClock) -> None:
+    """The server answers without reading the body, keeps the connection open and reads nothing more."""
+    left = trio.Event()
+
+    async def script(line: Line) -> None:
+        if len(peer.lines) > 1:
+            await line.request()
+            await line.send(STREAM)
+            return
+        await line.stream.receive_some(1000)
+        await line.send(answer(error_body("made up my mind"), status=status))
+        await trio.sleep(5)
+        await line.closed_by_peer()
+        left.set()
+
+    recorder = Recorder()
+    async with open_peer(script) as peer, ms.open_engine([peer.chat], retry=NO_RETRY) as engine:
+        started = trio.current_time()
+        call = engine.start_stream(BIG, recorder.on_event, recorder.on_completion)
+        completion = await call.wait()
+        assert trio.current_time() - started < 0.1
+        assert (completion.error_category, completion.http_status) == (EARLY[status], int(status[:3]))
+        assert "made up my mind" in (completion.error_message or "")
+        assert engine.statistics().bytes_sent < len(BIG.messages[0].content[0].text)  # type: ignore[union-attr]
+        assert engine.statistics().connections == {}  # a half-sent request leaves no usable connection
+        await left.wait()
+        assert (await engine.start_stream(hello()).wait()).success
+    assert recorder.types == ["ERROR"]
+
+
+async def test_an_early_answer_is_told_at_once_over_tls(autojump_clock: trio.testing.MockClock) -> None:
+    async def script(line: TLSLine) -> None:
+        await line.receive()
+        await line.stream.send_all(line.records(answer(error_body("too large"), status="413 Too Large")))
+        await trio.sleep(5)
+
+    ca = trustme.CA()
+    async with serving_tls(ca, script) as server:
+        provider = ms.OpenAIChat(api_key="k", base_url=server.url)
+        trusted = TLSConfig(ca_data=ca.cert_pem.bytes().decode())
+        async with ms.open_engine([provider], retry=NO_RETRY, tls=trusted) as engine:
+            started = trio.current_time()
+            completion = await engine.start_stream(BIG).wait()
+            assert trio.current_time() - started < 0.1
+    assert completion.http_status == 413
+
+
+async def test_an_early_answer_s_body_may_come_slowly(autojump_clock: trio.testing.MockClock) -> None:
+    async def script(line: Line) -> None:
+        await line.stream.receive_some(1000)
+        whole = answer(error_body("made up my mind"), status="429 Slow", headers="Retry-After: 3\r\n")
+        for start in range(0, len(whole), 20):
+            await line.send(whole[start : start + 20])
+            await trio.sleep(0.1)
+        await trio.sleep(5)
+
+    async with open_peer(script) as peer, ms.open_engine([peer.chat], retry=NO_RETRY) as engine:
+        completion = await engine.start_stream(BIG).wait()
+    assert (completion.http_status, completion.retry_after_ms) == (429, 3000)
+
+
+async def test_an_early_answer_survives_the_reset_behind_it() -> None:
+    """The server closes with most of the request unread, so that its system answers what comes with RST."""
+
+    async def script(line: Line) -> None:
+        await line.stream.receive_some(1000)
+        await line.send(answer(error_body("too large"), status="413 Too Large"))
+
+    async with open_peer(script) as peer, ms.open_engine([peer.chat], retry=NO_RETRY) as engine:
+        for _ in range(20):
+            completion = await engine.start_stream(BIG).wait()
+            assert completion.http_status == 413, completion
+            assert "too large" in (completion.error_message or "")
+
+
+@pytest.mark.parametrize("big", [True, False])
+async def test_a_reset_without_an_answer(big: bool) -> None:
+    async def script(line: Line) -> None:
+        await line.stream.receive_some(1000)
+        line.reset()
+
+    async with open_peer(script) as peer:
+        before = open_descriptors()
+        retry = ms.Retry(max_attempts=3, base=0, jitter=0)
+        async with ms.open_engine([peer.chat], retry=retry) as engine:
+            completion = await engine.start_stream(BIG if big else hello()).wait()
+        await ended(peer)
+        await until(lambda: open_descriptors() == before)
+    assert (completion.error_category, completion.attempts) == (ms.ErrorCategory.NETWORK, 3)
+
+
+async def test_a_server_that_never_reads(autojump_clock: trio.testing.MockClock) -> None:
+    async with (
+        open_peer(lambda line: trio.sleep_forever()) as peer,
+        ms.open_engine([peer.chat], retry=NO_RETRY) as engine,
+    ):
+        started = trio.current_time()
+        completion = await engine.start_stream(BIG).wait()
+        assert trio.current_time() - started == pytest.approx(10, rel=0.1)
+        call = engine.start_stream(BIG)
+        await trio.sleep(1)
+        call.cancel()
+        assert engine.statistics().connections == {}
+    assert completion.error is not None
+    assert (completion.error.category, completion.error.provider_code) == (ms.ErrorCategory.TIMEOUT, "idle")
+    assert completion.error.retryable
+
+
+async def test_a_417_is_a_status_like_any_other() -> None:
+    async def script(line: Line) -> None:
+        assert b"expect" not in (await line.request()).lower()
+        await line.send(answer("{}", status="417 Expectation Failed"))
+
+    async with open_peer(script) as peer, ms.open_engine([peer.chat]) as engine:
+        completion = await engine.start_stream(hello()).wait()
+    assert (completion.http_status, completion.attempts) == (417, 1)
+
+
+LOCATIONS = ["/elsewhere", "http://127.0.0.2:{port}/steal", "//127.0.0.2:{port}/steal", "file:///etc/passwd", None]
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("location", LOCATIONS)
+async def test_redirects_are_named_and_not_followed(status: int, location: str | None) -> None:
+    with socket.create_server(("127.0.0.2", 0)) as elsewhere:
+        elsewhere.setblocking(False)
+        target = (location or "").format(port=elsewhere.getsockname()[1])
+        header = f"Location: {target}?key=word\r\n" if location else ""
+
+        async def script(line: Line) -> None:
+            while await line.request():
+                await line.send(f"HTTP/1.1 {status} Moved\r\n{header}Content-Length: 0\r\n\r\n")
+
+        async with open_peer(script) as peer, ms.open_engine([peer.chat]) as engine:
+            for _ in range(2):
+                completion = await engine.start_stream(hello()).wait()
+                assert (completion.http_status, completion.attempts) == (status, 1)
+                assert completion.error is not None
+                assert not completion.error.retryable
+                assert "key=word" not in repr(completion.error)
+                if location:
+                    assert f"redirects are not followed; the server points to '{target}'" in completion.error.message
+        assert len(peer.lines) == 1
+        with pytest.raises(BlockingIOError):
+            elsewhere.accept()
+
+
+async def test_a_location_that_breaks_its_line_breaks_nothing() -> None:
+    async def script(line: Line) -> None:
+        await line.request()
+        await line.send("HTTP/1.1 302 Found\r\nLocation: /x\rX-Evil: 1\r\nContent-Length: 0\r\n\r\n")
+
+    async with open_peer(script) as peer, ms.open_engine([peer.chat]) as engine:
+        completion = await engine.start_stream(hello()).wait()
+    assert completion.error_category is ms.ErrorCategory.NETWORK
+    assert "malformed response" in (completion.error_message or "")
+
+
+def seconds_from_now(seconds: float) -> str:
+    import time
+
+    return formatdate(time.time() + seconds, usegmt=True)
+
+
+BACK_OFF = 1.0
+HINTS: list[tuple[str, float | None]] = [
+    ("Retry-After: 1", 1),
+    ("Retry-After: 0.5", 0.5),
+    ("Retry-After: 0", 0),
+    ("Retry-After: 120", 120),
+    ("Retry-After: 121", None),
+    ("Retry-After: 86400", None),
+    ("Retry-After: 1e9", BACK_OFF),
+    ("Retry-After: 99999999999999999999999", BACK_OFF),
+    ("Retry-After: -1", BACK_OFF),
+    ("Retry-After: inf", BACK_OFF),
+    ("Retry-After: nan", BACK_OFF),
+    ("Retry-After: soon", BACK_OFF),
+    ("Retry-After: ", BACK_OFF),
+    ("Retry-After: Wed, 21 Oct 2015 07:28:00 GMT", 0),
+    ("Retry-After: Wed, 99 Foo 2015 07:28:00 GMT", BACK_OFF),
+    ("Retry-After: 5\r\nRetry-After: 7", 5),
+    ("Retry-After: 9\r\nRetry-After-Ms: 2500", 2.5),
+    ("Retry-After-Ms: nan\r\nRetry-After: 2", 2),
+]
+"""Header → seconds that are waited before the second attempt; None: there is none."""
+
+
+@pytest.mark.parametrize(("header", "waited"), HINTS, ids=[header for header, _ in HINTS])
+async def test_a_hint_is_waited_for_or_ignored_and_never_trusted_blindly(
+    header: str, waited: float | None, autojump_clock: trio.testing.MockClock
+) -> None:
+    times: list[float] = []
+
+    async def script(line: Line) -> None:
+        while await line.request():
+            times.append(trio.current_time())
+            rejected = answer(error_body("later"), status="429 Later", headers=f"{header}\r\n")
+            await line.send(STREAM if len(times) > 1 else rejected)
+
+    retry = ms.Retry(jitter=0)
+    async with open_peer(script) as peer, ms.open_engine([peer.chat], retry=retry) as engine:
+        completion = await engine.start_stream(hello()).wait()
+    if waited is None:
+        assert (completion.success, completion.attempts, len(times)) == (False, 1, 1)
+        assert completion.retry_after_ms > 120_000
+    else:
+        assert completion.success
+        assert times[1] - times[0] == pytest.approx(waited, abs=0.05)
+        assert times[1] - times[0] >= waited
+
+
+@pytest.mark.parametrize("seconds", [5, 30])
+async def test_a_date_is_waited_for(seconds: float, autojump_clock: trio.testing.MockClock) -> None:
+    times: list[float] = []
+
+    async def script(line: Line) -> None:
+        while await line.request():
+            times.append(trio.current_time())
+            header = f"Retry-After: {seconds_from_now(seconds)}\r\n"
+            await line.send(STREAM if len(times) > 1 else answer("{}", status="503 Busy", headers=header))
+
+    async with open_peer(script) as peer, ms.open_engine([peer.chat], retry=ms.Retry(jitter=0)) as engine:
+        assert (await engine.start_stream(hello()).wait()).success
+    assert seconds - 2 <= times[1] - times[0] <= seconds + 0.1  # a date has whole seconds

@@ -1,0 +1,174 @@
+"""Whether a call is tried again: category × told or not × hint; and what an outage may cost.
+
+Through the engine, against servers that fail in each way; the pure decision has its own table in the engine's tests.
+"""
+
+from __future__ import annotations
+
+import pytest
+import trio
+import trio.testing
+
+import manystream as ms
+from manystream.engine import Limits
+from manystream.engine.retry import RetryBudget
+from manystream.transport.pool import PoolLimits
+from tests.engine.peers import (
+    STREAM_HEAD,
+    Line,
+    Recorder,
+    answer,
+    chat_chunk,
+    chat_stream,
+    chunked,
+    error_body,
+    hello,
+    open_peer,
+)
+from tests.faults.exchange import End, Wire
+
+pytestmark = pytest.mark.trio
+
+GOOD = STREAM_HEAD.encode() + chunked(*chat_stream("fine"))
+BEGUN = STREAM_HEAD.encode() + chunked(chat_chunk("told"), end=False)
+TWO = ms.Retry(max_attempts=2, base=1, jitter=0)
+
+
+def status(code: int, kind: str = "", headers: str = "") -> Wire:
+    return Wire(answer(error_body("no", kind or "error", kind or None), status=f"{code} No", headers=headers))
+
+
+def in_band(kind: str, *before: str) -> Wire:
+    frame = f"data: {error_body('no', kind, kind)}\n\n"
+    return Wire(STREAM_HEAD.encode() + chunked(*before, frame))
+
+
+MATRIX: list[tuple[str, Wire, bool]] = [
+    ("400", status(400), False),
+    ("401", status(401), False),
+    ("402", status(402), False),
+    ("403", status(403), False),
+    ("404", status(404), False),
+    ("408", status(408), True),
+    ("413", status(413), False),
+    ("422", status(422), False),
+    ("429", status(429), True),
+    ("429, quota spent", status(429, "insufficient_quota"), False),
+    ("429, no money left", status(429, "billing_hard_limit_reached"), False),
+    ("500", status(500), True),
+    ("501", status(501), False),
+    ("502", status(502), True),
+    ("503", status(503), True),
+    ("504", status(504), True),
+    ("529", status(529), True),
+    ("in-band overload, nothing told", in_band("server_error"), True),
+    ("in-band overload, after a role", in_band("server_error", chat_chunk()), True),
+    ("in-band overload, after text", in_band("server_error", chat_chunk("told")), False),
+    ("in-band quota, nothing told", in_band("insufficient_quota"), False),
+    ("closed without a byte", Wire(b"", End.FIN), True),
+    ("reset without a byte", Wire(b"", End.RESET), True),
+    ("cut in the head", Wire(b"HTTP/1.1 200", End.FIN), True),
+    ("cut before anything was told", Wire(STREAM_HEAD.encode(), End.FIN), True),
+    ("reset before anything was told", Wire(STREAM_HEAD.encode(), End.RESET), True),
+    ("cut after text", Wire(BEGUN, End.FIN), False),
+    ("reset after text", Wire(BEGUN, End.RESET), False),
+    ("silent before the head", Wire(b""), True),
+    ("silent before anything was told", Wire(STREAM_HEAD.encode()), True),
+    ("silent after text", Wire(BEGUN), False),
+    ("no HTTP", Wire(b"SSH-2.0\r\n"), False),
+    ("a malformed event", Wire(STREAM_HEAD.encode() + chunked("data: {\n\n")), False),
+]
+
+
+@pytest.mark.parametrize(("wire", "retried"), [row[1:] for row in MATRIX], ids=[row[0] for row in MATRIX])
+async def test_each_failure_is_tried_again_or_not(
+    wire: Wire, retried: bool, autojump_clock: trio.testing.MockClock
+) -> None:
+    requests = 0
+
+    async def script(line: Line) -> None:
+        nonlocal requests
+        while await line.request():
+            requests += 1
+            await line.send(GOOD if requests > 1 else wire.data)
+            if requests == 1 and wire.end is End.RESET:
+                line.reset()
+                return
+            if requests == 1 and wire.end is End.FIN:
+                return
+
+    recorder = Recorder()
+    clocks = ms.Timeouts(first_byte=5, idle=5)
+    async with open_peer(script) as peer, ms.open_engine([peer.chat], retry=TWO, timeouts=clocks) as engine:
+        completion = await engine.start_stream(hello(), recorder.on_event, recorder.on_completion).wait()
+        assert engine.statistics().retried == retried
+    assert (completion.success, completion.attempts, requests) == (retried, 1 + retried, 1 + retried)
+    assert recorder.types.count("START") <= 1  # no attempt's beginning is told twice
+    assert recorder.text == ("fine" if retried else recorder.text)
+
+
+async def test_the_total_clock_is_the_end_of_all_attempts(autojump_clock: trio.testing.MockClock) -> None:
+    steady = ms.Retry(jitter=0)
+    async with (
+        open_peer(lambda line: line.closed_by_peer()) as peer,
+        ms.open_engine([peer.chat], retry=steady) as engine,
+    ):
+        started = trio.current_time()
+        clocks = ms.Timeouts(first_byte=8, total=20)
+        completion = await engine.start_stream(hello(timeouts=clocks)).wait()
+    assert trio.current_time() - started == pytest.approx(20, rel=0.01)
+    assert completion.error is not None
+    assert (completion.error.provider_code, completion.attempts) == ("total", 3)
+
+
+@pytest.mark.parametrize("headers", ["", "Retry-After: 0\r\n", "Retry-After-Ms: 1\r\n"])
+async def test_an_outage_does_not_multiply_the_traffic(headers: str, autojump_clock: trio.testing.MockClock) -> None:
+    """A thousand calls, four attempts allowed to each: the budget lets a tenth more through, and not three times as
+    much; also where the failing server itself says "at once"."""
+    requests = 0
+
+    async def script(line: Line) -> None:
+        nonlocal requests
+        while await line.request():
+            requests += 1
+            await line.send(answer(error_body("down"), status="503 Down", headers=headers))
+
+    limits = Limits(pool=PoolLimits(max_per_origin=50))
+    async with open_peer(script) as peer, ms.open_engine([peer.chat], limits=limits) as engine:
+        calls = [engine.start_stream(hello()) for _ in range(1000)]
+        completions = [await call.wait() for call in calls]
+    assert {completion.error_category for completion in completions} == {ms.ErrorCategory.SERVER}
+    assert 1000 <= requests <= 1100
+    assert sum(completion.attempts for completion in completions) == requests
+
+
+async def test_after_an_outage_calls_are_tried_again(autojump_clock: trio.testing.MockClock) -> None:
+    down = True
+    failed = False
+
+    async def script(line: Line) -> None:
+        nonlocal failed
+        while await line.request():
+            failed = not failed
+            await line.send(answer("{}", status="503 Down") if down or failed else GOOD)
+
+    limits = Limits(pool=PoolLimits(max_per_origin=50))
+    async with open_peer(script) as peer, ms.open_engine([peer.chat], limits=limits) as engine:
+        for call in [engine.start_stream(hello()) for _ in range(500)]:
+            await call.wait()
+        assert (await engine.start_stream(hello()).wait()).attempts == 1
+        down = False
+        completions = [await engine.start_stream(hello()).wait() for _ in range(30)]
+    assert any(completion.success and completion.attempts == 2 for completion in completions)
+
+
+async def test_a_budget_earns_with_each_call_and_keeps_no_more_than_its_reserve() -> None:
+    budget = RetryBudget(reserve=5, earned=0.5)
+    assert sum(budget.spend() for _ in range(10)) == 5
+    budget.call_started()
+    assert not budget.spend()
+    budget.call_started()
+    assert budget.spend()
+    for _ in range(1000):
+        budget.call_started()
+    assert sum(budget.spend() for _ in range(100)) == 5

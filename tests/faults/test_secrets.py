@@ -1,0 +1,228 @@
+"""A canary key goes through every kind of call and failure, with everything logged: it must be found nowhere but on
+the wire, in its one header, to its own origin."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import traceback
+from collections.abc import Callable
+
+import pytest
+import trio
+import trio.testing
+
+import manystream as ms
+from tests.engine.peers import (
+    STREAM_HEAD,
+    Line,
+    Recorder,
+    answer,
+    chat_chunk,
+    chunked,
+    error_body,
+    hello,
+    open_peer,
+)
+from tests.faults.servers import open_proxy
+from tests.transport.peers import closed_port
+
+pytestmark = pytest.mark.trio
+
+KEY = "sk-canary-0123456789abcdef"
+PROXY_WORD = "canary-proxy-word"
+SECRETS = (KEY, PROXY_WORD, "Y2FuYXJ5")
+
+PROVIDERS: dict[str, Callable[[str], ms.Provider]] = {
+    "chat": lambda origin: ms.OpenAIChat(api_key=KEY, base_url=f"{origin}/v1"),
+    "responses": lambda origin: ms.OpenAIResponses(api_key=KEY, base_url=f"{origin}/v1"),
+    "anthropic": lambda origin: ms.Anthropic(api_key=KEY, base_url=origin),
+    "gemini": lambda origin: ms.Gemini(api_key=KEY, base_url=origin),
+}
+
+
+def echo(request: bytes) -> bytes:
+    """What a gateway's debug page repeats: the whole request head, in the body of an error."""
+    return answer(request, status="502 Bad Gateway", kind="text/plain")
+
+
+def echo_in_json(request: bytes) -> bytes:
+    return answer(error_body(f"bad request: {request.decode()}"), status="400 Bad Request")
+
+
+def echo_as_head(request: bytes) -> bytes:
+    """A server that sends back what it gets."""
+    return request
+
+
+def echo_in_a_header(request: bytes) -> bytes:
+    key_line = next(line for line in request.split(b"\r\n") if KEY.encode() in line)
+    return b"HTTP/1.1 200 OK\r\n" + key_line.replace(b":", b" :") + b"\r\n\r\n"
+
+
+def echo_in_a_status_line(request: bytes) -> bytes:
+    return b"HTTP/1.1 2000 " + KEY.encode() + b"\r\n\r\n"
+
+
+def echo_in_a_location(request: bytes) -> bytes:
+    return b"HTTP/1.1 302 Found\r\nLocation: https://evil.test/" + KEY.encode() + b"\r\nContent-Length: 0\r\n\r\n"
+
+
+def echo_in_the_stream(request: bytes) -> bytes:
+    return STREAM_HEAD.encode() + chunked(chat_chunk("x"), f"data: {error_body('your key is ' + KEY)}\n\n")
+
+
+def echo_as_malformed_event(request: bytes) -> bytes:
+    return STREAM_HEAD.encode() + chunked(f"data: {KEY} {{\n\n")
+
+
+def echo_in_a_chunk_size(request: bytes) -> bytes:
+    return STREAM_HEAD.encode() + KEY.encode() + b"\r\n"
+
+
+def echo_in_a_coding(request: bytes) -> bytes:
+    return b"HTTP/1.1 200 OK\r\nContent-Encoding: " + KEY.encode() + b"\r\nContent-Length: 0\r\n\r\n"
+
+
+ECHOES = [
+    echo, echo_in_json, echo_as_head, echo_in_a_header, echo_in_a_status_line, echo_in_a_location,
+    echo_in_the_stream, echo_as_malformed_event, echo_in_a_chunk_size, echo_in_a_coding,
+]  # fmt: skip
+
+
+def everything_said(*things: object) -> str:
+    """Each thing's repr and words, and for errors the whole chain with its tracebacks' text."""
+    said = []
+    for thing in things:
+        said += [repr(thing), str(thing)]
+        if isinstance(thing, BaseException):
+            said.append("".join(traceback.format_exception(thing)))
+            said.append(repr(getattr(thing, "__dict__", "")))
+        if isinstance(thing, ms.ProviderError):
+            said += [thing.body.decode("latin-1"), repr(thing.provider_code), repr(thing.request_id)]
+    return "\n".join(said)
+
+
+def found_in(text: str) -> list[str]:
+    return [secret for secret in SECRETS if secret in text]
+
+
+@pytest.fixture
+def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    caplog.set_level(logging.DEBUG)
+    logging.getLogger("manystream").setLevel(logging.DEBUG)
+    return caplog
+
+
+@pytest.mark.parametrize("dialect", PROVIDERS)
+@pytest.mark.parametrize("reply", ECHOES, ids=[reply.__name__ for reply in ECHOES])
+async def test_a_server_that_repeats_the_key_makes_nobody_else_repeat_it(
+    reply: Callable[[bytes], bytes], dialect: str, log: pytest.LogCaptureFixture
+) -> None:
+    async def script(line: Line) -> None:
+        while request := await line.request():
+            await line.send(reply(request))
+
+    recorder = Recorder()
+
+    def on_event(event: ms.Event) -> None:
+        recorder.on_event(event)
+
+    async with open_peer(script) as peer:
+        provider = PROVIDERS[dialect](peer.origin)
+        async with ms.open_engine([provider], retry=ms.Retry(max_attempts=1)) as engine:
+            model = {"anthropic": "claude-x", "gemini": "gemini-x"}.get(dialect, "m")
+            request = ms.Request(model, [ms.Message.user("hello")], max_output_tokens=10)
+            call = engine.start_stream(request, on_event, recorder.on_completion)
+            completion = await call.wait()
+            plain = await engine.start_request(request).wait()
+            said = everything_said(
+                provider, request, engine, engine.pool, engine.statistics(), call, call.state, completion.error,
+                plain.error, *recorder.events, completion.error_message, completion.timings,
+            )  # fmt: skip
+    assert not completion.success
+    assert found_in(said) == []
+    assert found_in(log.text) == []
+
+
+@pytest.mark.parametrize("dialect", PROVIDERS)
+async def test_the_key_goes_in_one_header_to_its_own_origin(dialect: str, log: pytest.LogCaptureFixture) -> None:
+    requests: list[bytes] = []
+
+    async def script(line: Line) -> None:
+        while request := await line.request():
+            requests.append(request)
+            await line.send("HTTP/1.1 307 Away\r\nLocation: http://127.0.0.2:9/\r\nContent-Length: 0\r\n\r\n")
+
+    async with open_peer(script) as peer, ms.open_engine([PROVIDERS[dialect](peer.origin)]) as engine:
+        model = {"anthropic": "claude-x", "gemini": "gemini-x"}.get(dialect, "m")
+        await engine.start_stream(ms.Request(model, [ms.Message.user("x")], max_output_tokens=9)).wait()
+        assert list(engine.statistics().connections) == [peer.origin]
+    head, _, body = requests[0].partition(b"\r\n\r\n")
+    lines = head.split(b"\r\n")
+    assert len(requests) == 1
+    assert KEY.encode() not in lines[0]
+    assert KEY.encode() not in body
+    assert sum(KEY.encode() in line for line in lines) == 1
+    assert found_in(log.text) == []
+
+
+async def test_failures_on_the_way_do_not_show_the_proxy_s_password(
+    log: pytest.LogCaptureFixture, autojump_clock: trio.testing.MockClock
+) -> None:
+    said: list[object] = []
+    replies: list[bytes | None] = [
+        b"HTTP/1.1 407 No\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\n\r\nstray",
+        b"CONNECT x HTTP/1.1\r\nProxy-Authorization: Basic " + PROXY_WORD.encode() + b"\r\n\r\n",
+        None,
+    ]
+    for reply in replies:
+        async with open_proxy(reply=reply) as proxy:
+            provider = ms.OpenAIChat(api_key=KEY, base_url="https://api.test/v1")
+            url = proxy.url_with(f"canary:{PROXY_WORD}")
+            async with ms.open_engine([provider], proxy=url, timeouts=ms.Timeouts(connect=5)) as engine:
+                completion = await engine.start_stream(hello()).wait()
+                said += [engine, engine.pool, completion, completion.error]
+    assert found_in(everything_said(*said)) == []
+    assert found_in(log.text) == []
+
+
+async def test_a_defect_in_a_callback_is_logged_without_the_key(log: pytest.LogCaptureFixture) -> None:
+    async def script(line: Line) -> None:
+        while await line.request():
+            await line.send(answer(error_body("no"), status="400 No"))
+
+    def on_completion(completion: ms.Completion) -> None:
+        raise ValueError("a defect in the program")
+
+    async with open_peer(script) as peer:
+        provider = PROVIDERS["chat"](peer.origin)
+        async with ms.open_engine([provider]) as engine:
+            await engine.start_stream(hello(), None, on_completion).wait()
+    assert "a defect in the program" in log.text
+    assert found_in(log.text) == []
+
+
+async def test_a_refused_connection_says_where_and_not_with_what(log: pytest.LogCaptureFixture) -> None:
+    provider = PROVIDERS["chat"](f"http://127.0.0.1:{closed_port()}")
+    async with ms.open_engine([provider], retry=ms.Retry(max_attempts=1)) as engine:
+        with pytest.raises(ms.ProviderError) as caught:
+            await engine.request(hello())
+    assert found_in(everything_said(caught.value)) == []
+    assert found_in(log.text) == []
+
+
+async def test_an_engine_keeps_nothing_of_a_call_that_ended() -> None:
+    """A key lives as long as its engine; a request's content no longer than its call."""
+
+    async def script(line: Line) -> None:
+        while await line.request():
+            await line.send(answer("{}", status="400 No"))
+
+    async with open_peer(script) as peer, ms.open_engine([PROVIDERS["chat"](peer.origin)]) as engine:
+        await engine.start_stream(ms.Request("m", [ms.Message.user("canary " * 10)])).wait()
+        await trio.testing.wait_all_tasks_blocked(0.005)
+        gc.collect()
+        kept = [thing for thing in gc.get_objects() if isinstance(thing, ms.Call)]
+    assert kept == []

@@ -1,0 +1,247 @@
+"""Faults of TLS (rows 57 to 63): whom the engine believes, and what it sends to whom it does not: nothing."""
+
+from __future__ import annotations
+
+import datetime
+import ssl
+
+import pytest
+import trio
+import trio.testing
+import trustme
+
+import manystream as ms
+from manystream.transport.tls import TLSConfig
+from tests.engine.peers import (
+    NO_RETRY,
+    STREAM_HEAD,
+    Line,
+    Recorder,
+    chat_chunk,
+    chat_stream,
+    chunked,
+    hello,
+    open_peer,
+    until,
+)
+from tests.faults.servers import LOOPBACK, TLSLine, TLSServer, serving_tls, serving_tls_with
+from tests.transport.peers import Names, answering
+
+pytestmark = pytest.mark.trio
+
+STREAM = STREAM_HEAD.encode() + chunked(*chat_stream("fine"))
+SSE_UNTIL_CLOSE = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
+FOUR = ms.Retry(jitter=0)
+
+
+@pytest.fixture(scope="module")
+def ca() -> trustme.CA:
+    return trustme.CA()
+
+
+def trust(ca: trustme.CA) -> TLSConfig:
+    return TLSConfig(ca_data=ca.cert_pem.bytes().decode())
+
+
+async def answer_all(line: TLSLine) -> None:
+    while await line.request():
+        await line.stream.send_all(line.records(STREAM))
+
+
+async def call(url: str, tls: TLSConfig | None, retry: ms.Retry = FOUR) -> ms.Completion:
+    provider = ms.OpenAIChat(api_key="sk-canary-secret", base_url=url)
+    timeouts = ms.Timeouts(connect=5, first_byte=20, idle=10)
+    async with ms.open_engine([provider], tls=tls, retry=retry, timeouts=timeouts, proxy="") as engine:
+        return await engine.start_stream(hello()).wait()
+
+
+async def refused(certificate: trustme.LeafCert, ca: trustme.CA, host: str) -> str:
+    """The error's words; checks that it is final, and that no byte of the request came."""
+    requests: list[bytes] = []
+
+    async def script(line: TLSLine) -> None:
+        requests.append(await line.request())
+
+    async with serving_tls_with(certificate, script) as server:
+        with answering(Names({host: [(LOOPBACK, server.port)]})):
+            completion = await call(f"https://{host}:{server.port}/v1", trust(ca))
+    assert requests in ([], [b""])  # TLS 1.3 lets a server finish before it hears that its certificate was refused
+    assert completion.error is not None
+    assert (completion.error_category, completion.error.provider_code) == (ms.ErrorCategory.NETWORK, "tls")
+    assert completion.attempts == 1
+    return completion.error.message
+
+
+async def test_an_unknown_authority(ca: trustme.CA) -> None:
+    stranger = trustme.CA()
+    assert "certificate verify failed" in await refused(stranger.issue_cert("api.test"), ca, "api.test")
+
+
+@pytest.mark.parametrize(
+    ("identities", "common_name", "host"),
+    [
+        (["other.test"], None, "api.test"),
+        (["*.test.example"], None, "a.b.test.example"),
+        (["*.test.example"], None, "test.example"),
+        (["api.test"], None, LOOPBACK),
+        (["127.0.0.2"], None, LOOPBACK),
+        ([], "api.test", "api.test"),
+        (["other.test"], "api.test\0.other.test", "api.test"),
+    ],
+)
+async def test_a_certificate_for_someone_else(
+    identities: list[str], common_name: str | None, host: str, ca: trustme.CA
+) -> None:
+    certificate = ca.issue_cert(*identities, common_name=common_name)
+    assert "mismatch" in await refused(certificate, ca, host)
+
+
+@pytest.mark.parametrize(("days", "word"), [(-2, "expired"), (2, "not yet valid")])
+async def test_a_certificate_out_of_its_time(days: int, word: str, ca: trustme.CA) -> None:
+    moment = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=days)
+    hour = datetime.timedelta(hours=1)
+    certificate = ca.issue_cert("api.test", not_before=moment - hour, not_after=moment + hour)
+    assert word in await refused(certificate, ca, "api.test")
+
+
+@pytest.mark.parametrize(("host", "told"), [("api.test", "api.test"), ("api.test.", "api.test"), (LOOPBACK, None)])
+async def test_names_are_told_and_addresses_are_not(host: str, told: str | None, ca: trustme.CA) -> None:
+    async with serving_tls(ca, answer_all, "api.test", LOOPBACK) as server:
+        with answering(Names({host: [(LOOPBACK, server.port)]})):
+            completion = await call(f"https://{host}:{server.port}/v1", trust(ca))
+    assert completion.success, completion
+    assert server.names == [told]
+
+
+async def test_only_http_1_1_is_offered(ca: trustme.CA, monkeypatch: pytest.MonkeyPatch) -> None:
+    def prefers_h2(server: TLSServer, context: ssl.SSLContext) -> None:
+        context.set_alpn_protocols(["h2", "http/1.1"])
+
+    async with serving_tls(ca, answer_all, configure=prefers_h2) as server:
+        assert (await call(server.url, trust(ca))).success
+        assert server.protocols == ["http/1.1"]
+        # A server that takes what was not offered breaks TLS, and OpenSSL says so; should it not, we do.
+        monkeypatch.setattr(ssl.SSLSocket, "selected_alpn_protocol", lambda _: "h2")
+        completion = await call(server.url, trust(ca))
+    assert completion.error is not None
+    assert (completion.error.provider_code, completion.attempts) == ("tls", 1)
+    assert "the server chose 'h2'" in completion.error.message
+
+
+async def test_plain_http_on_the_tls_port(autojump_clock: trio.testing.MockClock) -> None:
+    async def script(line: Line) -> None:
+        await line.stream.receive_some(1000)
+        await line.send("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+        await line.closed_by_peer()
+
+    async with open_peer(script) as peer:
+        completion = await call(peer.url.replace("http:", "https:"), None)
+    assert completion.error is not None
+    assert (completion.error.provider_code, completion.attempts) == ("tls", 1)
+    assert "plain HTTP on this port? then write http://" in completion.error.message
+
+
+async def test_tls_on_the_plain_port(ca: trustme.CA, autojump_clock: trio.testing.MockClock) -> None:
+    async with serving_tls(ca, answer_all) as server:
+        completion = await call(server.url.replace("https:", "http:"), None)
+    assert completion.error is not None
+    assert completion.error_category is ms.ErrorCategory.NETWORK
+    # Some servers send an alert, which is recognised; others leave without a word.
+    assert any(
+        words in completion.error.message for words in ("TLS on this port? use https://", "without sending a response")
+    )
+
+
+async def test_a_handshake_that_stalls_is_on_the_connect_clock(autojump_clock: trio.testing.MockClock) -> None:
+    async with open_peer(lambda line: line.closed_by_peer()) as peer:
+        started = trio.current_time()
+        completion = await call(peer.url.replace("http:", "https:"), None, NO_RETRY)
+        assert trio.current_time() - started == pytest.approx(5, rel=0.1)
+    assert completion.error is not None
+    assert (completion.error_category, completion.error.provider_code) == (ms.ErrorCategory.TIMEOUT, "connect")
+    assert "TLS handshake with" in completion.error.message
+    assert completion.error.retryable
+
+
+UNCLEAN: list[tuple[str, bytes, bool]] = [
+    ("framed and whole", STREAM, True),
+    ("whole, the last chunk missing", STREAM_HEAD.encode() + chunked(*chat_stream("fine"), end=False), True),
+    ("framed and cut", STREAM_HEAD.encode() + chunked(chat_chunk("fine"), end=False), False),
+    ("until close, whole", SSE_UNTIL_CLOSE + "".join(chat_stream("fine")).encode(), True),
+    ("until close, no terminal marker", SSE_UNTIL_CLOSE + chat_chunk("fine").encode(), False),
+]
+
+
+@pytest.mark.parametrize(("wire", "whole"), [row[1:] for row in UNCLEAN], ids=[row[0] for row in UNCLEAN])
+async def test_an_end_without_goodbye_is_an_end_and_no_proof_of_one(wire: bytes, whole: bool, ca: trustme.CA) -> None:
+    """TCP ends, TLS has not said that it would: whoever sits between could have cut the answer there."""
+
+    async def script(line: TLSLine) -> None:
+        await line.request()
+        await line.stream.send_all(line.records(wire))
+
+    recorder = Recorder()
+    async with serving_tls(ca, script) as server:
+        provider = ms.OpenAIChat(api_key="k", base_url=server.url)
+        async with ms.open_engine([provider], tls=trust(ca)) as engine:
+            completion = await engine.start_stream(hello(), recorder.on_event, recorder.on_completion).wait()
+    assert completion.success is whole
+    assert recorder.text == "fine"
+    if not whole:
+        assert completion.error_category is ms.ErrorCategory.NETWORK
+        assert "truncated stream" in (completion.error_message or "")
+        assert completion.attempts == 1  # an event was told
+
+
+async def test_an_unstreamed_answer_that_is_cut_is_never_taken_for_whole(ca: trustme.CA) -> None:
+    async def script(line: TLSLine) -> None:
+        await line.request()
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n"
+        await line.stream.send_all(line.records(head + b'{"id": "c1", "choices": [{"index": 0, "mess'))
+
+    async with serving_tls(ca, script) as server:
+        provider = ms.OpenAIChat(api_key="k", base_url=server.url)
+        async with ms.open_engine([provider], tls=trust(ca), retry=NO_RETRY) as engine:
+            completion = await engine.start_request(hello()).wait()
+    assert not completion.success
+    assert "perhaps early" in (completion.error_message or "")
+
+
+def one_by_one(line: TLSLine) -> list[bytes]:
+    return [line.records(STREAM[place : place + 1]) for place in range(len(STREAM))]
+
+
+def all_together(line: TLSLine) -> list[bytes]:
+    return [b"".join(one_by_one(line))]
+
+
+def split_records(line: TLSLine) -> list[bytes]:
+    data = line.records(STREAM)
+    return [data[place : place + 7] for place in range(0, len(data), 7)]
+
+
+def large_records(line: TLSLine) -> list[bytes]:
+    texts = [f"{number:05} " * 3000 for number in range(20)]
+    return [line.records(STREAM_HEAD.encode() + chunked(*chat_stream(*texts, "fine")))]
+
+
+@pytest.mark.parametrize("cut", [one_by_one, all_together, split_records, large_records])
+async def test_however_records_are_cut_all_bytes_come(
+    cut: object, ca: trustme.CA, autojump_clock: trio.testing.MockClock
+) -> None:
+    async def script(line: TLSLine) -> None:
+        while await line.request():
+            for piece in cut(line):  # type: ignore[operator]
+                await line.stream.send_all(piece)
+
+    async with serving_tls(ca, script) as server:
+        provider = ms.OpenAIChat(api_key="k", base_url=server.url)
+        async with ms.open_engine([provider], tls=trust(ca), retry=NO_RETRY) as engine:
+            for _ in range(2):
+                completion = await engine.start_stream(hello()).wait()
+                assert completion.success, completion
+                assert completion.response is not None
+                assert completion.response.text.endswith("fine")
+                # The last chunk comes after the answer's end.
+                await until(lambda: all(origin.idle for origin in engine.statistics().connections.values()))
+            assert engine.statistics().reused == 1

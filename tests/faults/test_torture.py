@@ -1,0 +1,252 @@
+"""Torture: a call is cancelled at every step of its life, and every system call of it fails once.
+
+Whatever is done to it, a call completes exactly once, the next call on the same engine is fine, and no descriptor
+and no task is left. The life is a long one: a name is looked up, a proxy opens a tunnel, TLS is negotiated, a stream
+is read and its connection drained.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import pytest
+import trio
+import trio.testing
+import trustme
+
+import manystream as ms
+from manystream.transport.tls import TLSConfig
+from tests.engine.peers import NO_RETRY, STREAM_HEAD, Recorder, chat_stream, chunked, hello, open_descriptors, until
+from tests.faults.servers import TLSLine, open_proxy, serving_tls
+from tests.faults.tripwire import FAULTS, NOT_NOW, TrippedNames, Tripwire, tripwired
+from tests.transport.peers import LOOPBACK, answering
+
+pytestmark = pytest.mark.trio
+
+PIECES = [STREAM_HEAD.encode(), *(chunked(frame, end=False) for frame in chat_stream("a", "b", "c")), b"0\r\n\r\n"]
+STEPS = 400
+"""More steps than a call's life has; a test that reaches it fails."""
+
+
+@dataclass
+class Place:
+    """Where the calls of one test go, and what was there before."""
+
+    provider: ms.Provider
+    tls: TLSConfig
+    proxy: str
+    descriptors: int
+    tasks: int
+
+    @asynccontextmanager
+    async def engine(self, retry: ms.Retry = NO_RETRY) -> AsyncGenerator[ms.Engine, None]:
+        async with ms.open_engine([self.provider], tls=self.tls, proxy=self.proxy, retry=retry) as engine:
+            yield engine
+
+    async def check_nothing_is_left(self) -> None:
+        await until(lambda: open_descriptors() <= self.descriptors)
+        await until(lambda: trio.lowlevel.current_statistics().tasks_living <= self.tasks)
+
+
+@pytest.fixture(scope="module")
+def ca() -> trustme.CA:
+    return trustme.CA()
+
+
+async def serve(line: TLSLine) -> None:
+    while await line.request():
+        for piece in PIECES:
+            await line.stream.send_all(line.records(piece))
+            await trio.lowlevel.checkpoint()
+
+
+@asynccontextmanager
+async def open_place(ca: trustme.CA, wire: Tripwire | None = None) -> AsyncGenerator[Place, None]:
+    tls = TLSConfig(ca_data=ca.cert_pem.bytes().decode())
+    async with serving_tls(ca, serve, "api.test") as server, open_proxy(upstream=server.port) as proxy:
+        provider = ms.OpenAIChat(api_key="sk-canary-secret", base_url="https://api.test/v1")
+        with answering(TrippedNames({"proxy.test": [(LOOPBACK, proxy.port)]}, wire or Tripwire())):
+            gc.collect()
+            await trio.testing.wait_all_tasks_blocked(0.005)
+            tasks = trio.lowlevel.current_statistics().tasks_living
+            yield Place(provider, tls, f"http://proxy.test:{proxy.port}", open_descriptors(), tasks)
+
+
+class AtStep(trio.abc.Instrument):
+    """Acts once, before the scheduler's `step`-th step from now."""
+
+    def __init__(self, step: int, act: Callable[[], None]) -> None:
+        self.step = step
+        self.act = act
+        self.count = 0
+        self.error: Exception | None = None
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        self.count += 1
+        if self.count == self.step:
+            try:
+                self.act()
+            except Exception as error:
+                self.error = error
+
+    def __enter__(self) -> AtStep:
+        trio.lowlevel.add_instrument(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        trio.lowlevel.remove_instrument(self)
+        assert self.error is None, self.error
+
+
+async def check_next_call(engine: ms.Engine) -> None:
+    completion = await engine.start_stream(hello()).wait()
+    assert completion.success, completion
+    assert completion.response is not None
+    assert completion.response.text == "abc"
+
+
+async def test_a_call_cancelled_at_any_step_completes_once(ca: trustme.CA) -> None:
+    states: set[str] = set()
+    async with open_place(ca) as place:
+        for step in range(1, STEPS):
+            recorder = Recorder()
+            async with place.engine() as engine:
+                call = engine.start_stream(hello(), recorder.on_event, recorder.on_completion)
+
+                def cancel(call: ms.Call = call) -> None:
+                    states.add(call.state)
+                    call.cancel()
+
+                with trio.fail_after(5), AtStep(step, cancel) as instrument:
+                    completion = await call.wait()
+                assert recorder.completion is completion
+                assert recorder.types.count("DONE") + recorder.types.count("ERROR") == 1
+                assert "abc".startswith(recorder.text)
+                if not completion.success:
+                    assert completion.error_category is ms.ErrorCategory.CANCELLED
+                    assert completion.response is None or completion.response.text == recorder.text
+                if step % 5 == 0:
+                    await check_next_call(engine)
+            assert len(recorder.completions) == 1
+            if instrument.count < step:
+                break
+        else:
+            raise AssertionError("a call's life is longer than the test")
+        await place.check_nothing_is_left()
+    assert step > 25
+    assert {"connecting", "sending", "waiting", "reading"} <= states | {"sending", "waiting"}
+
+
+async def test_a_waiting_task_cancelled_at_any_step_takes_its_call_along(ca: trustme.CA) -> None:
+    async with open_place(ca) as place:
+        for step in range(1, STEPS):
+            async with place.engine() as engine:
+                scope = trio.CancelScope()
+                with trio.fail_after(5), AtStep(step, scope.cancel) as instrument, scope:
+                    async with engine.stream(hello()) as events:
+                        async for _ in events:
+                            pass
+                await until(lambda engine=engine: engine.statistics().completed == 1)  # type: ignore[misc]
+                assert engine.statistics().calls == {}
+                if step % 5 == 0:
+                    await check_next_call(engine)
+            if instrument.count < step:
+                break
+        else:
+            raise AssertionError("a call's life is longer than the test")
+        await place.check_nothing_is_left()
+
+
+async def test_an_engine_closed_at_any_step_completes_its_calls_once(ca: trustme.CA) -> None:
+    async with open_place(ca) as place:
+        for step in range(1, STEPS, 2):
+            recorders = [Recorder(), Recorder()]
+            async with place.engine() as engine:
+                calls = [engine.start_stream(hello(), one.on_event, one.on_completion) for one in recorders]
+                with trio.fail_after(5), AtStep(step, engine.close) as instrument:
+                    for call in calls:
+                        await call.wait()
+            for recorder in recorders:
+                assert recorder.completion.error_category in (None, ms.ErrorCategory.CANCELLED)
+            if instrument.count < step:
+                break
+        else:
+            raise AssertionError("a call's life is longer than the test")
+        await place.check_nothing_is_left()
+
+
+def faults(table: dict[str, list[Exception]]) -> list[tuple[str, Exception]]:
+    return [(name, fault) for name, given in table.items() for fault in given]
+
+
+def ids(rows: list[tuple[str, Exception]]) -> list[str]:
+    return [f"{name}-{fault.args[0]}" for name, fault in rows]
+
+
+@pytest.mark.parametrize(("name", "fault"), faults(FAULTS), ids=ids(faults(FAULTS)))
+async def test_any_system_call_may_fail(
+    name: str, fault: Exception, ca: trustme.CA, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tls = TLSConfig(ca_data=ca.cert_pem.bytes().decode())
+    with tripwired(tls, monkeypatch) as wire:
+        async with open_place(ca, wire) as place:
+            for at in range(1, STEPS):
+                for retry in (NO_RETRY, ms.Retry(max_attempts=3, base=0, jitter=0)):
+                    if not await one_failure(place, wire, name, at, fault, retry):
+                        break
+                else:
+                    continue
+                break
+            await place.check_nothing_is_left()
+    assert at > 1, "the system call was never made"
+
+
+async def one_failure(place: Place, wire: Tripwire, name: str, at: int, fault: Exception, retry: ms.Retry) -> bool:
+    """One call during which the `at`-th `name` fails; False where there was none so late."""
+    recorder = Recorder()
+    async with place.engine(retry) as engine:
+        wire.arm(name, at, fault)
+        with trio.fail_after(5):
+            completion = await engine.start_stream(hello(), recorder.on_event, recorder.on_completion).wait()
+            await until(lambda: not any(origin.active for origin in engine.statistics().connections.values()))
+        tripped = wire.tripped
+        wire.arm("", 0, None)
+        assert recorder.completion is completion
+        assert "abc".startswith(recorder.text)
+        if not completion.success:
+            assert tripped
+            assert completion.error_category is ms.ErrorCategory.NETWORK, completion
+            # With attempts left only what was told already, or what is final, may keep a call from success.
+            assert retry is NO_RETRY or recorder.text or not (completion.error and completion.error.retryable)
+        await check_next_call(engine)
+    return tripped
+
+
+@pytest.mark.parametrize(("name", "fault"), faults(NOT_NOW), ids=ids(faults(NOT_NOW)))
+async def test_not_now_is_no_failure(
+    name: str, fault: Exception, ca: trustme.CA, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tls = TLSConfig(ca_data=ca.cert_pem.bytes().decode())
+    with tripwired(tls, monkeypatch) as wire:
+        async with open_place(ca, wire) as place:
+            for at in range(1, STEPS):
+                async with place.engine() as engine:
+                    wire.arm(name, at, fault)
+                    with trio.fail_after(5):
+                        await check_next_call(engine)
+                    if not wire.tripped:
+                        break
+            await place.check_nothing_is_left()
+    assert at > 1
+
+
+async def test_a_system_that_takes_one_byte_at_a_time(ca: trustme.CA, monkeypatch: pytest.MonkeyPatch) -> None:
+    tls = TLSConfig(ca_data=ca.cert_pem.bytes().decode())
+    with tripwired(tls, monkeypatch) as wire:
+        wire.at_most = 1
+        async with open_place(ca, wire) as place, place.engine() as engine:
+            await check_next_call(engine)
+            await check_next_call(engine)

@@ -1,0 +1,183 @@
+"""A seam under the engine: every system call of a call's life, counted, and one of them made to fail.
+
+Knows which names transport calls. Must not know why a test wants one to fail.
+"""
+
+from __future__ import annotations
+
+import errno
+import select
+import socket
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from manystream.transport import dial, loop
+from manystream.transport.tls import TLSConfig, make_context
+from tests.transport.peers import Names
+
+
+def error(code: int) -> OSError:
+    return OSError(code, errno.errorcode[code])
+
+
+FAULTS: dict[str, list[Exception]] = {
+    "getaddrinfo": [socket.gaierror(socket.EAI_AGAIN, "try again"), error(errno.EMFILE)],
+    "socket": [error(errno.EMFILE), error(errno.ENOBUFS)],
+    "setsockopt": [error(errno.ENOPROTOOPT)],
+    "connect": [error(errno.ECONNREFUSED), error(errno.ENETUNREACH)],
+    "getpeername": [error(errno.ENOTCONN)],
+    "handshake": [error(errno.ECONNRESET), ssl.SSLError(1, "[SSL: TLSV1_ALERT_INTERNAL_ERROR] internal error")],
+    "register": [error(errno.ENOSPC)],
+    "send": [error(errno.ECONNRESET), error(errno.EPIPE), error(errno.ETIMEDOUT), error(errno.ENOBUFS)],
+    "recv": [error(errno.ECONNRESET), error(errno.ETIMEDOUT)],
+}
+"""System call → the errors it is made to give."""
+
+NOT_NOW: dict[str, list[Exception]] = {
+    "send": [BlockingIOError(errno.EAGAIN, "not now")],
+    "recv": [BlockingIOError(errno.EAGAIN, "not now")],
+}
+"""System call → what is no error: come again."""
+
+
+@dataclass
+class Tripwire:
+    """Counts system calls; the one whose turn it is fails with `fault`, once."""
+
+    at: int = 0
+    fault: Exception | None = None
+    only: str = ""
+    count: int = 0
+    tripped: bool = False
+    seen: list[str] = field(default_factory=list[str])
+    at_most: int = 1 << 30
+    """Bytes that one `send` takes."""
+
+    def arm(self, only: str, at: int, fault: Exception | None) -> None:
+        """From now on, the `at`-th call of `only` fails."""
+        self.only, self.at, self.fault = only, at, fault
+        self.count, self.tripped = 0, False
+        self.seen.clear()
+
+    def hit_line(self, name: str, sock: socket.socket) -> None:
+        """As `hit`, for what only happens on a broken line: break it, as the error says."""
+        try:
+            self.hit(name)
+        except BlockingIOError:
+            raise
+        except OSError as fault:
+            if fault.errno != errno.ENOBUFS:
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)
+            raise
+
+    def hit(self, name: str) -> None:
+        self.seen.append(name)
+        if name != self.only:
+            return
+        self.count += 1
+        if self.count == self.at and self.fault is not None:
+            self.tripped = True
+            raise self.fault
+
+
+def sockets_of(wire: Tripwire) -> tuple[type[socket.socket], type[ssl.SSLSocket]]:
+    """Socket classes whose system calls go over the tripwire."""
+
+    class Plain(socket.socket):
+        def __init__(self, *arguments: Any, **keywords: Any) -> None:
+            wire.hit("socket")
+            super().__init__(*arguments, **keywords)
+
+        def setsockopt(self, *arguments: Any) -> None:  # type: ignore[override]
+            wire.hit("setsockopt")
+            super().setsockopt(*arguments)
+
+        def connect_ex(self, address: Any, /) -> int:
+            try:
+                wire.hit("connect")
+            except OSError as fault:
+                return fault.errno or 0
+            return super().connect_ex(address)
+
+        def getpeername(self) -> Any:
+            wire.hit("getpeername")
+            return super().getpeername()
+
+        def send(self, data: Any, flags: int = 0, /) -> int:
+            wire.hit_line("send", self)
+            return super().send(data[: wire.at_most], flags)
+
+        def recv(self, *arguments: Any) -> bytes:
+            wire.hit_line("recv", self)
+            return super().recv(*arguments)
+
+    class Secured(ssl.SSLSocket):
+        def do_handshake(self, block: bool = False) -> None:
+            wire.hit("handshake")
+            super().do_handshake(block)
+
+        def send(self, data: Any, flags: int = 0) -> int:
+            wire.hit_line("send", self)
+            return super().send(data[: wire.at_most], flags)
+
+        def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
+            wire.hit_line("recv", self)
+            return super().recv(buflen, flags)
+
+    return Plain, Secured
+
+
+class Poller:
+    """An epoll object whose `register` goes over the tripwire."""
+
+    def __init__(self, wire: Tripwire) -> None:
+        self._epoll = select.epoll()
+        self._wire = wire
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._epoll, name)
+
+    def register(self, fd: int, eventmask: int) -> None:
+        self._wire.hit("register")
+        self._epoll.register(fd, eventmask)
+
+
+class Shim:
+    """A module, with some names replaced."""
+
+    def __init__(self, module: object, **replaced: object) -> None:
+        self.__dict__.update(replaced)
+        self._module = module
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._module, name)
+
+
+class TrippedNames(Names):
+    """A resolver that goes over the tripwire."""
+
+    def __init__(self, table: dict[str, list[tuple[str, int]] | OSError], wire: Tripwire) -> None:
+        super().__init__(table)
+        self._wire = wire
+
+    async def getaddrinfo(self, *arguments: Any, **keywords: Any) -> Any:  # type: ignore[override]
+        self._wire.hit("getaddrinfo")
+        return await super().getaddrinfo(*arguments, **keywords)
+
+
+@contextmanager
+def tripwired(tls: TLSConfig, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tripwire]:
+    """Put the tripwire under everything that transport opens."""
+    wire = Tripwire()
+    plain, secured = sockets_of(wire)
+    make_poller: Callable[[], Poller] = lambda: Poller(wire)  # noqa: E731
+    with monkeypatch.context() as patch:
+        patch.setattr(dial, "socket", Shim(socket, socket=plain))
+        patch.setattr(loop, "select", Shim(select, epoll=make_poller))
+        patch.setattr(make_context(tls), "sslsocket_class", secured)
+        yield wire

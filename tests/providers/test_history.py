@@ -1,0 +1,237 @@
+"""The common history: its parts and their rules, and that it is a view of the message model."""
+
+from __future__ import annotations
+
+import pytest
+
+import manystream as ms
+from manystream.providers.history import (
+    FinishReasonPart,
+    History,
+    HistoryError,
+    HistoryMessage,
+    HistoryRole,
+    OtherPart,
+    TextPart,
+    ToolCallPart,
+    ToolCallResult,
+    ToolOutput,
+    ToolResultPart,
+    UsagePart,
+    history_messages_of,
+    message_from_response,
+    messages_of,
+)
+
+CALL = ToolCallPart("c1", "weather", {"city": "Oslo"})
+OK = ToolCallResult.ok("rain")
+
+
+# --- tool outputs and results ---
+
+
+@pytest.mark.parametrize(
+    ("value", "output"),
+    [
+        (None, None),
+        (ToolOutput("table", [1]), ToolOutput("table", [1])),
+        ("text", ToolOutput("text", "text")),
+        ([1, 2], ToolOutput("text", [1, 2])),
+        ({"a": 1}, ToolOutput("text", {"a": 1})),
+        (42, ToolOutput("text", "42")),
+        (1.5, ToolOutput("text", "1.5")),
+    ],
+)
+def test_an_output_is_made_of_anything(value: object, output: ToolOutput | None) -> None:
+    assert ToolOutput.from_any(value) == output
+
+
+def test_an_outputs_type_is_not_empty() -> None:
+    with pytest.raises(HistoryError, match=r"ToolOutput\.type"):
+        ToolOutput("", "x")
+
+
+@pytest.mark.parametrize(("success", "failure"), [(True, None), (True, False), (None, True), (False, True)])
+def test_a_result_has_exactly_one_of_success_and_failure_true(success: bool | None, failure: bool | None) -> None:
+    ToolCallResult(success, failure)
+
+
+@pytest.mark.parametrize(
+    ("success", "failure"), [(True, True), (False, False), (None, None), (None, False), (False, None)]
+)
+def test_any_other_result_is_refused(success: bool | None, failure: bool | None) -> None:
+    with pytest.raises(HistoryError, match="exactly one of success and failure must be true"):
+        ToolCallResult(success, failure)
+
+
+def test_ok_and_error_make_results() -> None:
+    assert (OK.success, OK.failure, OK.output) == (True, None, ToolOutput("text", "rain"))
+    failed = ToolCallResult.error("boom", "It broke.")
+    assert (failed.success, failed.failure, failed.output) == (None, True, ToolOutput("text", "boom"))
+
+
+def test_what_a_person_is_shown_falls_back_to_the_output() -> None:
+    assert OK.get_display_output() == ToolOutput("text", "rain")
+    assert ToolCallResult.ok("rain", "It rains.").get_display_output() == ToolOutput("text", "It rains.")
+
+
+@pytest.mark.parametrize("result", [OK, ToolCallResult.error({"a": [1]}, "x"), ToolCallResult.ok(None)])
+def test_a_result_survives_its_json(result: ToolCallResult) -> None:
+    assert ToolCallResult.from_json(result.to_json()) == result
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {},
+        {"success": "yes"},
+        {"success": True, "output": "x"},
+        {"success": True, "output": {"type": "text", "content": 5}},
+        {"success": True, "failure": True},
+        {"success": True, "temperature": 21},
+    ],
+)
+def test_json_that_is_no_result_is_refused(data: dict[str, object]) -> None:
+    with pytest.raises(HistoryError, match="ToolCallResult"):
+        ToolCallResult.from_json(data)  # type: ignore[arg-type]
+
+
+# --- parts and messages ---
+
+
+@pytest.mark.parametrize("make", [lambda: ToolCallPart("c", ""), lambda: ToolResultPart("c", "", OK)])
+def test_a_tools_name_has_at_least_one_character(make: object) -> None:
+    with pytest.raises(HistoryError, match="name: must be text that is not empty"):
+        make()  # type: ignore[operator]
+
+
+def test_an_unknown_role_is_a_clear_error() -> None:
+    with pytest.raises(HistoryError, match="role: unknown role 'robot'; known are system, user, model, tool, context"):
+        HistoryMessage("robot", "x")
+
+
+def test_an_unknown_part_is_a_clear_error() -> None:
+    with pytest.raises(HistoryError, match=r"parts\[1\]: unknown part dict"):
+        HistoryMessage("user", [TextPart("x"), {"text": "y"}])  # type: ignore[list-item]
+
+
+def test_only_messages_are_added_and_an_empty_one_adds_nothing() -> None:
+    history = History()
+    history.add(HistoryMessage("user", []))
+    assert history.conversation == []
+    history.add(HistoryMessage("user", "x"))
+    assert len(history.conversation) == 1
+    with pytest.raises(TypeError, match="not Message"):
+        history.add(ms.Message.user("x"))  # type: ignore[arg-type]
+
+
+# --- the view ---
+
+ROLES = [("user", "user"), ("model", "assistant"), ("context", "user")]
+
+
+@pytest.mark.parametrize(("role", "message_role"), ROLES)
+def test_every_speaking_role_has_its_role_in_the_message_model(role: str, message_role: str) -> None:
+    assert messages_of(History(conversation=[HistoryMessage(role, "x")])) == [ms.Message(message_role, "x")]
+
+
+def test_the_context_stands_first_and_the_system_prompt_is_no_message() -> None:
+    history = History("Be brief.", "Files: a.py", [HistoryMessage("user", "hi"), HistoryMessage("system", "more")])
+    assert messages_of(history) == [ms.Message.user("Files: a.py"), ms.Message.user("hi")]
+
+
+def test_usage_and_finish_reason_are_not_sent_back() -> None:
+    spoken = HistoryMessage("model", [TextPart("x"), UsagePart(1, 2), FinishReasonPart("stop")])
+    assert messages_of(History(conversation=[spoken])) == [ms.Message.assistant("x")]
+
+
+def test_a_result_is_the_text_of_its_json_and_a_failure_is_an_error() -> None:
+    items = [
+        HistoryMessage("tool", [ToolResultPart("c", "f", OK), ToolResultPart("d", "f", ToolCallResult.error("!"))])
+    ]
+    (message,) = messages_of(History(conversation=items))
+    assert message.content == [
+        ms.ToolResult("c", '{"success":true,"output":{"type":"text","content":"rain"}}'),
+        ms.ToolResult("d", '{"failure":true,"output":{"type":"text","content":"!"}}', is_error=True),
+    ]
+
+
+def test_malformed_arguments_are_kept_as_raw_text_and_flagged() -> None:
+    (item,) = history_messages_of([ms.Message.tool_call("c", "f", '{"a": ')])
+    assert item.tool_calls == [ToolCallPart("c", "f", {}, malformed='{"a": ')]
+    assert messages_of(History(conversation=[item])) == [ms.Message.tool_call("c", "f", '{"a": ')]
+
+
+def test_tool_names_are_inferred_from_earlier_calls_and_unknown_ones_are_called_so() -> None:
+    items = history_messages_of(
+        [ms.Message.tool_call("c", "f", "{}"), ms.Message.tool_result("c", "1"), ms.Message.tool_result("x", "2")]
+    )
+    assert [part.name for item in items for part in item.parts if isinstance(part, ToolResultPart)] == ["f", "unknown"]
+
+
+def test_plain_results_of_the_message_model_are_outputs() -> None:
+    items = history_messages_of([ms.Message.tool_result("c", "1"), ms.Message.tool_result("d", "!", is_error=True)])
+    results = [part.result for item in items for part in item.parts if isinstance(part, ToolResultPart)]
+    assert results == [ToolCallResult.ok("1"), ToolCallResult.error("!")]
+
+
+def test_blocks_without_a_part_go_through_unchanged() -> None:
+    """Signatures, too: the history is a view, so nothing of the message model is lost on the way through it."""
+    state = ms.ProviderState("google", {"thoughtSignature": "s"})
+    message = ms.Message.assistant(
+        [
+            ms.Thinking("hm", "sig"),
+            ms.RedactedThinking("xyz"),
+            ms.Text("a", state=state),
+            ms.ToolCall("c", "f", '{ "a": 1 }', state=state),
+            ms.ProviderBlock("anthropic", {"type": "server_tool_use"}),
+        ]
+    )
+    (item,) = history_messages_of([message])
+    assert [type(part) for part in item.parts] == [OtherPart, OtherPart, TextPart, ToolCallPart, OtherPart]
+    assert messages_of(History(conversation=[item])) == [message]
+
+
+def test_a_changed_part_no_longer_stands_for_its_block() -> None:
+    (item,) = history_messages_of([ms.Message.assistant(ms.Text("a", state=ms.ProviderState("google", {"x": 1})))])
+    assert isinstance(item.parts[0], TextPart)
+    item.parts[0].text = "b"
+    assert messages_of(History(conversation=[item])) == [ms.Message.assistant("b")]
+
+
+def test_a_users_message_with_results_becomes_two() -> None:
+    items = history_messages_of([ms.Message.user([ms.ToolResult("c", "1"), ms.Text("go on")])])
+    assert [item.role for item in items] == [HistoryRole.TOOL, HistoryRole.USER]
+
+
+# --- answers ---
+
+
+def test_an_answer_is_its_content_then_usage_then_why_it_ended() -> None:
+    response = ms.Response(
+        [ms.Text("I look."), ms.ToolCall("c1", "weather", '{"city":"Oslo"}')],
+        ms.FinishReason.TOOL_USE,
+        "tool_use",
+        ms.Usage(input_tokens=5, output_tokens=7, thinking_tokens=2),
+    )
+    assert message_from_response(response) == HistoryMessage(
+        "model", [TextPart("I look."), CALL, UsagePart(5, 9), FinishReasonPart("tool_use")]
+    )
+
+
+def test_partial_usage_keeps_unknown_apart_from_zero() -> None:
+    item = message_from_response(ms.Response([ms.Text("x")], usage=ms.Usage(output_tokens=0)))
+    assert item == HistoryMessage("model", [TextPart("x"), UsagePart(None, 0)])
+
+
+def test_without_usage_and_finish_reason_there_are_no_such_parts() -> None:
+    assert message_from_response(ms.Response([ms.Text("x")])) == HistoryMessage("model", "x")
+
+
+def test_an_empty_answer_is_no_message() -> None:
+    assert message_from_response(ms.Response()) is None
+
+
+def test_a_refusal_is_what_was_said_about_the_end() -> None:
+    item = message_from_response(ms.Response(raw_finish_reason="stop", refusal="I will not."))
+    assert item == HistoryMessage("model", [FinishReasonPart("stop", "I will not.")])

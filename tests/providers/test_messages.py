@@ -1,0 +1,93 @@
+"""Messages: their makers, a tool call with its thinking, and what is read from them."""
+
+from __future__ import annotations
+
+import pytest
+
+import manystream as ms
+from manystream.providers.json_values import MalformedJSONError
+from manystream.providers.messages import Block
+
+CALL = {"tool_id": "t1", "tool_name": "weather", "tool_arguments": '{"city": "Oslo"}'}
+MADE = ms.ToolCall("t1", "weather", '{"city": "Oslo"}')
+
+
+@pytest.mark.parametrize("role", [ms.Role.USER, ms.Role.ASSISTANT, "user", "assistant"])
+def test_text_gives_a_message_of_one_text_block_without_metadata(role: ms.Role | str) -> None:
+    message = ms.Message(role, "hello")
+    assert (message.role, message.content, message.provider_metadata) == (ms.Role(role), [ms.Text("hello")], {})
+
+
+def test_user_and_assistant_are_the_same_with_their_role() -> None:
+    assert ms.Message.user("x") == ms.Message(ms.Role.USER, "x")
+    assert ms.Message.assistant("x") == ms.Message(ms.Role.ASSISTANT, "x")
+
+
+def test_a_tool_call_is_an_assistants_message_of_one_block_without_metadata() -> None:
+    message = ms.Message.tool_call("t1", "weather", '{"city": "Oslo"}')
+    assert (message.role, message.content, message.provider_metadata) == (ms.Role.ASSISTANT, [MADE], {})
+
+
+@pytest.mark.parametrize("is_error", [False, True])
+def test_a_tool_result_is_a_tool_message_of_one_block_without_metadata(is_error: bool) -> None:
+    message = ms.Message.tool_result("t1", "rain", is_error)
+    result = ms.ToolResult("t1", "rain", is_error)
+    assert (message.role, message.content, message.provider_metadata) == (ms.Role.TOOL, [result], {})
+
+
+WITH_THINKING: list[tuple[dict[str, str], list[Block]]] = [
+    ({"thinking_text": "hm", "thinking_signature": "sig"}, [ms.Thinking("hm", "sig"), MADE]),
+    ({"thinking_text": "hm"}, [ms.Thinking("hm"), MADE]),
+    ({"thinking_text": ""}, [ms.Thinking(""), MADE]),
+    ({"redacted_data": "xyz"}, [ms.RedactedThinking("xyz"), MADE]),
+    ({}, [MADE]),
+    (
+        {"thinking_text": "hm", "thinking_signature": "sig", "redacted_data": "xyz"},
+        [ms.Thinking("hm", "sig"), ms.RedactedThinking("xyz"), MADE],
+    ),
+]
+
+
+@pytest.mark.parametrize(("given", "blocks"), WITH_THINKING)
+def test_thinking_then_redacted_thinking_stand_before_the_call(given: dict[str, str], blocks: list[Block]) -> None:
+    message = ms.Message.tool_call_with_thinking(**given, **CALL)
+    assert (message.role, message.content) == (ms.Role.ASSISTANT, blocks)
+
+
+def test_a_signature_without_text_has_nothing_to_sign() -> None:
+    assert ms.Message.tool_call_with_thinking(thinking_signature="sig", **CALL).content == [MADE]
+
+
+def test_an_unknown_role_is_refused() -> None:
+    with pytest.raises(ValueError, match="robot"):
+        ms.Message("robot", "x")
+
+
+def test_arguments_are_read_as_an_object() -> None:
+    assert MADE.parsed == {"city": "Oslo"}
+    assert ms.ToolCall("a", "f", " ").parsed == {}
+
+
+@pytest.mark.parametrize("arguments", ["{", "[1]", '"x"', "nonsense"])
+def test_arguments_that_are_no_object_are_a_clear_error_and_stay_as_they_are(arguments: str) -> None:
+    call = ms.ToolCall("a", "add", arguments)
+    with pytest.raises(MalformedJSONError):
+        _ = call.parsed
+    assert call.arguments == arguments
+
+
+def test_the_text_of_a_message_is_all_its_text_blocks() -> None:
+    message = ms.Message.assistant([ms.Thinking("hm"), ms.Text("a"), MADE, ms.Text("b")])
+    assert (message.text, message.tool_calls) == ("ab", [MADE])
+
+
+def test_the_text_of_a_result_is_that_of_its_blocks() -> None:
+    result = ms.ToolResult("a", [ms.Text("x"), ms.Image(url="https://host/i.png"), ms.Text("y")])
+    assert result.text == "xy"
+
+
+def test_base64_is_decoded_once_and_checked() -> None:
+    assert ms.Image.from_base64("AAE=", "image/png").data == b"\x00\x01"
+    assert ms.File.from_base64("AAE=", "application/pdf", "a.pdf").name == "a.pdf"
+    with pytest.raises(ValueError, match=r"base64|padding|Incorrect"):
+        ms.Image.from_base64("A", "image/png")

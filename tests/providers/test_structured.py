@@ -1,0 +1,174 @@
+"""Structured answers: what fits the schema is parsed, what does not is named by its place, what was cut is no error."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import manystream as ms
+from manystream.providers.json_values import JSON, JSONObject
+from manystream.providers.structured import MAX_DEPTH, SchemaMismatchError, add_parsed, fitted, parse_structured
+
+PERSON: JSONObject = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "minLength": 1},
+        "age": {"type": "integer", "minimum": 0},
+        "tags": {"type": "array", "items": {"enum": ["a", "b"]}, "maxItems": 2},
+        "friend": {"anyOf": [{"$ref": "#"}, {"type": "null"}]},
+    },
+    "required": ["name"],
+    "additionalProperties": False,
+}
+
+
+def answer(text: str, reason: ms.FinishReason = ms.FinishReason.STOP, **members: object) -> ms.Response:
+    return ms.Response([ms.Text(text)], reason, **members)  # type: ignore[arg-type]
+
+
+FITS: list[tuple[JSONObject, JSON]] = [
+    (PERSON, {"name": "Ada", "age": 36, "tags": ["a"], "friend": {"name": "Bob", "friend": None}}),
+    ({"type": "integer"}, 1.0),
+    ({"type": ["string", "null"]}, None),
+    ({"const": {"a": [1]}}, {"a": [1.0]}),
+    ({"oneOf": [{"type": "integer"}, {"type": "string"}]}, "x"),
+    ({"allOf": [{"minimum": 1}, {"maximum": 3}]}, 2),
+    ({"type": "object", "additionalProperties": {"type": "integer"}}, {"x": 1}),
+    ({"$defs": {"a/b": {"type": "integer"}}, "items": {"$ref": "#/$defs/a~1b"}}, [1, 2]),
+    ({"minimum": 5}, "a text is no number, so the limit is not about it"),
+    ({"format": "date", "pattern": "^x"}, "unchecked"),
+    ({"properties": {"free": True}}, {"free": [1]}),
+    ({"exclusiveMinimum": 0, "exclusiveMaximum": 1}, 0.5),
+]
+
+
+@pytest.mark.parametrize(("schema", "value"), FITS)
+def test_what_fits_the_schema_is_given_back_equal(schema: JSONObject, value: JSON) -> None:
+    assert fitted(value, schema) == value
+
+
+DOES_NOT_FIT: list[tuple[JSONObject, JSON, str]] = [
+    (PERSON, [], r"^\$: must be object, not \[\]$"),
+    (PERSON, {"age": 1}, r"^\$: the property 'name' is missing$"),
+    (PERSON, {"name": ""}, r"^\$.name: must have a length of at least 1, not \"\"$"),
+    (PERSON, {"name": "x", "age": "1"}, r'^\$.age: must be integer, not "1"$'),
+    (PERSON, {"name": "x", "age": True}, r"^\$.age: must be integer, not true$"),
+    (PERSON, {"name": "x", "age": -1}, r"^\$.age: must be at least 0, not -1$"),
+    (PERSON, {"name": "x", "tags": ["a", "c"]}, r'^\$.tags\[1\]: must be one of \["a","b"\], not "c"$'),
+    (PERSON, {"name": "x", "tags": ["a", "b", "a"]}, r"^\$.tags: must have at most this many items: 2"),
+    (PERSON, {"name": "x", "other": 1}, r"^\$.other: is not allowed"),
+    (PERSON, {"name": "x", "friend": {"name": 1}}, r"^\$.friend.name: must be string, not 1$"),
+    (PERSON, {"name": None}, r"^\$.name: must be string, not null$"),
+    ({"enum": [1]}, True, "must be one of"),
+    ({"const": 0}, False, "must be 0"),
+    ({"oneOf": []}, 1, "no variants"),
+    ({"allOf": [{"minimum": 1}, {"maximum": 3}]}, 4, "at most 3"),
+    ({"additionalProperties": {"type": "integer"}}, {"x": "1"}, r"\$.x"),
+    ({"type": "blue"}, 1, "must be blue"),
+    ({"$ref": "#/$defs/none"}, 1, "leads nowhere"),
+    ({"$ref": "https://host/schema"}, 1, "leads nowhere"),
+    ({"$ref": "#"}, 1, f"more than {MAX_DEPTH} deep"),
+    ({"items": False}, [1], r"\$\[0\]: the schema allows nothing"),
+]
+
+
+@pytest.mark.parametrize(("schema", "value", "complaint"), DOES_NOT_FIT)
+def test_what_does_not_fit_is_named_by_its_place(schema: JSONObject, value: JSON, complaint: str) -> None:
+    with pytest.raises(SchemaMismatchError, match=complaint):
+        fitted(value, schema)
+
+
+def test_a_null_for_an_optional_property_counts_as_absent() -> None:
+    """Strict modes make every property required, so a null is how a model leaves one out."""
+    assert fitted({"name": "x", "age": None, "friend": None}, PERSON) == {"name": "x", "friend": None}
+
+
+def test_deep_nesting_is_an_error_and_no_crash() -> None:
+    deep: JSON = []
+    for _ in range(10 * MAX_DEPTH):
+        deep = [deep]
+    with pytest.raises(SchemaMismatchError, match="nested"):
+        fitted(deep, {"$defs": {}, "items": {"$ref": "#"}})
+
+
+def test_variants_that_refer_to_each_other_are_given_up_before_they_take_all_day() -> None:
+    both: JSON = {"type": "object", "properties": {"left": {"$ref": "#"}}, "required": ["left"]}
+    deep: JSON = 1
+    for _ in range(40):
+        deep = {"left": deep}
+    with pytest.raises(SchemaMismatchError):
+        fitted(deep, {"anyOf": [both, dict(both), dict(both)]})
+
+
+def test_a_whole_answer_that_fits_is_parsed() -> None:
+    response = answer('{"name": "Ada"}')
+    add_parsed(response, PERSON)
+    assert (response.parsed, response.warnings) == ({"name": "Ada"}, [])
+
+
+def test_text_in_several_blocks_is_one_text() -> None:
+    response = ms.Response([ms.Thinking("hm"), ms.Text('{"name":'), ms.Text('"Ada"}')], ms.FinishReason.STOP)
+    assert parse_structured(response, PERSON) == {"name": "Ada"}
+
+
+@pytest.mark.parametrize("text", ['```json\n{"name": "Ada"}\n```', ' \n{"name": "Ada"}\n '])
+def test_a_code_fence_and_white_space_around_the_object_are_taken_off(text: str) -> None:
+    assert parse_structured(answer(text), PERSON) == {"name": "Ada"}
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ('{"name": 1}', r"does not fit the response schema at \$.name: must be string, not 1"),
+        ("Sure! Here it is", "the answer is no JSON: 'Sure! Here it is'"),
+        ("", "the answer has no text"),
+    ],
+)
+def test_a_whole_answer_that_does_not_fit_is_an_error_that_is_not_retried(text: str, complaint: str) -> None:
+    with pytest.raises(ms.ProviderError, match=complaint) as caught:
+        add_parsed(answer(text), PERSON)
+    assert (caught.value.category, caught.value.retryable) == (ms.ErrorCategory.UNKNOWN, False)
+    assert caught.value.body == text.encode()
+
+
+@pytest.mark.parametrize("reason", [ms.FinishReason.LENGTH, ms.FinishReason.CONTENT_FILTER, ms.FinishReason.UNKNOWN])
+def test_a_cut_answer_keeps_its_reason_and_has_a_warning_instead_of_an_error(reason: ms.FinishReason) -> None:
+    response = answer('{"name": "A', reason)
+    add_parsed(response, PERSON)
+    assert (response.parsed, response.finish_reason) == (None, reason)
+    assert response.warnings[0].startswith("response_schema: nothing was parsed;")
+
+
+def test_a_cut_answer_that_fits_all_the_same_is_parsed() -> None:
+    response = answer('{"name": "Ada"}', ms.FinishReason.LENGTH)
+    add_parsed(response, PERSON)
+    assert (response.parsed, response.warnings) == ({"name": "Ada"}, [])
+
+
+def test_a_refusal_is_a_warning() -> None:
+    response = answer("", refusal="I will not.")
+    add_parsed(response, PERSON)
+    assert (response.parsed, response.warnings) == (None, ["response_schema: nothing was parsed; the model refused"])
+
+
+def test_an_answer_that_calls_tools_is_not_parsed_yet() -> None:
+    response = ms.Response([ms.ToolCall("a", "f", "{}")], ms.FinishReason.TOOL_USE)
+    add_parsed(response, PERSON)
+    assert (response.parsed, response.warnings) == (None, [])
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=50)
+@given(VALUES)
+def test_every_value_fits_its_own_const_and_the_empty_schema(value: JSON) -> None:
+    assert fitted(value, {"const": value}) == value
+    assert fitted(json.loads(json.dumps(value)), {}) == value
