@@ -2,9 +2,10 @@
 
 Knows chunk sizes, extensions (skipped) and trailers (checked, then dropped). Must not know what the body is.
 It agrees with h11's reader byte for byte, in what it accepts and in what it refuses, but for four things: a chunk
-size has at most 16 digits; a size line or a trailer section that has not ended has at most `MAX_LINE_BYTES` (h11
-waits for more); a size line that ends in a bare LF is refused at once (h11 refuses it at the next CR LF); and
-Content-Length and Transfer-Encoding among the trailers are dropped unread (RFC 9110, 6.5.1), where h11 checks them.
+size has at most 16 digits and is at most `MAX_CHUNK_BYTES`; a size line or a trailer section that has not ended has at
+most `MAX_LINE_BYTES` (h11 waits for more); a size line that ends in a bare LF is refused at once (h11 refuses it at the
+next CR LF); and Content-Length and Transfer-Encoding among the trailers are dropped unread (RFC 9110, 6.5.1), where
+h11 checks them.
 
 Why not h11: one event per chunk costs h11 about 20 µs of Python, this about 0.5 µs (`benchmarks/decode.py`).
 """
@@ -14,6 +15,8 @@ from __future__ import annotations
 import re
 
 MAX_LINE_BYTES = 16 * 1024
+MAX_CHUNK_BYTES = 2**60 - 1
+"""No server means more; who says more would be waited for in vain."""
 
 _SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,16})(?:;[^\n]*)?[ \t]*\r\n")
 _TRAILER_LINE = re.compile(rb"[-!#$%&'*+.^_`|~0-9A-Za-z]+:[^\x00\n\v\f\r]*")
@@ -70,7 +73,15 @@ class ChunkDecoder:
                     if not self._remaining:
                         self._state = _DATA_END
                 elif self._state == _SIZE:
-                    position = self._size(data, position)
+                    # Several whole chunks per segment are next in frequency: each in one step, too.
+                    end = data.find(b"\r\n", position)
+                    size = _SIZES.get(data[position:end]) if end > 0 and not self._held else None
+                    stop = end + 2 + size if size else 0
+                    if stop and data[stop : stop + 2] == b"\r\n":
+                        pieces.append(data[end + 2 : stop])
+                        position = stop + 2
+                    else:
+                        position = self._size(data, position)
                 elif self._state == _DATA_END:
                     position = self._data_end(data, position)
                 else:
@@ -98,6 +109,8 @@ class ChunkDecoder:
             if match is None:
                 raise ChunkError(f"illegal chunk size line {line[:60]!r}")
             size = int(match[1], 16)
+            if size > MAX_CHUNK_BYTES:
+                raise ChunkError(f"a chunk of {size} bytes is larger than any answer")
             if len(_SIZES) < _SIZES_KEPT and len(line) <= 8:
                 _SIZES[line[:-2]] = size
         self._remaining = size

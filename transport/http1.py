@@ -33,6 +33,9 @@ PEER_GONE = (ConnectionError, TimeoutError, ssl.SSLEOFError, ssl.SSLZeroReturnEr
 """What `send` raises where the peer has left: its answer may have come before."""
 
 MAX_HEAD_BYTES = 256 * 1024
+HEAD_TOO_LARGE = f"the response head is larger than {MAX_HEAD_BYTES} bytes"
+MAX_BODY_BYTES = 2**60 - 1
+"""No server means more; who says more would be waited for in vain."""
 MAX_INFORMATIONAL = 1000
 DRAIN_BYTES = 64 * 1024
 """What may follow an answer's terminal marker before the connection is given up rather than drained."""
@@ -279,11 +282,12 @@ class Connection:
                 event = parser.next_event()
         except h11.RemoteProtocolError as error:
             # h11's messages quote at most a line of the *response*; nothing of the request is in them.
-            self._broken(f"malformed response: {str(error)[:200]}", protocol=True)
+            text = f"malformed response: {str(error)[:200]}"
+            self._broken(HEAD_TOO_LARGE if error.error_status_hint == 431 else text, protocol=True)
             return
         if not isinstance(event, h11.Response):
             if self._head_bytes > MAX_HEAD_BYTES * (1 + self._informational):
-                self._broken(f"the response head is larger than {MAX_HEAD_BYTES} bytes", protocol=True)
+                self._broken(HEAD_TOO_LARGE, protocol=True)
             return
         rest, _ = parser.trailing_data
         self._parser = None
@@ -298,6 +302,9 @@ class Connection:
     def _begin_body(self, response: h11.Response, rest: bytes) -> None:
         headers = list(response.headers)
         frame = framing(self._method, response.status_code, response.http_version, headers)
+        if frame.length > MAX_BODY_BYTES:
+            self._broken(f"malformed response: a body of {frame.length} bytes", protocol=True)
+            return
         self._body_end, self._remaining, self._keep_alive = frame.end, frame.length, frame.keep_alive
         self._decoder = ChunkDecoder() if frame.end is BodyEnd.CHUNKED else None
         self.state = State.BODY

@@ -56,6 +56,13 @@ class Waiter(Protocol):
     def on_connect_failure(self, error: TransportError) -> None: ...
 
 
+class ConnectionWatch(Protocol):
+    """Who is told of connections; must neither wait nor raise."""
+
+    def connection_opened(self, origin: str) -> None: ...
+    def connection_closed(self, origin: str, served: int) -> None: ...
+
+
 class Place(enum.Enum):
     """Where a waiter stands."""
 
@@ -92,9 +99,18 @@ class _Host:
 
 
 class Pool:
-    """Connections to all origins of one engine."""
+    """Connections to all origins of one engine. watch: told of each, where there is one."""
 
-    def __init__(self, nursery: trio.Nursery, loop: Loop, timers: Timers, dial: Dial, limits: PoolLimits) -> None:
+    def __init__(
+        self,
+        nursery: trio.Nursery,
+        loop: Loop,
+        timers: Timers,
+        dial: Dial,
+        limits: PoolLimits,
+        watch: ConnectionWatch | None = None,
+    ) -> None:
+        self._watch = watch
         self._nursery = nursery
         self._loop = loop
         self._timers = timers
@@ -231,6 +247,8 @@ class Pool:
             return
         self.opened += 1
         self._host_of[connection] = host
+        if self._watch is not None:
+            self._watch.connection_opened(str(host.origin))
         if waiter is not None:
             waiter.on_connection(connection, False)
         else:
@@ -293,6 +311,8 @@ class Pool:
 
     def _on_closed(self, connection: Connection) -> None:
         host = self._host_of.pop(connection)
+        if self._watch is not None:
+            self._watch.connection_closed(connection.origin, connection.served)
         if connection in self._idle:
             del self._idle[connection]
             # Mostly the oldest (expiry) or the youngest (just looked at): both are found at once.
