@@ -6,64 +6,166 @@
         response = await engine.request(ms.Request("claude-sonnet-4-5", [ms.Message.user("Hello")]))
 
 The public names, and nothing else: what they do is in `engine`, `providers` and `transport`.
+
+Each name is loaded from its home at its first use: `import manystream` itself costs a millisecond, and a program pays
+for the dialects and the engine when it opens one. Type checkers see the plain imports.
 """
 
-from .engine import Call as Call
-from .engine import Completion as Completion
-from .engine import Engine as Engine
-from .engine import Statistics as Statistics
-from .engine import Timings as Timings
-from .engine import open_engine as open_engine
-from .engine.store import ConversationStore as ConversationStore
-from .providers.conversation import Conversation as Conversation
-from .providers.errors import ErrorCategory as ErrorCategory
-from .providers.errors import InvalidRequestError as InvalidRequestError
-from .providers.errors import ProviderError as ProviderError
-from .providers.events import Done as Done
-from .providers.events import Error as Error
-from .providers.events import Event as Event
-from .providers.events import EventType as EventType
-from .providers.events import FinishReason as FinishReason
-from .providers.events import Start as Start
-from .providers.events import TextDelta as TextDelta
-from .providers.events import ThinkingDelta as ThinkingDelta
-from .providers.events import ToolCallDelta as ToolCallDelta
-from .providers.events import ToolCallDone as ToolCallDone
-from .providers.events import ToolCallStart as ToolCallStart
-from .providers.messages import Block as Block
-from .providers.messages import CacheControl as CacheControl
-from .providers.messages import File as File
-from .providers.messages import Image as Image
-from .providers.messages import Message as Message
-from .providers.messages import ProviderBlock as ProviderBlock
-from .providers.messages import ProviderState as ProviderState
-from .providers.messages import RedactedThinking as RedactedThinking
-from .providers.messages import Role as Role
-from .providers.messages import Text as Text
-from .providers.messages import Thinking as Thinking
-from .providers.messages import ToolCall as ToolCall
-from .providers.messages import ToolResult as ToolResult
-from .providers.options import Retry as Retry
-from .providers.options import Timeouts as Timeouts
-from .providers.profile import Profile as Profile
-from .providers.profile import Quirks as Quirks
-from .providers.provider import Anthropic as Anthropic
-from .providers.provider import Gemini as Gemini
-from .providers.provider import OpenAIChat as OpenAIChat
-from .providers.provider import OpenAIResponses as OpenAIResponses
-from .providers.provider import Provider as Provider
-from .providers.request import Request as Request
-from .providers.request import ThinkingConfig as ThinkingConfig
-from .providers.request import ThinkingLevel as ThinkingLevel
-from .providers.request import Tool as Tool
-from .providers.response import Response as Response
-from .providers.rows import Row as Row
-from .providers.rows import RowError as RowError
-from .providers.rows import message_from_row as message_from_row
-from .providers.rows import rows_from_message as rows_from_message
-from .providers.usage import Usage as Usage
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .engine import Call as Call
+    from .engine import Completion as Completion
+    from .engine import Engine as Engine
+    from .engine import Statistics as Statistics
+    from .engine import Timings as Timings
+    from .engine import open_engine as open_engine
+    from .engine.store import ConversationStore as ConversationStore
+    from .providers.conversation import Conversation as Conversation
+    from .providers.errors import ErrorCategory as ErrorCategory
+    from .providers.errors import InvalidRequestError as InvalidRequestError
+    from .providers.errors import ProviderError as ProviderError
+    from .providers.events import Done as Done
+    from .providers.events import Error as Error
+    from .providers.events import Event as Event
+    from .providers.events import EventType as EventType
+    from .providers.events import FinishReason as FinishReason
+    from .providers.events import Start as Start
+    from .providers.events import TextDelta as TextDelta
+    from .providers.events import ThinkingDelta as ThinkingDelta
+    from .providers.events import ToolCallDelta as ToolCallDelta
+    from .providers.events import ToolCallDone as ToolCallDone
+    from .providers.events import ToolCallStart as ToolCallStart
+    from .providers.messages import Block as Block
+    from .providers.messages import CacheControl as CacheControl
+    from .providers.messages import File as File
+    from .providers.messages import Image as Image
+    from .providers.messages import Message as Message
+    from .providers.messages import ProviderBlock as ProviderBlock
+    from .providers.messages import ProviderState as ProviderState
+    from .providers.messages import RedactedThinking as RedactedThinking
+    from .providers.messages import Role as Role
+    from .providers.messages import Text as Text
+    from .providers.messages import Thinking as Thinking
+    from .providers.messages import ToolCall as ToolCall
+    from .providers.messages import ToolResult as ToolResult
+    from .providers.options import Retry as Retry
+    from .providers.options import Timeouts as Timeouts
+    from .providers.profile import Profile as Profile
+    from .providers.profile import Quirks as Quirks
+    from .providers.provider import Anthropic as Anthropic
+    from .providers.provider import Gemini as Gemini
+    from .providers.provider import OpenAIChat as OpenAIChat
+    from .providers.provider import OpenAIResponses as OpenAIResponses
+    from .providers.provider import Provider as Provider
+    from .providers.request import Request as Request
+    from .providers.request import ThinkingConfig as ThinkingConfig
+    from .providers.request import ThinkingLevel as ThinkingLevel
+    from .providers.request import Tool as Tool
+    from .providers.response import Response as Response
+    from .providers.rows import Row as Row
+    from .providers.rows import RowError as RowError
+    from .providers.rows import message_from_row as message_from_row
+    from .providers.rows import rows_from_message as rows_from_message
+    from .providers.usage import Usage as Usage
 
 __version__ = "0.1.0"
+
+HOMES: dict[str, tuple[str, ...]] = {
+    ".engine": (
+        "Call",
+        "Completion",
+        "Engine",
+        "Statistics",
+        "Timings",
+        "open_engine",
+    ),
+    ".engine.store": ("ConversationStore",),
+    ".providers.conversation": ("Conversation",),
+    ".providers.errors": (
+        "ErrorCategory",
+        "InvalidRequestError",
+        "ProviderError",
+    ),
+    ".providers.events": (
+        "Done",
+        "Error",
+        "Event",
+        "EventType",
+        "FinishReason",
+        "Start",
+        "TextDelta",
+        "ThinkingDelta",
+        "ToolCallDelta",
+        "ToolCallDone",
+        "ToolCallStart",
+    ),
+    ".providers.messages": (
+        "Block",
+        "CacheControl",
+        "File",
+        "Image",
+        "Message",
+        "ProviderBlock",
+        "ProviderState",
+        "RedactedThinking",
+        "Role",
+        "Text",
+        "Thinking",
+        "ToolCall",
+        "ToolResult",
+    ),
+    ".providers.options": (
+        "Retry",
+        "Timeouts",
+    ),
+    ".providers.profile": (
+        "Profile",
+        "Quirks",
+    ),
+    ".providers.provider": (
+        "Anthropic",
+        "Gemini",
+        "OpenAIChat",
+        "OpenAIResponses",
+        "Provider",
+    ),
+    ".providers.request": (
+        "Request",
+        "ThinkingConfig",
+        "ThinkingLevel",
+        "Tool",
+    ),
+    ".providers.response": ("Response",),
+    ".providers.rows": (
+        "Row",
+        "RowError",
+        "message_from_row",
+        "rows_from_message",
+    ),
+    ".providers.usage": ("Usage",),
+}
+"""Module → the public names that live there. A test holds it to `__all__`."""
+
+_HOME_OF = {name: module for module, names in HOMES.items() for name in names}
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        home = _HOME_OF.get(name)
+        if home is None:
+            if name in ("engine", "providers", "transport"):
+                return import_module(f".{name}", __name__)
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(home, __name__), name)
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})
+
 
 __all__ = [
     "Anthropic",

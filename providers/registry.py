@@ -5,18 +5,42 @@ Knows model names and the configured providers. Must not know what a dialect doe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
 
-from .anthropic import DIALECT as ANTHROPIC
 from .dialect import Dialect
 from .errors import InvalidRequestError
-from .gemini import DIALECT as GEMINI
-from .openai.chat import DIALECT as OPENAI_CHAT
-from .openai.responses import DIALECT as OPENAI_RESPONSES
 from .provider import Provider
 
-DIALECTS: dict[str, Dialect] = {dialect.name: dialect for dialect in (OPENAI_CHAT, OPENAI_RESPONSES, ANTHROPIC, GEMINI)}
-"""Dialect name → its one instance."""
+DIALECT_MODULES: dict[str, str] = {
+    "openai-chat": ".openai.chat",
+    "openai-responses": ".openai.responses",
+    "anthropic": ".anthropic",
+    "gemini": ".gemini",
+}
+"""Dialect name → the package that speaks it."""
+
+
+class Dialects(Mapping[str, Dialect]):
+    """Dialect name → its one instance, loaded at its first use: most programs speak one or two of the four."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[str, Dialect] = {}
+
+    def __getitem__(self, name: str) -> Dialect:
+        dialect = self._loaded.get(name)
+        if dialect is None:
+            dialect = self._loaded[name] = import_module(DIALECT_MODULES[name], __package__).DIALECT
+        return dialect
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(DIALECT_MODULES)
+
+    def __len__(self) -> int:
+        return len(DIALECT_MODULES)
+
+
+DIALECTS = Dialects()
 
 
 def select(model: str, providers: Sequence[Provider]) -> tuple[Provider, str]:

@@ -10,7 +10,21 @@ from typing import Literal
 
 from .errors import InvalidRequestError
 from .json_values import JSON, JSONObject
-from .messages import BLOCK_TYPES, Block, CacheControl, File, Image, Message, Role, Text, ToolCall, ToolResult
+from .messages import (
+    BLOCK_TYPES,
+    Block,
+    CacheControl,
+    File,
+    Image,
+    Message,
+    ProviderBlock,
+    RedactedThinking,
+    Role,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
 from .options import Retry, Timeouts
 
 TOOL_CHOICE_MODES = ("auto", "none", "required")
@@ -105,6 +119,12 @@ ROLE_BLOCKS: dict[Role, tuple[str, ...]] = {
 }  # fmt: skip
 """Which blocks a role may hold."""
 
+PLAIN_BLOCKS: dict[Role, frozenset[type[Block]]] = {
+    role: frozenset(kind for kind in (Text, Thinking, RedactedThinking, ProviderBlock) if kind.__name__ in names)
+    for role, names in ROLE_BLOCKS.items()
+}
+"""Role → blocks that it may hold and that have nothing else to check."""
+
 
 def validate_request(request: Request) -> None:
     """Check what every dialect needs. Raises `InvalidRequestError` naming the field; changes nothing."""
@@ -113,7 +133,11 @@ def validate_request(request: Request) -> None:
     if not request.messages:
         raise InvalidRequestError("messages", "must hold at least one message")
     for position, message in enumerate(request.messages):
-        _validate_message(message, f"messages[{position}]")
+        # Most messages hold nothing that needs a second look; a long conversation has thousands of them.
+        if type(message) is not Message or not PLAIN_BLOCKS[message.role].issuperset(map(type, message.content)):
+            _validate_message(message, f"messages[{position}]")
+        elif not message.content:
+            raise InvalidRequestError(f"messages[{position}].content", "must hold at least one block")
     if request.system is not None and not isinstance(request.system, str):
         for position, block in enumerate(request.system):
             if not isinstance(block, Text):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -125,8 +149,6 @@ def validate_request(request: Request) -> None:
 def _validate_message(message: Message, where: str) -> None:
     if not isinstance(message, Message):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidRequestError(where, f"must be a Message, not {type(message).__name__}")
-    if not message.content:
-        raise InvalidRequestError(f"{where}.content", "must hold at least one block")
     for position, block in enumerate(message.content):
         _validate_block(block, message.role, f"{where}.content[{position}]")
 

@@ -21,7 +21,6 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 from .json_values import JSON, JSONObject, MalformedJSONError, dumps_text, loads, shown
@@ -40,190 +39,14 @@ from .messages import (
     ToolCall,
     ToolResult,
 )
+from .row import KIND_ROLE, Row, RowError, is_readable
+from .row_writing import rows_from_message
+
+__all__ = ["Row", "RowError", "message_from_row", "messages_from_rows", "rows_from_message"]
 
 Value = TypeVar("Value")
 
-
-@dataclass(slots=True)
-class Row:
-    """One row. `data_json` is the text of a JSON object, or None; read from a database that parses JSON itself, it may
-    be the object."""
-
-    kind: str
-    content: str | None = None
-    data_json: str | None = None
-
-
-class RowError(ValueError):
-    """A row that cannot be read. `field` names what to mend; `row` is the row itself; `position` its place."""
-
-    def __init__(self, field: str, message: str, row: Row, position: int | None = None) -> None:
-        where = f"row {position}" if position is not None else "row"
-        super().__init__(f"{where} (kind {row.kind!r}), field {field!r}: {message}")
-        self.field = field
-        self.reason = message
-        self.row = row
-        self.position = position
-
-
-# --- messages → rows ---
-
-
-def rows_from_message(message: Message) -> list[Row]:
-    """A message as rows, in order; nothing of it is lost."""
-    rows: list[Row] = []
-    waiting: list[Thinking | RedactedThinking] = []
-    for block in message.content:
-        if isinstance(block, Thinking | RedactedThinking):
-            if not _may_follow(waiting, block):
-                rows.extend(_block_row(earlier, message.role) for earlier in waiting)
-                waiting = []
-            waiting.append(block)
-        elif isinstance(block, ToolCall):
-            rows.append(_tool_call_row(block, waiting))
-            waiting = []
-        else:
-            rows.extend(_block_row(earlier, message.role) for earlier in waiting)
-            waiting = []
-            rows.append(_block_row(block, message.role))
-    rows.extend(_block_row(earlier, message.role) for earlier in waiting)
-    if not rows:
-        rows.append(Row("user" if message.role is Role.USER else "assistant", "", dumps_text({"empty": True})))
-    for position, row in enumerate(rows):
-        extra: JSONObject = {}
-        if position:
-            extra["continues"] = True
-        elif message.provider_metadata:
-            extra["provider_metadata"] = message.provider_metadata
-        if KIND_ROLE.get(row.kind) is not message.role:
-            extra["role"] = message.role.value
-        if extra:
-            data = loads(row.data_json) if row.data_json is not None else {}
-            assert type(data) is dict
-            row.data_json = dumps_text({**data, **extra})
-    return rows
-
-
-def _may_follow(waiting: list[Thinking | RedactedThinking], block: Thinking | RedactedThinking) -> bool:
-    """Whether a tool call's row can hold the block beside what waits: thinking, then redacted, one of each."""
-    if not waiting:
-        return True
-    return len(waiting) == 1 and isinstance(waiting[0], Thinking) and isinstance(block, RedactedThinking)
-
-
-def _tool_call_row(block: ToolCall, waiting: list[Thinking | RedactedThinking]) -> Row:
-    data: JSONObject = {"tool_call_id": block.id, "tool_name": block.name, "tool_args": block.arguments}
-    for earlier in waiting:
-        if isinstance(earlier, Thinking):
-            data["thinking"] = _without_none(
-                {"text": earlier.text, "signature": earlier.signature, "state": _state(earlier.state)}
-            )
-        else:
-            data["redacted_thinking"] = _without_none({"data": earlier.data, "state": _state(earlier.state)})
-    if not block.complete:
-        data["complete"] = False
-    if not is_readable(block):
-        data["malformed"] = True
-    data.update(_carried(block.state, block.cache_control))
-    return Row("tool_call", None, dumps_text(data))
-
-
-def is_readable(call: ToolCall) -> bool:
-    """Whether the arguments are an object. Some models write some that are not, and that is kept as it is."""
-    try:
-        return type(call.parsed) is dict
-    except MalformedJSONError:
-        return False
-
-
-def _block_row(block: Block, role: Role) -> Row:
-    if isinstance(block, Text):
-        extra = _carried(block.state, block.cache_control)
-        if block.citations:
-            extra["citations"] = list(block.citations)
-        kind = "user" if role is Role.USER else "assistant"
-        return Row(kind, block.text, dumps_text(extra) if extra else None)
-    if isinstance(block, ToolResult):
-        data: JSONObject = {"tool_call_id": block.tool_call_id, "output": block.text, "success": not block.is_error}
-        if not isinstance(block.content, str):
-            data["output_blocks"] = [_content_json(part) for part in block.content]
-        data.update(_carried(None, block.cache_control))
-        return Row("tool_result", None, dumps_text(data))
-    kind, members = _other_json(block)
-    return Row(kind, None, dumps_text(members))
-
-
-def _other_json(block: Block) -> tuple[str, JSONObject]:
-    if isinstance(block, Thinking):
-        members: JSONObject = {"text": block.text, "signature": block.signature, "state": _state(block.state)}
-        return "thinking", _without_none(members)
-    if isinstance(block, RedactedThinking):
-        return "redacted_thinking", _without_none({"data": block.data, "state": _state(block.state)})
-    if isinstance(block, ProviderBlock):
-        return "provider_block", {"provider": block.provider, "data": block.data}
-    if isinstance(block, Image | File):
-        return _source_json(block)
-    raise TypeError(f"{type(block).__name__} has no row")
-
-
-def _source_json(block: Image | File) -> tuple[str, JSONObject]:
-    members: JSONObject = {
-        "base64": base64.b64encode(block.data).decode() if block.data is not None else None,
-        "media_type": block.media_type,
-        "url": block.url,
-        "file_id": block.file_id,
-    }
-    if isinstance(block, Image):
-        members["detail"] = block.detail
-    else:
-        members["name"] = block.name
-    return (
-        "image" if isinstance(block, Image) else "file",
-        _without_none(members) | _carried(block.state, block.cache_control),
-    )
-
-
-def _content_json(part: Text | Image | File) -> JSONObject:
-    if isinstance(part, Text):
-        return {"kind": "text", "text": part.text} | _carried(part.state, part.cache_control)
-    kind, data = _source_json(part)
-    return {"kind": kind, **data}
-
-
-def _state(state: ProviderState | None) -> JSON:
-    return {"provider": state.provider, "data": state.data} if state is not None else None
-
-
-def _carried(state: ProviderState | None, cache_control: CacheControl | None) -> JSONObject:
-    data: JSONObject = {}
-    if state is not None:
-        data["state"] = _state(state)
-    if cache_control is not None:
-        data["cache_control"] = {"ttl": cache_control.ttl}
-    return data
-
-
-def _without_none(members: JSONObject) -> JSONObject:
-    return {name: value for name, value in members.items() if value is not None}
-
-
-# --- rows → messages ---
-
 IMAGE_DETAILS: dict[str, Literal["auto", "low", "high"]] = {"auto": "auto", "low": "low", "high": "high"}
-
-KIND_ROLE: dict[str, Role] = {
-    "user": Role.USER,
-    "assistant": Role.ASSISTANT,
-    "tool_call": Role.ASSISTANT,
-    "tool_result": Role.TOOL,
-    "tool": Role.TOOL,
-    "thinking": Role.ASSISTANT,
-    "redacted_thinking": Role.ASSISTANT,
-    "image": Role.USER,
-    "file": Role.USER,
-    "provider_block": Role.ASSISTANT,
-}
-"""Kind → the role that it has where its row names none."""
 
 
 def message_from_row(row: Row, position: int | None = None) -> Message | None:

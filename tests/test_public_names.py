@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import inspect
+import re
+from pathlib import Path
 
 import pytest
 
@@ -72,8 +75,11 @@ def test_every_name_of_the_contract_is_there() -> None:
 
 def test_all_lists_exactly_what_the_package_offers() -> None:
     assert set(ms.__all__) >= CONTRACT
+    loaded = [getattr(ms, name) for name in ms.__all__]
+    assert loaded
+    machinery = {"annotations", "import_module", "TYPE_CHECKING", "HOMES"}
     offered = {name for name, value in vars(ms).items() if not name.startswith("_") and not inspect.ismodule(value)}
-    assert offered | {"__version__"} == set(ms.__all__)
+    assert (offered - machinery) | {"__version__"} == set(ms.__all__)
 
 
 @pytest.mark.parametrize("name", sorted(MEMBERS))
@@ -122,3 +128,19 @@ def test_a_provider_never_shows_its_key(name: str) -> None:
     provider = getattr(ms, name)(api_key="canary-key", headers={"x-extra": "canary-header"})
     assert "canary" not in repr(provider)
     assert "canary" not in str(provider)
+
+
+def test_every_public_name_has_one_home_and_comes_from_it() -> None:
+    homes = [name for names in ms.HOMES.values() for name in names]
+    assert sorted([*homes, "__version__"]) == sorted(ms.__all__)
+    for home, names in ms.HOMES.items():
+        module = importlib.import_module(home, "manystream")
+        assert all(getattr(ms, name) is getattr(module, name) for name in names)
+    assert set(ms.__all__) <= set(dir(ms))
+
+
+def test_type_checkers_see_the_names_that_programs_get() -> None:
+    assert ms.__file__ is not None
+    source = Path(ms.__file__).read_text()
+    pairs = re.findall(r"^    from (\.[\w.]+) import (\w+) as \2$", source, re.MULTILINE)
+    assert {name: home for home, name in pairs} == {name: home for home, names in ms.HOMES.items() for name in names}

@@ -82,23 +82,27 @@ class SSEParser:
             # Servers send one event per segment. Told apart first, and with no more than a few scans of the chunk,
             # that case takes less than half of the time of what follows (`benchmarks/decode.py`).
             if chunk[-2] == _LF:
-                data = chunk[6:-2]
-                if _LF not in data:
-                    if _CR not in data and chunk.startswith(b"data: "):
-                        return [("", data)]
+                payload = chunk[6:-2]
+                if _LF not in payload:
+                    if _CR not in payload and chunk.startswith(b"data: "):
+                        return [("", payload)]
                 else:
                     line, _, rest = chunk.partition(b"\n")
                     name = _NAMES.get(line)
                     if name is not None:
-                        data = rest[6:-2]
-                        if _LF not in data and _CR not in data and rest.startswith(b"data: "):
-                            return [(name, data)]
+                        payload = rest[6:-2]
+                        if _LF not in payload and _CR not in payload and rest.startswith(b"data: "):
+                            return [(name, payload)]
                     elif line.startswith(b"event: ") and _CR not in line and len(_NAMES) < _NAMES_KEPT:
                         _NAMES[line] = line[7:].decode("utf-8", "replace")
             elif chunk.endswith(b"\r\n\r\n"):
-                data = chunk[6:-4]
-                if _LF not in data and _CR not in data and chunk.startswith(b"data: "):
-                    return [("", data)]
+                payload = chunk[6:-4]
+                if _LF not in payload and _CR not in payload and chunk.startswith(b"data: "):
+                    return [("", payload)]
+        return self._take(chunk)
+
+    def _take(self, chunk: bytes) -> Sequence[ServerSentEvent]:
+        """Take bytes that may be cut anywhere."""
         if self._prefix is not None:
             chunk = self._without_bom(chunk)
         if self._swallow and chunk:

@@ -147,13 +147,16 @@ OPENERS: dict[str, Callable[[BlockReader, JSONObject, list[Event]], Opened]] = {
 """Block type → how it begins. Every other type is the provider's own business and kept as received."""
 
 
+_encode = json.JSONEncoder(ensure_ascii=False).encode
+
+
 def _arguments_text(value: JSON) -> str:
     """A call's arguments as text. An object is written the way Anthropic streams it (a space after `:` and `,`), so
     that the same answer reads the same streamed and unstreamed."""
     if type(value) is str:
         return value or NO_ARGUMENTS
     try:
-        return json.dumps(value, ensure_ascii=False) if value else NO_ARGUMENTS
+        return _encode(value) if value else NO_ARGUMENTS
     except RecursionError:
         raise MalformedJSONError("a call's input is nested too deeply") from None
 

@@ -106,10 +106,12 @@ class AnthropicConverter(HistoryConverter):
             if type(content) is str:
                 messages.append(Message(role, content))
                 continue
+            if role == "assistant":
+                messages.append(Message(Role.ASSISTANT, self._answer_blocks(_blocks(content, where), where)))
+                continue
             for position, wire_block in enumerate(_blocks(content, where)):
-                place = f"{where}.content[{position}]"
-                block = self._user_block(wire_block, place) if role == "user" else self._answer_block(wire_block, place)
-                speaker = Role.TOOL if isinstance(block, ToolResult) else Role(role)
+                block = self._user_block(wire_block, f"{where}.content[{position}]")
+                speaker = Role.TOOL if isinstance(block, ToolResult) else Role.USER
                 last = messages[-1] if position else None
                 if isinstance(last, Message) and last.role is speaker:
                     last.content.append(block)
@@ -117,28 +119,31 @@ class AnthropicConverter(HistoryConverter):
                     messages.append(Message(speaker, [block]))
         return messages
 
-    def _answer_block(self, wire: JSONObject, where: str) -> Block:
-        kind = string(wire, "type") or ""
-        if not ASSISTANT_KINDS.fullmatch(kind):
-            raise HistoryError(where, f"unknown block {kind!r} in an assistant's message")
+    def _answer_blocks(self, wire: Sequence[JSONObject], where: str) -> list[Block]:
         answer = Accumulator()
+        reader = BlockReader(answer, self.provider.profile.name, self.make_id)
         untold: list[Event] = []
-        try:
-            opened = BlockReader(answer, self.provider.profile.name, self.make_id).open(wire, untold)
-        except MalformedJSONError as error:
-            raise HistoryError(where, str(error)) from None
-        if isinstance(opened, CallInProgress):
-            opened.settle()
-            opened.call.finish()
-        block = answer.response().content[0]
-        if isinstance(block, Text | ToolCall):
-            block.cache_control = _mark(wire, where)
-        if isinstance(block, ToolCall):
-            given = mapping(wire, "input")
-            unread = string(given, INVALID_JSON)
-            if unread is not None and len(given) == 1:
-                block.arguments = unread
-        return block
+        for position, wire_block in enumerate(wire):
+            kind, place = string(wire_block, "type") or "", f"{where}.content[{position}]"
+            if not ASSISTANT_KINDS.fullmatch(kind):
+                raise HistoryError(place, f"unknown block {kind!r} in an assistant's message")
+            try:
+                opened = reader.open(wire_block, untold)
+            except MalformedJSONError as error:
+                raise HistoryError(place, str(error)) from None
+            if isinstance(opened, CallInProgress):
+                opened.settle()
+                opened.call.finish()
+        content = answer.response().content
+        for block, wire_block in zip(content, wire, strict=True):
+            if isinstance(block, Text | ToolCall):
+                block.cache_control = _mark(wire_block, where)
+            if isinstance(block, ToolCall):
+                given = mapping(wire_block, "input")
+                unread = string(given, INVALID_JSON)
+                if unread is not None and len(given) == 1:
+                    block.arguments = unread
+        return content
 
     def _user_block(self, wire: JSONObject, where: str) -> Block:
         kind = string(wire, "type") or ""

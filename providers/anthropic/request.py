@@ -167,6 +167,8 @@ def _add_sampling(
     """Temperature and top_p, where the model takes them: newer ones and thinking ones refuse what departs from
     their own. Other servers' models have their own limits, and get what was asked."""
     temperature, top_p = request.temperature, request.top_p
+    if temperature is None and top_p is None:
+        return
     row = thinking_model(model)
     if row.known and temperature is not None:
         if not row.takes_sampling:

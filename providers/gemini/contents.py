@@ -107,6 +107,9 @@ class ContentsWriter:
 
     def _contents(self, turn: _Turn) -> list[JSONObject]:
         """The turn's content, and the contents with its calls' results and what could not stand inside them."""
+        if turn.role == USER:  # holds no calls
+            said = [part for part in turn.parts if not isinstance(part, _Call)]
+            return [_content(USER, said)] if said else []
         calls = [part for part in turn.parts if isinstance(part, _Call) and part.result is not None]
         parts = [part.part if isinstance(part, _Call) else part for part in turn.parts if _goes_out(part)]
         if calls and self._sign_calls:

@@ -32,6 +32,8 @@ FINISH_REASONS: dict[str, FinishReason] = {
     "MISSING_THOUGHT_SIGNATURE": FinishReason.ERROR,
     "MALFORMED_RESPONSE": FinishReason.ERROR,
     "PUP_LIMITED_DISABLED": FinishReason.ERROR,
+    # Not Google's: other servers of this dialect say so where the model made calls.
+    "FUNCTION_CALL": FinishReason.TOOL_USE,
     "OTHER": FinishReason.UNKNOWN,
     "IMAGE_OTHER": FinishReason.UNKNOWN,
     "FINISH_REASON_UNSPECIFIED": FinishReason.UNKNOWN,

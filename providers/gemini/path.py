@@ -6,6 +6,7 @@ Knows the resource names of the Gemini API and of Vertex AI. The key is never pa
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from urllib.parse import quote, urlsplit
 
 from ..errors import InvalidRequestError
@@ -29,6 +30,7 @@ _KEPT = "@"
 """Vertex AI writes a model's version after it; RFC 3986 allows the sign in a path."""
 
 
+@lru_cache(maxsize=256)
 def request_path(base_url: str, model: str, *, stream: bool) -> str:
     """The path (and query) that is appended to the base URL's own. Raises `InvalidRequestError`."""
     url = urlsplit(base_url)

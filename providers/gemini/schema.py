@@ -10,8 +10,10 @@ A constraint that Gemini does not know is sent all the same and told in a warnin
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from ..errors import InvalidRequestError
-from ..json_values import JSON, JSONObject
+from ..json_values import JSON, JSONObject, dumps, loads_object
 
 ROOT = "__root__"
 """The name of the definition that a reference to the whole schema (`#`) becomes."""
@@ -55,6 +57,21 @@ def gemini_schema(schema: JSONObject, field: str, warnings: list[str] | None) ->
 
 def parameters_schema(schema: JSONObject, field: str, warnings: list[str] | None) -> JSONObject | None:
     """A function's parameters; None for a function without any, which Gemini wants without a schema."""
+    if warnings is None:
+        try:
+            return _remembered(dumps(schema), field)
+        except TypeError:
+            pass  # no JSON, which is told where it is written
+    return _parameters_schema(schema, field, warnings)
+
+
+@lru_cache(maxsize=256)
+def _remembered(text: bytes, field: str) -> JSONObject | None:
+    """By the schema's text, because an agent sends the same tools with every request. Nothing changes the result."""
+    return _parameters_schema(loads_object(text), field, None)
+
+
+def _parameters_schema(schema: JSONObject, field: str, warnings: list[str] | None) -> JSONObject | None:
     written = gemini_schema(schema, field, warnings)
     kind = written.setdefault("type", "object")
     if kind != "object":

@@ -24,7 +24,8 @@ from ..json_values import JSONObject, dumps_text
 from ..messages import Block, Message, Role, Text, ToolCall, ToolResult
 from ..provider import OpenAIChat
 from ..request import Request, ThinkingConfig, ThinkingLevel, validate_request
-from ..rows import Row, is_readable, message_from_row
+from ..row import Row, is_readable
+from ..rows import message_from_row
 from .chat import DIALECT
 from .thinking import takes_sampling
 

@@ -10,8 +10,10 @@ unwrapped, references with neighbours are written out, and `default` goes (nothi
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from ..errors import InvalidRequestError
-from ..json_values import JSON, JSONObject, shown
+from ..json_values import JSON, JSONObject, dumps, loads_object, shown
 
 REFUSED: dict[str, str] = {
     "not": "strict mode has no negation",
@@ -55,6 +57,16 @@ def strict_schema(schema: JSONObject, field: str = "schema") -> JSONObject:
 
 def is_strict(schema: JSONObject) -> bool:
     """Whether strict mode takes the schema as it is."""
+    try:
+        return _is_strict(dumps(schema))
+    except TypeError:
+        return False  # no JSON, which is told where it is written
+
+
+@lru_cache(maxsize=256)
+def _is_strict(text: bytes) -> bool:
+    """Remembered by the schema's text, because an agent sends the same tools with every request."""
+    schema = loads_object(text)
     try:
         return strict_schema(schema) == schema
     except InvalidRequestError:

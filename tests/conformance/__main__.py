@@ -10,6 +10,7 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from .outcome import outcome_of
 from .pairs import compare_pairs
 from .reference import reference_of
 from .report import Judged, difference_lines, judge, tables
-from .robust import BUDGET, damage_all, socket_sample
+from .robust import BUDGET, Ledger, damage_all, socket_sample
 from .spellings import spelling_faults
 
 SEED = 20_250_601
@@ -40,10 +41,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     cases = read_corpus(folder, options.name)
     began = time.monotonic()
-    judged = _judge_all(cases, options.seed)
-    _say(began, f"{len(cases)} answers, whole and cut")
-    broken = _check_spellings_and_pairs(cases, began) if options.robust else []
-    broken += _check_robustness(cases, options.budget, options.seed, began) if options.robust else []
+    with ThreadPoolExecutor(1) as beside:
+        # Damaged bodies are read by processes of their own, while this one has its sockets.
+        damaged = beside.submit(damage_all, cases, budget=options.budget) if options.robust else None
+        judged = _judge_all(cases, options.seed)
+        _say(began, f"{len(cases)} answers, whole and cut")
+        broken = [] if damaged is None else _check_spellings_and_pairs(cases, began)
+        if damaged is not None:
+            sample = trio.run(partial(socket_sample, cases, options.seed))
+            broken += _check_damage(damaged.result(), sample, began)
     print("\n".join(["", *tables(judged), *difference_lines(judged), *broken]))
     unargued = sum(one.verdict == "unargued" for one in judged)
     counts = {verdict: sum(one.verdict == verdict for one in judged) for verdict in ("identical", "argued", "unargued")}
@@ -102,9 +108,8 @@ def _check_spellings_and_pairs(cases: Sequence[Case], began: float) -> list[str]
     return broken + pairs.faults
 
 
-def _check_robustness(cases: Sequence[Case], budget: int, seed: int, began: float) -> list[str]:
-    ledger = damage_all(cases, budget=budget)
-    ledger.add(trio.run(partial(socket_sample, cases, seed)))
+def _check_damage(ledger: Ledger, sample: Ledger, began: float) -> list[str]:
+    ledger.add(sample)
     _say(
         began,
         f"{ledger.variants} damaged bodies: {ledger.responses} responses, {ledger.errors} errors, "

@@ -22,7 +22,7 @@ from .damage import cut, flipped, reordered
 from .exchange import DefectLog, exchange, provider_for
 from .replay import Reading, is_event_stream, read_body, read_events
 
-BUDGET = 1_500_000
+BUDGET = 2_000_000
 """About how many bytes of variants each kind of damage makes of one body; 0 for all of them."""
 
 SAMPLE = 90

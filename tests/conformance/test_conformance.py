@@ -158,3 +158,11 @@ def test_the_damage_is_what_it_says_and_bounded() -> None:
     events = [("", b"1"), ("", b"2"), ("", b"3")]
     assert dict(reordered(events, 0, "seed"))["events backwards"] == events[::-1]
     assert len(places(1_000_000, 97, 10_000_000)) <= 10
+
+
+def test_the_whole_run_with_damage_passes_on_a_sound_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keep(tmp_path, "hello.s", STREAM, HELLO)
+    assert main([str(tmp_path), "--budget", "2000"]) == 0
+    said = capsys.readouterr().out
+    assert "0 of neither kind" in said
+    assert "1 streams restated unstreamed" in said

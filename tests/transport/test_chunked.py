@@ -70,6 +70,8 @@ def read_with_ours(pieces: list[bytes]) -> Reading:
 
 def differs_by_design(wire: bytes, ours: Reading, theirs: Reading) -> bool:
     """The differences that `chunked.py` documents."""
+    if re.search(rb"(?:^|\n)[1-9A-Fa-f][0-9A-Fa-f]{15}[ \t;\r]", wire):
+        return ours.verdict == ERROR  # larger than any answer
     if ours.verdict == ERROR and theirs.verdict == INCOMPLETE:
         # A line that cannot become right is refused at its LF; h11 refuses it too, but waits for CR LF.
         return read_with_h11([wire + b"\r\n\r\n"]).verdict == ERROR
@@ -241,6 +243,13 @@ def test_sixteen_digits_are_a_size_and_seventeen_are_none() -> None:
     assert read_with_ours([b"0" * 15 + b"2\r\nhi\r\n0\r\n\r\n"]) == Reading(b"hi", OK, b"")
     assert read_with_ours([b"0" * 16 + b"2\r\nhi\r\n0\r\n\r\n"]).verdict == ERROR
     assert read_with_ours([b"F" * 17 + b"\r\n"]).verdict == ERROR
+
+
+def test_a_size_beyond_any_answer_is_refused_at_once() -> None:
+    assert read_with_ours([b"F" * 15 + b"\r\n"]).verdict == INCOMPLETE
+    for size in (b"1" + b"0" * 15, b"7" + b"F" * 15, b"F" * 16):
+        assert read_with_ours([size + b"\r\n"]).verdict == ERROR
+        check(size + b"\r\n", [size, b"\r\n"])
 
 
 def test_a_huge_size_is_no_allocation() -> None:

@@ -9,7 +9,8 @@ import pytest
 import trio
 
 from manystream.transport.errors import Phase
-from manystream.transport.http1 import State, WireHead
+from manystream.transport.headers import validate_headers
+from manystream.transport.http1 import State, WireHead, encode_head
 from tests.transport.exchanges import open_rig
 
 pytestmark = pytest.mark.trio
@@ -289,3 +290,17 @@ async def test_the_request_is_sent_as_given() -> None:
         await trio.lowlevel.checkpoint()
         raw = rig.server.recv(1000)
         assert raw == b"POST /v1/x HTTP/1.1\r\nHost: example.test\r\nContent-Length: 2\r\n\r\n{}"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [("Host", "a.test")],
+        [("Host", "a.test:8080"), ("Content-Length", "12"), ("Accept-Encoding", "identity")],
+        [("Host", "[::1]:9"), ("Authorization", "Bearer x"), ("X-Odd", "tab\there; a=b"), ("X-Empty", "")],
+    ],
+)
+async def test_a_head_is_written_byte_for_byte_as_h11_writes_it(headers: list[tuple[str, str]]) -> None:
+    head = WireHead(b"POST", b"/v1/x?y=%20z", validate_headers(headers))
+    request = h11.Request(method=head.method, target=head.target, headers=list(head.headers))
+    assert encode_head(head) == h11.Connection(h11.CLIENT).send(request)

@@ -47,6 +47,8 @@ OUTPUT_KIND: dict[str, str] = {
 }
 """Kind of item that asks for something → kind of the item that answers it."""
 
+ANSWERS = frozenset(OUTPUT_KIND.values())
+
 NAMES_ITS_CALL = ("call_id", "approval_request_id", "id")
 """Members of an answering item that may hold the call's id."""
 
@@ -224,16 +226,16 @@ class InputItems:
     def _without_loose_calls(self) -> list[JSONObject]:
         """Calls that only their provider understands, without those that nothing answers."""
         answered = {
-            string(item, member)
-            for item in self.items
-            if string(item, "type") in OUTPUT_KIND.values()
-            for member in NAMES_ITS_CALL
+            string(item, member) for item in self.items if item.get("type") in ANSWERS for member in NAMES_ITS_CALL
         }
         kept: list[JSONObject] = []
         for item in self.items:
             kind = string(item, "type") or ""
+            if kind not in OUTPUT_KIND:
+                kept.append(item)
+                continue
             identifiers = [string(item, member) for member in ("call_id", "id") if item.get(member)]
-            if kind in OUTPUT_KIND and identifiers and answered.isdisjoint(identifiers):
+            if identifiers and answered.isdisjoint(identifiers):
                 self.warnings.append(f"messages: {kind} {identifiers[0]!r} has no output and is not sent")
             else:
                 kept.append(item)
@@ -247,7 +249,7 @@ def without_loose_reasoning(items: list[JSONObject]) -> list[JSONObject]:
     for item in reversed(items):
         kind = string(item, "type") or ""
         if kind != "reasoning":
-            followed = string(item, "role") != "user" and kind not in OUTPUT_KIND.values()
+            followed = string(item, "role") != "user" and kind not in ANSWERS
         if kind != "reasoning" or followed:
             kept.append(item)
     kept.reverse()

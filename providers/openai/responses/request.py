@@ -172,7 +172,7 @@ def _tool(tool: Tool, field: str) -> JSONObject:
     wire: JSONObject = {"type": "function", "name": tool.name}
     if tool.description:
         wire["description"] = tool.description
-    wire["parameters"] = strict_schema(tool.parameters, field) if strict else tool.parameters
+    wire["parameters"] = strict_schema(tool.parameters, field) if tool.strict else tool.parameters
     wire["strict"] = strict
     return wire
 

@@ -1,0 +1,369 @@
+"""JSON text that is still growing → the value as far as it has come. For interfaces that show a tool call's arguments
+while the model writes them.
+
+Each character is read once: what was understood is kept as state, never as text to be parsed again. Nothing here has to
+be used: the finished call's arguments are on the response, and no other part of the library looks at them early.
+
+Knows JSON's grammar (RFC 8259). Must not know what the value means, nor when a call is finished: a text that parses may
+still go on, and only `ToolCallDone` says that it does not.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from .events import Event, ToolCallDelta, ToolCallDone, ToolCallStart
+from .json_values import JSON, shown, strict_loads
+
+Path: TypeAlias = "tuple[str | int, ...]"
+Container: TypeAlias = "dict[str, JSON] | list[JSON]"
+
+DEEPEST = 1024
+"""Containers within each other; what is nested deeper is refused by the parser of whole texts, too."""
+
+ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+REPLACEMENT = "\ufffd"
+
+_WHITESPACE = re.compile(r"[ \t\n\r]*")
+_PLAIN = re.compile(r'[^"\\\x00-\x1f]+')
+_HEX = re.compile(r"[0-9a-fA-F]{0,4}")
+_WORD = re.compile(r"[-+.0-9A-Za-z]+")
+
+
+class Expects(enum.Enum):
+    """What the grammar allows next, outside strings and words."""
+
+    VALUE = "a value"
+    FIRST_ITEM = "a value or ']'"
+    FIRST_NAME = "a member's name or '}'"
+    NAME = "a member's name"
+    COLON = "':'"
+    SEPARATOR = "',' or the closing bracket"
+    NOTHING = "nothing more"
+
+
+VALUES = frozenset({Expects.VALUE, Expects.FIRST_ITEM})
+NAMES = frozenset({Expects.FIRST_NAME, Expects.NAME})
+CLOSABLE: dict[str, tuple[type[Container], frozenset[Expects]]] = {
+    "}": (dict, frozenset({Expects.FIRST_NAME, Expects.SEPARATOR})),
+    "]": (list, frozenset({Expects.FIRST_ITEM, Expects.SEPARATOR})),
+}
+
+
+@dataclass(slots=True)
+class Change:
+    """What some text has added.
+
+    path: where, from the root, which is (). value: a scalar; the text that a string has grown by; or a container, which
+    is the live one. ended: nothing will be added there any more.
+    """
+
+    path: Path
+    value: JSON
+    ended: bool
+
+
+class PartialJSON:
+    """One value, as its text arrives.
+
+    ended: the value is whole. broken: why the text is no JSON, None while it may be; from there on nothing is read, and
+    `value` stays what it was.
+    """
+
+    __slots__ = (
+        "_changes", "_expects", "_held", "_is_name", "_keys", "_pieces", "_read", "_root", "_stack", "_word",
+        "broken", "ended",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.ended = False
+        self.broken: str | None = None
+        self._root: JSON = None
+        self._stack: list[Container] = []  # open containers, outermost first
+        self._keys: list[str | int] = []  # for each of them, the member that is being read
+        self._expects = Expects.VALUE
+        self._pieces: list[str] = []  # the open string
+        self._is_name = False  # it is a member's name
+        self._word: list[str] = []  # the number or literal that has not ended
+        self._held = ""  # the beginning of an escape, at most eleven characters
+        self._changes: list[Change] = []
+        self._read: Callable[[str, int], int] = self._read_structure
+
+    def __repr__(self) -> str:
+        state = f"broken: {self.broken}" if self.broken else "ended" if self.ended else "growing"
+        return f"<PartialJSON {state}>"
+
+    @property
+    def value(self) -> JSON:
+        """The value so far. Containers are the live ones: they grow with the text, and are not to be changed. A number,
+        a literal and a member's name are there once they have ended; a string grows, and a look at one that has not
+        ended costs as much as it is long, so a display looks as often as it draws, or follows `feed`'s changes."""
+        if self._read == self._read_string and not self._is_name:
+            text = "".join(self._pieces)
+            self._pieces = [text]
+            self._put(text)
+        return self._root
+
+    def feed(self, text: str) -> list[Change]:
+        """Take more text; what it adds, in order. Never raises for what the text says: see `broken`."""
+        if self._held:
+            text, self._held = self._held + text, ""
+        position = 0
+        while position < len(text) and self.broken is None:
+            position = self._read(text, position)
+        changes, self._changes = self._changes, []
+        return changes
+
+    def close(self) -> list[Change]:
+        """The text has ended: a number that stands alone ends with it, and what is not whole is broken."""
+        if self.broken is None and self._word:
+            self._end_word()
+        if self.broken is None and not self.ended:
+            self._break("the text ends before the value does")
+        changes, self._changes = self._changes, []
+        return changes
+
+    # --- readers: each takes the text from a position on and returns how far it came ---
+
+    def _read_structure(self, text: str, position: int) -> int:
+        match = _WHITESPACE.match(text, position)
+        assert match is not None
+        position = match.end()
+        if position == len(text):
+            return position
+        character, expects = text[position], self._expects
+        if character == '"' and (expects in VALUES or expects in NAMES):
+            self._begin_string(is_name=expects in NAMES)
+        elif character in "{[" and expects in VALUES:
+            self._open({} if character == "{" else [])
+        elif character in CLOSABLE and self._stack:
+            kind, allowed = CLOSABLE[character]
+            if type(self._stack[-1]) is not kind or expects not in allowed:
+                self._unexpected(character)
+            else:
+                self._close()
+        elif character == "," and expects is Expects.SEPARATOR:
+            self._next_member()
+        elif character == ":" and expects is Expects.COLON:
+            self._expects = Expects.VALUE
+        elif expects in VALUES and _WORD.match(character):
+            self._read = self._read_word
+            return position
+        else:
+            self._unexpected(character)
+        return position + 1
+
+    def _read_string(self, text: str, position: int) -> int:
+        began = len(self._pieces)
+        while position < len(text):
+            match = _PLAIN.match(text, position)
+            if match is not None:
+                self._pieces.append(match.group())
+                position = match.end()
+                continue
+            character = text[position]
+            if character == '"':
+                self._end_string(began)
+                return position + 1
+            if character != "\\":
+                self._break(f"a string holds the control character {character!r}")
+                return position
+            following = self._read_escape(text, position)
+            if following == position:  # not whole yet
+                self._held = text[position:]
+                break
+            position = following
+            if self.broken is not None:
+                return position
+        if not self._is_name and len(self._pieces) > began:
+            self._tell("".join(self._pieces[began:]), ended=False)
+        return len(text)
+
+    def _read_escape(self, text: str, position: int) -> int:
+        """Take the escape at this position; where it may go on in later text, nothing."""
+        kind = text[position + 1 : position + 2]
+        if kind in ESCAPES:
+            self._pieces.append(ESCAPES[kind])
+            return position + 2
+        if kind != "u":
+            if kind:
+                self._break(f"a string holds the escape {shown(text[position : position + 2])}")
+            return position
+        match = _HEX.match(text, position + 2)
+        assert match is not None
+        end = match.end()
+        if end - position < 6:
+            if end < len(text):
+                self._break(f"a string holds the escape {shown(text[position : end + 1])}")
+            return position
+        code = int(match.group(), 16)
+        if 0xD800 <= code < 0xDC00:
+            return self._read_pair(text, position, code)
+        self._pieces.append(REPLACEMENT if 0xDC00 <= code < 0xE000 else chr(code))
+        return end
+
+    def _read_pair(self, text: str, position: int, high: int) -> int:
+        """A high surrogate's escape wants a low one's behind it; alone it becomes U+FFFD, as in whole texts."""
+        second = text[position + 6 : position + 12]
+        if len(second) < 6 and "\\u".startswith(second[:2]) and _HEX.fullmatch(second[2:]):
+            return position
+        low = int(second[2:], 16) if second.startswith("\\u") and len(second) == 6 and _is_hex(second[2:]) else 0
+        if 0xDC00 <= low < 0xE000:
+            self._pieces.append(chr(0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00)))
+            return position + 12
+        self._pieces.append(REPLACEMENT)
+        return position + 6
+
+    def _read_word(self, text: str, position: int) -> int:
+        match = _WORD.match(text, position)
+        if match is not None:
+            self._word.append(match.group())
+            position = match.end()
+        if position < len(text):
+            self._end_word()
+        return position
+
+    # --- what they lead to ---
+
+    def _begin_string(self, *, is_name: bool) -> None:
+        self._pieces = []
+        self._is_name = is_name
+        self._read = self._read_string
+        if not is_name:
+            self._put("")
+
+    def _end_string(self, began: int) -> None:
+        added = "".join(self._pieces[began:])
+        text = "".join(self._pieces)
+        self._pieces = []
+        self._read = self._read_structure
+        if self._is_name:
+            self._keys[-1] = text
+            self._expects = Expects.COLON
+        else:
+            self._put(text)
+            self._tell(added, ended=True)
+            self._value_ended()
+
+    def _end_word(self) -> None:
+        word = "".join(self._word)
+        self._word = []
+        self._read = self._read_structure
+        try:
+            value = strict_loads(word.encode())
+        except ValueError:
+            self._break(f"{shown(word)} is neither a number nor a literal")
+            return
+        self._put(value)
+        self._tell(value, ended=True)
+        self._value_ended()
+
+    def _open(self, container: Container) -> None:
+        if len(self._stack) == DEEPEST:
+            self._break(f"containers are nested more than {DEEPEST} deep")
+            return
+        self._put(container)
+        self._tell(container, ended=False)
+        self._stack.append(container)
+        self._keys.append("" if type(container) is dict else 0)
+        self._expects = Expects.FIRST_NAME if type(container) is dict else Expects.FIRST_ITEM
+
+    def _close(self) -> None:
+        container = self._stack.pop()
+        self._keys.pop()
+        self._tell(container, ended=True)
+        self._value_ended()
+
+    def _next_member(self) -> None:
+        key = self._keys[-1]
+        if type(key) is int:
+            self._keys[-1] = key + 1
+            self._expects = Expects.VALUE
+        else:
+            self._expects = Expects.NAME
+
+    def _value_ended(self) -> None:
+        self._expects = Expects.SEPARATOR if self._stack else Expects.NOTHING
+        self.ended = not self._stack
+
+    def _put(self, value: JSON) -> None:
+        """The value at the place that is being read."""
+        if not self._stack:
+            self._root = value
+            return
+        container, key = self._stack[-1], self._keys[-1]
+        if isinstance(container, dict):
+            container[str(key)] = value
+        elif key == len(container):
+            container.append(value)
+        else:
+            container[-1] = value
+
+    def _tell(self, value: JSON, *, ended: bool) -> None:
+        self._changes.append(Change(tuple(self._keys), value, ended))
+
+    def _unexpected(self, character: str) -> None:
+        self._break(f"{character!r} stands where {self._expects.value} was expected")
+
+    def _break(self, why: str) -> None:
+        self.broken = why
+
+
+def _is_hex(text: str) -> bool:
+    match = _HEX.fullmatch(text)
+    return match is not None and len(text) == 4
+
+
+class LiveCall:
+    """A tool call while it is written. done: no more will come. complete: as `ToolCallDone` says it."""
+
+    __slots__ = ("arguments", "complete", "done", "id", "name")
+
+    def __init__(self, id: str, name: str) -> None:
+        self.id = id
+        self.name = name
+        self.arguments = PartialJSON()
+        self.done = False
+        self.complete = False
+
+    def __repr__(self) -> str:
+        return f"<LiveCall {self.name} {self.arguments!r}>"
+
+
+class LiveCalls:
+    """The tool calls of one stream while they are written: give it the stream's events.
+
+    calls = LiveCalls()
+
+    def on_event(event):
+        for change in calls.on_event(event):
+            …                                   # or look at calls[event.index].arguments.value
+    """
+
+    __slots__ = ("_calls",)
+
+    def __init__(self) -> None:
+        self._calls: dict[int, LiveCall] = {}
+
+    def __getitem__(self, index: int) -> LiveCall:
+        return self._calls[index]
+
+    def __iter__(self) -> Iterator[LiveCall]:
+        """In the order in which they began."""
+        return iter(self._calls.values())
+
+    def on_event(self, event: Event) -> list[Change]:
+        """Take an event; what it adds to the arguments of the call at its index. Other events add nothing."""
+        if isinstance(event, ToolCallDelta):
+            call = self._calls.get(event.index)
+            return [] if call is None else call.arguments.feed(event.arguments)
+        if isinstance(event, ToolCallStart):
+            self._calls[event.index] = LiveCall(event.id, event.name)
+        elif isinstance(event, ToolCallDone) and event.index in self._calls:
+            call = self._calls[event.index]
+            call.done, call.complete = True, event.complete
+        return []
