@@ -18,6 +18,7 @@ from . import (
     memory,
     report,
     scaling,
+    serialise,
     start_latency,
     unstreamed,
 )
@@ -31,6 +32,7 @@ QUESTIONS: dict[str, Callable[[Run], Answer]] = {
     "live_streams": live_streams.answer,
     "cpu_per_event": cpu_per_event.answer,
     "decode": decode.answer,
+    "serialise": serialise.answer,
     "memory": memory.answer,
     "scaling": scaling.answer,
     "start_latency": start_latency.answer,
@@ -62,7 +64,8 @@ def main() -> None:
     if not arguments.questions:
         report.write(answers, python, quick)
     missed = [row for answer in answers for row in answer.rows if row.met is False]
-    print(f"\n{len(missed)} targets missed; {time.perf_counter() - begin:.0f} seconds")
+    silent = sum(not answer.rows for answer in answers)
+    print(f"\n{len(missed)} targets missed, {silent} questions not answered; {time.perf_counter() - begin:.0f} seconds")
 
 
 def ask(name: str, run: Run) -> Answer:

@@ -33,6 +33,7 @@ class Search:
     failed: int = 0
     points: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]])
     source_bound: bool = False
+    disturbed: int = 0
 
     def probe(self, streams: int) -> bool:
         """Whether the client carries that many. What failed is tried once more: one hiccup is not a limit."""
@@ -40,6 +41,7 @@ class Search:
             measured = self._measure(streams)
             if measured is None:
                 continue
+            self.disturbed += measured.disturbed
             self.points.append((streams, measured.result["p99_ms"]))
             carried = measured.complete and measured.result["p99_ms"] <= P99_LIMIT_MS
             if carried and not measured.source_was_late:
@@ -89,6 +91,11 @@ def search(run: Run, answer: Answer, client: Client, dialect: str, tls: bool, gu
     answer.series.append(Series(f"p99 over live streams, {where}", client.label, sorted(found.points)))
     if found.source_bound:
         answer.notes.append(f"{client.label}, {where}: above {limit} the load source was late, not the client")
+    if found.disturbed:
+        answer.notes.append(
+            f"{client.label}, {where}: other work on this machine disturbed {found.disturbed} of its runs, so the"
+            " figure may be too low"
+        )
     return limit
 
 
@@ -100,7 +107,7 @@ def chat(run: Run, answer: Answer) -> int:
     for client in peers:
         factor = CHAT_FACTORS.get(client)
         ratio = ours / limits[client] if limits[client] else None
-        met = ratio >= factor if factor and ratio else None
+        met = ratio >= factor if factor and ratio is not None else None
         target = f"manystream ≥ {factor:g} ×" if factor else ""
         answer.add(
             f"chat, {client.label}", limits[client], "streams", ratio=ratio, against="for us", target=target, met=met

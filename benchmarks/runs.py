@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from dataclasses import dataclass
 from typing import TypedDict
 
@@ -97,7 +98,8 @@ def run_program(run: Run, module: str, *arguments: str, seconds: float) -> str:
         process.communicate()
         raise RunError(f"{module} was stopped after {seconds:.0f} seconds") from None
     if process.returncode or not output:
-        raise RunError(f"{module} failed:\n{complaint[-2000:]}")
+        print(complaint, file=sys.stderr)
+        raise RunError(f"{module} failed: {(complaint.splitlines() or ['without a word'])[-1]}")
     return output
 
 
@@ -129,7 +131,7 @@ def measure(
         arguments["ca"] = str(run.source.certificate)
     expected = events / rate + spread / 1000 if mode == "stream" else 20
     found: list[Measured] = []
-    while len(found) < (2 if run.quick else ATTEMPTS) and all(measured.disturbed for measured in found):
+    while len(found) < (1 if run.quick else ATTEMPTS) and all(measured.disturbed for measured in found):
         run.source.reset()
         output = run_program(
             run,

@@ -116,12 +116,10 @@ class SSEParser:
         rest = lines.pop()
         events: list[ServerSentEvent] = []
         if lines:
-            if self._fragments:
-                self._fragments.append(lines[0])
-                lines[0] = b"".join(self._fragments)
-                self._fragments.clear()
             data = self._data
             counted, size = len(data), self._data_bytes
+            if self._fragments:
+                self._end_line(lines)
             for line in lines:
                 if line[:6] == b"data: ":
                     data.append(line[6:])
@@ -151,6 +149,19 @@ class SSEParser:
             raise SSEOverflowError(f"one event is larger than {self._limit} bytes")
         self._between = not (rest or self._data or self._event or self._swallow) and self._prefix is None
         return events
+
+    def _end_line(self, lines: list[bytes]) -> None:
+        """The line that the fragments began ends with the first of `lines`: join it, once."""
+        fragments = self._fragments
+        fragments.append(lines[0])
+        if fragments[0].startswith(b"data: "):
+            # Without the field's name before the join, not after: a line may have megabytes, and a copy of them.
+            fragments[0] = fragments[0][6:]
+            self._data.append(b"".join(fragments))
+            del lines[0]
+        else:
+            lines[0] = b"".join(fragments)
+        fragments.clear()
 
     def end(self) -> Sequence[ServerSentEvent]:
         """The body has ended: the event that was left without its blank line, where there is one."""

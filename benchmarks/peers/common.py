@@ -149,8 +149,8 @@ class Recorder:
     """Latencies (ns) and counts of one run.
 
     CPU and wall time of paced streams are counted from the first event on, when every stream is open: how long it
-    takes to open them is another question. (In the other modes they are counted from here.) `steady` is the part in which every stream is live, without the streams' ends. Memory
-    is looked at half-way.
+    takes to open them is another question. (In the other modes they are counted from here.) `steady` is the part in
+    which every stream is live, without the streams' ends. Memory is looked at half-way.
     """
 
     def __init__(self, task: Task) -> None:
