@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 
 from . import (
+    bridges,
     cold_tls,
     cpu_per_event,
     decode,
@@ -38,6 +39,7 @@ QUESTIONS: dict[str, Callable[[Run], Answer]] = {
     "start_latency": start_latency.answer,
     "cold_tls": cold_tls.answer,
     "unstreamed": unstreamed.answer,
+    "bridges": bridges.answer,
     "extremes": extremes.answer,
     "import_time": import_time.answer,
     "hold": hold.answer,

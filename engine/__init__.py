@@ -12,6 +12,9 @@ from .core import EngineClosedError as EngineClosedError
 from .core import TooManyCallsError as TooManyCallsError
 from .core import open_engine as open_engine
 from .limits import Limits as Limits
+from .observe import CallStart as CallStart
+from .observe import Observer as Observer
+from .record import Recording as Recording
 from .statistics import OriginStatistics as OriginStatistics
 from .statistics import Statistics as Statistics
 from .stream import EventStream as EventStream

@@ -21,7 +21,7 @@ from ..providers.provider import Provider
 from ..providers.response import Response
 from ..transport.errors import Phase, TransportError
 from ..transport.headers import headers_to_mapping
-from ..transport.http1 import Connection, RawHeaders, WireHead
+from ..transport.http1 import Connection, Exchange, RawHeaders, WireHead
 from ..transport.sse import SSEOverflowError, SSEParser
 from ..transport.url import Origin
 from .errors import redacted, transport_error
@@ -94,6 +94,20 @@ class Listener(Protocol):
         ...
 
 
+class Tap(Exchange, Protocol):
+    """An exchange that stands before another one and passes on what it is told."""
+
+    def left(self, *, whole: bool) -> None:
+        """Nobody listens any more: the answer was `whole`, or was given up."""
+        ...
+
+
+class Recorder(Protocol):
+    """Who puts taps before exchanges."""
+
+    def tap(self, prepared: Prepared, exchange: Exchange) -> Tap: ...
+
+
 class Reading(enum.Enum):
     """What the response body is."""
 
@@ -117,8 +131,10 @@ class Attempt:
         "_pieces",
         "_prepared",
         "_reading",
+        "_recorder",
         "_size",
         "_sse",
+        "_tap",
         "_truncatable",
         "connection",
         "deliver",
@@ -129,8 +145,16 @@ class Attempt:
         "status",
     )
 
-    def __init__(self, prepared: Prepared, listener: Listener, deliver: Callable[[Sequence[Event]], None]) -> None:
+    def __init__(
+        self,
+        prepared: Prepared,
+        listener: Listener,
+        deliver: Callable[[Sequence[Event]], None],
+        recorder: Recorder | None = None,
+    ) -> None:
         self._prepared = prepared
+        self._recorder = recorder
+        self._tap: Tap | None = None
         self._listener = listener
         self.deliver = deliver
         self.connection: Connection | None = None
@@ -176,7 +200,10 @@ class Attempt:
         self.connection = connection
         self.reused = reused
         self.phase = Phase.SEND
-        connection.send(self._prepared.head, self._prepared.body, self)
+        exchange: Exchange = self
+        if self._recorder is not None:
+            exchange = self._tap = self._recorder.tap(self._prepared, self)
+        connection.send(self._prepared.head, self._prepared.body, exchange)
         self._listener.on_progress(Progress.CONNECTED)
 
     def on_connect_failure(self, error: TransportError) -> None:
@@ -389,11 +416,15 @@ class Attempt:
     def _close(self) -> None:
         connection, self.connection = self.connection, None
         if connection is not None:
+            if self._tap is not None:
+                self._tap.left(whole=False)
             connection.close()
 
     def _drain(self) -> None:
         connection, self.connection = self.connection, None
         if connection is not None:
+            if self._tap is not None:
+                self._tap.left(whole=True)
             connection.drain()
 
     def _give_up(self, error: ProviderError) -> None:

@@ -20,11 +20,12 @@ from ..transport.errors import Phase
 from ..transport.loop import Loop
 from ..transport.pool import Pool
 from ..transport.timers import Timer, Timers
-from .attempt import Attempt, Prepared, Progress
+from .attempt import Attempt, Prepared, Progress, Recorder
 from .clocks import CallState, Clock, next_deadline, seconds, timeout_error
 from .completion import Completion, Timings
 from .delivery import Delivery, OnEvent, Tally
 from .errors import callback_failed, cancelled
+from .observe import Watch
 from .retry import RetryBudget, retry_delay
 
 logger = logging.getLogger("manystream.engine")
@@ -50,6 +51,16 @@ class Surroundings(Protocol):
 
     @property
     def tally(self) -> Tally: ...
+    @property
+    def watch(self) -> Watch | None:
+        """Who is told how calls go, where somebody wants to know."""
+        ...
+
+    @property
+    def recorder(self) -> Recorder | None:
+        """Who writes down what goes over the wire, where somebody does."""
+        ...
+
     def count_retry(self) -> None: ...
     def call_ended(self, call: Call, completion: Completion) -> None: ...
 
@@ -173,7 +184,10 @@ class Call:
         self._attempts += 1
         self._delivery.reset()
         self._state = CallState.QUEUED
-        self._attempt = Attempt(self._prepared, self, self._deliver_first)
+        self._attempt = Attempt(self._prepared, self, self._deliver_first, self._engine.recorder)
+        watch = self._engine.watch
+        if watch is not None:
+            watch.attempt_started(self, self._attempts)
         self._arm()
         self._engine.pool.acquire(self._prepared.origin, self._attempt, fresh=fresh)
 
@@ -195,10 +209,18 @@ class Call:
     def _deliver_first(self, events: Sequence[Event]) -> None:
         """Events, until the first content was told: notes when that was."""
         delivery = self._delivery
+        if delivery.delivered and self._attempt is not None:
+            self._attempt.deliver(events)  # from the same read as the first
+            return
         delivery.deliver_first(events)
         if delivery.delivered and self._attempt is not None:
             self._timings.first_token = self._engine.loop.now - self._started
             self._attempt.deliver = delivery.deliver
+            watch = self._engine.watch
+            if watch is not None:
+                watch.first_token(self)
+                if watch.chunks:
+                    self._attempt.deliver = watch.watched(self, delivery.deliver)
 
     def on_answer(self, response: Response, terminal: Event | None) -> None:
         attempt = self._attempt

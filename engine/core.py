@@ -22,6 +22,7 @@ from ..providers.errors import InvalidRequestError, ProviderError
 from ..providers.json_values import JSONObject
 from ..providers.options import Retry, Timeouts
 from ..providers.provider import Provider
+from ..providers.registry import select
 from ..providers.request import Request
 from ..providers.response import Response
 from ..providers.structured import add_parsed
@@ -34,13 +35,16 @@ from ..transport.resolve import Resolver
 from ..transport.timers import Timers
 from ..transport.tls import TLSConfig, TLSConfigError, make_context
 from ..transport.url import Origin
+from .attempt import Prepared, Recorder
 from .call import Call, OnCompletion
 from .clocks import CallState, effective
 from .completion import Completion
 from .delivery import OnEvent, Tally
 from .errors import cancelled
 from .limits import Limits
+from .observe import CallStart, Observer, Watch
 from .prepare import Preparer
+from .record import Recording
 from .retry import RetryBudget
 from .statistics import OriginStatistics, Statistics
 from .stream import EventStream
@@ -77,13 +81,16 @@ class Engine:
         tls: TLSConfig,
         proxy: ProxyConfig | None,
         environment: Mapping[str, str],
+        observer: Observer | None,
     ) -> None:
         self.loop = loop
         self.timers = Timers()
         self.budget = RetryBudget()
         self.tally = Tally()
+        self.watch = Watch(observer) if observer is not None else None
+        self._recording: Recording | None = None
         self.random: Callable[[], float] = random.Random().random
-        self.pool = Pool(nursery, loop, self.timers, self._dial, limits.pool)
+        self.pool = Pool(nursery, loop, self.timers, self._dial, limits.pool, self.watch)
         self.from_thread = FromThread(self, trio.lowlevel.current_trio_token())
         self._preparer = Preparer(providers, environment, limits, make_id, time.time)
         self._timeouts = timeouts
@@ -162,6 +169,8 @@ class Engine:
         )
         self._calls[call] = None
         self._started += 1
+        if self.watch is not None:
+            self.watch.call_started(call, _call_start(request, prepared))
         call.begin()
         return call
 
@@ -205,6 +214,8 @@ class Engine:
             self._failed += 1
             if completion.error_category == "cancelled":
                 self._cancelled += 1
+        if self.watch is not None:
+            self.watch.call_ended(call, completion)
 
     async def _dial(self, origin: Origin, on_phase: Callable[[Phase], None]) -> socket.socket:
         try:
@@ -236,6 +247,25 @@ class Engine:
             loop_turns=self.loop.turns,
         )
 
+    def record(self, path: str | os.PathLike[str]) -> Recording:
+        """Write down what goes over the wire, with its timing, until the block is left: `with engine.record(path):`.
+
+        Headers that carry keys are never written; prompts and answers are. Calls that begin an attempt inside the
+        block are recorded. `manystream simulate --replay PATH` plays it. Raises `OSError` where the file cannot be
+        written, and `RuntimeError` where a recording is running already.
+        """
+        if self.recorder is not None:
+            raise RuntimeError(f"{self._recording!r} is running: leave its block first")
+        self._recording = Recording(path)
+        return self._recording
+
+    @property
+    def recorder(self) -> Recorder | None:
+        """The recording that is running."""
+        if self._recording is not None and self._recording.closed:
+            self._recording = None
+        return self._recording
+
     def close(self) -> None:
         """Cancel what still runs, tell its completions, close every socket. Leaving the block does this."""
         if self._closed:
@@ -245,7 +275,15 @@ class Engine:
         for call in list(self._calls):
             call.end_now(error)
         self._run_soon()
+        if self._recording is not None:
+            self._recording.close()
         self.pool.close()
+
+
+def _call_start(request: Request, prepared: Prepared) -> CallStart:
+    provider, origin = prepared.provider, prepared.origin
+    _, model = select(request.model, (provider,))
+    return CallStart(request, provider, model, origin.host, origin.port, prepared.stream)
 
 
 def _response_finisher(wire: WireRequest, schema: JSONObject | None) -> Callable[[Response], None]:
@@ -270,12 +308,14 @@ async def open_engine(
     tls: TLSConfig | None = None,
     proxy: str | None = None,
     environment: Mapping[str, str] | None = None,
+    observer: Observer | None = None,
 ) -> AsyncGenerator[Engine, None]:
     """Open an engine: `async with ms.open_engine(providers=[…]) as engine`.
 
     timeouts, retry, limits: defaults for every call. tls: a custom CA or a client certificate. proxy: the URL of an
     HTTP CONNECT proxy (default: HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY from the environment; an empty
-    string: none). environment: where keys and proxies are looked up (default: the process's).
+    string: none). environment: where keys and proxies are looked up (default: the process's). observer: told how calls
+    and connections go.
     Leaving the block cancels what still runs and leaves no socket and no task behind.
     Raises `InvalidRequestError` for a provider that cannot work.
     """
@@ -300,6 +340,7 @@ async def open_engine(
                 tls=tls or TLSConfig(),
                 proxy=proxy_config,
                 environment=variables,
+                observer=observer,
             )
         except BaseException as error:
             failure = error

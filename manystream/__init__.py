@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .engine import Call as Call
     from .engine import Completion as Completion
     from .engine import Engine as Engine
+    from .engine import Observer as Observer
     from .engine import Statistics as Statistics
     from .engine import Timings as Timings
     from .engine import open_engine as open_engine
@@ -54,6 +55,8 @@ if TYPE_CHECKING:
     from .providers.messages import ToolResult as ToolResult
     from .providers.options import Retry as Retry
     from .providers.options import Timeouts as Timeouts
+    from .providers.partial_json import LiveCalls as LiveCalls
+    from .providers.partial_json import PartialJSON as PartialJSON
     from .providers.profile import Profile as Profile
     from .providers.profile import Quirks as Quirks
     from .providers.provider import Anthropic as Anthropic
@@ -79,6 +82,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "Call",
         "Completion",
         "Engine",
+        "Observer",
         "Statistics",
         "Timings",
         "open_engine",
@@ -121,6 +125,10 @@ HOMES: dict[str, tuple[str, ...]] = {
     ".providers.options": (
         "Retry",
         "Timeouts",
+    ),
+    ".providers.partial_json": (
+        "LiveCalls",
+        "PartialJSON",
     ),
     ".providers.profile": (
         "Profile",
@@ -186,9 +194,12 @@ __all__ = [
     "Gemini",
     "Image",
     "InvalidRequestError",
+    "LiveCalls",
     "Message",
+    "Observer",
     "OpenAIChat",
     "OpenAIResponses",
+    "PartialJSON",
     "Profile",
     "Provider",
     "ProviderBlock",

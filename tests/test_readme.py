@@ -38,7 +38,12 @@ def test_a_block_runs_and_prints_what_is_said(block: re.Match[str], address: str
     program = tmp_path / "example.py"
     program.write_text(block["code"].replace(ADDRESS, address), "utf-8")
     done = subprocess.run(
-        [sys.executable, "-W", "error", str(program)], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-W", "error", str(program)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert not done.stderr

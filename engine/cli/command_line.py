@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from typing import Protocol
 
-from . import demo, run, simulate
+from . import batch, demo, doctor, run, simulate
 from .errors import CommandError
 
 DESCRIPTION = """\
@@ -20,12 +20,15 @@ Thousands of live language-model streams on one core.
 
   manystream demo                                 a thousand streams over four dialects, checked to the last byte
   manystream run "Why is the sky blue?"           ask a provider; the answer is streamed to the terminal
+  manystream batch prompts.jsonl -o answers.jsonl a file of prompts in, a file of answers out, resumable
+  manystream doctor                               can every configured provider be reached? No prompt is sent
   manystream simulate                             the simulator of the four dialects, to try clients against
 """
 
 EPILOG = """\
 Keys come from the environment: ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY or GOOGLE_API_KEY. No key is needed
-for `demo` and `simulate`, nor for a server of your own (`manystream run --base-url http://127.0.0.1:8000/v1 …`).
+for `demo`, `simulate`, and `batch` without a model, nor for a server of your own (`manystream run --base-url
+http://127.0.0.1:8000/v1 …`).
 `manystream COMMAND --help` explains a command's options. Exit status: 0 well, 1 failed, 2 called wrongly,
 130 interrupted."""
 
@@ -52,7 +55,7 @@ class Command(Protocol):
         ...
 
 
-COMMANDS: dict[str, Command] = {"demo": demo, "run": run, "simulate": simulate}
+COMMANDS: dict[str, Command] = {"demo": demo, "doctor": doctor, "run": run, "batch": batch, "simulate": simulate}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -9,7 +9,7 @@ import argparse
 import inspect
 import signal
 
-from ..simulator import HEADER, KnobError, Knobs, Settings, Simulator, serve, settings_of
+from ..simulator import HEADER, KnobError, Knobs, ReplayError, Settings, Simulator, serve, settings_of
 from ..simulator.knobs import READERS
 from ..simulator.service import BASE_PATHS
 from .errors import CommandError
@@ -21,6 +21,7 @@ every request that does not say otherwise.
 
   manystream simulate rate=50 kind=mixed
   manystream simulate --port 8080 fail=429 retry-after=2 times=3
+  manystream simulate --replay traffic.jsonl --pace 10     what `engine.record` wrote, ten times as fast
 """
 
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -30,6 +31,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="where to listen (default: 127.0.0.1)")
     parser.add_argument("--port", type=int, default=0, metavar="N", help="0 takes a free one (default)")
+    parser.add_argument("--replay", default="", metavar="FILE", help="answer from a recording (see engine.record)")
+    parser.add_argument(
+        "--pace",
+        type=float,
+        default=1.0,
+        metavar="X",
+        help="how much faster than recorded; 0: without pauses (default: 1)",
+    )
     parser.add_argument("knobs", nargs="*", metavar="KNOB=VALUE", help="what is answered, and how; see below")
     width = max(map(len, READERS))
     knobs = "\n".join(f"  {name.replace('_', '-'):{width}}  {takes}" for name, (_, takes) in READERS.items())
@@ -42,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve until a signal; the exit status."""
-    settings = _read_settings(arguments.host, arguments.port, ",".join(arguments.knobs))
+    settings = _read_settings(arguments)
     # A shell starts background commands with SIGINT ignored, and SIGTERM ends a process mid-way: here both end well.
     before = {number: signal.signal(number, signal.default_int_handler) for number in ENDING_SIGNALS}
     try:
@@ -58,10 +67,15 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _read_settings(host: str, port: int, directive: str) -> Settings:
+def _read_settings(arguments: argparse.Namespace) -> Settings:
+    directive = ",".join(arguments.knobs)
+    if arguments.replay and directive:
+        raise CommandError("--replay answers what was recorded: leave the knobs out", status=2)
     try:
-        return settings_of(directive, host=host, port=port)
-    except KnobError as error:
+        return settings_of(
+            directive, host=arguments.host, port=arguments.port, replay=arguments.replay, pace=arguments.pace
+        )
+    except (KnobError, ReplayError) as error:
         raise CommandError(str(error), status=2) from None
 
 

@@ -17,6 +17,7 @@ from .process import (
     start_simulator_thread,
 )
 from .prompt import Prompt, ToolAnswer, ToolDeclaration
+from .replay import Replay, ReplayError, read_replay
 from .scenario import Scenario, write_scenario
 from .server import Server, Settings
 
@@ -25,6 +26,8 @@ __all__ = [
     "KnobError",
     "Knobs",
     "Prompt",
+    "Replay",
+    "ReplayError",
     "Scenario",
     "Server",
     "Settings",
@@ -33,6 +36,7 @@ __all__ = [
     "ToolAnswer",
     "ToolDeclaration",
     "combine",
+    "read_replay",
     "serve",
     "settings_of",
     "start_simulator",

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from .knobs import KnobError
 from .process import Simulator, serve, settings_of
+from .replay import ReplayError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -20,11 +21,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
     parser.add_argument("--journal", type=int, default=256, help="how many requests /sim/requests remembers")
     parser.add_argument("--default", default="", metavar="KNOBS", help="knobs of every answer, as in x-simulate")
+    parser.add_argument("--replay", default="", metavar="FILE", help="answer from a recording")
+    parser.add_argument("--pace", type=float, default=1.0, help="how much faster than recorded; 0 is at once")
     parser.add_argument("--child", action="store_true", help="announce in JSON, and end with the standard input")
     options = parser.parse_args(arguments)
     try:
-        settings = settings_of(options.default, host=options.host, port=options.port, journal=options.journal)
-    except KnobError as error:
+        settings = settings_of(
+            options.default,
+            host=options.host,
+            port=options.port,
+            journal=options.journal,
+            replay=options.replay,
+            pace=options.pace,
+        )
+    except (KnobError, ReplayError) as error:
         parser.error(str(error))
     if options.child:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the whole group; the parent decides what it ends

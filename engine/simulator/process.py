@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .knobs import combine
+from .replay import read_replay
 from .server import Server, Settings
 from .service import BASE_PATHS
 
@@ -69,9 +70,20 @@ class Simulator:
         return {dialect: self.origin + path for dialect, path in BASE_PATHS.items()}
 
 
-def settings_of(directive: str = "", *, host: str = "127.0.0.1", port: int = 0, journal: int = 256) -> Settings:
-    """Settings whose default knobs are a directive's: `"rate=50,events=250"`. Raises `KnobError`."""
-    return Settings(host=host, port=port, knobs=combine(Settings().knobs, directive), journal=journal)
+def settings_of(
+    directive: str = "",
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    journal: int = 256,
+    replay: str = "",
+    pace: float = 1.0,
+) -> Settings:
+    """Settings whose default knobs are a directive's: `"rate=50,events=250"`. replay: the path of a recording to answer
+    from; pace: how much faster than recorded, 0 at once. Raises `KnobError`, and `ReplayError` for the recording."""
+    knobs = combine(Settings().knobs, directive)
+    recording = read_replay(replay, pace) if replay else None
+    return Settings(host=host, port=port, knobs=knobs, journal=journal, replay=recording)
 
 
 def serve(settings: Settings, announce: Callable[[Simulator], None], *, watch: int | None = None) -> None:
@@ -87,15 +99,23 @@ def serve(settings: Settings, announce: Callable[[Simulator], None], *, watch: i
 
 @contextlib.contextmanager
 def start_simulator(
-    directive: str = "", *, host: str = "127.0.0.1", port: int = 0, journal: int = 256
+    directive: str = "",
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    journal: int = 256,
+    replay: str = "",
+    pace: float = 1.0,
 ) -> Generator[Simulator, None, None]:
     """Run a simulator in a process of its own for the length of the block.
 
-    directive: the server's default knobs. Raises `KnobError` for those, and `SimulatorError` where it does not start.
+    directive: the server's default knobs. replay, pace: as in `settings_of`. Raises `KnobError` and `ReplayError` for
+    those, and `SimulatorError` where it does not start.
     """
-    settings_of(directive)
+    settings_of(directive, replay=replay, pace=pace)
     folder = str(Path(__file__).resolve().parent)
     options = ["--host", host, "--port", str(port), "--journal", str(journal), "--default", directive, "--child"]
+    options += ["--replay", replay, "--pace", str(pace)]
     process = subprocess.Popen(
         [sys.executable, "-P", "-c", _BOOT, folder, *options], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
@@ -107,11 +127,11 @@ def start_simulator(
 
 @contextlib.contextmanager
 def start_simulator_thread(
-    directive: str = "", *, host: str = "127.0.0.1", port: int = 0
+    directive: str = "", *, host: str = "127.0.0.1", port: int = 0, replay: str = "", pace: float = 1.0
 ) -> Generator[Simulator, None, None]:
     """Run a simulator in a thread of this process for the length of the block: quick to start, for tests whose
     client does not mind sharing its interpreter."""
-    server = Server(settings_of(directive, host=host, port=port))
+    server = Server(settings_of(directive, host=host, port=port, replay=replay, pace=pace))
     thread = threading.Thread(target=server.run, name="simulator", daemon=True)
     thread.start()
     try:

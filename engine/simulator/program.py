@@ -70,8 +70,9 @@ class Program:
     frames: what goes out, in order; each is sent whole. templates: the frames, by position, that are made at their
     sending instead. events: how many stream events there are. interval: seconds between frames; 0 is unpaced.
     delay: seconds before the first. ending: what follows; a stall sends `ping` every `ping_interval` seconds, where
-    there is one. together: how many frames may go into one `send`. counted: whether it is an answer that the
-    statistics count; errors and the simulator's own pages are not.
+    there is one. following: the program that goes on with the same response, its delay counted from when this one's
+    last frame was due; only the last one's ending counts. together: how many frames may go into one `send`. counted:
+    whether it is an answer that the statistics count; errors and the simulator's own pages are not.
     """
 
     frames: list[bytes]
@@ -84,6 +85,7 @@ class Program:
     ping_interval: float = 0.0
     together: int = FRAMES_PER_SEND
     counted: bool = True
+    following: Program | None = None
 
 
 def http_head(status: int, headers: Headers) -> bytes:

@@ -25,6 +25,7 @@ from .connection import Connection
 from .http_request import BadRequest
 from .knobs import Knobs
 from .program import Ending, Program
+from .replay import Replay
 from .service import Service
 
 TICKS_PER_SECOND = 1000
@@ -50,12 +51,13 @@ Ready: TypeAlias = "Callable[[int], None]"
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Settings:
     """How a simulator runs. port: 0 takes a free one. knobs: the defaults of every answer. journal: how many requests
-    `GET /sim/requests` remembers."""
+    `GET /sim/requests` remembers. replay: answers from a recording instead of invented ones."""
 
     host: str = "127.0.0.1"
     port: int = 0
     knobs: Knobs = field(default_factory=Knobs)
     journal: int = 256
+    replay: Replay | None = None
 
 
 class Server:
@@ -63,7 +65,7 @@ class Server:
     taken."""
 
     def __init__(self, settings: Settings) -> None:
-        self.service = Service(settings.knobs, settings.journal)
+        self.service = Service(settings.knobs, settings.journal, settings.replay)
         self.statistics = self.service.statistics
         self._wheel: defaultdict[int, list[Connection]] = defaultdict(list)
         self._connections: set[Connection] = set()
@@ -152,6 +154,11 @@ class Server:
 
     def _finish(self, connection: Connection, program: Program, now: float) -> None:
         """All frames are sent."""
+        following = program.following
+        if following is not None:
+            connection.start(following, connection.due + following.delay)
+            self._schedule(connection, connection.due)
+            return
         ending = program.ending
         if ending is Ending.STALL:
             if program.ping and program.ping_interval:

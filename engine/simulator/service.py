@@ -18,6 +18,7 @@ from .openai_chat import OpenAIChatWire
 from .openai_responses import OpenAIResponsesWire
 from .program import Program, dropped, place_of, streamed, unstreamed, whole
 from .prompt import Prompt, Refusal
+from .replay import Replay
 from .scenario import write_scenario
 from .wire import Wire
 
@@ -43,10 +44,11 @@ REPEATED_KEYS = 10_000
 
 
 class Service:
-    """Answers requests. `knobs` are the server's defaults."""
+    """Answers requests. `knobs` are the server's defaults; with `replay` every answer is a recorded one."""
 
-    def __init__(self, knobs: Knobs, journal_length: int = 256) -> None:
+    def __init__(self, knobs: Knobs, journal_length: int = 256, replay: Replay | None = None) -> None:
         self.knobs = knobs
+        self._replay = replay
         self.journal = Journal(journal_length)
         self.statistics = Statistics()
         self._programs: dict[tuple[str, str, bytes, bool], Program] = {}
@@ -60,6 +62,9 @@ class Service:
             return self._control(request)
         self.journal.add(request)
         wire = _wire_of(path)
+        if self._replay is not None:
+            refusal = Refusal(404, f"the recording holds no exchange for {request.method} {path}")
+            return self._replay.answer(request) or self._refused(wire or OPENAI, refusal, request)
         try:
             if wire is None:
                 raise Refusal(404, f"Invalid URL ({request.method} {path})")

@@ -188,4 +188,4 @@ async def ended(peer: Peer) -> None:
     for _ in range(200):
         if all(line.stream.socket.fileno() < 0 for line in peer.lines):
             return
-        await trio.testing.wait_all_tasks_blocked(0.001)
+        await trio.testing.wait_all_tasks_blocked(0.005)  # longer than the servers wait between two pieces

@@ -92,6 +92,7 @@ def test_a_body_without_any_event_is_truncated() -> None:
 SPOKEN = {
     FinishReason.STOP: {"STOP"},
     FinishReason.LENGTH: {"MAX_TOKENS", "CONTINUATION"},
+    FinishReason.TOOL_USE: {"FUNCTION_CALL"},
     FinishReason.CONTENT_FILTER: {
         "SAFETY", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT",
         "IMAGE_RECITATION", "RECITATION", "MODEL_ARMOR", "ESCALATION",

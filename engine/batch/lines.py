@@ -1,0 +1,363 @@
+"""A line of the input → a request. Three forms are read:
+
+- ours: `{"id": "…", "messages": [{"role": "user", "content": "…"}], …options of `Request`}`; messages are written as in
+  OpenAI's chat, tools as `{"name": …, "description": …, "parameters": …}`;
+- OpenAI's batch line: `{"custom_id": "…", "method": "POST", "url": "/v1/chat/completions", "body": {…}}`, also with
+  `/v1/responses`;
+- Anthropic's: `{"custom_id": "…", "params": {…}}`.
+
+In the two last ones, what is no option of `Request` is sent as it stands (`extra_body`), which the provider that the
+line was written for understands. Knows the forms, and the dialects' converters for the messages in them. Must not know
+files or engines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from ...providers.anthropic.converter import AnthropicConverter
+from ...providers.converter import HistoryConverter
+from ...providers.errors import InvalidRequestError
+from ...providers.history import HistoryError
+from ...providers.json_values import JSON, JSONObject, MalformedJSONError, loads_object, mapping, objects, string
+from ...providers.messages import Message
+from ...providers.openai.chat.converter import ChatConverter
+from ...providers.openai.responses.converter import ResponsesConverter
+from ...providers.options import Retry, Timeouts
+from ...providers.request import Request, ThinkingConfig, ThinkingLevel, Tool
+from .members import MemberError, Members
+
+LineId: TypeAlias = "str | int"
+ChooseModel: TypeAlias = "Callable[[str | None], str | None]"
+"""From the model that a line names (or None) to the one that is asked; None: there is none."""
+
+ID_NAMES = ("id", "custom_id")
+SYSTEM_ROLES = ("system", "developer")
+LEVELS = {level.value: level for level in ThinkingLevel}
+URLS = ("/v1/chat/completions", "/v1/responses")
+
+
+class LineError(ValueError):
+    """A line that is no request. `id` is the line's, where it has one."""
+
+    def __init__(self, message: str, id: LineId | None = None) -> None:
+        super().__init__(message)
+        self.id = id
+
+
+@dataclass(slots=True)
+class Item:
+    """A line that was read. `number` counts from 1. size: bytes, from which tokens are estimated."""
+
+    number: int
+    id: LineId
+    request: Request
+    size: int
+
+
+@dataclass(slots=True)
+class Line:
+    """A line with its id, not yet read further: most of a resumed batch's lines never are."""
+
+    number: int
+    id: LineId
+    members: JSONObject
+    size: int
+
+
+def read_line(data: bytes, number: int) -> Line:
+    """The line's object and id. Raises `LineError`."""
+    try:
+        members = loads_object(data)
+    except MalformedJSONError as error:
+        raise LineError(str(error)) from None
+    for name in ID_NAMES:
+        id = members.get(name)
+        if id is None:
+            continue
+        if type(id) is int or (type(id) is str and id):
+            return Line(number, id, members, len(data))
+        raise LineError(f"{name}: must be text that is not empty, or a whole number")
+    raise LineError("id: is missing; an answer is found by it, and a batch resumed")
+
+
+def read_item(line: Line, choose_model: ChooseModel) -> Item:
+    """The line's request. Raises `LineError` naming the member."""
+    read = _read_anthropic if "params" in line.members else _read_openai if "body" in line.members else _read_ours
+    try:
+        request = read(line.members, choose_model)
+    except (MemberError, HistoryError, InvalidRequestError, MalformedJSONError) as error:
+        raise LineError(str(error), line.id) from None
+    return Item(line.number, line.id, request, line.size)
+
+
+# --- our form ---
+
+OUR_MEMBERS = (
+    "id", "custom_id", "model", "messages", "system", "tools", "tool_choice", "thinking", "max_output_tokens",
+    "temperature", "top_p", "stop", "seed", "response_schema", "parallel_tool_calls", "metadata", "timeouts", "retry",
+    "extra_body", "extra_headers",
+)  # fmt: skip
+
+
+def _read_ours(line: JSONObject, choose_model: ChooseModel) -> Request:
+    members = Members(line)
+    members.take("id")
+    members.take("custom_id")
+    items = _messages(members, "messages")
+    request = Request(
+        _model(members, choose_model),
+        _decoded(ChatConverter, items),
+        system=_joined(members.text("system"), _system_texts(items)),
+        tools=[_tool(tool, f"tools[{position}]") for position, tool in enumerate(members.objects("tools"))],
+        tool_choice=members.text("tool_choice") or "auto",
+        thinking=_thinking(members.take("thinking")),
+        max_output_tokens=members.whole("max_output_tokens"),
+        temperature=members.number("temperature"),
+        top_p=members.number("top_p"),
+        stop=members.texts("stop"),
+        seed=members.whole("seed"),
+        response_schema=members.object("response_schema"),
+        parallel_tool_calls=members.flag("parallel_tool_calls"),
+        metadata=members.strings("metadata"),
+        timeouts=_timeouts(members.object("timeouts")),
+        retry=_retry(members.object("retry")),
+        extra_body=members.object("extra_body"),
+        extra_headers=members.strings("extra_headers"),
+    )
+    members.end(OUR_MEMBERS)
+    return request
+
+
+def _thinking(value: JSON) -> ThinkingLevel | ThinkingConfig | None:
+    if value is None:
+        return None
+    if type(value) is str and value in LEVELS:
+        return LEVELS[value]
+    if type(value) is not dict:
+        raise MemberError("thinking", f"must be one of {', '.join(LEVELS)}, or an object")
+    members = Members(value, "thinking")
+    level = members.text("level")
+    if level is not None and level not in LEVELS:
+        raise MemberError("thinking.level", f"must be one of {', '.join(LEVELS)}, not {level!r}")
+    config = ThinkingConfig(
+        LEVELS[level] if level is not None else None,
+        members.whole("budget_tokens"),
+        members.text("effort"),
+        members.flag("include_summary"),
+    )
+    members.end(("level", "budget_tokens", "effort", "include_summary"))
+    return config
+
+
+def _timeouts(value: JSONObject | None) -> Timeouts | None:
+    if value is None:
+        return None
+    members = Members(value, "timeouts")
+    names = ("connect", "first_byte", "idle", "total")
+    timeouts = Timeouts(*(members.number(name) for name in names))
+    members.end(names)
+    return timeouts
+
+
+def _retry(value: JSONObject | None) -> Retry | None:
+    if value is None:
+        return None
+    members = Members(value, "retry")
+    attempts = members.whole("max_attempts")
+    members.end(("max_attempts",))
+    return Retry(max_attempts=attempts) if attempts is not None else None
+
+
+def _tool(value: JSONObject, where: str) -> Tool:
+    """A tool in our form or in OpenAI's, nested (`function`) or flat."""
+    kind = value.get("type", "function")
+    if kind != "function":
+        raise MemberError(f"{where}.type", f"must be 'function', not {kind!r}: others go into extra_body")
+    members = Members(mapping(value, "function") or value, where)
+    members.take("type")
+    name, description = members.text("name"), members.text("description") or ""
+    schema, strict = members.object("parameters"), members.flag("strict")
+    members.end(("name", "description", "parameters", "strict"))
+    if not name:
+        raise MemberError(f"{where}.name", "is missing")
+    return Tool(name, description, strict=strict) if schema is None else Tool(name, description, schema, strict=strict)
+
+
+# --- OpenAI's ---
+
+
+def _read_openai(line: JSONObject, choose_model: ChooseModel) -> Request:
+    outer = Members(line)
+    url, body = outer.text("url") or URLS[0], outer.object("body")
+    if body is None:
+        raise MemberError("body", "must be an object")
+    read = {URLS[0]: _read_chat, URLS[1]: _read_responses}.get(url)
+    if read is None:
+        raise MemberError("url", f"must be one of {', '.join(URLS)}, not {url!r}")
+    members = Members(body, "body")
+    for name in ("stream", "stream_options"):
+        members.take(name)  # how the answer travels is not the line's business
+    return read(members, choose_model)
+
+
+def _read_chat(members: Members, choose_model: ChooseModel) -> Request:
+    if members.whole("n") not in (None, 1):
+        raise MemberError("body.n", "must be 1: a line has one answer")
+    items = _messages(members, "messages")
+    effort = members.text("reasoning_effort")
+    form = members.object("response_format")
+    schema = mapping(mapping(form or {}, "json_schema"), "schema") or None
+    limits = members.whole("max_completion_tokens"), members.whole("max_tokens")
+    return Request(
+        _model(members, choose_model),
+        _decoded(ChatConverter, items),
+        system=_joined(None, _system_texts(items)),
+        tools=[_tool(tool, f"body.tools[{position}]") for position, tool in enumerate(members.objects("tools"))],
+        tool_choice=_openai_choice(members.take("tool_choice")),
+        thinking=ThinkingConfig(effort=effort) if effort is not None else None,
+        max_output_tokens=limits[0] if limits[0] is not None else limits[1],
+        temperature=members.number("temperature"),
+        top_p=members.number("top_p"),
+        stop=members.texts("stop"),
+        seed=members.whole("seed"),
+        response_schema=schema,
+        parallel_tool_calls=members.flag("parallel_tool_calls"),
+        metadata=members.strings("metadata"),
+        extra_body=_extra(members, response_format=None if schema else form),
+    )
+
+
+def _read_responses(members: Members, choose_model: ChooseModel) -> Request:
+    given = members.take("input")
+    if type(given) is str:
+        items: list[JSONObject] = [{"role": "user", "content": given}]
+    else:
+        items = _as_objects(given, "body.input")
+    text, reasoning = members.object("text") or {}, members.object("reasoning") or {}
+    form = mapping(text, "format")
+    schema = mapping(form, "schema") or None
+    effort = string(reasoning, "effort")
+    return Request(
+        _model(members, choose_model),
+        _decoded(ResponsesConverter, items),
+        system=_joined(members.text("instructions"), _system_texts(items)),
+        tools=[_tool(tool, f"body.tools[{position}]") for position, tool in enumerate(members.objects("tools"))],
+        tool_choice=_openai_choice(members.take("tool_choice")),
+        thinking=ThinkingConfig(effort=effort) if effort is not None else None,
+        max_output_tokens=members.whole("max_output_tokens"),
+        temperature=members.number("temperature"),
+        top_p=members.number("top_p"),
+        response_schema=schema,
+        parallel_tool_calls=members.flag("parallel_tool_calls"),
+        metadata=members.strings("metadata"),
+        extra_body=_extra(members, text=None if schema else text or None),
+    )
+
+
+def _openai_choice(value: JSON) -> str:
+    if value is None:
+        return "auto"
+    if type(value) is str:
+        return value
+    choice = value if type(value) is dict else {}
+    name = string(mapping(choice, "function"), "name") or string(choice, "name")
+    if name is None:
+        raise MemberError("body.tool_choice", "must be auto, none, required or a function's name")
+    return name
+
+
+# --- Anthropic's ---
+
+ANTHROPIC_CHOICES = {"auto": "auto", "any": "required", "none": "none"}
+
+
+def _read_anthropic(line: JSONObject, choose_model: ChooseModel) -> Request:
+    params = Members(line).object("params")
+    if params is None:
+        raise MemberError("params", "must be an object")
+    members = Members(params, "params")
+    members.take("stream")
+    items = _messages(members, "messages")
+    choice = members.object("tool_choice") or {}
+    kind = string(choice, "type") or "auto"
+    alone = choice.get("disable_parallel_tool_use")
+    thinking = members.object("thinking")
+    budget = Members(thinking or {}, "params.thinking").whole("budget_tokens")
+    return Request(
+        _model(members, choose_model),
+        _decoded(AnthropicConverter, items),
+        system=_anthropic_system(members.take("system")),
+        tools=[_anthropic_tool(tool, position) for position, tool in enumerate(members.objects("tools"))],
+        tool_choice=(string(choice, "name") or "") if kind == "tool" else ANTHROPIC_CHOICES.get(kind, kind),
+        thinking=ThinkingConfig(budget_tokens=budget) if budget is not None else None,
+        max_output_tokens=members.whole("max_tokens"),
+        temperature=members.number("temperature"),
+        top_p=members.number("top_p"),
+        stop=members.texts("stop_sequences"),
+        parallel_tool_calls=not alone if type(alone) is bool else None,
+        metadata=members.strings("metadata"),
+        extra_body=_extra(members, thinking=thinking if budget is None else None),
+    )
+
+
+def _anthropic_system(value: JSON) -> str | None:
+    if value is None or type(value) is str:
+        return value or None
+    blocks = _as_objects(value, "params.system")
+    return "\n\n".join(string(block, "text") or "" for block in blocks)
+
+
+def _anthropic_tool(value: JSONObject, position: int) -> Tool:
+    name, schema = string(value, "name"), value.get("input_schema")
+    if name is None or type(schema) is not dict:
+        raise MemberError(f"params.tools[{position}]", "must have a name and an input_schema")
+    return Tool(name, string(value, "description") or "", schema)
+
+
+# --- common to all ---
+
+
+def _model(members: Members, choose_model: ChooseModel) -> str:
+    model = choose_model(members.text("model"))
+    if model is None:
+        raise MemberError(members.field("model"), "is missing, and no model was given for the whole batch")
+    return model
+
+
+def _messages(members: Members, name: str) -> list[JSONObject]:
+    items = members.objects(name)
+    if not items:
+        raise MemberError(members.field(name), "must hold at least one message")
+    return items
+
+
+def _as_objects(value: JSON, where: str) -> list[JSONObject]:
+    return Members({where: value}).objects(where)
+
+
+def _decoded(converter: type[HistoryConverter], items: list[JSONObject]) -> list[Message]:
+    return converter().decode_messages(items)
+
+
+def _system_texts(items: list[JSONObject]) -> list[str]:
+    texts: list[str] = []
+    for item in items:
+        if item.get("role") in SYSTEM_ROLES:
+            content = item.get("content")
+            texts += [content] if type(content) is str else [string(p, "text") or "" for p in objects(item, "content")]
+    return texts
+
+
+def _joined(first: str | None, others: list[str]) -> str | None:
+    return "\n\n".join(text for text in (first, *others) if text) or None
+
+
+def _extra(members: Members, **more: JSONObject | None) -> JSONObject | None:
+    extra = dict(members.rest())
+    for name, value in more.items():
+        if value is not None:
+            extra[name] = value
+    return extra or None

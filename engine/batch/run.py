@@ -1,0 +1,306 @@
+"""A batch: lines in, calls at a bounded concurrency and pace, records out as they complete.
+
+Knows engines and journals. Must not know how a line is written or a file is kept, nor who looks on: whoever wants to
+show progress reads `tally`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass, field
+
+import trio
+
+from ...providers.errors import ErrorCategory, InvalidRequestError, ProviderError
+from ...providers.json_values import JSONObject
+from ...providers.usage import Usage
+from ..call import Call
+from ..completion import Completion
+from ..core import Engine
+from .journal import INVALID_LINE, Journal
+from .lines import ChooseModel, Item, LineError, LineId, read_item, read_line
+from .pace import Pace, TokenEstimate
+
+RECORDED_TEXT = 2000
+"""Characters of an error's message that are kept."""
+
+SPENT_IN_A_ROW = 10
+"""So many refusals for a spent quota, with no answer between them, end the batch: one alone may be its line's fault."""
+
+
+class BatchError(RuntimeError):
+    """The batch cannot go on. What was done is kept; the message says what to do."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """A run in figures. Lines: read so far; answered and failed in this run; answered_before and failed_before,
+    passed over; invalid, never sent. retries: attempts beyond the first. Tokens: as far as the providers tell.
+    failures: by category."""
+
+    lines: int = 0
+    running: int = 0
+    answered: int = 0
+    failed: int = 0
+    invalid: int = 0
+    answered_before: int = 0
+    failed_before: int = 0
+    retries: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    failures: dict[str, int] = field(default_factory=dict[str, int])
+
+    @property
+    def ended(self) -> int:
+        """Lines that need nothing more."""
+        return self.answered + self.failed + self.invalid + self.answered_before + self.failed_before
+
+
+class Batch:
+    """One run over an input.
+
+    choose_model: what is asked for a line that names this model (or none). concurrency: calls at a time. pace: how
+    fast they may start. stream: ask for streams, which keep a connection alive under long answers. retry_failed: try
+    what failed in earlier runs again. source: the input's name, for messages.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        journal: Journal,
+        choose_model: ChooseModel,
+        *,
+        concurrency: int = 100,
+        pace: Pace | None = None,
+        stream: bool = False,
+        retry_failed: bool = False,
+        source: str = "input",
+        provider: str | None = None,
+    ) -> None:
+        self.tally = Tally()
+        self._engine = engine
+        self._journal = journal
+        self._choose_model = choose_model
+        self._slots = trio.Semaphore(concurrency)
+        self._concurrency = concurrency
+        self._pace = pace
+        self._estimate = TokenEstimate()
+        self._stream = stream
+        self._retry_failed = retry_failed
+        self._source = source
+        self._provider = provider
+        self._seen: dict[LineId, int] = {}
+        self._calls: dict[LineId, Call] = {}
+        self._scope = trio.CancelScope()
+        self._idle = trio.Event()
+        self._spent = 0
+        self._stopped = False
+        self._failure: BatchError | None = None
+
+    async def run(self, lines: AsyncGenerator[list[tuple[int, bytes]], None]) -> None:
+        """Work through the lines (`read_lines`) and wait for the last call. Raises `BatchError`."""
+        with self._scope:
+            async with aclosing(lines):
+                async for some in lines:
+                    for number, data in some:
+                        item = self._read(number, data)
+                        if item is not None:
+                            await self._start(item)
+        with trio.CancelScope(shield=True):  # each call has its end, also when all of them were cancelled
+            while self._calls:
+                self._idle = trio.Event()
+                await self._idle.wait()
+        if self._failure is not None:
+            raise self._failure
+
+    def stop(self) -> None:
+        """Start no more, and cancel what runs: a later run will do it. `run` returns soon after."""
+        self._stopped = True
+        self._scope.cancel()
+        for call in list(self._calls.values()):
+            call.cancel()
+
+    # --- a line ---
+
+    def _read(self, number: int, data: bytes) -> Item | None:
+        """The line's request, unless it needs none."""
+        self.tally.lines += 1
+        try:
+            line = read_line(data, number)
+            first = self._seen.setdefault(line.id, number)
+            if first != number:
+                raise LineError(f"id: {line.id!r} is there twice, first on line {first}", line.id)
+            if line.id in self._journal.answered:
+                self.tally.answered_before += 1
+                return None
+            if line.id in self._journal.failed and not self._retry_failed:
+                self.tally.failed_before += 1
+                return None
+            return read_item(line, self._choose_model)
+        except LineError as error:
+            self._refuse(number, error.id, str(error))
+            return None
+
+    def _refuse(self, number: int, id: LineId | None, message: str) -> None:
+        self.tally.invalid += 1
+        told: JSONObject = {"category": INVALID_LINE, "message": f"{self._source} line {number}: {message}"}
+        self._keep_failure({"id": id, "line": number, "error": told})
+
+    async def _start(self, item: Item) -> None:
+        await self._slots.acquire()
+        tokens = self._estimate.tokens(item.size, item.request.max_output_tokens)
+        if self._pace is not None:
+            while (delay := self._pace.delay(trio.current_time(), tokens)) > 0:
+                await trio.sleep(delay)
+            self._pace.start(trio.current_time(), tokens)
+
+        def on_completion(completion: Completion) -> None:
+            try:
+                self._end(item, tokens, completion)
+            except Exception as error:  # the engine would log it, and the answer be lost
+                self._fail(BatchError(f"line {item.number} ended and could not be recorded: {error!r}"))
+
+        engine, request = self._engine, item.request
+        try:
+            if self._stream:
+                call = engine.start_stream(request, None, on_completion)
+            else:
+                call = engine.start_request(request, on_completion)
+        except InvalidRequestError as error:
+            self._slots.release()
+            if error.field == "api_key":  # what is wrong is not the line
+                self._fail(BatchError(str(error)))
+            else:
+                self._refuse(item.number, item.id, str(error))
+            return
+        self._calls[item.id] = call
+        self.tally.running += 1
+
+    # --- its end ---
+
+    def _end(self, item: Item, tokens: float, completion: Completion) -> None:
+        del self._calls[item.id]
+        tally = self.tally
+        tally.running -= 1
+        tally.retries += max(0, completion.attempts - 1)
+        self._count_tokens(item, tokens, completion)
+        self._slots.release()
+        if not self._calls:
+            self._idle.set()
+        error = completion.error
+        if error is None:
+            self._spent = 0
+            tally.answered += 1
+            self._keep_answer(item, completion)
+        elif error.category is ErrorCategory.CANCELLED and self._stopped:
+            pass  # not done; a later run will do it
+        elif (hopeless := self._hopeless(error)) is not None:
+            # Every further line would end so. None of them is recorded: once it is mended, they will be asked.
+            self._fail(BatchError(f"{hopeless}: {error.message}"))
+        else:
+            tally.failed += 1
+            tally.failures[error.category] = tally.failures.get(error.category, 0) + 1
+            self._keep_failure(failure_record(item, completion, error))
+
+    def _hopeless(self, error: ProviderError) -> str | None:
+        """Why there is no use in asking further, in words; None where there may be."""
+        if error.http_status == 401 and not self.tally.answered:
+            return "the key was refused"
+        if error.category is ErrorCategory.RATE_LIMIT and not error.retryable:
+            self._spent += 1
+            if self._spent >= SPENT_IN_A_ROW:
+                return "the quota is spent"
+        return None
+
+    def _count_tokens(self, item: Item, estimated: float, completion: Completion) -> None:
+        usage = completion.response.usage if completion.response is not None else Usage()
+        output = (usage.output_tokens or 0) + (usage.thinking_tokens or 0)
+        self.tally.input_tokens += usage.input_tokens or 0
+        self.tally.output_tokens += output
+        known = usage.output_tokens is not None
+        self._estimate.learn(item.size, usage.input_tokens, output if known else None)
+        if self._pace is not None and known:
+            self._pace.settle(estimated, usage.total_tokens or (usage.input_tokens or 0) + output)
+
+    def _keep_answer(self, item: Item, completion: Completion) -> None:
+        try:
+            self._journal.record_answer(item.id, answer_record(item, completion, self._provider))
+        except OSError as error:
+            self._fail(BatchError(f"cannot write {self._journal.answers_path}: {error.strerror}"))
+
+    def _keep_failure(self, record: JSONObject) -> None:
+        try:
+            self._journal.record_failure(record)
+        except OSError as error:
+            self._fail(BatchError(f"cannot write {self._journal.errors_path}: {error.strerror}"))
+
+    def _fail(self, failure: BatchError) -> None:
+        if self._failure is None:
+            self._failure = failure
+        self.stop()
+
+
+def answer_record(item: Item, completion: Completion, provider: str | None) -> JSONObject:
+    """An answer's line."""
+    response = completion.response
+    assert response is not None
+    record: JSONObject = {
+        "id": item.id,
+        "provider": provider,
+        "model": response.model or item.request.model,
+        "text": response.text,
+        "thinking": response.thinking or None,
+        "tool_calls": [
+            {"id": call.id, "name": call.name, "arguments": call.arguments, "complete": call.complete}
+            for call in response.tool_calls
+        ],
+        "finish_reason": response.finish_reason.value,
+        "usage": _usage(response.usage),
+        "error": None,
+        "attempts": completion.attempts,
+        "seconds": _seconds(completion),
+        "request_id": completion.request_id,
+    }
+    if item.request.response_schema is not None:
+        record["parsed"] = response.parsed
+    if response.refusal:
+        record["refusal"] = response.refusal
+    if response.warnings:
+        record["warnings"] = list(response.warnings)
+    return record
+
+
+def failure_record(item: Item, completion: Completion, error: ProviderError) -> JSONObject:
+    """A failure's line; `text` is what had arrived."""
+    return {
+        "id": item.id,
+        "line": item.number,
+        "error": {
+            "category": error.category.value,
+            "message": error.message[:RECORDED_TEXT],
+            "http_status": error.http_status,
+            "provider_code": error.provider_code,
+            "retryable": error.retryable,
+        },
+        "text": completion.response.text if completion.response is not None else None,
+        "attempts": completion.attempts,
+        "seconds": _seconds(completion),
+        "request_id": completion.request_id,
+    }
+
+
+def _usage(usage: Usage) -> JSONObject:
+    return {
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "thinking_tokens": usage.thinking_tokens,
+        "cached_tokens": usage.cached_tokens,
+        "cache_write_tokens": usage.cache_write_tokens,
+        "total_tokens": usage.total_tokens,
+    }
+
+
+def _seconds(completion: Completion) -> float | None:
+    finished = completion.timings.finished
+    return round(finished, 3) if finished is not None else None

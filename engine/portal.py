@@ -1,0 +1,307 @@
+"""The engine for programs without any event loop: `with open_portal([…]) as portal: portal.request(request)`.
+
+trio and the engine run in a thread of their own; what is called here blocks the calling thread until the answer is
+there, or hands the work over and returns. Any number of threads may use one portal at the same time.
+
+Knows threads, and `engine.from_thread`. Must not know how a call works.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from types import TracebackType
+from typing import TypeVar
+
+import trio
+
+from ..providers.errors import ProviderError
+from ..providers.events import Error, Event
+from ..providers.options import Retry, Timeouts
+from ..providers.provider import Provider
+from ..providers.request import Request
+from ..providers.response import Response
+from ..transport.tls import TLSConfig
+from .call import Call, OnCompletion
+from .clocks import CallState
+from .completion import Completion
+from .core import Engine, EngineClosedError, open_engine
+from .delivery import OnEvent
+from .limits import Limits
+from .observe import Observer
+from .statistics import Statistics
+from .stream import HIGH_WATER, LOW_WATER
+
+Result = TypeVar("Result")
+
+CLOSED = "this portal is closed: its open_portal block was left"
+
+
+class PortalCall:
+    """A running (or ended) call, for any thread."""
+
+    __slots__ = ("_call", "_ended", "_on_completion", "_portal", "completion")
+
+    def __init__(self, portal: Portal, on_completion: OnCompletion | None) -> None:
+        self._portal = portal
+        self._on_completion = on_completion
+        self._ended = threading.Event()
+        self._call: Call | None = None
+        self.completion: Completion | None = None
+
+    def __repr__(self) -> str:
+        return repr(self._call)
+
+    @property
+    def state(self) -> CallState:
+        """Where it stands."""
+        return CallState.QUEUED if self._call is None else self._call.state
+
+    def cancel(self) -> None:
+        """End the call; its completion (CANCELLED, with what had arrived) follows. Idempotent; after the end, or once
+        the portal is closed, it does nothing."""
+        self._portal.soon(self._cancel)
+
+    def wait(self, timeout: float | None = None) -> Completion:
+        """Block until the call has ended, at most `timeout` seconds: then `TimeoutError`, and the call goes on.
+        Raises `RuntimeError` in a callback, which would wait for itself."""
+        self._portal.check_may_block()
+        if not self._ended.wait(timeout):
+            raise TimeoutError(f"the call has not ended within {timeout:g} s")
+        assert self.completion is not None
+        return self.completion
+
+    def begin(self, start: Callable[[OnCompletion], Call]) -> None:
+        """Start it, on the engine's thread."""
+        self._call = start(self._end)
+
+    def pause(self) -> None:
+        """Read no more for now."""
+        self._portal.soon(self._pause)
+
+    def resume(self) -> None:
+        """Read on."""
+        self._portal.soon(self._resume)
+
+    def _cancel(self) -> None:
+        if self._call is not None:
+            self._call.cancel()
+
+    def _pause(self) -> None:
+        if self._call is not None:
+            self._call.pause()
+
+    def _resume(self) -> None:
+        if self._call is not None:
+            self._call.resume()
+
+    def _end(self, completion: Completion) -> None:
+        self.completion = completion
+        try:
+            if self._on_completion is not None:
+                self._on_completion(completion)
+        finally:
+            self._ended.set()
+
+
+class PortalStream:
+    """The events of one call as a plain iterator, for one thread at a time. While its buffer is full the socket is
+    not read. A failed stream raises its `ProviderError`; leaving the block cancels the call.
+
+    completion: the call's final record, once it has ended.
+    """
+
+    def __init__(self, portal: Portal, request: Request) -> None:
+        self._portal = portal
+        self._request = request
+        self._call: PortalCall | None = None
+        self._waiting: deque[Event] = deque()
+        self._changed = threading.Condition()
+        self._paused = False
+        self._failed: ProviderError | None = None
+        self.completion: Completion | None = None
+
+    def __enter__(self) -> PortalStream:
+        self._call = self._portal.start_stream(self._request, self._on_event, self._on_completion)
+        return self
+
+    def __exit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.call.cancel()
+
+    @property
+    def call(self) -> PortalCall:
+        """The call behind it."""
+        assert self._call is not None, "enter the block first"
+        return self._call
+
+    def __iter__(self) -> PortalStream:
+        return self
+
+    def __next__(self) -> Event:
+        self._portal.check_may_block()
+        with self._changed:
+            while not self._waiting:
+                if self.completion is not None:
+                    if self._failed is not None:
+                        raise self._failed
+                    raise StopIteration
+                self._changed.wait()
+            event = self._waiting.popleft()
+            resume = self._paused and len(self._waiting) <= LOW_WATER
+            if resume:
+                self._paused = False
+        if resume:
+            self.call.resume()
+        return event
+
+    def _on_event(self, event: Event) -> None:
+        with self._changed:
+            if not isinstance(event, Error):  # the iteration raises it, from the completion
+                self._waiting.append(event)
+            if not self._paused and len(self._waiting) >= HIGH_WATER and self._call is not None:
+                self._paused = True
+                self._call.pause()
+            self._changed.notify()
+
+    def _on_completion(self, completion: Completion) -> None:
+        with self._changed:
+            self.completion = completion
+            self._failed = completion.error
+            self._changed.notify()
+
+
+class Portal:
+    """Many concurrent calls, from threads. Made by `open_portal`; all methods are for any thread."""
+
+    def __init__(self, engine: Engine, token: trio.lowlevel.TrioToken) -> None:
+        self._engine = engine
+        self._token = token
+        self._thread = threading.get_ident()
+
+    def __repr__(self) -> str:
+        return f"<Portal to {self._engine!r}>"
+
+    def request(self, request: Request) -> Response:
+        """Make an unstreamed call and block until its answer is there. Raises `ProviderError` if it fails; where the
+        wait is interrupted (Ctrl-C), the call is cancelled."""
+        self.check_may_block()
+        call = self.start_request(request)
+        try:
+            completion = call.wait()
+        finally:
+            call.cancel()
+        if completion.error is not None:
+            raise completion.error
+        assert completion.response is not None
+        return completion.response
+
+    def stream(self, request: Request) -> PortalStream:
+        """A streamed call as an iterator with backpressure: `with portal.stream(request) as events: for event in …`."""
+        return PortalStream(self, request)
+
+    def start_request(self, request: Request, on_completion: OnCompletion | None = None) -> PortalCall:
+        """Start an unstreamed call; returns once it is started. `on_completion(completion)` is called exactly once, on
+        the engine's thread. Raises `InvalidRequestError` and `EngineClosedError`."""
+        call = PortalCall(self, on_completion)
+        self._run(lambda: call.begin(lambda end: self._engine.start_request(request, end)))
+        return call
+
+    def start_stream(
+        self, request: Request, on_event: OnEvent | None = None, on_completion: OnCompletion | None = None
+    ) -> PortalCall:
+        """Start a streamed call; returns once it is started. Callbacks as in `Engine.start_stream`, on the engine's
+        thread: they must not block it, for every other call waits with it."""
+        call = PortalCall(self, on_completion)
+        self._run(lambda: call.begin(lambda end: self._engine.start_stream(request, on_event, end)))
+        return call
+
+    def statistics(self) -> Statistics:
+        """The engine in figures, as of now."""
+        return self._run(self._engine.statistics)
+
+    # --- for calls ---
+
+    def soon(self, function: Callable[[], None]) -> None:
+        """Have the engine's thread call this; nothing once the portal is closed."""
+        try:
+            self._token.run_sync_soon(function)
+        except trio.RunFinishedError:
+            pass
+
+    def check_may_block(self) -> None:
+        """Raises `RuntimeError` on the engine's own thread."""
+        if threading.get_ident() == self._thread:
+            raise RuntimeError("a callback must not wait for a call: it holds up the thread that would end it")
+
+    def _run(self, function: Callable[[], Result]) -> Result:
+        if threading.get_ident() == self._thread:
+            return function()  # in a callback
+        try:
+            return trio.from_thread.run_sync(function, trio_token=self._token)
+        except trio.RunFinishedError:
+            raise EngineClosedError(CLOSED) from None
+
+
+@contextmanager
+def open_portal(
+    providers: Sequence[Provider],
+    *,
+    timeouts: Timeouts | None = None,
+    retry: Retry | None = None,
+    limits: Limits | None = None,
+    tls: TLSConfig | None = None,
+    proxy: str | None = None,
+    environment: Mapping[str, str] | None = None,
+    observer: Observer | None = None,
+) -> Generator[Portal, None, None]:
+    """Open an engine in a thread of its own, for the length of the block.
+
+    The options are those of `manystream.open_engine`. Leaving the block cancels what still runs, and waits until the
+    thread has ended. Raises `InvalidRequestError` for a provider that cannot work.
+    """
+    opened: Future[tuple[Portal, trio.Event]] = Future()
+
+    async def hold() -> None:
+        async with open_engine(
+            providers,
+            timeouts=timeouts,
+            retry=retry,
+            limits=limits,
+            tls=tls,
+            proxy=proxy,
+            environment=environment,
+            observer=observer,
+        ) as engine:
+            leave = trio.Event()
+            opened.set_result((Portal(engine, trio.lowlevel.current_trio_token()), leave))
+            await leave.wait()
+
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            trio.run(hold)
+        except BaseException as error:
+            if opened.done():
+                failures.append(error)
+            else:
+                opened.set_exception(error)
+
+    thread = threading.Thread(target=run, name="manystream portal", daemon=True)
+    thread.start()
+    portal, leave = opened.result()
+    try:
+        yield portal
+    finally:
+        portal.soon(leave.set)
+        thread.join()
+    if failures:
+        raise failures[0]

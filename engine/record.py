@@ -1,0 +1,217 @@
+"""A recording: what went over the wire, with its timing and without secrets, one JSON line per exchange.
+
+A recording is for replaying (`manystream simulate --replay FILE`) and for bug reports, so it holds what the server was
+asked and what it answered, and no key: only headers that are known to be harmless are written, of a URL's query only
+what is known, and where a key stands in a body, `[key]` stands instead. Prompts and answers are written as they are.
+
+A line is written when its exchange ends, so that an interrupted program leaves whole lines.
+
+Knows the exchange between an attempt and its connection. Must not know dialects.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import TextIO
+
+import trio
+
+from ..providers.json_values import JSON, dumps_text
+from ..transport.errors import TransportError
+from ..transport.http1 import Exchange, RawHeaders
+from .attempt import Prepared
+from .errors import REDACTED, SHORTEST_KEY
+
+logger = logging.getLogger("manystream.record")
+
+VERSION = 1
+
+REQUEST_HEADERS = frozenset(
+    {"accept", "anthropic-beta", "anthropic-version", "content-type", "openai-beta", "user-agent"}
+)
+RESPONSE_HEADERS = frozenset(
+    {"cf-ray", "content-encoding", "content-type", "date", "request-id", "retry-after", "retry-after-ms", "server"}
+    | {"x-request-id", "x-goog-request-id", "x-should-retry"}
+)
+RESPONSE_HEADER_PREFIXES = ("anthropic-ratelimit-", "x-ratelimit-")
+"""What is written of heads. A header that is not named here may hold a secret, whoever made it up."""
+
+QUERY_NAMES = frozenset({"alt", "api-version", "beta"})
+"""What is written of a target's query."""
+
+
+class Recording:
+    """A file that exchanges are written to, until it is closed: `with engine.record(path): …`."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        # A recording holds prompts: nobody else's to read.
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        self._file: TextIO | None = os.fdopen(descriptor, "w", encoding="utf-8", newline="\n")
+        self._path = Path(path)
+        self._began = trio.current_time()
+        self._open: dict[Tap, None] = {}
+        self.exchanges = 0
+
+    def __repr__(self) -> str:
+        return f"<Recording {self._path.name}, {self.exchanges} exchanges{'' if self._file else ', closed'}>"
+
+    def __enter__(self) -> Recording:
+        return self
+
+    def __exit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def closed(self) -> bool:
+        """Whether it takes no more."""
+        return self._file is None
+
+    def close(self) -> None:
+        """Write what is known of exchanges that are still running, and close the file. Idempotent."""
+        for tap in list(self._open):
+            tap.left(whole=False)
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def tap(self, prepared: Prepared, exchange: Exchange) -> Tap:
+        """An exchange that writes down what `exchange` is told."""
+        tap = Tap(self, prepared, exchange)
+        if self._file is not None:
+            self._open[tap] = None
+        return tap
+
+    def elapsed(self) -> float:
+        """Seconds since the recording began, to the tenth of a millisecond."""
+        return round(trio.current_time() - self._began, 4)
+
+    def write(self, tap: Tap, line: JSON) -> None:
+        """Write an exchange that has ended."""
+        if tap in self._open and self._file is not None:
+            del self._open[tap]
+            self.exchanges += 1
+            try:
+                self._file.write(dumps_text(line) + "\n")
+                self._file.flush()
+            except OSError as error:  # a full disk ends the recording, and no call
+                logger.error("the recording %s ends here: %s", self._path, error.strerror)
+                file, self._file = self._file, None
+                try:
+                    file.close()
+                except OSError:
+                    pass
+
+
+class Tap:
+    """One exchange: told what happens, in the attempt's stead, and tells the attempt."""
+
+    __slots__ = ("_chunks", "_ended", "_exchange", "_head", "_prepared", "_recording", "_started")
+
+    def __init__(self, recording: Recording, prepared: Prepared, exchange: Exchange) -> None:
+        self._recording = recording
+        self._prepared = prepared
+        self._exchange = exchange
+        self._started = recording.elapsed()
+        self._head: JSON = None
+        self._chunks: list[tuple[float, bytes]] = []
+        self._ended = False
+
+    def on_head(self, status: int, headers: RawHeaders) -> None:
+        written = [
+            (name, value)
+            for name, value in _decoded(headers)
+            if name in RESPONSE_HEADERS or name.startswith(RESPONSE_HEADER_PREFIXES)
+        ]
+        self._head = {"at": self._since(), "status": status, "headers": self._clean_headers(written)}
+        self._exchange.on_head(status, headers)
+
+    def on_body(self, data: bytes) -> None:
+        self._chunks.append((self._since(), data))
+        self._exchange.on_body(data)
+
+    def on_end(self) -> None:
+        self._end("whole")
+        self._exchange.on_end()
+
+    def on_failure(self, error: TransportError) -> None:
+        self._end("broken")
+        self._exchange.on_failure(error)
+
+    def left(self, *, whole: bool) -> None:
+        """The attempt listens no more: it has all it wanted (`whole`), or has hung up."""
+        self._end("whole" if whole else "left")
+
+    def _since(self) -> float:
+        return round(self._recording.elapsed() - self._started, 4)
+
+    def _end(self, how: str) -> None:
+        if self._ended:
+            return
+        self._ended = True
+        prepared = self._prepared
+        head = prepared.head
+        headers = [(name, value) for name, value in _decoded(head.headers) if name in REQUEST_HEADERS]
+        line: JSON = {
+            "version": VERSION,
+            "started": self._started,
+            "origin": str(prepared.origin),
+            "request": {
+                "method": head.method.decode(),
+                "target": self._clean(_known_query(head.target.decode())),
+                "headers": self._clean_headers(headers),
+                "body": _text(self._clean_bytes(prepared.body)),
+            },
+            "response": self._head,
+            "chunks": [[at, _text(data)] for at, data in self._clean_chunks()],
+            "end": how,
+            "ended": self._since(),
+        }
+        self._chunks = []
+        self._recording.write(self, line)
+
+    # --- secrets ---
+
+    def _clean_headers(self, headers: Iterable[tuple[str, str]]) -> list[JSON]:
+        return [[name, self._clean(value)] for name, value in headers]
+
+    def _clean(self, text: str) -> str:
+        key = self._prepared.key
+        return text.replace(key, REDACTED) if len(key) >= SHORTEST_KEY else text
+
+    def _clean_bytes(self, data: bytes) -> bytes:
+        key = self._prepared.key
+        return data.replace(key.encode(), REDACTED.encode()) if len(key) >= SHORTEST_KEY else data
+
+    def _clean_chunks(self) -> list[tuple[float, bytes]]:
+        """The chunks; where the key stands in the body, perhaps over several, the body as one."""
+        whole = b"".join(data for _, data in self._chunks)
+        clean = self._clean_bytes(whole)
+        return self._chunks if clean == whole else [(self._chunks[0][0], clean)]
+
+
+def _decoded(headers: RawHeaders) -> list[tuple[str, str]]:
+    return [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in headers]
+
+
+def _known_query(target: str) -> str:
+    path, _, query = target.partition("?")
+    known = [pair for pair in query.split("&") if pair.partition("=")[0] in QUERY_NAMES]
+    return path + ("?" + "&".join(known) if known else "")
+
+
+def _text(data: bytes) -> JSON:
+    """Bytes as JSON can hold them: text, or base64 where a chunk was cut inside a character."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}

@@ -1,0 +1,192 @@
+"""Recorded exchanges as answers: which one a request gets, and the program that plays it.
+
+A recording is a file of JSON lines, one exchange each, as `engine.record` writes them: request, response head, chunks
+of the body with the seconds since the request began, and how it ended. A request gets the exchange whose request was
+the same (last part of the path, and body); where several were, by turns in the order in which they were recorded. One
+that was never recorded gets the next exchange of its path that was not played yet, and where there is none an error.
+
+Must not know sockets, nor any dialect: what was recorded is sent as it was.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from .http_request import HTTPRequest
+from .json_text import JSON, JSONObject, dumps_sorted, loads, loads_object, mapping, string
+from .program import LAST_CHUNK, Ending, Program, chunk, http_head
+
+ENDINGS = {"whole": Ending.KEEP, "broken": Ending.CLOSE, "left": Ending.STALL}
+"""How an exchange ended → what follows its last byte: a client that hung up does not know what would have come."""
+
+
+class ReplayError(ValueError):
+    """A recording that cannot be played. The message names the file and the line."""
+
+
+@dataclass(slots=True, frozen=True)
+class Exchange:
+    """One recorded exchange. status: 0 where no response came. chunks: seconds since the request, and bytes."""
+
+    endpoint: str
+    body: bytes
+    status: int
+    headers: tuple[tuple[str, str], ...]
+    head_at: float
+    chunks: tuple[tuple[float, bytes], ...]
+    ended: float
+    ending: Ending
+
+
+class Replay:
+    """A recording that is being played. pace: how much faster than recorded; 0 leaves out every pause."""
+
+    def __init__(self, exchanges: Sequence[Exchange], pace: float = 1.0) -> None:
+        self._pace = pace
+        self._same: dict[tuple[str, bytes], deque[Exchange]] = {}
+        self._unplayed: dict[str, deque[Exchange]] = {}
+        for exchange in exchanges:
+            self._same.setdefault((exchange.endpoint, exchange.body), deque()).append(exchange)
+            self._unplayed.setdefault(exchange.endpoint, deque()).append(exchange)
+        self._played: set[int] = set()
+
+    def answer(self, request: HTTPRequest) -> Program | None:
+        """The program for a request; None where nothing fits."""
+        exchange = self._choose(_endpoint(request.target), _comparable(request.body))
+        if exchange is None:
+            return None
+        self._played.add(id(exchange))
+        return _program(exchange, self._pace, keep=request.keep_alive)
+
+    def _choose(self, endpoint: str, body: bytes) -> Exchange | None:
+        same = self._same.get((endpoint, body))
+        if same:
+            same.rotate(-1)
+            return same[-1]
+        unplayed = self._unplayed.get(endpoint, deque())
+        while unplayed:
+            exchange = unplayed.popleft()
+            if id(exchange) not in self._played:
+                return exchange
+        return None
+
+
+def read_replay(path: str, pace: float = 1.0) -> Replay:
+    """Read a recording. Raises `ReplayError`."""
+    if not 0 <= pace < float("inf"):
+        raise ReplayError("pace must be 0 or more")
+    try:
+        lines = Path(path).read_bytes().splitlines()
+    except OSError as error:
+        raise ReplayError(f"{path}: {error.strerror}") from None
+    exchanges: list[Exchange] = []
+    for number, line in enumerate(lines, 1):
+        try:
+            exchanges.append(_exchange(loads_object(line)))
+        except (ValueError, TypeError, KeyError, IndexError) as error:
+            raise ReplayError(f"{path}, line {number} is no recorded exchange: {error}") from None
+    if not exchanges:
+        raise ReplayError(f"{path} holds no exchange")
+    return Replay(exchanges, pace)
+
+
+def _exchange(line: JSONObject | None) -> Exchange:
+    if line is None:
+        raise ValueError("it is no JSON object")
+    if line.get("version") != 1:
+        raise ValueError("its version is not 1")
+    asked, answered = mapping(line, "request"), mapping(line, "response")
+    return Exchange(
+        endpoint=_endpoint(string(asked, "target")),
+        body=_comparable(_bytes(asked["body"])),
+        status=_integer(answered.get("status", 0)),
+        headers=tuple(_pairs(answered.get("headers", []))),
+        head_at=_seconds(answered.get("at", 0.0)),
+        chunks=tuple(_chunks(line["chunks"])),
+        ended=_seconds(line["ended"]),
+        ending=ENDINGS[string(line, "end")],
+    )
+
+
+def _program(exchange: Exchange, pace: float, *, keep: bool) -> Program:
+    """The exchange as programs, one for each moment at which something was received."""
+    ending = exchange.ending if keep or exchange.ending is not Ending.KEEP else Ending.CLOSE
+    moments: list[tuple[float, bytes]] = []
+    if exchange.status:
+        closing = [] if keep else [("connection", "close")]
+        head = http_head(exchange.status, [*exchange.headers, ("transfer-encoding", "chunked"), *closing])
+        moments = [(exchange.head_at, head), *((at, chunk(data)) for at, data in exchange.chunks if data)]
+    if exchange.ending is Ending.KEEP:
+        at, data = moments.pop()  # the end came with the last chunk: what comes after it nobody waited for
+        moments.append((at, data + LAST_CHUNK))
+    else:
+        moments.append((exchange.ended, b""))
+    if not pace:
+        return Program([data for _, data in moments], events=len(exchange.chunks), ending=ending)
+    first: Program | None = None
+    times = [0.0, *(at for at, _ in moments)]
+    for place in reversed(range(len(moments))):
+        delay = max(0.0, times[place + 1] - times[place]) / pace
+        first = Program([moments[place][1]], events=1, delay=delay, ending=ending, following=first)
+    assert first is not None
+    return first
+
+
+def _endpoint(target: str) -> str:
+    """The last part of a path, which tells the operation in every dialect, whatever stands before it."""
+    return target.partition("?")[0].rpartition("/")[2]
+
+
+def _comparable(body: bytes) -> bytes:
+    """A body in a form that does not depend on how its JSON was written."""
+    try:
+        return dumps_sorted(loads(body))
+    except (ValueError, TypeError):  # no JSON, or nested too deeply to be written
+        return body
+
+
+def _bytes(value: JSON) -> bytes:
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, dict):
+        return base64.b64decode(string(value, "base64"), validate=True)
+    raise TypeError("bytes are neither text nor base64")
+
+
+def _integer(value: JSON) -> int:
+    if type(value) is not int:
+        raise TypeError("the status is no whole number")
+    return value
+
+
+def _seconds(value: JSON) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise TypeError("a time is no number")
+    return float(value)
+
+
+def _items(value: JSON) -> Iterable[tuple[JSON, JSON]]:
+    if not isinstance(value, list):
+        raise TypeError("a list is missing")
+    for item in value:
+        if not isinstance(item, list) or len(item) != 2:
+            raise TypeError("an item of a list is no pair")
+        yield item[0], item[1]
+
+
+def _pairs(value: JSON) -> Iterable[tuple[str, str]]:
+    for name, text in _items(value):
+        if not isinstance(name, str) or not isinstance(text, str):
+            raise TypeError("a header is no text")
+        if not (name + text).isprintable():
+            raise ValueError(f"the header {name!r} holds a control character")
+        yield name, text
+
+
+def _chunks(value: JSON) -> Iterable[tuple[float, bytes]]:
+    for at, data in _items(value):
+        yield _seconds(at), _bytes(data)

@@ -1,0 +1,81 @@
+"""An asyncio program with many model calls: the engine runs on the program's own loop.
+
+    python examples/asyncio_app.py                              simulated
+    python examples/asyncio_app.py --model claude-sonnet-4-5    a real one, with its key
+
+Tasks await answers, a callback sees each event of a stream the moment it arrives, and an asyncio time-out closes the
+socket of the call it ends.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+
+from setting import Setting, add_arguments, open_setting
+
+import manystream as ms
+from manystream.engine import aio
+
+QUESTIONS = [f"Name {count} rivers." for count in range(1, 6)]
+
+
+async def ask_all(engine: aio.Engine, model: str) -> None:
+    """Requests are awaited like anything else: here by one task each."""
+    requests = [ms.Request(model, [ms.Message.user(question)]) for question in QUESTIONS]
+    responses = await asyncio.gather(*(engine.request(request) for request in requests))
+    print(f"{len(responses)} answers, {sum(response.usage.output_tokens or 0 for response in responses)} tokens")
+
+
+async def read_stream(engine: aio.Engine, model: str) -> None:
+    """A stream is an async iterator. Who reads slowly slows its server, and nobody else."""
+    async with engine.stream(ms.Request(model, [ms.Message.user("Tell me of rivers.")])) as events:
+        async for event in events:
+            if isinstance(event, ms.TextDelta):
+                print(event.text, end="", flush=True)
+    print()
+
+
+async def watch_streams(engine: aio.Engine, model: str) -> None:
+    """Callbacks need no task at all: they are called on this thread, with nothing between the socket and them."""
+    pieces = 0
+
+    def on_event(event: ms.Event) -> None:
+        nonlocal pieces
+        pieces += isinstance(event, ms.TextDelta)
+
+    request = ms.Request(model, [ms.Message.user("Tell me of bridges.")])
+    calls = [engine.start_stream(request, on_event) for _ in range(20)]
+    await asyncio.gather(*(call.wait() for call in calls))
+    print(f"{pieces} pieces of text from {len(calls)} streams")
+
+
+async def give_up(engine: aio.Engine, model: str) -> None:
+    """What cancels the task cancels its call."""
+    try:
+        async with asyncio.timeout(0.05):
+            await engine.request(ms.Request(model, [ms.Message.user("simulate: delay=60")]))
+    except TimeoutError:
+        print("gave up after 50 ms")
+
+
+async def run(setting: Setting) -> None:
+    async with aio.open_engine(setting.providers) as engine:
+        await ask_all(engine, setting.model)
+        await read_stream(engine, setting.model)
+        await watch_streams(engine, setting.model)
+        await give_up(engine, setting.model)
+        await asyncio.sleep(0.01)  # a cancelled call is counted at the loop's next turn
+        statistics = engine.statistics()
+        print(f"{statistics.started} calls, {statistics.cancelled} cancelled, {statistics.opened} connections opened")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Many calls on an asyncio loop.")
+    add_arguments(parser)
+    with open_setting(parser.parse_args(), "events=8") as setting:
+        asyncio.run(run(setting))
+
+
+if __name__ == "__main__":
+    main()

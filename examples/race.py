@@ -1,0 +1,80 @@
+"""Cancel on first success: several models get one question, the first whole answer wins, the others are stopped.
+
+    python examples/race.py                                                  three simulated providers
+    python examples/race.py --model gpt-5-mini --model claude-sonnet-4-5     real ones, with their keys
+
+A cancelled call's socket is closed at once, so the losers stop costing. A failure does not end the race.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+import trio
+
+import manystream as ms
+from manystream.engine.simulator import start_simulator
+
+SIMULATED_DELAYS = {"openai-chat/slow": "delay=5", "anthropic/quick": "delay=0.1", "google/broken": "fail=401"}
+"""Simulated model → what the simulator is told to do to it."""
+
+
+async def race(engine: ms.Engine, requests: Sequence[ms.Request]) -> tuple[str, ms.Response]:
+    """The first answer, and the model that gave it. Raises the last `ProviderError` where nobody answers."""
+    calls: dict[ms.Call, str] = {}
+
+    def ended(completion: ms.Completion) -> None:
+        if completion.success:
+            for call in calls:
+                call.cancel()  # does nothing to one that has ended
+
+    for request in requests:
+        calls[engine.start_request(request, ended)] = request.model
+    winner: tuple[str, ms.Response] | None = None
+    failure: ms.ProviderError | None = None
+    for call, model in calls.items():
+        completion = await call.wait()
+        how = "won" if completion.error is None and winner is None else completion.error_category
+        print(f"{model:20} {how}, after {completion.timings.finished:.2f} s")
+        if completion.error is None and completion.response is not None:
+            winner = winner or (model, completion.response)
+        elif completion.error is not None:
+            failure = completion.error
+    if winner is None:
+        raise failure or ValueError("a race needs a model")
+    return winner
+
+
+async def run(providers: Sequence[ms.Provider], requests: Sequence[ms.Request]) -> None:
+    async with ms.open_engine(providers) as engine:
+        model, response = await race(engine, requests)
+        print(f"\n{model} says: {response.text}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Ask several models; the first answer wins.")
+    parser.add_argument("--model", action="append", default=[], help="a real model; give several")
+    parser.add_argument("question", nargs="?", default="Name a river in one word.")
+    arguments = parser.parse_args()
+    messages = [ms.Message.user(arguments.question)]
+    if arguments.model:
+        requests = [ms.Request(model, messages) for model in arguments.model]
+        trio.run(run, [ms.OpenAIChat(), ms.Anthropic(), ms.Gemini()], requests)
+        return
+    with start_simulator() as simulator:
+        urls = simulator.base_urls
+        providers: list[ms.Provider] = [
+            ms.OpenAIChat("any", urls["openai-chat"], name="openai-chat"),
+            ms.Anthropic("any", urls["anthropic"], name="anthropic"),
+            ms.Gemini("any", urls["gemini"], name="google"),
+        ]
+        requests = [
+            ms.Request(model, messages, extra_headers={"x-simulate": knobs})
+            for model, knobs in SIMULATED_DELAYS.items()
+        ]
+        trio.run(run, providers, requests)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,39 @@
+"""Running an asyncio program in a plain test function: bounded, and with nothing going wrong unseen."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from collections.abc import Awaitable, Callable
+
+import manystream as ms
+
+WAIT = 30.0
+ENDLESS = "events=100000,rate=100"
+"""What the simulator is told for a stream that no test waits for."""
+
+
+def ask(knobs: str = "") -> ms.Request:
+    return ms.Request(f"sim/sim-text@{knobs}", [ms.Message.user("hello")])
+
+
+def run(main: Callable[[], Awaitable[None]]) -> None:
+    """asyncio.run, bounded; whatever goes wrong unseen in the loop fails the test."""
+    unseen: list[dict[str, object]] = []
+
+    async def bounded() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: unseen.append(context))
+        async with asyncio.timeout(WAIT):
+            await main()
+
+    asyncio.run(bounded())
+    gc.collect()
+    assert not unseen
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WAIT
+    while not condition():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.005)

@@ -1,0 +1,268 @@
+"""An engine on an asyncio loop from its opening to its end, used rightly and wrongly."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trio
+
+import manystream as ms
+from manystream.engine import aio
+from manystream.engine.aio import EventLoopError
+from manystream.engine.core import EngineClosedError
+from manystream.engine.simulator import Simulator, start_simulator_thread
+from tests.engine.asyncio_programs import ENDLESS, WAIT, ask, run, until
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def simulator() -> Iterator[Simulator]:
+    with start_simulator_thread("events=8") as simulator:
+        yield simulator
+
+
+@pytest.fixture
+def provider(simulator: Simulator) -> ms.Provider:
+    return ms.OpenAIChat("key", simulator.base_urls["openai-chat"], name="sim")
+
+
+# --- opening and closing ---
+
+
+def test_an_exception_of_the_block_comes_out_as_it_is(provider: ms.Provider) -> None:
+    async def main() -> None:
+        async with aio.open_engine([provider]) as engine:
+            engine.start_stream(ask(ENDLESS))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        run(main)
+
+
+def test_after_the_block_nothing_is_left(provider: ms.Provider) -> None:
+    def sockets() -> int:
+        count = 0
+        for name in os.listdir("/proc/self/fd"):
+            try:
+                count += os.readlink(f"/proc/self/fd/{name}").startswith("socket")
+            except FileNotFoundError:
+                pass  # that was the listing itself, or one that another thread closes
+        return count
+
+    async def main() -> None:
+        before, tasks = sockets(), len(asyncio.all_tasks())
+        async with aio.open_engine([provider]) as engine:
+            engine.start_stream(ask(ENDLESS))
+            await engine.request(ask())
+        await until(lambda: sockets() <= before)  # the simulator's own ends are in this process, too
+        assert len(asyncio.all_tasks()) == tasks
+        assert not trio.lowlevel.in_trio_run()
+
+    if not Path("/proc/self/fd").exists():
+        pytest.skip("needs /proc")
+    run(main)
+
+
+def test_engines_open_at_the_same_time_share_the_trio_run(provider: ms.Provider) -> None:
+    async def main() -> None:
+        async with aio.open_engine([provider]) as first:
+            async with aio.open_engine([provider]) as second:
+                assert (await first.request(ask())).text == (await second.request(ask())).text
+            with pytest.raises(EngineClosedError):
+                second.start_request(ask())
+            assert (await first.request(ask())).text
+        async with aio.open_engine([provider]) as third:  # the run before has ended
+            assert (await third.request(ask())).text
+
+    run(main)
+
+
+def test_tasks_may_open_and_close_engines_in_any_order(provider: ms.Provider) -> None:
+    async def main() -> None:
+        async def use(rounds: int) -> None:
+            for _ in range(rounds):
+                async with aio.open_engine([provider]) as engine:
+                    assert (await engine.request(ask())).text
+
+        await asyncio.gather(*(use(3) for _ in range(5)))
+        assert not trio.lowlevel.in_trio_run()
+
+    run(main)
+
+
+def test_one_thread_may_have_one_loop_after_the_other(provider: ms.Provider) -> None:
+    async def main() -> None:
+        async with aio.open_engine([provider]) as engine:
+            assert (await engine.request(ask())).text
+
+    run(main)
+    run(main)
+
+
+def test_loops_in_several_threads_do_not_meet(provider: ms.Provider) -> None:
+    done: list[str] = []
+
+    async def main() -> None:
+        async with aio.open_engine([provider]) as engine:
+            done.append((await engine.request(ask())).text)
+
+    threads = [threading.Thread(target=run, args=(main,)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(WAIT)
+    assert len(done) == 3
+
+
+def test_a_provider_that_cannot_work_is_refused_when_the_engine_opens(provider: ms.Provider) -> None:
+    async def main() -> None:
+        with pytest.raises(ms.InvalidRequestError, match="two are named 'sim'"):
+            async with aio.open_engine([provider, provider]):
+                raise AssertionError
+        assert not trio.lowlevel.in_trio_run()
+
+    run(main)
+
+
+def test_a_request_that_cannot_be_sent_raises_at_once(provider: ms.Provider) -> None:
+    async def main() -> None:
+        async with aio.open_engine([provider]) as engine:
+            with pytest.raises(ms.InvalidRequestError, match="messages"):
+                engine.start_request(ms.Request("sim/m", []))
+
+    run(main)
+
+
+def test_an_engine_that_breaks_down_ends_its_block_with_the_reason(provider: ms.Provider) -> None:
+    async def main() -> None:
+        async def defect() -> None:
+            raise ZeroDivisionError
+
+        completions: list[ms.Completion] = []
+
+        async def use() -> None:
+            async with aio.open_engine([provider]) as engine:
+                engine.start_stream(ask(ENDLESS), None, completions.append)
+                engine._native.pool._nursery.start_soon(defect)  # pyright: ignore[reportPrivateUsage]
+                await asyncio.sleep(WAIT)
+
+        with pytest.raises(ExceptionGroup) as caught:
+            await use()
+        assert caught.group_contains(ZeroDivisionError)
+        assert [completion.error_category for completion in completions] == ["cancelled"]
+        assert not trio.lowlevel.in_trio_run()
+        await asyncio.sleep(0)  # this task itself is not cancelled any more
+
+    run(main)
+
+
+# --- used wrongly ---
+
+
+def test_without_an_asyncio_loop_the_error_says_what_to_use(provider: ms.Provider) -> None:
+    with pytest.raises(EventLoopError, match=r"manystream\.open_engine"):
+        aio.open_engine([provider]).__aenter__().send(None)  # type: ignore[attr-defined]
+
+
+def test_in_a_trio_program_the_error_says_what_to_use(provider: ms.Provider) -> None:
+    async def main() -> None:
+        async with aio.open_engine([provider]):
+            raise AssertionError
+
+    with pytest.raises(EventLoopError, match=r"in a trio program use manystream\.open_engine"):
+        trio.run(main)
+
+
+def test_beside_a_trio_run_that_is_not_ours_the_error_says_so(provider: ms.Provider) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        ended, stop = loop.create_future(), trio.Event()
+        trio.lowlevel.start_guest_run(
+            stop.wait,
+            run_sync_soon_threadsafe=loop.call_soon_threadsafe,
+            done_callback=ended.set_result,
+            host_uses_signal_set_wakeup_fd=True,
+        )
+        try:
+            with pytest.raises(EventLoopError, match="holds a trio run already"):
+                async with aio.open_engine([provider]):
+                    raise AssertionError
+        finally:
+            stop.set()
+            await ended
+
+    run(main)
+
+
+def test_another_thread_is_told_how_to_get_in(provider: ms.Provider) -> None:
+    async def main() -> None:
+        async with aio.open_engine([provider]) as engine:
+            with pytest.raises(EngineClosedError, match="call_soon_threadsafe"):
+                await asyncio.to_thread(engine.start_request, ask())
+
+    run(main)
+
+
+# --- signals and examples ---
+
+INTERRUPTED = """
+import asyncio, sys
+import manystream as ms
+from manystream.engine import aio
+
+async def main():
+    provider = ms.OpenAIChat("key", sys.argv[1], name="sim")
+    async with aio.open_engine([provider]) as engine:
+        call = engine.start_stream(ms.Request("sim/sim-text@events=100000,rate=100", [ms.Message.user("x")]))
+        print("open", flush=True)
+        try:
+            await call.wait()
+        finally:
+            print("cancelled", flush=True)
+    print("never")
+
+try:
+    asyncio.run(main())
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_ctrl_c_ends_the_program_as_asyncio_ends_programs(simulator: Simulator) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", INTERRUPTED, simulator.base_urls["openai-chat"]],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "open\n"
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=WAIT)
+    finally:
+        process.kill()
+        process.wait()
+    assert (out, err) == ("cancelled\ninterrupted\n", "")
+
+
+def test_the_example_runs() -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(ROOT / "examples" / "asyncio_app.py")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr
+    assert "5 answers" in done.stdout

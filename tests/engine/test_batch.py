@@ -1,0 +1,391 @@
+"""Batches without a terminal: what is kept, what is passed over, and how fast it goes."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import random
+import tracemalloc
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from pathlib import Path
+from typing import cast
+
+import pytest
+import trio
+
+import manystream as ms
+from manystream.engine import Engine
+from manystream.engine.batch import Batch, BatchError, Journal, JournalError, Pace, read_lines
+from manystream.engine.batch.pace import BURST_SECONDS, CATCH_UP, TokenEstimate
+from manystream.engine.simulator import Simulator, start_simulator_thread
+
+
+@pytest.fixture(scope="module")
+def simulator() -> Iterator[Simulator]:
+    with start_simulator_thread("events=4") as simulator:
+        yield simulator
+
+
+@pytest.fixture
+def provider(simulator: Simulator) -> ms.Provider:
+    return ms.OpenAIChat("key", simulator.base_urls["openai-chat"], name="sim")
+
+
+def model(named: str | None) -> str | None:
+    return f"sim/{named or 'sim-text'}"
+
+
+def line(id: str | int, text: str = "hello", **members: object) -> dict[str, object]:
+    return {"id": id, "messages": [{"role": "user", "content": text}], **members}
+
+
+def write(path: Path, lines: Sequence[object]) -> Path:
+    path.write_text("".join(f"{entry if isinstance(entry, str) else json.dumps(entry)}\n" for entry in lines), "utf-8")
+    return path
+
+
+def records(path: Path) -> list[dict[str, object]]:
+    return [json.loads(text) for text in path.read_bytes().splitlines()]
+
+
+async def run(
+    provider: ms.Provider, prompts: Path, answers: Path, retry: ms.Retry | None = None, **options: object
+) -> Batch:
+    with Journal(answers) as journal:
+        async with ms.open_engine([provider], retry=retry or ms.Retry(max_attempts=1)) as engine:
+            batch = Batch(engine, journal, model, source=prompts.name, provider="sim", **options)  # type: ignore[arg-type]
+            await batch.run(read_lines(prompts))
+    return batch
+
+
+# --- batches ---
+
+
+@pytest.mark.trio
+async def test_every_line_has_its_answer_under_its_id(provider: ms.Provider, tmp_path: Path) -> None:
+    prompts = write(tmp_path / "p.jsonl", [line(f"q{n}") for n in range(50)] + [line(7)])
+    batch = await run(provider, prompts, tmp_path / "a.jsonl", concurrency=8)
+    answers = records(tmp_path / "a.jsonl")
+    assert {answer["id"] for answer in answers} == {*(f"q{n}" for n in range(50)), 7}
+    assert len(answers) == 51
+    first = answers[0]
+    assert first["text"]
+    assert first["finish_reason"] == "stop"
+    assert cast("dict[str, int]", first["usage"])["output_tokens"] > 0
+    assert (first["error"], first["tool_calls"], first["attempts"]) == (None, [], 1)
+    assert (batch.tally.answered, batch.tally.failed, batch.tally.running) == (51, 0, 0)
+    assert batch.tally.output_tokens > 0
+    assert not (tmp_path / "a.errors.jsonl").exists()
+
+
+@pytest.mark.trio
+async def test_streamed_answers_are_the_same(provider: ms.Provider, tmp_path: Path) -> None:
+    prompts = write(tmp_path / "p.jsonl", [line("a", "simulate: kind=mixed,calls=2,seed=1")])
+    await run(provider, prompts, tmp_path / "a.jsonl")
+    await run(provider, prompts, tmp_path / "b.jsonl", stream=True)
+    (whole,), (streamed,) = records(tmp_path / "a.jsonl"), records(tmp_path / "b.jsonl")
+    for name in ("text", "thinking", "finish_reason", "usage"):
+        assert whole[name] == streamed[name]
+    assert len(cast("list[object]", whole["tool_calls"])) == 2
+
+
+@pytest.mark.trio
+async def test_no_more_calls_run_than_the_concurrency_allows(provider: ms.Provider, tmp_path: Path) -> None:
+    prompts = write(tmp_path / "p.jsonl", [line(str(n), "simulate: delay=0.02") for n in range(30)])
+    most = 0
+    with Journal(tmp_path / "a.jsonl") as journal:
+        async with ms.open_engine([provider]) as engine, trio.open_nursery() as nursery:
+            batch = Batch(engine, journal, model, concurrency=5)
+
+            async def watch() -> None:
+                nonlocal most
+                while True:
+                    most = max(most, sum(engine.statistics().calls.values()))
+                    await trio.sleep(0.001)
+
+            nursery.start_soon(watch)
+            await batch.run(read_lines(prompts))
+            nursery.cancel_scope.cancel()
+    assert most == 5
+
+
+@pytest.mark.trio
+async def test_failures_are_kept_apart_with_their_reason(provider: ms.Provider, tmp_path: Path) -> None:
+    prompts = write(
+        tmp_path / "p.jsonl", [line("good"), line("bad", "simulate: fail=404"), line("cut", "simulate: cut=0")]
+    )
+    batch = await run(provider, prompts, tmp_path / "a.jsonl")
+    assert [answer["id"] for answer in records(tmp_path / "a.jsonl")] == ["good"]
+    failures = {failure["id"]: failure for failure in records(tmp_path / "a.errors.jsonl")}
+    told = cast("dict[str, object]", failures["bad"]["error"])
+    assert (told["category"], told["http_status"], told["retryable"]) == ("not_found", 404, False)
+    assert failures["bad"]["line"] == 2
+    assert cast("dict[str, object]", failures["cut"]["error"])["category"] == "network"
+    assert batch.tally.failures == {"not_found": 1, "network": 1}
+
+
+@pytest.mark.trio
+async def test_bad_lines_are_named_and_disturb_nothing(provider: ms.Provider, tmp_path: Path) -> None:
+    lines = ["{oh", line("a"), line("a"), line("b", temprature=1), line("c", max_output_tokens=0), line("d")]
+    batch = await run(provider, write(tmp_path / "p.jsonl", lines), tmp_path / "a.jsonl")
+    assert {answer["id"] for answer in records(tmp_path / "a.jsonl")} == {"a", "d"}
+    told = [cast("dict[str, str]", failure["error"])["message"] for failure in records(tmp_path / "a.errors.jsonl")]
+    assert told[0].startswith("p.jsonl line 1: malformed JSON")
+    assert told[1] == "p.jsonl line 3: id: 'a' is there twice, first on line 2"
+    assert told[2].startswith("p.jsonl line 4: temprature: is no member of this form; did you mean 'temperature'")
+    assert told[3].startswith("p.jsonl line 5: max_output_tokens: must be at least 1")
+    assert batch.tally.invalid == 4
+
+
+@pytest.mark.trio
+async def test_a_second_run_asks_only_what_has_no_answer(provider: ms.Provider, tmp_path: Path) -> None:
+    answers = tmp_path / "a.jsonl"
+    await run(provider, write(tmp_path / "p.jsonl", [line("a"), line("b", "simulate: fail=404")]), answers)
+    before = answers.read_bytes()
+    prompts = write(tmp_path / "p.jsonl", [line("a"), line("b", "simulate: fail=404"), line("c")])
+    batch = await run(provider, prompts, answers)
+    assert (batch.tally.answered, batch.tally.answered_before, batch.tally.failed_before) == (1, 1, 1)
+    assert answers.read_bytes().startswith(before)
+    assert [answer["id"] for answer in records(answers)] == ["a", "c"]
+    assert [failure["id"] for failure in records(tmp_path / "a.errors.jsonl")] == ["b"]
+
+
+@pytest.mark.trio
+async def test_what_failed_is_tried_again_on_demand_and_then_known_once(provider: ms.Provider, tmp_path: Path) -> None:
+    answers, errors = tmp_path / "a.jsonl", tmp_path / "a.errors.jsonl"
+    lines = [line("a", "simulate: fail=500,times=1,key=again"), line("b", "simulate: fail=404")]
+    prompts = write(tmp_path / "p.jsonl", lines)
+    await run(provider, prompts, answers)
+    assert {failure["id"] for failure in records(errors)} == {"a", "b"}
+    batch = await run(provider, prompts, answers, retry_failed=True)
+    assert (batch.tally.answered, batch.tally.failed) == (1, 1)
+    assert [answer["id"] for answer in records(answers)] == ["a"]
+    assert [failure["id"] for failure in records(errors)] == ["b"]
+
+
+@pytest.mark.trio
+async def test_a_mended_line_leaves_no_error_behind(provider: ms.Provider, tmp_path: Path) -> None:
+    answers = tmp_path / "a.jsonl"
+    await run(provider, write(tmp_path / "p.jsonl", ["{oh"]), answers)
+    assert len(records(tmp_path / "a.errors.jsonl")) == 1
+    await run(provider, write(tmp_path / "p.jsonl", [line("a")]), answers)
+    assert not (tmp_path / "a.errors.jsonl").exists()
+
+
+@pytest.mark.trio
+async def test_a_stopped_batch_keeps_what_is_done_and_records_nothing_else(
+    provider: ms.Provider, tmp_path: Path
+) -> None:
+    quick = [line(f"q{n}") for n in range(5)]
+    prompts = write(tmp_path / "p.jsonl", [*quick, *(line(f"s{n}", "simulate: delay=60") for n in range(20))])
+    answers = tmp_path / "a.jsonl"
+    with Journal(answers) as journal:
+        async with ms.open_engine([provider]) as engine, trio.open_nursery() as nursery:
+            batch = Batch(engine, journal, model, concurrency=10)
+
+            async def stop() -> None:
+                while batch.tally.answered < 5 or batch.tally.running < 10:
+                    await trio.sleep(0.005)
+                batch.stop()
+
+            nursery.start_soon(stop)
+            await batch.run(read_lines(prompts))
+    assert len(records(answers)) == 5
+    assert not (tmp_path / "a.errors.jsonl").exists()
+    assert batch.tally.running == 0
+
+
+@pytest.mark.trio
+async def test_a_refused_key_ends_the_batch_and_fails_no_line(provider: ms.Provider, tmp_path: Path) -> None:
+    prompts = write(tmp_path / "p.jsonl", [line(str(n), "simulate: fail=401") for n in range(500)])
+    with pytest.raises(BatchError, match="the key was refused"):
+        await run(provider, prompts, tmp_path / "a.jsonl", concurrency=4)
+    assert not (tmp_path / "a.errors.jsonl").exists()
+
+
+@pytest.mark.trio
+async def test_a_spent_quota_ends_the_batch(provider: ms.Provider, tmp_path: Path) -> None:
+    lines = [line(str(n), "simulate: fail=429,code=insufficient_quota") for n in range(500)]
+    with pytest.raises(BatchError, match="the quota is spent"):
+        await run(provider, write(tmp_path / "p.jsonl", lines), tmp_path / "a.jsonl", concurrency=4)
+    assert len(records(tmp_path / "a.errors.jsonl")) < 20
+
+
+@pytest.mark.trio
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+async def test_a_full_disk_ends_the_batch(provider: ms.Provider, tmp_path: Path) -> None:
+    answers = tmp_path / "a.jsonl"
+    prompts = write(tmp_path / "p.jsonl", [line(str(n)) for n in range(100)])
+    with Journal(answers) as journal:
+        full = os.open("/dev/full", os.O_WRONLY)
+        os.dup2(full, journal._answers)  # pyright: ignore[reportPrivateUsage]
+        os.close(full)
+        async with ms.open_engine([provider]) as engine:
+            with pytest.raises(BatchError, match=r"cannot write .*No space left"):
+                await Batch(engine, journal, model, concurrency=2).run(read_lines(prompts))
+        journal._answers = os.open(answers, os.O_RDWR)  # pyright: ignore[reportPrivateUsage]
+
+
+# --- the files ---
+
+
+def test_a_torn_last_line_is_repaired_at_every_place_it_can_be_torn(tmp_path: Path) -> None:
+    whole = b'{"id":"a","text":"x"}\n'
+    last = '{"id":"b","text":"naïve {\\"}"}\n'.encode()
+    for cut in range(len(last) + 1):
+        path = tmp_path / f"{cut}.jsonl"
+        path.write_bytes(whole + last[:cut])
+        with Journal(path) as journal:
+            complete = cut >= len(last) - 1  # only the line's end is missing
+            assert journal.answered == ({"a", "b"} if complete else {"a"})
+        assert path.read_bytes() == whole + (last if complete else b"")
+
+
+def test_a_torn_line_longer_than_a_read_is_repaired(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'{"id":"a"}\n{"id":"' + b"b" * 200_000)
+    with Journal(path) as journal:
+        assert journal.answered == {"a"}
+    assert path.read_bytes() == b'{"id":"a"}\n'
+
+
+def test_a_torn_failure_is_repaired_too(tmp_path: Path) -> None:
+    (tmp_path / "a.errors.jsonl").write_bytes(b'{"id":"a","error":{}}\n{"id":"b","err')
+    with Journal(tmp_path / "a.jsonl") as journal:
+        assert journal.failed == {"a"}
+
+
+def test_a_file_of_something_else_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_bytes(b"milk\neggs\n")
+    with pytest.raises(JournalError, match=r"notes\.txt line 1 was not written by a batch"), Journal(path):
+        raise AssertionError
+    assert path.read_bytes() == b"milk\neggs\n"
+
+
+def test_two_batches_cannot_write_one_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    with Journal(path), pytest.raises(JournalError, match="another batch is writing it"), Journal(path):
+        raise AssertionError
+    with Journal(path):
+        pass
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(JournalError, match=r"cannot write .*No such file"), Journal(tmp_path / "nowhere" / "a.jsonl"):
+        raise AssertionError
+
+
+# --- how fast ---
+
+
+def starts(pace: Pace, tokens: Callable[[], float], count: int) -> list[float]:
+    """When each of `count` requests starts that are in a hurry."""
+    now, found = 0.0, []
+    for _ in range(count):
+        needed = tokens()
+        while (delay := pace.delay(now, needed)) > 0:
+            now += delay
+        pace.start(now, needed)
+        found.append(now)
+    return found
+
+
+def test_requests_a_second_are_spread_evenly() -> None:
+    found = starts(Pace(10, None, 0.0), lambda: 1, 21)
+    assert found[-1] == pytest.approx(2.0)
+    assert max(b - a for a, b in itertools.pairwise(found)) == pytest.approx(0.1)
+
+
+def test_an_idle_time_is_not_made_up_for() -> None:
+    pace = Pace(1, None, 0.0)
+    pace.start(0.0, 1)
+    assert pace.delay(100.0, 1) == 0
+    pace.start(100.0, 1)
+    assert pace.delay(100.0, 1) == pytest.approx(1 - CATCH_UP)
+
+
+def test_tokens_a_minute_hold_over_every_minute() -> None:
+    chance = random.Random(1)
+    sizes: list[float] = []
+
+    def tokens() -> float:
+        sizes.append(chance.uniform(10, 3000))
+        return sizes[-1]
+
+    found = starts(Pace(None, 60_000, 0.0), tokens, 300)
+    for begin in found:
+        within = sum(size for size, at in zip(sizes, found, strict=True) if begin <= at < begin + 60)
+        assert within <= 60_000 * (1 + BURST_SECONDS / 60) + 3000
+
+
+def test_a_request_larger_than_the_budget_goes_when_it_is_full() -> None:
+    pace = Pace(None, 600, 0.0)
+    assert pace.delay(0.0, 1e6) == 0
+    pace.start(0.0, 200)
+    assert pace.delay(0.0, 1e6) == pytest.approx(20)
+
+
+def test_what_was_really_used_settles_the_account() -> None:
+    pace = Pace(None, 600, 0.0)
+    pace.start(0.0, 50)
+    assert pace.delay(0.0, 20) == pytest.approx(2)
+    pace.settle(50, 10)
+    assert pace.delay(0.0, 20) == 0
+
+
+def test_the_estimate_learns() -> None:
+    estimate = TokenEstimate()
+    for _ in range(400):
+        estimate.learn(1000, 100, 40)
+    assert estimate.tokens(1000, None) == pytest.approx(140, rel=0.01)
+    assert estimate.tokens(1000, 10) == pytest.approx(110, rel=0.01)
+
+
+@pytest.mark.trio
+async def test_a_paced_batch_takes_its_time(
+    provider: ms.Provider, tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    prompts = write(tmp_path / "p.jsonl", [line(str(n)) for n in range(21)])
+    stub = StubEngine()
+    with Journal(tmp_path / "a.jsonl") as journal:
+        began = trio.current_time()
+        pace = Pace(2, None, began)
+        await Batch(cast("Engine", stub), journal, model, concurrency=50, pace=pace).run(read_lines(prompts))
+        assert trio.current_time() - began == pytest.approx(10.0)
+
+
+# --- how much ---
+
+
+class StubEngine:
+    """Answers at once, so that the batch's own share can be seen."""
+
+    def start_request(self, request: ms.Request, on_completion: Callable[[ms.Completion], object]) -> object:
+        response = ms.Response([ms.Text("yes")], ms.FinishReason.STOP)
+        completion = ms.Completion(success=True, http_status=200, response=response, attempts=1)
+        trio.lowlevel.current_trio_token().run_sync_soon(on_completion, completion)
+        return object()
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("count", [10_000, pytest.param(100_000, marks=pytest.mark.soak)])
+async def test_however_many_lines_run_in_bounded_memory(count: int, tmp_path: Path) -> None:
+    padding = "x" * 5000
+
+    async def lines() -> AsyncGenerator[list[tuple[int, bytes]], None]:
+        for first in range(1, count + 1, 50):
+            yield [(n, json.dumps(line(f"question-{n}", padding)).encode()) for n in range(first, first + 50)]
+
+    with Journal(tmp_path / "a.jsonl") as journal:
+        batch = Batch(cast("Engine", StubEngine()), journal, model, concurrency=1000)
+        tracemalloc.start()
+        try:
+            await batch.run(lines())
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert batch.tally.answered == count
+    # Of the 5 KB of each line its id is what is kept, beside the thousand that run.
+    assert peak < 25 * 2**20 + count * 300

@@ -1,0 +1,232 @@
+"""What a line of a batch may be: our form and the two of others, and what is said of any other."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import trio
+
+import manystream as ms
+from manystream.engine.batch import count_lines, read_lines
+from manystream.engine.batch.lines import LineError, read_item, read_line
+
+
+def line(id: str | int, text: str = "hello", **members: object) -> dict[str, object]:
+    return {"id": id, "messages": [{"role": "user", "content": text}], **members}
+
+
+def read(value: object) -> ms.Request:
+    data = value if isinstance(value, bytes) else json.dumps(value).encode()
+    return read_item(read_line(data, 1), lambda named: named).request
+
+
+def test_our_form_takes_every_option_of_a_request() -> None:
+    request = read(
+        line(
+            "a",
+            model="m",
+            system="Be brief.",
+            tools=[{"name": "f", "description": "d", "parameters": {"type": "object"}, "strict": True}],
+            tool_choice="f",
+            thinking="low",
+            max_output_tokens=5,
+            temperature=0.5,
+            top_p=1,
+            stop=["x"],
+            seed=7,
+            response_schema={"type": "object"},
+            parallel_tool_calls=False,
+            metadata={"k": "v"},
+            timeouts={"total": 9},
+            retry={"max_attempts": 2},
+            extra_body={"a": 1},
+            extra_headers={"x-a": "b"},
+        )
+    )
+    assert request == ms.Request(
+        "m",
+        [ms.Message.user("hello")],
+        system="Be brief.",
+        tools=[ms.Tool("f", "d", {"type": "object"}, strict=True)],
+        tool_choice="f",
+        thinking=ms.ThinkingLevel.LOW,
+        max_output_tokens=5,
+        temperature=0.5,
+        top_p=1,
+        stop=["x"],
+        seed=7,
+        response_schema={"type": "object"},
+        parallel_tool_calls=False,
+        metadata={"k": "v"},
+        timeouts=ms.Timeouts(total=9),
+        retry=ms.Retry(max_attempts=2),
+        extra_body={"a": 1},
+        extra_headers={"x-a": "b"},
+    )
+
+
+def test_thinking_may_be_written_in_full() -> None:
+    request = read(line("a", model="m", thinking={"level": "high", "budget_tokens": 2000, "effort": "max"}))
+    assert request.thinking == ms.ThinkingConfig(ms.ThinkingLevel.HIGH, 2000, "max")
+
+
+def test_messages_hold_systems_pictures_calls_and_results() -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    picture = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
+    request = read(
+        {
+            "id": "a",
+            "model": "m",
+            "messages": [
+                {"role": "system", "content": "Be kind."},
+                {"role": "user", "content": [{"type": "text", "text": "Look"}, picture]},
+                {"role": "assistant", "content": None, "tool_calls": [call]},
+                {"role": "tool", "tool_call_id": "c1", "content": "42"},
+            ],
+        }
+    )
+    assert request.system == "Be kind."
+    assert list(request.messages) == [
+        ms.Message.user([ms.Text("Look"), ms.Image(url="https://example.org/a.png")]),
+        ms.Message.tool_call("c1", "f", "{}"),
+        ms.Message.tool_result("c1", "42"),
+    ]
+
+
+def test_openais_chat_line_becomes_the_same_request() -> None:
+    request = read(
+        {
+            "custom_id": "a",
+            "method": "POST",
+            "url": "/v1/chat/completions",
+            "body": {
+                "model": "gpt-5-mini",
+                "messages": [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": "Hi"}],
+                "max_completion_tokens": 9,
+                "stop": "x",
+                "stream": True,
+                "reasoning_effort": "high",
+                "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}],
+                "tool_choice": {"type": "function", "function": {"name": "f"}},
+                "response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object"}}},
+                "logit_bias": {"1": 2},
+            },
+        }
+    )
+    assert request == ms.Request(
+        "gpt-5-mini",
+        [ms.Message.user("Hi")],
+        system="Be brief.",
+        tools=[ms.Tool("f", "", {"type": "object"})],
+        tool_choice="f",
+        thinking=ms.ThinkingConfig(effort="high"),
+        max_output_tokens=9,
+        stop=["x"],
+        response_schema={"type": "object"},
+        extra_body={"logit_bias": {"1": 2}},
+    )
+
+
+def test_openais_responses_line_becomes_the_same_request() -> None:
+    request = read(
+        {
+            "custom_id": "a",
+            "url": "/v1/responses",
+            "body": {
+                "model": "gpt-5-mini",
+                "input": "Hi",
+                "instructions": "Be brief.",
+                "max_output_tokens": 9,
+                "reasoning": {"effort": "low"},
+                "tools": [{"type": "function", "name": "f", "parameters": {"type": "object"}}],
+                "truncation": "auto",
+            },
+        }
+    )
+    assert request == ms.Request(
+        "gpt-5-mini",
+        [ms.Message.user("Hi")],
+        system="Be brief.",
+        tools=[ms.Tool("f", "", {"type": "object"})],
+        thinking=ms.ThinkingConfig(effort="low"),
+        max_output_tokens=9,
+        extra_body={"truncation": "auto"},
+    )
+
+
+def test_anthropics_line_becomes_the_same_request() -> None:
+    request = read(
+        {
+            "custom_id": "a",
+            "params": {
+                "model": "claude-sonnet-4-5",
+                "max_tokens": 9,
+                "system": [{"type": "text", "text": "Be brief."}],
+                "messages": [{"role": "user", "content": [{"type": "text", "text": "Hi"}]}],
+                "tools": [{"name": "f", "input_schema": {"type": "object"}}],
+                "tool_choice": {"type": "any", "disable_parallel_tool_use": True},
+                "thinking": {"type": "enabled", "budget_tokens": 1024},
+                "stop_sequences": ["x"],
+                "top_k": 3,
+            },
+        }
+    )
+    assert request == ms.Request(
+        "claude-sonnet-4-5",
+        [ms.Message.user("Hi")],
+        system="Be brief.",
+        tools=[ms.Tool("f", "", {"type": "object"})],
+        tool_choice="required",
+        thinking=ms.ThinkingConfig(budget_tokens=1024),
+        max_output_tokens=9,
+        stop=["x"],
+        parallel_tool_calls=False,
+        extra_body={"top_k": 3},
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "complaint"),
+    [
+        (b"{oh", "malformed JSON"),
+        (b"[1]", "expected a JSON object"),
+        ({"messages": []}, "id: is missing"),
+        ({"id": "", "messages": []}, "id: must be text that is not empty"),
+        ({"id": 1.5, "messages": []}, "id: must be text"),
+        ({"id": "a"}, "messages: must hold at least one message"),
+        ({"id": "a", "messages": "hi"}, "messages: must be an array, not text"),
+        ({"id": "a", "messages": ["hi"]}, r"messages\[0\]: must be an object, not text"),
+        ({"id": "a", "model": "m", "messages": [{"role": "sailor", "content": "x"}]}, "unknown role 'sailor'"),
+        ({"id": "a", "model": "m", "messages": [{"role": "user"}]}, r"messages\[0\]\.content: must be text"),
+        (line("a"), "model: is missing"),
+        (line("a", model="m", temperature="hot"), "temperature: must be a number, not text"),
+        (line("a", model="m", max_output_tokens=True), "max_output_tokens: must be a whole number, not true or false"),
+        (line("a", model="m", max_tokens=5), "max_tokens: is no member of this form; did you mean"),
+        (line("a", model="m", thinking="hard"), "thinking: must be one of none, low, med, high"),
+        (line("a", model="m", thinking={"levle": "low"}), "thinking.levle: is no member"),
+        (line("a", model="m", tools=[{"description": "x"}]), r"tools\[0\]\.name: is missing"),
+        (line("a", model="m", stop=[1]), r"stop\[0\]: must be text, not a number"),
+        (line("a", model="m", timeouts={"idle": -1}), "timeouts.idle: must be a number of seconds above 0"),
+        ({"custom_id": "a", "url": "/v1/embeddings", "body": {}}, "url: must be one of /v1/chat/completions"),
+        ({"custom_id": "a", "body": {"n": 2, "messages": []}}, "body.n: must be 1"),
+        ({"custom_id": "a", "body": 5}, "body: must be an object, not a number"),
+        ({"custom_id": "a", "params": {"model": "m"}}, "params.messages: must hold at least one"),
+    ],
+)
+def test_a_line_that_is_no_request_is_refused_by_name(value: object, complaint: str) -> None:
+    with pytest.raises(LineError, match=complaint):
+        read(value)
+
+
+def test_the_lines_of_a_file_come_with_their_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "p"
+    path.write_bytes(b"a\n\n  \nb\r\n" + b"x" * 200_000 + b"\nlast")
+
+    async def main() -> None:
+        found = [entry async for some in read_lines(path) for entry in some]
+        assert [(number, len(data)) for number, data in found] == [(1, 2), (4, 3), (5, 200_001), (6, 4)]
+
+    trio.run(main)
+    assert count_lines(path) == 6

@@ -1,0 +1,166 @@
+"""Hooks: what an observer is told and in which order, that it can do no harm, and that nothing is paid without one."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+import pytest
+import trio
+
+import manystream as ms
+from manystream.engine.observe import CallStart, Observer
+
+from .peers import (
+    STREAM_HEAD,
+    Line,
+    Recorder,
+    answer,
+    chat_answer,
+    chat_stream,
+    chunked,
+    error_body,
+    hello,
+    open_peer,
+    until,
+)
+
+pytestmark = pytest.mark.trio
+
+
+class Notes(Observer):
+    """Writes down what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.starts: list[CallStart] = []
+
+    def call_started(self, call: ms.Call, start: CallStart) -> None:
+        self.starts.append(start)
+        self.told.append(f"call {start.model}")
+
+    def attempt_started(self, call: ms.Call, number: int) -> None:
+        self.told.append(f"attempt {number}")
+
+    def first_token(self, call: ms.Call) -> None:
+        self.told.append("first token")
+
+    def chunk_received(self, call: ms.Call, events: Sequence[ms.Event]) -> None:
+        self.told.append("chunk " + " ".join(event.text for event in events if isinstance(event, ms.TextDelta)))
+
+    def call_ended(self, call: ms.Call, completion: ms.Completion) -> None:
+        self.told.append(f"ended {completion.error_category or 'well'}")
+
+    def connection_opened(self, origin: str) -> None:
+        self.told.append("opened")
+
+    def connection_closed(self, origin: str, served: int) -> None:
+        self.told.append(f"closed after {served}")
+
+
+async def serve_streams(line: Line) -> None:
+    while await line.request():
+        await line.send(STREAM_HEAD + chunked(*chat_stream("a", "b", "c")).decode())
+
+
+async def test_a_stream_is_told_from_its_start_to_its_end() -> None:
+    notes = Notes()
+    async with open_peer(serve_streams) as peer, ms.open_engine([peer.chat], observer=notes) as engine:
+        recorder = Recorder()
+        await engine.start_stream(hello(), recorder.on_event, recorder.on_completion).wait()
+        await engine.start_stream(hello()).wait()
+        await until(lambda: engine.statistics().connections[peer.origin].idle == 1)
+    stream = ["first token", "chunk b", "chunk c", "ended well"]
+    expected = ["call m", "attempt 1", "opened", *stream, "call m", "attempt 1", *stream, "closed after 2"]
+    assert notes.told == expected
+    assert recorder.text == "abc"
+    (start, _) = notes.starts
+    assert (start.host, start.port, start.stream, start.provider.name) == ("127.0.0.1", peer.port, True, "peer")
+
+
+async def test_every_attempt_is_told_and_one_end() -> None:
+    notes = Notes()
+    failures = iter(["503 Service Unavailable"])
+
+    async def script(line: Line) -> None:
+        while await line.request():
+            failure = next(failures, None)
+            await line.send(answer(error_body("busy"), status=failure) if failure else answer(chat_answer("hello")))
+
+    retry = ms.Retry(max_attempts=2, base=0.01, jitter=0)
+    async with open_peer(script) as peer, ms.open_engine([peer.chat], observer=notes, retry=retry) as engine:
+        assert (await engine.start_request(hello()).wait()).success
+    assert [word for word in notes.told if word[0] in "ae"] == ["attempt 1", "attempt 2", "ended well"]
+
+
+async def test_a_cancelled_call_is_told_to_have_ended_once() -> None:
+    notes = Notes()
+
+    async def script(line: Line) -> None:
+        await line.request()
+        await line.closed_by_peer()
+
+    async with open_peer(script) as peer, ms.open_engine([peer.chat], observer=notes) as engine:
+        call = engine.start_stream(hello())
+        await until(lambda: "opened" in notes.told)
+        call.cancel()
+        await call.wait()
+    assert notes.told == ["call m", "attempt 1", "opened", "closed after 0", "ended cancelled"]
+
+
+async def test_a_request_that_cannot_be_sent_is_not_told() -> None:
+    notes = Notes()
+    async with ms.open_engine([ms.OpenAIChat("k", "http://127.0.0.1:1/v1")], observer=notes) as engine:
+        with pytest.raises(ms.InvalidRequestError):
+            engine.start_stream(ms.Request("m", []))
+    assert notes.told == []
+
+
+class Broken(Observer):
+    """Raises wherever it can."""
+
+    def __getattribute__(self, name: str) -> object:
+        def fail(*_: object) -> None:
+            raise ValueError(name)
+
+        return fail if name in vars(Observer) and not name.startswith("_") else super().__getattribute__(name)
+
+    def chunk_received(self, call: ms.Call, events: Sequence[ms.Event]) -> None:
+        raise AssertionError
+
+
+async def test_an_observer_that_raises_is_logged_and_no_call_notices(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.ERROR, "manystream.observe"):
+        async with open_peer(serve_streams) as peer, ms.open_engine([peer.chat], observer=Broken()) as engine:
+            recorder = Recorder()
+            await engine.start_stream(hello(), recorder.on_event, recorder.on_completion).wait()
+    assert recorder.text == "abc"
+    assert recorder.completion.success
+    hooks = {record.getMessage().split()[2].removesuffix("") for record in caplog.records}
+    assert hooks == {name for name in vars(Observer) if not name.startswith("_")}
+
+
+async def test_chunks_cost_nothing_for_an_observer_that_does_not_want_them() -> None:
+    class Ends(Observer):
+        ends = 0
+
+        def call_ended(self, call: ms.Call, completion: ms.Completion) -> None:
+            self.ends += 1
+
+    seen: list[str] = []
+
+    def on_event(event: ms.Event) -> None:
+        import sys
+
+        if isinstance(event, ms.TextDelta) and event.text == "c":
+            frame = sys._getframe()
+            while frame is not None:
+                seen.append(frame.f_code.co_name)
+                frame = frame.f_back
+
+    async with open_peer(serve_streams) as peer, ms.open_engine([peer.chat], observer=(ends := Ends())) as engine:
+        await engine.start_stream(hello(), on_event).wait()
+    assert ends.ends == 1
+    assert "deliver" in seen
+    assert "deliver_watched" not in seen
+    await trio.lowlevel.checkpoint()

@@ -1,0 +1,239 @@
+"""The portal for programs without an event loop: plain calls that block, from any thread."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+import manystream as ms
+from manystream.engine.core import EngineClosedError
+from manystream.engine.portal import Portal, open_portal
+from manystream.engine.simulator import Simulator, start_simulator_thread
+
+ROOT = Path(__file__).resolve().parents[2]
+WAIT = 30.0
+ENDLESS = "events=100000,rate=100"
+
+
+@pytest.fixture(scope="module")
+def simulator() -> Iterator[Simulator]:
+    with start_simulator_thread("events=8") as simulator:
+        yield simulator
+
+
+@pytest.fixture
+def provider(simulator: Simulator) -> ms.Provider:
+    return ms.OpenAIChat("key", simulator.base_urls["openai-chat"], name="sim")
+
+
+@pytest.fixture
+def portal(provider: ms.Provider) -> Iterator[Portal]:
+    with open_portal([provider]) as portal:
+        yield portal
+
+
+def ask(knobs: str = "") -> ms.Request:
+    return ms.Request(f"sim/sim-text@{knobs}", [ms.Message.user("hello")])
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WAIT
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_a_request_blocks_until_its_answer_is_there(portal: Portal) -> None:
+    assert portal.request(ask()).text
+
+
+def test_a_failed_request_raises_its_provider_error(portal: Portal) -> None:
+    with pytest.raises(ms.ProviderError) as caught:
+        portal.request(ask("fail=404"))
+    assert caught.value.category is ms.ErrorCategory.NOT_FOUND
+
+
+def test_a_request_that_cannot_be_sent_raises_at_once(portal: Portal) -> None:
+    with pytest.raises(ms.InvalidRequestError, match="messages"):
+        portal.request(ms.Request("sim/m", []))
+
+
+def test_many_threads_use_one_portal(portal: Portal) -> None:
+    with ThreadPoolExecutor(16) as pool:
+        texts = list(pool.map(lambda _: portal.request(ask()).text, range(100)))
+    assert len(set(texts)) == 1
+    assert portal.statistics().completed == 100
+
+
+def test_one_thread_runs_many_calls_at_once(portal: Portal) -> None:
+    calls = [portal.start_request(ask("delay=0.2")) for _ in range(50)]
+    began = time.monotonic()
+    assert all(call.wait(WAIT).success for call in calls)
+    assert time.monotonic() - began < 5
+
+
+def test_callbacks_come_in_wire_order_on_the_engines_thread(portal: Portal) -> None:
+    events: list[ms.Event] = []
+    threads: set[int] = set()
+    endings: list[ms.Completion] = []
+
+    def on_event(event: ms.Event) -> None:
+        threads.add(threading.get_ident())
+        events.append(event)
+
+    completion = portal.start_stream(ask(), on_event, endings.append).wait(WAIT)
+    assert endings == [completion]
+    assert type(events[0]) is ms.Start
+    assert type(events[-1]) is ms.Done
+    assert len(threads) == 1
+    assert threads != {threading.get_ident()}
+
+
+def test_a_stream_is_a_plain_iterator(portal: Portal) -> None:
+    with portal.stream(ask()) as events:
+        text = "".join(event.text for event in events if isinstance(event, ms.TextDelta))
+    assert events.completion is not None
+    assert events.completion.response is not None
+    assert text == events.completion.response.text
+
+
+def test_a_failed_stream_raises_after_what_had_arrived(portal: Portal) -> None:
+    arrived: list[ms.Event] = []
+    with portal.stream(ask("error=4")) as events:
+        with pytest.raises(ms.ProviderError):
+            arrived.extend(events)
+        assert events.completion is not None
+    assert arrived or events.completion.response is not None
+
+
+def test_a_slow_reader_holds_its_server_back_and_loses_nothing(portal: Portal) -> None:
+    count = 20_000
+    with portal.stream(ask(f"events={count}")) as events:
+        next(events)
+        received = -1
+        while received != portal.statistics().bytes_received:
+            received = portal.statistics().bytes_received
+            time.sleep(0.1)
+        assert sum(isinstance(event, ms.TextDelta) for event in events) == count
+        assert received < portal.statistics().bytes_received / 2
+
+
+def test_leaving_a_stream_early_cancels_its_call(portal: Portal) -> None:
+    with portal.stream(ask(ENDLESS)) as events:
+        next(events)
+    assert events.call.wait(WAIT).error_category is ms.ErrorCategory.CANCELLED
+
+
+def test_a_wait_with_a_timeout_leaves_the_call_running(portal: Portal) -> None:
+    call = portal.start_request(ask("delay=0.3"))
+    with pytest.raises(TimeoutError, match="not ended within"):
+        call.wait(0.01)
+    assert call.wait(WAIT).success
+    call.cancel()  # after the end it does nothing
+    assert call.completion is not None
+    assert call.completion.success
+
+
+def test_a_callback_may_start_calls_and_may_not_wait_for_them(portal: Portal) -> None:
+    started: list[object] = []
+    failures: list[Exception] = []
+    told = threading.Event()
+
+    def on_completion(completion: ms.Completion) -> None:
+        started.append(portal.start_request(ask(), lambda _: told.set()))
+        try:
+            portal.request(ask())
+        except RuntimeError as error:
+            failures.append(error)
+
+    portal.start_request(ask(), on_completion).wait(WAIT)
+    assert told.wait(WAIT)
+    assert "must not wait" in str(failures[0])
+
+
+def test_leaving_the_block_ends_calls_and_the_thread(provider: ms.Provider) -> None:
+    before = threading.active_count()
+    waited: list[ms.Completion] = []
+    with open_portal([provider]) as portal:
+        call = portal.start_stream(ask(ENDLESS))
+        waiter = threading.Thread(target=lambda: waited.append(call.wait()))
+        waiter.start()
+        until(lambda: portal.statistics().events > 0)
+    waiter.join(WAIT)
+    assert waited[0].error_category is ms.ErrorCategory.CANCELLED
+    assert not [thread for thread in threading.enumerate() if thread.name == "manystream portal"]
+    assert threading.active_count() <= before + 2  # trio keeps an idle worker thread for a while
+    with pytest.raises(EngineClosedError, match="closed"):
+        portal.request(ask())
+    call.cancel()
+
+
+def test_an_exception_of_the_block_comes_out_as_it_is(provider: ms.Provider) -> None:
+    with pytest.raises(ZeroDivisionError), open_portal([provider]):
+        raise ZeroDivisionError
+
+
+def test_a_provider_that_cannot_work_is_refused_when_the_portal_opens(provider: ms.Provider) -> None:
+    with pytest.raises(ms.InvalidRequestError, match="two are named"), open_portal([provider, provider]):
+        raise AssertionError
+
+
+INTERRUPTED = """
+import sys, threading
+import manystream as ms
+from manystream.engine.portal import open_portal
+
+with open_portal([ms.OpenAIChat("key", sys.argv[1], name="sim")]) as portal:
+    def tell():
+        while not portal.statistics().calls:
+            pass
+        print("asked", flush=True)
+
+    threading.Thread(target=tell).start()
+    try:
+        portal.request(ms.Request("sim/sim-text@delay=60", [ms.Message.user("x")]))
+    except KeyboardInterrupt:
+        while not portal.statistics().cancelled:
+            pass
+        print("interrupted and cancelled")
+"""
+
+
+def test_ctrl_c_interrupts_a_request_and_cancels_its_call(simulator: Simulator) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", INTERRUPTED, simulator.base_urls["openai-chat"]],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "asked\n"
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=WAIT)
+    finally:
+        process.kill()
+        process.wait()
+    assert (out, err) == ("interrupted and cancelled\n", "")
+
+
+def test_the_example_runs() -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(ROOT / "examples" / "threads.py")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr
+    assert "8 answers from 4 threads" in done.stdout
+    assert "8 of 8 answers from one thread" in done.stdout

@@ -1,0 +1,267 @@
+"""Record and replay: what a recording holds, what it must never hold, and that its replay is the same answer."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+import manystream as ms
+from manystream.engine.cli import main
+from manystream.engine.simulator import ReplayError, Simulator, read_replay, start_simulator_thread
+
+from .peers import NO_RETRY, STREAM_HEAD, Line, answer, chat_answer, chat_stream, chunked, hello, open_peer
+
+KEY = "sk-canary-5ecret"
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text("utf-8").split("\n") if line]
+
+
+def provider_of(dialect: str, simulator: Simulator, key: str = KEY) -> ms.Provider:
+    kinds = {
+        "openai-chat": ms.OpenAIChat,
+        "openai-responses": ms.OpenAIResponses,
+        "anthropic": ms.Anthropic,
+        "gemini": ms.Gemini,
+    }
+    return kinds[dialect](key, simulator.base_urls[dialect], name=dialect, headers={"X-Secret": f"{key}-header"})
+
+
+@pytest.mark.trio
+async def test_a_line_holds_the_request_the_head_and_every_chunk_with_its_time(tmp_path: Path) -> None:
+    path = tmp_path / "traffic.jsonl"
+
+    async def script(line: Line) -> None:
+        await line.request()
+        await line.send(STREAM_HEAD)
+        for frame in chat_stream("Zü", "rich"):
+            await trio.sleep(0.02)
+            await line.send(chunked(frame, end=False))
+        await line.send("0\r\n\r\n")
+        await line.closed_by_peer()
+
+    async with open_peer(script) as peer, ms.open_engine([peer.chat]) as engine:
+        with engine.record(path) as recording:
+            completion = await engine.start_stream(hello()).wait()
+            assert recording.exchanges == 1
+        assert recording.closed
+    assert completion.success
+    (line,) = lines(path)
+    assert line["origin"] == peer.origin
+    assert (line["request"]["method"], line["request"]["target"]) == ("POST", "/v1/chat/completions")
+    assert json.loads(line["request"]["body"])["messages"] == [{"role": "user", "content": "hello"}]
+    assert line["response"]["status"] == 200
+    assert "".join(text for _, text in line["chunks"]) == "".join(chat_stream("Zü", "rich"))
+    times = [at for at, _ in line["chunks"]]
+    assert times == sorted(times)
+    assert times[-1] - times[0] >= 0.03
+    assert line["end"] == "whole"
+
+
+@pytest.mark.trio
+async def test_no_key_is_ever_written(tmp_path: Path) -> None:
+    path = tmp_path / "traffic.jsonl"
+
+    async def script(line: Line) -> None:
+        await line.request()
+        body = f'{{"error": {{"message": "Incorrect API key provided: {KEY}.", "type": "x"}}}}'
+        head = answer(body, status="401 Unauthorized", headers=f"Set-Cookie: session={KEY}\r\nX-Request-Id: r1\r\n")
+        for start in range(0, len(head), 7):  # the key comes in several pieces
+            await line.send(head[start : start + 7])
+            await trio.sleep(0)
+        await line.closed_by_peer()
+
+    async with open_peer(script) as peer:
+        provider = ms.OpenAIChat(
+            KEY, f"{peer.url}?token=other-5ecret&api-version=7", name="p", headers={"X-Own": "own-5ecret"}
+        )
+        request = ms.Request("m", [ms.Message.user(f"my key is {KEY}")], extra_headers={"X-More": "more-5ecret"})
+        async with ms.open_engine([provider]) as engine:
+            with engine.record(path):
+                await engine.start_stream(request).wait()
+    text = path.read_text("utf-8")
+    assert "5ecret" not in text
+    (line,) = lines(path)
+    assert line["request"]["target"] == "/v1/chat/completions?api-version=7"
+    assert "my key is [key]" in line["request"]["body"]
+    assert ["x-request-id", "r1"] in line["response"]["headers"]
+    assert path.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("dialect", ["openai-chat", "openai-responses", "anthropic", "gemini"])
+async def test_a_replay_gives_the_same_answers(dialect: str, tmp_path: Path) -> None:
+    path = tmp_path / "traffic.jsonl"
+    requests = [
+        ms.Request(f"{dialect}/m", [ms.Message.user("one")], extra_headers={"x-simulate": "kind=mixed,chunk=50"}),
+        ms.Request(f"{dialect}/m", [ms.Message.user("two")], extra_headers={"x-simulate": "kind=text"}),
+    ]
+
+    async def answers(engine: ms.Engine) -> list[ms.Response]:
+        completions = [await engine.start_stream(request).wait() for request in requests]
+        completions += [await engine.start_request(request).wait() for request in requests]
+        return [completion.response or ms.Response() for completion in completions]
+
+    with start_simulator_thread() as simulator:
+        async with ms.open_engine([provider_of(dialect, simulator)]) as engine:
+            with engine.record(path):
+                recorded = await answers(engine)
+    assert len(lines(path)) == 4
+    with start_simulator_thread(replay=str(path), pace=0) as simulator:
+        async with ms.open_engine([provider_of(dialect, simulator, key="another")]) as engine:
+            replayed = await answers(engine)
+    for before, after in zip(recorded, replayed, strict=True):
+        assert before.text == after.text != ""
+        assert before.thinking == after.thinking
+        assert [(c.name, c.arguments) for c in before.tool_calls] == [(c.name, c.arguments) for c in after.tool_calls]
+        assert (before.usage, before.finish_reason, before.id) == (after.usage, after.finish_reason, after.id)
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize(("pace", "least", "most"), [(1.0, 0.25, 5.0), (10.0, 0.02, 0.25), (0.0, 0.0, 0.25)])
+async def test_a_replay_keeps_the_pace_or_any_other(pace: float, least: float, most: float, tmp_path: Path) -> None:
+    path = tmp_path / "traffic.jsonl"
+    chunks = [[0.1 + place * 0.02, frame] for place, frame in enumerate(chat_stream(*"abcdefgh"))]
+    path.write_text(json.dumps(exchange(chunks=chunks)), "utf-8")
+    with start_simulator_thread(replay=str(path), pace=pace) as simulator:
+        async with ms.open_engine([provider_of("openai-chat", simulator)]) as engine:
+            began = trio.current_time()
+            completion = await engine.start_stream(hello()).wait()
+            elapsed = trio.current_time() - began
+    assert completion.success
+    assert completion.response is not None
+    assert completion.response.text == "abcdefgh"
+    assert elapsed >= least
+    assert elapsed < most or pace == 1.0
+
+
+def exchange(**members: object) -> dict[str, object]:
+    """A line of a recording."""
+    return {
+        "version": 1,
+        "started": 0.0,
+        "origin": "https://example.test:443",
+        "request": {"method": "POST", "target": "/any/chat/completions", "headers": [], "body": "{}"},
+        "response": {"at": 0.01, "status": 200, "headers": [["content-type", "text/event-stream"]]},
+        "chunks": [],
+        "end": "whole",
+        "ended": 0.3,
+        **members,
+    }
+
+
+@pytest.mark.trio
+async def test_a_failure_is_replayed_as_it_was_and_then_the_answer(tmp_path: Path) -> None:
+    """The same request twice: by turns, in the order of the recording."""
+    path = tmp_path / "traffic.jsonl"
+    failures = iter(["429 Too Many Requests", "reset"])
+
+    async def script(line: Line) -> None:
+        while await line.request():
+            failure = next(failures, "")
+            if failure == "reset":
+                line.reset()
+                return
+            if failure:
+                await line.send(answer("{}", status=failure, headers="Retry-After: 0\r\n"))
+            else:
+                await line.send(answer(chat_answer("at last")))
+
+    retry = ms.Retry(max_attempts=3, base=0.01, jitter=0)
+
+    async def ask(provider: ms.Provider, path: Path | None) -> ms.Completion:
+        async with ms.open_engine([provider], retry=retry) as engine:
+            if path is None:
+                return await engine.start_request(hello()).wait()
+            with engine.record(path):
+                return await engine.start_request(hello()).wait()
+
+    async with open_peer(script) as peer:
+        recorded = await ask(peer.chat, path)
+    assert recorded.success
+    assert [line["end"] for line in lines(path)].count("broken") >= 1
+    with start_simulator_thread(replay=str(path)) as simulator:
+        replayed = await ask(provider_of("openai-chat", simulator), None)
+    assert replayed.success
+    assert replayed.response is not None
+    assert replayed.response.text == "at last"
+
+
+@pytest.mark.trio
+async def test_a_cancelled_stream_is_written_as_far_as_it_came_and_its_replay_goes_silent_there(tmp_path: Path) -> None:
+    path = tmp_path / "traffic.jsonl"
+    with start_simulator_thread("rate=200,events=500") as simulator:
+        async with ms.open_engine([provider_of("anthropic", simulator)]) as engine:
+            with engine.record(path):
+                call = engine.start_stream(hello(), lambda event: call.cancel() if event.type == "text_delta" else None)
+                await call.wait()
+    (line,) = lines(path)
+    assert line["end"] == "left"
+    assert line["chunks"]
+    with start_simulator_thread(replay=str(path)) as simulator:
+        async with ms.open_engine([provider_of("anthropic", simulator)], retry=NO_RETRY) as engine:
+            request = hello(timeouts=ms.Timeouts(idle=0.2))
+            completion = await engine.start_stream(request).wait()
+    assert completion.error_category is ms.ErrorCategory.TIMEOUT
+    assert completion.response is not None
+    assert completion.response.text
+
+
+@pytest.mark.trio
+async def test_what_still_runs_when_a_recording_ends_is_written_and_the_call_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "traffic.jsonl"
+    with start_simulator_thread("rate=100,events=30") as simulator:
+        async with ms.open_engine([provider_of("gemini", simulator)]) as engine:
+            with engine.record(path):
+                first = trio.Event()
+                call = engine.start_stream(hello(), lambda event: first.set())
+                await first.wait()
+            assert [line["end"] for line in lines(path)] == ["left"]
+            assert (await call.wait()).success
+            with engine.record(path):
+                with pytest.raises(RuntimeError, match="leave its block first"):
+                    engine.record(tmp_path / "other.jsonl")
+                await engine.start_request(hello()).wait()
+            assert [line["end"] for line in lines(path)] == ["whole"]
+
+
+@pytest.mark.trio
+async def test_a_request_that_was_not_recorded_gets_the_next_of_its_kind_and_then_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "traffic.jsonl"
+    path.write_text(json.dumps(exchange(chunks=[[0.0, frame] for frame in chat_stream("other")])), "utf-8")
+    with start_simulator_thread(replay=str(path)) as simulator:
+        async with ms.open_engine([provider_of("openai-chat", simulator)], retry=NO_RETRY) as engine:
+            assert (await engine.start_stream(hello()).wait()).success
+            completion = await engine.start_stream(hello()).wait()
+    assert completion.http_status == 404
+    assert "the recording holds no exchange" in (completion.error_message or "")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "holds no exchange"),
+        ("{", "line 1 is no recorded exchange"),
+        (json.dumps(exchange(version=2)), "its version is not 1"),
+        (json.dumps(exchange(end="somehow")), "line 1 is no recorded exchange: 'somehow'"),
+        (json.dumps(exchange(chunks=[["x", "y"]])), "a time is no number"),
+        (json.dumps(exchange(response={"status": 200, "headers": [["a", "b\r\nc"]]})), "a control character"),
+    ],
+)
+def test_a_file_that_is_no_recording_is_refused_with_its_line(text: str, why: str, tmp_path: Path) -> None:
+    path = tmp_path / "traffic.jsonl"
+    path.write_text(text, "utf-8")
+    with pytest.raises(ReplayError, match=why):
+        read_replay(str(path))
+
+
+def test_the_command_says_what_is_wrong_with_a_recording(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", "--replay", "/nonexistent/traffic.jsonl"]) == 2
+    assert "No such file" in capsys.readouterr().err
+    assert main(["simulate", "--replay", "x", "rate=5"]) == 2
+    assert "leave the knobs out" in capsys.readouterr().err

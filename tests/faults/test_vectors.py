@@ -1,0 +1,158 @@
+"""Vectors that others have written, where there are any: `MANYSTREAM_SHARED` names a folder with
+`vectors/http_responses.json` (raw responses, and what other clients made of them) and `vectors/sse.json`.
+
+Optional: without the folder this is skipped. Each response is given whole and then closed, and whole and left open;
+each must come to an outcome, and must leave nothing for the next call on the same engine.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import json
+import os
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from tests.engine.peers import chat_stream, chunked
+from tests.faults.exchange import End, Wire, observe, raw
+from tests.faults.page import CLIENTS
+from tests.transport.exchanges import Told, open_rig
+
+SHARED = "MANYSTREAM_SHARED"
+MODES = {"close": End.FIN, "open": End.OPEN}
+MODELLED = "httpx"
+"""The client whose reading of HTTP is h11's, as ours is: what it makes of a vector is what we should."""
+
+DIFFERENCES: dict[str, str] = {
+    "encoding": "a coding that was not asked for is passed on by HTTP and refused by the attempt, never decoded",
+    "quick": "what can never become HTTP/1.1 is refused at its first bytes, where the other waits for more",
+    "line": "a size line that ends in a bare LF is refused at once, where the other waits for a CR LF",
+    "cap": "trailers are capped at 16 KiB",
+    "length": "a length that no body has is refused at once, where the other waits for the body",
+}
+"""Why an outcome may differ from the other's."""
+
+
+def load(name: str) -> dict[str, Any]:
+    folder = os.environ.get(SHARED)
+    path = Path(folder, "vectors", name) if folder else None
+    return json.loads(path.read_text("utf-8")) if path and path.exists() else {}  # type: ignore[no-any-return]
+
+
+HTTP: list[dict[str, Any]] = load("http_responses.json").get("vectors", [])
+SSE: dict[str, Any] = load("sse.json")
+needs_folder = pytest.mark.skipif(not HTTP, reason=f"{SHARED} names no folder with vectors/http_responses.json")
+
+
+def wire_of(vector: dict[str, Any]) -> bytes:
+    if "raw_b64" in vector:
+        return base64.b64decode(vector["raw_b64"])
+    return zlib.decompress(base64.b64decode(vector["raw_zlib_b64"]))
+
+
+async def read(wire: bytes, end: End) -> Told:
+    """What HTTP alone makes of a wire."""
+    async with open_rig() as rig:
+        told = rig.start()
+        rest = wire
+        with contextlib.suppress(ConnectionError):
+            while rest and not rig.connection.closed:
+                try:
+                    rest = rest[rig.server.send(rest[:16_384]) :]
+                except BlockingIOError:
+                    await trio.sleep(0.002)
+            await trio.sleep(0.005)
+            if end is End.FIN:
+                rig.end()
+        await trio.sleep(0.005)
+        return told
+
+
+def difference(vector: dict[str, Any], wire: bytes, told: Told, observed: dict[str, Any]) -> str | None:
+    """Which of `DIFFERENCES` explains that ours is another outcome; None where there is none to explain, empty
+    where there is no explanation."""
+    if told.ended and observed["r"] == "ok":
+        same = (told.status, hashlib.sha256(told.body).hexdigest()[:8]) == (observed["status"], observed["h"])
+        return None if same else ("encoding" if b"content-encoding" in told.headers else "")
+    if told.error is not None:
+        text = str(told.error)
+        reasons = {"no HTTP/1.1": "quick", "illegal chunk size line": "line", "trailer section": "cap"}
+        reasons |= {"a body of": "length", "larger than any answer": "length"}
+        found = next((reason for words, reason in reasons.items() if words in text), "")
+        return None if observed["r"] == "err" else found
+    if told.ended:
+        return "encoding" if observed["r"] == "err" and b"content-encoding" in told.headers else ""
+    return None if observed["r"] == "timeout" else ("encoding" if b"content-encoding" in told.headers else "")
+
+
+@needs_folder
+@pytest.mark.trio
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("vector", HTTP, ids=[vector["name"] for vector in HTTP])
+async def test_http_is_read_as_h11_reads_it_or_with_a_reason(vector: dict[str, Any], mode: str) -> None:
+    wire = wire_of(vector)
+    told = await read(wire, MODES[mode])
+    reason = difference(vector, wire, told, vector["observed"][MODELLED][mode])
+    assert reason is None or reason in DIFFERENCES, (told.status, told.error, vector["observed"][MODELLED][mode])
+
+
+ARGUED: dict[str, str] = {
+    "chunk-ext-space": "a space before an extension is no grammar of RFC 9112's, and h11 and aiohttp refuse it, too",
+}
+"""Vectors whose wish is not met, and why."""
+
+
+@needs_folder
+@pytest.mark.trio
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("vector", HTTP, ids=[vector["name"] for vector in HTTP])
+async def test_every_response_comes_to_an_end_and_leaves_nothing(
+    vector: dict[str, Any], mode: str, autojump_clock: trio.testing.MockClock
+) -> None:
+    wire, want = wire_of(vector), vector["want"]
+    told = await read(wire, MODES[mode])
+    for stream in (True, False):
+        seen = await observe(Wire(wire, MODES[mode]), stream=stream)
+        seen.check_once()  # one completion; the next call has its own answer, and nothing is left open
+        if "not reused" in want.lower() or "never reused" in want or "not reusable" in want:
+            assert not seen.reused
+        if " or " in want or vector["name"] in ARGUED:
+            continue
+        if want.startswith("ok") and mode == "close":
+            assert told.ended
+        if want.startswith(("error", "incomplete")):
+            # Where HTTP broke behind a stream's terminal marker, the answer was whole.
+            assert told.error or not told.ended or not seen.first.success
+
+
+CONTENT_TYPES: list[dict[str, Any]] = [
+    vector for vector in SSE.get("transport", []) if "content_type" in vector and vector["status"] == 200
+]
+
+
+@needs_folder
+@pytest.mark.trio
+@pytest.mark.parametrize("vector", CONTENT_TYPES, ids=[vector["name"] for vector in CONTENT_TYPES])
+async def test_a_stream_is_a_stream_however_its_type_is_written(
+    vector: dict[str, Any], autojump_clock: trio.testing.MockClock
+) -> None:
+    head = f"HTTP/1.1 200 OK\r\nContent-Type: {vector['content_type']}\r\nTransfer-Encoding: chunked\r\n"
+    seen = await observe(raw(head, chunked(*chat_stream("caf\u00e9"))))
+    assert (seen.first.success, seen.recorder.text) == (True, "caf\u00e9")
+
+
+@needs_folder
+def test_what_the_page_says_of_others_is_what_the_vectors_say() -> None:
+    """One row at least that both have: the response that answers the next request."""
+    page = json.loads(CLIENTS.read_text("utf-8"))
+    stray = next(vector for vector in HTTP if vector["name"] == "extra-response")["observed"]
+    for client, column in ((MODELLED, "httpx"), ("aiohttp", "aiohttp")):
+        said = next(rows["7"] for title, rows in page.items() if title.startswith(column))
+        assert ("a stray answer" in said) == (stray[client]["open"]["second"] != "second-ok")

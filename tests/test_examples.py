@@ -1,0 +1,171 @@
+"""Each example runs as a reader would run it: from its own folder, without a key, against the simulator.
+
+The relay is also driven as a server would drive it, message by message, because what it promises is about browsers that
+leave.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).resolve().parent.parent / "examples"
+KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "MANYSTREAM_MODEL")
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in KEYS and "proxy" not in name.lower()}
+ENVIRONMENT |= {"PYTHONIOENCODING": "utf-8", "HOME": "/nonexistent"}
+WAIT = 60.0
+
+
+def run(name: str, *arguments: str, given: str = "", status: int = 0) -> subprocess.CompletedProcess[str]:
+    """Run an example to its end."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(FOLDER / name), *arguments],
+        input=given,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        env=ENVIRONMENT,
+        timeout=WAIT,
+        check=False,
+    )
+    assert done.returncode == status, done.stderr
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def drive(program: str) -> str:
+    """Run a program that imports the relay, beside it."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        cwd=FOLDER,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        env=ENVIRONMENT,
+        timeout=WAIT,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr
+    return done.stdout
+
+
+def test_the_orchestrator_runs_every_agent_to_its_end_and_all_its_tools() -> None:
+    done = run("orchestrator.py", "--agents", "12")
+    last = done.stdout.splitlines()
+    assert last[-1].startswith("12 of 12 agents done")
+    # Three rounds of three calls each.
+    assert f"{12 * 3 * 3} tools run" in last[-2]
+    assert not done.stderr
+
+
+def test_the_orchestrator_tells_of_agents_that_fail() -> None:
+    done = run("orchestrator.py", "--agents", "2", "--model", "m", "--base-url", "http://127.0.0.1:1/v1", status=1)
+    assert "0 of 2 agents done" in done.stdout
+    assert "agent-000: cannot connect to http://127.0.0.1:1" in done.stderr
+
+
+def test_the_chat_answers_each_line_until_it_is_told_to_quit() -> None:
+    done = run("chat.py", given="Tell me of rivers.\nAnd of bridges?\n/quit\nnever asked\n")
+    assert done.stdout.count("tokens]") == 2
+    assert done.stdout.count("> ") == 3
+
+
+def test_the_race_has_one_winner_and_its_losers_are_stopped() -> None:
+    lines = run("race.py").stdout.splitlines()
+    how = {line.split()[0]: line.split()[1] for line in lines[:3]}
+    assert how == {"openai-chat/slow": "cancelled,", "anthropic/quick": "won,", "google/broken": "auth,"}
+    assert lines[-1].startswith("anthropic/quick says: ")
+
+
+def test_a_conversation_goes_on_with_another_provider() -> None:
+    lines = run("switch_provider.py").stdout.splitlines()
+    assert [line.split("/")[0] for line in lines[:4]] == ["openai", "anthropic", "google", "openai"]
+    assert lines[-1] == "10 messages, 1 tool calls, 4 turns"
+
+
+def test_extraction_gives_a_line_of_json_per_file() -> None:
+    done = run("extract.py")
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert sorted(row["file"] for row in rows) == sorted(path.name for path in (FOLDER / "invoices").glob("*.txt"))
+    assert all(isinstance(row["data"]["total"], float) and row["data"]["lines"] for row in rows)
+    assert "3 files, 0 failed" in done.stderr
+
+
+def test_extraction_keeps_failures_apart(tmp_path: Path) -> None:
+    (tmp_path / "one.txt").write_text("simulate: fail=401", "utf-8")
+    (tmp_path / "two.txt").write_text("Invoice 7", "utf-8")
+    done = run("extract.py", str(tmp_path), status=1)
+    assert [json.loads(line)["file"] for line in done.stdout.splitlines()] == ["two.txt"]
+    assert done.stderr.startswith("one.txt: auth: ")
+
+
+def test_the_relay_streams_to_one_browser_and_stops_for_another() -> None:
+    stayed, left = run("relay.py").stdout.splitlines()
+    assert stayed == "stayed: 61 frames, the last is 'event: done'"
+    assert "1 upstream call cancelled, 0 run" in left
+
+
+LIFESPAN = """
+import asyncio, relay
+
+async def main():
+    told = asyncio.Queue()
+    asked = asyncio.Queue()
+    asked.put_nowait({"type": "lifespan.startup"})
+    server = asyncio.create_task(relay.app({"type": "lifespan"}, asked.get, told.put))
+    print((await told.get())["type"])
+    pages = []
+    for path, query in [("/", b""), ("/nowhere", b""), ("/stream", b""), ("/stream", b"prompt=simulate:fail=401")]:
+        answers = []
+        async def send(message):
+            answers.append(message)
+        scope = {"type": "http", "path": "/models" + path, "root_path": "/models", "query_string": query}
+        await relay.app(scope, asyncio.Event().wait, send)
+        print(path, answers[0]["status"], answers[-2].get("body", b"").decode().split("\\n")[0])
+    asked.put_nowait({"type": "lifespan.shutdown"})
+    await server
+    print((await told.get())["type"])
+
+asyncio.run(main())
+"""
+
+FAILING_SEND = """
+import asyncio, relay
+
+async def main():
+    async with relay.app.lifespan():
+        async def send(message):
+            raise OSError("the browser has gone")
+        scope = {"type": "http", "path": "/stream", "query_string": b"prompt=hello"}
+        await relay.app(scope, asyncio.Event().wait, send)
+        await asyncio.sleep(0.1)
+        print(relay.app.engine.statistics().cancelled)
+
+asyncio.run(main())
+"""
+
+
+def test_the_relay_follows_its_servers_lifespan_and_a_mounts_prefix() -> None:
+    assert drive(LIFESPAN).splitlines() == [
+        "lifespan.startup.complete",
+        "/ 200 ",
+        "/nowhere 404 ",
+        "/stream 400 ",
+        "/stream 200 event: failure",
+        "lifespan.shutdown.complete",
+    ]
+
+
+def test_the_relay_stops_its_call_when_sending_fails() -> None:
+    assert drive(FAILING_SEND).split() == ["1"]
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.py")), ids=lambda path: path.name)
+def test_every_example_says_what_it_is_and_how_to_run_it(path: Path) -> None:
+    assert path.read_text("utf-8").startswith('"""')
