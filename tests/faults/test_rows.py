@@ -6,8 +6,8 @@ import ast
 from pathlib import Path
 
 import pytest
-from tests.faults.page import PAGE, written
 
+from tests.faults.page import PAGE, written
 from tests.faults.rows import COUNT, ROWS, Row
 
 TESTS = Path(__file__).resolve().parent.parent

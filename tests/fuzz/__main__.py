@@ -1,0 +1,102 @@
+"""Fuzz every target for a while: `python -m tests.fuzz --minutes 5 [TARGET …]`; `make fuzz MINUTES=5` runs this.
+
+Atheris is installed into an environment of its own below `build/fuzz`, so that the project's stays as it is; where
+that is not possible this says so and does nothing. What was found lies in `build/fuzz/found`; the corpus grows in
+`build/fuzz/corpus` from run to run. Every finding belongs into `found.py`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import site
+import subprocess
+import sys
+import venv
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tests.fuzz.seeds import CUT, SEEDS, WORDS
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+FOLDER = ROOT / "build" / "fuzz"
+PYTHON = FOLDER / "environment" / "bin" / "python"
+FOUND = FOLDER / "found"
+OPTIONS = ("-max_len=4096", "-timeout=10", "-rss_limit_mb=2048", "-print_final_stats=1")
+
+
+def prepared() -> str:
+    """Make the environment, where it is not there; returns why it cannot be made, or nothing."""
+    if not PYTHON.exists():
+        venv.create(FOLDER / "environment", with_pip=True)
+        for packages in FOLDER.glob("environment/lib/python*/site-packages"):
+            (packages / "project.pth").write_text("\n".join(site.getsitepackages()) + "\n", "utf-8")
+    if subprocess.run([PYTHON, "-c", "import atheris"], capture_output=True, check=False).returncode == 0:
+        return ""
+    install = [PYTHON, "-m", "pip", "-q", "--disable-pip-version-check", "install", "atheris"]
+    finished = subprocess.run(install, capture_output=True, text=True, check=False)
+    return "" if finished.returncode == 0 else (finished.stderr.strip().splitlines() or ["pip failed"])[-1]
+
+
+def write_corpus(name: str) -> Path:
+    """The seeds as files, beside what earlier runs added."""
+    folder = FOLDER / "corpus" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, seed in enumerate(SEEDS[name]):
+        (folder / f"seed{number}").write_bytes(CUT + seed)
+    return folder
+
+
+def write_dictionary() -> Path:
+    path = FOLDER / "words.dict"
+    escaped = ("".join(f"\\x{byte:02x}" for byte in word) for word in WORDS)
+    path.write_text("".join(f'"{word}"\n' for word in escaped), "ascii")
+    return path
+
+
+def fuzz(name: str, seconds: int) -> tuple[str, int, str]:
+    """One target; its name, exit status, and last words."""
+    options = [f"-max_total_time={seconds}", f"-dict={FOLDER / 'words.dict'}", f"-artifact_prefix={FOUND}/{name}-"]
+    command = [PYTHON, "-m", "tests.fuzz.guided", name, str(write_corpus(name)), *OPTIONS, *options]
+    finished = subprocess.run(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", check=False
+    )
+    return name, finished.returncode, finished.stdout
+
+
+def statistics(words: str) -> str:
+    wanted = ("number_of_executed_units", "average_exec_per_sec")
+    lines = (line.split(":") for line in words.splitlines() if line.startswith("stat::"))
+    found = {parts[2].strip(): parts[3].strip() for parts in lines if len(parts) == 4}
+    coverage = [line for line in words.splitlines() if " cov: " in line]
+    edges = coverage[-1].partition(" cov: ")[2].split()[0] if coverage else "?"
+    return f"{found.get(wanted[0], '?')} inputs, {found.get(wanted[1], '?')} a second, {edges} edges"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=5.0, help="for all targets together")
+    parser.add_argument("targets", nargs="*", help=f"of {', '.join(SEEDS)}; default: all")
+    options = parser.parse_args()
+    names: list[str] = options.targets or list(SEEDS)
+    FOUND.mkdir(parents=True, exist_ok=True)
+    problem = prepared()
+    if problem:
+        print(f"fuzzing is skipped: atheris cannot be installed here ({problem})")
+        return 0
+    write_dictionary()
+    lanes = max(1, (os.cpu_count() or 2) // 2)
+    seconds = max(5, round(options.minutes * 60 * lanes / len(names)))
+    failed = 0
+    with ThreadPoolExecutor(lanes) as pool:
+        for name, status, words in pool.map(lambda name: fuzz(name, seconds), names):
+            print(f"{name:18} {statistics(words)}" + (f"  FAILED ({status})" if status else ""), flush=True)
+            if status:
+                failed += 1
+                print(words[words.find("=== Uncaught") :][:4000], file=sys.stderr)
+    print(f"{failed} of {len(names)} targets failed" + (f"; inputs in {FOUND}" if failed else ""))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,350 @@
+"""What is fuzzed, and what must hold for any bytes at all: one function per target, bytes in, an exception if not.
+
+Knows the parsers and machines, and for each an oracle: h11, a second implementation, or a law (order, one end, the
+same however it is cut, what is told is what is held). Must not know where its bytes come from: hypothesis
+(`test_targets.py`), a coverage-guided fuzzer (`guided.py`) or the list of what was found (`found.py`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import h11
+
+from manystream.providers.errors import InvalidRequestError, ProviderError
+from manystream.providers.events import Done, Error, Event, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallStart
+from manystream.providers.messages import Block, Text, Thinking, ToolCall
+from manystream.providers.order import OrderChecker
+from manystream.providers.provider import Anthropic, Gemini, OpenAIChat, OpenAIResponses, Provider
+from manystream.providers.registry import DIALECTS
+from manystream.providers.response import Response
+from manystream.providers.retry_hints import LONGEST_HINT_MS, NO_HINT, retry_after_ms
+from manystream.providers.row import Row, RowError
+from manystream.providers.rows import message_from_row
+from manystream.transport.errors import TransportError, URLError
+from manystream.transport.headers import HeaderError, headers_to_mapping, validate_headers
+from manystream.transport.http1 import Connection, RawHeaders, WireHead
+from manystream.transport.loop import Loop
+from manystream.transport.proxy import is_excepted, parse_proxy_url
+from manystream.transport.sse import SSEParser
+from manystream.transport.url import parse_base_url, target
+from tests.transport import test_chunked, test_sse
+
+NOW: Final = 1_800_000_000.0
+PROVIDERS: dict[str, tuple[Provider, ...]] = {
+    "openai-chat": (
+        OpenAIChat(api_key="k"),
+        OpenAIChat(api_key="k", base_url="http://server.test/v1", name="server"),
+    ),
+    "openai-responses": (OpenAIResponses(api_key="k"),),
+    "anthropic": (Anthropic(api_key="k"),),
+    "gemini": (Gemini(api_key="k"),),
+}
+
+
+def cut(data: bytes) -> list[bytes]:
+    """The data in pieces: its first byte says how they are sized, so that a fuzzer can move the cuts."""
+    if not data:
+        return []
+    step, body = data[0] % 64 + 1, data[1:]
+    return [body[place : place + step] for place in range(0, len(body), step)]
+
+
+# --- bytes ---
+
+
+def chunks(data: bytes) -> None:
+    """The chunk decoder reads what h11 reads, but for what its head says."""
+    test_chunked.check(data[1:], cut(data))
+
+
+def sse(data: bytes) -> None:
+    """The SSE parser reads what a second one, written from the standard, reads."""
+    pieces = cut(data)
+    assert test_sse.parse(pieces) == test_sse.reference(data[1:])
+
+
+class _Line:
+    """A socket that gives what it is told to, and takes everything."""
+
+    def __init__(self, pieces: list[bytes]) -> None:
+        self.pieces = pieces
+
+    def recv(self, size: int, flags: int = 0) -> bytes:
+        if not self.pieces:
+            return b""
+        piece = self.pieces.pop(0)
+        if len(piece) > size:
+            self.pieces.insert(0, piece[size:])
+        return piece[:size]
+
+    def send(self, data: bytes) -> int:
+        return len(data)
+
+    def fileno(self) -> int:
+        return 0
+
+    def close(self) -> None:
+        self.pieces.clear()
+
+
+class _StillLoop(Loop):
+    """A loop that nobody runs: the target calls the connection itself."""
+
+    def clock(self) -> float:
+        return 0.0
+
+    def add(self, connection: object) -> None:
+        """Nothing is watched."""
+
+    remove = add
+
+    def watch(self, connection: object, *, read: bool, write: bool) -> None:
+        """Nothing is watched."""
+
+    async def run(self) -> None:
+        raise AssertionError
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class _Told:
+    """An exchange that checks the order of what it is told."""
+
+    def __init__(self) -> None:
+        self.status = 0
+        self.body = b""
+        self.ended = False
+        self.failure: TransportError | None = None
+
+    def on_head(self, status: int, headers: RawHeaders) -> None:
+        assert not self.status
+        assert not self.failure
+        self.status = status
+        headers_to_mapping(headers)
+
+    def on_body(self, data: bytes) -> None:
+        assert data
+        assert self.status
+        assert not self.ended
+        assert not self.failure
+        self.body += data
+
+    def on_end(self) -> None:
+        assert self.status
+        assert not self.ended
+        assert not self.failure
+        self.ended = True
+
+    def on_failure(self, error: TransportError) -> None:
+        assert not self.ended
+        assert not self.failure
+        self.failure = error
+
+
+def _read(pieces: list[bytes]) -> tuple[_Told, str]:
+    """What a connection makes of a response, and what becomes of the connection."""
+    fate: list[str] = []
+    line = _Line([piece for piece in pieces if piece])
+    told = _Told()
+    connection = Connection(
+        line,  # type: ignore[arg-type]
+        "http://fuzz.test:80",
+        _StillLoop(),
+        lambda _: fate.append("idle"),
+        lambda _: fate.append("closed"),
+    )
+    connection.send(WireHead(b"POST", b"/", [(b"Host", b"fuzz.test"), (b"Content-Length", b"0")]), b"", told)
+    while not connection.closed:
+        connection.on_readable()
+    assert told.ended != (told.failure is not None)
+    assert fate in (["closed"], ["idle", "closed"])
+    return told, fate[0]
+
+
+def _read_with_h11(data: bytes) -> tuple[int, bytes] | None:
+    """Status and body of a whole response; None for any other."""
+    connection = h11.Connection(h11.CLIENT, max_incomplete_event_size=1 << 20)
+    connection.send(h11.Request(method="POST", target="/", headers=[("Host", "fuzz.test"), ("Content-Length", "0")]))
+    connection.send(h11.EndOfMessage())
+    status, body = 0, b""
+    try:
+        for piece in (data, b""):
+            if not piece and data and connection.their_state is h11.DONE:
+                break
+            connection.receive_data(piece)
+            while True:
+                event = connection.next_event()
+                if isinstance(event, h11.Response):
+                    status = event.status_code
+                elif isinstance(event, h11.Data):
+                    body += bytes(event.data)
+                elif isinstance(event, h11.EndOfMessage):
+                    return status, body
+                elif not isinstance(event, h11.InformationalResponse):
+                    break
+    except h11.RemoteProtocolError:
+        pass
+    return None
+
+
+def responses(data: bytes) -> None:
+    """A connection tells any response in order and once, the same however it is cut, and as h11 reads it."""
+    body = data[1:]
+    told, fate = _read([body])
+    in_pieces, fate_in_pieces = _read(cut(data))
+    assert (told.status, told.ended) == (in_pieces.status, in_pieces.ended)
+    assert told.body == in_pieces.body or not told.ended
+    assert fate == fate_in_pieces or not told.ended or told.status in (204, 205, 304)
+    theirs = _read_with_h11(body)
+    if told.ended and told.status != 205:
+        assert theirs == (told.status, told.body), (theirs, told.status, told.body)
+
+
+# --- machines ---
+
+
+def _ids() -> Callable[[], str]:
+    numbers = itertools.count(1)
+    return lambda: f"made{next(numbers):018}"
+
+
+def _held(block: Block) -> tuple[str, str] | None:
+    if isinstance(block, Text):
+        return ("text", block.text) if block.text else None
+    if isinstance(block, Thinking):
+        return ("thinking", block.text) if block.text else None
+    return ("call", f"{block.id} {block.name} {block.arguments}") if isinstance(block, ToolCall) else None
+
+
+def _told(events: list[Event]) -> list[tuple[str, str]]:
+    blocks: dict[int, list[str]] = {}
+    kinds: dict[int, str] = {}
+    for event in events:
+        if isinstance(event, TextDelta | ThinkingDelta):
+            kinds[event.index] = "text" if isinstance(event, TextDelta) else "thinking"
+            blocks.setdefault(event.index, []).append(event.text)
+        elif isinstance(event, ToolCallStart):
+            kinds[event.index] = "call"
+            blocks[event.index] = [f"{event.id} {event.name} "]
+        elif isinstance(event, ToolCallDelta):
+            blocks[event.index].append(event.arguments)
+    joined = [(kinds[index], "".join(pieces)) for index, pieces in sorted(blocks.items())]
+    return [block for block in joined if block[1]]
+
+
+CONTRADICTABLE: Final = frozenset({"openai-responses"})
+"""Dialects that send each text twice, in pieces and whole: where a server contradicts itself, the pieces have been
+told and the whole is held."""
+
+
+def run_machine(dialect: str, provider: Provider, pieces: list[bytes]) -> tuple[list[Event], Response]:
+    """A body through parser and machine; checks order, one end, and that what is told is what is held."""
+    parser, machine, order = SSEParser(), DIALECTS[dialect].machine(provider, _ids()), OrderChecker()
+    events: list[Event] = []
+
+    def feed() -> Iterator[Event]:
+        for piece in pieces:
+            for name, payload in parser.feed(piece):
+                if payload:
+                    yield from machine.feed(name, payload)
+        for name, payload in parser.end():
+            yield from machine.feed_last(name, payload)
+        yield from machine.end(parser.stray)
+
+    for event in feed():
+        order.check(event)
+        events.append(event)
+    assert machine.ended
+    assert isinstance(events[-1], Done | Error)
+    assert machine.end() == ()
+    assert machine.feed("", b"{}") == ()
+    response = machine.response()
+    held, told = [block for block in map(_held, response.content) if block], _told(events)
+    if dialect in CONTRADICTABLE:
+        held, told = [(kind, "") for kind, _ in held], [(kind, "") for kind, _ in told]
+    assert held == told, (held, told)
+    return events, response
+
+
+def machine(dialect: str, data: bytes) -> None:
+    """Any stream keeps the order and ends once, tells what it holds, and is the same however it is cut."""
+    for provider in PROVIDERS[dialect]:
+        whole = run_machine(dialect, provider, [data[1:]])
+        assert run_machine(dialect, provider, cut(data)) == whole
+
+
+def answers(data: bytes) -> None:
+    """Any body, as an answer or as an error, gives a response or a `ProviderError`."""
+    if not data:
+        return
+    status = (200, 400, 404, 429, 500, 529, 999)[data[0] % 7]
+    for name, dialect in DIALECTS.items():
+        for provider in PROVIDERS[name]:
+            with contextlib.suppress(ProviderError):
+                assert isinstance(dialect.decode(data[1:], provider, _ids()), Response)
+            error = dialect.decode_error(status, {"content-type": "application/json"}, data[1:], NOW)
+            assert error.message
+            assert NO_HINT <= error.retry_after_ms <= LONGEST_HINT_MS
+            assert len(error.body) <= 4096
+
+
+# --- text ---
+
+
+def headers(data: bytes) -> None:
+    """Any header gives a hint within bounds; what may be sent cannot break its line."""
+    lines = [line.partition(b":") for line in data.split(b"\n")]
+    mapping = headers_to_mapping((name, value.strip()) for name, _, value in lines)
+    for status in (0, 429):
+        assert NO_HINT <= retry_after_ms(mapping, NOW, status=status) <= LONGEST_HINT_MS
+    for name, _, value in lines:
+        with contextlib.suppress(HeaderError):
+            for sent, content in validate_headers([(name.decode("latin-1"), value.decode("utf-8", "replace"))]):
+                assert not set(sent + content) & set(b"\r\n\0")
+    for dialect in DIALECTS.values():
+        assert dialect.decode_error(429, mapping, b"", NOW).retry_after_ms >= NO_HINT
+
+
+def urls(data: bytes) -> None:
+    """Any text is a URL whose request line is whole, or a `URLError`."""
+    text = data.decode("utf-8", "replace")
+    with contextlib.suppress(URLError):
+        base = parse_base_url(text)
+        line = target(base, "/chat/completions")
+        assert line.isascii()
+        assert line.isprintable()
+        assert " " not in line
+        assert not set(base.origin.host_header) & set("\r\n @/#?")
+        assert parse_base_url(f"{base.origin}{base.path}").origin == base.origin
+        is_excepted(base.origin, text)
+    with contextlib.suppress(URLError):
+        assert parse_proxy_url(text).origin.scheme == "http"
+
+
+def rows(data: bytes) -> None:
+    """Any row is a message, nothing, or a `RowError`."""
+    kind, _, rest = data.decode("utf-8", "replace").partition("\n")
+    content, _, data_json = rest.partition("\n")
+    with contextlib.suppress(RowError, InvalidRequestError):
+        message_from_row(Row(kind, content, data_json or None))
+
+
+TARGETS: dict[str, Callable[[bytes], None]] = {
+    "chunks": chunks,
+    "sse": sse,
+    "responses": responses,
+    "openai-chat": lambda data: machine("openai-chat", data),
+    "openai-responses": lambda data: machine("openai-responses", data),
+    "anthropic": lambda data: machine("anthropic", data),
+    "gemini": lambda data: machine("gemini", data),
+    "answers": answers,
+    "headers": headers,
+    "urls": urls,
+    "rows": rows,
+}
+"""Name → what must hold for any bytes."""
