@@ -53,10 +53,10 @@ conformance: $(VENV)/.test ## against recorded answers: make conformance CORPUS=
 	@$(BIN)/python -m tests.conformance "$(CORPUS)"
 
 soak: $(VENV)/.test ## long runs, for what leaks and what drifts: make soak MINUTES=30
-	@MANYSTREAM_SOAK_MINUTES="$(MINUTES)" $(PYTEST) -q -m soak $(TEST)
+	@MANYSTREAM_SOAK_MINUTES="$(MINUTES)" $(PYTEST) -q -m soak -o faulthandler_timeout=0 $(TEST)
 
-fuzz: $(VENV)/.test ## the property tests, with many more examples
-	@$(PYTEST) -q -m hypothesis --hypothesis-profile=fuzz $(TEST)
+fuzz: $(VENV)/.test ## coverage-guided, every parser, in an environment of its own: make fuzz MINUTES=30
+	@$(BIN)/python -m tests.fuzz --minutes "$(MINUTES)" $(TEST)
 
 wheel: $(VENV)/.test ## sdist and wheel, in dist/
 	@$(BIN)/python -m build --quiet --no-isolation --outdir "$(DIST)" .

@@ -31,7 +31,7 @@ from ..transport.errors import Phase, TransportError, URLError
 from ..transport.loop import Loop, make_loop
 from ..transport.pool import Pool
 from ..transport.proxy import ProxyConfig, choose_proxy, parse_proxy_url
-from ..transport.resolve import Resolver
+from ..transport.resolve import Resolver, reason
 from ..transport.timers import Timers
 from ..transport.tls import TLSConfig, TLSConfigError, make_context
 from ..transport.url import Origin
@@ -223,6 +223,9 @@ class Engine:
             proxy = self._proxy or choose_proxy(origin, self._environment)
         except (URLError, TLSConfigError) as error:
             raise TransportError(str(error), phase=Phase.CONNECT, origin=str(origin), permanent=True) from None
+        except OSError as error:
+            text = f"cannot set up TLS for {origin}: {reason(error)}"
+            raise TransportError(text, phase=Phase.TLS, origin=str(origin)) from error
         return await dial(origin, tls_context=context, proxy=proxy, resolver=self._resolver, on_phase=on_phase)
 
     # --- the whole ---

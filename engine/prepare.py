@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..providers.dialect import MakeId, WireRequest
+from ..providers.dialect import Dialect, MakeId, WireRequest
 from ..providers.errors import InvalidRequestError
 from ..providers.provider import Provider
 from ..providers.registry import DIALECTS, select
@@ -29,7 +29,7 @@ OWN_HEADERS = frozenset({"host", "content-length", "transfer-encoding", "connect
 class Preparer:
     """Prepares the requests of one engine; remembers what does not change between them."""
 
-    __slots__ = ("_bases", "_environment", "_keys", "_limits", "_make_id", "_providers", "_wall_clock")
+    __slots__ = ("_bases", "_dialects", "_environment", "_keys", "_limits", "_make_id", "_providers", "_wall_clock")
 
     def __init__(
         self,
@@ -53,6 +53,8 @@ class Preparer:
         self._wall_clock = wall_clock
         self._keys: dict[str, str] = {}
         self._bases: dict[str, BaseURL] = {p.name: _base_url(p) for p in providers}
+        # Loaded now: at a first call it would hold up the streams, and could fail.
+        self._dialects: dict[str, Dialect] = {p.name: DIALECTS[p.profile.dialect] for p in providers}
 
     def prepare(self, request: Request, *, stream: bool) -> tuple[Prepared, WireRequest]:
         """Check and serialise. Raises `InvalidRequestError`."""
@@ -61,7 +63,7 @@ class Preparer:
         validate_request(request)
         provider, model = select(request.model, self._providers)
         key = self._key(provider)
-        dialect = DIALECTS[provider.profile.dialect]
+        dialect = self._dialects[provider.name]
         wire = dialect.encode(request, model, provider, stream=stream)
         base = self._bases[provider.name]
         head = self._head(request, wire, base, dialect.auth_headers(provider, key), provider)

@@ -89,8 +89,10 @@ def make_context(config: TLSConfig) -> ssl.SSLContext:
     """The context of a configuration, the same one each time: files are read once. Blocks for some milliseconds.
 
     Certificate and host name are verified, by subjectAltName only (RFC 9110, 4.3.4); TLS 1.2 or newer; ALPN
-    http/1.1. Raises `TLSConfigError`.
+    http/1.1. Raises `TLSConfigError`; and `OSError`, which may pass, where the process has no file descriptor left.
     """
+    # OpenSSL passes over what it cannot open without a word, and a context that trusts nobody would be kept for good.
+    os.close(os.open(os.devnull, os.O_RDONLY))
     try:
         context = ssl.create_default_context(cafile=config.ca_file, cadata=config.ca_data)
     except (OSError, ValueError) as error:

@@ -189,6 +189,38 @@ async def test_without_descriptors_the_excess_is_told_so_and_the_rest_is_unharme
     assert found["after"]
 
 
+BLIND = """
+    import json, os, resource, trio
+    import manystream as ms
+    from manystream.transport.tls import TLSConfig, make_context
+
+    async def main():
+        provider = ms.OpenAIChat(api_key="k", base_url="https://127.0.0.1:9/v1")
+        request = ms.Request("m", [ms.Message.user("x")], retry=ms.Retry(max_attempts=1))
+        async with ms.open_engine([provider], proxy="") as engine:
+            before = resource.getrlimit(resource.RLIMIT_NOFILE)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (3, before[1]))
+            without = await engine.start_stream(request).wait()
+            resource.setrlimit(resource.RLIMIT_NOFILE, before)
+            after = await engine.start_stream(request).wait()
+        print(json.dumps([without.error.message, without.error.retryable, after.error.message]))
+        kept, fresh = make_context(TLSConfig()), make_context.__wrapped__(TLSConfig())
+        print(json.dumps(kept.cert_store_stats() == fresh.cert_store_stats()))
+
+    trio.run(main)
+"""
+
+
+async def test_a_tls_context_is_not_made_while_no_file_can_be_read() -> None:
+    """OpenSSL would leave the authorities out, silently, and the context is kept for the life of the process."""
+    finished = await trio.run_process([sys.executable, "-c", textwrap.dedent(BLIND)], capture_stdout=True, cwd=ROOT)
+    told, same = map(json.loads, finished.stdout.splitlines())
+    assert "EMFILE" in told[0]
+    assert told[1] is True
+    assert "ECONNREFUSED" in told[2]
+    assert same
+
+
 async def test_a_storm_stays_below_the_cap() -> None:
     most = 0
 

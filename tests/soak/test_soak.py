@@ -1,0 +1,170 @@
+"""Soak: 500 streams at a time, opening and closing through a proxy that cuts, resets, stalls, dribbles and corrupts,
+while callers cancel and callbacks raise; for as many minutes as `MANYSTREAM_SOAK_MINUTES` says. Then the books must
+balance, and nothing may have grown. `make soak MINUTES=30` runs it; one short round is part of the suite.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+
+import manystream as ms
+from tests.engine.peers import NO_RETRY, open_descriptors, until
+from tests.soak.books import Ledger, Sample, report, sample, slope
+from tests.soak.plan import MARK, Fault, plan
+
+pytestmark = pytest.mark.trio
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+MINUTES = float(os.environ.get("MANYSTREAM_SOAK_MINUTES") or 5)
+AT_ONCE = 500
+MODELS = {"chat": "chat/m", "responses": "responses/m", "anthropic": "anthropic/m", "gemini": "gemini/m"}
+CLOCKS = ms.Timeouts(connect=30, first_byte=10, idle=5)
+MOST_GROWTH = 2.0
+"""MB a minute; what the allocator moves about in a short run is below it, a leak of one object per stream is not."""
+
+
+@asynccontextmanager
+async def open_world() -> AsyncGenerator[tuple[int, int], None]:
+    """The ports of the proxy and of the fickle server."""
+    process = await trio.lowlevel.open_process(
+        [sys.executable, "-m", "tests.soak.world"], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        line = b""
+        while b"\n" not in line:
+            line += await process.stdout.receive_some() or b"0 0\n"
+        proxy, fickle = map(int, line.split())
+        yield proxy, fickle
+    finally:
+        await process.stdin.aclose()
+        await process.stdout.aclose()
+        with trio.move_on_after(5):
+            await process.wait()
+        process.kill()
+
+
+def providers(port: int) -> list[ms.Provider]:
+    url = f"http://127.0.0.1:{port}"
+    return [
+        ms.OpenAIChat(api_key="k", base_url=f"{url}/v1", name="chat"),
+        ms.OpenAIResponses(api_key="k", base_url=f"{url}/v1", name="responses"),
+        ms.Anthropic(api_key="k", base_url=url, name="anthropic"),
+        ms.Gemini(api_key="k", base_url=url, name="gemini"),
+    ]
+
+
+class Stream:
+    """One stream of the soak, its caller's faults included."""
+
+    def __init__(self, soak: Soak, number: int) -> None:
+        self.soak = soak
+        self.plan = plan(number)
+        self.pieces: list[str] = []
+        self.terminals = 0
+        self.completions = 0
+        self.limit = int(self.plan.share * len(self.plan.words))
+        message = ms.Message.user(f"{MARK}{number}")
+        request = ms.Request(MODELS[self.plan.dialect], [message], max_output_tokens=100)
+        self.call = soak.engine.start_stream(request, self.on_event, self.on_completion)
+
+    def on_event(self, event: ms.Event) -> None:
+        if isinstance(event, ms.Done | ms.Error):
+            self.terminals += 1
+        if not isinstance(event, ms.TextDelta):
+            return
+        if self.plan.fault is Fault.RAISE and len(self.pieces) == self.limit:
+            raise LookupError("planned")
+        self.pieces.append(event.text)
+        if self.plan.fault is Fault.CANCEL and len(self.pieces) > self.limit:
+            self.call.cancel()
+
+    def on_completion(self, completion: ms.Completion) -> None:
+        self.completions += 1
+        self.soak.ended(self, completion)
+
+
+class Soak:
+    """Streams, always as many at once, until it is told to stop."""
+
+    def __init__(self, engine: ms.Engine) -> None:
+        self.engine = engine
+        self.ledger = Ledger()
+        self.started = self.running = 0
+        self.stopping = self.closing = False
+
+    def start(self) -> None:
+        self.started += 1
+        self.running += 1
+        Stream(self, self.started)
+
+    def ended(self, stream: Stream, completion: ms.Completion) -> None:
+        self.running -= 1
+        if stream.completions != 1:
+            self.ledger.wrong.append(f"{stream.plan.number}: completed {stream.completions} times")
+        self.ledger.enter(stream.plan, "".join(stream.pieces), stream.terminals, completion, left=self.closing)
+        if not self.stopping:
+            self.start()
+
+
+async def run(seconds: float, at_once: int, patience: float) -> tuple[Ledger, list[Sample], ms.Statistics]:
+    """The soak; what it found, and what the process held meanwhile. Checks that nothing is left.
+
+    patience: seconds for the last streams to end by themselves; leaving the engine ends the others.
+    """
+    async with open_world() as (port, _):
+        gc.collect()
+        descriptors = open_descriptors()
+        tasks = trio.lowlevel.current_statistics().tasks_living
+        async with ms.open_engine(providers(port), timeouts=CLOCKS, retry=NO_RETRY, proxy="") as engine:
+            soak = Soak(engine)
+            for _ in range(at_once):
+                soak.start()
+            samples: list[Sample] = []
+            started = trio.current_time()
+            while (elapsed := trio.current_time() - started) < seconds:
+                await trio.sleep(min(5.0, seconds / 20))
+                gc.collect()
+                samples.append(sample(elapsed, trio.lowlevel.current_statistics().tasks_living))
+            soak.stopping = True
+            with trio.move_on_after(patience):
+                while soak.running:
+                    await trio.sleep(0.05)
+            soak.closing = True
+        statistics = engine.statistics()
+        assert statistics.started == statistics.completed == soak.started == sum(soak.ledger.outcomes.values())
+        assert statistics.calls == {}
+        assert set(statistics.connections.values()) <= {ms.engine.OriginStatistics()}
+        await until(lambda: open_descriptors() == descriptors)
+        await until(lambda: trio.lowlevel.current_statistics().tasks_living == tasks)
+    return soak.ledger, samples, statistics
+
+
+async def test_a_short_soak_balances() -> None:
+    ledger, _, statistics = await run(1.5, 100, patience=0.5)
+    assert ledger.wrong == []
+    assert statistics.completed > 100
+
+
+@pytest.mark.soak
+async def test_the_books_of_a_long_soak_balance_and_nothing_grows(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL)  # a record kept for each planned exception would be the leak that is found
+    ledger, samples, statistics = await run(MINUTES * 60, AT_ONCE, patience=60)
+    with capsys.disabled():
+        print(f"\n{report(ledger, samples, statistics)}")
+    assert ledger.wrong == []
+    if MINUTES >= 3:
+        assert slope([(one.seconds, one.rss / 1e6) for one in samples[len(samples) // 3 :]]) < MOST_GROWTH

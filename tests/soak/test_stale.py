@@ -1,0 +1,69 @@
+"""The stale keep-alive race, over and over: a server that ends its connections at random, by FIN and RST, with the
+answer, just after it, or with the next request in its hands. No caller may notice."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+import trio
+
+import manystream as ms
+from manystream.engine import Limits
+from manystream.transport.pool import PoolLimits
+from tests.engine.peers import NO_RETRY, hello
+from tests.soak.test_soak import open_world
+
+pytestmark = pytest.mark.trio
+
+AT_ONCE = 20
+
+
+async def reuse(times: int) -> tuple[ms.Statistics, list[ms.ProviderError]]:
+    """Make calls until connections were reused that often; the failures that a caller saw."""
+    errors: list[ms.ProviderError] = []
+    finished = trio.Event()
+    running = 0
+    limits = Limits(pool=PoolLimits(max_per_origin=AT_ONCE))
+    async with open_world() as (_, port):
+        provider = ms.OpenAIChat(api_key="k", base_url=f"http://127.0.0.1:{port}/v1")
+        async with ms.open_engine([provider], retry=NO_RETRY, limits=limits, proxy="") as engine:
+
+            def start() -> None:
+                nonlocal running
+                running += 1
+                engine.start_request(hello(), on_completion)
+
+            def on_completion(completion: ms.Completion) -> None:
+                nonlocal running
+                running -= 1
+                if completion.error is not None:
+                    errors.append(completion.error)
+                assert completion.attempts == 1
+                if engine.pool.reused < times:
+                    start()
+                elif not running:
+                    finished.set()
+
+            for _ in range(AT_ONCE + 10):  # more than there are places, so that some wait in the queue
+                start()
+            await finished.wait()
+            return engine.statistics(), errors
+
+
+async def test_two_thousand_reuses_without_a_failure() -> None:
+    statistics, errors = await reuse(2_000)
+    assert errors == []
+    assert statistics.opened > 100  # it did end them
+
+
+@pytest.mark.soak
+async def test_a_hundred_thousand_reuses_without_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
+    started = time.perf_counter()
+    statistics, errors = await reuse(100_000)
+    with capsys.disabled():
+        print(
+            f"\n{statistics.reused} reuses in {time.perf_counter() - started:.0f} s, {statistics.opened} connections"
+            f" opened, {statistics.discarded} found dead before use: {len(errors)} failures"
+        )
+    assert errors == []

@@ -1,0 +1,175 @@
+"""The other side of a soak, a process of its own: a server, and before it a proxy that treats answers as planned.
+
+`python -m tests.soak.world` prints the ports of the proxy and of a server that closes its connections at random,
+and serves until its standard input ends. Knows sockets and plans. Must not know the library.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import struct
+import sys
+
+import trio
+
+from tests.soak.plan import HEAD, MARK, Fault, Plan, plan
+
+NUMBER = re.compile(rb"%b(\d+)" % MARK.encode())
+PIECE = 1000
+"""Bytes that the server writes at once."""
+
+
+async def read_request(stream: trio.SocketStream, data: bytes = b"") -> tuple[bytes, bytes]:
+    """One request, and what followed it; empty at the end of the connection."""
+    while True:
+        head, blank, body = data.partition(b"\r\n\r\n")
+        if blank:
+            length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0] or 0)
+            if len(body) >= length:
+                return head + blank + body[:length], body[length:]
+        more = await stream.receive_some(65536)
+        if not more:
+            return b"", b""
+        data += more
+
+
+async def serve(stream: trio.SocketStream) -> None:
+    """The server: every answer right and whole, in pieces."""
+    rest = b""
+    async with stream:
+        try:
+            while True:
+                request, rest = await read_request(stream, rest)
+                found = NUMBER.search(request)
+                if found is None:
+                    return
+                wire = plan(int(found[1])).wire
+                for place in range(0, len(wire), PIECE):
+                    await stream.send_all(wire[place : place + PIECE])
+                    await trio.sleep(0.001)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            pass
+
+
+def reset(stream: trio.SocketStream) -> None:
+    stream.setsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_LINGER, struct.pack("ii", 1, 0))
+    stream.socket.close()
+
+
+class Proxied:
+    """One connection through the proxy."""
+
+    def __init__(self, client: trio.SocketStream, server: trio.SocketStream) -> None:
+        self.client = client
+        self.server = server
+        self.plan: Plan | None = None
+        self.passed = 0
+        """Bytes of the present answer that went on."""
+
+    async def up(self, scope: trio.CancelScope) -> None:
+        rest = b""
+        while True:
+            request, rest = await read_request(self.client, rest)
+            found = NUMBER.search(request)
+            if found is None:
+                break
+            self.plan, self.passed = plan(int(found[1])), 0
+            await self.server.send_all(request)
+        scope.cancel()
+
+    async def down(self, scope: trio.CancelScope) -> None:
+        while data := await self.server.receive_some(65536):
+            assert self.plan is not None
+            if not await self.treat(data, self.plan):
+                break
+        scope.cancel()
+
+    async def treat(self, data: bytes, plan: Plan) -> bool:
+        """Pass bytes on as planned; False where that ends the connection."""
+        before, self.passed = self.passed, self.passed + len(data)
+        strikes = before <= plan.at < self.passed
+        if plan.fault is Fault.DRIBBLE:
+            for place in range(0, len(data), 37):
+                await self.client.send_all(data[place : place + 37])
+            return True
+        if not strikes or plan.fault in (Fault.NONE, Fault.CANCEL, Fault.RAISE):
+            await self.client.send_all(data)
+            return True
+        place = plan.at - before
+        if plan.fault is Fault.CORRUPT:
+            damaged = bytearray(data)
+            damaged[place] ^= 1 << plan.number % 8
+            await self.client.send_all(bytes(damaged))
+            return True
+        await self.client.send_all(data[:place])
+        if plan.fault is Fault.STALL:
+            await trio.sleep_forever()  # until the client leaves
+        if plan.fault is Fault.RESET:
+            reset(self.client)
+        return False
+
+
+async def proxy(client: trio.SocketStream, port: int) -> None:
+    async with client:
+        try:
+            async with await trio.open_tcp_stream("127.0.0.1", port) as server, trio.open_nursery() as nursery:
+                proxied = Proxied(client, server)
+                nursery.start_soon(proxied.up, nursery.cancel_scope)
+                nursery.start_soon(proxied.down, nursery.cancel_scope)
+        except* (trio.BrokenResourceError, trio.ClosedResourceError, OSError):
+            pass
+
+
+async def fickle(stream: trio.SocketStream, chance: random.Random) -> None:
+    """A server that ends its connections at random: with the answer, a moment after it, or with the next request in
+    its hands; by FIN and by RST. It never ends one before it has answered on it."""
+    answer = (
+        b'{"id": "c", "model": "m", "choices": [{"index": 0, "finish_reason": "stop", "message": {"content": "x"}}]}'
+    )
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(answer)
+    rest = b""
+    try:
+        while True:
+            request, rest = await read_request(stream, rest)
+            if not request:
+                return
+            await stream.send_all(head + answer)
+            fate = chance.randrange(100)
+            if fate < 4:
+                break
+            if fate < 8:
+                await trio.sleep(chance.random() * 0.002)
+                break
+            if fate < 10:
+                await stream.receive_some(1)
+                break
+            if fate < 12:
+                await read_request(stream, rest)
+                break
+        if chance.random() < 0.5:
+            reset(stream)
+    except (trio.BrokenResourceError, trio.ClosedResourceError):
+        pass
+    finally:
+        stream.socket.close()
+
+
+async def main() -> None:
+    chance = random.Random(1)
+    async with trio.open_nursery() as nursery:
+        servers = await trio.open_tcp_listeners(0, host="127.0.0.1", backlog=4096)
+        proxies = await trio.open_tcp_listeners(0, host="127.0.0.1", backlog=4096)
+        fickles = await trio.open_tcp_listeners(0, host="127.0.0.1", backlog=4096)
+        port = servers[0].socket.getsockname()[1]
+        nursery.start_soon(trio.serve_listeners, serve, servers)
+        nursery.start_soon(trio.serve_listeners, lambda client: proxy(client, port), proxies)
+        nursery.start_soon(trio.serve_listeners, lambda stream: fickle(stream, chance), fickles)
+        print(proxies[0].socket.getsockname()[1], fickles[0].socket.getsockname()[1], flush=True)
+        await trio.to_thread.run_sync(sys.stdin.read)
+        nursery.cancel_scope.cancel()
+
+
+if __name__ == "__main__":
+    assert HEAD
+    trio.run(main)
