@@ -83,6 +83,7 @@ class Call:
         "_stale_retry",
         "_started",
         "_state",
+        "_telling",
         "_timer",
         "_timings",
         "completion",
@@ -114,6 +115,7 @@ class Call:
         self._timer: Timer | None = None
         self._timings = Timings()
         self._ending = False  # the outcome is settled, its completion not yet told
+        self._telling = False  # the last event is being told; the completion follows when its callback returns
         self._ended: trio.Event | None = None
         self.completion: Completion | None = None
 
@@ -172,7 +174,7 @@ class Call:
 
     def end_now(self, error: ProviderError) -> None:
         """As `end`, told before this returns: the engine will have no next turn."""
-        if self.completion is None:
+        if self.completion is None and not self._telling:
             response = self._partial()
             self._ending = True
             self._stop()
@@ -225,7 +227,7 @@ class Call:
     def on_answer(self, response: Response, terminal: Event | None) -> None:
         attempt = self._attempt
         assert attempt is not None
-        self._ending = True
+        self._ending = self._telling = True
         try:
             self._finish_response(response)
         except ProviderError as error:
@@ -383,6 +385,7 @@ class Call:
         if self.completion is not None:
             return
         if self._prepared.stream and error.category is not ErrorCategory.CALLBACK:
+            self._telling = True
             self._delivery.abort(Error(error))
         self._complete(
             Completion(

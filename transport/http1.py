@@ -29,6 +29,9 @@ RECEIVE_BYTES = 16 * 1024
 """Asked of the kernel at once. `recv` allocates this much each time, so more is only asked for while it fills."""
 RECEIVE_BYTES_FULL = 128 * 1024
 
+SEND_BYTES = 1024 * 1024
+"""Sent at once: a server that reads as fast as we write would hold up every other stream."""
+
 PEER_GONE = (ConnectionError, TimeoutError, ssl.SSLEOFError, ssl.SSLZeroReturnError)
 """What `send` raises where the peer has left: its answer may have come before."""
 
@@ -196,10 +199,14 @@ class Connection:
         self._flush()
 
     def _flush(self) -> None:
-        """Send what the kernel takes. A broken pipe is no failure yet: the server may have answered before."""
+        """Send what the kernel takes, up to one connection's share of a turn. A broken pipe is no failure yet: the
+        server may have answered before."""
+        share = SEND_BYTES
         while self._out:
             try:
-                count = self.sock.send(self._out[0])
+                if share <= 0:
+                    raise BlockingIOError
+                count = self.sock.send(self._out[0][:share])
             except (BlockingIOError, InterruptedError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
                 self._loop.watch(self, read=not self._paused, write=True)
                 return
@@ -207,6 +214,7 @@ class Connection:
                 self._send_failed(error)
                 return
             self._loop.bytes_sent += count
+            share -= count
             if count == len(self._out[0]):
                 del self._out[0]
             else:

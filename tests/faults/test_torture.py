@@ -250,3 +250,57 @@ async def test_a_system_that_takes_one_byte_at_a_time(ca: trustme.CA, monkeypatc
         async with open_place(ca, wire) as place, place.engine() as engine:
             await check_next_call(engine)
             await check_next_call(engine)
+
+
+ACTIONS: dict[str, Callable[[ms.Engine, ms.Call], object]] = {
+    "cancel": lambda engine, call: call.cancel(),
+    "close": lambda engine, call: engine.close(),
+    "start": lambda engine, call: engine.start_stream(hello()),
+    "start and cancel": lambda engine, call: engine.start_stream(hello()).cancel(),
+    "pause": lambda engine, call: call.pause(),
+    "pause and resume": lambda engine, call: (call.pause(), call.resume()),
+    "pause and cancel": lambda engine, call: (call.pause(), call.cancel()),
+    "raise": lambda engine, call: [][0],
+}
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+async def test_anything_may_be_done_from_any_callback(
+    action: str, ca: trustme.CA, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with open_place(ca) as place:
+        for at in range(7):  # START, three deltas, DONE, the completion, and never
+            recorder = Recorder()
+            told = 0
+
+            async with place.engine() as engine:
+                calls: list[ms.Call] = []
+
+                def act(at: int = at, engine: ms.Engine = engine, calls: list[ms.Call] = calls) -> None:
+                    nonlocal told
+                    told += 1
+                    if told == at + 1:
+                        ACTIONS[action](engine, calls[0])
+
+                def on_event(event: ms.Event, recorder: Recorder = recorder) -> None:
+                    recorder.on_event(event)
+                    act()
+
+                def on_completion(completion: ms.Completion, recorder: Recorder = recorder) -> None:
+                    recorder.on_completion(completion)
+                    act()
+
+                call = engine.start_stream(hello(), on_event, on_completion)
+                calls.append(call)
+                with trio.move_on_after(0.2 if action == "pause" else 5):
+                    await call.wait()
+                if action == "pause":
+                    call.resume()
+                completion = await call.wait()
+                assert recorder.completion is completion
+                assert recorder.types.count("DONE") + recorder.types.count("ERROR") <= 1
+                if action != "close":
+                    await check_next_call(engine)
+            assert len(recorder.completions) == 1
+        await place.check_nothing_is_left()
+    assert "a defect" not in caplog.text

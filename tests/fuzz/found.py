@@ -2,5 +2,19 @@
 
 from __future__ import annotations
 
-FOUND: list[tuple[str, bytes, str]] = []
-"""Target, input, what was wrong."""
+from tests.fuzz.seeds import CUT, RESPONSES
+
+_FRAMES = RESPONSES[0].split("\n\n")
+_TWICE = "\n\n".join([*_FRAMES[:3], *_FRAMES[2:]])  # the summary's only delta comes twice
+
+FOUND: list[tuple[str, bytes, str]] = [
+    ("chunks", CUT + b"3128FFFFFFFFFFFFFFF\r\nx", "a size of nineteen digits is refused, where h11 waits"),
+    ("chunks", CUT + b"FFFFFFFFFFFFFFFF\r\nx", "a size that no answer has is refused, where h11 waits"),
+    (
+        "responses",
+        b"\xc2HTTP/1.1 200 OK\r\nContent-Length: 1\r\nConnection: cl\xcc\xccContent-Length: 9\r\n\r\nhello",
+        "stray bytes that come after the end was seen close an idle connection",
+    ),
+    ("openai-responses", CUT + _TWICE.encode(), "pieces that the whole contradicts are told, the whole is held"),
+]
+"""Target, input, what it showed."""

@@ -38,7 +38,7 @@ WEIGHTS = {
     Fault.DRIBBLE: 10,
     Fault.CUT: 12,
     Fault.RESET: 12,
-    Fault.STALL: 6,
+    Fault.STALL: 2,
     Fault.CORRUPT: 8,
     Fault.CANCEL: 8,
     Fault.RAISE: 4,

@@ -28,7 +28,8 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 MINUTES = float(os.environ.get("MANYSTREAM_SOAK_MINUTES") or 5)
 AT_ONCE = 500
 MODELS = {"chat": "chat/m", "responses": "responses/m", "anthropic": "anthropic/m", "gemini": "gemini/m"}
-CLOCKS = ms.Timeouts(connect=30, first_byte=10, idle=5)
+CLOCKS = ms.Timeouts(connect=60, first_byte=60, idle=15)
+"""Long enough that a machine with other work does not end streams that nobody stalled."""
 MOST_GROWTH = 2.0
 """MB a minute; what the allocator moves about in a short run is below it, a leak of one object per stream is not."""
 
