@@ -20,8 +20,9 @@ from ..providers.json_values import shown
 from ..providers.provider import Provider
 from ..providers.response import Response
 from ..transport.errors import Phase, TransportError
+from ..transport.exchange import Exchange, RawHeaders, WireHead
 from ..transport.headers import headers_to_mapping
-from ..transport.http1 import Connection, Exchange, RawHeaders, WireHead
+from ..transport.http1 import Connection
 from ..transport.sse import SSEOverflowError, SSEParser
 from ..transport.url import Origin
 from .errors import redacted, transport_error
@@ -128,6 +129,7 @@ class Attempt:
     __slots__ = (
         "_listener",
         "_machine",
+        "_max_size",
         "_pieces",
         "_prepared",
         "_reading",
@@ -168,6 +170,7 @@ class Attempt:
         self._sse: SSEParser | None = None
         self._pieces: list[bytes] = []
         self._size = 0
+        self._max_size = prepared.limits.max_response_bytes
         self._truncatable = False
 
     @property
@@ -243,7 +246,7 @@ class Attempt:
             self._collect(data)
             return
         self._size += len(data)
-        if self._size > self._prepared.limits.max_response_bytes:
+        if self._size > self._max_size:
             self._too_large()
             return
         try:
@@ -347,7 +350,7 @@ class Attempt:
             if self._size >= limits.max_error_bytes:
                 self._close()
                 self._decode_error()
-        elif self._size > limits.max_response_bytes:
+        elif self._size > self._max_size:
             self._too_large()
 
     def _too_large(self) -> None:

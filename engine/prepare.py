@@ -14,8 +14,8 @@ from ..providers.provider import Provider
 from ..providers.registry import DIALECTS, select
 from ..providers.request import Request, validate_request
 from ..transport.errors import URLError
+from ..transport.exchange import WireHead
 from ..transport.headers import HeaderError, validate_headers
-from ..transport.http1 import WireHead
 from ..transport.url import BaseURL, parse_base_url, target
 from .attempt import Prepared, WallClock
 from .credentials import find_key

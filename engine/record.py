@@ -23,7 +23,7 @@ import trio
 
 from ..providers.json_values import JSON, dumps_text
 from ..transport.errors import TransportError
-from ..transport.http1 import Exchange, RawHeaders
+from ..transport.exchange import Exchange, RawHeaders
 from .attempt import Prepared
 from .errors import REDACTED, SHORTEST_KEY
 

@@ -16,6 +16,7 @@ from .errors import ProviderError
 from .events import Error, Event
 from .json_values import MalformedJSONError, loads
 from .provider import Provider
+from .repeated import Path, RepeatedDelta, learn
 from .request import Request
 from .response import Response
 
@@ -41,6 +42,10 @@ class WireRequest:
     warnings: list[str] = field(default_factory=list[str])
 
 
+LESSONS = 8
+"""Deltas that are looked at for what the next one repeats, without success, before a stream is left alone."""
+
+
 class StreamMachine(abc.ABC):
     """One stream of one dialect: wire events in, the eight events out.
 
@@ -48,17 +53,44 @@ class StreamMachine(abc.ABC):
     Once `ended` is True (Done or Error was returned) further input is ignored.
     """
 
-    __slots__ = ("answer", "ended", "make_id", "provider")
+    __slots__ = ("_lessons", "_repeated", "answer", "ended", "make_id", "provider")
 
     def __init__(self, provider: Provider, make_id: MakeId) -> None:
         self.provider = provider
         self.make_id = make_id
         self.answer = Accumulator()
         self.ended = False
+        self._repeated: RepeatedDelta | None = None
+        self._lessons = LESSONS
+
+    def feed(self, event: str, data: bytes) -> Sequence[Event]:
+        """Take one server-sent event: its name (empty where it has none) and its data.
+
+        Hot: most are deltas that differ from the one before in their text only, and end here.
+        """
+        if self.ended:
+            return ()
+        repeated = self._repeated
+        if repeated is not None:
+            text = repeated.text_of(event, data)
+            if text:
+                repeated.pieces.append(text)
+                return (repeated.make(repeated.index, text),)
+            self._repeated = None
+            if repeated.served:
+                self._lessons = LESSONS
+        return self.take_event(event, data)
 
     @abc.abstractmethod
-    def feed(self, event: str, data: bytes) -> Sequence[Event]:
-        """Take one server-sent event: its name (empty where it has none) and its data."""
+    def take_event(self, event: str, data: bytes) -> Sequence[Event]:
+        """Take one server-sent event that is not known from the one before."""
+
+    def expect_more(self, event: str, data: bytes, path: Path, told: Event) -> None:
+        """This wire event told one delta and nothing else, and so does every one that repeats it with another text.
+        `path`: where the text stands in its JSON."""
+        if self._lessons:
+            self._lessons -= 1
+            self._repeated = learn(event, data, path, told, self.answer.blocks)
 
     @abc.abstractmethod
     def end(self, stray: bytes = b"") -> Sequence[Event]:

@@ -24,7 +24,8 @@ _FOLDED_LINE = re.compile(rb"[ \t][^\x00\n\v\f\r]*")
 _TRAILER_END = re.compile(rb"\n\r?\n")
 
 _SIZES: dict[bytes, int] = {}
-"""Size lines seen before → size. Servers repeat them, and a look-up is a tenth of a match. Bounded below."""
+"""Size lines seen before, with their CR LF → size. Servers repeat them, and a look-up is a tenth of a match.
+Bounded."""
 _SIZES_KEPT = 4096
 
 
@@ -57,10 +58,10 @@ class ChunkDecoder:
         """Take the next bytes; returns the body bytes in them. Raises `ChunkError`; give no more input then."""
         if self._state == _SIZE and not self._held:
             # The common case, one whole chunk per segment, in one step.
-            end = data.find(b"\r\n")
-            size = _SIZES.get(data[:end]) if end > 0 else None
-            if size and end + size + 4 == len(data) and data[-2:] == b"\r\n":
-                return data[end + 2 : -2]
+            start = data.find(b"\n") + 1
+            size = _SIZES.get(data[:start])
+            if size and start + size + 2 == len(data) and data.endswith(b"\r\n"):
+                return data[start:-2]
         pieces: list[bytes] = []
         position, length = 0, len(data)
         try:
@@ -74,12 +75,11 @@ class ChunkDecoder:
                         self._state = _DATA_END
                 elif self._state == _SIZE:
                     # Several whole chunks per segment are next in frequency: each in one step, too.
-                    end = data.find(b"\r\n", position)
-                    size = _SIZES.get(data[position:end]) if end > 0 and not self._held else None
-                    stop = end + 2 + size if size else 0
-                    if stop and data[stop : stop + 2] == b"\r\n":
-                        pieces.append(data[end + 2 : stop])
-                        position = stop + 2
+                    start = data.find(b"\n", position) + 1
+                    size = _SIZES.get(data[position:start]) if not self._held else None
+                    if size and data.startswith(b"\r\n", start + size):
+                        pieces.append(data[start : start + size])
+                        position = start + size + 2
                     else:
                         position = self._size(data, position)
                 elif self._state == _DATA_END:
@@ -103,7 +103,7 @@ class ChunkDecoder:
         if self._held:
             line = b"".join(self._held) + line
             self._release()
-        size = _SIZES.get(line[:-2]) if line[-2:] == b"\r\n" else None
+        size = _SIZES.get(line)
         if size is None:
             match = _SIZE_LINE.fullmatch(line)
             if match is None:
@@ -112,7 +112,7 @@ class ChunkDecoder:
             if size > MAX_CHUNK_BYTES:
                 raise ChunkError(f"a chunk of {size} bytes is larger than any answer")
             if len(_SIZES) < _SIZES_KEPT and len(line) <= 8:
-                _SIZES[line[:-2]] = size
+                _SIZES[line] = size
         self._remaining = size
         self._state = _DATA if size else _TRAILERS
         return end + 1

@@ -223,6 +223,9 @@ class PollerLoop(Loop):
             if connection is None:
                 continue
             try:
+                if mask == READ:
+                    connection.on_readable()
+                    continue
                 if mask & WRITE:
                     connection.on_writable()
                 if mask & ~WRITE and fd in connections:  # errors and hang-ups, too, are found out by reading

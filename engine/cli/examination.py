@@ -23,8 +23,9 @@ from ...providers.provider import Provider
 from ...providers.request import Request
 from ...transport.dial import dial
 from ...transport.errors import Phase, TransportError, URLError
+from ...transport.exchange import RawHeaders, WireHead
 from ...transport.headers import headers_to_mapping
-from ...transport.http1 import Connection, RawHeaders, WireHead
+from ...transport.http1 import Connection
 from ...transport.loop import make_loop
 from ...transport.proxy import choose_proxy
 from ...transport.tls import TLSConfig, TLSConfigError, make_context

@@ -8,7 +8,7 @@ The `type` in the data decides, as compatible servers omit the event's name; whe
 Blocks are told apart by their index. A tool call's end is told one step late, when the next block begins or the stop
 reason comes: only then is it known whether the length limit cut it off.
 
-Hot: one text delta is one `feed`. That path is written out in `feed`; everything else goes through `EVENTS`.
+Everything goes through `EVENTS`; deltas that repeat the one before never come here (`repeated.py`).
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from collections.abc import Callable, Sequence
 from ..accumulate import CUT_SHORT, TextInProgress, ThinkingInProgress
 from ..dialect import MakeId, StreamMachine
 from ..errors import malformed, truncated
-from ..events import Event, TextDelta
+from ..events import Event
 from ..json_values import JSON, JSONObject, MalformedJSONError, loads, mapping, objects, shown, string
 from ..provider import Provider
+from ..repeated import Path
 from ..response import Response
 from .blocks import BlockReader, CallInProgress, ProviderBlockInProgress
 from .errors import error_in, is_error
@@ -62,9 +63,7 @@ class MessagesStream(StreamMachine):
         self.stop_reason: str | None = None
         self.usage_raw: dict[str, JSON] = {}
 
-    def feed(self, event: str, data: bytes) -> Sequence[Event]:
-        if self.ended:
-            return ()
+    def take_event(self, event: str, data: bytes) -> Sequence[Event]:
         try:
             payload = loads(data)
         except MalformedJSONError as error:
@@ -72,16 +71,12 @@ class MessagesStream(StreamMachine):
         if type(payload) is not dict:
             return self.fail(malformed(f"expected an event object, got {shown(data)}", data))
         kind = payload.get("type")
-        if kind == "content_block_delta":
-            delta = payload.get("delta")
-            if type(delta) is dict and delta.get("type") == "text_delta":
-                index, text = payload.get("index"), delta.get("text")
-                if type(index) is int and type(text) is str and text:
-                    block = self.texts.get(index)
-                    if block is not None:
-                        block.pieces.append(text)
-                        return (TextDelta(block.index, text),)
-        return self._dispatch(kind if type(kind) is str else event, payload, data)
+        events = self._dispatch(kind if type(kind) is str else event, payload, data)
+        if kind == "content_block_delta" and len(events) == 1:
+            path = REPEATED.get(string(mapping(payload, "delta"), "type") or "")
+            if path is not None:
+                self.expect_more(event, data, path, events[0])
+        return events
 
     def _dispatch(self, kind: str, payload: JSONObject, data: bytes) -> Sequence[Event]:
         handle = EVENTS.get(kind)
@@ -326,6 +321,13 @@ DELTAS: dict[str, Callable[[MessagesStream, int, JSONObject], Sequence[Event]]] 
     "input_json_delta": MessagesStream.input_json_delta,
 }
 """Delta type → what it does."""
+
+REPEATED: dict[str, Path] = {
+    "text_delta": ("delta", "text"),
+    "thinking_delta": ("delta", "thinking"),
+    "input_json_delta": ("delta", "partial_json"),
+}
+"""Delta type → where its text is, for those that tell nothing else."""
 
 
 def _object(payload: JSONObject, member: str) -> JSONObject:

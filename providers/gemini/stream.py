@@ -88,9 +88,7 @@ class GeminiStream(StreamMachine):
 
     # --- input ---
 
-    def feed(self, event: str, data: bytes) -> Sequence[Event]:
-        if self.ended:
-            return ()
+    def take_event(self, event: str, data: bytes) -> Sequence[Event]:
         try:
             chunk = loads(data)
         except MalformedJSONError as error:

@@ -25,8 +25,9 @@ from manystream.providers.retry_hints import LONGEST_HINT_MS, NO_HINT, retry_aft
 from manystream.providers.row import Row, RowError
 from manystream.providers.rows import message_from_row
 from manystream.transport.errors import TransportError, URLError
+from manystream.transport.exchange import RawHeaders, WireHead
 from manystream.transport.headers import HeaderError, headers_to_mapping, validate_headers
-from manystream.transport.http1 import Connection, RawHeaders, WireHead
+from manystream.transport.http1 import Connection
 from manystream.transport.loop import Loop
 from manystream.transport.proxy import is_excepted, parse_proxy_url
 from manystream.transport.sse import SSEParser

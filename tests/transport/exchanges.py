@@ -10,7 +10,8 @@ from contextlib import asynccontextmanager
 import trio
 
 from manystream.transport.errors import TransportError
-from manystream.transport.http1 import Connection, RawHeaders, WireHead
+from manystream.transport.exchange import RawHeaders, WireHead
+from manystream.transport.http1 import Connection
 from manystream.transport.loop import Loop, PollerLoop, SelectorPoller, TaskLoop
 
 HEAD = WireHead(b"POST", b"/v1/x", [(b"Host", b"example.test"), (b"Content-Length", b"2")])

@@ -9,8 +9,9 @@ import pytest
 import trio
 
 from manystream.transport.errors import Phase
+from manystream.transport.exchange import WireHead, encode_head
 from manystream.transport.headers import validate_headers
-from manystream.transport.http1 import State, WireHead, encode_head
+from manystream.transport.http1 import State
 from tests.transport.exchanges import open_rig
 
 pytestmark = pytest.mark.trio

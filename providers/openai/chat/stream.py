@@ -2,9 +2,7 @@
 
 Knows how a chat stream ends and which errors it may hold. Must not know what chunks mean (`answer` does).
 
-The plain content delta is the hot path and is read in `feed` itself: a chunk with the same members as the one
-before it, one choice, and a delta that holds nothing but text. Anything else takes the long way, which also learns
-the members to compare with.
+Deltas that repeat the one before but for their text never come here (`repeated.py`).
 """
 
 from __future__ import annotations
@@ -13,65 +11,56 @@ from collections.abc import Sequence
 
 from ...dialect import MakeId, StreamMachine
 from ...errors import ProviderError, malformed, truncated
-from ...events import Event, TextDelta
-from ...json_values import JSON, JSONObject, MalformedJSONError, integer, loads, mapping, objects, strict_loads
+from ...events import Event
+from ...json_values import JSON, JSONObject, MalformedJSONError, integer, loads, mapping, objects
 from ...provider import Provider
+from ...repeated import Path
 from ...response import Response
 from ..errors import error_from_object
-from .answer import ChatAnswer
+from .answer import PADDING, ChatAnswer
 
 DONE = b"[DONE]"
 ERROR = "error"
 STREAM_STATUS = 200
 
 QUIET_CHUNK = frozenset(
-    {"id", "object", "created", "model", "choices", "usage", "system_fingerprint", "service_tier", "provider",
-     "obfuscation", "p", "stream_options"}
-)  # fmt: skip
-"""Members of a chunk that need no second look while all chunks have the same: constants, padding, and those whose
-value the hot path checks."""
+    {
+        "id",
+        "object",
+        "created",
+        "model",
+        "choices",
+        "system_fingerprint",
+        "service_tier",
+        "provider",
+        "obfuscation",
+        "p",
+    }
+)
+"""Members of a chunk that a repeated one may have: constants and padding. Any other must be empty."""
 
-QUIET_CHOICE = frozenset({"index", "delta", "finish_reason", "native_finish_reason", "logprobs", "text"})
+QUIET_CHOICE = frozenset({"index", "delta", "text"})
 """The same for a choice."""
+
+DELTA: Path = ("choices", 0, "delta")
+REPEATED = frozenset({"content", "reasoning_content", "reasoning", "reasoning_text"})
+"""Members of a delta that may be its only one, and text."""
 
 
 class ChatStream(StreamMachine):
     """One chat stream."""
 
-    __slots__ = ("_choice_index", "_choice_members", "_chunk_members", "_content")
+    __slots__ = ("_content",)
 
     def __init__(self, provider: Provider, make_id: MakeId) -> None:
         super().__init__(provider, make_id)
         self._content = ChatAnswer(self.answer, provider.profile.name, make_id)
-        self._chunk_members: tuple[str, ...] | None = None
-        self._choice_members: tuple[str, ...] | None = None
-        self._choice_index: JSON = None
 
-    def feed(self, event: str, data: bytes) -> Sequence[Event]:
-        """Take one server-sent event."""
-        if self.ended:
-            return ()
+    def take_event(self, event: str, data: bytes) -> Sequence[Event]:
         try:
-            chunk = strict_loads(data)
-        except ValueError:
-            return self._take_leniently(event, data)
-        if type(chunk) is dict and tuple(chunk) == self._chunk_members and event != ERROR and not chunk.get("usage"):
-            choices = chunk["choices"]
-            choice = choices[0] if type(choices) is list and len(choices) == 1 else None
-            if (
-                type(choice) is dict
-                and tuple(choice) == self._choice_members
-                and choice.get("index") == self._choice_index
-                and not choice["finish_reason"]
-                and not choice.get("logprobs")
-            ):
-                delta = choice["delta"]
-                if type(delta) is dict:
-                    text, block = delta.get("content"), self._content.text
-                    if text and type(text) is str and block is not None and (len(delta) == 1 or _only_text(delta)):
-                        block.pieces.append(text)
-                        return (TextDelta(block.index, text),)
-                    return self._take_delta(delta, data)
+            chunk = loads(data)
+        except MalformedJSONError as error:
+            return self._not_json(event, data, error)
         return self._take(event, chunk, data)
 
     def end(self, stray: bytes = b"") -> Sequence[Event]:
@@ -96,21 +85,8 @@ class ChatStream(StreamMachine):
             self._content.settle()
         return super().response()
 
-    def _take_delta(self, delta: JSONObject, data: bytes) -> Sequence[Event]:
-        try:
-            return self._content.take_delta(delta)
-        except MalformedJSONError as shape:
-            return self.fail(malformed(f"malformed event: {shape}", data))
-
-    def _take_leniently(self, event: str, data: bytes) -> Sequence[Event]:
-        try:
-            chunk = loads(data)
-        except MalformedJSONError as error:
-            return self._not_json(event, data, error)
-        return self._take(event, chunk, data)
-
     def _take(self, event: str, chunk: JSON, data: bytes) -> Sequence[Event]:
-        """The long way of a chunk."""
+        """Take one chunk."""
         if type(chunk) is not dict:
             return self.fail(malformed("malformed event: a chat chunk must be a JSON object", data))
         error = error_in(event, chunk)
@@ -121,20 +97,23 @@ class ChatStream(StreamMachine):
             events = self._content.take(chunk)
         except MalformedJSONError as shape:
             return self.fail(malformed(f"malformed event: {shape}", data))
-        self._learn_members(chunk)
+        if len(events) == 1:
+            path = self._repeated_path(chunk)
+            if path is not None:
+                self.expect_more(event, data, path, events[0])
         return events
 
-    def _learn_members(self, chunk: JSONObject) -> None:
-        choices = chunk.get("choices")
-        if type(choices) is not list or len(choices) != 1 or not QUIET_CHUNK.issuperset(chunk):
-            return
-        choice = choices[0]
-        if type(choice) is not dict or not {"delta", "finish_reason"} <= choice.keys() <= QUIET_CHOICE:
-            return
-        if (integer(choice, "index") or 0) == self._content.choice_index:
-            self._chunk_members = tuple(chunk)
-            self._choice_members = tuple(choice)
-            self._choice_index = choice.get("index")
+    def _repeated_path(self, chunk: JSONObject) -> Path | None:
+        """Where the text of a chunk is that holds one piece of text of the answer's own choice and nothing else."""
+        choices = objects(chunk, "choices")
+        if len(choices) != 1 or (integer(choices[0], "index") or 0) != self._content.choice_index:
+            return None
+        delta = mapping(choices[0], "delta")
+        for members, quiet in ((chunk, QUIET_CHUNK), (choices[0], QUIET_CHOICE), (delta, REPEATED | PADDING)):
+            if any(value and name not in quiet for name, value in members.items()):
+                return None
+        said = [name for name in delta if name in REPEATED and delta[name]]
+        return (*DELTA, said[0]) if len(said) == 1 else None
 
     def _finish(self) -> Sequence[Event]:
         self.ended = True
@@ -169,14 +148,6 @@ class ChatStream(StreamMachine):
             words = stray.strip()[6:].decode("utf-8", "replace")
             return self.fail(error_from_object(words, http_status=STREAM_STATUS, body=stray))
         return ()
-
-
-def _only_text(delta: JSONObject) -> bool:
-    """Whether a delta says nothing beside its text (and the role, which some servers repeat)."""
-    for name, value in delta.items():  # noqa: SIM110 (hot: a generator costs more than the loop)
-        if value and name != "content" and name != "role":
-            return False
-    return True
 
 
 def error_in(event: str, chunk: JSONObject) -> JSON:

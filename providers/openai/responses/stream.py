@@ -8,7 +8,7 @@ The event's name decides; where servers leave it out, the `type` in the data doe
 (progress of server-side tools, pings, whatever comes next year) tell the caller nothing. What a delta misses, the
 whole item tells later, and what the items miss, the final response tells: see `items.py`.
 
-Hot: one text delta is one `feed`. Consecutive deltas belong to one content part, which is remembered.
+Deltas that repeat the one before but for their text never come here (`repeated.py`).
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ... import errors
-from ...accumulate import TextInProgress
 from ...dialect import MakeId, StreamMachine
-from ...events import Error, Event, FinishReason, Start, TextDelta
+from ...events import Error, Event, FinishReason, Start
 from ...json_values import JSON, JSONObject, MalformedJSONError, integer, items, loads, shown, string
 from ...provider import Provider
+from ...repeated import Path
 from ..errors import error_from_object
 from .items import CONTENT, SUMMARY
 from .output import Output
@@ -37,35 +37,36 @@ ENVELOPE = ("type", "response", "sequence_number", "event_id")
 
 
 class ResponsesStream(StreamMachine):
-    """One stream. `part` is the text block of the last text delta, `part_at` its output and content index."""
+    """One stream."""
 
-    __slots__ = ("done_mark", "output", "part", "part_at", "started")
+    __slots__ = ("done_mark", "output", "started")
 
     def __init__(self, provider: Provider, make_id: MakeId) -> None:
         super().__init__(provider, make_id)
         self.output = Output(self.answer, provider.profile.name, make_id)
         self.started = False
         self.done_mark = False
-        self.part: TextInProgress | None = None
-        self.part_at: tuple[JSON, ...] = ()
 
-    def feed(self, event: str, data: bytes) -> Sequence[Event]:
-        if self.ended:
-            return ()
+    def take_event(self, event: str, data: bytes) -> Sequence[Event]:
         try:
             value = loads(data)
         except MalformedJSONError as error:
             return self._unreadable(event, data, str(error))
         if type(value) is not dict:
             return self._unreadable(event, data, f"expected an event object, got {shown(data)}")
-        handle = EVENTS.get(event) or EVENTS.get(string(value, "type") or "")
+        kind = event if event in EVENTS else string(value, "type") or ""
+        handle = EVENTS.get(kind)
         if handle is None:
             return self._unnamed(value, data)
         try:
             events = handle(self, value, data)
         except MalformedJSONError as error:
             return self.fail(errors.malformed(f"{error}: {shown(data)}", data))
-        return events if self.started or not events else self._with_start(events)
+        if not self.started and events:
+            return self._with_start(events)
+        if kind in REPEATED and len(events) == 1:
+            self.expect_more(event, data, DELTA, events[0])
+        return events
 
     def end(self, stray: bytes = b"") -> Sequence[Event]:
         if self.ended:
@@ -116,18 +117,8 @@ class ResponsesStream(StreamMachine):
         text = value.get("delta")
         if type(text) is not str or not text:
             return _nothing(value)
-        at = (value.get("output_index"), value.get("content_index"))
-        part = self.part if at == self.part_at else self._part(value, at)
-        if part is None:
-            return ()
-        part.pieces.append(text)
-        return (TextDelta(part.index, text),)
-
-    def _part(self, value: JSONObject, at: tuple[JSON, JSON]) -> TextInProgress | None:
         message = self.output.message_at(value)
-        self.part = None if message is None else message.text(integer(value, "content_index") or 0)
-        self.part_at = at
-        return self.part
+        return () if message is None else (message.text(integer(value, "content_index") or 0).delta(text),)
 
     def text_done(self, value: JSONObject, data: bytes) -> Sequence[Event]:
         return self._take_part(value, value)
@@ -200,8 +191,6 @@ class ResponsesStream(StreamMachine):
         return ()
 
     def item_added(self, value: JSONObject, data: bytes) -> Sequence[Event]:
-        self.part_at = ()
-        self.part = None
         return self.output.open(integer(value, "output_index") or 0, _object(value, "item"))
 
     def item_done(self, value: JSONObject, data: bytes) -> Sequence[Event]:
@@ -260,6 +249,18 @@ EVENTS: dict[str, Callable[[ResponsesStream, JSONObject, bytes], Sequence[Event]
     "error": ResponsesStream.error,
 }
 """Event → what it does. Every other event is passed over."""
+
+REPEATED = frozenset(
+    {
+        "response.output_text.delta",
+        "response.reasoning_summary_text.delta",
+        "response.reasoning_text.delta",
+        "response.function_call_arguments.delta",
+        "response.custom_tool_call_input.delta",
+    }
+)
+DELTA: Path = ("delta",)
+"""Events that tell a delta and nothing else, and where its text is."""
 
 PART_OF_EVENT: dict[str, str] = {"response.output_text.done": "output_text", "response.refusal.done": "refusal"}
 """Event that is itself a whole part → the kind of part."""

@@ -1,0 +1,193 @@
+"""Deltas that repeat the bytes of the one before: read from their place, and never otherwise than the long way."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import manystream as ms
+from manystream.providers.dialect import StreamMachine
+from manystream.providers.registry import DIALECTS
+
+Frame = Callable[[str], bytes]
+"""Encoded text, quotes included → one delta's JSON."""
+
+CHAT = (
+    b'{"id":"c1","created":1763760000,"model":"m","choices":[{"index":0,"delta":{"content":%b},"logprobs":null,'
+    b'"finish_reason":null}],"usage":null}'
+)
+CHAT_PADDED = CHAT[:-1] + b',"obfuscation":"k3J9qLw0"}'
+CHAT_SPACED = b'{"id": "c1", "choices": [{"index": 0, "delta": {"role": "assistant", "content": %b}}]}'
+CHAT_THINKING = b'{"id":"c1","choices":[{"index":0,"delta":{"content":"","reasoning_content":%b}}]}'
+MISTRAL = b'{"id":"c1","choices":[{"index":0,"delta":{"content":%b},"finish_reason":null}],"p":"abcdefgh"}'
+RESPONSES = (
+    b'{"type":"response.output_text.delta","sequence_number":17,"item_id":"msg_1","output_index":0,"content_index":0,'
+    b'"delta":%b,"logprobs":[],"obfuscation":"6T7CxjFn"}'
+)
+ANTHROPIC = b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":%b}}'
+ANTHROPIC_CALL = b'{"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":%b}}'
+ANTHROPIC_START = (
+    b'{"type":"message_start","message":{"id":"m","model":"m","content":[]}}',
+    b'{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}',
+    b'{"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"t","name":"n","input":{}}}',
+)
+
+PROVIDERS: dict[str, ms.Provider] = {
+    "openai-chat": ms.OpenAIChat("key", "http://127.0.0.1"),
+    "openai-responses": ms.OpenAIResponses("key", "http://127.0.0.1"),
+    "anthropic": ms.Anthropic("key", "http://127.0.0.1"),
+}
+
+CASES = [
+    ("openai-chat", "", (), CHAT),
+    ("openai-chat", "", (), CHAT_PADDED),
+    ("openai-chat", "", (), CHAT_SPACED),
+    ("openai-chat", "", (), CHAT_THINKING),
+    ("openai-chat", "", (), MISTRAL),
+    ("openai-responses", "response.output_text.delta", (), RESPONSES),
+    ("anthropic", "content_block_delta", ANTHROPIC_START, ANTHROPIC),
+    ("anthropic", "content_block_delta", ANTHROPIC_START, ANTHROPIC_CALL),
+]
+cases = pytest.mark.parametrize(("dialect", "event", "start", "frame"), CASES)
+
+READ = "hello", " w\u00f6rld", "\U0001f642", 'say "hi"', "a\\b", "tab\there\n", "}],", "\u2028", '"},"p":"x'
+
+
+def machine_of(dialect: str, *, shortcut: bool = True) -> StreamMachine:
+    machine = DIALECTS[dialect].machine(PROVIDERS[dialect], lambda: "id")
+    if not shortcut:
+        machine._lessons = 0  # pyright: ignore[reportPrivateUsage]
+    return machine
+
+
+def long_ways(machine: StreamMachine) -> list[bytes]:
+    """What goes the long way from now on."""
+    taken: list[bytes] = []
+    take = type(machine).take_event
+
+    class Counted(type(machine)):  # type: ignore[misc]
+        __slots__ = ()
+
+        def take_event(self, event: str, data: bytes) -> object:
+            taken.append(data)
+            return take(self, event, data)
+
+    machine.__class__ = Counted
+    return taken
+
+
+def begin(machine: StreamMachine, event: str, start: tuple[bytes, ...], frame: bytes) -> None:
+    for data in start:
+        machine.feed("", data)
+    for text in ("Once", " upon"):
+        machine.feed(event, frame % json.dumps(text).encode())
+
+
+@cases
+def test_a_repeated_delta_is_read_from_its_place(
+    dialect: str, event: str, start: tuple[bytes, ...], frame: bytes
+) -> None:
+    machine = machine_of(dialect)
+    begin(machine, event, start, frame)
+    taken = long_ways(machine)
+    for text in READ:
+        for written in (json.dumps(text), json.dumps(text, ensure_ascii=False)):
+            (told,) = machine.feed(event, frame % written.encode())
+            assert isinstance(told, ms.TextDelta | ms.ThinkingDelta | ms.ToolCallDelta)
+            assert text == (told.arguments if isinstance(told, ms.ToolCallDelta) else told.text)
+    assert taken == []
+
+
+@pytest.mark.parametrize(
+    ("dialect", "event", "frame", "old", "new"),
+    [
+        ("openai-chat", "", CHAT_PADDED, b"k3J9qLw0", b"Zz"),
+        ("openai-chat", "", MISTRAL, b"abcdefgh", b"abc"),
+        ("openai-responses", "response.output_text.delta", RESPONSES, b":17,", b":18,"),
+        ("openai-responses", "response.output_text.delta", RESPONSES, b":17,", b":12345,"),
+        ("openai-responses", "response.output_text.delta", RESPONSES, b"6T7CxjFn", b"6T7CxjFn0123456789"),
+    ],
+)
+def test_a_counter_and_padding_may_differ(dialect: str, event: str, frame: bytes, old: bytes, new: bytes) -> None:
+    machine = machine_of(dialect)
+    begin(machine, event, (), frame)
+    taken = long_ways(machine)
+    (told,) = machine.feed(event, frame.replace(old, new) % b'"more"')
+    assert isinstance(told, ms.TextDelta)
+    assert (told.text, taken) == ("more", [])
+
+
+@cases
+def test_whatever_differs_goes_the_long_way(dialect: str, event: str, start: tuple[bytes, ...], frame: bytes) -> None:
+    """Every byte of a delta changed, left out, or the last: what is told is what the long way tells."""
+    whole = frame % b'"some \\"text\\" here"'
+    damaged = [whole[:place] for place in range(len(whole))]
+    for place in range(len(whole)):
+        damaged.extend(whole[:place] + byte + whole[place + 1 :] for byte in (b"", b'"', b"\\", b"7", b"\x01", b"}"))
+    for data in damaged:
+        assert told(dialect, event, start, frame, data) == told(dialect, event, start, frame, data, shortcut=False)
+
+
+def told(
+    dialect: str, event: str, start: tuple[bytes, ...], frame: bytes, data: bytes, *, shortcut: bool = True
+) -> tuple[str, str, bool]:
+    machine = machine_of(dialect, shortcut=shortcut)
+    begin(machine, event, start, frame)
+    events = machine.feed(event, data)
+    return str(list(events)), str(machine.response()), machine.ended
+
+
+@given(st.lists(st.text(min_size=1, max_size=20), min_size=1, max_size=8), st.booleans(), st.sampled_from(CASES))
+def test_a_stream_of_any_texts_is_read_as_the_long_way_reads_it(
+    texts: list[str], ascii_only: bool, case: tuple[str, str, tuple[bytes, ...], bytes]
+) -> None:
+    dialect, event, start, frame = case
+    results: list[tuple[str, str]] = []
+    for shortcut in (True, False):
+        machine = machine_of(dialect, shortcut=shortcut)
+        begin(machine, event, start, frame)
+        events = [
+            str(told)
+            for text in texts
+            for told in machine.feed(
+                event, frame % json.dumps(text, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
+            )
+        ]
+        results.append((str(events), str(machine.response())))
+    assert results[0] == results[1]
+
+
+def test_another_event_in_between_is_not_overlooked() -> None:
+    machine = machine_of("anthropic")
+    begin(machine, "content_block_delta", ANTHROPIC_START, ANTHROPIC)
+    machine.feed("content_block_stop", b'{"type":"content_block_stop","index":0}')
+    machine.feed(
+        "content_block_start",
+        b'{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}',
+    )
+    (event,) = machine.feed("content_block_delta", ANTHROPIC % b'"new block"')
+    assert isinstance(event, ms.TextDelta)
+    assert event.index == 2
+
+
+def test_the_same_words_elsewhere_are_not_taken_for_the_text() -> None:
+    """The text is written with escapes, and the same string stands plainly in another member."""
+    machine = machine_of("openai-chat")
+    frame = b'{"id":"c1","provider":"caf\xc3\xa9","choices":[{"index":0,"delta":{"content":%b}}]}'
+    for _ in range(3):
+        (*_, event) = machine.feed("", frame % b'"caf\\u00e9"')
+        assert event == ms.TextDelta(0, "café")
+    (event,) = machine.feed("", frame.replace(b"caf\xc3\xa9", b"bar") % b'"caf\\u00e9"')
+    assert event == ms.TextDelta(0, "café")
+
+
+def test_a_stream_that_never_repeats_is_left_alone() -> None:
+    machine = machine_of("openai-chat")
+    for number in range(100):
+        machine.feed("", b'{"id":"%d","choices":[{"index":0,"delta":{"content":"x"}}]}' % number)
+    assert machine._lessons == 0  # pyright: ignore[reportPrivateUsage]
+    assert machine.response().text == "x" * 100
