@@ -38,7 +38,7 @@ class TextInProgress:
     __slots__ = ("citations", "index", "pieces", "state")
 
     def __init__(self, index: int) -> None:
-        self.index = index
+        self.index: int = index
         self.pieces: list[str] = []
         self.citations: list[JSONObject] = []
         self.state: ProviderState | None = None
@@ -58,7 +58,7 @@ class ThinkingInProgress:
     __slots__ = ("index", "pieces", "signature_pieces", "state")
 
     def __init__(self, index: int) -> None:
-        self.index = index
+        self.index: int = index
         self.pieces: list[str] = []
         self.signature_pieces: list[str] = []
         self.state: ProviderState | None = None
@@ -79,13 +79,13 @@ class ToolCallInProgress:
     __slots__ = ("complete", "done", "id", "index", "name", "pieces", "started", "state")
 
     def __init__(self, index: int) -> None:
-        self.index = index
-        self.id = ""
-        self.name = ""
+        self.index: int = index
+        self.id: str = ""
+        self.name: str = ""
         self.pieces: list[str] = []
-        self.started = False
-        self.done = False
-        self.complete = False
+        self.started: bool = False
+        self.done: bool = False
+        self.complete: bool = False
         self.state: ProviderState | None = None
 
     def start(self, id: str, name: str) -> Sequence[Event]:
@@ -121,8 +121,8 @@ class Placed:
     __slots__ = ("index", "value")
 
     def __init__(self, index: int, value: Block) -> None:
-        self.index = index
-        self.value = value
+        self.index: int = index
+        self.value: Block = value
 
     def block(self) -> Block:
         return self.value
@@ -150,9 +150,9 @@ class Accumulator:
         self.blocks: list[InProgress] = []
         self.model: str | None = None
         self.id: str | None = None
-        self.finish_reason = FinishReason.UNKNOWN
+        self.finish_reason: FinishReason = FinishReason.UNKNOWN
         self.raw_finish_reason: str | None = None
-        self.usage = Usage()
+        self.usage: Usage = Usage()
         self.refusal_pieces: list[str] = []
         self.warnings: list[str] = []
         self.provider_data: dict[str, JSON] = {}

@@ -11,14 +11,15 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TypedDict, Unpack
+from typing import ClassVar, TypedDict, Unpack
 
 from .json_values import JSON, JSONObject
 from .messages import Block, File, Image, Message, RedactedThinking, Role, Text, Thinking, ToolCall, ToolResult
 from .options import Retry, Timeouts
-from .request import Request, ThinkingConfig, ThinkingLevel, Tool
+from .request import Request, ThinkingConfig, ThinkingLevel, Tool, sharing
 from .response import Response
 from .rows import Row, messages_from_rows, rows_from_message
+from .written import WrittenMessages
 
 
 class RequestOptions(TypedDict, total=False):
@@ -49,7 +50,7 @@ class PendingThinking:
     blocks: thinking and redacted thinking that no executed call has taken yet, in order.
     """
 
-    blocks: list[Thinking | RedactedThinking] = field(default_factory=list["Thinking | RedactedThinking"])
+    blocks: list[Thinking | RedactedThinking] = field(default_factory=lambda: [])
 
     @property
     def thinking(self) -> Thinking | None:
@@ -73,10 +74,8 @@ class _Round:
     holds those calls; their results are in the one after it.
     """
 
-    blocks: list[Thinking | RedactedThinking | ToolCall] = field(
-        default_factory=list["Thinking | RedactedThinking | ToolCall"]
-    )
-    results: dict[str, ToolResult] = field(default_factory=dict[str, ToolResult])
+    blocks: list[Thinking | RedactedThinking | ToolCall] = field(default_factory=lambda: [])
+    results: dict[str, ToolResult] = field(default_factory=lambda: {})
     asked: Message | None = None
 
     def waits_for(self, call_id: str) -> bool:
@@ -114,14 +113,17 @@ class Conversation:
 
     An agent that keeps whole responses uses `add_response`. One that stores a tool call only once it is executed
     (so that no unpaired call is ever stored) calls `keep_thinking(response)` and then, for each call, `complete_tool`.
+
+    Its requests share what is written of them (`written.py`): a turn appended to a long conversation costs that turn.
     """
 
-    __slots__ = ("_round", "messages", "pending")
+    __slots__ = ("_round", "_written", "messages", "pending")
 
     def __init__(self, messages: Iterable[Message] = ()) -> None:
         self.messages: list[Message] = []
-        self.pending = PendingThinking()
+        self.pending: PendingThinking = PendingThinking()
         self._round = _Round()
+        self._written = WrittenMessages()
         self.extend(messages)
 
     def __eq__(self, other: object) -> bool:
@@ -129,7 +131,7 @@ class Conversation:
             return NotImplemented
         return self.messages == other.messages and self.pending == other.pending
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         waiting = ", thinking pending" if self.pending else ""
@@ -156,6 +158,7 @@ class Conversation:
     def clear(self) -> None:
         """Forget all messages, and the pending thinking."""
         self.messages.clear()
+        self._written.clear()
         self._forget_round()
 
     def clone(self) -> Conversation:
@@ -163,11 +166,12 @@ class Conversation:
         clone = Conversation()
         # In one copy, as they share blocks.
         clone.messages, clone.pending, clone._round = copy.deepcopy((self.messages, self.pending, self._round))
+        clone._written = self._written.copy()
         return clone
 
     def request(self, model: str, **options: Unpack[RequestOptions]) -> Request:
         """A request for the next turn, with a snapshot of the list of messages: later ones do not change it."""
-        return Request(model, tuple(self.messages), **options)  # type: ignore[arg-type]
+        return sharing(Request(model, tuple(self.messages), **options), self._written)  # type: ignore[arg-type]
 
     # --- agents ---
 

@@ -66,7 +66,7 @@ class ChunkView:
     __slots__ = ("response",)
 
     def __init__(self, response: Response) -> None:
-        self.response = response
+        self.response: Response = response
 
     def get_text(self) -> str:
         """Its text, empty where it has none."""
@@ -94,7 +94,7 @@ class HistoryConverter(abc.ABC):
         # Chunks that a client library hands out have lost the stream's terminal marker.
         quirks = replace(given.profile.quirks, strict_end=False)
         profile = replace(given.profile, quirks=quirks)
-        self.provider = self.provider_class(base_url=given.base_url, profile=profile)
+        self.provider: Provider = self.provider_class(base_url=given.base_url, profile=profile)
         count = itertools.count(1)
         self.make_id: MakeId = make_id if make_id is not None else lambda: f"call_{next(count)}"
 

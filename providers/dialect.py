@@ -39,7 +39,7 @@ class WireRequest:
     headers: list[tuple[str, str]]
     body: bytes
     method: str = "POST"
-    warnings: list[str] = field(default_factory=list[str])
+    warnings: list[str] = field(default_factory=lambda: [])
 
 
 LESSONS = 8
@@ -56,10 +56,10 @@ class StreamMachine(abc.ABC):
     __slots__ = ("_lessons", "_repeated", "answer", "ended", "make_id", "provider")
 
     def __init__(self, provider: Provider, make_id: MakeId) -> None:
-        self.provider = provider
-        self.make_id = make_id
-        self.answer = Accumulator()
-        self.ended = False
+        self.provider: Provider = provider
+        self.make_id: MakeId = make_id
+        self.answer: Accumulator = Accumulator()
+        self.ended: bool = False
         self._repeated: RepeatedDelta | None = None
         self._lessons = LESSONS
 

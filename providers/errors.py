@@ -83,9 +83,9 @@ class ProviderError(Exception):
         self.http_status = http_status
         self.provider_code = provider_code
         self.retry_after_ms = retry_after_ms
-        self.retryable = category in RETRYABLE if retryable is None else retryable
+        self.retryable: bool = category in RETRYABLE if retryable is None else retryable
         self.request_id = request_id
-        self.body = body[:BODY_LIMIT]
+        self.body: bytes = body[:BODY_LIMIT]
 
     def _fields(self) -> tuple[object, ...]:
         return (

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, TypeAlias
 
 from .errors import ProviderError
-from .json_values import JSON, JSONObject
+from .json_values import JSONObject
 from .usage import Usage
 
 
@@ -102,7 +102,7 @@ class Done:
     finish_reason: FinishReason
     raw_finish_reason: str | None
     usage: Usage
-    provider_data: JSONObject = field(default_factory=dict[str, JSON])
+    provider_data: JSONObject = field(default_factory=lambda: {})
 
 
 @dataclass(slots=True)

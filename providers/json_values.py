@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import orjson
 
@@ -26,7 +26,7 @@ class MalformedJSONError(ValueError):
     """Bytes that are no JSON, or JSON that is not what the place calls for. The message quotes them, bounded."""
 
 
-strict_loads: Callable[[bytes], JSON] = orjson.loads
+strict_loads: Callable[[bytes | str], JSON] = orjson.loads
 """Parse without the second look. Raises `ValueError`."""
 
 loads_string: Callable[[bytes], str] = orjson.loads
@@ -43,8 +43,10 @@ def loads(data: bytes | str) -> JSON:
     try:
         result: JSON = orjson.loads(data)
     except orjson.JSONDecodeError:
-        return _loads_leniently(data)
-    return result
+        pass  # and is over: it holds the whole text, and would hang on whatever were raised from here
+    else:
+        return result
+    return _loads_leniently(data)
 
 
 def loads_object(data: bytes | str) -> JSONObject:
@@ -68,6 +70,12 @@ def ascii_dumps(text: str) -> bytes:
 def dumps_text(value: Any) -> str:
     """Serialise to compact text."""
     return orjson.dumps(value).decode()
+
+
+def written(text: bytes) -> JSON:
+    """A value whose JSON text is at hand, for `dumps` to copy in as it is: it must be valid."""
+    value: Any = orjson.Fragment(text)
+    return cast("JSON", value)
 
 
 def shown(data: bytes | str) -> str:
@@ -115,7 +123,8 @@ def _loads_leniently(data: bytes | str) -> JSON:
         # Both steps recurse: what is nested too deeply for either cannot be read.
         return _without_surrogates(json.loads(text))
     except (ValueError, RecursionError) as error:
-        raise MalformedJSONError(f"malformed JSON {shown(data)}: {error}") from None
+        reason = str(error)
+    raise MalformedJSONError(f"malformed JSON {shown(data)}: {reason}")
 
 
 def _without_surrogates(value: JSON) -> JSON:

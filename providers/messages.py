@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from .json_values import JSON, JSONObject, MalformedJSONError, loads
+from .json_values import JSON, JSONObject, MalformedJSONError, loads, strict_loads
 
 
 class Role(enum.StrEnum):
@@ -45,7 +45,7 @@ class Text:
     """Text. `citations` are the provider's own objects, in order, where it cites sources."""
 
     text: str
-    citations: list[JSONObject] = field(default_factory=list[JSONObject])
+    citations: list[JSONObject] = field(default_factory=lambda: [])
     cache_control: CacheControl | None = None
     state: ProviderState | None = None
 
@@ -86,9 +86,12 @@ class ToolCall:
     @property
     def parsed(self) -> JSONObject:
         """The arguments as an object; no text at all is the empty object. Raises `MalformedJSONError`."""
-        if not self.arguments.strip():
-            return {}
-        value = loads(self.arguments)
+        try:
+            value = strict_loads(self.arguments)
+        except ValueError:
+            if not self.arguments.strip():
+                return {}
+            value = loads(self.arguments)
         if type(value) is not dict:
             raise MalformedJSONError(f"the arguments of {self.name!r} are no JSON object: {self.arguments[:200]!r}")
         return value
@@ -195,7 +198,7 @@ class Message:
 
     role: Role
     content: list[Block]
-    provider_metadata: dict[str, JSON] = field(default_factory=dict[str, JSON])
+    provider_metadata: dict[str, JSON] = field(default_factory=lambda: {})
 
     def __init__(self, role: Role | str, content: Content, provider_metadata: dict[str, JSON] | None = None) -> None:
         self.role = Role(role)

@@ -47,7 +47,7 @@ class OrderChecker:
     __slots__ = ("_blocks", "stream")
 
     def __init__(self) -> None:
-        self.stream = "before"
+        self.stream: str = "before"
         self._blocks: dict[int, str] = {}
 
     def check(self, event: Event) -> None:

@@ -80,7 +80,7 @@ class PartialJSON:
     )  # fmt: skip
 
     def __init__(self) -> None:
-        self.ended = False
+        self.ended: bool = False
         self.broken: str | None = None
         self._root: JSON = None
         self._stack: list[Container] = []  # open containers, outermost first
@@ -324,11 +324,11 @@ class LiveCall:
     __slots__ = ("arguments", "complete", "done", "id", "name")
 
     def __init__(self, id: str, name: str) -> None:
-        self.id = id
-        self.name = name
-        self.arguments = PartialJSON()
-        self.done = False
-        self.complete = False
+        self.id: str = id
+        self.name: str = name
+        self.arguments: PartialJSON = PartialJSON()
+        self.done: bool = False
+        self.complete: bool = False
 
     def __repr__(self) -> str:
         return f"<LiveCall {self.name} {self.arguments!r}>"

@@ -34,11 +34,11 @@ class Provider:
         headers: Mapping[str, str] | None = None,
         profile: str | Profile | None = None,
     ) -> None:
-        self.profile = self._choose_profile(name, base_url, profile)
-        self.api_key = api_key
-        self.base_url = base_url if base_url is not None else self.profile.base_url
-        self.name = name if name is not None else self.profile.name
-        self.headers = dict(headers or {})
+        self.profile: Profile = self._choose_profile(name, base_url, profile)
+        self.api_key: str | None = api_key
+        self.base_url: str = base_url if base_url is not None else self.profile.base_url
+        self.name: str = name if name is not None else self.profile.name
+        self.headers: dict[str, str] = dict(headers or {})
 
     def _choose_profile(self, name: str | None, base_url: str | None, profile: str | Profile | None) -> Profile:
         if isinstance(profile, Profile):
@@ -64,7 +64,7 @@ class Provider:
             getattr(self, member) == getattr(other, member) for member in Provider.__slots__
         )
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
 
 class OpenAIChat(Provider):

@@ -57,9 +57,9 @@ class RepeatedDelta:
         self._after = after
         self._start = len(before) - 1
         self._learned_at = len(block.pieces)
-        self.pieces = block.pieces
-        self.index = block.index
-        self.make = make
+        self.pieces: list[str] = block.pieces
+        self.index: int = block.index
+        self.make: MakeDelta = make
 
     @property
     def served(self) -> bool:

@@ -10,22 +10,10 @@ from typing import Literal
 
 from .errors import InvalidRequestError
 from .json_values import JSON, JSONObject
-from .messages import (
-    BLOCK_TYPES,
-    Block,
-    CacheControl,
-    File,
-    Image,
-    Message,
-    ProviderBlock,
-    RedactedThinking,
-    Role,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResult,
-)
+from .message_checks import validate_messages
+from .messages import CacheControl, Message, Text
 from .options import Retry, Timeouts
+from .written import WrittenMessages
 
 TOOL_CHOICE_MODES = ("auto", "none", "required")
 
@@ -75,6 +63,7 @@ class Request:
     system: the system prompt, text or text blocks. tool_choice: `auto`, `none`, `required`, or a tool's name.
     response_schema: a JSON Schema that the answer's text must fit; the object is then on `response.parsed`.
     extra_body: members merged into the wire body last; extra_headers: headers added last.
+    written: what is written already of these messages, where they are a conversation's; no part of the value.
     """
 
     model: str
@@ -95,6 +84,7 @@ class Request:
     retry: Retry | None = field(default=None, kw_only=True)
     extra_body: Mapping[str, JSON] | None = field(default=None, kw_only=True)
     extra_headers: Mapping[str, str] | None = field(default=None, kw_only=True)
+    written: WrittenMessages | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def system_blocks(self) -> list[Text]:
@@ -110,67 +100,30 @@ class Request:
         return ThinkingConfig(level=self.thinking) if isinstance(self.thinking, ThinkingLevel) else self.thinking
 
 
-ROLE_BLOCKS: dict[Role, tuple[str, ...]] = {
-    Role.USER: ("Text", "Image", "File", "ToolResult", "ProviderBlock"),
-    Role.ASSISTANT: (
-        "Text", "Thinking", "RedactedThinking", "ToolCall", "Image", "File", "ProviderBlock", "ToolResult",
-    ),
-    Role.TOOL: ("ToolResult", "Text"),
-}  # fmt: skip
-"""Which blocks a role may hold."""
-
-PLAIN_BLOCKS: dict[Role, frozenset[type[Block]]] = {
-    role: frozenset(kind for kind in (Text, Thinking, RedactedThinking, ProviderBlock) if kind.__name__ in names)
-    for role, names in ROLE_BLOCKS.items()
-}
-"""Role → blocks that it may hold and that have nothing else to check."""
+def sharing(request: Request, written: WrittenMessages) -> Request:
+    """A request that a conversation has just made, with what is written of that conversation already."""
+    object.__setattr__(request, "written", written)
+    return request
 
 
 def validate_request(request: Request) -> None:
     """Check what every dialect needs. Raises `InvalidRequestError` naming the field; changes nothing."""
+    validate_options(request)
+    validate_messages(request.messages)
+
+
+def validate_options(request: Request) -> None:
+    """The same without a look into the messages, which dialects check where they write them."""
     if not isinstance(request.model, str) or not request.model.strip():  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidRequestError("model", "must be a model's name, such as 'gpt-5' or 'anthropic/claude-sonnet-4-5'")
     if not request.messages:
         raise InvalidRequestError("messages", "must hold at least one message")
-    for position, message in enumerate(request.messages):
-        # Most messages hold nothing that needs a second look; a long conversation has thousands of them.
-        if type(message) is not Message or not PLAIN_BLOCKS[message.role].issuperset(map(type, message.content)):
-            _validate_message(message, f"messages[{position}]")
-        elif not message.content:
-            raise InvalidRequestError(f"messages[{position}].content", "must hold at least one block")
     if request.system is not None and not isinstance(request.system, str):
         for position, block in enumerate(request.system):
             if not isinstance(block, Text):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise InvalidRequestError(f"system[{position}]", f"must be a Text block, not {type(block).__name__}")
     _validate_tools(request)
     _validate_numbers(request)
-
-
-def _validate_message(message: Message, where: str) -> None:
-    if not isinstance(message, Message):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidRequestError(where, f"must be a Message, not {type(message).__name__}")
-    for position, block in enumerate(message.content):
-        _validate_block(block, message.role, f"{where}.content[{position}]")
-
-
-def _validate_block(block: Block, role: Role, where: str) -> None:
-    if not isinstance(block, BLOCK_TYPES):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidRequestError(where, f"unsupported content block {type(block).__name__}")
-    if type(block).__name__ not in ROLE_BLOCKS[role]:
-        raise InvalidRequestError(where, f"a {role} message cannot hold a {type(block).__name__} block")
-    if isinstance(block, Image | File):
-        given = sum(source is not None for source in (block.data, block.url, block.file_id))
-        if given != 1:
-            raise InvalidRequestError(where, f"needs exactly one of data, url and file_id, not {given}")
-        if block.data is not None and not block.media_type:
-            raise InvalidRequestError(f"{where}.media_type", "is needed with data, such as 'image/png'")
-    elif isinstance(block, ToolCall):
-        if not block.name:
-            raise InvalidRequestError(f"{where}.name", "a tool call needs a name")
-        if not block.id:
-            raise InvalidRequestError(f"{where}.id", "a tool call needs an id")
-    elif isinstance(block, ToolResult) and not block.tool_call_id:
-        raise InvalidRequestError(f"{where}.tool_call_id", "a tool result needs the id of its call")
 
 
 def _validate_tools(request: Request) -> None:

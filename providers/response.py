@@ -23,7 +23,7 @@ class Response:
     provider_data: whatever else the answer carried, raw, under the wire's own names.
     """
 
-    content: list[Block] = field(default_factory=list[Block])
+    content: list[Block] = field(default_factory=lambda: [])
     finish_reason: FinishReason = FinishReason.UNKNOWN
     raw_finish_reason: str | None = None
     usage: Usage = field(default_factory=Usage)
@@ -31,8 +31,8 @@ class Response:
     id: str | None = None
     refusal: str | None = None
     parsed: JSON = None
-    warnings: list[str] = field(default_factory=list[str])
-    provider_data: JSONObject = field(default_factory=dict[str, JSON])
+    warnings: list[str] = field(default_factory=lambda: [])
+    provider_data: JSONObject = field(default_factory=lambda: {})
 
     @property
     def text(self) -> str:

@@ -31,9 +31,9 @@ class CallInProgress:
     __slots__ = ("call", "given", "stopped")
 
     def __init__(self, call: ToolCallInProgress, given: str) -> None:
-        self.call = call
-        self.given = given
-        self.stopped = False
+        self.call: ToolCallInProgress = call
+        self.given: str = given
+        self.stopped: bool = False
 
     def settle(self) -> list[Event]:
         """No more arguments will come: tell the ones from the start where none were streamed."""
@@ -48,8 +48,8 @@ class ProviderBlockInProgress:
     __slots__ = ("begun", "data", "input_pieces", "pieces")
 
     def __init__(self, data: dict[str, JSON]) -> None:
-        self.data = data
-        self.begun = dict(data)
+        self.data: dict[str, JSON] = data
+        self.begun: dict[str, JSON] = dict(data)
         self.pieces: dict[str, list[str]] = {}
         self.input_pieces: list[str] = []
 
@@ -84,11 +84,11 @@ class BlockReader:
     __slots__ = ("answer", "make_id", "provider", "tag")
 
     def __init__(self, answer: Accumulator, provider: str, make_id: MakeId) -> None:
-        self.answer = answer
-        self.provider = provider
-        self.make_id = make_id
+        self.answer: Accumulator = answer
+        self.provider: str = provider
+        self.make_id: MakeId = make_id
         # Untagged thinking is Anthropic's by convention, so its own needs no tag.
-        self.tag = None if provider == FIRST_PARTY else ProviderState(provider, {})
+        self.tag: ProviderState | None = None if provider == FIRST_PARTY else ProviderState(provider, {})
 
     def open(self, wire: JSONObject, events: list[Event]) -> Opened:
         """Begin a block with what its start holds, and add the events for that."""

@@ -61,12 +61,13 @@ def marked(block: dict[str, JSON], cache_control: CacheControl | None) -> JSONOb
 
 def wire_text(block: Text, *, with_citations: bool = False) -> JSONObject | None:
     """A text block; None where there is nothing but white space, which Anthropic refuses."""
-    if not block.text.strip():
+    text = block.text
+    if not text or text.isspace():
         return None
-    wire: dict[str, JSON] = {"type": "text", "text": block.text}
+    wire: dict[str, JSON] = {"type": "text", "text": text}
     if with_citations and block.citations and all(c.get("type") in CITATION_TYPES for c in block.citations):
         wire["citations"] = list(block.citations)
-    return marked(wire, block.cache_control)
+    return wire if block.cache_control is None else marked(wire, block.cache_control)
 
 
 def wire_thinking_block(block: Thinking | RedactedThinking, provider: str) -> JSONObject | None:
@@ -94,7 +95,7 @@ def wire_tool_call(block: ToolCall, call_id: str, provider: str, warnings: list[
     wire: dict[str, JSON] = {"type": "tool_use", "id": call_id, "name": block.name, "input": arguments}
     if block.state is not None and block.state.provider == provider:
         wire.update(block.state.data)
-    return marked(wire, block.cache_control)
+    return wire if block.cache_control is None else marked(wire, block.cache_control)
 
 
 def wire_tool_result(block: ToolResult, call_id: str, field: str, warnings: list[str]) -> JSONObject:
@@ -112,7 +113,7 @@ def wire_tool_result(block: ToolResult, call_id: str, field: str, warnings: list
     wire: dict[str, JSON] = {"type": "tool_result", "tool_use_id": call_id, "content": content}
     if block.is_error:
         wire["is_error"] = True
-    return marked(wire, block.cache_control)
+    return wire if block.cache_control is None else marked(wire, block.cache_control)
 
 
 def wire_part_of(block: Text | Image | File, field: str, warnings: list[str]) -> JSONObject | None:

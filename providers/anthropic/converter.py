@@ -10,9 +10,11 @@ import base64
 import binascii
 import re
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 from ..accumulate import Accumulator
 from ..converter import HistoryConverter, Read
+from ..dialect import Dialect
 from ..events import Event
 from ..history import HistoryError
 from ..json_values import JSON, JSONObject, MalformedJSONError, dumps_text, mapping, string
@@ -30,7 +32,7 @@ from ..messages import (
     ToolCall,
     ToolResult,
 )
-from ..provider import Anthropic
+from ..provider import Anthropic, Provider
 from .blocks import BlockReader, CallInProgress
 from .content import (
     INVALID_JSON,
@@ -53,8 +55,8 @@ USER_KINDS = re.compile(r"search_result|container_upload|\w+_tool_result")
 class AnthropicConverter(HistoryConverter):
     """Anthropic's messages."""
 
-    dialect = DIALECT
-    provider_class = Anthropic
+    dialect: ClassVar[Dialect] = DIALECT
+    provider_class: ClassVar[type[Provider]] = Anthropic
 
     def is_whole(self, chunk: JSONObject) -> bool:
         return chunk.get("type") == "message"

@@ -7,16 +7,19 @@ conversation, `thinking.py` the thinking, `schema.py` the schemas. Must not know
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ..dialect import WireRequest
-from ..json_values import JSON, JSONObject, dumps
+from ..errors import InvalidRequestError
+from ..json_values import JSON, JSONObject
+from ..messages import Message
 from ..provider import Provider
-from ..request import Request, Tool, validate_request
+from ..request import Request, Tool, validate_options
+from ..written import Stretch, serialised, write_messages
 from .content import marked
 from .schema import adapt_schema
 from .thinking import WireThinking, thinking_model, wire_thinking
-from .turns import Turns
+from .turns import Left, Turns
 
 API_VERSION = "2023-06-01"
 """The version of the API whose shapes are written here; `extra_headers` may name another."""
@@ -40,15 +43,14 @@ MIN_TOP_P_WITH_THINKING = 0.95
 
 def encode_request(request: Request, model: str, provider: Provider, *, stream: bool) -> WireRequest:
     """Serialise a request. Raises `InvalidRequestError` naming the field that cannot be sent."""
-    validate_request(request)
+    validate_options(request)
     warnings: list[str] = []
     thinking = _thinking(request, model, warnings)
     body: dict[str, JSON] = {"model": model, "max_tokens": _max_tokens(request, thinking, warnings)}
     system = _system(request)
     if system:
         body["system"] = system
-    messages: list[JSON] = [*Turns(provider.profile.name, warnings).build(list(request.messages))]
-    body["messages"] = messages
+    body["messages"] = _messages(request, provider, warnings)
     _add_tools(body, request, warnings)
     if thinking.member is not None:
         body["thinking"] = thinking.member
@@ -66,9 +68,22 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
     return WireRequest(
         path=_path(provider),
         headers=_headers(provider, request.extra_headers, stream=stream),
-        body=dumps(body),
+        body=serialised(body),
         warnings=list(dict.fromkeys(warnings)),
     )
+
+
+def _messages(request: Request, provider: Provider, warnings: list[str]) -> JSON:
+    """The conversation. Raises `InvalidRequestError` where nothing is left to send."""
+    name = provider.profile.name
+
+    def write(messages: Sequence[Message], first: int, left: Left | None) -> Stretch[Left] | None:
+        return Turns(name).build(messages, first, left)
+
+    messages = write_messages(request.messages, request.written, ("anthropic", name), write, warnings)
+    if not messages:
+        raise InvalidRequestError("messages", "hold nothing that Anthropic takes: no text, no call, no file")
+    return messages
 
 
 def _path(provider: Provider) -> str:

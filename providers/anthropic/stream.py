@@ -52,14 +52,14 @@ class MessagesStream(StreamMachine):
 
     def __init__(self, provider: Provider, make_id: MakeId) -> None:
         super().__init__(provider, make_id)
-        self.reader = BlockReader(self.answer, provider.profile.name, make_id)
+        self.reader: BlockReader = BlockReader(self.answer, provider.profile.name, make_id)
         self.texts: dict[int, TextInProgress] = {}
         self.thinkings: dict[int, ThinkingInProgress] = {}
         self.calls: dict[int, CallInProgress] = {}
         self.others: dict[int, ProviderBlockInProgress] = {}
         self.stopped: list[CallInProgress] = []
-        self.latest = -1
-        self.started = False
+        self.latest: int = -1
+        self.started: bool = False
         self.stop_reason: str | None = None
         self.usage_raw: dict[str, JSON] = {}
 

@@ -109,7 +109,7 @@ class WireThinking:
     effort: str | None = None
     budget: int = 0
     active: bool = False
-    warnings: list[str] = field(default_factory=list[str])
+    warnings: list[str] = field(default_factory=lambda: [])
 
 
 def thinking_model(model: str) -> ThinkingModel:
@@ -120,8 +120,11 @@ def thinking_model(model: str) -> ThinkingModel:
     if start < 0:
         return OTHER_MODEL
     name = name[start:].replace(".", "-").replace("@", "-")
-    fitting = [prefix for prefix in MODELS if name.startswith(prefix)]
-    return MODELS[max(fitting, key=len)] if fitting else NEW_CLAUDE
+    for end in range(len(name), 0, -1):
+        row = MODELS.get(name[:end])
+        if row is not None:
+            return row
+    return NEW_CLAUDE
 
 
 def level_budget(row: ThinkingModel, level: ThinkingLevel) -> int:

@@ -11,11 +11,13 @@ The rules, all Anthropic's own (https://platform.claude.com/docs/en/agents-and-t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from ..errors import InvalidRequestError
-from ..json_values import JSON, JSONObject
+from ..json_values import JSONObject
+from ..left_out import foreign_block, foreign_thinking, unanswered_call, unasked_result
 from ..messages import (
     Block,
     File,
@@ -29,6 +31,7 @@ from ..messages import (
     ToolCall,
     ToolResult,
 )
+from ..written import Stretch
 from .content import wire_call_id, wire_part_of, wire_text, wire_thinking_block, wire_tool_call, wire_tool_result
 
 Place: TypeAlias = "tuple[int, int]"
@@ -37,100 +40,141 @@ Place: TypeAlias = "tuple[int, int]"
 UNSENT_THINKING = ("thinking", "redacted_thinking")
 
 
-@dataclass(slots=True)
 class Turn:
     """One wire message under construction. `results` come before `content`."""
 
-    role: str
-    results: list[JSONObject] = field(default_factory=list[JSONObject])
-    content: list[JSONObject] = field(default_factory=list[JSONObject])
+    __slots__ = ("content", "results", "role")
+
+    def __init__(self, role: str) -> None:
+        self.role: str = role
+        self.results: list[JSONObject] = []
+        self.content: list[JSONObject] = []
+
+
+@dataclass(slots=True, frozen=True)
+class Left:
+    """What messages leave to those after them: the ids that calls have on the wire, and the calls without results.
+    The last turn is the user's, so theirs has to be the model's."""
+
+    taken: frozenset[str]
+    open_calls: tuple[str, ...]
 
 
 class Turns:
-    """Builds the turns of one request."""
+    """Builds the turns of one request, or of a stretch of its messages. `provider`: the profile's name."""
 
-    __slots__ = ("call_ids", "provider", "result_calls", "turn_of_call", "turns", "warnings")
+    __slots__ = ("call_ids", "provider", "result_calls", "taken", "turn_of_call", "turns", "waiting", "warnings")
 
-    def __init__(self, provider: str, warnings: list[str]) -> None:
-        self.provider = provider
-        self.warnings = warnings
+    def __init__(self, provider: str) -> None:
+        self.provider: str = provider
+        self.warnings: list[str] = []
         self.turns: list[Turn] = []
         self.call_ids: dict[Place, str] = {}
         self.result_calls: dict[Place, Place] = {}
         self.turn_of_call: dict[Place, int] = {}
+        self.waiting: dict[str, Place | None] = {}
+        self.taken: set[str] = set()
 
-    def build(self, messages: list[Message]) -> list[JSONObject]:
-        """The wire messages. Raises `InvalidRequestError` where nothing is left to send."""
-        self._pair(messages)
-        for number, message in enumerate(messages):
-            add = self._add_assistant_block if message.role is Role.ASSISTANT else self._add_user_block
-            for position, block in enumerate(message.content):
-                add(block, (number, position))
+    def build(self, messages: Sequence[Message], first: int, left: Left | None) -> Stretch[Left] | None:
+        """The wire messages; see `written.Write`."""
+        if left is not None:
+            self.taken.update(left.taken)
+            self.waiting = dict.fromkeys(left.open_calls)
+        if not self._pair(messages, first):
+            return None
+        for number, message in enumerate(messages, first):
+            if message.role is Role.ASSISTANT:
+                self._add_assistant(message.content, number)
+            else:
+                self._add_user(message.content, number)
+        ends_with_user = bool(self.turns) and self.turns[-1].role == "user"
         self._trim()
-        wire = [_wire_message(turn) for turn in self.turns]
-        if not wire:
-            raise InvalidRequestError("messages", "hold nothing that Anthropic takes: no text, no call, no file")
-        return wire
+        if left is not None and self.turns and self.turns[0].role == "user":
+            return None
+        return Stretch(
+            [_wire_message(turn) for turn in self.turns],
+            Left(frozenset(self.taken), tuple(self.waiting)) if ends_with_user else None,
+            self.warnings,
+            [unanswered_call(call_id) for call_id in self.waiting],
+        )
 
-    def _pair(self, messages: list[Message]) -> None:
-        """Find each call's result, and give the pairs their ids. A result answers the latest call of its id."""
-        waiting: dict[str, Place] = {}
-        taken: set[str] = set()
-        for number, message in enumerate(messages):
+    def _pair(self, messages: Sequence[Message], first: int) -> bool:
+        """Find each call's result, and give the pairs their ids. A result answers the latest call of its id. False
+        where that call is in an earlier stretch."""
+        waiting = self.waiting
+        for number, message in enumerate(messages, first):
             for position, block in enumerate(message.content):
-                place = (number, position)
-                if isinstance(block, ToolCall):
+                if type(block) is ToolCall:
                     if block.id in waiting:
-                        self.warnings.append(f"messages: call {block.id!r} has no result and is not sent")
-                    waiting[block.id] = place
-                elif isinstance(block, ToolResult):
-                    call = waiting.pop(block.tool_call_id, None)
-                    if call is None:
-                        self.warnings.append(f"messages: result {block.tool_call_id!r} has no call and is not sent")
+                        self.warnings.append(unanswered_call(block.id))
+                    waiting[block.id] = (number, position)
+                elif type(block) is ToolResult:
+                    if block.tool_call_id not in waiting:
+                        self.warnings.append(unasked_result(block.tool_call_id))
                         continue
-                    self.result_calls[place] = call
-                    self.call_ids[call] = _unique(wire_call_id(block.tool_call_id), taken)
-        self.warnings.extend(f"messages: call {call_id!r} has no result and is not sent" for call_id in waiting)
+                    call = waiting.pop(block.tool_call_id)
+                    if call is None:
+                        return False
+                    self.result_calls[number, position] = call
+                    self.call_ids[call] = _unique(wire_call_id(block.tool_call_id), self.taken)
+        return True
 
-    def _add_assistant_block(self, block: Block, place: Place) -> None:
-        if isinstance(block, ToolResult):
-            self._add_result(block, place)
-            return
-        wire = self._assistant_wire(block, place)
-        if wire is None:
-            return
-        turn = self._turn("assistant")
-        turn.content.append(wire)
-        if isinstance(block, ToolCall):
-            self.turn_of_call[place] = len(self.turns) - 1
+    def _add_assistant(self, content: Sequence[Block], number: int) -> None:
+        for position, block in enumerate(content):
+            wire: JSONObject | None
+            if type(block) is Text:
+                wire = wire_text(block, with_citations=True)
+            elif type(block) is ToolCall:
+                call_id = self.call_ids.get((number, position))
+                if call_id is None:
+                    continue
+                wire = wire_tool_call(block, call_id, self.provider, self.warnings)
+            elif type(block) is ToolResult:
+                self._add_result(block, (number, position))
+                continue
+            else:
+                wire = self._assistant_wire(block)
+            if wire is not None:
+                self._turn("assistant").content.append(wire)
+                if type(block) is ToolCall:
+                    self.turn_of_call[number, position] = len(self.turns) - 1
 
-    def _assistant_wire(self, block: Block, place: Place) -> JSONObject | None:
-        if isinstance(block, Text):
-            return wire_text(block, with_citations=True)
-        if isinstance(block, Thinking | RedactedThinking):
-            return wire_thinking_block(block, self.provider)
-        if isinstance(block, ToolCall):
-            call_id = self.call_ids.get(place)
-            return None if call_id is None else wire_tool_call(block, call_id, self.provider, self.warnings)
-        if isinstance(block, ProviderBlock):
-            return block.data if block.provider == self.provider else None
+    def _assistant_wire(self, block: Block) -> JSONObject | None:
+        """A block that is neither text nor call nor result."""
+        if isinstance(block, (Thinking, RedactedThinking)):
+            wire = wire_thinking_block(block, self.provider)
+            if wire is None:
+                self.warnings.append(foreign_thinking(self.provider))
+            return wire
+        if type(block) is ProviderBlock:
+            return self._own(block)
         self.warnings.append(f"messages: an assistant's {type(block).__name__} is not sent; Anthropic takes none")
         return None
 
-    def _add_user_block(self, block: Block, place: Place) -> None:
-        field_name = f"messages[{place[0]}].content[{place[1]}]"
-        wire: JSONObject | None
-        if isinstance(block, ToolResult):
-            self._add_result(block, place)
-            return
-        if isinstance(block, Text | Image | File):
-            wire = wire_part_of(block, field_name, self.warnings)
-        elif isinstance(block, ProviderBlock):
-            wire = block.data if block.provider == self.provider else None
-        else:
-            raise InvalidRequestError(field_name, f"a user's message cannot hold a {type(block).__name__} block")
-        if wire is not None:
-            self._turn("user").content.append(wire)
+    def _add_user(self, content: Sequence[Block], number: int) -> None:
+        for position, block in enumerate(content):
+            wire: JSONObject | None
+            if type(block) is Text:
+                wire = wire_text(block)
+            elif type(block) is ToolResult:
+                self._add_result(block, (number, position))
+                continue
+            elif isinstance(block, (Image, File)):
+                wire = wire_part_of(block, _field(number, position), self.warnings)
+            elif type(block) is ProviderBlock:
+                wire = self._own(block)
+            else:
+                kind = type(block).__name__
+                raise InvalidRequestError(_field(number, position), f"a user's message cannot hold a {kind} block")
+            if wire is not None:
+                self._turn("user").content.append(wire)
+
+    def _own(self, block: ProviderBlock) -> JSONObject | None:
+        """A provider's own content goes back to that provider alone."""
+        if block.provider == self.provider:
+            return block.data
+        self.warnings.append(foreign_block(block))
+        return None
 
     def _add_result(self, block: ToolResult, place: Place) -> None:
         call = self.result_calls.get(place)
@@ -139,8 +183,9 @@ class Turns:
         following = self.turn_of_call[call] + 1
         if following == len(self.turns):
             self.turns.append(Turn("user"))
-        field_name = f"messages[{place[0]}].content[{place[1]}]"
-        self.turns[following].results.append(wire_tool_result(block, self.call_ids[call], field_name, self.warnings))
+        field = "" if isinstance(block.content, str) else _field(*place)  # named in errors about parts alone
+        wire = wire_tool_result(block, self.call_ids[call], field, self.warnings)
+        self.turns[following].results.append(wire)
 
     def _turn(self, role: str) -> Turn:
         if not self.turns or self.turns[-1].role != role:
@@ -186,9 +231,14 @@ def _unique(call_id: str, taken: set[str]) -> str:
     return unique
 
 
+def _field(number: int, position: int) -> str:
+    return f"messages[{number}].content[{position}]"
+
+
 def _wire_message(turn: Turn) -> JSONObject:
-    blocks: list[JSON] = [*turn.results, *turn.content]
-    only = turn.content[0] if len(blocks) == 1 and turn.content else None
-    if only is not None and only.get("type") == "text" and only.keys() == {"type", "text"}:
-        return {"role": turn.role, "content": only["text"]}
-    return {"role": turn.role, "content": blocks}
+    content = turn.content
+    if len(content) == 1 and not turn.results:
+        only = content[0]
+        if len(only) == 2 and only.get("type") == "text" and "text" in only:
+            return {"role": turn.role, "content": only["text"]}
+    return {"role": turn.role, "content": [*turn.results, *content]}

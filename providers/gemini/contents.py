@@ -12,11 +12,12 @@ The rules, all of them Gemini's own (documentation, "Function calling" and "Thou
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from ..errors import InvalidRequestError
 from ..json_values import JSON, JSONObject
-from ..messages import Message, Role, ToolCall, ToolResult
+from ..left_out import unanswered_call, unasked_result
+from ..messages import Message, Role, Text, ToolCall, ToolResult
+from ..written import Stretch
 from .parts import PartWriter
 
 USER = "user"
@@ -26,27 +27,40 @@ SKIP_SIGNATURE = "skip_thought_signature_validator"
 """The documented stand-in for the signature of a call that Gemini did not make itself."""
 
 
-@dataclass(slots=True)
 class _Call:
-    """A call of the model's, and its result once that has been found."""
+    """A call of the model's, and its result once that has been found, with what has to stand beside it."""
 
-    block: ToolCall
-    part: JSONObject
-    result: JSONObject | None = None
-    beside: list[JSONObject] = field(default_factory=list[JSONObject])
+    __slots__ = ("beside", "block", "part", "result")
+
+    def __init__(self, block: ToolCall, part: JSONObject) -> None:
+        self.block = block
+        self.part = part
+        self.result: JSONObject | None = None
+        self.beside: list[JSONObject] = []
 
 
-@dataclass(slots=True)
 class _Turn:
-    """One content under construction."""
+    """One content under construction. `calls`: those among its parts. `answered`: a result has come, so the model's
+    next words are another turn."""
 
-    role: str
-    parts: list[JSONObject | _Call] = field(default_factory=list["JSONObject | _Call"])
-    answered: bool = False  # a result has come: the model's next words are another turn
+    __slots__ = ("answered", "calls", "parts", "role")
+
+    def __init__(self, role: str) -> None:
+        self.role = role
+        self.parts: list[JSONObject | _Call] = []
+        self.calls: list[_Call] = []
+        self.answered = False
+
+
+@dataclass(slots=True, frozen=True)
+class Left:
+    """What contents leave to those after them: the ids of the calls without results."""
+
+    open_calls: tuple[str, ...]
 
 
 class ContentsWriter:
-    """Writes the contents of one request."""
+    """Writes the contents of one request, or of a stretch of its messages."""
 
     __slots__ = ("_parts", "_sign_calls", "_turns", "_waiting", "_warnings")
 
@@ -55,30 +69,39 @@ class ContentsWriter:
         self._warnings = warnings
         self._sign_calls = sign_calls
         self._turns: list[_Turn] = []
-        self._waiting: dict[str, tuple[_Turn, _Call]] = {}
+        self._waiting: dict[str, tuple[_Turn, _Call] | None] = {}
 
-    def write(self, messages: Sequence[Message]) -> list[JSON]:
-        """The contents. Raises `InvalidRequestError` where nothing is left to send."""
-        for number, message in enumerate(messages):
+    def write(self, messages: Sequence[Message], first: int, left: Left | None) -> Stretch[Left] | None:
+        """The contents; see `written.Write`."""
+        if left is not None:
+            self._waiting = dict.fromkeys(left.open_calls)
+        for number, message in enumerate(messages, first):
             turn: _Turn | None = None
             for place, block in enumerate(message.content):
-                where = f"messages[{number}].content[{place}]"
-                if isinstance(block, ToolResult):
-                    self._result(block, where)
+                if type(block) is ToolResult:
+                    if not self._result(block, number, place):
+                        return None
                     continue
                 if turn is None:
                     turn = self._model_turn() if message.role is Role.ASSISTANT else self._new_turn(USER)
-                if isinstance(block, ToolCall):
-                    self._call(turn, block, where)
-                    continue
-                part = self._parts.content(block, where)
-                if part is not None:
-                    turn.parts.append(part)
-        self._warnings.extend(map(_unpaired_call, self._waiting))
-        contents: list[JSON] = [content for turn in self._turns for content in self._contents(turn)]
-        if not contents:
-            raise InvalidRequestError("messages", "hold nothing that can be sent to Gemini: no text, no call, no file")
-        return contents
+                if type(block) is ToolCall:
+                    self._call(turn, block, f"messages[{number}].content[{place}]")
+                elif type(block) is Text and block.state is None and block.cache_control is None:
+                    if block.text:
+                        turn.parts.append({"text": block.text})
+                else:
+                    part = self._parts.content(block, f"messages[{number}].content[{place}]")
+                    if part is not None:
+                        turn.parts.append(part)
+        items = [content for turn in self._turns for content in self._contents(turn)]
+        unanswered = [unanswered_call(id) for id in self._waiting]
+        return Stretch(items, self._left(), self._warnings, unanswered)
+
+    def _left(self) -> Left | None:
+        """What to tell those after these; None where they might go on with a turn of the model's that is in these."""
+        last = self._turns[-1] if self._turns else None
+        may_go_on = last is not None and last.role == MODEL and not last.answered
+        return None if may_go_on else Left(tuple(self._waiting))
 
     def _new_turn(self, role: str) -> _Turn:
         turn = _Turn(role)
@@ -93,40 +116,39 @@ class ContentsWriter:
     def _call(self, turn: _Turn, block: ToolCall, where: str) -> None:
         call = _Call(block, self._parts.call(block, where))
         turn.parts.append(call)
+        turn.calls.append(call)
         if block.id in self._waiting:
-            self._warnings.append(_unpaired_call(block.id))
+            self._warnings.append(unanswered_call(block.id))
         self._waiting[block.id] = (turn, call)
 
-    def _result(self, block: ToolResult, where: str) -> None:
-        turn, call = self._waiting.pop(block.tool_call_id, (None, None))
-        if turn is None or call is None:
-            self._warnings.append(f"messages: result {block.tool_call_id!r} has no call and is not sent")
-            return
+    def _result(self, block: ToolResult, number: int, place: int) -> bool:
+        """A result joins its call. False where that call is in an earlier stretch."""
+        if block.tool_call_id not in self._waiting:
+            self._warnings.append(unasked_result(block.tool_call_id))
+            return True
+        waiting = self._waiting.pop(block.tool_call_id)
+        if waiting is None:
+            return False
+        turn, call = waiting
         turn.answered = True
+        where = f"messages[{number}].content[{place}]"
         call.result, call.beside = self._parts.result(block, call.block, where)
+        return True
 
     def _contents(self, turn: _Turn) -> list[JSONObject]:
         """The turn's content, and the contents with its calls' results and what could not stand inside them."""
-        if turn.role == USER:  # holds no calls
-            said = [part for part in turn.parts if not isinstance(part, _Call)]
-            return [_content(USER, said)] if said else []
-        calls = [part for part in turn.parts if isinstance(part, _Call) and part.result is not None]
-        parts = [part.part if isinstance(part, _Call) else part for part in turn.parts if _goes_out(part)]
-        if calls and self._sign_calls:
+        calls = [call for call in turn.calls if call.result is not None]
+        parts: list[JSON] = []
+        for part in turn.parts:
+            if not isinstance(part, _Call):
+                parts.append(part)
+            elif part.result is not None:
+                parts.append(part.part)
+        if not calls:
+            return [{"role": turn.role, "parts": parts}] if parts else []
+        if self._sign_calls:
             calls[0].part.setdefault("thoughtSignature", SKIP_SIGNATURE)
-        results = [call.result for call in calls if call.result is not None]
-        beside = [part for call in calls for part in call.beside]
-        spoken = ((turn.role, parts), (USER, results), (USER, beside))
-        return [_content(role, members) for role, members in spoken if members]
-
-
-def _goes_out(part: JSONObject | _Call) -> bool:
-    return not isinstance(part, _Call) or part.result is not None
-
-
-def _content(role: str, parts: list[JSONObject]) -> JSONObject:
-    return {"role": role, "parts": [*parts]}
-
-
-def _unpaired_call(call_id: str) -> str:
-    return f"messages: call {call_id!r} has no result and is not sent"
+        results: list[JSON] = [call.result for call in calls]
+        beside: list[JSON] = [part for call in calls for part in call.beside]
+        said: list[JSONObject] = [{"role": turn.role, "parts": parts}, {"role": USER, "parts": results}]
+        return [*said, {"role": USER, "parts": beside}] if beside else said

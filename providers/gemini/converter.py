@@ -10,12 +10,14 @@ The wire has ids for calls and results, and a history writes them; a request doe
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 from ..converter import HistoryConverter, Read
+from ..dialect import Dialect
 from ..history import UNKNOWN_TOOL, HistoryError
 from ..json_values import JSON, JSONObject, dumps_text, mapping, objects, string
 from ..messages import Block, Message, Role, ToolCall, ToolResult
-from ..provider import Gemini
+from ..provider import Gemini, Provider
 from .dialect import DIALECT
 from .parts import PartWriter
 from .stream import ANNOTATIONS, PARTS, GeminiStream
@@ -33,8 +35,8 @@ RESULT = "functionResponse"
 class GeminiConverter(HistoryConverter):
     """Gemini's contents."""
 
-    dialect = DIALECT
-    provider_class = Gemini
+    dialect: ClassVar[Dialect] = DIALECT
+    provider_class: ClassVar[type[Provider]] = Gemini
 
     def _system_parameter(self, texts: Sequence[str]) -> JSON:
         return {"parts": [{"text": text} for text in texts]}

@@ -89,7 +89,7 @@ class PartialArguments:
         self._string: tuple[Path, list[str], bool] | None = None  # the open string: where, its pieces, told already?
         self._values: list[tuple[Path, JSON, list[str] | None]] = []  # what came: a scalar, or a string's pieces
         self._late: dict[str | int, None] = {}  # members of the root to be written again, in order
-        self.lost = False
+        self.lost: bool = False
 
     def add(self, piece: JSONObject) -> str:
         """Take one element of `partialArgs`."""

@@ -11,6 +11,7 @@ from urllib.parse import unquote_to_bytes, urlsplit
 
 from ..errors import InvalidRequestError
 from ..json_values import JSON, JSONObject, MalformedJSONError, string
+from ..left_out import foreign_block, foreign_thinking
 from ..messages import (
     Block,
     File,
@@ -70,7 +71,7 @@ class PartWriter:
         self._owner = owner
         self._base_url = base_url
         self._warnings = warnings
-        self.media_in_results = media_in_results
+        self.media_in_results: bool = media_in_results
 
     def content(self, block: Block, field: str) -> JSONObject | None:
         """A block that is no call and no result; None where there is nothing to send."""
@@ -79,16 +80,16 @@ class PartWriter:
             signed = self._state(block.state)
             return {"text": block.text, **signed} if block.text or signed else None
         if isinstance(block, Thinking):
-            return self._thinking(block, field)
+            return self._thinking(block)
         if isinstance(block, Image | File):
             return {**self.media(block, field), **self._state(block.state)}
         if isinstance(block, ProviderBlock):
             if block.provider == self._owner:
                 return block.data
-            self._warnings.append(f"{field}: left out, only {block.provider} understands it")
+            self._warnings.append(foreign_block(block))
             return None
         if isinstance(block, RedactedThinking):
-            self._warnings.append(f"{field}: thinking of another provider was left out")
+            self._warnings.append(foreign_thinking(self._owner))
             return None
         raise InvalidRequestError(field, f"unsupported content block {type(block).__name__}")
 
@@ -101,7 +102,10 @@ class PartWriter:
         except MalformedJSONError:
             self._warnings.append(f"{field}.arguments: no JSON object, sent as text")
             arguments = {"arguments": block.arguments}
-        call: dict[str, JSON] = {"name": block.name, "args": arguments, **self._wire_id(block)}
+        call: dict[str, JSON] = {"name": block.name, "args": arguments}
+        if block.state is None:
+            return {"functionCall": call}
+        call.update(self._wire_id(block))
         return {"functionCall": call, **self._state(block.state)}
 
     def _wire_id(self, block: ToolCall) -> JSONObject:
@@ -112,13 +116,18 @@ class PartWriter:
 
     def result(self, block: ToolResult, call: ToolCall, field: str) -> tuple[JSONObject, list[JSONObject]]:
         """A `functionResponse` part, and the parts that have to stand beside it."""
-        self._note_cache_mark(block.cache_control, field)
+        if block.cache_control is not None:
+            self._note_cache_mark(block.cache_control, field)
         # The API's own words: `output` and `error` are set apart from a response that is the output itself.
         said: dict[str, JSON] = {"error" if block.is_error else "output": block.text}
-        response: dict[str, JSON] = {"name": call.name, "response": said, **self._wire_id(call)}
+        response: dict[str, JSON] = {"name": call.name, "response": said}
+        if call.state is not None:
+            response.update(self._wire_id(call))
+        if isinstance(block.content, str):
+            return {"functionResponse": response}, []
         inside: list[JSON] = []
         beside: list[JSONObject] = []
-        for place, item in enumerate(() if isinstance(block.content, str) else block.content):
+        for place, item in enumerate(block.content):
             if isinstance(item, Text):
                 continue
             part = self.media(item, f"{field}.content[{place}]")
@@ -149,11 +158,11 @@ class PartWriter:
             file["mimeType"] = media_type
         return {"fileData": file}
 
-    def _thinking(self, block: Thinking, field: str) -> JSONObject | None:
+    def _thinking(self, block: Thinking) -> JSONObject | None:
         ours = block.state is not None and block.state.provider == self._owner
         unowned = block.state is None and block.signature is None
         if not ours and not unowned:
-            self._warnings.append(f"{field}: thinking of another provider was left out")
+            self._warnings.append(foreign_thinking(self._owner))
             return None
         signed = self._state(block.state)
         return {"text": block.text, "thought": True, **signed} if block.text or signed else None

@@ -8,13 +8,16 @@ conversation, `thinking.py` the thinking, `schema.py` the schemas, `path.py` the
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from ..dialect import WireRequest
 from ..errors import InvalidRequestError
-from ..json_values import JSON, JSONObject, dumps
+from ..json_values import JSON, JSONObject
+from ..messages import Message
 from ..provider import Provider
-from ..request import TOOL_CHOICE_MODES, Request, Tool, validate_request
-from .contents import ContentsWriter
+from ..request import TOOL_CHOICE_MODES, Request, Tool, validate_options
+from ..written import Stretch, serialised, write_messages
+from .contents import ContentsWriter, Left
 from .parts import PartWriter
 from .path import request_path
 from .schema import gemini_schema, parameters_schema
@@ -39,7 +42,7 @@ MOST_LABELS = 64
 
 def encode(request: Request, model: str, provider: Provider, *, stream: bool) -> WireRequest:
     """Serialise a request. Raises `InvalidRequestError` naming the field that cannot be sent."""
-    validate_request(request)
+    validate_options(request)
     warnings: list[str] = []
     name = model.rpartition("/")[2]
     path = request_path(provider.base_url, model, stream=stream)
@@ -56,7 +59,7 @@ def encode(request: Request, model: str, provider: Provider, *, stream: bool) ->
     return WireRequest(
         path=path,
         headers=[("Content-Type", JSON_TYPE), ("Accept", "text/event-stream" if stream else JSON_TYPE)],
-        body=_serialised(merged(body, dict(request.extra_body or {}))),
+        body=serialised(merged(body, dict(request.extra_body or {}))),
         warnings=list(dict.fromkeys(warnings)),
     )
 
@@ -85,10 +88,21 @@ def _add_system(body: dict[str, JSON], request: Request, warnings: list[str]) ->
     body["systemInstruction"] = {"parts": [{"text": block.text} for block in blocks]}
 
 
-def _contents(request: Request, model: str, provider: Provider, warnings: list[str]) -> list[JSON]:
+def _contents(request: Request, model: str, provider: Provider, warnings: list[str]) -> JSON:
+    """The conversation. Raises `InvalidRequestError` where nothing is left to send."""
     modern = needs_signatures(model)
-    parts = PartWriter(provider.profile.name, provider.base_url, warnings, media_in_results=modern)
-    return ContentsWriter(parts, warnings, sign_calls=modern).write(request.messages)
+    owner, base_url = provider.profile.name, provider.base_url
+
+    def write(messages: Sequence[Message], first: int, left: Left | None) -> Stretch[Left] | None:
+        warned: list[str] = []
+        parts = PartWriter(owner, base_url, warned, media_in_results=modern)
+        return ContentsWriter(parts, warned, sign_calls=modern).write(messages, first, left)
+
+    way = ("gemini", owner, base_url, modern)
+    contents = write_messages(request.messages, request.written, way, write, warnings)
+    if not contents:
+        raise InvalidRequestError("messages", "hold nothing that can be sent to Gemini: no text, no call, no file")
+    return contents
 
 
 def _add_tools(body: dict[str, JSON], request: Request, warnings: list[str]) -> None:
@@ -160,16 +174,3 @@ def _add_labels(body: dict[str, JSON], request: Request, warnings: list[str]) ->
             )
     if labels:
         body["labels"] = labels
-
-
-def _serialised(body: JSONObject) -> bytes:
-    try:
-        return dumps(body)
-    except TypeError:
-        pass
-    for name, value in body.items():
-        try:
-            dumps(value)
-        except TypeError as error:
-            raise InvalidRequestError(name, f"cannot be written as JSON: {error}") from None
-    raise InvalidRequestError("extra_body", "has a name that is no string")

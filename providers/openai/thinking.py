@@ -146,5 +146,9 @@ def _efforts(name: str) -> Efforts | None:
 
 def _longest(name: str, families: dict[str, Efforts] | frozenset[str]) -> str | None:
     """The longest family that the name is, or begins with up to a hyphen."""
-    found = [family for family in families if name == family or name.startswith(family + "-")]
-    return max(found, key=len, default=None)
+    end = len(name)
+    while end > 0:
+        if name[:end] in families:
+            return name[:end]
+        end = name.rfind("-", 0, end)
+    return None

@@ -60,9 +60,9 @@ class ChatAnswer:
     )
 
     def __init__(self, answer: Accumulator, provider: str, make_id: Callable[[], str], *, whole: bool = False) -> None:
-        self.answer = answer
-        self.provider = provider
-        self.started = False
+        self.answer: Accumulator = answer
+        self.provider: str = provider
+        self.started: bool = False
         self.choice_index: int | None = None
         self.finish: str | None = None
         self.text: TextInProgress | None = None

@@ -10,9 +10,11 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 from ...accumulate import Accumulator
 from ...converter import HistoryConverter, Read
+from ...dialect import Dialect
 from ...history import HistoryError
 from ...json_values import JSON, JSONObject, MalformedJSONError, mapping, objects, string
 from ...messages import (
@@ -27,7 +29,7 @@ from ...messages import (
     Thinking,
     ToolResult,
 )
-from ...provider import OpenAIChat
+from ...provider import OpenAIChat, Provider
 from .answer import ChatAnswer
 from .dialect import DIALECT
 from .history import History, wire_call_id
@@ -43,8 +45,8 @@ AUDIO_TYPES: dict[str, str] = {form: media_type for media_type, form in reversed
 class ChatConverter(HistoryConverter):
     """OpenAI's chat messages, and those of compatible servers."""
 
-    dialect = DIALECT
-    provider_class = OpenAIChat
+    dialect: ClassVar[Dialect] = DIALECT
+    provider_class: ClassVar[type[Provider]] = OpenAIChat
 
     def is_whole(self, chunk: JSONObject) -> bool:
         return any("message" in choice and "delta" not in choice for choice in objects(chunk, "choices"))

@@ -15,10 +15,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import TypeAlias
 
 from ...json_values import JSON, JSONObject
+from ...left_out import foreign_thinking
 from ...messages import (
     File,
     Image,
@@ -33,6 +35,7 @@ from ...messages import (
     ToolResult,
 )
 from ...profile import Profile, ToolCallIdForm
+from ...written import Stretch
 from .parts import Parts
 from .reasoning import DETAILS, STATE_MEMBER, TEXT_MEMBERS, state_members
 
@@ -42,15 +45,16 @@ Place: TypeAlias = "tuple[int, int]"
 _ALPHANUMERICS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 _ACCEPTED: dict[ToolCallIdForm, tuple[re.Pattern[str], str, int]] = {
-    "any": (re.compile(r".*", re.DOTALL), "", 24),
     "at_most_40": (re.compile(r".{1,40}", re.DOTALL), "call_", 24),
     "nine_alphanumerics": (re.compile(r"[a-zA-Z0-9]{9}"), "", 9),
 }
-"""Form → the ids that fit it; and how another is made: its beginning, and how many characters follow."""
+"""Form, but for `any` → the ids that fit it; and how another is made: its beginning, and how many characters follow."""
 
 
 def wire_call_id(id: str, form: ToolCallIdForm) -> str:
     """A call's id in a form that the server takes: itself where it fits, else one derived from it."""
+    if form == "any":
+        return id
     pattern, beginning, length = _ACCEPTED[form]
     if pattern.fullmatch(id):
         return id
@@ -62,10 +66,17 @@ def wire_call_id(id: str, form: ToolCallIdForm) -> str:
     return beginning + "".join(characters)
 
 
-class History:
-    """Writes the messages of one request."""
+@dataclass(slots=True, frozen=True)
+class Left:
+    """What messages leave to those after them: the calls without results, as their ids and places."""
 
-    __slots__ = ("_answers", "_messages", "_parts", "_profile", "_quirks", "_warnings")
+    open_calls: tuple[tuple[str, Place], ...]
+
+
+class History:
+    """Writes the messages of one request, or of a stretch of them."""
+
+    __slots__ = ("_answers", "_messages", "_parts", "_profile", "_quirks", "_waiting", "_warnings")
 
     def __init__(self, profile: Profile, parts: Parts, warnings: list[str]) -> None:
         self._profile = profile
@@ -73,70 +84,81 @@ class History:
         self._parts = parts
         self._warnings = warnings
         self._messages: list[JSONObject] = []
-        self._answers: dict[Place, tuple[ToolResult, str]] = {}
+        self._answers: dict[Place, tuple[ToolResult, Place]] = {}
+        self._waiting: dict[str, list[Place]] = {}
 
-    def build(self, messages: Sequence[Message]) -> list[JSONObject]:
-        """The wire messages, in order."""
-        self._pair(messages)
-        for number, message in enumerate(messages):
+    def build(self, messages: Sequence[Message], first: int, left: Left | None) -> Stretch[Left] | None:
+        """The wire messages, in order; see `written.Write`."""
+        for id, place in left.open_calls if left is not None else ():
+            self._waiting.setdefault(id, []).append(place)
+        if not self._pair(messages, first):
+            return None
+        for number, message in enumerate(messages, first):
             if message.role is Role.ASSISTANT:
                 self._add_assistant(message, number)
             else:
                 self._add_user(message, number)
-        return self._messages
+        open_calls = tuple((id, place) for id, places in self._waiting.items() for place in places)
+        return Stretch(self._messages, Left(open_calls), self._warnings, [_unanswered(*call) for call in open_calls])
 
-    def _pair(self, messages: Sequence[Message]) -> None:
-        """Find each call's result: the first after it that has its id and answers no other call."""
-        waiting: dict[str, list[Place]] = {}
-        for number, message in enumerate(messages):
+    def _pair(self, messages: Sequence[Message], first: int) -> bool:
+        """Find each call's result: the first after it that has its id and answers no other call. False where that call
+        is in an earlier stretch."""
+        waiting = self._waiting
+        for number, message in enumerate(messages, first):
             for position, block in enumerate(message.content):
-                if isinstance(block, ToolCall):
+                if type(block) is ToolCall:
                     waiting.setdefault(block.id, []).append((number, position))
-                elif isinstance(block, ToolResult):
-                    where = f"messages[{number}].content[{position}]"
+                elif type(block) is ToolResult:
                     calls = waiting.get(block.tool_call_id)
-                    if calls:
-                        self._answers[calls.pop(0)] = block, where
-                    else:
+                    if not calls:
+                        where = _field(number, position)
                         self._warnings.append(f"{where}: result {block.tool_call_id!r} has no call and is not sent")
-        for id, calls in waiting.items():
-            for number, position in calls:
-                self._warnings.append(
-                    f"messages[{number}].content[{position}]: call {id!r} has no result and is not sent"
-                )
+                        continue
+                    call = calls.pop(0)
+                    if call[0] < first:
+                        return False
+                    self._answers[call] = block, (number, position)
+        return True
 
     def _add_user(self, message: Message, number: int) -> None:
         blocks: list[Text | Image | File] = []
         for position, block in enumerate(message.content):
-            if isinstance(block, Text | Image | File):
-                if not isinstance(block, Text) or block.text:
+            if type(block) is Text:
+                if block.text:
                     blocks.append(block)
-            elif isinstance(block, ProviderBlock):
-                self._warnings.append(f"messages[{number}].content[{position}]: {block.kind!r} is not sent")
+            elif isinstance(block, (Image, File)):
+                blocks.append(block)
+            elif type(block) is ProviderBlock:
+                self._warnings.append(f"{_field(number, position)}: {block.kind!r} is not sent")
         if blocks:
             content = self._parts.content(blocks, f"messages[{number}]")
             self._messages.append({"role": "user", "content": content})
 
     def _add_assistant(self, message: Message, number: int) -> None:
         texts: list[Text] = []
+        thinking: list[Thinking | RedactedThinking] = []
         calls: list[JSON] = []
-        answers: list[tuple[str, ToolResult, str]] = []
+        answers: list[tuple[str, ToolResult, Place]] = []
         wire: JSONObject = {"role": "assistant"}
         for position, block in enumerate(message.content):
-            if isinstance(block, Text):
+            if type(block) is Text:
                 if block.text:
                     texts.append(block)
-                wire.update(self._own_state(block.state))
-            elif isinstance(block, ToolCall):
+                if block.state is not None:
+                    wire.update(self._own_state(block.state))
+            elif type(block) is ToolCall:
                 answer = self._answers.get((number, position))
                 if answer is not None:
                     id = wire_call_id(block.id, self._quirks.tool_call_id)
                     calls.append(self.call(block, id))
                     answers.append((id, *answer))
-            elif isinstance(block, Image | File | ProviderBlock):
-                self._add_other(block, wire, f"messages[{number}].content[{position}]")
-        thinking = [block for block in message.content if isinstance(block, Thinking | RedactedThinking)]
-        self.add_reasoning(wire, texts, thinking, bool(calls))
+            elif isinstance(block, (Thinking, RedactedThinking)):
+                thinking.append(block)
+            elif isinstance(block, (Image, File, ProviderBlock)):
+                self._add_other(block, wire, _field(number, position))
+        if thinking or self._quirks.reasoning_required:
+            self.add_reasoning(wire, texts, thinking, bool(calls))
         if texts and "content" not in wire:
             wire["content"] = self._parts.text_content(texts, f"messages[{number}]")
         elif calls and "content" not in wire:
@@ -145,7 +167,8 @@ class History:
             wire["tool_calls"] = calls
         if texts or calls or "audio" in wire:
             self._messages.append(wire)
-        self._add_results(answers)
+        if answers:
+            self._add_results(answers)
 
     def _add_other(self, block: Image | File | ProviderBlock, wire: JSONObject, where: str) -> None:
         """Sound goes back by its id; nothing else that a model made has a place in an assistant's message."""
@@ -158,32 +181,43 @@ class History:
 
     def call(self, block: ToolCall, id: str) -> JSONObject:
         """One tool call, under this id."""
+        function: JSONObject = {"name": block.name, "arguments": block.arguments or "{}"}
+        if block.state is None:
+            return {"id": id, "type": "function", "function": function}
         state = self._own(block.state)
         if state.get("type") == "custom":
             return {"id": id, "type": "custom", "custom": {"name": block.name, "input": block.arguments}}
-        function: JSONObject = {"name": block.name, "arguments": block.arguments or "{}"}
         return {"id": id, "type": "function", "function": function, **state_members(state)}
 
-    def _add_results(self, answers: Sequence[tuple[str, ToolResult, str]]) -> None:
+    def _add_results(self, answers: Sequence[tuple[str, ToolResult, Place]]) -> None:
         """The results of one message's calls, then what of them is no text."""
         following: list[Text | Image | File] = []
-        for id, result, where in answers:
-            blocks = [Text(result.content)] if isinstance(result.content, str) else result.content
-            texts = [block for block in blocks if isinstance(block, Text)]
-            others = [block for block in blocks if not isinstance(block, Text)]
-            if result.cache_control is not None and texts:
-                texts[-1] = Text(texts[-1].text, cache_control=result.cache_control)
-            content = self._parts.text_content(texts, where)
-            if others:
-                note = f"The files of tool result {id} follow."
-                content = content if texts else note
-                following += [Text(f"The files of tool result {id}:"), *others]
-                self._warnings.append(f"{where}: its pictures and files are sent in a user's message after the results")
+        for id, result, place in answers:
             if result.is_error:
+                where = _field(*place)
                 self._warnings.append(f"{where}.is_error: not sent; this dialect has no mark for failed results")
+            content: JSON
+            if isinstance(result.content, str) and result.cache_control is None:
+                content = result.content
+            else:
+                content = self._result_content(id, result, _field(*place), following)
             self._messages.append({"role": "tool", "tool_call_id": id, "content": content})
         if following:
             self._messages.append({"role": "user", "content": self._parts.content(following, "messages")})
+
+    def _result_content(self, id: str, result: ToolResult, where: str, following: list[Text | Image | File]) -> JSON:
+        """A result's text. What is none goes into `following`."""
+        blocks = [Text(result.content)] if isinstance(result.content, str) else result.content
+        texts = [block for block in blocks if isinstance(block, Text)]
+        others = [block for block in blocks if not isinstance(block, Text)]
+        if result.cache_control is not None and texts:
+            texts[-1] = Text(texts[-1].text, cache_control=result.cache_control)
+        content = self._parts.text_content(texts, where)
+        if others:
+            content = content if texts else f"The files of tool result {id} follow."
+            following += [Text(f"The files of tool result {id}:"), *others]
+            self._warnings.append(f"{where}: its pictures and files are sent in a user's message after the results")
+        return content
 
     # Reasoning.
 
@@ -192,6 +226,8 @@ class History:
     ) -> None:
         """Put into an assistant's message what the server wants back of its reasoning."""
         own = [block for block in thinking if isinstance(block, Thinking) and self._is_own(block.state)]
+        if len(own) < len(thinking):
+            self._warnings.append(foreign_thinking(self._profile.name))
         for block in own:
             wire.update(self._own_state(block.state))
         member = self._quirks.reasoning_return
@@ -222,3 +258,11 @@ class History:
 
     def _own_state(self, state: ProviderState | None) -> JSONObject:
         return state_members(self._own(state))
+
+
+def _field(number: int, position: int) -> str:
+    return f"messages[{number}].content[{position}]"
+
+
+def _unanswered(id: str, place: Place) -> str:
+    return f"{_field(*place)}: call {id!r} has no result and is not sent"

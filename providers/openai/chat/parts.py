@@ -49,17 +49,19 @@ class Parts:
 
     def content(self, blocks: Sequence[Text | Image | File], where: str) -> JSON:
         """The content of a message: a string where it is one text without marks, which every server takes."""
-        texts = [block for block in blocks if isinstance(block, Text)]
-        if len(texts) == len(blocks) <= 1:
-            return self.text_content(texts, where)
+        if len(blocks) == 1 and type(blocks[0]) is Text:
+            return self.text_content([blocks[0]], where)
         return [self.part(block, where) for block in blocks]
 
     def text_content(self, blocks: Sequence[Text], where: str, separator: str = "") -> JSON:
         """Text only: a string, or parts where there are marks that the server takes."""
-        if self._quirks.cache_control and any(block.cache_control for block in blocks):
+        if len(blocks) == 1 and blocks[0].cache_control is None:
+            return blocks[0].text
+        marks = [block.cache_control for block in blocks if block.cache_control is not None]
+        if marks and self._quirks.cache_control:
             return [self.part(block, where) for block in blocks]
-        for block in blocks:
-            self._mark({}, block.cache_control, where)
+        for mark in marks:
+            self._mark({}, mark, where)
         return separator.join(block.text for block in blocks)
 
     def part(self, block: Text | Image | File, where: str) -> JSONObject:

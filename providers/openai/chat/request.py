@@ -13,18 +13,19 @@ A tool that asks for `strict` gets strict or an error: its caller said that noth
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ...dialect import WireRequest
 from ...errors import InvalidRequestError
-from ...json_values import JSON, JSONObject, dumps, dumps_text, string
-from ...messages import Text
-from ...profile import Quirks
+from ...json_values import JSON, JSONObject, dumps_text, string
+from ...messages import Message, Text
+from ...profile import Profile, Quirks
 from ...provider import Provider
-from ...request import TOOL_CHOICE_MODES, Request, Tool, validate_request
+from ...request import TOOL_CHOICE_MODES, Request, Tool, validate_options
+from ...written import Stretch, serialised, write_messages
 from ..schema import strict_schema
 from ..thinking import is_reasoning_model, takes_sampling
-from .history import History
+from .history import History, Left
 from .parts import Parts, cache_mark
 from .thinking import thinking_members
 
@@ -35,17 +36,12 @@ _NOT_IN_NAME = re.compile(r"[^a-zA-Z0-9_-]+")
 
 def encode_request(request: Request, model: str, provider: Provider, *, stream: bool) -> WireRequest:
     """Serialise a request. Raises `InvalidRequestError` naming the field that cannot be sent."""
-    validate_request(request)
+    validate_options(request)
     quirks = provider.profile.quirks
     warnings: list[str] = []
-    parts = Parts(quirks, warnings)
     system = list(request.system_blocks)
     format_member = _response_format(request, quirks, system, warnings)
-    messages = _system_messages(system, quirks, parts)
-    messages += History(provider.profile, parts, warnings).build(request.messages)
-    if not messages:
-        raise InvalidRequestError("messages", "hold nothing that can be sent: no text, no call, no file")
-    body: JSONObject = {"model": model, "messages": [*messages]}
+    body: JSONObject = {"model": model, "messages": _messages(request, system, provider.profile, warnings)}
     _add_tools(body, request, quirks, warnings)
     body.update(thinking_members(request.thinking_config, model, quirks, warnings))
     body.update(format_member)
@@ -59,7 +55,7 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
     return WireRequest(
         path=f"{PATH}?{quirks.query}" if quirks.query else PATH,
         headers=_headers(quirks, request.extra_headers, stream=stream),
-        body=dumps(body),
+        body=serialised(body),
         warnings=list(dict.fromkeys(warnings)),
     )
 
@@ -70,6 +66,20 @@ def _headers(quirks: Quirks, extra: Mapping[str, str] | None, *, stream: bool) -
     for name, value in (*quirks.headers, *(extra or {}).items()):
         headers[name.lower()] = value
     return list(headers.items())
+
+
+def _messages(request: Request, system: list[Text], profile: Profile, warnings: list[str]) -> JSON:
+    """System prompt and conversation. Raises `InvalidRequestError` where nothing is left to send."""
+    lead = _system_messages(system, profile.quirks, Parts(profile.quirks, warnings))
+
+    def write(messages: Sequence[Message], first: int, left: Left | None) -> Stretch[Left] | None:
+        warned: list[str] = []
+        return History(profile, Parts(profile.quirks, warned), warned).build(messages, first, left)
+
+    messages = write_messages(request.messages, request.written, ("openai-chat", profile), write, warnings, lead)
+    if not messages:
+        raise InvalidRequestError("messages", "hold nothing that can be sent: no text, no call, no file")
+    return messages
 
 
 def _system_messages(system: list[Text], quirks: Quirks, parts: Parts) -> list[JSONObject]:

@@ -12,15 +12,16 @@ import base64
 import binascii
 import re
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import ClassVar, Literal
 
 from ...accumulate import Accumulator
 from ...converter import HistoryConverter, Read
+from ...dialect import Dialect
 from ...history import HistoryError
 from ...json_values import JSON, JSONObject, MalformedJSONError, string
 from ...messages import Block, File, Image, Message, ProviderBlock, ProviderState, Role, Text, Thinking, ToolCall
 from ...messages import ToolResult as Result
-from ...provider import OpenAIResponses
+from ...provider import OpenAIResponses, Provider
 from .dialect import DIALECT
 from .input import OUTPUT_KIND, wire_call_id
 from .output import Output
@@ -36,8 +37,8 @@ OUTPUTS = ("function_call_output", "custom_tool_call_output")
 class ResponsesConverter(HistoryConverter):
     """The items of OpenAI's Responses."""
 
-    dialect = DIALECT
-    provider_class = OpenAIResponses
+    dialect: ClassVar[Dialect] = DIALECT
+    provider_class: ClassVar[type[Provider]] = OpenAIResponses
 
     def is_whole(self, chunk: JSONObject) -> bool:
         return chunk.get("object") == "response"
@@ -48,7 +49,7 @@ class ResponsesConverter(HistoryConverter):
     # --- out ---
 
     def _write(self, messages: Sequence[Message], names: Mapping[str, str], warnings: list[str]) -> list[JSONObject]:
-        parts = Parts("")
+        parts = Parts(breakpoints=False)
         items: list[JSONObject] = []
         for message in messages:
             open_parts: list[JSON] = []

@@ -15,10 +15,13 @@ The rules:
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import TypeAlias
 
 from ...json_values import JSON, JSONObject, string
+from ...left_out import foreign_block, foreign_thinking, unanswered_call, unasked_result
 from ...messages import (
     Block,
     File,
@@ -26,13 +29,15 @@ from ...messages import (
     Message,
     ProviderBlock,
     ProviderState,
+    RedactedThinking,
     Role,
     Text,
     Thinking,
     ToolCall,
     ToolResult,
 )
-from .parts import Parts
+from ...written import Stretch
+from .parts import MARKS_LEFT_OUT, Parts
 
 CALL_ID_LIMIT = 64
 
@@ -56,39 +61,68 @@ Place: TypeAlias = "tuple[int, int]"
 """A block's place in the conversation: message, block."""
 
 
+@dataclass(slots=True, frozen=True)
+class Left:
+    """What messages leave to those after them: the ids that calls have on the wire; the calls without results, as
+    their ids and places; the provider's own calls that were left out for want of an answer, and the calls that are
+    answered besides those of `taken`."""
+
+    taken: frozenset[str]
+    open_calls: tuple[tuple[str, Place], ...]
+    loose: frozenset[str]
+    answered: frozenset[str]
+
+
 class InputItems:
-    """Builds the input of one request. `name` is the profile's; `keeps_calls`: whether the server knows earlier
-    calls itself; `stores`: whether it keeps this answer's items."""
+    """Builds the input of one request, or of a stretch of its messages. `name` is the profile's; `keeps_calls`: whether
+    the server knows earlier calls itself; `stores`: whether it keeps this answer's items."""
 
     __slots__ = (
+        "answered",
         "answers",
         "call_ids",
         "items",
         "keeps_calls",
+        "loose",
         "name",
+        "open_calls",
         "open_text",
+        "own",
         "parts",
+        "reasons",
         "stores",
+        "taken",
         "waiting",
         "warnings",
     )
 
-    def __init__(self, name: str, parts: Parts, warnings: list[str], *, keeps_calls: bool, stores: bool) -> None:
-        self.name = name
-        self.parts = parts
-        self.warnings = warnings
-        self.keeps_calls = keeps_calls
-        self.stores = stores
+    def __init__(self, name: str, parts: Parts, *, keeps_calls: bool, stores: bool) -> None:
+        self.name: str = name
+        self.parts: Parts = parts
+        self.warnings: list[str] = []
+        self.keeps_calls: bool = keeps_calls
+        self.stores: bool = stores
         self.items: list[JSONObject] = []
         self.answers: dict[Place, ToolResult] = {}
         self.call_ids: dict[Place, str] = {}
         self.open_text: JSONObject | None = None
         self.waiting: list[JSONObject] = []
+        self.open_calls: dict[str, deque[Place]] = {}
+        self.taken: set[str] = set()
+        self.answered: set[str] = set()
+        self.loose: set[str] = set()
+        self.own: bool = False
+        self.reasons: bool = False
 
-    def build(self, messages: list[Message]) -> list[JSONObject]:
-        """The items, in order."""
-        self._pair(messages)
-        for number, message in enumerate(messages):
+    def build(self, messages: Sequence[Message], first: int, left: Left | None) -> Stretch[Left] | None:
+        """The items, in order; see `written.Write`."""
+        if left is not None:
+            self.taken.update(left.taken)
+            for call_id, place in left.open_calls:
+                self.open_calls.setdefault(call_id, deque()).append(place)
+        if not self._pair(messages, first):
+            return None
+        for number, message in enumerate(messages, first):
             self.open_text = None
             if message.role is Role.ASSISTANT:
                 for position, block in enumerate(message.content):
@@ -96,67 +130,94 @@ class InputItems:
             else:
                 self._add_message(message, number)
         self._add_waiting()
-        return without_loose_reasoning(self._without_loose_calls())
+        if self.parts.marks_left_out:
+            self.warnings.append(MARKS_LEFT_OUT)
+        items = self._without_loose_calls() if self.own else self.items
+        if left is not None and self._answered_across(left):
+            return None
+        open_calls = tuple((call_id, place) for call_id, places in self.open_calls.items() for place in places)
+        return Stretch(
+            without_loose_reasoning(items) if self.reasons or self.own else items,
+            self._left(items, open_calls, left),
+            self.warnings,
+            [unanswered_call(call_id) for call_id, _ in open_calls],
+        )
 
-    def _pair(self, messages: list[Message]) -> None:
+    def _answered_across(self, left: Left) -> bool:
+        """Whether a provider's own call and its answer are in different stretches."""
+        answered = self.answered | self.taken
+        return not (answered.isdisjoint(left.loose) and self.loose.isdisjoint(left.answered | left.taken))
+
+    def _left(
+        self, items: list[JSONObject], open_calls: tuple[tuple[str, Place], ...], left: Left | None
+    ) -> Left | None:
+        """What to tell those after these; None where it depends on them whether the last item is sent."""
+        if items and items[-1].get("type") == "reasoning":
+            return None
+        if left is not None:
+            self.loose |= left.loose
+            self.answered |= left.answered
+        return Left(frozenset(self.taken), open_calls, frozenset(self.loose), frozenset(self.answered))
+
+    def _pair(self, messages: Sequence[Message], first: int) -> bool:
         """Find each call's result: calls of one run that share an id are answered in order; a later run that uses an
-        id again gives up what an earlier one left unanswered."""
-        open_calls: dict[str, deque[Place]] = {}
-        taken: set[str] = set()
-        run_began = 0
-        for number, message in enumerate(messages):
+        id again gives up what an earlier one left unanswered. False where a result's call is in an earlier stretch."""
+        run_began = first
+        for number, message in enumerate(messages, first):
             if message.role is not Role.ASSISTANT:
                 run_began = number + 1
             for position, block in enumerate(message.content):
-                if isinstance(block, ToolCall):
-                    calls = open_calls.setdefault(block.id, deque())
+                if type(block) is ToolCall:
+                    calls = self.open_calls.setdefault(block.id, deque())
                     while calls and calls[0][0] < run_began:
                         calls.popleft()
-                        self._warn_unanswered(block.id)
+                        self.warnings.append(unanswered_call(block.id))
                     calls.append((number, position))
-                elif isinstance(block, ToolResult):
-                    self._pair_result(block, (number, position), open_calls, taken)
-        for call_id, calls in open_calls.items():
-            for _ in calls:
-                self._warn_unanswered(call_id)
+                elif type(block) is ToolResult and not self._pair_result(block, (number, position), first):
+                    return False
+        return True
 
-    def _pair_result(
-        self, result: ToolResult, place: Place, open_calls: dict[str, deque[Place]], taken: set[str]
-    ) -> None:
-        calls = open_calls.get(result.tool_call_id)
+    def _pair_result(self, result: ToolResult, place: Place, first: int) -> bool:
+        calls = self.open_calls.get(result.tool_call_id)
         if calls:
             call = calls.popleft()
+            if call[0] < first:
+                return False
             self.answers[call] = result
-            self.call_ids[call] = unique(wire_call_id(result.tool_call_id), taken)
+            self.call_ids[call] = unique(wire_call_id(result.tool_call_id), self.taken)
         elif self.keeps_calls:
             self.call_ids[place] = result.tool_call_id
         else:
-            self.warnings.append(f"messages: result {result.tool_call_id!r} has no call and is not sent")
-
-    def _warn_unanswered(self, call_id: str) -> None:
-        self.warnings.append(f"messages: call {call_id!r} has no result and is not sent")
+            self.warnings.append(unasked_result(result.tool_call_id))
+        return True
 
     def _add_assistant_block(self, block: Block, place: Place) -> None:
-        if isinstance(block, Text):
+        if type(block) is Text:
             self._add_text(block)
             return
         self.open_text = None
-        if isinstance(block, ToolResult):
-            self._add_result(block, place)
-        elif isinstance(block, Thinking):
-            self._add_reasoning(block)
-        elif isinstance(block, ToolCall):
+        if type(block) is ToolCall:
             self._add_call(block, place)
-        elif isinstance(block, ProviderBlock):
-            if block.provider == self.name:
-                self.items.append(block.data)
-        elif isinstance(block, Image | File):
+        elif type(block) is ToolResult:
+            self._add_result(block, place)
+        elif isinstance(block, (Thinking, RedactedThinking)):
+            self._add_reasoning(block)
+        elif type(block) is ProviderBlock:
+            self._add_own(block)
+        else:
             self.warnings.append(f"messages: an assistant's {type(block).__name__} is not sent; Responses takes none")
+
+    def _add_own(self, block: ProviderBlock) -> None:
+        if block.provider == self.name:
+            self.own = True
+            self.items.append(block.data)
+        else:
+            self.warnings.append(foreign_block(block))
 
     def _add_text(self, block: Text) -> None:
         if not block.text:
             return
-        phase = string(self._state(block.state), "phase")
+        phase = string(self._state(block.state), "phase") if block.state is not None else None
         message = self.open_text
         if message is not None and string(message, "phase") == phase:
             message["content"] = f"{message['content']}{block.text}"
@@ -166,18 +227,29 @@ class InputItems:
             message["phase"] = phase
         self.items.append(message)
 
-    def _add_reasoning(self, block: Thinking) -> None:
+    def _add_reasoning(self, block: Thinking | RedactedThinking) -> None:
         """A reasoning item. Without ciphertext and without text the server could only look it up, so it is sent only
         to one that stores."""
         state = self._state(block.state)
-        if state and (self.stores or state.get("encrypted_content") or state.get("content")):
+        if not state or isinstance(block, RedactedThinking):
+            self.warnings.append(foreign_thinking(self.name))
+        elif self.stores or state.get("encrypted_content") or state.get("content"):
+            self.reasons = True
             self.items.append({"type": "reasoning", "summary": [], **state})
+        else:
+            self.warnings.append("messages: reasoning without its ciphertext is not sent; the server keeps none")
 
     def _add_call(self, block: ToolCall, place: Place) -> None:
         result = self.answers.get(place)
         if result is None:
             return
-        call_id, state = self.call_ids[place], self._state(block.state)
+        call_id = self.call_ids[place]
+        if block.state is None:
+            arguments = block.arguments or "{}"
+            self.items.append({"type": "function_call", "call_id": call_id, "name": block.name, "arguments": arguments})
+            self.waiting.append(self._output("function_call_output", call_id, result))
+            return
+        state = self._state(block.state)
         kind = string(state, "type") or "function_call"
         argument = {"input": block.arguments} if kind == "custom_tool_call" else {"arguments": block.arguments or "{}"}
         self.items.append({"type": kind, "call_id": call_id, "name": block.name, **argument, **state})
@@ -191,19 +263,20 @@ class InputItems:
         self._add_waiting()
         parts: list[JSON] = []
         for position, block in enumerate(message.content):
-            if isinstance(block, Text | Image | File):
+            if isinstance(block, (Text, Image, File)):
                 parts.append(self.parts.part(block))
                 continue
             parts = self._close(parts)
-            if isinstance(block, ToolResult):
+            if type(block) is ToolResult:
                 self._add_result(block, (number, position))
-            elif isinstance(block, ProviderBlock) and block.provider == self.name:
-                self.items.append(block.data)
+            elif type(block) is ProviderBlock:
+                self._add_own(block)
         self._close(parts)
 
     def _add_result(self, block: ToolResult, place: Place) -> None:
         """A result by itself: of a call that only the server knows. All others are written with their calls."""
         if place in self.call_ids:
+            self.answered.add(block.tool_call_id)
             self.items.append(self._output("function_call_output", block.tool_call_id, block))
 
     def _close(self, parts: list[JSON]) -> list[JSON]:
@@ -225,20 +298,19 @@ class InputItems:
 
     def _without_loose_calls(self) -> list[JSONObject]:
         """Calls that only their provider understands, without those that nothing answers."""
-        answered = {
-            string(item, member) for item in self.items if item.get("type") in ANSWERS for member in NAMES_ITS_CALL
-        }
+        for item in self.items:
+            if item.get("type") in ANSWERS:
+                self.answered.update(id for member in NAMES_ITS_CALL if (id := string(item, member)))
         kept: list[JSONObject] = []
         for item in self.items:
-            kind = string(item, "type") or ""
-            if kind not in OUTPUT_KIND:
-                kept.append(item)
-                continue
-            identifiers = [string(item, member) for member in ("call_id", "id") if item.get(member)]
-            if identifiers and answered.isdisjoint(identifiers):
-                self.warnings.append(f"messages: {kind} {identifiers[0]!r} has no output and is not sent")
-            else:
-                kept.append(item)
+            kind = item.get("type")
+            if kind in OUTPUT_KIND:
+                identifiers = [string(item, member) or "" for member in ("call_id", "id") if item.get(member)]
+                if identifiers and self.answered.isdisjoint(identifiers):
+                    self.loose.update(identifiers)
+                    self.warnings.append(f"messages: {kind} {identifiers[0]!r} has no output and is not sent")
+                    continue
+            kept.append(item)
         return kept
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
-from ...accumulate import Accumulator, TextInProgress
+from ...accumulate import Accumulator, Placed, TextInProgress, ThinkingInProgress, ToolCallInProgress
 from ...dialect import MakeId
 from ...events import Event
 from ...json_values import JSON, JSONObject, MalformedJSONError, dumps_text, items, objects, string
@@ -51,10 +51,10 @@ class MessageItem:
     __slots__ = ("answer", "done", "kind", "logprobs", "name", "others", "phase", "refusals", "texts")
 
     def __init__(self, answer: Accumulator, name: str) -> None:
-        self.answer = answer
-        self.name = name
-        self.kind = "message"
-        self.done = False
+        self.answer: Accumulator = answer
+        self.name: str = name
+        self.kind: str = "message"
+        self.done: bool = False
         self.phase: str | None = None
         self.texts: dict[int, TextInProgress] = {}
         self.refusals: dict[int, list[str]] = {}
@@ -124,11 +124,11 @@ class ReasoningItem:
     __slots__ = ("block", "done", "kind", "name", "source")
 
     def __init__(self, answer: Accumulator, name: str) -> None:
-        self.name = name
-        self.kind = "reasoning"
-        self.done = False
-        self.source = ""
-        self.block = answer.thinking()
+        self.name: str = name
+        self.kind: str = "reasoning"
+        self.done: bool = False
+        self.source: str = ""
+        self.block: ThinkingInProgress = answer.thinking()
 
     def delta(self, source: str, text: str) -> Sequence[Event]:
         """More visible reasoning. The place that speaks first is the one that is shown."""
@@ -174,13 +174,13 @@ class CallItem:
     __slots__ = ("block", "done", "kind", "make_id", "name", "opening", "status")
 
     def __init__(self, answer: Accumulator, name: str, kind: str, make_id: MakeId) -> None:
-        self.name = name
-        self.kind = kind
-        self.make_id = make_id
-        self.done = False
-        self.opening = ""
+        self.name: str = name
+        self.kind: str = kind
+        self.make_id: MakeId = make_id
+        self.done: bool = False
+        self.opening: str = ""
         self.status: str | None = None
-        self.block = answer.tool_call()
+        self.block: ToolCallInProgress = answer.tool_call()
 
     def open(self, item: JSONObject) -> Sequence[Event]:
         """The call begins. Arguments that are there already are used only if none follow."""
@@ -241,10 +241,10 @@ class ProviderItem:
     __slots__ = ("block", "done", "kind", "name")
 
     def __init__(self, answer: Accumulator, name: str, item: JSONObject) -> None:
-        self.name = name
-        self.kind = string(item, "type") or ""
-        self.done = False
-        self.block = answer.place(ProviderBlock(name, item))
+        self.name: str = name
+        self.kind: str = string(item, "type") or ""
+        self.done: bool = False
+        self.block: Placed = answer.place(ProviderBlock(name, item))
 
     def open(self, item: JSONObject) -> Sequence[Event]:
         """The item begins."""
@@ -271,7 +271,7 @@ class CustomTools:
     __slots__ = ("known", "names")
 
     def __init__(self) -> None:
-        self.known = False
+        self.known: bool = False
         self.names: set[str] = set()
 
     def learn(self, response: JSONObject) -> None:

@@ -22,10 +22,10 @@ class Output:
     __slots__ = ("answer", "at_index", "audio", "custom_tools", "items", "make_id", "name")
 
     def __init__(self, answer: Accumulator, name: str, make_id: MakeId) -> None:
-        self.answer = answer
-        self.name = name
-        self.make_id = make_id
-        self.custom_tools = CustomTools()
+        self.answer: Accumulator = answer
+        self.name: str = name
+        self.make_id: MakeId = make_id
+        self.custom_tools: CustomTools = CustomTools()
         self.items: list[Item] = []
         self.at_index: dict[int, Item] = {}
         self.audio: dict[str, list[str]] = {}  # sound belongs to no item: its `data` and its `transcript`, in pieces

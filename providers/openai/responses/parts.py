@@ -29,21 +29,32 @@ _VERSION = re.compile(r"gpt-(\d+)(?:\.(\d+))?(?:$|-)")
 _BREAKPOINTS_FROM = (5, 6)
 
 
+MARKS_LEFT_OUT = "cache_control: not sent where Responses has no place for it; it caches by itself"
+"""The warning for a mark that was left out."""
+
+
+def takes_breakpoints(model: str) -> bool:
+    """Whether the model takes explicit cache marks; older ones cache by themselves and refuse the mark."""
+    version = _VERSION.match(family_name(model))
+    return version is not None and (int(version[1]), int(version[2] or 0)) >= _BREAKPOINTS_FROM
+
+
 class Parts:
-    """Writes the parts of one request. `breakpoints`: whether the model takes explicit cache marks; older ones
-    cache by themselves and refuse the mark. `marks_left_out`: whether there was one for such a model."""
+    """Writes the parts of some messages. `breakpoints`: whether the model takes explicit cache marks.
+    `marks_left_out`: whether there was one for a model that does not."""
 
     __slots__ = ("breakpoints", "marks_left_out")
 
-    def __init__(self, model: str) -> None:
-        version = _VERSION.match(family_name(model))
-        self.breakpoints = version is not None and (int(version[1]), int(version[2] or 0)) >= _BREAKPOINTS_FROM
-        self.marks_left_out = False
+    def __init__(self, *, breakpoints: bool) -> None:
+        self.breakpoints: bool = breakpoints
+        self.marks_left_out: bool = False
 
     def part(self, block: Text | Image | File) -> JSONObject:
         """One block as a part."""
         if isinstance(block, Text):
             part: JSONObject = {"type": "input_text", "text": block.text}
+            if block.cache_control is None:
+                return part
         elif isinstance(block, Image):
             part = {"type": "input_image", "detail": block.detail or "auto", **image_source(block)}
         elif (block.media_type or "").startswith("image/"):

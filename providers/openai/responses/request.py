@@ -14,19 +14,21 @@ into the body last and replace their namesakes; an object joins the object of it
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ...dialect import WireRequest
 from ...errors import InvalidRequestError
-from ...json_values import JSON, JSONObject, dumps, string
+from ...json_values import JSON, JSONObject, string
+from ...messages import Message
 from ...profile import Quirks
 from ...provider import Provider
-from ...request import TOOL_CHOICE_MODES, Request, ThinkingConfig, ThinkingLevel, Tool, validate_request
+from ...request import TOOL_CHOICE_MODES, Request, ThinkingConfig, ThinkingLevel, Tool, validate_options
+from ...written import Stretch, serialised, write_messages
 from ..schema import is_strict, strict_schema
 from ..thinking import effort_for, is_reasoning_model, may_reason, takes_sampling
-from .input import InputItems
-from .parts import Parts
+from .input import InputItems, Left
+from .parts import MARKS_LEFT_OUT, Parts, takes_breakpoints
 
 PATH = "/responses"
 
@@ -54,7 +56,7 @@ _NOT_IN_NAME = re.compile(r"[^a-zA-Z0-9_-]+")
 
 def encode_request(request: Request, model: str, provider: Provider, *, stream: bool) -> WireRequest:
     """Serialise a request. Raises `InvalidRequestError` naming the field that cannot be sent."""
-    validate_request(request)
+    validate_options(request)
     quirks = provider.profile.quirks
     warnings: list[str] = []
     extra: Mapping[str, JSON] = request.extra_body or {}
@@ -84,16 +86,9 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
     return WireRequest(
         path=f"{PATH}?{quirks.query}" if quirks.query else PATH,
         headers=_headers(quirks, request.extra_headers, stream=stream),
-        body=_serialised(body),
+        body=serialised(body),
         warnings=list(dict.fromkeys(warnings)),
     )
-
-
-def _serialised(body: JSONObject) -> bytes:
-    try:
-        return dumps(body)
-    except TypeError as error:
-        raise InvalidRequestError("request", f"holds a value that JSON cannot carry: {error}") from None
 
 
 def _headers(quirks: Quirks, extra: Mapping[str, str] | None, *, stream: bool) -> list[tuple[str, str]]:
@@ -104,21 +99,26 @@ def _headers(quirks: Quirks, extra: Mapping[str, str] | None, *, stream: bool) -
     return list(headers.items())
 
 
-def _input(
-    request: Request, model: str, provider: Provider, extra: Mapping[str, JSON], warnings: list[str]
-) -> list[JSON]:
+def _input(request: Request, model: str, provider: Provider, extra: Mapping[str, JSON], warnings: list[str]) -> JSON:
     keeps = any(extra.get(member) is not None for member in KEEPS_CONVERSATION)
     stores = keeps or extra.get("store") is True
-    parts = Parts(model)
-    builder = InputItems(provider.profile.name, parts, warnings, keeps_calls=keeps, stores=stores)
-    items = builder.build(list(request.messages))
+    breakpoints = takes_breakpoints(model)
+    name = provider.profile.name
+
+    def write(messages: Sequence[Message], first: int, left: Left | None) -> Stretch[Left] | None:
+        return InputItems(name, Parts(breakpoints=breakpoints), keeps_calls=keeps, stores=stores).build(
+            messages, first, left
+        )
+
+    way = ("openai-responses", name, breakpoints, keeps, stores)
+    items = write_messages(request.messages, request.written, way, write, warnings)
     marks = [tool.cache_control for tool in request.tools] + [block.cache_control for block in request.system_blocks]
-    if parts.marks_left_out or any(mark is not None for mark in marks):
+    if any(mark is not None for mark in marks):
         # Instructions and tools have no place for a mark at all.
-        warnings.append("cache_control: not sent where Responses has no place for it; it caches by itself")
+        warnings.append(MARKS_LEFT_OUT)
     if not items and not any(extra.get(member) for member in REPLACES_INPUT):
         raise InvalidRequestError("messages", "hold nothing that can be sent to Responses: no text, no call, no file")
-    return [*items]
+    return items
 
 
 def _add_reasoning(body: JSONObject, request: Request, model: str, quirks: Quirks, warnings: list[str]) -> None:

@@ -43,9 +43,9 @@ class ResponsesStream(StreamMachine):
 
     def __init__(self, provider: Provider, make_id: MakeId) -> None:
         super().__init__(provider, make_id)
-        self.output = Output(self.answer, provider.profile.name, make_id)
-        self.started = False
-        self.done_mark = False
+        self.output: Output = Output(self.answer, provider.profile.name, make_id)
+        self.started: bool = False
+        self.done_mark: bool = False
 
     def take_event(self, event: str, data: bytes) -> Sequence[Event]:
         try:
@@ -76,7 +76,7 @@ class ResponsesStream(StreamMachine):
             return self.fail(error_from_object(reported, http_status=200, body=stray))
         if self.done_mark and self.output.all_done() and not self.provider.profile.quirks.strict_end:
             # The server says itself that this is all, and every item has come whole: only the reason is missing.
-            self.ended = True
+            self.ended: bool = True
             events = self.answer.done(FinishReason.UNKNOWN, None)
             return events if self.started else self._with_start(events)
         return self.fail(

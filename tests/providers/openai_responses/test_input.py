@@ -232,21 +232,30 @@ def test_reasoning_goes_back_before_what_it_led_to() -> None:
     assert items(*conversation)[1:] == [{"type": "reasoning", **ENCRYPTED}, call("c1"), output("c1")]
 
 
+FOREIGN = "messages: thinking that 'openai-responses' did not make is not sent to it"
+
+
 @pytest.mark.parametrize(
-    "block",
+    ("block", "warning"),
     [
-        Thinking("plain"),
-        Thinking("signed", signature="sig"),
-        Thinking("another's", state=ProviderState("anthropic", {"signature": "s"})),
-        Thinking("another host's", state=ProviderState("somebody", ENCRYPTED)),
-        RedactedThinking("data"),
-        ProviderBlock("anthropic", {"type": "server_tool_use"}),
-        Thinking("nothing to go by", state=ProviderState(OURS, {"id": "rs_1", "summary": []})),
+        (Thinking("plain"), FOREIGN),
+        (Thinking("signed", signature="sig"), FOREIGN),
+        (Thinking("another's", state=ProviderState("anthropic", {"signature": "s"})), FOREIGN),
+        (Thinking("another host's", state=ProviderState("somebody", ENCRYPTED)), FOREIGN),
+        (RedactedThinking("data"), FOREIGN),
+        (
+            ProviderBlock("anthropic", {"type": "server_tool_use"}),
+            "messages: 'server_tool_use' of 'anthropic' is not sent; only its maker understands it",
+        ),
+        (
+            Thinking("nothing to go by", state=ProviderState(OURS, {"id": "rs_1", "summary": []})),
+            "messages: reasoning without its ciphertext is not sent; the server keeps none",
+        ),
     ],
 )
-def test_state_of_others_never_goes_out(block: Block) -> None:
+def test_state_of_others_never_goes_out_and_is_told_of_once(block: Block, warning: str) -> None:
     assert kinds(Message.assistant([block, Text("answer")])) == ["message"]
-    assert warned(Message.assistant([block, Text("answer")])) == []
+    assert warned(Message.assistant([block, block, Text("answer")])) == [warning]
 
 
 def test_a_server_that_stores_gets_reasoning_by_its_id() -> None:

@@ -1,0 +1,177 @@
+"""Nothing that messages hold can change without its being seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+import manystream as ms
+from manystream.providers.json_values import JSON
+from manystream.providers.messages import BLOCK_TYPES, Block
+from manystream.providers.seen import MEMBERS, Seen
+
+
+def state(value: JSON = 1) -> ms.ProviderState:
+    return ms.ProviderState("google", {"id": value})
+
+
+def one_of_each() -> list[Block]:
+    return [
+        ms.Text("t"),
+        ms.Text("t", [{"start": 1}], state=state()),
+        ms.Thinking("t", "sig"),
+        ms.Thinking("t", "sig", state()),
+        ms.RedactedThinking("d"),
+        ms.RedactedThinking("d", state()),
+        ms.ToolCall("a", "f", "{}"),
+        ms.ToolCall("a", "f", "{}", state=state()),
+        ms.ToolResult("a", "done"),
+        ms.ToolResult("a", [ms.Text("done"), ms.Image(url="https://host/a.png", state=state())]),
+        ms.Image(data=b"i", media_type="image/png"),
+        ms.Image(url="https://host/a.png", state=state()),
+        ms.File(data=b"f", media_type="text/plain"),
+        ms.File(file_id="f", state=state()),
+        ms.ProviderBlock("google", {"type": "x"}),
+    ]
+
+
+def seen(*messages: ms.Message) -> Seen:
+    found = Seen().and_also(messages)
+    assert found is not None
+    return found
+
+
+OTHERS: dict[str, object] = {
+    "citations": [{"start": 2}],
+    "cache_control": ms.CacheControl("5m"),
+    "state": state(2),
+    "complete": False,
+    "is_error": True,
+    "data": "other",
+    "content": "other",
+}
+"""Member → another value; of all that are not here, a text."""
+
+
+@pytest.mark.parametrize(
+    ("number", "name"), [(number, name) for number, block in enumerate(one_of_each()) for name in MEMBERS[type(block)]]
+)
+def test_another_value_of_any_member_of_any_block_is_seen(number: int, name: str) -> None:
+    block = one_of_each()[number]
+    message = ms.Message("assistant", block)
+    before = seen(message)
+    assert before.is_still([message])
+    kept = getattr(block, name)
+    setattr(block, name, OTHERS.get(name, "other"))
+    assert not before.is_still([message])
+    setattr(block, name, kept)
+    assert before.is_still([message])
+
+
+def test_every_member_of_every_block_is_looked_at() -> None:
+    assert set(MEMBERS) == set(BLOCK_TYPES)
+    for kind, members in MEMBERS.items():
+        assert set(members) == set(kind.__slots__)
+
+
+IN_PLACE: dict[str, tuple[Callable[[], Block], Callable[[Block], object]]] = {
+    "first citation": (lambda: ms.Text("t"), lambda b: b.citations.append({})),  # type: ignore[union-attr]
+    "citation": (lambda: ms.Text("t", [{"n": 1}]), lambda b: b.citations[0].update(n=2)),  # type: ignore[union-attr]
+    "state": (lambda: ms.Text("t", state=state()), lambda b: b.state.data.update(id=2)),  # type: ignore[union-attr]
+    "order of a state": (
+        lambda: ms.Text("t", state=ms.ProviderState("p", {"a": 1, "b": 2})),
+        lambda b: b.state.data.update(a=b.state.data.pop("a")),  # type: ignore[union-attr]
+    ),
+    "true for one": (lambda: ms.Text("t", state=state(1)), lambda b: b.state.data.update(id=True)),  # type: ignore[union-attr]
+    "1.0 for one": (lambda: ms.Text("t", state=state(1)), lambda b: b.state.data.update(id=1.0)),  # type: ignore[union-attr]
+    "depth of a state": (
+        lambda: ms.Thinking("t", state=state({"a": [{"b": 1}]})),
+        lambda b: b.state.data["id"]["a"][0].update(b=2),  # type: ignore[union-attr,call-overload,index]
+    ),
+    "provider's own block": (lambda: ms.ProviderBlock("p", {}), lambda b: b.data.update(type="x")),  # type: ignore[union-attr]
+    "part of a result": (
+        lambda: ms.ToolResult("a", [ms.Text("t")]),
+        lambda b: setattr(b.content[0], "text", "u"),  # type: ignore[union-attr,index]
+    ),
+    "parts of a result": (lambda: ms.ToolResult("a", [ms.Text("t")]), lambda b: b.content.clear()),  # type: ignore[union-attr]
+    "byte array": (
+        lambda: ms.Image(data=bytearray(b"i"), media_type="image/png"),  # type: ignore[arg-type]
+        lambda b: b.data.extend(b"j"),  # type: ignore[union-attr]
+    ),
+    "first part of a result": (
+        lambda: ms.ToolResult("a", []),
+        lambda b: b.content.append(ms.Text("t")),  # type: ignore[union-attr]
+    ),
+}
+
+
+@pytest.mark.parametrize("what", IN_PLACE)
+def test_a_change_in_place_is_seen_though_every_member_is_the_same_object(what: str) -> None:
+    make, change = IN_PLACE[what]
+    block = make()
+    message = ms.Message("assistant", block)
+    before = seen(message)
+    assert before.is_still([message])
+    change(block)
+    assert not before.is_still([message])
+
+
+def test_roles_order_and_number_of_messages_and_blocks_are_seen() -> None:
+    def messages() -> list[ms.Message]:
+        return [ms.Message.user([ms.Text("a"), ms.Text("b")]), ms.Message.user("c")]
+
+    before = seen(*messages())
+    assert before.is_still(messages())
+    assert not before.is_still(messages()[::-1])
+    assert not before.is_still(messages()[:1])
+    assert not before.is_still([*messages(), ms.Message.user("d")])
+    # The same blocks in the same order, divided otherwise.
+    assert not before.is_still([ms.Message.user("a"), ms.Message.user([ms.Text("b"), ms.Text("c")])])
+    changed = messages()
+    changed[0].role = ms.Role.ASSISTANT
+    assert not before.is_still(changed)
+    # Equal to the role, and written otherwise.
+    changed[0].role = "user"  # type: ignore[assignment]
+    assert not before.is_still(changed)
+
+
+def test_a_block_of_another_kind_with_the_same_values_is_seen() -> None:
+    message = ms.Message.user(ms.Image(url="u"))
+    before = seen(message)
+    message.content[0] = ms.File(url="u")
+    assert not before.is_still([message])
+
+
+class Loud(str):
+    """A text of the caller's own making."""
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        ms.Text(Loud("t")),
+        ms.Text("t", state=state(object())),  # type: ignore[arg-type]
+        ms.Text("t", state=state(Loud("x"))),
+    ],
+)
+def test_what_cannot_be_kept_exactly_is_not_kept(block: Block) -> None:
+    """An object of the caller's may answer otherwise at every look."""
+    assert Seen().and_also([ms.Message("assistant", block)]) is None
+
+
+def test_what_becomes_such_a_value_is_seen() -> None:
+    message = ms.Message.assistant(ms.Text("t", state=state()))
+    before = seen(message)
+    message.content[0].state.data["id"] = object()  # type: ignore[union-attr]
+    assert not before.is_still([message])
+
+
+def test_seeing_more_leaves_what_was_seen_as_it_is() -> None:
+    first, second = ms.Message.user("a"), ms.Message.assistant("b")
+    before = seen(first)
+    after = before.and_also([second])
+    assert after is not None
+    assert before.is_still([first])
+    assert after.is_still([first, second])
+    assert (len(before), len(after)) == (1, 2)
