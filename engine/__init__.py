@@ -15,6 +15,8 @@ from .limits import Limits as Limits
 from .observe import CallStart as CallStart
 from .observe import Observer as Observer
 from .record import Recording as Recording
+from .statistics import CallFigures as CallFigures
 from .statistics import OriginStatistics as OriginStatistics
+from .statistics import ProviderStatistics as ProviderStatistics
 from .statistics import Statistics as Statistics
 from .stream import EventStream as EventStream

@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
@@ -25,7 +24,7 @@ from typing import Protocol, TypeAlias
 
 import trio
 
-from ..providers.events import Error, Event
+from ..providers.events import Event
 from ..providers.options import Retry, Timeouts
 from ..providers.provider import Provider
 from ..providers.request import Request
@@ -35,14 +34,14 @@ from . import core
 from .call import Call as NativeCall
 from .call import OnCompletion
 from .clocks import CallState
-from .completion import Completion
+from .completion import Completion, answer_of
 from .core import EngineClosedError
 from .delivery import OnEvent
 from .limits import Limits
 from .observe import Observer
 from .record import Recording
 from .statistics import Statistics
-from .stream import HIGH_WATER, LOW_WATER
+from .stream import BufferedEvents
 
 NativeBlock: TypeAlias = "AbstractAsyncContextManager[core.Engine]"
 
@@ -109,19 +108,16 @@ class Call:
                     waiter.set_result(completion)
 
 
-class EventStream:
+class EventStream(BufferedEvents[Call]):
     """The events of one call, in order. Ends after `Done`; a failed stream raises its `ProviderError`.
 
     completion: the call's final record, once it has ended.
     """
 
     def __init__(self, start: Callable[[OnEvent, OnCompletion], Call]) -> None:
+        super().__init__()
         self._start = start
-        self._call: Call | None = None
-        self._waiting: deque[Event] = deque()
         self._arrived: asyncio.Future[None] | None = None
-        self._paused = False
-        self.completion: Completion | None = None
 
     async def __aenter__(self) -> EventStream:
         self._call = self._start(self._on_event, self._on_completion)
@@ -135,20 +131,12 @@ class EventStream:
     ) -> None:
         self.call.cancel()
 
-    @property
-    def call(self) -> Call:
-        """The call behind it."""
-        assert self._call is not None, "enter the block first"
-        return self._call
-
     def __aiter__(self) -> EventStream:
         return self
 
     async def __anext__(self) -> Event:
         while not self._waiting:
-            if self.completion is not None:
-                if self.completion.error is not None:
-                    raise self.completion.error
+            if self._over():
                 raise StopAsyncIteration
             if self._arrived is not None:
                 raise RuntimeError("another task is already waiting for this stream's next event")
@@ -157,23 +145,7 @@ class EventStream:
                 await self._arrived
             finally:
                 self._arrived = None
-        event = self._waiting.popleft()
-        if self._paused and len(self._waiting) <= LOW_WATER:
-            self._paused = False
-            self.call.resume()
-        return event
-
-    def _on_event(self, event: Event) -> None:
-        if not isinstance(event, Error):  # the iteration raises it, from the completion
-            self._waiting.append(event)
-        if not self._paused and len(self._waiting) >= HIGH_WATER:
-            self._paused = True
-            self.call.pause()
-        self._wake()
-
-    def _on_completion(self, completion: Completion) -> None:
-        self.completion = completion
-        self._wake()
+        return self._take()
 
     def _wake(self) -> None:
         if self._arrived is not None and not self._arrived.done():
@@ -216,10 +188,7 @@ class Engine:
             completion = await call.wait()
         finally:
             call.cancel()
-        if completion.error is not None:
-            raise completion.error
-        assert completion.response is not None
-        return completion.response
+        return answer_of(completion)
 
     def stream(self, request: Request) -> EventStream:
         """A streamed call as an async iterator with backpressure: `async with engine.stream(request) as events`.
@@ -255,6 +224,7 @@ async def open_engine(
     proxy: str | None = None,
     environment: Mapping[str, str] | None = None,
     observer: Observer | None = None,
+    monitor: str | os.PathLike[str] | bool = False,
 ) -> AsyncGenerator[Engine, None]:
     """Open an engine on the running asyncio loop: `async with aio.open_engine(providers=[…]) as engine`.
 
@@ -273,6 +243,7 @@ async def open_engine(
         proxy=proxy,
         environment=environment,
         observer=observer,
+        monitor=monitor,
     )
     async with _guest_engine(open_native) as engine:
         yield engine

@@ -39,7 +39,19 @@ REQUEST_ID_HEADERS = ("x-request-id", "request-id", "x-goog-request-id", "apim-r
 class Prepared:
     """What every attempt of a call shares: where it goes, what it says, who reads the answer."""
 
-    __slots__ = ("body", "dialect", "head", "key", "limits", "make_id", "origin", "provider", "stream", "wall_clock")
+    __slots__ = (
+        "body",
+        "dialect",
+        "head",
+        "key",
+        "limits",
+        "make_id",
+        "model",
+        "origin",
+        "provider",
+        "stream",
+        "wall_clock",
+    )
 
     def __init__(
         self,
@@ -50,21 +62,23 @@ class Prepared:
         key: str,
         stream: bool,
         provider: Provider,
+        model: str,
         dialect: Dialect,
         make_id: MakeId,
         limits: Limits,
         wall_clock: WallClock,
     ) -> None:
-        self.origin = origin
-        self.head = head
-        self.body = body
-        self.key = key
-        self.stream = stream
-        self.provider = provider
-        self.dialect = dialect
-        self.make_id = make_id
-        self.limits = limits
-        self.wall_clock = wall_clock
+        self.origin: Origin = origin
+        self.head: WireHead = head
+        self.body: bytes = body
+        self.key: str = key
+        self.stream: bool = stream
+        self.provider: Provider = provider
+        self.model: str = model
+        self.dialect: Dialect = dialect
+        self.make_id: MakeId = make_id
+        self.limits: Limits = limits
+        self.wall_clock: WallClock = wall_clock
 
 
 class WallClock(Protocol):
@@ -83,6 +97,11 @@ class Progress(enum.Enum):
 
 class Listener(Protocol):
     """Who is told. After `on_answer` or `on_attempt_failure`, nothing more."""
+
+    @property
+    def label(self) -> str:
+        """What it is called in reports."""
+        ...
 
     def on_progress(self, progress: Progress) -> None: ...
 
@@ -158,13 +177,13 @@ class Attempt:
         self._recorder = recorder
         self._tap: Tap | None = None
         self._listener = listener
-        self.deliver = deliver
+        self.deliver: Callable[[Sequence[Event]], None] = deliver
         self.connection: Connection | None = None
-        self.reused = False
-        self.phase = Phase.QUEUE
-        self.status = 0
+        self.reused: bool = False
+        self.phase: Phase = Phase.QUEUE
+        self.status: int = 0
         self.headers: dict[str, str] = {}
-        self.over = False
+        self.over: bool = False
         self._reading = Reading.NOTHING
         self._machine: StreamMachine | None = None
         self._sse: SSEParser | None = None
@@ -206,7 +225,7 @@ class Attempt:
         exchange: Exchange = self
         if self._recorder is not None:
             exchange = self._tap = self._recorder.tap(self._prepared, self)
-        connection.send(self._prepared.head, self._prepared.body, exchange)
+        connection.send(self._prepared.head, self._prepared.body, exchange, self._listener.label)
         self._listener.on_progress(Progress.CONNECTED)
 
     def on_connect_failure(self, error: TransportError) -> None:

@@ -24,11 +24,12 @@ from .attempt import Attempt, Prepared, Progress, Recorder
 from .clocks import CallState, Clock, next_deadline, seconds, timeout_error
 from .completion import Completion, Timings
 from .delivery import Delivery, OnEvent, Tally
-from .errors import callback_failed, cancelled
+from .errors import callback_failed, cancelled, redact_headers
 from .observe import Watch
 from .retry import RetryBudget, retry_delay
+from .statistics import CallFigures
 
-logger = logging.getLogger("manystream.engine")
+logger: logging.Logger = logging.getLogger("manystream.engine")
 
 OnCompletion: TypeAlias = "Callable[[Completion], object]"
 
@@ -50,8 +51,6 @@ class Surroundings(Protocol):
         ...
 
     @property
-    def tally(self) -> Tally: ...
-    @property
     def watch(self) -> Watch | None:
         """Who is told how calls go, where somebody wants to know."""
         ...
@@ -66,7 +65,7 @@ class Surroundings(Protocol):
 
 
 class Call:
-    """A running (or ended) call, as `start_request` and `start_stream` return it."""
+    """A running (or ended) call, as `start_request` and `start_stream` return it. number: counts the engine's calls."""
 
     __slots__ = (
         "_attempt",
@@ -87,24 +86,30 @@ class Call:
         "_timer",
         "_timings",
         "completion",
+        "number",
+        "tally",
     )
 
     def __init__(
         self,
         engine: Surroundings,
         prepared: Prepared,
+        tally: Tally,
         *,
+        number: int,
         clocks: Timeouts,
         retry: Retry,
         on_event: OnEvent | None,
         on_completion: OnCompletion | None,
         finish_response: Callable[[Response], None],
     ) -> None:
+        self.number: int = number
+        self.tally: Tally = tally
         self._engine = engine
         self._prepared = prepared
         self._clocks = clocks
         self._retry = retry
-        self._delivery = Delivery(on_event, self._callback_failed, engine.tally)
+        self._delivery = Delivery(on_event, self._callback_failed, tally)
         self._on_completion = on_completion
         self._finish_response = finish_response
         self._state = CallState.QUEUED
@@ -128,6 +133,8 @@ class Call:
     @property
     def state(self) -> CallState:
         """Where it stands."""
+        if self._state is CallState.SENDING:
+            self._deadline()  # looks whether the request is out, which nobody is told of
         return self._state
 
     def cancel(self) -> None:
@@ -157,6 +164,36 @@ class Call:
             self._arm()
 
     # --- for the engine ---
+
+    def quiet(self, now: float) -> float:
+        """Seconds since a byte last went either way; its age, where it has no connection."""
+        connection = self._attempt.connection if self._attempt is not None else None
+        return now - (connection.last_activity if connection is not None else self._started)
+
+    @property
+    def label(self) -> str:
+        """Its number and model, as reports name it."""
+        return f"call {self.number} ({self._prepared.provider.name}/{self._prepared.model})"
+
+    @property
+    def stream(self) -> bool:
+        """Whether its answer was asked for as a stream."""
+        return self._prepared.stream
+
+    def figures(self, now: float) -> CallFigures:
+        """What can be told of it while it runs, at this moment of the loop's clock; nothing that was said in it."""
+        attempt = self._attempt
+        return CallFigures(
+            number=self.number,
+            provider=self._prepared.provider.name,
+            model=self._prepared.model,
+            stream=self._prepared.stream,
+            state=self.state.value,
+            age=now - self._started,
+            quiet=self.quiet(now),
+            attempts=self._attempts,
+            request_id=attempt.request_id if attempt is not None else None,
+        )
 
     def begin(self) -> None:
         """Start the first attempt."""
@@ -206,6 +243,8 @@ class Call:
         else:
             self._state = CallState.READING
             self._timings.first_byte = elapsed
+            if self._attempt is not None:
+                redact_headers(self._attempt.headers, self._prepared.key)
         self._arm()
 
     def _deliver_first(self, events: Sequence[Event]) -> None:
@@ -384,6 +423,8 @@ class Call:
         attempt = attempt or self._attempt
         if self.completion is not None:
             return
+        if attempt is not None:
+            redact_headers(attempt.headers, self._prepared.key)  # where its head was all that came
         if self._prepared.stream and error.category is not ErrorCategory.CALLBACK:
             self._telling = True
             self._delivery.abort(Error(error))

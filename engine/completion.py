@@ -57,3 +57,11 @@ class Completion:
     def retry_after_ms(self) -> int:
         """The server's hint in milliseconds; -1 where it gave none."""
         return self.error.retry_after_ms if self.error is not None else -1
+
+
+def answer_of(completion: Completion) -> Response:
+    """The whole answer of a call that has ended. Raises its `ProviderError` where it failed."""
+    if completion.error is not None:
+        raise completion.error
+    assert completion.response is not None, "a call that did not fail has an answer"
+    return completion.response

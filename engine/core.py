@@ -46,11 +46,11 @@ from .observe import CallStart, Observer, Watch
 from .prepare import Preparer
 from .record import Recording
 from .retry import RetryBudget
-from .statistics import OriginStatistics, Statistics
+from .statistics import OriginStatistics, ProviderStatistics, Statistics
 from .stream import EventStream
 from .threads import FromThread
 
-logger = logging.getLogger("manystream.engine")
+logger: logging.Logger = logging.getLogger("manystream.engine")
 
 
 def make_id() -> str:
@@ -84,14 +84,13 @@ class Engine:
         observer: Observer | None,
     ) -> None:
         self.loop = loop
-        self.timers = Timers()
-        self.budget = RetryBudget()
-        self.tally = Tally()
-        self.watch = Watch(observer) if observer is not None else None
+        self.timers: Timers = Timers()
+        self.budget: RetryBudget = RetryBudget()
+        self.watch: Watch | None = Watch(observer) if observer is not None else None
         self._recording: Recording | None = None
         self.random: Callable[[], float] = random.Random().random
-        self.pool = Pool(nursery, loop, self.timers, self._dial, limits.pool, self.watch)
-        self.from_thread = FromThread(self, trio.lowlevel.current_trio_token())
+        self.pool: Pool = Pool(nursery, loop, self.timers, self._dial, limits.pool, self.watch)
+        self.from_thread: FromThread = FromThread(self, trio.lowlevel.current_trio_token())
         self._preparer = Preparer(providers, environment, limits, make_id, time.time)
         self._timeouts = timeouts
         self._retry = retry
@@ -103,9 +102,10 @@ class Engine:
         self._token = trio.lowlevel.current_trio_token()
         self._process = os.getpid()
         self._calls: dict[Call, None] = {}
+        self._tallies = {provider.name: Tally() for provider in providers}
         self._soon: list[Callable[[], None]] = []
         self._closed = False
-        self._started = self._completed = self._failed = self._cancelled = self._retried = 0
+        self._started = self._retried = 0
         nursery.start_soon(loop.run)
         nursery.start_soon(self.timers.run)
 
@@ -158,9 +158,14 @@ class Engine:
         self._check_usable()
         prepared, wire = self._preparer.prepare(request, stream=stream)
         self.budget.call_started()
+        tally = self._tallies[prepared.provider.name]
+        tally.started += 1
+        self._started += 1
         call = Call(
             self,
             prepared,
+            tally,
+            number=self._started,
             clocks=effective(request.timeouts, self._timeouts, stream=stream),
             retry=request.retry or self._retry,
             on_event=on_event,
@@ -168,25 +173,35 @@ class Engine:
             finish_response=_response_finisher(wire, request.response_schema),
         )
         self._calls[call] = None
-        self._started += 1
         if self.watch is not None:
             self.watch.call_started(call, _call_start(request, prepared))
         call.begin()
         return call
 
     def _check_usable(self) -> None:
-        if os.getpid() != self._process:
-            raise EngineClosedError("this engine was opened in another process: open one after the fork")
-        if self._closed:
-            raise EngineClosedError("this engine is closed: its open_engine block was left")
+        self._check_here()
+        if len(self._calls) >= self._limits.max_calls:
+            raise TooManyCallsError(f"{self._limits.max_calls} calls are running already (limits.max_calls)")
+
+    def _check_here(self) -> None:
+        self.check_open()
         try:
             token = trio.lowlevel.current_trio_token()
         except RuntimeError:
             token = None
         if token is not self._token:
             raise EngineClosedError("this engine belongs to another trio.run or thread: use engine.from_thread there")
-        if len(self._calls) >= self._limits.max_calls:
-            raise TooManyCallsError(f"{self._limits.max_calls} calls are running already (limits.max_calls)")
+
+    def check_process(self) -> None:
+        """Raises `EngineClosedError` in a process that was forked: there is no loop there that would ever answer."""
+        if os.getpid() != self._process:
+            raise EngineClosedError("this engine was opened in another process: open one after the fork")
+
+    def check_open(self) -> None:
+        """Raises `EngineClosedError` there, and once the block was left."""
+        self.check_process()
+        if self._closed:
+            raise EngineClosedError("this engine is closed: its open_engine block was left")
 
     # --- what calls need ---
 
@@ -209,11 +224,9 @@ class Engine:
 
     def call_ended(self, call: Call, completion: Completion) -> None:
         self._calls.pop(call, None)
-        self._completed += 1
-        if not completion.success:
-            self._failed += 1
-            if completion.error_category == "cancelled":
-                self._cancelled += 1
+        call.tally.completed += 1
+        if completion.error_category is not None:
+            call.tally.failures[completion.error_category.value] += 1
         if self.watch is not None:
             self.watch.call_ended(call, completion)
 
@@ -232,31 +245,49 @@ class Engine:
 
     def statistics(self) -> Statistics:
         """The engine in figures, as of now."""
+        states = Counter(call.state for call in self._calls)
+        return self.totals({state.value: count for state, count in states.items() if state is not CallState.ENDED})
+
+    def totals(self, calls: Mapping[str, int]) -> Statistics:
+        """The same at no cost per call: who asks has counted the running ones by state."""
+        tallies = self._tallies.values()
         return Statistics(
-            calls=Counter(call.state.value for call in self._calls if call.state is not CallState.ENDED),
+            calls=calls,
             started=self._started,
-            completed=self._completed,
-            failed=self._failed,
-            cancelled=self._cancelled,
+            completed=sum(tally.completed for tally in tallies),
+            failed=sum(tally.failures.total() for tally in tallies),
+            cancelled=sum(tally.failures["cancelled"] for tally in tallies),
             retried=self._retried,
+            providers={
+                name: ProviderStatistics(
+                    tally.started - tally.completed, tally.completed, tally.events, dict(tally.failures)
+                )
+                for name, tally in self._tallies.items()
+            },
             connections={origin: OriginStatistics(*counts) for origin, counts in self.pool.counts().items()},
             opened=self.pool.opened,
             reused=self.pool.reused,
             discarded=self.pool.discarded,
-            events=self.tally.events,
+            events=sum(tally.events for tally in tallies),
             bytes_received=self.loop.bytes_received,
             bytes_sent=self.loop.bytes_sent,
             loop_lag=self.loop.lag,
+            loop_culprit=self.loop.culprit,
             loop_turns=self.loop.turns,
         )
+
+    def running(self) -> list[Call]:
+        """The running calls, oldest first."""
+        return list(self._calls)
 
     def record(self, path: str | os.PathLike[str]) -> Recording:
         """Write down what goes over the wire, with its timing, until the block is left: `with engine.record(path):`.
 
         Headers that carry keys are never written; prompts and answers are. Calls that begin an attempt inside the
         block are recorded. `manystream simulate --replay PATH` plays it. Raises `OSError` where the file cannot be
-        written, and `RuntimeError` where a recording is running already.
+        written, `RuntimeError` where a recording is running already, and `EngineClosedError`.
         """
+        self._check_here()
         if self.recorder is not None:
             raise RuntimeError(f"{self._recording!r} is running: leave its block first")
         self._recording = Recording(path)
@@ -271,8 +302,8 @@ class Engine:
 
     def close(self) -> None:
         """Cancel what still runs, tell its completions, close every socket. Leaving the block does this."""
-        if self._closed:
-            return
+        if self._closed or os.getpid() != self._process:
+            return  # what is watched is watched for both processes: a fork must not end it for the other
         self._closed = True
         error: ProviderError = cancelled("the engine was closed")
         for call in list(self._calls):
@@ -301,6 +332,14 @@ def _response_finisher(wire: WireRequest, schema: JSONObject | None) -> Callable
     return finish
 
 
+def _start_monitor(nursery: trio.Nursery, engine: Engine, place: str | os.PathLike[str] | bool) -> None:
+    if place is False:
+        return
+    from .monitor import Monitor  # here, since who is not watched need not load it
+
+    nursery.start_soon(Monitor(engine, None if place is True else place).run)
+
+
 @asynccontextmanager
 async def open_engine(
     providers: Sequence[Provider],
@@ -312,15 +351,17 @@ async def open_engine(
     proxy: str | None = None,
     environment: Mapping[str, str] | None = None,
     observer: Observer | None = None,
+    monitor: str | os.PathLike[str] | bool = False,
 ) -> AsyncGenerator[Engine, None]:
     """Open an engine: `async with ms.open_engine(providers=[…]) as engine`.
 
     timeouts, retry, limits: defaults for every call. tls: a custom CA or a client certificate. proxy: the URL of an
     HTTP CONNECT proxy (default: HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY from the environment; an empty
     string: none). environment: where keys and proxies are looked up (default: the process's). observer: told how calls
-    and connections go.
+    and connections go. monitor: a Unix socket at which `manystream top` sees figures, never what is said; True: where
+    `top` looks by itself.
     Leaving the block cancels what still runs and leaves no socket and no task behind.
-    Raises `InvalidRequestError` for a provider that cannot work.
+    Raises `InvalidRequestError` for a provider that cannot work, and `MonitorError` where that socket cannot be.
     """
     variables: Mapping[str, str] = os.environ if environment is None else environment
     if proxy == "":
@@ -345,6 +386,7 @@ async def open_engine(
                 environment=variables,
                 observer=observer,
             )
+            _start_monitor(nursery, engine, monitor)
         except BaseException as error:
             failure = error
         else:

@@ -6,6 +6,7 @@ Knows the callback. Must not know sockets, attempts, or why a call ended.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
@@ -13,16 +14,19 @@ from ..providers.events import Error, Event, EventType, Start
 
 OnEvent: TypeAlias = "Callable[[Event], object]"
 
-logger = logging.getLogger("manystream.engine")
+logger: logging.Logger = logging.getLogger("manystream.engine")
 
 
 class Tally:
-    """Events delivered, over all calls that share it."""
+    """What became of the calls that share it: one provider's. events: delivered, to a callback or to nobody."""
 
-    __slots__ = ("events",)
+    __slots__ = ("completed", "events", "failures", "started")
 
     def __init__(self) -> None:
-        self.events = 0
+        self.events: int = 0
+        self.started: int = 0
+        self.completed: int = 0
+        self.failures: Counter[str] = Counter()
 
 
 class Delivery:
@@ -40,8 +44,8 @@ class Delivery:
         self._on_failure = on_failure
         self._tally = tally
         self._held: Start | None = None
-        self.delivered = False
-        self.muted = False
+        self.delivered: bool = False
+        self.muted: bool = False
         self._ended = False
 
     def deliver_first(self, events: Sequence[Event]) -> None:

@@ -45,15 +45,29 @@ def internal(what: str) -> ProviderError:
 
 def redacted(error: ProviderError, key: str) -> ProviderError:
     """The error without the key, where a server quotes it: in every word, in the body that it keeps, and in the
-    errors that it came from, which a traceback shows."""
+    errors that it came from, which a traceback shows. And without the frames it came through: they hold whole bodies
+    and request heads, and an error may be kept for long."""
+    told: BaseException | None = error
+    while told is not None:
+        told.__traceback__ = told.__context__ = None
+        told = told.__cause__
     if len(key) < SHORTEST_KEY:
         return error
     error.message = error.message.replace(key, REDACTED)
     error.body = error.body.replace(key.encode(), REDACTED.encode())
     error.provider_code = error.provider_code and error.provider_code.replace(key, REDACTED)
     error.request_id = error.request_id and error.request_id.replace(key, REDACTED)
-    told: BaseException | None = error
+    told = error
     while told is not None:
         told.args = tuple(word.replace(key, REDACTED) if isinstance(word, str) else word for word in told.args)
         told = told.__cause__
     return error
+
+
+def redact_headers(headers: dict[str, str], key: str) -> None:
+    """Take the key out of a response's headers, where a server repeats it there; what is printed of a completion shows
+    them."""
+    if len(key) >= SHORTEST_KEY:
+        for name, value in headers.items():
+            if key in value:
+                headers[name] = value.replace(key, REDACTED)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .call import Call
     from .completion import Completion
 
-logger = logging.getLogger("manystream.observe")
+logger: logging.Logger = logging.getLogger("manystream.observe")
 
 
 @dataclass(slots=True, frozen=True)
@@ -77,7 +77,7 @@ class Watch:
 
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
-        self.chunks = type(observer).chunk_received is not Observer.chunk_received
+        self.chunks: bool = type(observer).chunk_received is not Observer.chunk_received
 
     def call_started(self, call: Call, start: CallStart) -> None:
         try:

@@ -8,8 +8,8 @@ Knows threads, and `engine.from_thread`. Must not know how a call works.
 
 from __future__ import annotations
 
+import os
 import threading
-from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -18,8 +18,7 @@ from typing import TypeVar
 
 import trio
 
-from ..providers.errors import ProviderError
-from ..providers.events import Error, Event
+from ..providers.events import Event
 from ..providers.options import Retry, Timeouts
 from ..providers.provider import Provider
 from ..providers.request import Request
@@ -27,17 +26,19 @@ from ..providers.response import Response
 from ..transport.tls import TLSConfig
 from .call import Call, OnCompletion
 from .clocks import CallState
-from .completion import Completion
+from .completion import Completion, answer_of
 from .core import Engine, EngineClosedError, open_engine
 from .delivery import OnEvent
 from .limits import Limits
 from .observe import Observer
+from .record import Recording
 from .statistics import Statistics
-from .stream import HIGH_WATER, LOW_WATER
+from .stream import BufferedEvents
 
 Result = TypeVar("Result")
 
 CLOSED = "this portal is closed: its open_portal block was left"
+FORKED = "this portal was opened in another process: open one after the fork"
 
 
 class PortalCall:
@@ -107,7 +108,7 @@ class PortalCall:
             self._ended.set()
 
 
-class PortalStream:
+class PortalStream(BufferedEvents[PortalCall]):
     """The events of one call as a plain iterator, for one thread at a time. While its buffer is full the socket is
     not read. A failed stream raises its `ProviderError`; leaving the block cancels the call.
 
@@ -115,14 +116,10 @@ class PortalStream:
     """
 
     def __init__(self, portal: Portal, request: Request) -> None:
+        super().__init__()
         self._portal = portal
         self._request = request
-        self._call: PortalCall | None = None
-        self._waiting: deque[Event] = deque()
         self._changed = threading.Condition()
-        self._paused = False
-        self._failed: ProviderError | None = None
-        self.completion: Completion | None = None
 
     def __enter__(self) -> PortalStream:
         self._call = self._portal.start_stream(self._request, self._on_event, self._on_completion)
@@ -136,12 +133,6 @@ class PortalStream:
     ) -> None:
         self.call.cancel()
 
-    @property
-    def call(self) -> PortalCall:
-        """The call behind it."""
-        assert self._call is not None, "enter the block first"
-        return self._call
-
     def __iter__(self) -> PortalStream:
         return self
 
@@ -149,33 +140,59 @@ class PortalStream:
         self._portal.check_may_block()
         with self._changed:
             while not self._waiting:
-                if self.completion is not None:
-                    if self._failed is not None:
-                        raise self._failed
+                if self._over():
                     raise StopIteration
                 self._changed.wait()
-            event = self._waiting.popleft()
-            resume = self._paused and len(self._waiting) <= LOW_WATER
-            if resume:
-                self._paused = False
-        if resume:
-            self.call.resume()
-        return event
+            return self._take()
 
     def _on_event(self, event: Event) -> None:
         with self._changed:
-            if not isinstance(event, Error):  # the iteration raises it, from the completion
-                self._waiting.append(event)
-            if not self._paused and len(self._waiting) >= HIGH_WATER and self._call is not None:
-                self._paused = True
-                self._call.pause()
-            self._changed.notify()
+            super()._on_event(event)
 
     def _on_completion(self, completion: Completion) -> None:
         with self._changed:
-            self.completion = completion
-            self._failed = completion.error
-            self._changed.notify()
+            super()._on_completion(completion)
+
+    def _wake(self) -> None:
+        self._changed.notify()
+
+
+class PortalRecording:
+    """A running recording, for any thread: `with portal.record(path): …`."""
+
+    def __init__(self, portal: Portal, recording: Recording) -> None:
+        self._portal = portal
+        self._recording = recording
+
+    def __repr__(self) -> str:
+        return repr(self._recording)
+
+    def __enter__(self) -> PortalRecording:
+        return self
+
+    def __exit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def closed(self) -> bool:
+        """Whether it takes no more."""
+        return self._recording.closed
+
+    @property
+    def exchanges(self) -> int:
+        """How many it has written."""
+        return self._recording.exchanges
+
+    def close(self) -> None:
+        """Write what is known of exchanges that are still running, and close the file. Idempotent; closing the portal
+        closes it, too."""
+        if not self._recording.closed:
+            self._portal.run(self._recording.close)
 
 
 class Portal:
@@ -185,6 +202,7 @@ class Portal:
         self._engine = engine
         self._token = token
         self._thread = threading.get_ident()
+        self._process = os.getpid()
 
     def __repr__(self) -> str:
         return f"<Portal to {self._engine!r}>"
@@ -198,10 +216,7 @@ class Portal:
             completion = call.wait()
         finally:
             call.cancel()
-        if completion.error is not None:
-            raise completion.error
-        assert completion.response is not None
-        return completion.response
+        return answer_of(completion)
 
     def stream(self, request: Request) -> PortalStream:
         """A streamed call as an iterator with backpressure: `with portal.stream(request) as events: for event in …`."""
@@ -211,7 +226,7 @@ class Portal:
         """Start an unstreamed call; returns once it is started. `on_completion(completion)` is called exactly once, on
         the engine's thread. Raises `InvalidRequestError` and `EngineClosedError`."""
         call = PortalCall(self, on_completion)
-        self._run(lambda: call.begin(lambda end: self._engine.start_request(request, end)))
+        self.run(lambda: call.begin(lambda end: self._engine.start_request(request, end)))
         return call
 
     def start_stream(
@@ -220,34 +235,46 @@ class Portal:
         """Start a streamed call; returns once it is started. Callbacks as in `Engine.start_stream`, on the engine's
         thread: they must not block it, for every other call waits with it."""
         call = PortalCall(self, on_completion)
-        self._run(lambda: call.begin(lambda end: self._engine.start_stream(request, on_event, end)))
+        self.run(lambda: call.begin(lambda end: self._engine.start_stream(request, on_event, end)))
         return call
 
     def statistics(self) -> Statistics:
         """The engine in figures, as of now."""
-        return self._run(self._engine.statistics)
+        return self.run(self._engine.statistics)
+
+    def record(self, path: str | os.PathLike[str]) -> PortalRecording:
+        """Write down what goes over the wire until the block is left: `with portal.record(path):`. As the engine's."""
+        return PortalRecording(self, self.run(lambda: self._engine.record(path)))
 
     # --- for calls ---
 
     def soon(self, function: Callable[[], None]) -> None:
         """Have the engine's thread call this; nothing once the portal is closed."""
+        self._check_process()
         try:
             self._token.run_sync_soon(function)
         except trio.RunFinishedError:
             pass
 
     def check_may_block(self) -> None:
-        """Raises `RuntimeError` on the engine's own thread."""
+        """Raises `RuntimeError` on the engine's own thread, and `EngineClosedError` where nobody would end the wait."""
+        self._check_process()
         if threading.get_ident() == self._thread:
             raise RuntimeError("a callback must not wait for a call: it holds up the thread that would end it")
 
-    def _run(self, function: Callable[[], Result]) -> Result:
+    def run(self, function: Callable[[], Result]) -> Result:
+        """Call this on the engine's thread and wait for it. Raises `EngineClosedError`, and what it raises."""
+        self._check_process()
         if threading.get_ident() == self._thread:
             return function()  # in a callback
         try:
             return trio.from_thread.run_sync(function, trio_token=self._token)
         except trio.RunFinishedError:
             raise EngineClosedError(CLOSED) from None
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:  # a fork copies no threads: the engine's is not here
+            raise EngineClosedError(FORKED)
 
 
 @contextmanager
@@ -261,6 +288,7 @@ def open_portal(
     proxy: str | None = None,
     environment: Mapping[str, str] | None = None,
     observer: Observer | None = None,
+    monitor: str | os.PathLike[str] | bool = False,
 ) -> Generator[Portal, None, None]:
     """Open an engine in a thread of its own, for the length of the block.
 
@@ -279,6 +307,7 @@ def open_portal(
             proxy=proxy,
             environment=environment,
             observer=observer,
+            monitor=monitor,
         ) as engine:
             leave = trio.Event()
             opened.set_result((Portal(engine, trio.lowlevel.current_trio_token()), leave))

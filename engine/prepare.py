@@ -12,9 +12,9 @@ from ..providers.dialect import Dialect, MakeId, WireRequest
 from ..providers.errors import InvalidRequestError
 from ..providers.provider import Provider
 from ..providers.registry import DIALECTS, select
-from ..providers.request import Request, validate_request
+from ..providers.request import Request, validate_options
 from ..transport.errors import URLError
-from ..transport.exchange import WireHead
+from ..transport.exchange import RawHeaders, WireHead
 from ..transport.headers import HeaderError, validate_headers
 from ..transport.url import BaseURL, parse_base_url, target
 from .attempt import Prepared, WallClock
@@ -25,11 +25,25 @@ USER_AGENT = "manystream"
 OWN_HEADERS = frozenset({"host", "content-length", "transfer-encoding", "connection", "accept-encoding"})
 """Headers that the transport decides: a request may not set them."""
 
+HEADERS_KEPT = 256
+"""Sets of checked headers that an engine remembers; an orchestrator that gives each request an id of its own in a
+header would have no use for more."""
+
 
 class Preparer:
     """Prepares the requests of one engine; remembers what does not change between them."""
 
-    __slots__ = ("_bases", "_dialects", "_environment", "_keys", "_limits", "_make_id", "_providers", "_wall_clock")
+    __slots__ = (
+        "_bases",
+        "_dialects",
+        "_environment",
+        "_headers",
+        "_keys",
+        "_limits",
+        "_make_id",
+        "_providers",
+        "_wall_clock",
+    )
 
     def __init__(
         self,
@@ -52,6 +66,7 @@ class Preparer:
         self._make_id = make_id
         self._wall_clock = wall_clock
         self._keys: dict[str, str] = {}
+        self._headers: dict[tuple[object, ...], RawHeaders] = {}
         self._bases: dict[str, BaseURL] = {p.name: _base_url(p) for p in providers}
         # Loaded now: at a first call it would hold up the streams, and could fail.
         self._dialects: dict[str, Dialect] = {p.name: DIALECTS[p.profile.dialect] for p in providers}
@@ -60,7 +75,7 @@ class Preparer:
         """Check and serialise. Raises `InvalidRequestError`."""
         if not isinstance(request, Request):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidRequestError("request", f"must be a Request, not {type(request).__name__}")
-        validate_request(request)
+        validate_options(request)
         provider, model = select(request.model, self._providers)
         key = self._key(provider)
         dialect = self._dialects[provider.name]
@@ -74,6 +89,7 @@ class Preparer:
             key=key,
             stream=stream,
             provider=provider,
+            model=model,
             dialect=dialect,
             make_id=self._make_id,
             limits=self._limits,
@@ -95,35 +111,51 @@ class Preparer:
         auth: Sequence[tuple[str, str]],
         provider: Provider,
     ) -> WireHead:
-        headers: dict[str, tuple[str, str]] = {}
+        # Requests to one provider have the same headers, but for their length: checking them takes four times as long
+        # as looking them up.
         extra = request.extra_headers or {}
-        for field, pairs in (
-            ("headers", [("User-Agent", USER_AGENT)]),
-            ("extra_headers", wire.headers),  # the dialect's own, and the request's extra ones last
-            ("api_key", auth),
-            ("headers", list(provider.headers.items())),
-            ("extra_headers", list(extra.items())),
-        ):
-            for name, value in pairs:
-                if not isinstance(name, str) or not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-                    raise InvalidRequestError(field, "names and values must be text")
-                if name.lower() in OWN_HEADERS:
-                    raise InvalidRequestError(field, f"{name!r} is decided by the transport; leave it out")
-                headers[name.lower()] = (name, value)  # the later one wins
-        fixed = [
-            ("Host", base.origin.host_header),
-            ("Content-Length", str(len(wire.body))),
-            # Compressed events could not be told apart as they arrive.
-            ("Accept-Encoding", "identity"),
-        ]
+        seen = (provider.name, tuple(provider.headers.items()), tuple(wire.headers), tuple(extra.items()))
         try:
-            validated = validate_headers([*fixed, *headers.values()])
+            rest = self._headers.get(seen)
+        except TypeError:
+            rest = None  # what cannot be looked up is no text either
+        if rest is None:
+            rest = _checked_headers(wire, auth, provider, extra)
+            if len(self._headers) < HEADERS_KEPT:
+                self._headers[seen] = rest
+        try:
             path = target(base, wire.path)
-        except HeaderError as error:
-            raise InvalidRequestError("extra_headers" if extra else "headers", str(error)) from None
         except URLError as error:
             raise InvalidRequestError("model", str(error)) from None
-        return WireHead(wire.method.encode(), path.encode(), validated)
+        length = (b"Content-Length", b"%d" % len(wire.body))
+        headers = [(b"Host", base.origin.host_header.encode()), length, *rest]
+        return WireHead(wire.method.encode(), path.encode(), headers)
+
+
+def _checked_headers(
+    wire: WireRequest, auth: Sequence[tuple[str, str]], provider: Provider, extra: Mapping[str, str]
+) -> RawHeaders:
+    """All headers but `Host` and `Content-Length`."""
+    headers: dict[str, tuple[str, str]] = {}
+    for field, pairs in (
+        ("headers", [("User-Agent", USER_AGENT)]),
+        ("extra_headers", wire.headers),  # the dialect's own, and the request's extra ones last
+        ("api_key", auth),
+        ("headers", list(provider.headers.items())),
+        ("extra_headers", list(extra.items())),
+    ):
+        for name, value in pairs:
+            if not isinstance(name, str) or not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise InvalidRequestError(field, "names and values must be text")
+            if name.lower() in OWN_HEADERS:
+                raise InvalidRequestError(field, f"{name!r} is decided by the transport; leave it out")
+            headers[name.lower()] = (name, value)  # the later one wins
+    # Compressed events could not be told apart as they arrive.
+    fixed = ("Accept-Encoding", "identity")
+    try:
+        return validate_headers([fixed, *headers.values()])
+    except HeaderError as error:
+        raise InvalidRequestError("extra_headers" if extra else "headers", str(error)) from None
 
 
 def _base_url(provider: Provider) -> BaseURL:

@@ -27,7 +27,7 @@ from ..transport.exchange import Exchange, RawHeaders
 from .attempt import Prepared
 from .errors import REDACTED, SHORTEST_KEY
 
-logger = logging.getLogger("manystream.record")
+logger: logging.Logger = logging.getLogger("manystream.record")
 
 VERSION = 1
 
@@ -55,7 +55,7 @@ class Recording:
         self._path = Path(path)
         self._began = trio.current_time()
         self._open: dict[Tap, None] = {}
-        self.exchanges = 0
+        self.exchanges: int = 0
 
     def __repr__(self) -> str:
         return f"<Recording {self._path.name}, {self.exchanges} exchanges{'' if self._file else ', closed'}>"

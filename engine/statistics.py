@@ -17,15 +17,50 @@ class OriginStatistics:
 
 
 @dataclass(slots=True, frozen=True)
+class ProviderStatistics:
+    """The calls to one provider since the engine opened.
+
+    running: started and not ended. failures: those that ended without a whole answer, by category, `cancelled` among
+    them. events: delivered.
+    """
+
+    running: int = 0
+    completed: int = 0
+    events: int = 0
+    failures: Mapping[str, int] = field(default_factory=dict[str, int])
+
+
+@dataclass(slots=True, frozen=True)
+class CallFigures:
+    """One running call at one moment.
+
+    number: counts the engine's calls, from 1. age: seconds since it was started. quiet: seconds since a byte last went
+    either way; its age, where none has. request_id: the provider's, once the response's head has come.
+    """
+
+    number: int
+    provider: str
+    model: str
+    stream: bool
+    state: str
+    age: float
+    quiet: float
+    attempts: int
+    request_id: str | None
+
+
+@dataclass(slots=True, frozen=True)
 class Statistics:
     """One engine at one moment.
 
     calls: running calls by state. started, completed, failed, cancelled, retried: calls (attempts for `retried`)
     since the engine opened; `completed` counts every ended call, `failed` and `cancelled` are parts of it.
+    providers: calls and events by provider's name.
     connections: by origin. opened, reused, discarded: connections since the engine opened.
     events: events delivered, to a callback or to nobody. bytes_received, bytes_sent: on all connections, TLS taken off.
     loop_lag: seconds that the slowest turn of the multi-request loop took in the last second or so: what a stream
-    may have waited for the others. loop_turns: turns so far.
+    may have waited for the others. loop_culprit: the call that took most of that turn, by number and model, where one
+    took over 5 ms (its callback, mostly); else empty. loop_turns: turns so far.
     """
 
     calls: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -34,6 +69,7 @@ class Statistics:
     failed: int = 0
     cancelled: int = 0
     retried: int = 0
+    providers: Mapping[str, ProviderStatistics] = field(default_factory=dict[str, ProviderStatistics])
     connections: Mapping[str, OriginStatistics] = field(default_factory=dict[str, OriginStatistics])
     opened: int = 0
     reused: int = 0
@@ -42,4 +78,5 @@ class Statistics:
     bytes_received: int = 0
     bytes_sent: int = 0
     loop_lag: float = 0.0
+    loop_culprit: str = ""
     loop_turns: int = 0

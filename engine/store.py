@@ -86,7 +86,7 @@ class ConversationStore:
     """Conversations in one file, which is made where there is none; `with` closes it. Raises `StoreError`."""
 
     def __init__(self, path: str | os.PathLike[str], *, durable: bool = False) -> None:
-        self.path = Path(path)
+        self.path: Path = Path(path)
         if str(path) == ":memory:":
             raise StoreError("a store needs a file: ':memory:' would be gone after the first fork")
         self._durable = durable

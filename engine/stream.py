@@ -1,4 +1,5 @@
-"""A streamed call as an async iterator, with backpressure down to TCP.
+"""A streamed call as an async iterator, with backpressure down to TCP; and what it shares with the iterators of `aio`
+and `portal`, which wait by other means.
 
 Knows a call's callbacks and its `pause`. Must not know how a call works.
 """
@@ -8,10 +9,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from types import TracebackType
+from typing import Generic, Protocol, TypeVar
 
 import trio
 
-from ..providers.errors import ProviderError
 from ..providers.events import Error, Event
 from .call import Call, OnCompletion
 from .completion import Completion
@@ -22,20 +23,79 @@ HIGH_WATER = 64
 LOW_WATER = 16
 
 
-class EventStream:
+class Pausable(Protocol):
+    """What is needed of a call here."""
+
+    def pause(self) -> None: ...
+
+    def resume(self) -> None: ...
+
+
+AnyCall = TypeVar("AnyCall", bound=Pausable)
+
+
+class BufferedEvents(Generic[AnyCall]):
+    """The events of one call between its callbacks and whoever takes them, in order. While many wait, the socket is
+    not read.
+
+    completion: the call's final record, once it has ended.
+    """
+
+    def __init__(self) -> None:
+        self._call: AnyCall | None = None
+        self._waiting: deque[Event] = deque()
+        self._paused = False
+        self.completion: Completion | None = None
+
+    @property
+    def call(self) -> AnyCall:
+        """The call behind it."""
+        assert self._call is not None, "enter the block first"
+        return self._call
+
+    def _on_event(self, event: Event) -> None:
+        if not isinstance(event, Error):  # the iteration raises it, from the completion
+            self._waiting.append(event)
+        if not self._paused and len(self._waiting) >= HIGH_WATER and self._call is not None:
+            self._paused = True
+            self._call.pause()
+        self._wake()
+
+    def _on_completion(self, completion: Completion) -> None:
+        self.completion = completion
+        self._wake()
+
+    def _wake(self) -> None:
+        """Something has come: let whoever waits look."""
+        raise NotImplementedError
+
+    def _over(self) -> bool:
+        """Whether there is no event, and there will be none. A failed stream raises its `ProviderError`."""
+        if self._waiting or self.completion is None:
+            return False
+        if self.completion.error is not None:
+            raise self.completion.error
+        return True
+
+    def _take(self) -> Event:
+        """The next event; there is one."""
+        event = self._waiting.popleft()
+        if self._paused and len(self._waiting) <= LOW_WATER:
+            self._paused = False
+            self.call.resume()
+        return event
+
+
+class EventStream(BufferedEvents[Call]):
     """The events of one call, in order. Ends after `Done`; a failed stream raises its `ProviderError`.
 
     completion: the call's final record, once it has ended.
     """
 
     def __init__(self, start: Callable[[OnEvent, OnCompletion], Call]) -> None:
+        super().__init__()
         self._start = start
-        self._call: Call | None = None
-        self._waiting: deque[Event] = deque()
         self._arrived = trio.Event()
-        self._paused = False
-        self._failed: ProviderError | None = None
-        self.completion: Completion | None = None
 
     async def __aenter__(self) -> EventStream:
         self._call = self._start(self._on_event, self._on_completion)
@@ -52,39 +112,17 @@ class EventStream:
             self._call.cancel()
         await trio.lowlevel.checkpoint_if_cancelled()
 
-    @property
-    def call(self) -> Call:
-        """The call behind it."""
-        assert self._call is not None, "enter the block first"
-        return self._call
-
     def __aiter__(self) -> EventStream:
         return self
 
     async def __anext__(self) -> Event:
         await trio.lowlevel.checkpoint()
         while not self._waiting:
-            if self.completion is not None:
-                if self._failed is not None:
-                    raise self._failed
+            if self._over():
                 raise StopAsyncIteration
             self._arrived = trio.Event()
             await self._arrived.wait()
-        event = self._waiting.popleft()
-        if self._paused and len(self._waiting) <= LOW_WATER:
-            self._paused = False
-            self.call.resume()
-        return event
+        return self._take()
 
-    def _on_event(self, event: Event) -> None:
-        if not isinstance(event, Error):
-            self._waiting.append(event)
-        if not self._paused and len(self._waiting) >= HIGH_WATER:
-            self._paused = True
-            self.call.pause()
-        self._arrived.set()
-
-    def _on_completion(self, completion: Completion) -> None:
-        self.completion = completion
-        self._failed = completion.error
+    def _wake(self) -> None:
         self._arrived.set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import importlib
 import inspect
 import re
@@ -11,6 +12,8 @@ from pathlib import Path
 import pytest
 
 import manystream as ms
+
+from .public_api import SNAPSHOT, describe
 
 CALLS = {"open_engine", "Engine", "Call", "Completion", "Timings", "Statistics", "InvalidRequestError", "ProviderError"}
 PROVIDERS = {"OpenAIChat", "OpenAIResponses", "Anthropic", "Gemini"}
@@ -144,3 +147,11 @@ def test_type_checkers_see_the_names_that_programs_get() -> None:
     source = Path(ms.__file__).read_text()
     pairs = re.findall(r"^    from (\.[\w.]+) import (\w+) as \2$", source, re.MULTILINE)
     assert {name: home for home, name in pairs} == {name: home for home, names in ms.HOMES.items() for name in names}
+
+
+def test_names_and_signatures_are_those_on_record() -> None:
+    on_record, found = SNAPSHOT.read_text("utf-8").splitlines(), describe().splitlines()
+    changes = "\n".join(difflib.unified_diff(on_record, found, "on record", "in the code", n=0, lineterm=""))
+    assert not changes, (
+        f"{changes}\nIf that is meant: `python -m tests.public_api` records it, and CHANGELOG.md tells it"
+    )

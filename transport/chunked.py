@@ -47,8 +47,8 @@ class ChunkDecoder:
     __slots__ = ("_held", "_held_bytes", "_remaining", "_state", "done", "rest")
 
     def __init__(self) -> None:
-        self.done = False
-        self.rest = b""
+        self.done: bool = False
+        self.rest: bytes = b""
         self._remaining = 0  # bytes of the current chunk that have not come
         self._state = _SIZE
         self._held: list[bytes] = []  # the beginning of a line, or of the trailers

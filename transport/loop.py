@@ -22,7 +22,7 @@ from typing import Protocol
 
 import trio
 
-logger = logging.getLogger("manystream.transport.loop")
+logger: logging.Logger = logging.getLogger("manystream.transport.loop")
 
 TURN_EVENTS = 256
 """Connections served before other trio tasks get a turn."""
@@ -35,8 +35,11 @@ The first byte after a quiet moment is not held back at all."""
 GATHER_FROM = 4
 """Fewer than this at once are no traffic worth gathering: a lone call's bytes do not wait."""
 
-LAG_WINDOW = 1.0
+LAG_WINDOW: float = 1.0
 """Seconds that a slow turn is remembered in `Loop.lag`."""
+
+HELD_UP_SECONDS: float = 0.005
+"""Whoever keeps all others waiting for longer is named in `Loop.culprit`."""
 
 
 class Pollable(Protocol):
@@ -44,6 +47,10 @@ class Pollable(Protocol):
 
     @property
     def sock(self) -> socket.socket: ...
+    @property
+    def label(self) -> str:
+        """Whose exchange is on it, for reports."""
+        ...
 
     def on_readable(self) -> None:
         """Bytes, the end, or an error can be read."""
@@ -62,17 +69,18 @@ class Loop(abc.ABC):
     """Who is readable, and the counters that go with it.
 
     now: trio's clock at the beginning of the turn, for time stamps that cost nothing. lag: seconds that the
-    slowest turn took of late.
+    slowest turn took of late. culprit: the label of who took most of it; empty where nobody took long.
     """
 
     def __init__(self) -> None:
-        self.now = 0.0
+        self.now: float = 0.0
         self.turns = 0
         self.bytes_received = 0
         self.bytes_sent = 0
         self._slowest = 0.0
         self._slowest_before = 0.0
         self._window_start = 0.0
+        self._culprit = self._culprit_before = ""
 
     def clock(self) -> float:
         """trio's clock now, for what happens outside a turn."""
@@ -82,6 +90,10 @@ class Loop(abc.ABC):
     @property
     def lag(self) -> float:
         return max(self._slowest, self._slowest_before)
+
+    @property
+    def culprit(self) -> str:
+        return self._culprit if self._slowest >= self._slowest_before else self._culprit_before
 
     @abc.abstractmethod
     def add(self, connection: Pollable) -> None:
@@ -103,15 +115,16 @@ class Loop(abc.ABC):
     def close(self) -> None:
         """Give up the descriptor."""
 
-    def measure(self, started: float) -> None:
+    def measure(self, started: float, culprit: str = "") -> None:
         """Note how long a turn took."""
         ended = time.perf_counter()
         elapsed = ended - started
         if ended - self._window_start > LAG_WINDOW:
             self._slowest_before, self._slowest = self._slowest, 0.0
+            self._culprit_before, self._culprit = self._culprit, ""
             self._window_start = ended
         if elapsed > self._slowest:
-            self._slowest = elapsed
+            self._slowest, self._culprit = elapsed, culprit
 
 
 class Poller(Protocol):
@@ -210,30 +223,37 @@ class PollerLoop(Loop):
     def turn(self) -> int:
         """Serve what is ready now, each connection once: level-triggered, so a flood waits for its next turn.
         Returns how many were ready."""
-        started = time.perf_counter()
+        clock = time.perf_counter
+        started = before = clock()
         ready = self._poller.poll(0, TURN_EVENTS)
         if not ready:
             return 0
-        self.now = trio.current_time()
+        self.now: float = trio.current_time()
         self.turns += 1
         connections = self._connections
+        longest, culprit = HELD_UP_SECONDS, ""
         for fd, mask in ready:
             # One connection's callback may have closed another that is ready in this very turn.
             connection = connections.get(fd)
             if connection is None:
                 continue
+            label = connection.label  # now: its next exchange may begin before it returns
             try:
                 if mask == READ:
                     connection.on_readable()
-                    continue
-                if mask & WRITE:
-                    connection.on_writable()
-                if mask & ~WRITE and fd in connections:  # errors and hang-ups, too, are found out by reading
-                    connection.on_readable()
+                else:
+                    if mask & WRITE:
+                        connection.on_writable()
+                    if mask & ~WRITE and fd in connections:  # errors and hang-ups, too, are found out by reading
+                        connection.on_readable()
             except Exception as error:
                 logger.exception("a connection's callback raised: a defect in manystream")
                 connection.on_defect(error)
-        self.measure(started)
+            after = clock()
+            if after - before > longest:
+                longest, culprit = after - before, label
+            before = after
+        self.measure(started, culprit)
         return len(ready)
 
     def close(self) -> None:
@@ -249,7 +269,7 @@ class TaskLoop(Loop):
         self._scopes: dict[Pollable, tuple[trio.CancelScope, trio.CancelScope]] = {}
 
     def add(self, connection: Pollable) -> None:
-        self.now = trio.current_time()
+        self.now: float = trio.current_time()
         self._watch(connection, read=True, write=False)
 
     def remove(self, connection: Pollable) -> None:
@@ -281,6 +301,7 @@ class TaskLoop(Loop):
                 except trio.ClosedResourceError:
                     return
                 started = time.perf_counter()
+                label = connection.label
                 self.now = trio.current_time()
                 self.turns += 1
                 try:
@@ -291,7 +312,7 @@ class TaskLoop(Loop):
                 except Exception as error:
                     logger.exception("a connection's callback raised: a defect in manystream")
                     connection.on_defect(error)
-                self.measure(started)
+                self.measure(started, label if time.perf_counter() - started > HELD_UP_SECONDS else "")
 
     async def run(self) -> None:
         await trio.sleep_forever()

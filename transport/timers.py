@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import trio
 
-logger = logging.getLogger("manystream.transport.timers")
+logger: logging.Logger = logging.getLogger("manystream.transport.timers")
 
 _STALE_KEPT = 64
 
@@ -26,7 +26,7 @@ class Timer:
     def __init__(self, timers: Timers, when: float, callback: Callable[[], None]) -> None:
         self._timers = timers
         self._callback: Callable[[], None] | None = callback
-        self.when = when
+        self.when: float = when
 
     def cancel(self) -> None:
         """Forget the callback. Its place in the heap is given up in time, at no cost now."""

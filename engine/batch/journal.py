@@ -39,7 +39,7 @@ class Journal:
 
     def __init__(self, answers: Path, errors: Path | None = None) -> None:
         self.answers_path = answers
-        self.errors_path = errors if errors is not None else default_errors_path(answers)
+        self.errors_path: Path = errors if errors is not None else default_errors_path(answers)
         self.answered: set[LineId] = set()
         self.failed: set[LineId] = set()
         self.makers: set[str] = set()

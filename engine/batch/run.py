@@ -6,21 +6,29 @@ show progress reads `tally`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import TypeAlias
 
 import trio
 
 from ...providers.errors import ErrorCategory, InvalidRequestError, ProviderError
 from ...providers.json_values import JSONObject
+from ...providers.request import Request
+from ...providers.response import Response
 from ...providers.usage import Usage
 from ..call import Call
 from ..completion import Completion
 from ..core import Engine
+from ..cost import Cost, Unpriced
 from .journal import INVALID_LINE, Journal
 from .lines import ChooseModel, Item, LineError, LineId, read_item, read_line
 from .pace import Pace, TokenEstimate
+
+Price: TypeAlias = "Callable[[Request, Response], Cost | Unpriced]"
+"""From what was asked and answered to what it cost (`engine/cost.py` has some)."""
 
 RECORDED_TEXT = 2000
 """Characters of an error's message that are kept."""
@@ -37,7 +45,8 @@ class BatchError(RuntimeError):
 class Tally:
     """A run in figures. Lines: read so far; answered and failed in this run; answered_before and failed_before,
     passed over; invalid, never sent. retries: attempts beyond the first. Tokens: as far as the providers tell.
-    failures: by category."""
+    failures: by category. cost: of the answers that have a price, by currency. unpriced: answers that have none, and
+    the first reason."""
 
     lines: int = 0
     running: int = 0
@@ -50,6 +59,9 @@ class Tally:
     input_tokens: int = 0
     output_tokens: int = 0
     failures: dict[str, int] = field(default_factory=dict[str, int])
+    cost: dict[str, Decimal] = field(default_factory=dict[str, Decimal])
+    unpriced: int = 0
+    unpriced_reason: str = ""
 
     @property
     def ended(self) -> int:
@@ -62,7 +74,8 @@ class Batch:
 
     choose_model: what is asked for a line that names this model (or none). concurrency: calls at a time. pace: how
     fast they may start. stream: ask for streams, which keep a connection alive under long answers. retry_failed: try
-    what failed in earlier runs again. source: the input's name, for messages.
+    what failed in earlier runs again. source: the input's name, for messages. price: what an answer cost; without it
+    nothing is said of cost.
     """
 
     def __init__(
@@ -77,8 +90,9 @@ class Batch:
         retry_failed: bool = False,
         source: str = "input",
         provider: str | None = None,
+        price: Price | None = None,
     ) -> None:
-        self.tally = Tally()
+        self.tally: Tally = Tally()
         self._engine = engine
         self._journal = journal
         self._choose_model = choose_model
@@ -90,6 +104,7 @@ class Batch:
         self._retry_failed = retry_failed
         self._source = source
         self._provider = provider
+        self._price = price
         self._seen: dict[LineId, int] = {}
         self._calls: dict[LineId, Call] = {}
         self._scope = trio.CancelScope()
@@ -188,11 +203,12 @@ class Batch:
         self._slots.release()
         if not self._calls:
             self._idle.set()
+        cost = self._count_cost(item, completion)
         error = completion.error
         if error is None:
             self._spent = 0
             tally.answered += 1
-            self._keep_answer(item, completion)
+            self._keep_answer(item, completion, cost)
         elif error.category is ErrorCategory.CANCELLED and self._stopped:
             pass  # not done; a later run will do it
         elif (hopeless := self._hopeless(error)) is not None:
@@ -223,9 +239,24 @@ class Batch:
         if self._pace is not None and known:
             self._pace.settle(estimated, usage.total_tokens or (usage.input_tokens or 0) + output)
 
-    def _keep_answer(self, item: Item, completion: Completion) -> None:
+    def _count_cost(self, item: Item, completion: Completion) -> Cost | Unpriced | None:
+        """Add what it cost, also where it failed part-way: then as far as its usage was told."""
+        response, tally = completion.response, self.tally
+        if self._price is None or response is None:
+            return None
+        if completion.error is not None and response.usage.output_tokens is None:
+            return None
+        cost = self._price(item.request, response)
+        if isinstance(cost, Cost):
+            tally.cost[cost.currency] = tally.cost.get(cost.currency, Decimal(0)) + cost.total
+        else:
+            tally.unpriced += 1
+            tally.unpriced_reason = tally.unpriced_reason or cost.reason
+        return cost
+
+    def _keep_answer(self, item: Item, completion: Completion, cost: Cost | Unpriced | None) -> None:
         try:
-            self._journal.record_answer(item.id, answer_record(item, completion, self._provider))
+            self._journal.record_answer(item.id, answer_record(item, completion, self._provider, cost))
         except OSError as error:
             self._fail(BatchError(f"cannot write {self._journal.answers_path}: {error.strerror}"))
 
@@ -241,8 +272,10 @@ class Batch:
         self.stop()
 
 
-def answer_record(item: Item, completion: Completion, provider: str | None) -> JSONObject:
-    """An answer's line."""
+def answer_record(
+    item: Item, completion: Completion, provider: str | None, cost: Cost | Unpriced | None = None
+) -> JSONObject:
+    """An answer's line. Without a price list it has no `cost`; where that has no price, `cost` is null."""
     response = completion.response
     assert response is not None
     record: JSONObject = {
@@ -262,6 +295,8 @@ def answer_record(item: Item, completion: Completion, provider: str | None) -> J
         "seconds": _seconds(completion),
         "request_id": completion.request_id,
     }
+    if cost is not None:
+        record["cost"] = {"currency": cost.currency, "total": float(cost.total)} if isinstance(cost, Cost) else None
     if item.request.response_schema is not None:
         record["parsed"] = response.parsed
     if response.refusal:

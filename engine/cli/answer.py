@@ -13,7 +13,8 @@ from ...providers.messages import Text, Thinking, ToolCall
 from ...providers.response import Response
 from ...providers.usage import Usage
 from ..completion import Completion, Timings
-from .terminal import Paint, duration, harmless, is_terminal
+from ..cost import Cost, Unpriced
+from .terminal import Paint, duration, harmless, is_terminal, money
 
 USAGE_WORDS = (
     ("input_tokens", "in"),
@@ -62,14 +63,14 @@ class AnswerWriter:
             elif isinstance(block, ToolCall):
                 self._write(index, block.arguments, self._aside, f"tool call {harmless(block.name)} ")
 
-    def finish(self, completion: Completion, *, streamed: bool) -> None:
-        """End the last line, and show usage and timings; also of an answer that ended early."""
+    def finish(self, completion: Completion, *, streamed: bool, cost: Cost | Unpriced | None = None) -> None:
+        """End the last line, and show usage, cost and timings; also of an answer that ended early."""
         response = completion.response
         if response is not None and not streamed:
             self.show_response(response)
         self._end_line()
         if response is not None:
-            print(self._paint(summary(completion, response), "dim"), file=self._aside, flush=True)
+            print(self._paint(summary(completion, response, cost), "dim"), file=self._aside, flush=True)
 
     def _write(self, index: int, text: str, stream: TextIO, label: str = "") -> None:
         if index != self._index:
@@ -92,12 +93,13 @@ class AnswerWriter:
                 self._column_used[stream] = False
 
 
-def summary(completion: Completion, response: Response) -> str:
-    """Model, finish reason, usage and timings in one line."""
+def summary(completion: Completion, response: Response, cost: Cost | Unpriced | None = None) -> str:
+    """Model, finish reason, usage, cost and timings in one line."""
     parts = [harmless(response.model or "unknown model")]
     if completion.success:
         parts.append(response.finish_reason.value)
-    parts += [part for part in (usage_text(response.usage), timings_text(completion.timings)) if part]
+    told = (usage_text(response.usage), cost_text(cost), timings_text(completion.timings))
+    parts += [part for part in told if part]
     if completion.attempts > 1:
         parts.append(f"{completion.attempts} attempts")
     return "[" + " · ".join(parts) + "]"
@@ -108,6 +110,16 @@ def usage_text(usage: Usage) -> str:
     known = ((getattr(usage, name), word) for name, word in USAGE_WORDS)
     text = ", ".join(f"{count} {word}" for count, word in known if count is not None)
     return f"{text} tokens" if text else ""
+
+
+def cost_text(cost: Cost | Unpriced | None) -> str:
+    """The price and what of it is input and output, or why there is none; empty where nobody asked."""
+    if cost is None:
+        return ""
+    if isinstance(cost, Unpriced):
+        return f"cost unknown: {harmless(cost.reason)}"
+    given = money(cost.input + cost.cached + cost.cache_write, cost.currency)
+    return f"{money(cost.total, cost.currency)} ({given} in, {money(cost.output, cost.currency)} out)"
 
 
 def timings_text(timings: Timings) -> str:

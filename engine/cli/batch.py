@@ -22,7 +22,8 @@ from ...providers.errors import InvalidRequestError
 from ...providers.options import Retry
 from ...providers.provider import OpenAIChat, Provider
 from .. import Engine, open_engine
-from ..batch import Batch, BatchError, Journal, JournalError, Pace, count_lines, read_lines
+from ..batch import Batch, BatchError, Journal, JournalError, Pace, Price, count_lines, read_lines
+from ..cost import CostExtraError, check_installed, price_response
 from ..simulator import SimulatorError, start_simulator
 from ..simulator.process import allow_many_sockets
 from .batch_progress import LOOK_SECONDS, Progress, open_progress, summary
@@ -54,6 +55,8 @@ that are no request are named there by file and line number, and looked at again
 --model is asked for every line, whatever model the line names. The lines' own models are asked with --provider or
 --base-url and no --model.
 
+With the extra `cost` (pip install 'manystream[cost]') progress, summary and answers say what the answers cost.
+
 Exit status: 0 every line has its answer, 1 some failed, 2 called wrongly, 130 interrupted (what is done is kept).
 """
 
@@ -80,6 +83,7 @@ class BatchOptions:
     attempts: int
     stream: bool
     retry_failed: bool
+    monitor: bool
     plain: bool
 
     @property
@@ -99,7 +103,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="where answers are appended")
     parser.add_argument("--errors", metavar="FILE", help="where failures go (default: beside it, FILE.errors.jsonl)")
     parser.add_argument("--model", metavar="MODEL", help="which model; without it, the built-in simulator answers")
-    parser.add_argument("--provider", metavar="NAME", help="who to ask, as in `manystream run`")
+    parser.add_argument("--provider", metavar="PROVIDER", help="who to ask, as in `manystream run`")
     parser.add_argument("--base-url", metavar="URL", help="a server of your own (OpenAI-compatible unless --provider)")
     parser.add_argument("--concurrency", type=int, default=100, metavar="N", help="calls at a time (default: 100)")
     parser.add_argument("--max-rps", type=float, metavar="R", help="start at most so many requests a second")
@@ -113,6 +117,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--stream", action="store_true", help="ask for streams: for answers that take minutes, over idle-shy networks"
     )
     parser.add_argument("--retry-failed", action="store_true", help="try again what failed in earlier runs")
+    parser.add_argument("--monitor", action="store_true", help="let `manystream top` look at it meanwhile")
     parser.add_argument("--plain", action="store_true", help="plain lines of progress, also on a terminal")
     parser.epilog = EPILOG
 
@@ -144,6 +149,7 @@ def _read_options(arguments: argparse.Namespace) -> BatchOptions:
         attempts=arguments.attempts,
         stream=arguments.stream,
         retry_failed=arguments.retry_failed,
+        monitor=arguments.monitor,
         plain=arguments.plain or not is_terminal(sys.stderr),
     )
     given = {"concurrency": options.concurrency, "attempts": options.attempts}
@@ -200,7 +206,8 @@ async def _batch(options: BatchOptions, provider: Provider, choose_model: Callab
     with Journal(options.output, options.errors) as journal:
         _check_makers(journal, provider.name)
         retry = Retry(max_attempts=options.attempts, cap=60.0)
-        async with open_engine([provider], retry=retry, proxy="" if options.simulated else None) as engine:
+        proxy = "" if options.simulated else None
+        async with open_engine([provider], retry=retry, proxy=proxy, monitor=options.monitor) as engine:
             if options.simulated:
                 print(
                     "No --model was given: the built-in simulator answers, not a model. Its words mean nothing.",
@@ -246,7 +253,18 @@ def _new_batch(
         retry_failed=options.retry_failed,
         source=options.source,
         provider=provider.name,
+        price=None if options.simulated else _price_list(provider),
     )
+
+
+def _price_list(provider: Provider) -> Price | None:
+    """What tells an answer's cost; None without the extra."""
+    try:
+        check_installed()
+    except CostExtraError:
+        return None
+    chosen = f"{provider.name}/"
+    return lambda request, response: price_response(response, provider, model=request.model.removeprefix(chosen))
 
 
 async def _work(batch: Batch, options: BatchOptions, progress: Progress) -> bool:

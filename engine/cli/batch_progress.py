@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from ..batch import Tally
-from .terminal import Paint
+from .terminal import Paint, harmless, money
 
 LOOK_SECONDS = 0.25
 PLAIN_SECONDS = 5.0
@@ -62,6 +62,7 @@ class Progress(abc.ABC):
         parts = [
             f"{self._rate:,.1f}/s",
             f"{compact(tally.input_tokens + tally.output_tokens)} tokens ({compact(self._token_rate * 60)}/min)",
+            *([cost] if (cost := cost_text(tally)) else []),
             f"{tally.running:,} running",
             f"{failed:,} failed",
         ]
@@ -154,6 +155,10 @@ def summary(tally: Tally, elapsed: float, answers: Path, errors: Path, paint: Pa
         + f" in {elapsed:.1f} s ({rate:,.1f}/s), {tally.input_tokens:,} tokens in, {tally.output_tokens:,} out"
         + f" → {answers}"
     ]
+    if tally.cost:
+        lines.append(f"{cost_text(tally)} by the prices of genai-prices")
+    if tally.unpriced:
+        lines.append(f"{tally.unpriced:,} without a price: {harmless(tally.unpriced_reason)}")
     if tally.answered_before:
         lines.append(f"{tally.answered_before:,} had their answer before")
     if tally.failed:
@@ -164,6 +169,12 @@ def summary(tally: Tally, elapsed: float, answers: Path, errors: Path, paint: Pa
     if tally.invalid:
         lines.append(paint(f"{tally.invalid:,} lines are no request", "red") + f" → {errors}")
     return "\n".join(lines)
+
+
+def cost_text(tally: Tally) -> str:
+    """What the answers of this run cost; empty where no answer has a price."""
+    text = " + ".join(money(amount, currency) for currency, amount in sorted(tally.cost.items()))
+    return f"at least {text}" if text and tally.unpriced else text
 
 
 def clock(seconds: float) -> str:

@@ -10,9 +10,10 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, cast
 
-from . import batch, demo, doctor, run, simulate
+from ..monitor import MonitorError
+from . import batch, bench, completion, demo, doctor, run, simulate, top
 from .errors import CommandError
 
 DESCRIPTION = """\
@@ -22,15 +23,19 @@ Thousands of live language-model streams on one core.
   manystream run "Why is the sky blue?"           ask a provider; the answer is streamed to the terminal
   manystream batch prompts.jsonl -o answers.jsonl a file of prompts in, a file of answers out, resumable
   manystream doctor                               can every configured provider be reached? No prompt is sent
+  manystream top                                  a live view of a running engine, from another terminal
+  manystream bench http://127.0.0.1:8000/v1       latency, gaps, rates: of an endpoint, a proxy, this machine
   manystream simulate                             the simulator of the four dialects, to try clients against
+  manystream completion bash                      what makes a shell complete all this
 """
 
 EPILOG = """\
-Keys come from the environment: ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY or GOOGLE_API_KEY. No key is needed
-for `demo`, `simulate`, and `batch` without a model, nor for a server of your own (`manystream run --base-url
-http://127.0.0.1:8000/v1 …`).
-`manystream COMMAND --help` explains a command's options. Exit status: 0 well, 1 failed, 2 called wrongly,
-130 interrupted."""
+Keys come from the environment (ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY or GOOGLE_API_KEY, and those of the
+providers that `manystream run --help` lists) or from ~/.config/manystream/credentials.json. No key is needed for
+`demo`, `simulate`, `bench` without a URL and `batch` without a model, nor for a server of your own (`manystream run
+--base-url http://127.0.0.1:8000/v1 …`).
+`manystream COMMAND --help` explains a command, with examples. Exit status: 0 well, 1 failed, 2 called wrongly,
+130 interrupted (Ctrl-C; what there is by then is shown)."""
 
 
 class Command(Protocol):
@@ -55,7 +60,16 @@ class Command(Protocol):
         ...
 
 
-COMMANDS: dict[str, Command] = {"demo": demo, "doctor": doctor, "run": run, "batch": batch, "simulate": simulate}
+COMMANDS: dict[str, Command] = {
+    "demo": demo,
+    "run": run,
+    "batch": batch,
+    "doctor": doctor,
+    "top": top,
+    "bench": bench,
+    "simulate": simulate,
+    "completion": completion,
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -71,16 +85,36 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     try:
         return COMMANDS[name].run(arguments)
-    except CommandError as error:
+    except (CommandError, MonitorError) as error:
         print(f"manystream {name}: {error}", file=sys.stderr)
-        return error.status
-    except KeyboardInterrupt:
+        return error.status if isinstance(error, CommandError) else 1
+    except (KeyboardInterrupt, BrokenPipeError, BaseExceptionGroup) as error:
+        status = _status_of(error)
+        if status is None:
+            raise
+        return status
+
+
+def _status_of(error: BaseException) -> int | None:
+    """The exit status of what ended a command from outside, alone or in the groups that nurseries make; None where it
+    is anything else."""
+    ends = _leaves(error)
+    if all(isinstance(end, KeyboardInterrupt) for end in ends):
         return 130
-    except BrokenPipeError:
+    if all(isinstance(end, KeyboardInterrupt | BrokenPipeError) for end in ends):
         # Who read our output has gone (`manystream run … | head`). Python would complain once more when it flushes
         # at exit, so the output leads nowhere from here on.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+    return None
+
+
+def _leaves(error: BaseException) -> list[BaseException]:
+    """What a group holds, and the groups in it; an error that is none, itself."""
+    if not isinstance(error, BaseExceptionGroup):
+        return [error]
+    parts = cast("BaseExceptionGroup[BaseException]", error).exceptions
+    return [leaf for part in parts for leaf in _leaves(part)]
 
 
 def command_parser() -> argparse.ArgumentParser:

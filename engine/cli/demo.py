@@ -29,8 +29,13 @@ HELP = "a thousand live streams over four dialects, from the built-in simulator,
 DESCRIPTION = """\
 Start the simulator in a process of its own, open many concurrent streams over the four dialects (text, thinking and
 tool calls mixed), and show what happens: streams open, events a second, delivery latency from the simulator's send to
-the callback. At the end every stream's content must equal what the simulator sent, with exactly one completion each;
-otherwise the exit status is 1.
+the callback. At the end every stream's content must equal what the simulator sent, with exactly one completion each.
+
+  manystream demo                                   a thousand streams, ten seconds
+  manystream demo --streams 4000 --rate 10          more of them, slower ones
+  manystream demo --seconds 60 --monitor            and `manystream top` in another terminal
+
+Exit status: 0 every stream is as sent, 1 one is not, 2 called wrongly, 130 interrupted (the table is shown).
 """
 
 PROVIDERS: dict[str, type[Provider]] = {
@@ -57,6 +62,7 @@ class DemoOptions:
     streams: int
     seconds: float
     rate: float
+    monitor: bool
     plain: bool
 
 
@@ -65,6 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--streams", type=int, default=1000, metavar="N", help="how many at once (default: 1000)")
     parser.add_argument("--seconds", type=float, default=10.0, metavar="S", help="how long each runs (default: 10)")
     parser.add_argument("--rate", type=float, default=50.0, metavar="R", help="events a second in each (default: 50)")
+    parser.add_argument("--monitor", action="store_true", help="let `manystream top` look at it meanwhile")
     parser.add_argument("--plain", action="store_true", help="plain lines, also on a terminal")
 
 
@@ -74,6 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
         streams=arguments.streams,
         seconds=arguments.seconds,
         rate=arguments.rate,
+        monitor=arguments.monitor,
         plain=arguments.plain or not is_terminal(sys.stdout),
     )
     for name, value in (("streams", options.streams), ("seconds", options.seconds), ("rate", options.rate)):
@@ -103,7 +111,7 @@ def _allow_descriptors(count: int) -> None:
 async def _demo(options: DemoOptions) -> int:
     tallies, streams = plan_streams(options.streams, list(PROVIDERS), seconds=options.seconds, rate=options.rate)
     with start_simulator() as simulator:
-        async with open_engine(providers=_providers(simulator), proxy="") as engine:
+        async with open_engine(providers=_providers(simulator), proxy="", monitor=options.monitor) as engine:
             print(
                 f"{options.streams:,} streams over {len(tallies)} dialects, {options.rate:g} events a second in each,"
                 f" for {options.seconds:g} s\n",

@@ -51,7 +51,7 @@ class Display:
         self._paint = Paint(sys.stdout)
         self._began = self._last = time.monotonic()
         self._events = [0] * len(tallies)
-        self.peak = 0
+        self.peak: int = 0
 
     @property
     def elapsed(self) -> float:

@@ -105,13 +105,13 @@ class DemoStream:
     )
 
     def __init__(self, number: int, recipe: Recipe, tally: Tally, *, events: int, rate: float, limit: float) -> None:
-        self.recipe = recipe
-        self.tally = tally
-        self.name = f"{tally.dialect} stream {number}"
-        self.prompt = f"demonstration {number // len(MIXTURE) % VARIANTS}"
+        self.recipe: Recipe = recipe
+        self.tally: Tally = tally
+        self.name: str = f"{tally.dialect} stream {number}"
+        self.prompt: str = f"demonstration {number // len(MIXTURE) % VARIANTS}"
         stamp = ",stamp=1" if recipe.stamped else ""
-        self.directive = f"kind={recipe.kind},calls={recipe.calls},events={events},rate={rate:g}{stamp}"
-        self.request = Request(
+        self.directive: str = f"kind={recipe.kind},calls={recipe.calls},events={events},rate={rate:g}{stamp}"
+        self.request: Request = Request(
             f"{tally.dialect}/{MODEL}",
             [Message.user(self.prompt)],
             extra_headers={HEADER: self.directive},
@@ -122,7 +122,7 @@ class DemoStream:
         self.thinking: list[str] = []
         self.calls: list[tuple[ToolCallStart, list[str]]] = []
         self.ended: Done | Error | None = None
-        self.events_after_end = 0
+        self.events_after_end: int = 0
         self.completions: list[Completion] = []
 
     def on_event(self, event: Event) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
@@ -33,7 +34,7 @@ whether the server answers and takes the key. No prompt is sent; the one request
   manystream doctor --provider anthropic --provider groq
   manystream doctor --base-url http://127.0.0.1:8000/v1    a server of your own
 
-Exit status: 0 all can be reached, 1 one cannot, 2 called wrongly.
+Exit status: 0 all can be reached, 1 one cannot, 2 called wrongly, 130 interrupted (what was found is told).
 """
 
 STYLES = {Verdict.OK: "green", Verdict.NOTE: "yellow", Verdict.FAIL: "red"}
@@ -42,7 +43,7 @@ STYLES = {Verdict.OK: "green", Verdict.NOTE: "yellow", Verdict.FAIL: "red"}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument(
-        "--provider", action="append", default=[], metavar="NAME", help="only this one; may be repeated"
+        "--provider", action="append", default=[], metavar="PROVIDER", help="only this one; may be repeated"
     )
     parser.add_argument("--base-url", metavar="URL", help="a server of your own (OpenAI-compatible unless --provider)")
     parser.add_argument("--timeout", type=float, default=10.0, metavar="S", help="seconds for each (default: 10)")
@@ -102,21 +103,32 @@ def _has_key(row: Profile, environment: Mapping[str, str]) -> bool:
 
 
 async def _examine_all(providers: Sequence[Provider], environment: Mapping[str, str], limit: float) -> int:
-    """All at once, told in order; the exit status."""
+    """All at once, told in order; the exit status. Ctrl-C ends it with what was found until then."""
     found: dict[str, list[Finding]] = {}
 
     async def examine_one(provider: Provider) -> None:
         found[provider.name] = await examine(provider, environment, limit)
 
+    async def stop_on_signal(scope: trio.CancelScope) -> None:
+        with trio.open_signal_receiver(signal.SIGINT) as signals:
+            async for _ in signals:
+                scope.cancel()
+
     async with trio.open_nursery() as nursery:
-        for provider in providers:
-            nursery.start_soon(examine_one, provider)
+        nursery.start_soon(stop_on_signal, nursery.cancel_scope)
+        async with trio.open_nursery() as examinations:
+            for provider in providers:
+                examinations.start_soon(examine_one, provider)
+        nursery.cancel_scope.cancel()
     paint = Paint(sys.stdout)
     for provider in providers:
         print(paint(provider.name, "bold"))
-        for finding in found[provider.name]:
+        for finding in found.get(provider.name, ()):
             word = paint(f"{finding.verdict.value:4}", STYLES[finding.verdict])
             print(f"  {word}  {finding.step:8}  {finding.text}")
+    if len(found) < len(providers):
+        print(f"Interrupted: {len(providers) - len(found)} of {len(providers)} were not checked to the end.")
+        return 130
     bad = [name for name, findings in found.items() if any(f.verdict is Verdict.FAIL for f in findings)]
     print(f"{len(providers) - len(bad)} of {len(providers)} can be used" + (f"; not: {', '.join(bad)}" if bad else ""))
     return 1 if bad else 0

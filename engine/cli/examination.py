@@ -31,7 +31,7 @@ from ...transport.proxy import choose_proxy
 from ...transport.tls import TLSConfig, TLSConfigError, make_context
 from ..attempt import Prepared
 from ..core import make_id
-from ..errors import redacted
+from ..errors import REDACTED, SHORTEST_KEY, redacted
 from ..limits import Limits
 from ..prepare import Preparer
 from .terminal import duration, harmless
@@ -102,6 +102,7 @@ class _Examination:
         self._provider = provider
         self._environment = environment
         self._step = "key"
+        self._key = ""
         self._since = 0.0
 
     async def run(self) -> None:
@@ -122,7 +123,9 @@ class _Examination:
             self.find(Verdict.FAIL, harmless(str(error)))
 
     def find(self, verdict: Verdict, text: str) -> None:
-        """Note how the current step went."""
+        """Note how the current step went, without the key, which a server's words may repeat."""
+        if len(self._key) >= SHORTEST_KEY:
+            text = text.replace(self._key, REDACTED)
         self.findings.append(Finding(verdict, self._step, text))
 
     # --- steps ---
@@ -132,6 +135,7 @@ class _Examination:
         provider = self._provider
         preparer = Preparer([provider], self._environment, Limits(), make_id, time.time)
         prepared, _ = preparer.prepare(Request(f"{provider.name}/any", [Message.user("never sent")]), stream=False)
+        self._key = prepared.key
         variables = [name for name in provider.profile.key_variables if self._environment.get(name) == prepared.key]
         where = variables[0] if variables else "the credentials file"
         self.find(Verdict.OK, f"from {where}" if prepared.key else "none is needed")

@@ -26,6 +26,7 @@ from ...providers.profiles import PROFILES, profile_by_name
 from ...providers.provider import Anthropic, Gemini, OpenAIChat, OpenAIResponses, Provider
 from ...providers.request import Request, ThinkingLevel
 from .. import Completion, Engine, open_engine
+from ..cost import CostExtraError, check_installed, price_response
 from .answer import AnswerWriter
 from .errors import CommandError
 from .terminal import duration, harmless
@@ -89,12 +90,13 @@ class RunOptions:
     attempts: int
     stream: bool
     prompt: str
+    cost: bool = False
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("prompt", metavar="PROMPT", help="what to ask; - reads it from standard input")
-    parser.add_argument("--provider", metavar="NAME", help="who to ask: one of those below")
+    parser.add_argument("--provider", metavar="PROVIDER", help="who to ask: one of those below")
     parser.add_argument("--model", metavar="MODEL", help="which model; its name also tells the provider")
     parser.add_argument("--base-url", metavar="URL", help="a server of your own (OpenAI-compatible unless --provider)")
     parser.add_argument("--system", metavar="TEXT", help="the system prompt")
@@ -105,10 +107,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--attempts", type=int, default=2, metavar="N", help="how often to try, while nothing has come (default: 2)"
     )
     parser.add_argument("--no-stream", action="store_true", help="wait for the whole answer")
+    parser.add_argument("--cost", action="store_true", help="say what the answer cost (extra: manystream[cost])")
     names = textwrap.fill(
         ", ".join(provider_names()), 100, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False
     )
-    parser.epilog = f"providers:\n{names}"
+    parser.epilog = f"""\
+Without --provider, --base-url and --model, the first provider that has a key is asked, of
+{", ".join(DEFAULT_MODELS)}.
+Keys come from its environment variable, or from ~/.config/manystream/credentials.json.
+
+Exit status: 0 the answer is whole, 1 it failed, 2 called wrongly, 130 interrupted (what had arrived is shown).
+
+providers:
+{names}"""
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -126,6 +137,11 @@ def _read_options(arguments: argparse.Namespace) -> RunOptions:
     prompt: str = sys.stdin.read() if arguments.prompt == "-" else arguments.prompt
     if not prompt.strip():
         raise CommandError("the prompt is empty", status=2)
+    if arguments.cost:
+        try:
+            check_installed()
+        except CostExtraError as error:
+            raise CommandError(f"--cost: {error}", status=2) from None
     return RunOptions(
         provider=arguments.provider,
         model=arguments.model,
@@ -137,6 +153,7 @@ def _read_options(arguments: argparse.Namespace) -> RunOptions:
         attempts=arguments.attempts,
         stream=not arguments.no_stream,
         prompt=prompt,
+        cost=arguments.cost,
     )
 
 
@@ -214,7 +231,10 @@ async def _ask(options: RunOptions) -> int:
             completion = await _complete(engine, request, writer, stream=options.stream)
     except InvalidRequestError as error:
         raise CommandError(str(error)) from None
-    writer.finish(completion, streamed=options.stream)
+    cost = None
+    if options.cost and completion.response is not None:
+        cost = price_response(completion.response, provider, model=model)
+    writer.finish(completion, streamed=options.stream, cost=cost)
     if completion.error is None:
         return 0
     if completion.error.category is ErrorCategory.CANCELLED:

@@ -46,14 +46,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         f"knobs, which a request may also carry in its header {HEADER}, in a last user message that begins with"
         f" 'simulate:',\nor after the @ of a model such as sim-mixed@events=40,rate=20:\n\n{knobs}\n\n"
         + (inspect.getdoc(Knobs) or "").partition("\n\n")[2]
+        + "\n\nExit status: 0 ended by SIGTERM, 1 it cannot listen there, 2 called wrongly, 130 interrupted."
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve until a signal; the exit status."""
     settings = _read_settings(arguments)
+    interrupted = False
+
+    def end(number: int, _: object) -> None:
+        nonlocal interrupted
+        interrupted = number == signal.SIGINT
+        raise KeyboardInterrupt
+
     # A shell starts background commands with SIGINT ignored, and SIGTERM ends a process mid-way: here both end well.
-    before = {number: signal.signal(number, signal.default_int_handler) for number in ENDING_SIGNALS}
+    before = {number: signal.signal(number, end) for number in ENDING_SIGNALS}
     try:
         serve(settings, _announce)
     except KeyboardInterrupt:
@@ -64,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    return 0
+    return 130 if interrupted else 0
 
 
 def _read_settings(arguments: argparse.Namespace) -> Settings:

@@ -8,11 +8,13 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Literal, TextIO
 
 RESET = "\x1b[0m"
 STYLES = {"dim": "\x1b[2m", "bold": "\x1b[1m", "red": "\x1b[31m", "green": "\x1b[32m", "yellow": "\x1b[33m"}
 ERASE_LINE = "\x1b[2K"
+CURRENCY_SIGNS = {"USD": "$"}
 
 UNSAFE = {code: "\ufffd" for code in (*range(0x20), 0x7F, *range(0x80, 0xA0)) if chr(code) not in "\n\t"}
 """Control characters: text from outside must not be able to steer a person's terminal."""
@@ -34,7 +36,7 @@ class Paint:
     __slots__ = ("styled",)
 
     def __init__(self, stream: TextIO) -> None:
-        self.styled = is_terminal(stream) and not os.environ.get("NO_COLOR")
+        self.styled: bool = is_terminal(stream) and not os.environ.get("NO_COLOR")
 
     def __call__(self, text: str, style: str) -> str:
         return f"{STYLES[style]}{text}{RESET}" if self.styled and text else text
@@ -111,6 +113,13 @@ def _print_rich_table(columns: Sequence[Column], rows: Sequence[Sequence[str]], 
         return False  # it would cut the cells; plain lines only wrap
     console.print(table)
     return True
+
+
+def money(amount: Decimal, currency: str) -> str:
+    """An amount to the cent; below a cent, two figures: `$12.34`, `$0.00042`."""
+    places = 2 if amount >= Decimal("0.01") or not amount else 1 - amount.adjusted()
+    sign = CURRENCY_SIGNS.get(currency)
+    return f"{sign}{amount:,.{places}f}" if sign else f"{amount:,.{places}f} {currency}"
 
 
 def duration(seconds: float | None) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import socket
 import struct
 import time
+from collections.abc import Callable
 
 from .http_request import RequestReader
 from .program import Program
@@ -28,17 +29,17 @@ class Connection:
     )  # fmt: skip
 
     def __init__(self, connected: socket.socket) -> None:
-        self.socket = connected
-        self.send = connected.send
-        self.reader = RequestReader()
+        self.socket: socket.socket = connected
+        self.send: Callable[[bytes], int] = connected.send
+        self.reader: RequestReader = RequestReader()
         self.program: Program | None = None
         self.frames: list[bytes] = []
-        self.position = 0
-        self.end = 0
-        self.interval = 0.0
-        self.due = 0.0
+        self.position: int = 0
+        self.end: int = 0
+        self.interval: float = 0.0
+        self.due: float = 0.0
         self.stamps: list[int] = []
-        self.backlog = b""
+        self.backlog: bytes = b""
 
     def start(self, program: Program, due: float) -> None:
         """Take a program, to begin at `due`."""

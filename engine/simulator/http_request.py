@@ -56,7 +56,7 @@ class RequestReader:
         self._request: HTTPRequest | None = None
         self._length = 0
         self._chunks: list[bytes] | None = None
-        self.expects_continue = False
+        self.expects_continue: bool = False
 
     @property
     def waiting(self) -> int:

@@ -117,7 +117,10 @@ def start_simulator(
     options = ["--host", host, "--port", str(port), "--journal", str(journal), "--default", directive, "--child"]
     options += ["--replay", replay, "--pace", str(pace)]
     process = subprocess.Popen(
-        [sys.executable, "-P", "-c", _BOOT, folder, *options], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-P", "-c", _BOOT, folder, *options],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,  # Ctrl-C goes to a terminal's whole group; the parent decides what it ends
     )
     try:
         yield _announced(process)

@@ -50,9 +50,9 @@ class Template:
     __slots__ = ("newest", "numbers", "text")
 
     def __init__(self, text: bytes, numbers: tuple[int, ...]) -> None:
-        self.text = text
-        self.numbers = numbers
-        self.newest = max(numbers)
+        self.text: bytes = text
+        self.numbers: tuple[int, ...] = numbers
+        self.newest: int = max(numbers)
 
     def render(self, stamps: list[int], now: int) -> bytes:
         """The frame's bytes. `now` is in nanoseconds; `stamps` are those already made, and takes the new ones."""

@@ -23,6 +23,7 @@ from typing import TypeAlias
 
 from .connection import Connection
 from .http_request import BadRequest
+from .journal import Statistics
 from .knobs import Knobs
 from .program import Ending, Program
 from .replay import Replay
@@ -65,8 +66,8 @@ class Server:
     taken."""
 
     def __init__(self, settings: Settings) -> None:
-        self.service = Service(settings.knobs, settings.journal, settings.replay)
-        self.statistics = self.service.statistics
+        self.service: Service = Service(settings.knobs, settings.journal, settings.replay)
+        self.statistics: Statistics = self.service.statistics
         self._wheel: defaultdict[int, list[Connection]] = defaultdict(list)
         self._connections: set[Connection] = set()
         self._running = True
@@ -77,7 +78,8 @@ class Server:
         self._waker, self._wakes = socket.socketpair()
         self._selector.register(self._wakes, READ, self._wake)
         address: tuple[str, int] = self._listener.getsockname()
-        self.host, self.port = address[:2]
+        self.host: str = address[0]
+        self.port: int = address[1]
 
     def watch(self, descriptor: int) -> None:
         """Stop when this file ends: a pipe whose other end the parent holds."""

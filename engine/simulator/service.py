@@ -49,8 +49,8 @@ class Service:
     def __init__(self, knobs: Knobs, journal_length: int = 256, replay: Replay | None = None) -> None:
         self.knobs = knobs
         self._replay = replay
-        self.journal = Journal(journal_length)
-        self.statistics = Statistics()
+        self.journal: Journal = Journal(journal_length)
+        self.statistics: Statistics = Statistics()
         self._programs: dict[tuple[str, str, bytes, bool], Program] = {}
         self._frames = 0
         self._repeats: Counter[str] = Counter()

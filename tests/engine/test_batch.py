@@ -8,6 +8,7 @@ import os
 import random
 import tracemalloc
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import cast
 
@@ -18,6 +19,7 @@ import manystream as ms
 from manystream.engine import Engine
 from manystream.engine.batch import Batch, BatchError, Journal, JournalError, Pace, read_lines
 from manystream.engine.batch.pace import BURST_SECONDS, CATCH_UP, TokenEstimate
+from manystream.engine.cost import Cost, Unpriced
 from manystream.engine.simulator import Simulator, start_simulator_thread
 
 
@@ -389,3 +391,37 @@ async def test_however_many_lines_run_in_bounded_memory(count: int, tmp_path: Pa
     assert batch.tally.answered == count
     # Of the 5 KB of each line its id is what is kept, beside the thousand that run.
     assert peak < 25 * 2**20 + count * 300
+
+
+# --- cost ---
+
+
+def cent(request: ms.Request, response: ms.Response) -> Cost | Unpriced:
+    """A cent for every answer that is no tool call."""
+    if response.tool_calls:
+        return Unpriced("tools have no price")
+    zero = Decimal(0)
+    return Cost("USD", Decimal("0.01"), zero, zero, zero, zero, Decimal("0.01"), request.model, "mill")
+
+
+@pytest.mark.trio
+async def test_answers_carry_their_cost_and_the_tally_their_sum(provider: ms.Provider, tmp_path: Path) -> None:
+    lines = [line(str(n)) for n in range(3)] + [line("tool", "simulate: kind=tools"), line("bad", "simulate: fail=404")]
+    batch = await run(provider, write(tmp_path / "p.jsonl", lines), tmp_path / "a.jsonl", price=cent)
+    costs = {answer["id"]: answer["cost"] for answer in records(tmp_path / "a.jsonl")}
+    assert costs == {**{id: {"currency": "USD", "total": 0.01} for id in "012"}, "tool": None}
+    tally = batch.tally
+    assert (tally.cost, tally.unpriced, tally.unpriced_reason) == (
+        {"USD": Decimal("0.03")},
+        1,
+        "tools have no price",
+    )
+
+
+@pytest.mark.trio
+async def test_a_price_that_raises_ends_the_batch_with_its_reason(provider: ms.Provider, tmp_path: Path) -> None:
+    def broken(request: ms.Request, response: ms.Response) -> Cost | Unpriced:
+        raise KeyError("no such thing")
+
+    with pytest.raises(BatchError, match="no such thing"), trio.fail_after(20):
+        await run(provider, write(tmp_path / "p.jsonl", [line("a")]), tmp_path / "a.jsonl", price=broken)

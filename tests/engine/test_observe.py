@@ -164,3 +164,31 @@ async def test_chunks_cost_nothing_for_an_observer_that_does_not_want_them() -> 
     assert "deliver" in seen
     assert "deliver_watched" not in seen
     await trio.lowlevel.checkpoint()
+
+
+async def test_statistics_name_the_call_whose_callback_kept_the_others_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 1000.0
+
+    class Time:
+        perf_counter = staticmethod(lambda: now)
+
+    async def script(line: Line) -> None:
+        while await line.request():
+            await line.send(STREAM_HEAD)
+            await line.send(chunked(*chat_stream("one")))
+
+    def slow(event: ms.Event) -> None:
+        nonlocal now
+        if isinstance(event, ms.TextDelta):
+            now += 0.25
+
+    monkeypatch.setattr("manystream.transport.loop.time", Time)
+    async with open_peer(script) as peer, ms.open_engine([peer.chat]) as engine:
+        await engine.start_stream(hello()).wait()
+        assert engine.statistics().loop_culprit == ""
+        await engine.start_stream(hello(), slow).wait()
+        statistics = engine.statistics()
+    assert statistics.loop_lag == pytest.approx(0.25)
+    assert statistics.loop_culprit == "call 2 (peer/m)"

@@ -159,6 +159,40 @@ def test_a_callback_may_start_calls_and_may_not_wait_for_them(portal: Portal) ->
     assert "must not wait" in str(failures[0])
 
 
+def test_a_recording_holds_the_calls_of_its_block_and_can_be_replayed(portal: Portal, tmp_path: Path) -> None:
+    path = tmp_path / "calls.jsonl"
+    with portal.record(path) as recording:
+        assert portal.request(ask()).text
+        with portal.stream(ask()) as events:
+            assert list(events)
+        assert not recording.closed
+    assert (recording.closed, recording.exchanges) == (True, 2)
+    portal.request(ask())
+    lines = path.read_text("utf-8").splitlines()
+    assert len(lines) == 2
+    with start_simulator_thread(replay=str(path)) as replayed:
+        again = ms.OpenAIChat("key", replayed.base_urls["openai-chat"], name="sim")
+        with open_portal([again]) as other:
+            assert other.request(ask()).text
+
+
+def test_a_second_recording_beside_the_first_is_refused_and_the_end_of_the_portal_ends_one(
+    provider: ms.Provider, tmp_path: Path
+) -> None:
+    with open_portal([provider]) as portal:
+        recording = portal.record(tmp_path / "first.jsonl")
+        with pytest.raises(RuntimeError, match="is running"):
+            portal.record(tmp_path / "second.jsonl")
+        recording.close()
+        with pytest.raises(FileNotFoundError):
+            portal.record(tmp_path / "nowhere" / "third.jsonl")
+        last = portal.record(tmp_path / "last.jsonl")
+    assert last.closed
+    last.close()
+    with pytest.raises(EngineClosedError):
+        portal.record(tmp_path / "late.jsonl")
+
+
 def test_leaving_the_block_ends_calls_and_the_thread(provider: ms.Provider) -> None:
     before = threading.active_count()
     waited: list[ms.Completion] = []

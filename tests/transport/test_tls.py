@@ -160,7 +160,8 @@ async def test_a_certificate_for_someone_else_is_refused(
 @pytest.mark.trio
 async def test_a_common_name_does_not_stand_for_a_host_name(ca: trustme.CA, trusting: ssl.SSLContext) -> None:
     error = await refused(TLSPeer(ca.issue_cert(common_name=NAME)), trusting)
-    assert "Hostname mismatch" in str(error)
+    # Python 3.13 checks strictly, and refuses the certificate's empty list of names before it compares any.
+    assert re.search("Hostname mismatch|Empty Subject Alternative Name", str(error))
 
 
 @pytest.mark.trio

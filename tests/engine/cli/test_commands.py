@@ -341,9 +341,9 @@ def test_ctrl_c_ends_the_demo_with_its_table(command: Command) -> None:
     assert "Traceback" not in err
 
 
-@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(("ending", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
 def test_the_simulator_tells_its_addresses_serves_and_ends_with_a_signal(
-    command: Command, call: Call, ending: signal.Signals
+    command: Command, call: Call, ending: signal.Signals, status: int
 ) -> None:
     process = command.start("simulate", "kind=text", "events=3")
     assert process.stdout is not None
@@ -355,7 +355,7 @@ def test_the_simulator_tells_its_addresses_serves_and_ends_with_a_signal(
     assert len(done.out.split()) == 3
     process.send_signal(ending)
     _, err = process.communicate(timeout=WAIT)
-    assert process.returncode == 0
+    assert process.returncode == status
     assert not err
 
 

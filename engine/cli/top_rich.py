@@ -1,0 +1,58 @@
+"""`manystream top` with rich: views on the terminal's other screen, cut to its height; the last one stays.
+
+Knows rich, which is an extra: only imported where it is wanted. Must not know what a view says.
+"""
+
+from __future__ import annotations
+
+from rich import box
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from .top_view import Screen, Section, View
+
+
+class RichScreen(Screen):
+    """Takes the terminal over with the first view."""
+
+    def __init__(self) -> None:
+        self._console = Console()
+        self._live: Live | None = None
+        self._last: View | None = None
+
+    def show(self, view: View) -> None:
+        self._last = view
+        if self._live is None:
+            self._live = Live(console=self._console, screen=True, auto_refresh=False, vertical_overflow="crop")
+            self._live.start()
+        self._live.update(_drawn(view), refresh=True)
+
+    def close(self) -> None:
+        """Give the terminal back, with the last view on it."""
+        if self._live is not None and self._last is not None:
+            self._live.stop()
+            self._console.print(_drawn(self._last))
+
+
+def _drawn(view: View) -> Group:
+    first, *others = view.heading
+    parts: list[Text | Table] = [Text(first, style="bold"), *(Text(line) for line in others)]
+    return Group(*parts, *(_table(section) for section in view.sections))
+
+
+def _table(section: Section) -> Table:
+    table = Table(
+        title=section.title,
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        header_style="dim",
+        pad_edge=False,
+    )
+    for column in section.columns:
+        table.add_column(column.heading, justify=column.align, no_wrap=True)
+    for row in section.rows:
+        table.add_row(*(Text(cell) for cell in row))
+    return table

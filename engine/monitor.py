@@ -1,0 +1,259 @@
+"""A look at a running engine from outside: a Unix socket that answers each line with one line of JSON.
+
+    async with ms.open_engine(providers=[…], monitor=True) as engine: …
+
+    $ manystream top
+    $ echo | nc -U "$XDG_RUNTIME_DIR/manystream/4711.sock"
+
+Who asks gets an answer, and nobody gets one unasked: a client that reads slowly, or never, holds up nothing but its own
+task. The answer is made of what the engine counts anyway, so a monitor at which nobody looks costs a descriptor; a look
+is taken in slices, so that no stream waits for the whole of it. What calls say is never in it: no prompt, answer,
+header or key. Names of providers and models, and the servers' origins, are.
+
+Knows `Statistics` and `CallFigures`. Must not know transport, nor how figures are shown (`cli/top.py`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import logging
+import os
+import socket
+import stat
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import trio
+
+from ..providers.json_values import dumps
+from .call import Call
+from .clocks import CallState
+from .statistics import CallFigures, Statistics
+
+logger: logging.Logger = logging.getLogger("manystream.monitor")
+
+FORMAT = 1
+"""Told in each answer; it changes where a member changes its meaning or goes away, not where one is added."""
+
+SLICE = 250
+"""Calls that are looked at before the streams get their turn: about a quarter of a millisecond."""
+LISTED = 50
+"""Calls that are told one by one, of the oldest and of the quietest each."""
+
+PATH_BYTES = 103
+"""The longest path that a socket's address holds everywhere (macOS; Linux takes four more)."""
+
+LEAST_SECONDS = 0.1
+"""Between two looks, over all clients: who asks sooner is told the last one again."""
+CLIENTS = 8
+PATIENCE = 10.0
+"""Seconds that a client may take to read an answer."""
+ASK_WITHIN = 120.0
+"""Seconds after which a client that asks nothing is let go."""
+
+
+class MonitorError(RuntimeError):
+    """The monitor's socket cannot be where it is to be. The message names the path, and what to do."""
+
+
+class Watched(Protocol):
+    """What is needed of an engine."""
+
+    def totals(self, calls: Mapping[str, int]) -> Statistics: ...
+    def running(self) -> Sequence[Call]:
+        """The running calls, oldest first."""
+        ...
+
+
+class Monitor:
+    """The socket of one engine, from now on. path: where; default: below `runtime_folder()`, named by the process.
+
+    Raises `MonitorError`. `run` must be called, and removes the socket at its end.
+    """
+
+    def __init__(self, engine: Watched, path: str | os.PathLike[str] | None = None) -> None:
+        if not hasattr(socket, "AF_UNIX"):
+            raise MonitorError("monitor= needs Unix sockets, which this system does not have: leave it out")
+        self._engine = engine
+        self.path: Path = Path(path) if path is not None else _free_path()
+        self._listener = _listen(self.path)
+        self._opened = trio.current_time()
+        self._inode = self.path.stat().st_ino
+        self._clients = 0
+        self._looking = trio.Lock()
+        self._answer = b""
+        self._answered = -LEAST_SECONDS
+
+    def __repr__(self) -> str:
+        return f"<Monitor {self.path}, {self._clients} clients>"
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        listener = trio.SocketListener(trio.socket.from_stdlib_socket(self._listener))
+        try:
+            await trio.serve_listeners(self._serve, [listener])
+        finally:
+            self._listener.close()
+            with contextlib.suppress(OSError):
+                if self.path.stat().st_ino == self._inode:  # it may be another's by now
+                    self.path.unlink()
+
+    async def _serve(self, stream: trio.SocketStream) -> None:
+        async with stream:
+            if self._clients >= CLIENTS:
+                return
+            self._clients += 1
+            try:
+                await self._answer_lines(stream)
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                pass  # it went
+            except Exception:  # a defect must cost one look, not the engine
+                logger.exception("a look at the engine raised: a defect in manystream")
+            finally:
+                self._clients -= 1
+
+    async def _answer_lines(self, stream: trio.SocketStream) -> None:
+        while True:
+            asked = b""
+            with trio.move_on_after(ASK_WITHIN):
+                asked = await stream.receive_some(4096)
+            if not asked:
+                return
+            if b"\n" not in asked:  # what a line says means nothing yet
+                continue
+            answer = await self.look()
+            with trio.move_on_after(PATIENCE) as sending:
+                await stream.send_all(answer)
+            if sending.cancelled_caught:
+                return
+
+    async def look(self) -> bytes:
+        """The engine as of now, or of a tenth of a second ago: one line of JSON."""
+        async with self._looking:
+            wait = self._answered + LEAST_SECONDS - trio.current_time()
+            if wait > 0 and self._answer:
+                await trio.sleep(wait)  # so that one who asks without end is told ten times a second
+            self._answer = dumps(await self._describe()) + b"\n"
+            self._answered = trio.current_time()
+            return self._answer
+
+    async def _describe(self) -> dict[str, object]:
+        now = trio.current_time()
+        calls = self._engine.running()
+        oldest = [call.figures(now) for call in calls[:LISTED]]
+        streams = 0
+        states: Counter[CallState] = Counter()
+        quietest: list[tuple[float, int, Call]] = []
+        for start in range(0, len(calls), SLICE):
+            running = [call for call in calls[start : start + SLICE] if call.completion is None]
+            streams += sum(call.stream for call in running)
+            states.update(call.state for call in running)
+            keyed = [(call.quiet(now), -call.number, call) for call in running]
+            quietest = heapq.nlargest(LISTED, [*quietest, *keyed])
+            await trio.lowlevel.checkpoint()
+        return {
+            "manystream": _version(),
+            "format": FORMAT,
+            "pid": os.getpid(),
+            "time": time.time(),
+            "uptime": now - self._opened,
+            "streams": streams,
+            "statistics": self._engine.totals({state.value: count for state, count in states.items()}),
+            "oldest": oldest,
+            "quietest": [call.figures(now) for _, _, call in quietest if call.completion is None],
+        }
+
+
+# --- where sockets are ---
+
+
+def runtime_folder() -> Path:
+    """Where monitors are that were given no path: `$XDG_RUNTIME_DIR/manystream`, or one's own folder below the
+    temporary one."""
+    base = os.environ.get("XDG_RUNTIME_DIR")
+    if base:
+        return Path(base) / "manystream"
+    return Path(tempfile.gettempdir()) / f"manystream-{os.getuid()}"
+
+
+def sockets(folder: Path | None = None) -> list[Path]:
+    """The monitors' sockets in a folder (default: `runtime_folder()`) where somebody listens, by name."""
+    folder = folder or runtime_folder()
+    try:
+        found = sorted(path for path in folder.iterdir() if path.suffix == ".sock")
+    except OSError:
+        return []
+    return [path for path in found if _is_served(path)]
+
+
+def _free_path() -> Path:
+    folder = runtime_folder()
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = folder.lstat()
+    except OSError as error:
+        raise MonitorError(f"cannot make {folder}: {error.strerror}; give monitor= a path") from None
+    # Below /tmp anybody may have made it before us.
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        raise MonitorError(
+            f"{folder} is not this user's alone: delete it, set XDG_RUNTIME_DIR, or give monitor= a path"
+        )
+    path, number = folder / f"{os.getpid()}.sock", 1
+    while _is_served(path):  # by another engine of this process
+        number += 1
+        path = folder / f"{os.getpid()}-{number}.sock"
+    return path
+
+
+def _listen(path: Path) -> socket.socket:
+    """A socket that listens at the path, for this user alone from its first moment on. What a dead process left there
+    is replaced."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        if len(os.fsencode(path)) > PATH_BYTES:
+            raise MonitorError(f"{path} is too long for a socket ({PATH_BYTES} bytes): give monitor= a shorter path")
+        if path.exists() and not path.is_socket():
+            raise MonitorError(f"{path} is no socket: give monitor= another path, or delete it")
+        if _is_served(path):
+            raise MonitorError(f"another engine's monitor listens at {path}: give monitor= another path")
+        # The mode is right before the name is: made in a folder of its own, and moved into its place.
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".m") as folder:
+            fresh = Path(folder) / "s"
+            listener.bind(os.fspath(fresh))
+            fresh.chmod(0o600)
+            listener.listen(CLIENTS)
+            fresh.replace(path)
+    except (OSError, MonitorError) as error:
+        listener.close()
+        if isinstance(error, MonitorError):
+            raise
+        raise MonitorError(f"cannot listen at {path}: {error.strerror or error}; give monitor= another path") from None
+    listener.setblocking(False)
+    return listener
+
+
+def _is_served(path: Path) -> bool:
+    """Whether somebody listens there."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(os.fspath(path))
+        except BlockingIOError:
+            return True  # so many clients that one more has to wait
+        except OSError:
+            return False
+    return True
+
+
+def _version() -> str:
+    from .. import __version__
+
+    return __version__
+
+
+__all__ = ["CallFigures", "Monitor", "MonitorError", "runtime_folder", "sockets"]

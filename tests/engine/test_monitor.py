@@ -1,0 +1,300 @@
+"""The monitor: what it tells, to whom, and that nobody who looks can hold up the engine."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+import manystream as ms
+from manystream.engine import monitor
+from manystream.engine.monitor import Monitor, MonitorError, runtime_folder, sockets
+
+from .peers import STREAM_HEAD, Line, answer, chat_answer, chat_chunk, chunked, error_body, hello, open_peer, until
+
+pytestmark = pytest.mark.trio
+
+CANARY_PROMPT = "canary prompt, which nobody else may read"
+CANARY_ANSWER = "canary answer, which nobody else may read"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where monitors are by default."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    return tmp_path / "manystream"
+
+
+class Client:
+    """One who looks."""
+
+    def __init__(self, stream: trio.SocketStream) -> None:
+        self.stream = stream
+
+    async def look(self, question: bytes = b"look\n") -> dict[str, Any]:
+        await self.stream.send_all(question)
+        return await self.read()
+
+    async def read(self) -> dict[str, Any]:
+        received = b""
+        while not received.endswith(b"\n"):
+            data = await self.stream.receive_some(65536)
+            assert data, "the monitor has closed"
+            received += data
+        found: dict[str, Any] = json.loads(received)
+        return found
+
+
+@asynccontextmanager
+async def open_client(path: Path) -> AsyncGenerator[Client, None]:
+    async with await trio.open_unix_socket(str(path)) as stream:
+        yield Client(stream)
+
+
+async def stall_after_one_event(line: Line) -> None:
+    """Streams begin and never end; unstreamed requests are refused."""
+    while request := await line.request():
+        if b'"stream":true' not in request:
+            await line.send(answer(error_body("no such model"), status="404 Not Found"))
+            continue
+        await line.send(STREAM_HEAD.replace("\r\n\r\n", "\r\nx-request-id: req_1\r\n\r\n"))
+        await line.send(chunked(chat_chunk(CANARY_ANSWER), end=False))
+        await trio.sleep_forever()
+
+
+async def test_a_look_tells_calls_providers_and_connections_and_nothing_that_was_said(tmp_path: Path) -> None:
+    path = tmp_path / "engine.sock"
+    async with open_peer(stall_after_one_event) as peer, ms.open_engine([peer.chat], monitor=path) as engine:
+        request = ms.Request("m", [ms.Message.user(CANARY_PROMPT)], system=CANARY_PROMPT, metadata={"k": CANARY_PROMPT})
+        for _ in range(3):
+            engine.start_stream(request)
+        await engine.start_request(request).wait()
+        await until(lambda: engine.statistics().events == 6)  # Start and a piece of text each
+        async with open_client(path) as client:
+            await client.stream.send_all(b"anything\n")
+            received = await client.stream.receive_some(1 << 20)
+    for secret in ("canary", "sk-"):
+        assert secret not in received.decode()
+    look = json.loads(received)
+    assert look["format"] == 1
+    assert look["manystream"] == ms.__version__
+    assert look["pid"] == os.getpid()
+    assert look["streams"] == 3
+    assert look["statistics"]["calls"] == {"reading": 3}
+    assert look["statistics"]["providers"] == {
+        "peer": {"running": 3, "completed": 1, "events": 6, "failures": {"not_found": 1}}
+    }
+    assert look["statistics"]["connections"][peer.origin]["active"] == 3
+    (call, *_), (quiet, *_) = look["oldest"], look["quietest"]
+    assert (call["number"], call["provider"], call["model"]) == (1, "peer", "m")
+    assert (call["state"], call["stream"], call["attempts"], call["request_id"]) == ("reading", True, 1, "req_1")
+    assert call["age"] > call["quiet"] > 0
+    assert quiet["quiet"] == max(other["quiet"] for other in look["quietest"])
+
+
+async def test_a_request_that_is_out_is_waiting_and_one_without_a_connection_is_not(tmp_path: Path) -> None:
+    async def say_nothing(line: Line) -> None:
+        await line.request()
+        await trio.sleep_forever()
+
+    from manystream.transport.pool import PoolLimits
+
+    limits = ms.engine.Limits(pool=PoolLimits(max_connections=1))
+    path = tmp_path / "engine.sock"
+    async with open_peer(say_nothing) as peer, ms.open_engine([peer.chat], limits=limits, monitor=path) as engine:
+        engine.start_stream(hello())
+        engine.start_request(hello())
+        await until(lambda: engine.statistics().calls == {"waiting": 1, "queued": 1})
+        async with open_client(path) as client:
+            look = await client.look()
+        assert {call["number"]: call["state"] for call in look["oldest"]} == {1: "waiting", 2: "queued"}
+        assert look["streams"] == 1
+
+
+async def test_the_socket_is_for_this_user_alone_and_goes_with_the_engine(folder: Path) -> None:
+    async with ms.open_engine([ms.OpenAIChat("k", "http://127.0.0.1:1/v1")], monitor=True):
+        (path,) = sockets()
+        assert path == folder / f"{os.getpid()}.sock"
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        assert [entry.name for entry in folder.iterdir()] == [path.name]
+        async with open_client(path) as client:
+            await client.look()
+            held = client.stream
+    assert not list(folder.iterdir())
+    assert held.socket.fileno() == -1
+
+
+async def test_two_engines_of_one_process_have_two_names(folder: Path) -> None:
+    providers = [ms.OpenAIChat("k", "http://127.0.0.1:1/v1")]
+    async with ms.open_engine(providers, monitor=True), ms.open_engine(providers, monitor=True):
+        assert [path.name for path in sockets()] == [f"{os.getpid()}-2.sock", f"{os.getpid()}.sock"]
+    assert sockets() == []
+
+
+async def test_every_line_gets_an_answer_and_lines_that_come_together_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "engine.sock"
+    async with (
+        ms.open_engine([ms.OpenAIChat("k", "http://127.0.0.1:1/v1")], monitor=path),
+        open_client(path) as client,
+    ):
+        first = await client.look(b"\n\n\n\n")
+        started = trio.current_time()
+        second = await client.look(b"{}\n")
+        assert second["uptime"] > first["uptime"]
+        assert trio.current_time() - started > monitor.LEAST_SECONDS / 2, "who asks without end is told now and then"
+
+
+async def test_a_client_that_never_reads_holds_up_neither_the_engine_nor_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(monitor, "LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(monitor, "PATIENCE", 0.3)
+    monkeypatch.setattr(monitor, "_version", lambda: "x" * 3_000_000)  # more than a socket's buffer takes
+
+    async def serve(line: Line) -> None:
+        while await line.request():
+            await line.send(answer(chat_answer("well")))
+
+    path = tmp_path / "engine.sock"
+    async with (
+        open_peer(serve) as peer,
+        ms.open_engine([peer.chat], monitor=path) as engine,
+        open_client(path) as slow,
+        open_client(path) as other,
+    ):
+        await slow.stream.send_all(b"look\n")
+        for _ in range(3):
+            assert (await engine.request(hello())).text == "well"
+            assert (await other.look())["format"] == 1
+        await trio.sleep(2 * monitor.PATIENCE)
+        with pytest.raises(AssertionError, match="has closed"):
+            await slow.read()  # it was let go
+
+
+async def test_more_clients_than_there_are_places_are_turned_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(monitor, "CLIENTS", 1)
+    path = tmp_path / "engine.sock"
+    async with ms.open_engine([ms.OpenAIChat("k", "http://127.0.0.1:1/v1")], monitor=path):
+        async with open_client(path) as first:
+            await first.look()
+            async with open_client(path) as second:
+                assert await second.stream.receive_some(1) == b""
+            await first.look()
+        async with open_client(path) as third:
+            await until(lambda: True)
+            await third.look()
+
+
+async def test_a_look_at_many_calls_is_taken_in_slices_and_lists_few(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(monitor, "SLICE", 10)
+    path = tmp_path / "engine.sock"
+    async with ms.open_engine([ms.OpenAIChat("k", "http://127.0.0.1:1/v1")], monitor=path) as engine:
+        for _ in range(100):
+            engine.start_stream(hello(retry=ms.Retry(base=60)))
+        await until(lambda: engine.statistics().calls == {"backoff": 100})
+        async with open_client(path) as client:
+            look = await client.look()
+    assert look["streams"] == 100
+    assert [call["number"] for call in look["oldest"]] == list(range(1, 51))
+    assert [call["number"] for call in look["quietest"]] == list(range(1, 51))
+
+
+# --- where the socket may be ---
+
+
+def left_behind(path: Path) -> None:
+    """A socket whose process was killed."""
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(path))
+
+
+async def test_what_a_dead_process_left_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "engine.sock"
+    left_behind(path)
+    async with (
+        ms.open_engine([ms.OpenAIChat("k", "http://127.0.0.1:1/v1")], monitor=str(path)),
+        open_client(path) as client,
+    ):
+        await client.look()
+    assert not path.exists()
+
+
+async def test_a_place_that_another_engine_or_a_file_has_is_refused(tmp_path: Path) -> None:
+    providers = [ms.OpenAIChat("k", "http://127.0.0.1:1/v1")]
+    path, file = tmp_path / "engine.sock", tmp_path / "notes.txt"
+    file.write_text("notes")
+    async with ms.open_engine(providers, monitor=path):
+        for taken, words in ((path, "another engine"), (file, "is no socket")):
+            with pytest.raises(MonitorError, match=words):
+                async with ms.open_engine(providers, monitor=taken):
+                    pass
+        async with open_client(path) as client:
+            await client.look()
+    assert file.read_text() == "notes"
+
+
+@pytest.mark.parametrize(("name", "words"), [("none/engine.sock", "No such file"), ("x" * 200, "too long")])
+async def test_a_place_that_cannot_be_is_named_with_the_reason(tmp_path: Path, name: str, words: str) -> None:
+    with pytest.raises(MonitorError, match=words) as raised:
+        async with ms.open_engine([ms.OpenAIChat("k", "http://127.0.0.1:1/v1")], monitor=tmp_path / name):
+            pass
+    assert str(tmp_path) in str(raised.value)
+
+
+async def test_a_folder_that_others_can_enter_is_not_used(folder: Path) -> None:
+    folder.mkdir()
+    folder.chmod(0o755)
+    with pytest.raises(MonitorError, match="not this user's alone"):
+        async with ms.open_engine([ms.OpenAIChat("k", "http://127.0.0.1:1/v1")], monitor=True):
+            pass
+
+
+async def test_without_a_runtime_folder_there_is_one_below_the_temporary_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    assert runtime_folder().name == f"manystream-{os.getuid()}"
+
+
+async def test_a_new_socket_at_its_place_is_left_alone_at_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "engine.sock"
+    async with ms.open_engine([ms.OpenAIChat("k", "http://127.0.0.1:1/v1")], monitor=path):
+        path.unlink()
+        left_behind(path)
+    assert path.is_socket()
+
+
+async def test_an_engine_that_is_not_watched_does_not_load_the_monitor() -> None:
+    program = (
+        "import sys, trio, manystream as ms\n"
+        "async def main():\n"
+        "    async with ms.open_engine([ms.OpenAIChat('k', 'http://127.0.0.1:1/v1')]): pass\n"
+        "trio.run(main)\n"
+        "assert 'manystream.engine.core' in sys.modules\n"
+        "assert 'manystream.engine.monitor' not in sys.modules\n"
+    )
+    await trio.run_process([sys.executable, "-c", program], check=True, stderr=subprocess.STDOUT)
+
+
+async def test_its_repr_names_its_place(tmp_path: Path) -> None:
+    async with ms.open_engine([ms.OpenAIChat("k", "http://127.0.0.1:1/v1")]) as engine:
+        one = Monitor(engine, tmp_path / "engine.sock")
+        assert repr(one) == f"<Monitor {tmp_path / 'engine.sock'}, 0 clients>"
+        with trio.move_on_after(0):
+            await one.run()
+    assert not one.path.exists()

@@ -1,0 +1,167 @@
+"""The library's public names with their signatures, as text that a person can compare: `python -m tests.public_api`
+writes it to `public_api.txt` beside this file.
+
+What is in that file is what programs are written against. A line that goes, or changes other than by a new parameter
+with a default, breaks somebody's program: that wants a new major version and a word in the changelog.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import importlib
+import inspect
+import re
+import typing
+from collections.abc import Iterator
+from pathlib import Path
+
+WIDTH = 120
+"""A longer signature has each parameter in a line of its own, where a change is seen best."""
+
+SNAPSHOT = Path(__file__).with_suffix(".txt")
+
+HOMES: dict[str, tuple[str, ...]] = {
+    "manystream": (),
+    "manystream.engine": (),
+    "manystream.engine.aio": ("Call", "Engine", "EventLoopError", "EventStream", "open_engine"),
+    "manystream.engine.batch": (),
+    "manystream.engine.cost": (
+        "Cost", "CostExtraError", "Unpriced", "check_installed", "price_response", "price_usage",
+    ),
+    "manystream.engine.otel": ("OpenTelemetryObserver",),
+    "manystream.engine.portal": ("Portal", "PortalCall", "PortalRecording", "PortalStream", "open_portal"),
+    "manystream.engine.simulator": ("Simulator", "SimulatorError", "start_simulator", "start_simulator_thread"),
+}  # fmt: skip
+"""Module → the names in it that are public; none: those that it exports."""
+
+CALL = ("cancel", "completion", "pause", "resume", "state", "wait")
+OFFERED: dict[str, tuple[str, ...]] = {
+    "manystream.Call": CALL,
+    "manystream.Engine": ("close", "record", "request", "start_request", "start_stream", "statistics", "stream"),
+    "manystream.engine.aio.Call": CALL,
+    "manystream.engine.portal.Portal": ("record", "request", "start_request", "start_stream", "statistics", "stream"),
+    "manystream.engine.portal.PortalCall": CALL,
+    "manystream.engine.Recording": ("close", "closed"),
+}
+"""Class → the members that are for programs, where the engine itself uses others."""
+
+PROTOCOLS = {"__aenter__", "__aexit__", "__enter__", "__exit__", "__aiter__", "__anext__", "__iter__", "__next__"}
+"""What makes a class a block or an iterator, in a line of its own."""
+
+
+def describe() -> str:
+    """The whole text."""
+    lines: list[str] = []
+    told: dict[int, str] = {}
+    for home, chosen in HOMES.items():
+        module = importlib.import_module(home)
+        for name in chosen or _exported(home):
+            value = getattr(module, name)
+            full = f"{home}.{name}"
+            known = told.setdefault(id(value), full)
+            lines += [f"{full} is {known}"] if known != full else list(_described(full, value))
+            lines.append("")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _exported(home: str) -> list[str]:
+    """`__all__`, else what is imported as itself (`from .x import name as name`)."""
+    module = importlib.import_module(home)
+    listed: list[str] | None = getattr(module, "__all__", None)
+    if listed is not None:
+        return sorted(name for name in listed if not name.startswith("__"))
+    source = inspect.getsource(module)
+    return sorted({name for name, _ in re.findall(r"^from \.[\w.]* import (\w+) as (\1)$", source, re.MULTILINE)})
+
+
+def _described(name: str, value: object) -> Iterator[str]:
+    if isinstance(value, type):
+        yield from _class(name, value)
+    elif (callable(value) and hasattr(value, "__wrapped__")) or inspect.isfunction(value):
+        yield from _signature(name, value)
+    else:
+        yield f"{name}: {value!r}".replace("manystream.providers.", "")
+
+
+def _class(name: str, owner: type) -> Iterator[str]:
+    base = owner.__bases__[0]
+    yield f"class {name}" + (f"({base.__name__})" if base is not object else "")
+    if issubclass(owner, enum.Enum):
+        for member in owner:
+            yield f"    {member.name} = {member.value!r}"
+        return
+    if typing.is_typeddict(owner) or getattr(owner, "_is_protocol", False):
+        yield from (f"    {field}: {kind}" for field, kind in owner.__annotations__.items())
+    elif name not in OFFERED:
+        yield from _signature("    __init__", owner)
+    offered = OFFERED.get(name) or sorted(_members(owner))
+    for member in offered:
+        yield from _member(owner, member)
+    protocols = sorted(PROTOCOLS & set(dir(owner)))
+    if protocols:
+        yield f"    {' '.join(protocols)}"
+
+
+def _members(owner: type) -> set[str]:
+    fields = {field.name for field in dataclasses.fields(owner)} if dataclasses.is_dataclass(owner) else set[str]()
+    inherited = set(dir(Exception)) if issubclass(owner, Exception) else set(dir(object))
+    return {name for name in dir(owner) if not name.startswith("_")} - fields - inherited
+
+
+def _member(owner: type, name: str) -> Iterator[str]:
+    value = inspect.getattr_static(owner, name)
+    if isinstance(value, property):
+        getter = value.fget
+        assert getter is not None
+        yield f"    {name}: {_kind(inspect.signature(getter).return_annotation)}"
+    elif isinstance(value, (staticmethod, classmethod)) or inspect.isfunction(value):
+        prefix = "async " if inspect.iscoroutinefunction(value) else ""
+        yield from _signature(f"    {prefix}{name}", getattr(owner, name))
+    elif inspect.ismemberdescriptor(value) or inspect.isgetsetdescriptor(value):
+        yield f"    {name}"
+    else:
+        yield f"    {name} = {value!r}"
+
+
+def _signature(name: str, function: object) -> Iterator[str]:
+    assert callable(function)
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # an exception's, which takes anything
+        return
+    parameters = [parameter for parameter in signature.parameters.values() if parameter.name != "self"]
+    told: list[str] = []
+    by_name = False
+    for parameter in parameters:
+        if parameter.kind is parameter.KEYWORD_ONLY and not by_name:
+            by_name = True
+            told.append("*")
+        star = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
+        default = "" if parameter.default is parameter.empty else f" = {_default(parameter.default)}"
+        told.append(f"{star}{parameter.name}: {_kind(parameter.annotation)}{default}")
+    result = "" if name.endswith("__init__") else f" -> {_kind(signature.return_annotation)}"
+    line = f"{name}({', '.join(told)}){result}"
+    if len(line) <= WIDTH:
+        yield line
+        return
+    indent = " " * (len(name) - len(name.lstrip()))
+    yield f"{name}("
+    yield from (f"{indent}    {parameter}," for parameter in told)
+    yield f"{indent}){result}"
+
+
+def _kind(annotation: object) -> str:
+    if annotation is inspect.Signature.empty:
+        return "…"
+    return annotation.strip("'\"") if isinstance(annotation, str) else getattr(annotation, "__name__", str(annotation))
+
+
+def _default(value: object) -> str:
+    if isinstance(value, enum.Enum):
+        return f"{type(value).__name__}.{value.name}"
+    return "…" if " at 0x" in repr(value) or repr(value) == "<factory>" else repr(value)
+
+
+if __name__ == "__main__":
+    SNAPSHOT.write_text(describe(), "utf-8")

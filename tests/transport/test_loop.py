@@ -1,0 +1,121 @@
+"""The multi-request loop: who keeps the others waiting is named."""
+
+from __future__ import annotations
+
+import select
+import socket
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from manystream.transport import loop as module
+from manystream.transport.loop import HELD_UP_SECONDS, LAG_WINDOW, PollerLoop
+
+
+class Clock:
+    """A clock that moves when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+
+class Reader:
+    """A connection that takes its time over what it reads."""
+
+    def __init__(self, label: str, act: Callable[[], None]) -> None:
+        self.sock, self.peer = socket.socketpair()
+        self.sock.setblocking(False)
+        self.label = label
+        self.act = act
+
+    def on_readable(self) -> None:
+        self.sock.recv(100)
+        self.act()
+
+    def on_writable(self) -> None:
+        raise AssertionError("nothing was to be written")
+
+    def on_defect(self, error: Exception) -> None:
+        self.act()
+
+    def close(self) -> None:
+        self.sock.close()
+        self.peer.close()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setattr(module.trio, "current_time", lambda: clock.now)
+    return clock
+
+
+@pytest.fixture
+def loop() -> Iterator[PollerLoop]:
+    if not hasattr(select, "epoll"):
+        pytest.skip("no epoll")
+    loop = PollerLoop(select.epoll())
+    yield loop
+    loop.close()
+
+
+@pytest.fixture
+def readers(clock: Clock, loop: PollerLoop) -> Iterator[list[Reader]]:
+    def take(seconds: float) -> Callable[[], None]:
+        def act() -> None:
+            clock.now += seconds
+
+        return act
+
+    readers = [Reader("call 1", take(0.001)), Reader("call 2", take(0.2)), Reader("call 3", take(0.03))]
+    for reader in readers:
+        loop.add(reader)
+    yield readers
+    for reader in readers:
+        reader.close()
+
+
+def test_the_one_that_took_most_of_a_slow_turn_is_named(loop: PollerLoop, readers: list[Reader]) -> None:
+    for reader in readers:
+        reader.peer.send(b"x")
+    assert loop.turn() == 3
+    assert loop.lag == pytest.approx(0.231)
+    assert loop.culprit == "call 2"
+
+
+def test_nobody_is_named_where_nobody_took_long(loop: PollerLoop, readers: list[Reader]) -> None:
+    readers[0].peer.send(b"x")
+    loop.turn()
+    assert 0 < loop.lag < HELD_UP_SECONDS
+    assert loop.culprit == ""
+
+
+def test_the_name_is_that_of_the_time_before_it_ran(loop: PollerLoop, readers: list[Reader]) -> None:
+    """Its callback may have begun another exchange on the same connection."""
+    slow = readers[1]
+    act = slow.act
+
+    def act_and_begin_another() -> None:
+        act()
+        slow.label = "call 4"
+
+    slow.act = act_and_begin_another
+    slow.peer.send(b"x")
+    loop.turn()
+    assert loop.culprit == "call 2"
+
+
+def test_a_slow_turn_is_forgotten_in_time(loop: PollerLoop, readers: list[Reader], clock: Clock) -> None:
+    readers[1].peer.send(b"x")
+    loop.turn()
+    for _ in range(2):
+        assert loop.culprit == "call 2"
+        clock.now += LAG_WINDOW + 0.1
+        readers[0].peer.send(b"x")
+        loop.turn()
+    assert loop.culprit == ""
+    assert loop.lag < HELD_UP_SECONDS
