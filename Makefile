@@ -9,13 +9,15 @@ PYTEST := $(BIN)/python -m pytest
 # What `make demo` and `make test` pass on: make demo DEMO="--streams 200 --seconds 3"; make test TEST="-k sse -x".
 DEMO ?=
 TEST ?=
-# The folder of recorded answers that `make conformance` reads; the length of `make soak`; where `make wheel` writes.
+# The folder of recorded answers that `make conformance` reads; the length of `make soak`; where `make wheel` and
+# `make docs` write.
 CORPUS ?=
 MINUTES ?= 5
 DIST ?= dist
+SITE ?= site
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench bench-quick interop conformance soak fuzz wheel clean distclean
+.PHONY: help demo test lint format bench bench-quick interop conformance soak fuzz audit docs wheel clean distclean
 
 help: ## this list
 	@echo 'manystream: thousands of live language-model streams on one core'
@@ -58,11 +60,20 @@ soak: $(VENV)/.test ## long runs, for what leaks and what drifts: make soak MINU
 fuzz: $(VENV)/.test ## coverage-guided, every parser, in an environment of its own: make fuzz MINUTES=30
 	@$(BIN)/python -m tests.fuzz --minutes "$(MINUTES)" $(TEST)
 
+# --strict: a version that the advisory service does not know, or a service that cannot be reached, is a failure too.
+audit: ## known weaknesses in what constraints.txt pins, by pip-audit in an environment of its own; asks PyPI
+	@test -x build/audit/bin/pip-audit || { $(PYTHON) -m venv build/audit && \
+		build/audit/bin/python -m pip -qq --disable-pip-version-check install pip-audit; }
+	@build/audit/bin/pip-audit --strict --no-deps --disable-pip --progress-spinner off --requirement constraints.txt
+
+docs: $(VENV)/.docs ## the documentation's site, in site/; a broken link is an error
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --site-dir "$(SITE)"
+
 wheel: $(VENV)/.test ## sdist and wheel, in dist/
 	@$(BIN)/python -m build --quiet --no-isolation --outdir "$(DIST)" .
 
 clean: ## what the tools left; keeps .venv
-	@rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
+	@rm -rf build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
 	@find . -name __pycache__ -type d -prune -not -path './.venv/*' -exec rm -rf {} +
 
 distclean: clean ## also .venv
@@ -94,5 +105,8 @@ $(VENV)/.lint: $(VENV)/.created pyproject.toml
 
 $(VENV)/.bench: $(VENV)/.created pyproject.toml
 	$(call install,bench)
+
+$(VENV)/.docs: $(VENV)/.created pyproject.toml
+	$(call install,docs)
 
 comma := ,

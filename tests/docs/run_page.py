@@ -1,0 +1,198 @@
+"""Runs the blocks of one page: `python run_page.py FOLDER`, in a process of its own, from what FOLDER/page.json says.
+
+Prints nothing where all went as the page says; otherwise what went wrong, and ends with status 1. Must not import
+anything of the tests: a reader's program has none of it.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import inspect
+import io
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+import traceback
+from pathlib import Path
+
+ADDRESS = "127.0.0.1:8080"
+"""Where the pages have the simulator listen; the port that it really has stands in for it."""
+COMMANDS = ("manystream", "python", "cat", "head", "ls", "wc")
+PROGRAM = re.compile(r"^import manystream", re.MULTILINE)
+"""A block that imports the library itself is a program; any other is a fragment."""
+STATUS = re.compile(r"\s+# exit status (\d+)$")
+READY = "Ctrl-C ends it."
+LISTENS = re.compile(r"http://(127\.0\.0\.1:\d+)")
+SECONDS = 60.0
+
+
+class Wrong(Exception):
+    """A block does not do what its page says."""
+
+
+class Page:
+    """The blocks of a page, running: what they have named, and what they have started."""
+
+    def __init__(self, name: str, address: str, setting: str) -> None:
+        self.name = name
+        self.address = address
+        self.setting = setting
+        self.names: dict[str, object] = {"__name__": "__main__"}
+        self.background: subprocess.Popen[str] | None = None
+
+    def run(self, block: dict[str, str | None], line: int) -> None:
+        """Run, parse or keep one block. Raises `Wrong`."""
+        code = self.moved(block["code"] or "")
+        if block["title"]:
+            Path(block["title"]).write_text(code, "utf-8")
+        language = block["language"]
+        if language == "python":
+            self.run_python(code, block["output"], line)
+        elif language == "console":
+            self.run_console(code)
+        elif language == "toml":
+            tomllib.loads(code)
+        elif language == "json":
+            json.loads(code)
+        elif language == "jsonl":
+            for text in code.splitlines():
+                json.loads(text)
+
+    def moved(self, text: str) -> str:
+        """The text, with the simulator where it really is."""
+        return text.replace(ADDRESS, self.address)
+
+    # --- Python ---
+
+    def run_python(self, code: str, output: str | None, line: int) -> None:
+        code = "\n" * line + code
+        printed, complaints = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(complaints):
+            if PROGRAM.search(code):
+                exec(compile(code, self.name, "exec", dont_inherit=True), self.names)
+            else:
+                self.run_fragment(code)
+        if complaints.getvalue():
+            raise Wrong(f"it writes to standard error:\n{complaints.getvalue()}")
+        if output is not None:
+            compare(printed.getvalue(), self.moved(output))
+
+    def run_fragment(self, code: str) -> None:
+        """Run a fragment where the setting has its dots."""
+        compiled = compile(code, self.name, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+
+        async def fragment(engine: object) -> None:
+            self.names["engine"] = engine
+            result = eval(compiled, self.names)
+            if inspect.isawaitable(result):
+                await result
+
+        tree = ast.parse(self.moved(self.setting))
+        main = next(node for node in tree.body if isinstance(node, ast.AsyncFunctionDef) and node.name == "main")
+        block = main.body[0]
+        assert isinstance(block, ast.AsyncWith)
+        block.body = ast.parse("await _fragment(engine)").body
+        self.names["_fragment"] = fragment
+        exec(compile(ast.fix_missing_locations(tree), "setting.py", "exec"), self.names)
+
+    # --- commands ---
+
+    def run_console(self, text: str) -> None:
+        commands: list[tuple[str, list[str]]] = []
+        for line in text.splitlines():
+            if line.startswith("$ "):
+                commands.append((line[2:], []))
+            elif not commands:
+                raise Wrong("a console block begins with a command: '$ …'")
+            else:
+                commands[-1][1].append(line)
+        for command, output in commands:
+            self.run_command(command, "\n".join(output))
+
+    def run_command(self, command: str, output: str) -> None:
+        status = STATUS.search(command)
+        command = STATUS.sub("", command)
+        words = [word for word in shlex.split(command) if not re.fullmatch(r"[A-Z_]+=.*", word)]
+        if words[0] not in COMMANDS:
+            raise Wrong(f"{words[0]!r} is no command that is run here: say why it is not run, or use {COMMANDS}")
+        if words[-1] == "&":
+            self.start(command.removesuffix("&"))
+            return
+        done = subprocess.run(
+            ["bash", "-c", command],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            encoding="utf-8",
+            timeout=SECONDS,
+            check=False,
+        )
+        if done.returncode != (int(status[1]) if status else 0):
+            raise Wrong(f"{command!r} ended with status {done.returncode}:\n{done.stdout}")
+        if output:
+            compare(done.stdout, output)
+
+    def start(self, command: str) -> None:
+        """Start a simulator that later blocks of the page talk to."""
+        self.stop()
+        words = shlex.split(command)
+        if words[:2] != ["manystream", "simulate"]:
+            raise Wrong("only `manystream simulate` can run in the background here")
+        words = ["0" if word == ADDRESS.partition(":")[2] else word for word in words]
+        self.background = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, encoding="utf-8")
+        assert self.background.stdout is not None
+        for line in self.background.stdout:
+            found = LISTENS.search(line)
+            if found:
+                self.address = found[1]
+            if READY in line:
+                return
+        raise Wrong(f"{command!r} has ended at once")
+
+    def stop(self) -> None:
+        """End what runs in the background."""
+        if self.background is not None:
+            self.background.terminate()
+            self.background.communicate(timeout=SECONDS)
+            self.background = None
+
+
+def compare(printed: str, told: str) -> None:
+    """Raises `Wrong` where a page tells another output."""
+    found = "".join(line.rstrip() + "\n" for line in printed.splitlines())
+    told = "".join(line.rstrip() + "\n" for line in told.splitlines())
+    pattern = "".join(
+        "(?:.*\n)*?" if line == "…" else ".*?".join(map(re.escape, line.split("…"))) + "\n"
+        for line in told.splitlines()
+    )
+    if not re.fullmatch(pattern, found):
+        raise Wrong(f"it prints\n{found}and the page says\n{told}")
+
+
+def main(folder: Path) -> int:
+    """Run what the folder's page.json says; the exit status."""
+    told = json.loads((folder / "page.json").read_text("utf-8"))
+    sys.path.pop(0)  # this file's own folder
+    os.chdir(folder)
+    page = Page(told["name"], told["address"], told["setting"])
+    try:
+        for block in told["blocks"]:
+            try:
+                page.run(block, block["line"])
+            except BaseException as error:
+                what = str(error) if isinstance(error, Wrong) else traceback.format_exc()
+                print(f"{told['name']}, line {block['line']}: {what}")
+                return 1
+    finally:
+        page.stop()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

@@ -1,0 +1,117 @@
+"""Every code block of README.md and of the site runs, against the simulator, and prints what its page says."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from manystream.engine.simulator import start_simulator
+from tests.docs.blocks import FENCE, LANGUAGES, ROOT, name_of, pages, read_blocks, setting
+
+RUNNER = Path(__file__).with_name("run_page.py")
+BLOCKS = {name_of(page): read_blocks(page.read_text("utf-8")) for page in pages()}
+
+SECONDS = 300.0
+"""How long a page may take."""
+
+NOT_RUN = 4
+"""How many blocks are not run, each with its reason above it."""
+
+
+def environment(home: Path) -> dict[str, str]:
+    """A reader's: no keys, no proxy, and our command on the path."""
+    hidden = ("_KEY", "_TOKEN", "_PROXY", "_proxy", "COLUMNS")
+    kept = {name: value for name, value in os.environ.items() if not name.endswith(hidden)}
+    path = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", "")])
+    return kept | {"PATH": path, "HOME": str(home), "PYTHONIOENCODING": "utf-8", "NO_COLOR": "1", "COLUMNS": "100"}
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    """A simulator's host and port."""
+    with start_simulator() as simulator:
+        yield f"{simulator.host}:{simulator.port}"
+
+
+@pytest.mark.parametrize("page", [name for name, blocks in BLOCKS.items() if blocks])
+def test_the_blocks_of_a_page_run_and_print_what_it_says(page: str, address: str, tmp_path: Path) -> None:
+    told = {
+        "name": page,
+        "address": address,
+        "setting": setting(),
+        "blocks": [asdict(block) for block in BLOCKS[page] if block.reason is None],
+    }
+    (tmp_path / "page.json").write_text(json.dumps(told), "utf-8")
+    process = subprocess.Popen(
+        [sys.executable, "-W", "error", str(RUNNER), str(tmp_path)],
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        encoding="utf-8",
+        start_new_session=True,
+    )
+    try:
+        said, _ = process.communicate(timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)  # what a page has started, too
+        process.communicate()
+        raise
+    assert process.returncode == 0, said
+    assert not said
+
+
+@pytest.mark.parametrize("page", BLOCKS)
+def test_every_block_says_what_it_is(page: str) -> None:
+    unknown = [(block.line, block.language) for block in BLOCKS[page] if block.language not in LANGUAGES]
+    assert not unknown
+
+
+@pytest.mark.parametrize("page", BLOCKS)
+def test_a_fragment_means_the_same_inside_a_function(page: str) -> None:
+    """It runs at the top of a module and is read inside `main`, where these two words would mean something else."""
+    programs = [block for block in BLOCKS[page] if block.language == "python" and "import manystream" not in block.code]
+    assert not [block.line for block in programs if re.search(r"^\s*(global|nonlocal) ", block.code, re.MULTILINE)]
+
+
+def test_blocks_that_are_not_run_are_counted_and_have_a_reason() -> None:
+    without = {
+        f"{page}:{block.line}": block.reason for page, blocks in BLOCKS.items() for block in blocks if block.reason
+    }
+    marks = sum(page.read_text("utf-8").count("*Not run by the tests:") for page in pages())
+    assert len(without) == marks, "a mark stands right above its block"
+    assert len(without) == NOT_RUN, without
+
+
+@pytest.mark.parametrize("page", BLOCKS)
+def test_what_is_indented_instead_of_fenced_is_for_make(page: str) -> None:
+    """Nothing else escapes the runner that way."""
+    text = FENCE.sub("", (ROOT / page).read_text("utf-8"))
+    found = re.findall(r"(?<=\n\n) {4}(\S.*)", text)
+    assert all(line.startswith(("make ", "options:")) for line in found)
+
+
+def test_most_blocks_are_programs() -> None:
+    assert sum(block.language == "python" for blocks in BLOCKS.values() for block in blocks) >= 50
+
+
+def test_readme_shows_what_it_is_in_its_first_screen() -> None:
+    """The picture and a program of some ten lines with its output, before anything else."""
+    text = (pages()[0]).read_text("utf-8")
+    first = BLOCKS["README.md"][0]
+    assert first.language == "python"
+    assert first.output
+    assert sum(bool(line.strip()) for line in first.code.splitlines()) <= 12
+    assert "](benchmarks/plots/" in text[: text.index("```python")]
+    assert first.line < 30
