@@ -134,6 +134,7 @@ class Reading(enum.Enum):
     NOTHING = "nothing"
     STREAM = "stream"
     ANSWER = "answer"
+    PAGE = "page"
     ERROR = "error"
 
 
@@ -252,7 +253,7 @@ class Attempt:
             return Reading.NOTHING
         is_events = media_type == EVENT_STREAM
         if media_type.startswith(NO_ANSWER_TYPES):
-            return Reading.ANSWER  # decoding will refuse it, and quote its beginning
+            return Reading.PAGE  # decoding will refuse it, and quote its beginning
         if is_events or (self._prepared.stream and media_type not in JSON_TYPES):
             self._machine = self._prepared.dialect.machine(self._prepared.provider, self._prepared.make_id)
             self._sse = SSEParser(self._prepared.limits.max_event_bytes)
@@ -271,7 +272,7 @@ class Attempt:
         try:
             wire_events = sse.feed(data)
         except SSEOverflowError as error:
-            self._give_up(malformed(str(error)))
+            self._give_up(malformed(f"{error} (limits.max_event_bytes)"))
             return
         deliver = self.deliver
         for name, payload in wire_events:
@@ -292,7 +293,7 @@ class Attempt:
         self.connection = None
         if self._reading is Reading.STREAM:
             self._end_of_stream(None)
-        elif self._reading is Reading.ANSWER:
+        elif self._reading in (Reading.ANSWER, Reading.PAGE):
             self._decode_answer()
         else:
             self._decode_error()
@@ -362,13 +363,14 @@ class Attempt:
     def _collect(self, data: bytes) -> None:
         if self.over:
             return
-        limits = self._prepared.limits
+        if self._reading is Reading.PAGE and data.lstrip()[:1] in (b"{", b"["):
+            self._reading = Reading.ANSWER  # whatever its type says
         self._pieces.append(data)
         self._size += len(data)
-        if self._reading is Reading.ERROR:
-            if self._size >= limits.max_error_bytes:
+        if self._reading in (Reading.ERROR, Reading.PAGE):
+            if self._size >= self._prepared.limits.max_error_bytes:
                 self._close()
-                self._decode_error()
+                self._decode_error() if self._reading is Reading.ERROR else self._decode_answer()
         elif self._size > self._max_size:
             self._too_large()
 
@@ -379,6 +381,7 @@ class Attempt:
     def _decode_answer(self) -> None:
         prepared = self._prepared
         body = b"".join(self._pieces)
+        self._pieces.clear()
         try:
             response = prepared.dialect.decode(body, prepared.provider, prepared.make_id)
         except ProviderError as error:

@@ -35,7 +35,9 @@ CONNECT = "faults/test_connect.py::test_"
 TLS = "faults/test_tls.py::test_"
 BODY = "faults/test_body.py::test_"
 TORTURE = "faults/test_torture.py::test_"
+FLOODS = "faults/test_floods.py::test_"
 LIFETIME = "engine/test_lifetime.py::test_"
+WRONG_PLACE = "faults/test_wrong_place.py::test_"
 
 GROUPS: dict[str, tuple[Row, ...]] = {
     "Kept-alive connections": (
@@ -128,7 +130,10 @@ GROUPS: dict[str, tuple[Row, ...]] = {
         _row(40, "an early 413, 401 or 429; the server reads no more", "that status at once; sending stops", "no",
              "by status", REQUEST + "an_early_answer_is_told_at_once",
              REQUEST + "an_early_answer_is_told_at_once_over_tls",
-             REQUEST + "an_early_answer_s_body_may_come_slowly"),
+             REQUEST + "an_early_answer_s_body_may_come_slowly",
+             REQUEST + "an_early_answer_is_told_at_once_on_a_connection_that_has_served",
+             REQUEST + "a_large_body_is_sent_while_a_larger_answer_is_read",
+             REQUEST + "a_large_body_and_an_answer_go_hand_in_hand"),
         _row(41, "an early answer and a reset behind it", "that status", "no", "by status",
              REQUEST + "an_early_answer_survives_the_reset_behind_it"),
         _row(42, "a reset without an answer", "NETWORK", "no", "yes", REQUEST + "a_reset_without_an_answer"),
@@ -140,7 +145,8 @@ GROUPS: dict[str, tuple[Row, ...]] = {
              REQUEST + "redirects_are_named_and_not_followed",
              REQUEST + "a_location_that_breaks_its_line_breaks_nothing"),
         _row(46, "`Retry-After` in every shape", "waited for, up to 120 s; what is no hint is ignored", "yes", "yes",
-             REQUEST + "a_hint_is_waited_for_or_ignored_and_never_trusted_blindly", REQUEST + "a_date_is_waited_for"),
+             REQUEST + "a_hint_is_waited_for_or_ignored_and_never_trusted_blindly", REQUEST + "a_date_is_waited_for",
+             "faults/test_retries.py::test_category_by_delivery_by_hint"),
     ),
     "The way there": (
         _row(47, "connection refused", "NETWORK, phase connect, at once", "-", "safe",
@@ -205,10 +211,13 @@ GROUPS: dict[str, tuple[Row, ...]] = {
              BODY + "twenty_thousand_events_in_one_write_come_piece_by_piece"),
         _row(72, "a slow consumer and a flood", "the server is held back; the idle clock stands still; all is capped",
              "yes", "-", BODY + "a_slow_consumer_holds_a_flood_back",
-             BODY + "a_flood_beyond_the_cap_is_a_clear_error"),
+             BODY + "a_flood_beyond_the_cap_is_a_clear_error",
+             FLOODS + "a_slow_consumer_costs_what_waits_for_it_and_holds_back_nobody_else",
+             FLOODS + "fifty_megabytes_of_anything_cost_a_bounded_amount"),
         _row(73, "cancelled at any step; any system call fails", "one completion, nothing left, the next call is fine",
              "no", "no", TORTURE + "a_call_cancelled_at_any_step_completes_once",
              TORTURE + "a_waiting_task_cancelled_at_any_step_takes_its_call_along",
+             TORTURE + "every_kind_of_call_may_be_cancelled_at_any_step",
              TORTURE + "an_engine_closed_at_any_step_completes_its_calls_once", TORTURE + "any_system_call_may_fail"),
         _row(74, "the end right behind the head", "NETWORK (truncated stream)", "no", "yes",
              BODY + "an_end_right_behind_the_head_is_truncated", BODY + "a_half_close_is_an_end"),
@@ -228,7 +237,10 @@ GROUPS: dict[str, tuple[Row, ...]] = {
              BODY + "the_system_s_clock_may_jump"),
         _row(80, "use after a fork, in a second run, after the end", "EngineClosedError that says so", "-", "-",
              LIFETIME + "use_after_fork_is_a_clear_error", LIFETIME + "use_in_another_run_is_a_clear_error",
-             LIFETIME + "use_after_close_is_a_clear_error"),
+             LIFETIME + "use_after_close_is_a_clear_error",
+             WRONG_PLACE + "a_fork_is_told_so_and_the_parent_s_streams_go_on",
+             WRONG_PLACE + "another_run_is_told_that_the_engine_is_not_its_own",
+             WRONG_PLACE + "after_its_block_an_engine_says_so"),
     ),
 }  # fmt: skip
 

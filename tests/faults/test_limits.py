@@ -108,3 +108,16 @@ async def test_one_call_more_than_allowed_is_refused_and_the_others_go_on() -> N
         engine.start_stream(hello())
         await trio.testing.wait_all_tasks_blocked(0.005)
         assert [len(one.completions) for one in recorders] == [1, 0, 0]
+
+
+async def test_the_cap_on_an_event_names_its_option() -> None:
+    error, _ = await outcome(
+        lambda line: flood(line, STREAM_HEAD.encode() + chunked("data: ", end=False), chunked("x" * 1_000, end=False))
+    )
+    assert "limits.max_event_bytes" in error.message
+
+
+async def test_a_page_is_read_no_further_than_an_error_s_body() -> None:
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nTransfer-Encoding: chunked\r\n\r\n"
+    _, engine = await outcome(lambda line: flood(line, head, chunked("x" * 1_000, end=False)))
+    assert engine.statistics().bytes_received < 100_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import socket
 from email.utils import formatdate
 
@@ -19,6 +20,7 @@ from tests.engine.peers import (
     Recorder,
     answer,
     chat_answer,
+    chat_chunk,
     chat_stream,
     chunked,
     error_body,
@@ -177,6 +179,81 @@ async def test_an_early_answer_survives_the_reset_behind_it() -> None:
             completion = await engine.start_stream(BIG).wait()
             assert completion.http_status == 413, completion
             assert "too large" in (completion.error_message or "")
+
+
+@pytest.mark.parametrize("status", EARLY)
+async def test_an_early_answer_is_told_at_once_on_a_connection_that_has_served(
+    status: str, autojump_clock: trio.testing.MockClock
+) -> None:
+    async def script(line: Line) -> None:
+        if len(peer.lines) == 1:
+            await line.request()
+            await line.send(STREAM)
+            await line.stream.receive_some(1000)
+            await line.send(answer(error_body("made up my mind"), status=status, headers="Connection: close\r\n"))
+            await line.closed_by_peer()
+            return
+        await line.request()
+        await line.send(STREAM)
+
+    async with open_peer(script) as peer, ms.open_engine([peer.chat], retry=NO_RETRY) as engine:
+        assert (await engine.start_stream(hello()).wait()).success
+        await trio.testing.wait_all_tasks_blocked(0.005)
+        started = trio.current_time()
+        completion = await engine.start_stream(BIG).wait()
+        assert trio.current_time() - started < 0.1
+        assert len(peer.lines) == 1
+        assert (completion.http_status, completion.attempts) == (int(status[:3]), 1)
+        assert (await engine.start_stream(hello()).wait()).success
+
+
+async def test_a_large_body_is_sent_while_a_larger_answer_is_read() -> None:
+    """The server reads nothing until its answer is out, which no buffer holds, and then wants the whole body: who sends
+    first and reads later stands still for ever, and so does who stops sending at the answer's first byte."""
+    piece = chunked(chat_chunk("x" * 50_000), end=False)
+    received = 0
+
+    async def script(line: Line) -> None:
+        nonlocal received
+        await line.send(STREAM_HEAD)
+        for _ in range(400):
+            await line.send(piece)
+        received = len(await line.request())
+        await line.send(chunked(*chat_stream("the end")))
+
+    async with open_peer(script) as peer, ms.open_engine([peer.chat], retry=NO_RETRY) as engine:
+        recorder = Recorder()
+        with trio.fail_after(20):
+            await engine.start_stream(BIG, recorder.on_event, recorder.on_completion).wait()
+    assert recorder.completion.success, recorder.completion.error
+    assert len(recorder.text) == 400 * 50_000 + len("the end")
+    assert received > 8 * 1024 * 1024
+
+
+async def test_a_large_body_and_an_answer_go_hand_in_hand(autojump_clock: trio.testing.MockClock) -> None:
+    """The server tells what it has read of the body while it reads, as it does who counts tokens: each is told at
+    once."""
+    told: list[float] = []
+
+    async def script(line: Line) -> None:
+        await line.send(STREAM_HEAD)
+        for _ in range(20):
+            for _ in range(4):
+                line.received += await line.stream.receive_some(65536)
+            await line.send(chunked(chat_chunk(f"{len(line.received)} "), end=False))
+            await trio.sleep(1)
+        await line.request()
+        await line.send(chunked(*chat_stream("the end")))
+
+    def on_event(event: ms.Event) -> None:
+        if isinstance(event, ms.TextDelta):
+            told.append(trio.current_time())
+
+    async with open_peer(script) as peer, ms.open_engine([peer.chat], retry=NO_RETRY) as engine:
+        completion = await engine.start_stream(BIG, on_event).wait()
+    assert completion.success, completion.error
+    assert len(told) == 21
+    assert all(0.9 < later - earlier < 1.1 for earlier, later in itertools.pairwise(told[:-1]))
 
 
 @pytest.mark.parametrize("big", [True, False])

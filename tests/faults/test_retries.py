@@ -5,6 +5,9 @@ Through the engine, against servers that fail in each way; the pure decision has
 
 from __future__ import annotations
 
+import time
+from email.utils import formatdate
+
 import pytest
 import trio
 import trio.testing
@@ -30,7 +33,8 @@ from tests.faults.exchange import End, Wire
 pytestmark = pytest.mark.trio
 
 GOOD = STREAM_HEAD.encode() + chunked(*chat_stream("fine"))
-BEGUN = STREAM_HEAD.encode() + chunked(chat_chunk("told"), end=False)
+BEGUN_TEXT = chat_chunk("told")
+BEGUN = STREAM_HEAD.encode() + chunked(BEGUN_TEXT, end=False)
 TWO = ms.Retry(max_attempts=2, base=1, jitter=0)
 
 
@@ -105,6 +109,86 @@ async def test_each_failure_is_tried_again_or_not(
     assert (completion.success, completion.attempts, requests) == (retried, 1 + retried, 1 + retried)
     assert recorder.types.count("START") <= 1  # no attempt's beginning is told twice
     assert recorder.text == ("fine" if retried else recorder.text)
+
+
+CATEGORIES: dict[str, tuple[Wire, Wire | None, ms.ErrorCategory, bool]] = {
+    "rate limit": (status(429), in_band("rate_limit_exceeded", BEGUN_TEXT), ms.ErrorCategory.RATE_LIMIT, True),
+    "quota": (
+        status(429, "insufficient_quota"), in_band("insufficient_quota", BEGUN_TEXT), ms.ErrorCategory.RATE_LIMIT, False
+    ),
+    "money": (status(402), None, ms.ErrorCategory.UNKNOWN, False),
+    "server": (status(503), in_band("server_error", BEGUN_TEXT), ms.ErrorCategory.SERVER, True),
+    "timeout": (status(504), Wire(BEGUN), ms.ErrorCategory.TIMEOUT, True),
+    "network": (Wire(STREAM_HEAD.encode(), End.RESET), Wire(BEGUN, End.RESET), ms.ErrorCategory.NETWORK, True),
+    "key": (status(401), in_band("authentication_error", BEGUN_TEXT), ms.ErrorCategory.AUTH, False),
+    "argument": (status(400), in_band("invalid_request_error", BEGUN_TEXT), ms.ErrorCategory.INVALID_ARG, False),
+    "not found": (status(404), None, ms.ErrorCategory.NOT_FOUND, False),
+}  # fmt: skip
+"""Category → a failure of it before anything is told, one after some text was, and whether the first is tried again."""
+
+HINTS: dict[str, tuple[str, float | None]] = {
+    "none": ("", 1.0),
+    "present": ("Retry-After: 3\r\n", 3.0),
+    "in milliseconds": ("Retry-After-Ms: 2500\r\n", 2.5),
+    "at once": ("Retry-After: 0\r\n", 0.0),
+    "absurd": ("Retry-After: 86400\r\n", None),
+    "beyond numbers": (f"Retry-After: {'9' * 400}\r\n", 1.0),
+    "a date to come": ("Retry-After: {soon}\r\n", 10.0),
+    "a date gone by": ("Retry-After: Wed, 21 Oct 2015 07:28:00 GMT\r\n", 0.0),
+    "negative": ("Retry-After: -5\r\n", 1.0),
+    "NaN": ("Retry-After: nan\r\n", 1.0),
+    "infinite": ("Retry-After: inf\r\n", 1.0),
+    "words": ("Retry-After: tomorrow\r\n", 1.0),
+    "forbidden": ("X-Should-Retry: false\r\n", None),
+}
+"""Hint → what the head says, and how long is waited for a second attempt that is made at all; None: there is none."""
+
+
+def with_headers(wire: Wire, headers: str) -> Wire:
+    """The same answer with some header lines more, where it has a head."""
+    soon = formatdate(time.time() + 10, usegmt=True)
+    first, line_end, rest = wire.data.partition(b"\r\n")
+    return Wire(first + line_end + headers.format(soon=soon).encode() + rest, wire.end)
+
+
+PLACES = [(category, told) for category, row in CATEGORIES.items() for told in (False, True) if row[told] is not None]
+
+
+@pytest.mark.parametrize("hint", HINTS)
+@pytest.mark.parametrize(("category", "told"), PLACES, ids=[f"{name}-{told}" for name, told in PLACES])
+async def test_category_by_delivery_by_hint(
+    category: str, told: bool, hint: str, autojump_clock: trio.testing.MockClock
+) -> None:
+    before, after, expected, curable = CATEGORIES[category]
+    headers, wait = HINTS[hint]
+    wire = with_headers(after if told and after is not None else before, headers)
+    times: list[float] = []
+
+    async def script(line: Line) -> None:
+        while await line.request():
+            times.append(trio.current_time())
+            await line.send(GOOD if len(times) > 1 else wire.data)
+            if len(times) == 1 and wire.end is End.RESET:
+                line.reset()
+                return
+
+    recorder = Recorder()
+    clocks = ms.Timeouts(first_byte=5, idle=5)
+    async with open_peer(script) as peer, ms.open_engine([peer.chat], retry=TWO, timeouts=clocks) as engine:
+        completion = await engine.start_stream(hello(), recorder.on_event, recorder.on_completion).wait()
+    if category == "network" and headers:
+        wait = 1.0  # the head of an answer that broke is no refusal, and its hint none
+    if told or not curable or wait is None:
+        assert (completion.error_category, completion.attempts, len(times)) == (expected, 1, 1)
+        assert recorder.text == ("told" if told else "")
+        return
+    assert (completion.success, completion.attempts, len(times)) == (True, 2, 2)
+    assert recorder.text == "fine"
+    waited = times[1] - times[0]
+    if "date" in hint:
+        assert wait - 2 <= waited <= wait + 0.1
+    else:
+        assert waited == pytest.approx(wait, abs=0.05)
 
 
 async def test_the_total_clock_is_the_end_of_all_attempts(autojump_clock: trio.testing.MockClock) -> None:

@@ -60,6 +60,15 @@ def echo_in_a_header(request: bytes) -> bytes:
     return b"HTTP/1.1 200 OK\r\n" + key_line.replace(b":", b" :") + b"\r\n\r\n"
 
 
+def echo_in_sound_headers(request: bytes) -> bytes:
+    headers = f"X-Request-Id: {KEY}\r\nX-Debug: Bearer {KEY}\r\nSet-Cookie: session={KEY}; Secure\r\n"
+    return answer(error_body("no"), status="403 Forbidden", headers=headers)
+
+
+def echo_in_headers_of_a_coded_answer(request: bytes) -> bytes:
+    return answer(b"x", headers=f"X-Debug: {KEY}\r\nContent-Encoding: br\r\n")
+
+
 def echo_in_a_status_line(request: bytes) -> bytes:
     return b"HTTP/1.1 2000 " + KEY.encode() + b"\r\n\r\n"
 
@@ -86,7 +95,8 @@ def echo_in_a_coding(request: bytes) -> bytes:
 
 ECHOES = [
     echo, echo_in_json, echo_as_head, echo_in_a_header, echo_in_a_status_line, echo_in_a_location,
-    echo_in_the_stream, echo_as_malformed_event, echo_in_a_chunk_size, echo_in_a_coding,
+    echo_in_the_stream, echo_as_malformed_event, echo_in_a_chunk_size, echo_in_a_coding, echo_in_sound_headers,
+    echo_in_headers_of_a_coded_answer,
 ]  # fmt: skip
 
 
@@ -138,7 +148,7 @@ async def test_a_server_that_repeats_the_key_makes_nobody_else_repeat_it(
             plain = await engine.start_request(request).wait()
             said = everything_said(
                 provider, request, engine, engine.pool, engine.statistics(), call, call.state, completion.error,
-                plain.error, *recorder.events, completion.error_message, completion.timings,
+                plain.error, *recorder.events, completion, plain, completion.headers, plain.headers,
             )  # fmt: skip
     assert not completion.success
     assert found_in(said) == []

@@ -8,7 +8,7 @@ is read and its connection drained.
 from __future__ import annotations
 
 import gc
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -19,7 +19,21 @@ import trustme
 
 import manystream as ms
 from manystream.transport.tls import TLSConfig
-from tests.engine.peers import NO_RETRY, STREAM_HEAD, Recorder, chat_stream, chunked, hello, open_descriptors, until
+from tests.engine.peers import (
+    NO_RETRY,
+    STREAM_HEAD,
+    Line,
+    Recorder,
+    answer,
+    chat_answer,
+    chat_stream,
+    chunked,
+    error_body,
+    hello,
+    open_descriptors,
+    open_peer,
+    until,
+)
 from tests.faults.servers import TLSLine, open_proxy, serving_tls
 from tests.faults.tripwire import FAULTS, NOT_NOW, TrippedNames, Tripwire, tripwired
 from tests.transport.peers import LOOPBACK, answering
@@ -176,6 +190,97 @@ async def test_an_engine_closed_at_any_step_completes_its_calls_once(ca: trustme
         else:
             raise AssertionError("a call's life is longer than the test")
         await place.check_nothing_is_left()
+
+
+HUGE = "x" * 1_500_000
+"""A request that no socket buffer takes at once."""
+
+
+async def answer_plainly(line: Line) -> None:
+    while await line.request():
+        for piece in PIECES:
+            await line.send(piece)
+            await trio.lowlevel.checkpoint()
+
+
+async def answer_at_the_second_try(line: Line) -> None:
+    while request := await line.request():
+        if b"try me twice" in request:
+            await line.send(answer(error_body("busy"), status="503 Busy", headers="Retry-After: 0\r\n"))
+            await line.request()
+        for piece in PIECES:
+            await line.send(piece)
+            await trio.lowlevel.checkpoint()
+
+
+async def answer_in_one_piece(line: Line) -> None:
+    while await line.request():
+        await line.send(answer(chat_answer("abc")))
+
+
+async def answer_too_early(line: Line) -> None:
+    await line.stream.receive_some(1000)
+    await line.send(answer(error_body("too large"), status="413 Payload Too Large", headers="Connection: close\r\n"))
+    await line.closed_by_peer()
+
+
+async def leave_after_an_answer(line: Line) -> None:
+    """Every second request meets the end of a connection that was kept alive."""
+    if await line.request():
+        for piece in PIECES:
+            await line.send(piece)
+        await line.request()
+
+
+def asking(text: str) -> ms.Request:
+    return ms.Request("m", [ms.Message.user(text)], retry=ms.Retry(max_attempts=2, base=0, jitter=0))
+
+
+LIVES: dict[str, tuple[Callable[[Line], Awaitable[None]], ms.Request, bool, ms.ErrorCategory | None]] = {
+    "over a kept-alive connection": (answer_plainly, asking("x"), True, None),
+    "with a large body": (answer_plainly, asking(HUGE), True, None),
+    "with a second attempt": (answer_at_the_second_try, asking("try me twice"), True, None),
+    "unstreamed": (answer_in_one_piece, asking("x"), False, None),
+    "with an early answer": (answer_too_early, asking(HUGE), True, ms.ErrorCategory.INVALID_ARG),
+    "over a stale connection": (leave_after_an_answer, asking("x"), True, None),
+}
+"""Kinds of a call's life: who answers, what is asked, whether as a stream, and what it comes to undisturbed."""
+
+
+@pytest.mark.parametrize("life", LIVES)
+async def test_every_kind_of_call_may_be_cancelled_at_any_step(life: str) -> None:
+    """All on one engine: whatever a cancelled call has left behind, the next one meets."""
+    script, request, stream, undisturbed = LIVES[life]
+    async with open_peer(script) as peer:
+        gc.collect()
+        await trio.testing.wait_all_tasks_blocked(0.005)
+        before, tasks = open_descriptors(), trio.lowlevel.current_statistics().tasks_living
+        async with ms.open_engine([peer.chat], proxy="") as engine:
+            for step in range(1, STEPS):
+                recorder = Recorder()
+                if stream:
+                    call = engine.start_stream(request, recorder.on_event, recorder.on_completion)
+                else:
+                    call = engine.start_request(request, recorder.on_completion)
+                with trio.fail_after(10), AtStep(step, call.cancel) as instrument:
+                    completion = await call.wait()
+                assert recorder.completion is completion
+                assert completion.error_category in (undisturbed, ms.ErrorCategory.CANCELLED), completion
+                assert "abc".startswith(recorder.text)
+                assert completion.success or completion.response is None or completion.response.text == recorder.text
+                if step % 5 == 0:
+                    again = await (engine.start_stream(request) if stream else engine.start_request(request)).wait()
+                    assert again.error_category is undisturbed, again
+                if instrument.count < step:
+                    break
+            else:
+                raise AssertionError("a call's life is longer than the test")
+            statistics = engine.statistics()
+            assert statistics.started == statistics.completed
+        await until(lambda: all(line.stream.socket.fileno() < 0 for line in peer.lines))
+        await until(lambda: open_descriptors() <= before)
+        await until(lambda: trio.lowlevel.current_statistics().tasks_living <= tasks)
+    assert step > 5
 
 
 def faults(table: dict[str, list[Exception]]) -> list[tuple[str, Exception]]:

@@ -13,23 +13,38 @@ from dataclasses import dataclass, field
 import manystream as ms
 from tests.soak.plan import Fault, Plan
 
+_ANY = frozenset([None, *ms.ErrorCategory])
+OUTCOMES: dict[Fault, frozenset[ms.ErrorCategory | None]] = {
+    Fault.NONE: frozenset({None}),
+    Fault.DRIBBLE: frozenset({None}),
+    Fault.CUT: frozenset({None, ms.ErrorCategory.NETWORK}),
+    Fault.RESET: frozenset({None, ms.ErrorCategory.NETWORK}),
+    Fault.STALL: frozenset({None, ms.ErrorCategory.TIMEOUT}),
+    Fault.CORRUPT: _ANY - {ms.ErrorCategory.CANCELLED, ms.ErrorCategory.CALLBACK},
+    Fault.CANCEL: frozenset({ms.ErrorCategory.CANCELLED}),
+    Fault.RAISE: frozenset({ms.ErrorCategory.CALLBACK}),
+}
+"""Fault → what a call may come to; None: success, where all that counts was sent before the fault."""
+
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclass
 class Ledger:
-    """One entry per stream, by fault and outcome; and what does not balance."""
+    """One entry per stream, by fault and outcome; and what does not balance. left: streams that ended because their
+    engine did."""
 
     outcomes: Counter[str] = field(default_factory=Counter[str])
     wrong: list[str] = field(default_factory=list[str])
-    events: int = 0
+    left: int = 0
 
     def enter(self, plan: Plan, text: str, terminals: int, completion: ms.Completion, *, left: bool) -> None:
-        """Note one stream that has ended; `text` is what its events told. left: it ended because its engine did."""
+        """Note one stream that has ended; `text` is what its events told. left: as above."""
         word = "success" if completion.success else str(completion.error_category)
+        self.left += left
         self.outcomes[f"{plan.fault.value}: {word}"] += 1
         fault = "" if left else self.fault_in(plan, text, completion)
-        if terminals != (plan.fault is not Fault.RAISE or completion.success):
+        if terminals != (completion.error_category is not ms.ErrorCategory.CALLBACK):
             fault = fault or f"{terminals} terminal events"
         if fault:
             self.wrong.append(f"{plan.number} ({plan.dialect}, {plan.fault.value} at {plan.at}): {fault}")
@@ -37,22 +52,23 @@ class Ledger:
     @staticmethod
     def fault_in(plan: Plan, text: str, completion: ms.Completion) -> str:
         """What is wrong with one entry; empty where nothing is."""
-        told = completion.response.text if completion.response is not None else ""
-        if plan.fault is Fault.CORRUPT:
-            return ""  # any outcome is true of bytes that were damaged; that it came, and once, is what counts
-        if told != text and completion.error_category is not ms.ErrorCategory.CALLBACK:
-            return f"told {text!r}, holds {told!r}"
-        if completion.success:
-            whole = plan.fault in (Fault.NONE, Fault.DRIBBLE, Fault.CANCEL, Fault.RAISE) or plan.is_whole(plan.at)
+        held = completion.response.text if completion.response is not None else ""
+        if held != text and plan.fault not in (Fault.RAISE, Fault.CORRUPT):
+            return f"told {text!r}, holds {held!r}"
+        if completion.error_category not in OUTCOMES[plan.fault]:
+            return f"{completion.error_category}: {completion.error}"
+        if completion.success and plan.fault is not Fault.CORRUPT:
+            whole = plan.fault in (Fault.NONE, Fault.DRIBBLE) or plan.is_whole(plan.at)
             return "" if whole and text == plan.text else f"a success with {text!r}"
-        if not plan.text.startswith(text):
-            return f"told what was not sent: {text!r}"
-        if plan.fault in (Fault.NONE, Fault.DRIBBLE):
-            return f"failed: {completion.error}"
+        least, most = plan.told_by(plan.at)
         if plan.fault in (Fault.CUT, Fault.STALL):
-            least, most = plan.told_by(plan.at)
             return "" if text in (least, most) else f"told {text!r}, sent {least!r}"
-        return ""
+        if plan.fault is Fault.RESET:  # may overtake what was sent before it
+            return "" if most.startswith(text) else f"told {text!r}, sent {most!r}"
+        if plan.fault is Fault.CORRUPT:  # any outcome is true of damaged bytes, once those before them were told
+            return "" if text.startswith(least) else f"told {text!r}, sent {least!r} undamaged"
+        expected = "".join(plan.words[: plan.until + (plan.fault is Fault.CANCEL)])
+        return "" if text == expected else f"told {text!r}, took {expected!r}"
 
 
 @dataclass
@@ -82,20 +98,53 @@ def slope(points: list[tuple[float, float]]) -> float:
     return 60 * sum((x - middle) * (y - level) for x, y in points) / spread if spread else 0.0
 
 
-def report(ledger: Ledger, samples: list[Sample], statistics: ms.Statistics) -> str:
-    """The figures, for a person."""
-    later = samples[len(samples) // 3 :]  # the first third warms up
-    rss = slope([(one.seconds, one.rss / 1e6) for one in later])
-    objects = slope([(one.seconds, one.objects) for one in later])
+@dataclass
+class Drift:
+    """What was added in a minute, after the first third, which warms up."""
+
+    megabytes: float
+    objects: float
+    descriptors: float
+    tasks: float
+
+
+def drift(samples: list[Sample]) -> Drift:
+    later = samples[len(samples) // 3 :]
+    return Drift(
+        slope([(one.seconds, one.rss / 1e6) for one in later]),
+        slope([(one.seconds, one.objects) for one in later]),
+        slope([(one.seconds, one.descriptors) for one in later]),
+        slope([(one.seconds, one.tasks) for one in later]),
+    )
+
+
+@dataclass
+class OtherSide:
+    """The other side's books: see `world.Books`."""
+
+    requests: int = 0
+    again: list[int] = field(default_factory=list[int])
+    bytes: int = 0
+    strikes: int = 0
+    processor: float = 0.0
+
+
+def report(ledger: Ledger, samples: list[Sample], statistics: ms.Statistics, world: OtherSide, processor: float) -> str:
+    """The figures, for a person. processor: seconds that this side took."""
+    first, last, seconds = samples[len(samples) // 3], samples[-1], samples[-1].seconds
+    added = drift(samples)
     lines = [
-        f"{statistics.completed} streams in {samples[-1].seconds:.0f} s, {statistics.events} events,"
-        f" {statistics.bytes_received / 1e6:.0f} MB; {statistics.opened} connections, {statistics.reused} reuses",
+        f"{statistics.completed} streams in {seconds:.0f} s, {statistics.events} events;"
+        f" {statistics.opened} connections, {statistics.reused} reuses",
         "; ".join(f"{name} {count}" for name, count in sorted(ledger.outcomes.items())),
-        f"memory {later[0].rss / 1e6:.1f} → {later[-1].rss / 1e6:.1f} MB, {rss:+.3f} MB a minute;"
-        f" objects {later[0].objects} → {later[-1].objects}, {objects:+.0f} a minute",
-        f"descriptors {samples[0].descriptors} → {samples[-1].descriptors} while running;"
-        f" tasks {samples[0].tasks} → {samples[-1].tasks}; slowest turn of the last second"
-        f" {statistics.loop_lag * 1000:.1f} ms",
+        f"requests: {statistics.started} started, {world.requests} came, {len(world.again)} of them once more, cut"
+        f" before their first byte; {world.strikes} answers struck; bytes: {world.bytes / 1e6:.2f} MB sent,"
+        f" {statistics.bytes_received / 1e6:.2f} MB received",
+        f"memory {first.rss / 1e6:.1f} → {last.rss / 1e6:.1f} MB, {added.megabytes:+.3f} MB a minute;"
+        f" objects {first.objects} → {last.objects}, {added.objects:+.0f} a minute",
+        f"descriptors {first.descriptors} → {last.descriptors}, {added.descriptors:+.1f} a minute;"
+        f" tasks {first.tasks} → {last.tasks}, {added.tasks:+.1f} a minute; after the end as before it",
+        f"processor: {processor / seconds:.0%} of a core here, {world.processor / seconds:.0%} on the other side",
         f"{len(ledger.wrong)} entries do not balance",
     ]
     return "\n".join(lines)

@@ -104,13 +104,15 @@ WRITERS = {"chat": _chat, "responses": _responses, "anthropic": _anthropic, "gem
 
 @dataclass(frozen=True)
 class Plan:
-    """One stream. at: the byte of the answer, or on the caller's side the event, at which the fault strikes."""
+    """One stream. at: the byte of the answer at which the fault strikes. until: on the caller's side, how many texts
+    are taken before it does. seconds: how long the server takes for the answer, at an even pace."""
 
     number: int
     dialect: str
     words: tuple[str, ...]
     fault: Fault
     share: float
+    seconds: float
 
     @property
     def text(self) -> str:
@@ -129,6 +131,10 @@ class Plan:
     @property
     def at(self) -> int:
         return int(self.share * len(self.wire))
+
+    @property
+    def until(self) -> int:
+        return int(self.share * len(self.words))
 
     def told_by(self, sent: int) -> tuple[str, str]:
         """The least and the most text that the first `sent` bytes can have told: an event whose blank line was cut
@@ -164,4 +170,4 @@ def plan(number: int) -> Plan:
     chance = random.Random(SEED + number)
     fault = chance.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
     words = tuple(f"{number}:{place} " for place in range(chance.randint(1, 60)))
-    return Plan(number, DIALECTS[number % len(DIALECTS)], words, fault, chance.random())
+    return Plan(number, DIALECTS[number % len(DIALECTS)], words, fault, chance.random(), chance.uniform(0.5, 5.0))

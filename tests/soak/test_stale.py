@@ -25,8 +25,8 @@ async def reuse(times: int) -> tuple[ms.Statistics, list[ms.ProviderError]]:
     finished = trio.Event()
     running = 0
     limits = Limits(pool=PoolLimits(max_per_origin=AT_ONCE))
-    async with open_world() as (_, port):
-        provider = ms.OpenAIChat(api_key="k", base_url=f"http://127.0.0.1:{port}/v1")
+    async with open_world() as world:
+        provider = ms.OpenAIChat(api_key="k", base_url=f"http://127.0.0.1:{world.fickle}/v1")
         async with ms.open_engine([provider], retry=NO_RETRY, limits=limits, proxy="") as engine:
 
             def start() -> None:

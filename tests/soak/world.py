@@ -1,15 +1,19 @@
 """The other side of a soak, a process of its own: a server, and before it a proxy that treats answers as planned.
 
-`python -m tests.soak.world` prints the ports of the proxy and of a server that closes its connections at random,
-and serves until its standard input ends. Knows sockets and plans. Must not know the library.
+`python -m tests.soak.world PACE` prints the ports of the proxy and of a server that closes its connections at random,
+and serves until its standard input ends; then it prints its own side of the books, as JSON. PACE: how many times faster
+than planned the answers come. Knows sockets and plans. Must not know the library.
 """
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import struct
 import sys
+import time
+from dataclasses import asdict, dataclass, field
 
 import trio
 
@@ -18,6 +22,23 @@ from tests.soak.plan import HEAD, MARK, Fault, Plan, plan
 NUMBER = re.compile(rb"%b(\d+)" % MARK.encode())
 PIECE = 1000
 """Bytes that the server writes at once."""
+
+
+@dataclass
+class Books:
+    """What the proxy saw: requests, and the numbers of those that came again; bytes of answers that it passed on, and
+    how many answers it struck. processor: seconds that this process took."""
+
+    requests: int = 0
+    again: list[int] = field(default_factory=list[int])
+    bytes: int = 0
+    strikes: int = 0
+    processor: float = 0.0
+
+
+BOOKS = Books()
+SEEN: set[int] = set()
+PACE = float(sys.argv[1]) if __name__ == "__main__" else 1.0
 
 
 async def read_request(stream: trio.SocketStream, data: bytes = b"") -> tuple[bytes, bytes]:
@@ -44,12 +65,16 @@ async def serve(stream: trio.SocketStream) -> None:
                 found = NUMBER.search(request)
                 if found is None:
                     return
-                wire = plan(int(found[1])).wire
-                for place in range(0, len(wire), PIECE):
-                    await stream.send_all(wire[place : place + PIECE])
-                    await trio.sleep(0.001)
+                planned = plan(int(found[1]))
+                pause = planned.seconds / PACE * PIECE / len(planned.wire)
+                for place in range(0, len(planned.wire), PIECE):
+                    await stream.send_all(planned.wire[place : place + PIECE])
+                    await trio.sleep(pause)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass
+
+
+ON_THE_LINE = frozenset({Fault.CUT, Fault.RESET, Fault.STALL, Fault.CORRUPT})
 
 
 def reset(stream: trio.SocketStream) -> None:
@@ -74,7 +99,12 @@ class Proxied:
             found = NUMBER.search(request)
             if found is None:
                 break
-            self.plan, self.passed = plan(int(found[1])), 0
+            number = int(found[1])
+            self.plan, self.passed = plan(number), 0
+            BOOKS.requests += 1
+            if number in SEEN:
+                BOOKS.again.append(number)
+            SEEN.add(number)
             await self.server.send_all(request)
         scope.cancel()
 
@@ -88,12 +118,14 @@ class Proxied:
     async def treat(self, data: bytes, plan: Plan) -> bool:
         """Pass bytes on as planned; False where that ends the connection."""
         before, self.passed = self.passed, self.passed + len(data)
-        strikes = before <= plan.at < self.passed
+        strikes = before <= plan.at < self.passed and plan.fault in ON_THE_LINE
+        BOOKS.strikes += strikes
+        BOOKS.bytes += len(data) if plan.fault is Fault.CORRUPT or not strikes else plan.at - before
         if plan.fault is Fault.DRIBBLE:
             for place in range(0, len(data), 37):
                 await self.client.send_all(data[place : place + 37])
             return True
-        if not strikes or plan.fault in (Fault.NONE, Fault.CANCEL, Fault.RAISE):
+        if not strikes:
             await self.client.send_all(data)
             return True
         place = plan.at - before
@@ -168,6 +200,8 @@ async def main() -> None:
         print(proxies[0].socket.getsockname()[1], fickles[0].socket.getsockname()[1], flush=True)
         await trio.to_thread.run_sync(sys.stdin.read)
         nursery.cancel_scope.cancel()
+    BOOKS.processor = time.process_time()
+    print(json.dumps(asdict(BOOKS)), flush=True)
 
 
 if __name__ == "__main__":

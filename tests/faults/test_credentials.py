@@ -1,0 +1,90 @@
+"""The credentials file: whose it must be, and that nothing of it is shown when it is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+import manystream as ms
+from manystream.engine.credentials import find_key
+
+KEY = "sk-canary-from-a-file"
+PROVIDER = ms.Anthropic()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "credentials.json"
+    path.write_text(json.dumps({"anthropic": KEY}), "utf-8")
+    path.chmod(0o600)
+    return path
+
+
+def named(path: Path) -> dict[str, str]:
+    return {"MANYSTREAM_CREDENTIALS": str(path)}
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o400, 0o700])
+def test_a_file_of_its_owner_alone_is_read(file: Path, mode: int) -> None:
+    file.chmod(mode)
+    assert find_key(PROVIDER, named(file)) == KEY
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o606, 0o620, 0o602, 0o610, 0o601, 0o644, 0o666, 0o777])
+def test_a_file_that_others_may_open_is_refused_without_being_believed(file: Path, mode: int) -> None:
+    """What others may read is no secret, and what others may write is no key."""
+    file.chmod(mode)
+    with pytest.raises(ms.InvalidRequestError, match="can be read by others: run chmod 600 on it") as caught:
+        find_key(PROVIDER, named(file))
+    assert str(file) in str(caught.value)
+    assert KEY not in f"{caught.value} {caught.value!r}"
+
+
+def test_the_file_behind_a_link_is_the_one_that_counts(file: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link.json"
+    link.symlink_to(file)
+    assert find_key(PROVIDER, named(link)) == KEY
+    file.chmod(0o644)
+    with pytest.raises(ms.InvalidRequestError, match="can be read by others"):
+        find_key(PROVIDER, named(link))
+
+
+def test_an_argument_or_a_variable_comes_first_and_the_file_is_not_opened(file: Path) -> None:
+    file.chmod(0o666)
+    assert find_key(ms.Anthropic(api_key="given"), named(file)) == "given"
+    assert find_key(PROVIDER, named(file) | {"ANTHROPIC_API_KEY": "variable"}) == "variable"
+
+
+BAD = {
+    "no JSON": (KEY, "is no JSON object"),
+    "a list": (json.dumps([KEY]), "is no JSON object"),
+    "bytes": ("\udcff\udcfe" + KEY, "is no JSON object"),
+    "nothing": ("", "is no JSON object"),
+    "a key with a line break": (json.dumps({"anthropic": KEY + "\n"}), "holds a character that no key has"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_file_that_cannot_be_used_is_named_and_not_quoted(name: str, file: Path) -> None:
+    content, words = BAD[name]
+    file.write_bytes(os.fsencode(content))
+    with pytest.raises(ms.InvalidRequestError, match=words) as caught:
+        find_key(PROVIDER, named(file))
+    assert KEY not in f"{caught.value} {caught.value!r}"
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+def test_a_file_that_was_named_must_be_there(tmp_path: Path) -> None:
+    with pytest.raises(ms.InvalidRequestError, match="does not exist"):
+        find_key(PROVIDER, named(tmp_path / "absent.json"))
+    with pytest.raises(ms.InvalidRequestError, match="Is a directory"):
+        find_key(PROVIDER, named(tmp_path))
+
+
+def test_a_key_that_is_no_text_is_passed_over(file: Path) -> None:
+    file.write_text('{"anthropic": 5}', "utf-8")
+    with pytest.raises(ms.InvalidRequestError, match="ANTHROPIC_API_KEY"):
+        find_key(PROVIDER, named(file))

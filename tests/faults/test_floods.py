@@ -1,0 +1,248 @@
+"""Floods: fifty megabytes of each thing a server may send too much of, and what they cost: measured, not estimated.
+
+A flood ends in an error that names its cap, or is of no consequence and costs no memory; the flooded process never
+holds more than a fixed amount above what the caller keeps.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import pytest
+import trio
+import trio.testing
+
+import manystream as ms
+from manystream.engine import Limits
+from tests.engine.peers import (
+    NO_RETRY,
+    STREAM_HEAD,
+    Line,
+    answer,
+    chat_answer,
+    chat_chunk,
+    chat_stream,
+    chunked,
+    hello,
+    open_peer,
+    until,
+)
+
+pytestmark = pytest.mark.trio
+
+FLOOD = 50_000_000
+FINE_FLOOD = 10_000_000
+"""Of things of a few bytes each: there are as many of them."""
+MEGABYTE = 1_000_000
+PAGE = os.sysconf("SC_PAGE_SIZE")
+LIMITS = Limits(max_event_bytes=2 * MEGABYTE, max_response_bytes=200 * MEGABYTE)
+"""The answer's cap is above every flood, so that each is met by its own; the event's is small."""
+MOST = 8 * MEGABYTE
+"""What a flood may cost at its worst moment: what is read at once, an event at its cap twice, and the test itself."""
+MOST_OF_LINES = 25 * MEGABYTE
+"""The same for an event at its cap in lines of a byte each: a line costs what its bytes object costs."""
+
+HEAD = STREAM_HEAD.encode()
+WHOLE = chunked(*chat_stream("fine"))
+K = "x" * 1000
+NETWORK, SERVER = ms.ErrorCategory.NETWORK, ms.ErrorCategory.SERVER
+
+
+@dataclass(frozen=True)
+class Flood:
+    """beginning: before it. piece: what is repeated until fifty megabytes are sent or the engine has hung up.
+    end: after it. outcome: what the call comes to; None: success. words: in its error's message. size: of it all.
+    most: what it may cost."""
+
+    beginning: bytes
+    piece: bytes
+    end: bytes = b""
+    outcome: ms.ErrorCategory | None = None
+    words: str = ""
+    size: int = FLOOD
+    most: int = MOST
+
+
+def events(body: str, size: int = FLOOD) -> Flood:
+    """A flood inside an event stream that makes no difference."""
+    return Flood(HEAD, chunked(body, end=False), WHOLE, size=size)
+
+
+FLOODS: dict[str, Flood] = {
+    "comments": events(f": {K}\n" * 60),
+    "pings": events(": ping\n\n" * 8_000, FINE_FLOOD),
+    "empty lines": events("\n" * 64_000, FINE_FLOOD),
+    "event names without data": events(f"event: {K}\n" * 60 + "\n"),
+    "fields that are none": events(f"{K}: {K}\n" * 30),
+    "ids and times": events(f"id: {K}\nretry: 1\n" * 60),
+    "events without data": events("data:\n\n" * 9_000, FINE_FLOOD),
+    "chunks that say nothing": events(chat_chunk() * 400, FINE_FLOOD),
+    "members that nobody knows": events(chat_chunk(unknown={"a": [K] * 50})),
+    "usage, again and again": events(chat_chunk(usage={"prompt_tokens": 1, "completion_tokens": 2}) * 300, FINE_FLOOD),
+    "chunks of two bytes": Flood(HEAD, b"2\r\n:\n\r\n" * 9_000, WHOLE, size=FINE_FLOOD),
+    "one line without end": Flood(
+        HEAD + chunked("data: ", end=False), chunked("x" * 60_000, end=False), b"", SERVER, "larger than 2000000 bytes"
+    ),
+    "one line without end, two bytes at a time": Flood(
+        HEAD + chunked("data: ", end=False), b"2\r\nxx\r\n" * 9_000, b"", SERVER, "larger than 2000000 bytes"
+    ),
+    "one event without end": Flood(
+        HEAD, chunked("data: x\n" * 8_000, end=False), b"", SERVER, "larger than 2000000 bytes", most=MOST_OF_LINES
+    ),
+    "header lines": Flood(
+        b"HTTP/1.1 200 OK\r\n", f"X-A: {K}\r\n".encode() * 60, b"", NETWORK, "head is larger than 262144 bytes"
+    ),
+    "one header": Flood(
+        b"HTTP/1.1 200 OK\r\nX-A: ", K.encode() * 60, b"", NETWORK, "head is larger than 262144 bytes"
+    ),
+    "one status line": Flood(b"HTTP/1.1 200 ", K.encode() * 60, b"", NETWORK, "head is larger than 262144 bytes"),
+    "informational responses": Flood(
+        b"", b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" * 1_000, b"", NETWORK, "informational responses"
+    ),
+    "one chunk extension": Flood(HEAD + b"1;", K.encode() * 60, b"", NETWORK, "longer than 16384 bytes"),
+    "chunk extensions": Flood(HEAD, (f"1;{K}\r\n\n\r\n").encode() * 60, WHOLE),
+    "trailers of an answer that is whole": Flood(HEAD + WHOLE[:-2], f"X-A: {K}\r\n".encode() * 60),
+    "trailers of one that is not": Flood(
+        HEAD + chunked(chat_chunk("a"), end=False) + b"0\r\n",
+        f"X-A: {K}\r\n".encode() * 60, b"", NETWORK, "longer than 16384 bytes",
+    ),
+    "a body behind the answer": Flood(HEAD + WHOLE[:-5], chunked(f": {K}\n" * 60, end=False)),
+    "responses behind the answer": Flood(HEAD + WHOLE, answer(chat_answer(K * 50))),
+    "an error's body": Flood(
+        b"HTTP/1.1 503 Busy\r\nTransfer-Encoding: chunked\r\n\r\n", chunked(K * 60, end=False), b"", SERVER
+    ),
+    "an error's body as an event stream": Flood(
+        HEAD.replace(b"200 OK", b"500 No"), chunked(f"data: {K}\n" * 60, end=False), b"", SERVER
+    ),
+    "a page instead of a stream": Flood(
+        b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nTransfer-Encoding: chunked\r\n\r\n",
+        chunked(K * 60, end=False), chunked(), SERVER,
+    ),
+    "a coded body": Flood(
+        HEAD.replace(b"\r\n\r\n", b"\r\nContent-Encoding: gzip\r\n\r\n"),
+        chunked(K * 60, end=False), b"", SERVER, "gzip",
+    ),
+}  # fmt: skip
+
+
+def resident() -> int:
+    """Bytes of memory that the system has given to this process."""
+    with open("/proc/self/statm", "rb") as file:
+        return int(file.read().split()[1]) * PAGE
+
+
+def resident_at_rest() -> int:
+    """The same, after what is free was given back."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    return resident()
+
+
+@dataclass
+class Cost:
+    """peak: the most memory that the process held. sent: bytes that the server got rid of."""
+
+    peak: int = 0
+    sent: int = 0
+
+
+def pouring(flood: Flood, cost: Cost) -> Callable[[Line], Awaitable[None]]:
+    async def script(line: Line) -> None:
+        while await line.request():
+            if cost.sent:
+                await line.send(HEAD + WHOLE)
+                continue
+            cost.sent = 1
+            await line.send(flood.beginning)
+            while cost.sent < flood.size:
+                await line.send(flood.piece)
+                cost.sent += len(flood.piece)
+                cost.peak = max(cost.peak, resident())
+            await line.send(flood.end)
+
+    return script
+
+
+@pytest.mark.parametrize("name", FLOODS)
+async def test_fifty_megabytes_of_anything_cost_a_bounded_amount(name: str) -> None:
+    flood, cost = FLOODS[name], Cost()
+    before = resident_at_rest()
+    async with (
+        open_peer(pouring(flood, cost)) as peer,
+        ms.open_engine([peer.chat], limits=LIMITS, retry=NO_RETRY, proxy="") as engine,
+    ):
+        with trio.fail_after(30):
+            completion = await engine.start_stream(hello()).wait()
+        await until(lambda: not any(origin.active for origin in engine.statistics().connections.values()))
+        cost.peak = max(cost.peak, resident())
+        with trio.fail_after(10):
+            assert (await engine.start_stream(hello()).wait()).success
+    assert completion.error_category is flood.outcome, completion
+    assert flood.words in (completion.error_message or "")
+    if flood.outcome is None:
+        assert completion.response is not None
+        assert completion.response.text == "fine"
+    else:
+        assert cost.sent < 12 * MEGABYTE or flood.end, "what is refused is not read to its end"
+    assert cost.peak - before < flood.most, (cost, before)
+
+
+SLOW = 3
+QUICK = 20
+
+
+async def test_a_slow_consumer_costs_what_waits_for_it_and_holds_back_nobody_else() -> None:
+    """Three streams whose consumers sleep while their servers push fifty megabytes each, among twenty others, for which
+    nothing changes: not one byte of the three is read meanwhile."""
+    sent = [0] * SLOW
+    piece = chunked(chat_chunk(K * 50), end=False)
+
+    async def script(line: Line) -> None:
+        while request := await line.request():
+            if b"flood-" not in request:
+                await line.send(HEAD + WHOLE)
+                continue
+            number = int(request.partition(b"flood-")[2][:1])
+            await line.send(HEAD)
+            while sent[number] < FLOOD:
+                await line.send(piece)
+                sent[number] += len(piece)
+            await line.send(WHOLE)
+
+    async def consume(engine: ms.Engine, number: int, awake: trio.Event) -> None:
+        async with engine.stream(ms.Request("m", [ms.Message.user(f"flood-{number}")])) as events:
+            await events.__anext__()
+            await awake.wait()
+            received = sum([len(event.text) async for event in events if isinstance(event, ms.TextDelta)])
+            assert received == sent[number] // len(piece) * len(K * 50) + len("fine")
+        assert events.completion is not None
+        assert events.completion.success
+
+    awake = trio.Event()
+    before = resident_at_rest()
+    async with (
+        open_peer(script) as peer,
+        ms.open_engine([peer.chat], proxy="") as engine,
+        trio.open_nursery() as nursery,
+    ):
+        for number in range(SLOW):
+            nursery.start_soon(consume, engine, number, awake)
+        held = [-1]
+        while held != sent:  # until TCP holds every server back
+            held = list(sent)
+            await trio.sleep(0.1)
+        assert max(held) < FLOOD / 2
+        kept = engine.statistics().bytes_received
+        assert kept < SLOW * 8 * MEGABYTE
+        for _ in range(5):
+            calls = [engine.start_stream(hello()) for _ in range(QUICK)]
+            with trio.fail_after(10):
+                assert all([(await call.wait()).success for call in calls])
+        assert engine.statistics().bytes_received - kept < 5 * QUICK * 2000
+        assert sent == held
+        assert resident() - before < SLOW * MOST
+        awake.set()
