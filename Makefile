@@ -17,7 +17,7 @@ DIST ?= dist
 SITE ?= site
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench bench-quick interop conformance soak fuzz audit docs wheel clean distclean
+.PHONY: help demo test lint format bench bench-quick instructions interop conformance soak fuzz audit docs wheel clean distclean
 
 help: ## this list
 	@echo 'manystream: thousands of live language-model streams on one core'
@@ -47,6 +47,9 @@ bench: $(VENV)/.bench ## every benchmark, beside its peers, into benchmarks/RESU
 
 bench-quick: $(VENV)/.bench ## the same questions, asked briefly
 	@$(BIN)/python -m benchmarks --quick
+
+instructions: $(VENV)/.test ## instructions per event against the recorded ones; does not depend on the clock
+	@$(BIN)/python -m benchmarks.instructions
 
 interop: $(VENV)/.test ## against servers that others wrote
 	@$(PYTEST) -q -m servers $(TEST)
