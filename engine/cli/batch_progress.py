@@ -167,7 +167,8 @@ def summary(tally: Tally, elapsed: float, answers: Path, errors: Path, paint: Pa
     if tally.failed_before:
         lines.append(f"{tally.failed_before:,} failed before and were passed over: --retry-failed tries them again")
     if tally.invalid:
-        lines.append(paint(f"{tally.invalid:,} lines are no request", "red") + f" → {errors}")
+        what = "line is" if tally.invalid == 1 else "lines are"
+        lines.append(paint(f"{tally.invalid:,} {what} no request", "red") + f" → {errors}")
     return "\n".join(lines)
 
 

@@ -7,7 +7,6 @@ made (`bench_load`), what is counted (`bench_figures`) nor how it looks (`bench_
 from __future__ import annotations
 
 import argparse
-import ipaddress
 import math
 import os
 import sys
@@ -25,14 +24,14 @@ from ...providers.options import Retry
 from ...providers.provider import Provider
 from ...providers.request import Request
 from .. import open_engine
-from ..credentials import find_key
 from ..simulator import KnobError, SimulatorError, start_simulator
 from ..simulator.process import allow_many_sockets
+from .addresses import DIALECT_CLASSES, is_loopback, provider_at
 from .bench_figures import Result
 from .bench_load import Load, Plan
 from .bench_report import Progress, result_lines, result_object, step_row, step_table
 from .errors import CommandError
-from .run import DIALECT_CLASSES, RunOptions, choose_provider, read_headers
+from .run import RunOptions, choose_provider, read_headers
 from .terminal import Paint, duration, harmless
 
 HELP = "measure an endpoint, a proxy, or this machine: latency, gaps, rates, the most streams"
@@ -249,27 +248,6 @@ def _open_target(options: BenchOptions) -> Generator[Target, None, None]:
         prompt="",
     )
     yield Target(*choose_provider(wanted, os.environ))
-
-
-def provider_at(url: str, dialect: str, environment: Mapping[str, str]) -> Provider:
-    """Who listens at a URL. On this machine any key will do where none is found. Raises `InvalidRequestError`."""
-    provider = DIALECT_CLASSES[dialect](base_url=url)
-    if not is_loopback(url):
-        return provider  # the engine says what is missing
-    try:
-        found = find_key(provider, environment)
-    except InvalidRequestError:
-        found = ""
-    return provider if found else DIALECT_CLASSES[dialect]("any", url)
-
-
-def is_loopback(url: str) -> bool:
-    """Whether a URL leads to this machine."""
-    try:
-        host = urlsplit(url).hostname or ""
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 async def _bench(options: BenchOptions, target: Target) -> int:

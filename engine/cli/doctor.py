@@ -20,9 +20,10 @@ from ...providers.profile import Profile
 from ...providers.profiles import PROFILES
 from ...providers.provider import OpenAIChat, Provider
 from ..credentials import find_key
+from .addresses import DIALECT_CLASSES
 from .errors import CommandError
 from .examination import Finding, Verdict, examine
-from .run import DIALECT_CLASSES, provider_names
+from .run import provider_names
 from .terminal import Paint
 
 HELP = "check keys, DNS, TLS, proxy and reachability of each configured provider"

@@ -23,10 +23,11 @@ from ...providers.messages import Message
 from ...providers.options import Retry
 from ...providers.profile import Profile
 from ...providers.profiles import PROFILES, profile_by_name
-from ...providers.provider import Anthropic, Gemini, OpenAIChat, OpenAIResponses, Provider
+from ...providers.provider import Provider
 from ...providers.request import Request, ThinkingLevel
 from .. import Completion, Engine, open_engine
 from ..cost import CostExtraError, check_installed, price_response
+from .addresses import DIALECT_CLASSES, provider_at
 from .answer import AnswerWriter
 from .errors import CommandError
 from .terminal import duration, harmless
@@ -41,14 +42,6 @@ standard error.
   manystream run --base-url http://127.0.0.1:11434/v1 --model llama3.2 "Hello"
   git diff | manystream run --system "Review this change." -
 """
-
-DIALECT_CLASSES: dict[str, type[Provider]] = {
-    "openai-chat": OpenAIChat,
-    "openai-responses": OpenAIResponses,
-    "anthropic": Anthropic,
-    "gemini": Gemini,
-}
-"""Dialect → the class that speaks it; where a name fits several, the first is meant."""
 
 DEFAULT_MODELS = {
     "anthropic": "claude-sonnet-4-5",
@@ -189,7 +182,7 @@ def choose_provider(options: RunOptions, environment: Mapping[str, str]) -> tupl
     if model is None:
         raise CommandError("which model? add --model")
     if row is None:
-        return OpenAIChat(base_url=options.base_url), model
+        return provider_at(options.base_url or "", "openai-chat", environment), model
     return DIALECT_CLASSES[row.dialect](base_url=options.base_url, profile=row), model
 
 

@@ -163,7 +163,7 @@ def test_bad_lines_are_told_with_file_and_number(simulator: Simulator, tmp_path:
     write(tmp_path / "p.jsonl", [line("a"), line("b", temprature=1)])
     status, out, _ = run(tmp_path, *against(simulator), "--errors", "bad.jsonl")
     assert status == 1
-    assert "1 lines are no request → bad.jsonl" in out
+    assert "1 line is no request → bad.jsonl" in out
     (told,) = (json.loads(text) for text in (tmp_path / "bad.jsonl").read_bytes().splitlines())
     assert told["id"] == "b"
     assert told["error"]["message"].startswith("p.jsonl line 2: temprature: is no member")

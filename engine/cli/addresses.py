@@ -1,0 +1,43 @@
+"""Who listens at an address: which dialect, with which key.
+
+Knows providers' classes and where keys come from. Must not know any command.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+from ...providers.errors import InvalidRequestError
+from ...providers.provider import Anthropic, Gemini, OpenAIChat, OpenAIResponses, Provider
+from ..credentials import find_key
+
+DIALECT_CLASSES: dict[str, type[Provider]] = {
+    "openai-chat": OpenAIChat,
+    "openai-responses": OpenAIResponses,
+    "anthropic": Anthropic,
+    "gemini": Gemini,
+}
+"""Dialect → the class that speaks it; where a name fits several, the first is meant."""
+
+
+def provider_at(url: str, dialect: str, environment: Mapping[str, str]) -> Provider:
+    """Who listens at a URL. On this machine any key will do where none is found. Raises `InvalidRequestError`."""
+    provider = DIALECT_CLASSES[dialect](base_url=url)
+    if not is_loopback(url):
+        return provider  # the engine says what is missing
+    try:
+        found = find_key(provider, environment)
+    except InvalidRequestError:
+        found = ""
+    return provider if found else DIALECT_CLASSES[dialect]("any", url)
+
+
+def is_loopback(url: str) -> bool:
+    """Whether a URL leads to this machine."""
+    try:
+        host = urlsplit(url).hostname or ""
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
