@@ -101,9 +101,10 @@ class PaddedDelta(RepeatedDelta):
         end = len(data) - len(after)
         if between:
             padding = data.rfind(b'"', 0, end) + 1
-            if not data[padding:end].isalnum() or not data.endswith(between, position, padding):
+            end_of_text = padding - len(between)
+            if data[end_of_text:padding] != between or not data[padding:end].isalnum():
                 return None
-            end = padding - len(between)
+            end = end_of_text
         try:
             return loads_string(data[position + self._start : end + 1])
         except ValueError:
