@@ -134,7 +134,7 @@ def faulty(wire: Wire, stream: bool, requests: list[bytes], served: list[Line]) 
                 continue
             for piece in wire.pieces:
                 await line.send(piece)
-                await trio.testing.wait_all_tasks_blocked(0.002)
+                await trio.testing.wait_all_tasks_blocked(0.005)
             await line.send(wire.data)
             if wire.end is End.FIN:
                 return
@@ -167,7 +167,7 @@ async def observe(wire: Wire, *, stream: bool = True) -> Seen:
             started = trio.current_time()
             first = await start(engine, recorder, stream, NO_RETRY).wait()
             seconds = trio.current_time() - started
-            await trio.testing.wait_all_tasks_blocked(0.002)
+            await trio.testing.wait_all_tasks_blocked(0.005)
             second = await start(engine, Recorder(), stream, NO_RETRY).wait()
             reused = len(served) > 1 and served[1] is served[0]
         await ended(peer)
@@ -188,4 +188,4 @@ async def ended(peer: Peer) -> None:
     for _ in range(200):
         if all(line.stream.socket.fileno() < 0 for line in peer.lines):
             return
-        await trio.testing.wait_all_tasks_blocked(0.005)  # longer than the servers wait between two pieces
+        await trio.testing.wait_all_tasks_blocked(0.012)  # longer than the servers wait between two pieces

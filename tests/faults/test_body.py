@@ -71,7 +71,7 @@ async def dialect_call(
     recorder = Recorder()
     async with open_peer(script) as peer, ms.open_engine([wording.provider(peer.origin)], retry=retry) as engine:
         completion = await engine.start_stream(hello(), recorder.on_event, recorder.on_completion).wait()
-        await trio.testing.wait_all_tasks_blocked(0.002)
+        await trio.testing.wait_all_tasks_blocked(0.005)
         again = await engine.start_stream(hello()).wait()
     assert again.success, again
     assert again.response is not None
@@ -195,7 +195,7 @@ async def test_dribbled_bytes_give_the_same_events(wording: Wording, autojump_cl
         completion = await engine.start_stream(hello(), recorder.on_event, recorder.on_completion).wait()
         assert completion.success
         assert recorder.text == "one"
-        await trio.testing.wait_all_tasks_blocked(0.005)
+        await trio.testing.wait_all_tasks_blocked(0.006)
         assert (await engine.start_stream(hello()).wait()).success
     assert len(peer.lines) == 1
 

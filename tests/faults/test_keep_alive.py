@@ -37,7 +37,7 @@ ONE_CONNECTION = Limits(pool=PoolLimits(max_per_origin=1))
 
 
 async def settle() -> None:
-    await trio.testing.wait_all_tasks_blocked(0.005)
+    await trio.testing.wait_all_tasks_blocked(0.006)
 
 
 async def serve_soundly(line: Line) -> None:

@@ -106,7 +106,7 @@ async def test_one_call_more_than_allowed_is_refused_and_the_others_go_on() -> N
         calls[0].cancel()
         await calls[0].wait()
         engine.start_stream(hello())
-        await trio.testing.wait_all_tasks_blocked(0.005)
+        await trio.testing.wait_all_tasks_blocked(0.006)
         assert [len(one.completions) for one in recorders] == [1, 0, 0]
 
 

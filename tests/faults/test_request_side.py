@@ -50,7 +50,7 @@ async def test_a_key_that_is_no_header_value_is_refused_unseen(key: str) -> None
         async with ms.open_engine([provider]) as engine:
             with pytest.raises(ms.InvalidRequestError, match="api_key") as caught:
                 engine.start_stream(hello())
-            await trio.testing.wait_all_tasks_blocked(0.005)
+            await trio.testing.wait_all_tasks_blocked(0.006)
         assert peer.lines == []
     assert SECRET not in f"{caught.value!r} {caught.value}"
 
@@ -198,7 +198,7 @@ async def test_an_early_answer_is_told_at_once_on_a_connection_that_has_served(
 
     async with open_peer(script) as peer, ms.open_engine([peer.chat], retry=NO_RETRY) as engine:
         assert (await engine.start_stream(hello()).wait()).success
-        await trio.testing.wait_all_tasks_blocked(0.005)
+        await trio.testing.wait_all_tasks_blocked(0.006)
         started = trio.current_time()
         completion = await engine.start_stream(BIG).wait()
         assert trio.current_time() - started < 0.1

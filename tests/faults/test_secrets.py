@@ -232,7 +232,7 @@ async def test_an_engine_keeps_nothing_of_a_call_that_ended() -> None:
 
     async with open_peer(script) as peer, ms.open_engine([PROVIDERS["chat"](peer.origin)]) as engine:
         await engine.start_stream(ms.Request("m", [ms.Message.user("canary " * 10)])).wait()
-        await trio.testing.wait_all_tasks_blocked(0.005)
+        await trio.testing.wait_all_tasks_blocked(0.006)
         gc.collect()
         kept = [thing for thing in gc.get_objects() if isinstance(thing, ms.Call)]
     assert kept == []

@@ -84,7 +84,7 @@ async def open_place(ca: trustme.CA, wire: Tripwire | None = None) -> AsyncGener
         provider = ms.OpenAIChat(api_key="sk-canary-secret", base_url="https://api.test/v1")
         with answering(TrippedNames({"proxy.test": [(LOOPBACK, proxy.port)]}, wire or Tripwire())):
             gc.collect()
-            await trio.testing.wait_all_tasks_blocked(0.005)
+            await trio.testing.wait_all_tasks_blocked(0.006)
             tasks = trio.lowlevel.current_statistics().tasks_living
             yield Place(provider, tls, f"http://proxy.test:{proxy.port}", open_descriptors(), tasks)
 
@@ -253,7 +253,7 @@ async def test_every_kind_of_call_may_be_cancelled_at_any_step(life: str) -> Non
     script, request, stream, undisturbed = LIVES[life]
     async with open_peer(script) as peer:
         gc.collect()
-        await trio.testing.wait_all_tasks_blocked(0.005)
+        await trio.testing.wait_all_tasks_blocked(0.006)
         before, tasks = open_descriptors(), trio.lowlevel.current_statistics().tasks_living
         async with ms.open_engine([peer.chat], proxy="") as engine:
             for step in range(1, STEPS):
