@@ -3,12 +3,17 @@ four clocks per call, accounting, isolation of callbacks, the response put toget
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import trio
 
 import manystream as ms
 from manystream.transport.tls import TLSConfig
 
 from .common import Recorder, Task, read_task
+
+if TYPE_CHECKING:
+    from manystream.engine import aio  # not loaded by those who do without
 
 PROVIDERS: dict[str, type[ms.Provider]] = {
     "chat": ms.OpenAIChat,
@@ -49,6 +54,19 @@ def streams(engine: ms.Engine, task: Task, recorder: Recorder, ended: trio.Event
 
     for _ in range(task.streams):
         engine.start_stream(request, on_event if task.mode in ("stream", "flood") else None, on_completion)
+
+
+async def iterate(engine: ms.Engine | aio.Engine, request: ms.Request, recorder: Recorder) -> None:
+    """One stream, its events iterated."""
+    try:
+        async with engine.stream(request) as events:
+            async for event in events:
+                if type(event) is ms.TextDelta:
+                    recorder.record(event.text)
+    except ms.ProviderError as error:
+        recorder.fail(error)
+    else:
+        recorder.complete()
 
 
 def answers(engine: ms.Engine, task: Task, recorder: Recorder, ended: trio.Event) -> None:

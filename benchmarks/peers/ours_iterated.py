@@ -7,30 +7,18 @@ import trio
 import manystream as ms
 
 from .common import Recorder, read_task
-from .ours import provider_for, request_for
+from .ours import iterate, provider_for, request_for
 
 
 async def main() -> None:
     task = read_task()
     recorder = Recorder(task)
-    record, request = recorder.record, request_for(task)
+    request = request_for(task)
 
     async with ms.open_engine([provider_for(task)], retry=ms.Retry(max_attempts=1)) as engine:
-
-        async def read() -> None:
-            try:
-                async with engine.stream(request) as events:
-                    async for event in events:
-                        if type(event) is ms.TextDelta:
-                            record(event.text)
-            except ms.ProviderError as error:
-                recorder.fail(error)
-            else:
-                recorder.complete()
-
         async with trio.open_nursery() as nursery:
             for _ in range(task.streams):
-                nursery.start_soon(read)
+                nursery.start_soon(iterate, engine, request, recorder)
         recorder.report()
 
 
