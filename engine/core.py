@@ -22,7 +22,6 @@ from ..providers.errors import InvalidRequestError, ProviderError
 from ..providers.json_values import JSONObject
 from ..providers.options import Retry, Timeouts
 from ..providers.provider import Provider
-from ..providers.registry import select
 from ..providers.request import Request
 from ..providers.response import Response
 from ..providers.structured import add_parsed
@@ -316,8 +315,7 @@ class Engine:
 
 def _call_start(request: Request, prepared: Prepared) -> CallStart:
     provider, origin = prepared.provider, prepared.origin
-    _, model = select(request.model, (provider,))
-    return CallStart(request, provider, model, origin.host, origin.port, prepared.stream)
+    return CallStart(request, provider, prepared.model, origin.host, origin.port, prepared.stream)
 
 
 def _response_finisher(wire: WireRequest, schema: JSONObject | None) -> Callable[[Response], None]:

@@ -225,10 +225,11 @@ class PollerLoop(Loop):
         """Serve what is ready now, each connection once: level-triggered, so a flood waits for its next turn.
         Returns how many were ready."""
         clock = time.perf_counter
-        started = before = clock()
+        started = clock()
         ready = self._poller.poll(0, TURN_EVENTS)
         if not ready:
             return 0
+        before = clock()
         self.now: float = trio.current_time()
         self.turns += 1
         connections = self._connections
