@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -17,6 +17,7 @@ import manystream as ms
 from manystream.engine.core import EngineClosedError
 from manystream.engine.portal import Portal, open_portal
 from manystream.engine.simulator import Simulator, start_simulator_thread
+from tests.engine.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 WAIT = 30.0
@@ -42,13 +43,6 @@ def portal(provider: ms.Provider) -> Iterator[Portal]:
 
 def ask(knobs: str = "") -> ms.Request:
     return ms.Request(f"sim/sim-text@{knobs}", [ms.Message.user("hello")])
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def test_a_request_blocks_until_its_answer_is_there(portal: Portal) -> None:
@@ -121,7 +115,7 @@ def test_a_slow_reader_holds_its_server_back_and_loses_nothing(portal: Portal) -
         received = -1
         while received != portal.statistics().bytes_received:
             received = portal.statistics().bytes_received
-            time.sleep(0.1)
+            time.sleep(0.1)  # that nothing more arrives can only be waited for
         assert sum(isinstance(event, ms.TextDelta) for event in events) == count
         assert received < portal.statistics().bytes_received / 2
 

@@ -57,7 +57,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 @pytest.fixture
 def loop() -> Iterator[PollerLoop]:
     if not hasattr(select, "epoll"):
-        pytest.skip("no epoll")
+        pytest.skip("the loop on a poller is tested on epoll, which is not here")
     loop = PollerLoop(select.epoll())
     yield loop
     loop.close()

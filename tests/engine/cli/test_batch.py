@@ -7,8 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from manystream.engine.batch import Tally
 from manystream.engine.cli import main
 from manystream.engine.cli.batch_progress import clock, compact, open_progress
 from manystream.engine.simulator import Simulator, start_simulator
+from tests.engine.waiting import until
 
 CANARY = "canary-5ecret-key"
 KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "MANYSTREAM_CREDENTIALS")
@@ -68,13 +68,6 @@ def run(folder: Path, *arguments: str, given: str = "") -> tuple[int, str, str]:
     assert "Traceback" not in err
     assert CANARY not in out + err
     return process.returncode, out, err
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def lines_in(path: Path) -> int:

@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,6 +17,7 @@ import pytest
 from manystream.engine.cli import main
 from manystream.engine.cli.command_line import COMMANDS
 from manystream.engine.simulator import start_simulator_thread
+from tests.engine.waiting import until
 
 WAIT = 30.0
 WITHOUT_KEYS = {name: value for name, value in os.environ.items() if "KEY" not in name and "proxy" not in name.lower()}
@@ -96,10 +96,7 @@ def test_batch_keeps_what_is_done_and_says_how_to_go_on(start: Start, tmp_path: 
     with start_simulator_thread("events=4,delay=0.1") as simulator:
         url = simulator.base_urls["openai-chat"]
         process = start("batch", str(prompts), "-o", str(answers), "--base-url", url, "--model", "m", "--concurrency=2")
-        deadline = time.monotonic() + WAIT
-        while not (answers.exists() and answers.read_bytes().count(b"\n") > 2):
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        until(lambda: answers.exists() and answers.read_bytes().count(b"\n") > 2)
         out, err = interrupt(process)
     assert "answered in" in out
     assert "The same command goes on from here" in err

@@ -35,8 +35,8 @@ async def main():
                 knobs = {"x-simulate": "fail=400"} if number == 5 else {}
                 engine.start_stream(ms.Request(model, [ms.Message.user("canary")], extra_headers=knobs))
             while any(tally.running and not tally.events for tally in engine.statistics().providers.values()):
-                await trio.sleep(0.01)
-            await trio.sleep(0.1)
+                await trio.sleep(0.01)  # its statistics tell what has come, and no event does
+            await trio.sleep(0.1)  # some more events, so that there are rates to show
             print("ready", flush=True)
             await trio.to_thread.run_sync(sys.stdin.read)
 
