@@ -162,8 +162,9 @@ class Load:
     # --- figures ---
 
     def _open_window(self) -> None:
-        """All places are taken: now it is measured. A run that has ended in the ramp is its own window."""
-        if self._over.is_set():
+        """All places are taken: now it is measured. A run whose calls were all started in the ramp is its own window,
+        as nothing of it may be left to measure."""
+        if self._over.is_set() or self._started == self._plan.requests:
             return
         self.figures.open_window()
         self._window = time.perf_counter()

@@ -74,11 +74,11 @@ def test_streams_of_every_dialect_are_counted_without_any_key_on_this_machine(
 @pytest.mark.parametrize("dialect", ["openai-chat", "anthropic"])
 def test_unstreamed_calls_are_counted_without_gaps(bench: Bench, simulator: Simulator, dialect: str) -> None:
     url = simulator.base_urls[dialect]
-    status, out, _ = bench(url, "--dialect", dialect, "-n", "5", "--no-stream", "--json")
+    status, out, _ = bench(url, "--dialect", dialect, "-n", "5", "--ramp", "0.1", "--no-stream", "--json")
     result = told(out)
     assert status == 0
     assert result["calls"]["ok"] == 5
-    assert result["events"] == 5, "an answer each"
+    assert result["events"] == 5, "an answer each, though all may have come within the ramp"
     assert result["gap"] == {"p50": None, "p99": None, "longest": None}
     assert result["first_content"]["p50"] is None
     assert result["call"]["p50"] > 0
