@@ -23,10 +23,11 @@ from ..transport.errors import Phase, TransportError
 from ..transport.exchange import Exchange, RawHeaders, WireHead
 from ..transport.headers import headers_to_mapping
 from ..transport.http1 import Connection
-from ..transport.sse import SSEOverflowError, SSEParser
+from ..transport.sse import ServerSentEvent, SSEOverflowError, SSEParser
 from ..transport.url import Origin
 from .errors import redacted, transport_error
 from .limits import Limits
+from .repeats import DeliverTexts, RepeatedEvents, framing_of
 
 EVENT_STREAM = "text/event-stream"
 JSON_TYPES = ("application/json", "text/json")
@@ -143,7 +144,8 @@ class Attempt:
 
     status, headers: of the response, once its head has come. phase: where the dial stands.
     deliver: takes a stream's events, none of them terminal; the listener may put another in its place at any time.
-    If the attempt is `over` when it returns, nothing more is given.
+    If the attempt is `over` when it returns, nothing more is given. deliver_texts: does the same for deltas that repeat
+    one another, once the listener has set it; without it they, too, go to `deliver`.
     """
 
     __slots__ = (
@@ -154,12 +156,14 @@ class Attempt:
         "_prepared",
         "_reading",
         "_recorder",
+        "_repeated",
         "_size",
         "_sse",
         "_tap",
         "_truncatable",
         "connection",
         "deliver",
+        "deliver_texts",
         "headers",
         "over",
         "phase",
@@ -179,6 +183,8 @@ class Attempt:
         self._tap: Tap | None = None
         self._listener = listener
         self.deliver: Callable[[Sequence[Event]], None] = deliver
+        self.deliver_texts: DeliverTexts | None = None
+        self._repeated: RepeatedEvents | None = None
         self.connection: Connection | None = None
         self.reused: bool = False
         self.phase: Phase = Phase.QUEUE
@@ -265,6 +271,8 @@ class Attempt:
         if machine is None or sse is None:
             self._collect(data)
             return
+        if self._repeated is not None:
+            self._size = self._max_size - self._repeated.room
         self._size += len(data)
         if self._size > self._max_size:
             self._too_large()
@@ -286,6 +294,25 @@ class Attempt:
                 deliver(events)
                 if self.over:
                     return
+        self._look_for_repeats(machine, sse, wire_events, data)
+
+    def _look_for_repeats(
+        self, machine: StreamMachine, sse: SSEParser, wire_events: Sequence[ServerSentEvent], data: bytes
+    ) -> None:
+        """Whether the next bytes may be read by what they repeat; set the connection's shortcut accordingly."""
+        repeated, connection = machine.repeated, self.connection
+        if connection is None or self.deliver_texts is None:
+            return
+        known = self._repeated
+        if known is None or known.repeated is not repeated:
+            known = self._repeated = None
+            if repeated is not None and len(wire_events) == 1:
+                framing = framing_of(*wire_events[0], data)
+                if framing is not None:
+                    known = self._repeated = RepeatedEvents(repeated, *framing, self.deliver_texts)
+        if known is not None:
+            known.room = self._max_size - self._size
+        connection.shortcut = known.read if known is not None and sse.between else None
 
     def on_end(self) -> None:
         if self.over:

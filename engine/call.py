@@ -260,8 +260,10 @@ class Call:
             watch = self._engine.watch
             if watch is not None:
                 watch.first_token(self)
-                if watch.chunks:
-                    self._attempt.deliver = watch.watched(self, delivery.deliver)
+            if watch is not None and watch.chunks:
+                self._attempt.deliver = watch.watched(self, delivery.deliver)
+            elif self._engine.recorder is None:
+                self._attempt.deliver_texts = delivery.deliver_texts
 
     def on_answer(self, response: Response, terminal: Event | None) -> None:
         attempt = self._attempt

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from ..providers.events import Error, Event, EventType, Start
+from ..providers.repeated import RepeatedDelta
 
 OnEvent: TypeAlias = "Callable[[Event], object]"
 
@@ -68,6 +69,21 @@ class Delivery:
                 return  # the callback has cancelled its own call
             try:
                 on_event(event)
+            except Exception as error:
+                self.muted = self._ended = True
+                self._on_failure(error)
+                return
+
+    def deliver_texts(self, repeated: RepeatedDelta, texts: Sequence[str]) -> None:
+        """Hand on deltas that repeat one another, as `deliver` would their events."""
+        on_event, make, index, pieces = self._on_event, repeated.make, repeated.index, repeated.pieces
+        self._tally.events += len(texts)
+        for text in texts:
+            if self.muted:
+                return
+            pieces.append(text)
+            try:
+                on_event(make(index, text))
             except Exception as error:
                 self.muted = self._ended = True
                 self._on_failure(error)

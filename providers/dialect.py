@@ -51,16 +51,17 @@ class StreamMachine(abc.ABC):
 
     `feed` and `end` never raise for anything a server may send: malformed input becomes an `Error` event.
     Once `ended` is True (Done or Error was returned) further input is ignored.
+    repeated: the delta that the next event may repeat; whoever reads such a one elsewhere appends to its pieces.
     """
 
-    __slots__ = ("_lessons", "_repeated", "answer", "ended", "make_id", "provider")
+    __slots__ = ("_lessons", "answer", "ended", "make_id", "provider", "repeated")
 
     def __init__(self, provider: Provider, make_id: MakeId) -> None:
         self.provider: Provider = provider
         self.make_id: MakeId = make_id
         self.answer: Accumulator = Accumulator()
         self.ended: bool = False
-        self._repeated: RepeatedDelta | None = None
+        self.repeated: RepeatedDelta | None = None
         self._lessons = LESSONS
 
     def feed(self, event: str, data: bytes) -> Sequence[Event]:
@@ -70,13 +71,13 @@ class StreamMachine(abc.ABC):
         """
         if self.ended:
             return ()
-        repeated = self._repeated
+        repeated = self.repeated
         if repeated is not None:
             text = repeated.text_of(event, data)
             if text:
                 repeated.pieces.append(text)
                 return (repeated.make(repeated.index, text),)
-            self._repeated = None
+            self.repeated = None
             if repeated.served:
                 self._lessons = LESSONS
         return self.take_event(event, data)
@@ -90,7 +91,7 @@ class StreamMachine(abc.ABC):
         `path`: where the text stands in its JSON."""
         if self._lessons:
             self._lessons -= 1
-            self._repeated = learn(event, data, path, told, self.answer.blocks)
+            self.repeated = learn(event, data, path, told, self.answer.blocks)
 
     @abc.abstractmethod
     def end(self, stray: bytes = b"") -> Sequence[Event]:

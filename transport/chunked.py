@@ -23,10 +23,10 @@ _TRAILER_LINE = re.compile(rb"[-!#$%&'*+.^_`|~0-9A-Za-z]+:[^\x00\n\v\f\r]*")
 _FOLDED_LINE = re.compile(rb"[ \t][^\x00\n\v\f\r]*")
 _TRAILER_END = re.compile(rb"\n\r?\n")
 
-_SIZES: dict[bytes, int] = {}
+SIZES: dict[bytes, int] = {}
 """Size lines seen before, with their CR LF → size. Servers repeat them, and a look-up is a tenth of a match.
 Bounded."""
-_SIZES_KEPT = 4096
+SIZES_KEPT = 4096
 
 
 class ChunkError(ValueError):
@@ -41,12 +41,14 @@ class ChunkError(ValueError):
 class ChunkDecoder:
     """Takes the bytes after a response head, cut anywhere.
 
-    done: the last chunk and its trailers have come. rest: the bytes that followed them: not part of this body.
+    between: nothing is held: the next byte begins a chunk. done: the last chunk and its trailers have come. rest: the
+    bytes that followed them: not part of this body.
     """
 
-    __slots__ = ("_held", "_held_bytes", "_remaining", "_state", "done", "rest")
+    __slots__ = ("_held", "_held_bytes", "_remaining", "_state", "between", "done", "rest")
 
     def __init__(self) -> None:
+        self.between: bool = True
         self.done: bool = False
         self.rest: bytes = b""
         self._remaining = 0  # bytes of the current chunk that have not come
@@ -56,10 +58,10 @@ class ChunkDecoder:
 
     def feed(self, data: bytes) -> bytes:
         """Take the next bytes; returns the body bytes in them. Raises `ChunkError`; give no more input then."""
-        if self._state == _SIZE and not self._held:
+        if self.between:
             # The common case, one whole chunk per segment, in one step.
             start = data.find(b"\n") + 1
-            size = _SIZES.get(data[:start])
+            size = SIZES.get(data[:start])
             if size and start + size + 2 == len(data) and data.endswith(b"\r\n"):
                 return data[start:-2]
         pieces: list[bytes] = []
@@ -76,7 +78,7 @@ class ChunkDecoder:
                 elif self._state == _SIZE:
                     # Several whole chunks per segment are next in frequency: each in one step, too.
                     start = data.find(b"\n", position) + 1
-                    size = _SIZES.get(data[position:start]) if not self._held else None
+                    size = SIZES.get(data[position:start]) if not self._held else None
                     if size and data.startswith(b"\r\n", start + size):
                         pieces.append(data[start : start + size])
                         position = start + size + 2
@@ -89,6 +91,7 @@ class ChunkDecoder:
         except ChunkError as error:
             error.body = b"".join(pieces)
             raise
+        self.between = self._state == _SIZE and not self._held
         if self.done:
             self.rest += data[position:]
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
@@ -103,7 +106,7 @@ class ChunkDecoder:
         if self._held:
             line = b"".join(self._held) + line
             self._release()
-        size = _SIZES.get(line)
+        size = SIZES.get(line)
         if size is None:
             match = _SIZE_LINE.fullmatch(line)
             if match is None:
@@ -111,8 +114,8 @@ class ChunkDecoder:
             size = int(match[1], 16)
             if size > MAX_CHUNK_BYTES:
                 raise ChunkError(f"a chunk of {size} bytes is larger than any answer")
-            if len(_SIZES) < _SIZES_KEPT and len(line) <= 8:
-                _SIZES[line] = size
+            if len(SIZES) < SIZES_KEPT and len(line) <= 8:
+                SIZES[line] = size
         self._remaining = size
         self._state = _DATA if size else _TRAILERS
         return end + 1

@@ -64,7 +64,9 @@ class Connection:
 
     last_activity: when a byte last went either way, on the loop's clock. sent_at: when the request's last byte was
     handed to the kernel; None before. received: bytes of the current response so far. served: exchanges finished.
-    label: of the latest exchange, as its owner calls it in reports.
+    label: of the latest exchange, as its owner calls it in reports. shortcut: set by the current exchange, if by any;
+    is shown what was received where a chunk begins, before it is read; takes whole chunks off its front, and returns
+    how many bytes those were.
     """
 
     __slots__ = (
@@ -96,6 +98,7 @@ class Connection:
         "received",
         "sent_at",
         "served",
+        "shortcut",
         "sock",
         "state",
     )
@@ -118,6 +121,7 @@ class Connection:
         self.received: int = 0
         self.served: int = 0
         self.label: str = ""
+        self.shortcut: Callable[[bytes], int] | None = None
         self._loop = loop
         self._on_idle = on_idle
         self._on_closed = on_closed
@@ -212,9 +216,9 @@ class Connection:
 
     def on_readable(self) -> None:
         """Read once, and hand on what came."""
-        limit = self._receive_bytes
+        receive, limit = self._receive, self._receive_bytes
         try:
-            data = self._receive(limit)
+            data = receive(limit)
         except (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return
         except OSError as error:
@@ -234,7 +238,13 @@ class Connection:
         self.received += size
         state = self.state
         if state is BODY:
-            self._body(data)
+            shortcut, decoder = self.shortcut, self._decoder
+            if shortcut is None or decoder is None or not decoder.between:
+                self._body(data)
+            else:
+                taken = shortcut(data)
+                if taken < size and self.state is BODY:
+                    self._body(data[taken:])
         elif state is HEAD:
             self._head(data)
         else:
@@ -360,7 +370,7 @@ class Connection:
 
     def _message_end(self, rest: bytes) -> None:
         """The body is whole. Decide on reuse first: what `on_end` starts may have this connection already."""
-        exchange, self._exchange = self._exchange, None
+        exchange = self._release()
         reusable = self._keep_alive and not rest and not self._out and not self._write_broken
         self.served += 1
         if reusable:
@@ -387,7 +397,7 @@ class Connection:
             self._broken("connection closed before the response's end")
 
     def _broken(self, message: str, *, protocol: bool = False) -> None:
-        exchange, self._exchange = self._exchange, None
+        exchange = self._release()
         phase = Phase.BODY if self.state is State.BODY else Phase.SEND if self._send_error else Phase.HEAD
         reused = self.served > 0
         self.close()
@@ -404,12 +414,17 @@ class Connection:
                 )
             )
 
+    def _release(self) -> Exchange | None:
+        """The exchange, which is told nothing more from here."""
+        exchange, self._exchange, self.shortcut = self._exchange, None, None
+        return exchange
+
     # --- driven by the exchange's owner ---
 
     def drain(self) -> None:
         """The answer is whole for its reader, though the body has not ended: read on for a little while, so that
         the connection can serve again. The owner closes it if that takes too long."""
-        self._exchange = None
+        self._release()
         if self._body_end is BodyEnd.CLOSE or not self._keep_alive:
             self.close()  # it could not serve again anyway
             return
@@ -461,7 +476,7 @@ class Connection:
         if self.state is State.CLOSED:
             return
         self.state = State.CLOSED
-        self._exchange = None
+        self._release()
         self._parser = None
         self._out.clear()
         self._loop.remove(self)

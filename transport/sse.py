@@ -41,11 +41,10 @@ class SSEParser:
     """An incremental parser for one stream.
 
     max_event_bytes: the most that one event may hold before it ends. `feed` raises `SSEOverflowError` beyond it,
-    but hands over first what was whole.
+    but hands over first what was whole. between: nothing is held: the next byte begins an event.
     """
 
     __slots__ = (
-        "_between",
         "_data",
         "_data_bytes",
         "_event",
@@ -56,6 +55,7 @@ class SSEParser:
         "_stray",
         "_stray_size",
         "_swallow",
+        "between",
     )
 
     def __init__(self, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
@@ -66,7 +66,7 @@ class SSEParser:
         self._fragments: list[bytes] = []  # the beginning of a line whose end has not come yet
         self._pending = 0  # bytes held in `_fragments` and `_data`
         self._prefix: bytes | None = b""  # the stream's first bytes, while they may still become a BOM; then None
-        self._between = False  # nothing is held: the next byte begins an event
+        self.between: bool = False
         self._swallow = False  # the last chunk ended in CR: an LF that comes first now belongs to it
         self._stray: list[bytes] = []
         self._stray_size = 0
@@ -78,7 +78,7 @@ class SSEParser:
 
     def feed(self, chunk: bytes) -> Sequence[ServerSentEvent]:
         """Take the next bytes; returns the events that they completed, in order."""
-        if self._between and len(chunk) > 8 and chunk[-1] == _LF:
+        if self.between and len(chunk) > 8 and chunk[-1] == _LF:
             # Servers send one event per segment. Told apart first, and with no more than a few scans of the chunk,
             # that case takes less than half of the time of what follows (`benchmarks/decode.py`).
             if chunk[-2] == _LF:
@@ -147,7 +147,7 @@ class SSEParser:
             self._pending += len(rest)
         if self._pending > self._limit and not events:
             raise SSEOverflowError(f"one event is larger than {self._limit} bytes")
-        self._between = not (rest or self._data or self._event or self._swallow) and self._prefix is None
+        self.between = not (rest or self._data or self._event or self._swallow) and self._prefix is None
         return events
 
     def _end_line(self, lines: list[bytes]) -> None:
@@ -165,7 +165,7 @@ class SSEParser:
 
     def end(self) -> Sequence[ServerSentEvent]:
         """The body has ended: the event that was left without its blank line, where there is one."""
-        self._between = False
+        self.between = False
         if self._prefix:
             self._fragments.append(self._prefix)
         self._prefix = None

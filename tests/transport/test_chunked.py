@@ -294,7 +294,7 @@ def test_size_lines_are_remembered_only_up_to_a_bound() -> None:
     decoder = ChunkDecoder()
     for number in range(1, 10_000):
         decoder.feed(b"%x\r\n" % number + b"x" * number + b"\r\n")
-    remembered: dict[bytes, int] = vars(chunked)["_SIZES"]
+    remembered: dict[bytes, int] = chunked.SIZES
     assert len(remembered) <= 4096
     assert all(int(line.split(b";")[0].strip(), 16) == size for line, size in remembered.items())
 

@@ -1,0 +1,364 @@
+"""Chunks that repeat the one before: read by their bytes, never otherwise than decoder, parser and machine would."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import socket
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import manystream as ms
+from manystream.engine.attempt import Attempt, Prepared, Progress
+from manystream.engine.delivery import Delivery, Tally
+from manystream.engine.limits import Limits
+from manystream.engine.repeats import framing_of
+from manystream.providers.registry import DIALECTS
+from manystream.transport.exchange import WireHead
+from manystream.transport.http1 import Connection
+from manystream.transport.loop import Poller, PollerLoop
+from manystream.transport.url import Origin
+
+from .peers import Line, Recorder, hello, open_peer
+
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+END = b"0\r\n\r\n"
+RECEIVE = 16 * 1024
+
+
+@dataclass(frozen=True)
+class Case:
+    """One dialect's stream. begin, finish: its events before and after the deltas. delta: one of them, with `%b` for
+    its text as JSON."""
+
+    provider: ms.Provider
+    begin: Sequence[bytes]
+    delta: bytes
+    finish: Sequence[bytes]
+
+    def __str__(self) -> str:
+        return self.provider.dialect + (" padded" if b"obfuscation" in self.delta else "")
+
+
+CHAT = (
+    b'data: {"id":"c1","created":1763760000,"model":"m","choices":[{"index":0,"delta":{"content":%b},'
+    b'"finish_reason":null}],"usage":null}\n\n'
+)
+CHAT_END = (b'data: {"id":"c1","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n', b"data: [DONE]\n\n")
+CASES = [
+    Case(ms.OpenAIChat("key"), (), CHAT, CHAT_END),
+    Case(ms.OpenAIChat("key"), (), CHAT.replace(b'"usage":null', b'"usage":null,"obfuscation":"k3J9q"'), CHAT_END),
+    Case(
+        ms.OpenAIResponses("key"),
+        (b'event: response.created\ndata: {"type":"response.created","response":{"id":"r1","model":"m"}}\n\n',),
+        b"event: response.output_text.delta\n"
+        b'data: {"type":"response.output_text.delta","sequence_number":17,"item_id":"msg_1","output_index":0,'
+        b'"content_index":0,"delta":%b,"logprobs":[],"obfuscation":"6T7CxjFn"}\n\n',
+        (
+            b"event: response.completed\n"
+            b'data: {"type":"response.completed","response":{"id":"r1","status":"completed"}}\n\n',
+        ),
+    ),
+    Case(
+        ms.Anthropic("key"),
+        (
+            b'event: message_start\ndata: {"type":"message_start","message":{"id":"m1","model":"m","content":[]}}\n\n',
+            b"event: content_block_start\n"
+            b'data: {"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}\n\n',
+        ),
+        b"event: content_block_delta\n"
+        b'data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":%b}}\n\n',
+        (
+            b'event: content_block_stop\ndata: {"type":"content_block_stop","index":0}\n\n',
+            b'event: message_delta\ndata: {"type":"message_delta","delta":{"stop_reason":"end_turn"}}\n\n',
+            b'event: message_stop\ndata: {"type":"message_stop"}\n\n',
+        ),
+    ),
+    Case(
+        ms.Gemini("key"),
+        (),
+        b'data: {"candidates":[{"content":{"parts":[{"text":%b}],"role":"model"},"index":0}],"modelVersion":"m"}'
+        b"\r\n\r\n",
+        (b'data: {"candidates":[{"content":{"parts":[]},"finishReason":"STOP","index":0}]}\r\n\r\n',),
+    ),
+]
+cases = pytest.mark.parametrize("case", CASES, ids=str)
+repeating = pytest.mark.parametrize("case", CASES[:-1], ids=str)
+
+
+def chunk(data: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+def delta(case: Case, text: str, *, ascii_only: bool = True) -> bytes:
+    return chunk(case.delta % json.dumps(text, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass"))
+
+
+class ScriptedSocket:
+    """What a server wrote, in pieces as they are received; then its end."""
+
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        self.pieces = [piece for piece in pieces if piece]
+
+    def recv(self, size: int) -> bytes:
+        if not self.pieces:
+            return b""
+        piece, self.pieces[0] = self.pieces[0][:size], self.pieces[0][size:]
+        if not self.pieces[0]:
+            del self.pieces[0]
+        return piece
+
+    def send(self, data: memoryview) -> int:
+        return len(data)
+
+    def fileno(self) -> int:
+        return 0
+
+    def close(self) -> None:
+        pass
+
+
+class NoPoller:
+    """Watches nothing."""
+
+    def __getattr__(self, name: str) -> object:
+        return lambda *_: None
+
+
+class StillLoop(PollerLoop):
+    """A loop that is driven by hand, outside trio."""
+
+    def __init__(self) -> None:
+        super().__init__(cast("Poller", NoPoller()))
+
+    def clock(self) -> float:
+        return 0.0
+
+
+@dataclass
+class Stream:
+    """One stream on one connection, and what was told of it. shortcut: whether it may be taken. cancel_after: events
+    until the reader has had enough. by_machine: wire events that went the long way."""
+
+    case: Case
+    shortcut: bool
+    cancel_after: int = 10**9
+    limits: Limits = field(default_factory=Limits)
+    events: list[str] = field(default_factory=lambda: [])
+    outcome: str = ""
+    by_machine: int = 0
+
+    def read(self, pieces: Iterable[bytes]) -> Stream:
+        prepared = Prepared(
+            origin=Origin("http", "127.0.0.1", 80),
+            head=WireHead(b"POST", b"/", ()),
+            body=b"",
+            key="key",
+            stream=True,
+            provider=self.case.provider,
+            model="m",
+            dialect=DIALECTS[self.case.provider.dialect],
+            make_id=lambda: "id",
+            limits=self.limits,
+            wall_clock=lambda: 0.0,
+        )
+        self.delivery = Delivery(self._on_event, self._on_failure, Tally())
+        self.attempt = Attempt(prepared, self, self._deliver)
+        connection = Connection(
+            cast("socket.socket", ScriptedSocket(pieces)),
+            "http://127.0.0.1",
+            StillLoop(),
+            lambda _: None,
+            lambda _: None,
+        )
+        self.attempt.on_connection(connection, False)
+        while not connection.closed and not self.attempt.over:
+            connection.on_readable()
+        return self
+
+    @property
+    def told(self) -> tuple[list[str], str]:
+        return self.events, self.outcome
+
+    # --- as the listener ---
+
+    label = "a stream"
+
+    def on_progress(self, progress: Progress) -> None:
+        machine = self.attempt._machine  # pyright: ignore[reportPrivateUsage]
+        if progress is not Progress.HEAD or machine is None:
+            return
+        kind = type(machine)
+
+        class Counted(kind):  # type: ignore[misc, valid-type]
+            __slots__ = ()
+
+            def feed(counted, event: str, data: bytes) -> Sequence[ms.Event]:
+                self.by_machine += 1
+                return kind.feed(counted, event, data)
+
+        machine.__class__ = Counted
+
+    def on_answer(self, response: ms.Response, terminal: ms.Event | None) -> None:
+        self.outcome = f"{response} {terminal}"
+
+    def on_attempt_failure(self, error: ms.ProviderError, *, stale: bool) -> None:
+        self.outcome = f"{error.category} {error} {self.attempt.partial_response()}"
+
+    # --- as the call ---
+
+    def _deliver(self, events: Sequence[ms.Event]) -> None:
+        self.delivery.deliver_first(events)
+        if self.delivery.delivered:
+            self.attempt.deliver = self.delivery.deliver
+            if self.shortcut:
+                self.attempt.deliver_texts = self.delivery.deliver_texts
+
+    def _on_event(self, event: ms.Event) -> None:
+        self.events.append(str(event))
+        if len(self.events) == self.cancel_after:
+            self.delivery.muted = True
+            self.outcome = f"cancelled: {self.attempt.partial_response()}"
+            self.attempt.abort()
+
+    def _on_failure(self, failure: Exception) -> None:
+        raise failure
+
+
+def both(case: Case, pieces: Sequence[bytes], cancel_after: int = 10**9) -> Stream:
+    """Read with and without the shortcut; both tell the same."""
+    short = Stream(case, True, cancel_after).read(pieces)
+    assert short.told == Stream(case, False, cancel_after).read(pieces).told
+    return short
+
+
+def wire(case: Case, deltas: Iterable[bytes]) -> list[bytes]:
+    """A whole answer: its head, and its chunks."""
+    return [HEAD, *map(chunk, case.begin), *deltas, *map(chunk, case.finish), END]
+
+
+@repeating
+def test_chunks_that_repeat_go_the_short_way(case: Case) -> None:
+    texts = [f"word {number} " for number in range(50)]
+    short = both(case, wire(case, (delta(case, text) for text in texts)))
+    assert sum("Delta" in event for event in short.events) == 50
+    assert "STOP" in short.outcome or "'stop'" in short.outcome
+    assert short.by_machine <= len(case.begin) + 3 + len(case.finish)
+
+
+@repeating
+def test_many_chunks_in_one_read_are_taken_in_one_go(case: Case) -> None:
+    texts = [f"word {number} " for number in range(50)]
+    first, second, *rest = (delta(case, text) for text in texts)
+    pieces = [HEAD, *map(chunk, case.begin), first, second, b"".join([*rest, *map(chunk, case.finish), END])]
+    short = both(case, pieces)
+    assert sum("Delta" in event for event in short.events) == 50
+    assert short.by_machine <= len(case.begin) + 3 + len(case.finish)
+
+
+@cases
+def test_cut_at_every_place_it_tells_the_same(case: Case) -> None:
+    pieces = wire(case, (delta(case, text) for text in ("Once", " upon", ' a "time"', "\n", " wö")))
+    whole = b"".join(pieces)
+    expected = both(case, pieces).told
+    start = len(HEAD)
+    for place in range(start, len(whole)):
+        assert both(case, [whole[:start], whole[start:place], whole[place:]]).told == expected
+    # Deltas as servers send them, then a cut.
+    before = len(b"".join([HEAD, *map(chunk, case.begin), *pieces[1 + len(case.begin) :][:2]]))
+    opening = pieces[: 1 + len(case.begin) + 2]
+    for place in range(before, len(whole)):
+        assert both(case, [*opening, whole[before:place], whole[place:]]).told == expected
+
+
+@cases
+def test_whatever_differs_goes_the_long_way(case: Case) -> None:
+    """Every byte of a chunk changed, left out or doubled: what is told is what the long way tells."""
+    usual = delta(case, 'some "text" here')
+    opening = [HEAD, *map(chunk, case.begin), delta(case, "Once"), delta(case, " upon"), delta(case, " a")]
+    closing = b"".join([delta(case, " time"), *map(chunk, case.finish), END])
+    for place in range(len(usual)):
+        for byte in (b"", usual[place : place + 1] * 2, b'"', b"\\", b"7", b"\n", b"\r", b"\x01", b"\xff"):
+            both(case, [*opening, usual[:place] + byte + usual[place + 1 :], closing])
+
+
+@given(
+    st.lists(st.text(min_size=0, max_size=20), min_size=1, max_size=12),
+    st.booleans(),
+    st.sampled_from(CASES),
+    st.lists(st.integers(0, 2**16), max_size=6),
+)
+def test_any_texts_cut_anywhere_are_told_as_the_long_way_tells_them(
+    texts: list[str], ascii_only: bool, case: Case, cuts: list[int]
+) -> None:
+    whole = b"".join(wire(case, (delta(case, text, ascii_only=ascii_only) for text in texts))[1:])
+    places = sorted({0, len(whole), *(cut % len(whole) for cut in cuts)})
+    both(case, [HEAD, *(whole[start:end] for start, end in itertools.pairwise(places))])
+
+
+@cases
+@pytest.mark.parametrize("events", range(1, 9))
+def test_cancelled_inside_a_read_it_holds_what_was_told(case: Case, events: int) -> None:
+    deltas = [delta(case, f"{number} ") for number in range(8)]
+    pieces = [HEAD, *map(chunk, case.begin), *deltas[:2], b"".join(deltas[2:])]
+    short = both(case, pieces, cancel_after=events)
+    assert len(short.events) == events
+
+
+@cases
+def test_the_limit_of_an_answer_s_size_holds(case: Case) -> None:
+    deltas = [delta(case, f"{number} ") for number in range(500)]
+    for limit in (1_000, 10_000, 30_000):
+        outcomes: list[str] = []
+        for shortcut in (True, False):
+            stream = Stream(case, shortcut, limits=Limits(max_response_bytes=limit)).read(wire(case, deltas))
+            assert "larger than" in stream.outcome
+            outcomes.append(stream.outcome)
+        assert outcomes[0] == outcomes[1]
+
+
+@cases
+def test_a_stream_that_breaks_after_repeats_says_where(case: Case) -> None:
+    pieces = wire(case, (delta(case, f"{number} ") for number in range(9)))[: -1 - len(case.finish)]
+    assert "NETWORK" in both(case, pieces).outcome.upper()
+
+
+def test_a_framing_is_taken_up_only_as_servers_write_it() -> None:
+    assert framing_of("", b"{}", b"data: {}\n\n") == (b"data: ", b"\n\n")
+    assert framing_of("", b"{}", b"data: {}\r\n\r\n") == (b"data: ", b"\r\n\r\n")
+    assert framing_of("e", b"{}", b"event: e\ndata: {}\n\n") == (b"event: e\ndata: ", b"\n\n")
+    for name, wire_text in (
+        ("", b"data:{}\n\n"),
+        ("", b"id: 1\ndata: {}\n\n"),
+        ("", b": a comment\n\ndata: {}\n\n"),
+        ("", b"data: {}\n\n: a comment\n\n"),
+        ("", b"data: {}\n"),
+        ("", b"{}\n\n"),
+        ("e", b"data: {}\nevent: e\n\n"),
+        ("e", b"data: {}\n\n"),
+    ):
+        assert framing_of(name, b"{}", wire_text) is None
+
+
+@pytest.mark.trio
+async def test_an_engine_takes_the_short_way_and_ends_as_ever() -> None:
+    case = CASES[1]
+
+    async def script(line: Line) -> None:
+        for _ in range(3):
+            await line.request()
+            for piece in wire(case, (delta(case, f"{number} ") for number in range(40))):
+                await line.send(piece)
+
+    async with open_peer(script) as peer, ms.open_engine([peer.chat]) as engine:
+        for _ in range(3):
+            recorder = Recorder()
+            completion = await engine.start_stream(hello(), recorder.on_event).wait()
+            assert completion.success
+            assert recorder.text == "".join(f"{number} " for number in range(40))
+        assert (engine.pool.opened, engine.pool.reused) == (1, 2)
