@@ -17,7 +17,6 @@ from contextlib import asynccontextmanager
 
 import trio
 
-from ..providers.dialect import WireRequest
 from ..providers.errors import InvalidRequestError, ProviderError
 from ..providers.json_values import JSONObject
 from ..providers.options import Retry, Timeouts
@@ -169,7 +168,7 @@ class Engine:
             retry=request.retry or self._retry,
             on_event=on_event,
             on_completion=on_completion,
-            finish_response=_response_finisher(wire, request.response_schema),
+            finish_response=_response_finisher(wire.warnings, request.response_schema),
         )
         self._calls[call] = None
         if self.watch is not None:
@@ -318,16 +317,22 @@ def _call_start(request: Request, prepared: Prepared) -> CallStart:
     return CallStart(request, provider, prepared.model, origin.host, origin.port, prepared.stream)
 
 
-def _response_finisher(wire: WireRequest, schema: JSONObject | None) -> Callable[[Response], None]:
+def _response_finisher(warnings: Sequence[str], schema: JSONObject | None) -> Callable[[Response], None]:
     """What is done to an answer before it is told: the request's warnings are put on it, and where it was to fit a
     schema, what it holds. That raises `ProviderError` where it does not fit."""
+    if not warnings and schema is None:
+        return _leave_as_it_is
 
     def finish(response: Response) -> None:
-        response.warnings.extend(wire.warnings)
+        response.warnings.extend(warnings)
         if schema is not None:
             add_parsed(response, schema)
 
     return finish
+
+
+def _leave_as_it_is(response: Response) -> None:
+    pass
 
 
 def _start_monitor(nursery: trio.Nursery, engine: Engine, place: str | os.PathLike[str] | bool) -> None:

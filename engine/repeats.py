@@ -58,8 +58,8 @@ class RepeatedEvents:
                 if not size:
                     break
                 self._line = line = start - position
-            end = start + size + len(CHUNK_END)
-            text = framed.text_at(data, start, end)
+            end = start + size + 2  # its CR LF, which the framing holds
+            text = framed.text_at(data, start, end) if end <= length else None
             if not text:
                 break
             texts.append(text)

@@ -77,21 +77,26 @@ class StreamMachine(abc.ABC):
             if text:
                 repeated.pieces.append(text)
                 return (repeated.make(repeated.index, text),)
-            self.repeated = None
             if repeated.served:
                 self._lessons = LESSONS
+            self.forget(repeated)
         return self.take_event(event, data)
+
+    def forget(self, repeated: RepeatedDelta) -> None:
+        """An event came that is not `repeated` once more."""
+        self.repeated = None
 
     @abc.abstractmethod
     def take_event(self, event: str, data: bytes) -> Sequence[Event]:
         """Take one server-sent event that is not known from the one before."""
 
-    def expect_more(self, event: str, data: bytes, path: Path, told: Event) -> None:
+    def expect_more(self, event: str, data: bytes, path: Path, told: Event, counts: bytes = b"") -> None:
         """This wire event told one delta and nothing else, and so does every one that repeats it with another text.
-        `path`: where the text stands in its JSON."""
+        `path`: where the text stands in its JSON. `counts`: a member behind it whose numbers may change, too; its
+        machine looks at them when it needs them (`RepeatedDelta.latest`)."""
         if self._lessons:
             self._lessons -= 1
-            self.repeated = learn(event, data, path, told, self.answer.blocks)
+            self.repeated = learn(event, data, path, told, self.answer.blocks, counts)
 
     @abc.abstractmethod
     def end(self, stray: bytes = b"") -> Sequence[Event]:

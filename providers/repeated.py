@@ -7,14 +7,15 @@ Within a block, servers send the same JSON again and again with another string i
 the next delta needs no parsing: what is before and behind the string is compared, and only the string itself is read
 (by the JSON parser, so escapes, bytes that are no UTF-8 and quotes in the wrong place are judged as ever). Equal bytes
 around one whole JSON string are the same JSON with another string, so nothing is guessed. Whatever differs goes the
-long way. Two things may differ and still be passed over, where a dialect has them: a sequence number before the text,
-and letters and digits of padding behind it.
+long way. Three things may differ and still be passed over, where a dialect has them: a sequence number before the text,
+letters and digits of padding behind it, and counts behind it, which are kept for whoever asks what they are by then.
 
 This takes a third to a half of what parsing the whole event takes (`benchmarks/decode.py`), and less of the caches.
 """
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
@@ -22,6 +23,8 @@ from typing import TypeAlias
 from .accumulate import InProgress, Placed, TextInProgress, ThinkingInProgress, ToolCallInProgress
 from .events import Event, TextDelta, ThinkingDelta, ToolCallDelta
 from .json_values import JSON, MalformedJSONError, ascii_dumps, dumps, loads, loads_string
+
+Pattern: TypeAlias = "re.Pattern[bytes]"
 
 Path: TypeAlias = "tuple[str | int, ...]"
 """Members and positions that lead from the top of an event to its text."""
@@ -36,8 +39,17 @@ PROBE = "\x01 another text \x02"
 """What is put in the text's place to see that it is the text's place; no delta says it."""
 
 COUNTER = re.compile(rb'"sequence_number": ?([1-9][0-9]*)(?=,)')
+"""A member before the text that differs from event to event and means nothing."""
+
 PADDING = re.compile(rb'"(?:obfuscation|p)": ?"([0-9A-Za-z]+)"')
-"""Members that differ from event to event and mean nothing. Unescaped, as here, they cannot be part of a string."""
+"""The same behind it. Unescaped, as here, it cannot be part of a string."""
+
+COUNTS = re.compile(rb'"[^"\\]*": ?(?P<number>0|[1-9][0-9]*)(?=[\s,}])|"responseId": ?"(?P<id>[\w-]+)"', re.ASCII)
+"""Members that differ where counts are, of which the latest ones hold. An id does not differ within a stream; taken for
+a member that does, all streams have one pattern."""
+
+VARYING = {"number": rb"(?:0|[1-9][0-9]*)", "id": rb"[\w-]+"}
+"""What may stand in their places."""
 
 ZERO = ord("0")
 """No JSON number of several digits begins with it; a counter that is 0 goes the long way."""
@@ -48,33 +60,55 @@ class RepeatedDelta:
 
     head: up to a counter; empty where there is none. before: from there (or the beginning) to the text's first quote.
     between: from its last quote up to padding; empty where there is none. after: from there (or the text's last quote)
-    to the end. pieces, index: of the block that the text belongs to. make: its event. served: whether it has read
-    anything.
+    to the end; or to the first count, and then `counts` is the pattern of all that follows. pieces, index: of the block
+    that the text belongs to. make: its event. served: whether it has read anything. tails: what stood behind the latest
+    text, where counts are in it.
     """
 
-    __slots__ = ("_learned_at", "after", "before", "between", "event", "head", "index", "make", "pieces")
+    __slots__ = (
+        "_after",
+        "_after_size",
+        "_before",
+        "_before_size",
+        "_between",
+        "_between_size",
+        "_block",
+        "_closing_size",
+        "_counts",
+        "_head",
+        "_learned_at",
+        "event",
+        "index",
+        "make",
+        "pieces",
+        "tails",
+    )
 
     def __init__(
         self,
         event: str,
-        pieces: list[str],
-        index: int,
+        block: Block,
         make: MakeDelta,
-        *,
         head: bytes,
         before: bytes,
         between: bytes,
         after: bytes,
+        counts: Pattern | None,
+        closing: int = 0,
     ) -> None:
         self.event: str = event
-        self.pieces: list[str] = pieces
-        self.index: int = index
+        self.pieces: list[str] = block.pieces
+        self.index: int = block.index
         self.make: MakeDelta = make
-        self.head: bytes = head
-        self.before: bytes = before
-        self.between: bytes = between
-        self.after: bytes = after
-        self._learned_at = len(pieces)
+        self.tails: list[bytes] = [] if counts is None else [b""]
+        self._block = block
+        self._learned_at = len(block.pieces)
+        self._head = head
+        self._before, self._before_size = before, len(before)
+        self._between, self._between_size = between, len(between)
+        self._after, self._after_size = after, len(after)
+        self._counts = counts
+        self._closing_size = closing
 
     @property
     def served(self) -> bool:
@@ -82,16 +116,20 @@ class RepeatedDelta:
 
     def framed(self, opening: bytes, closing: bytes) -> RepeatedDelta:
         """The same for data that stands between these bytes."""
-        return RepeatedDelta(
+        counts = self._counts
+        framed = RepeatedDelta(
             self.event,
-            self.pieces,
-            self.index,
+            self._block,
             self.make,
-            head=opening + self.head if self.head else b"",
-            before=self.before if self.head else opening + self.before,
-            between=self.between,
-            after=self.after + closing,
+            opening + self._head if self._head else b"",
+            self._before if self._head else opening + self._before,
+            self._between,
+            self._after if counts is not None else self._after + closing,
+            None if counts is None else _compiled(counts.pattern + re.escape(closing)),
+            len(closing),
         )
+        framed.tails = self.tails
+        return framed
 
     def text_of(self, event: str, data: bytes) -> str | None:
         """The text of a server-sent event that repeats this one; None, or an empty text, of any other."""
@@ -100,23 +138,27 @@ class RepeatedDelta:
     def text_at(self, data: bytes, start: int, end: int) -> str | None:
         """The text of `data[start:end]`, if that repeats this one, the event's name aside."""
         # Slices are compared, as `startswith` takes half as long again (CPython 3.11: it parses its arguments anew).
-        before, between = self.before, self.between
-        if self.head:
-            counter = start + len(self.head)
-            if data[start:counter] != self.head:
+        head, between = self._head, self._between
+        if head:
+            counter = start + len(head)
+            if data[start:counter] != head:
                 return None
             start = data.find(b",", counter, end)
             if not data[counter:start].isdigit() or data[counter] == ZERO:
                 return None
-        end_of_text = end - len(self.after)
-        text = start + len(before)
-        if data[start:text] != before or data[end_of_text:end] != self.after:
+        text = start + self._before_size
+        if data[start:text] != self._before:
+            return None
+        if self._counts is not None:
+            return self._text_before_counts(data, text, end)
+        end_of_text = end - self._after_size
+        if data[end_of_text:end] != self._after:
             return None
         if between:
             padding = data.rfind(b'"', text, end_of_text) + 1
             if not data[padding:end_of_text].isalnum():
                 return None
-            end_of_text = padding - len(between)
+            end_of_text = padding - self._between_size
             if data[end_of_text:padding] != between:
                 return None
         try:
@@ -124,11 +166,31 @@ class RepeatedDelta:
         except ValueError:
             return None
 
+    def _text_before_counts(self, data: bytes, text: int, end: int) -> str | None:
+        end_of_text = data.find(self._after, text, end)
+        assert self._counts is not None
+        if self._counts.fullmatch(data, end_of_text + self._after_size, end) is None:
+            return None
+        try:
+            found = loads_string(data[text - 1 : end_of_text + 1])
+        except ValueError:
+            return None
+        self.tails[0] = data[end_of_text : end - self._closing_size]
+        return found
 
-def learn(event: str, data: bytes, path: Path, told: Event, blocks: Sequence[InProgress]) -> RepeatedDelta | None:
+    def latest(self) -> JSON:
+        """The latest event, parsed, without its text; None where it told nothing new beside it."""
+        tail = self.tails[0] if self.tails else b""
+        return loads(self._before + tail) if tail and not self._head else None
+
+
+def learn(
+    event: str, data: bytes, path: Path, told: Event, blocks: Sequence[InProgress], counts: bytes = b""
+) -> RepeatedDelta | None:
     """Find the text's place in a delta's bytes; None where it cannot be told for certain.
 
-    path: where the text stands in the parsed JSON. told: the delta's event, of one of the answer's `blocks`.
+    path: where the text stands in the parsed JSON. told: the delta's event, of one of the answer's `blocks`. counts: a
+    member behind the text from which on numbers may differ, too; the machine then asks for the `latest`.
     """
     if isinstance(told, TextDelta | ThinkingDelta):
         text = told.text
@@ -151,13 +213,34 @@ def learn(event: str, data: bytes, path: Path, told: Event, blocks: Sequence[InP
             return None  # the same string stood elsewhere, and the text is written with escapes
     except MalformedJSONError:
         return None
-    counter, padding = COUNTER.search(before), PADDING.search(after)
-    head, between = b"", b""
+    head = between = b""
+    counter, padding, numbers = COUNTER.search(before), PADDING.search(after), None
     if counter is not None:
         head, before = before[: counter.start(1)], before[counter.end() :]
     if padding is not None:
         between, after = after[: padding.start(1)], after[padding.end(1) :]
-    return RepeatedDelta(event, block.pieces, block.index, make, head=head, before=before, between=between, after=after)
+    elif counts:
+        after, numbers = _up_to_counts(after, counts)
+    return RepeatedDelta(event, block, make, head, before, between, after, numbers)
+
+
+def _up_to_counts(after: bytes, member: bytes) -> tuple[bytes, Pattern | None]:
+    """What stands behind a text up to its first count, and the pattern of what follows; None where there is none."""
+    start = after.find(b'"%b"' % member)
+    found = list(COUNTS.finditer(after, start)) if start >= 0 else []
+    if not found:
+        return after, None
+    places = [each.span(each.lastgroup or 0) for each in found]
+    pattern = [
+        VARYING[each.lastgroup or ""] + re.escape(after[end:following])
+        for each, (_, end), (following, _) in zip(found, places, [*places[1:], (len(after), 0)], strict=True)
+    ]
+    return after[: places[0][0]], _compiled(b"".join(pattern))
+
+
+@functools.lru_cache(maxsize=256)
+def _compiled(pattern: bytes) -> Pattern:
+    return re.compile(pattern, re.ASCII)
 
 
 def _value_at(value: JSON, path: Path) -> JSON:

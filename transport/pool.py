@@ -129,6 +129,8 @@ class Pool:
         self._dialling = False  # `_begin_dials` is running
         self._live = 0
         self._expiry: Timer | None = None
+        # Bound once: the garbage collector would have three objects more to look at per connection.
+        self._callbacks = (self._on_idle, self._on_closed, self._on_draining)
         # Connections that are being drained, with their deadlines and the count that tells one exchange from the
         # next; all wait equally long, so the first in is the first out.
         self._draining: deque[tuple[float, Connection, int]] = deque()
@@ -256,9 +258,7 @@ class Pool:
                 )
             return
         try:
-            connection = Connection(
-                sock, str(host.origin), self._loop, self._on_idle, self._on_closed, self._on_draining
-            )
+            connection = Connection(sock, str(host.origin), self._loop, *self._callbacks)
         except OSError as error:  # the system watches no more descriptors for us
             sock.close()
             self._gone(host)

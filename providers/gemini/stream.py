@@ -33,6 +33,7 @@ from ..json_values import (
 )
 from ..messages import File, Image, ProviderBlock, ProviderState
 from ..provider import Provider
+from ..repeated import Path, RepeatedDelta
 from ..response import Response
 from .errors import blocked, read_error
 from .extras import Extras
@@ -49,6 +50,10 @@ READ_IN_CANDIDATE = frozenset({"content", "index", "finishReason"})
 
 ANNOTATIONS = frozenset({"thought", "thoughtSignature", "partMetadata", "videoMetadata", "mediaResolution"})
 """Members of a part that say something about its content and are none."""
+
+
+TEXT: Path = ("candidates", 0, "content", "parts", 0, "text")
+"""Where the text of a chunk is that brings nothing but one part."""
 
 
 def only_part(chunk: JSONObject) -> JSONObject | None:
@@ -103,8 +108,20 @@ class GeminiStream(StreamMachine):
                     usage = chunk.get("usageMetadata")
                     if type(usage) is dict:
                         self._usage = usage
+                    self.expect_more(event, data, TEXT, delta, counts=b"usageMetadata")
                     return (delta,)
         return self.take(chunk, data)
+
+    def forget(self, repeated: RepeatedDelta) -> None:
+        self._take_counts(repeated)
+        super().forget(repeated)
+
+    def _take_counts(self, repeated: RepeatedDelta) -> None:
+        """The usage of the latest chunk that was not parsed."""
+        latest = repeated.latest()
+        usage = latest.get("usageMetadata") if type(latest) is dict else None
+        if type(usage) is dict:
+            self._usage = usage
 
     def _more_text(self, part: JSONObject) -> Event | None:
         """The event of a part that continues the open block and comes with nothing else; else None."""
@@ -173,6 +190,8 @@ class GeminiStream(StreamMachine):
 
     def _settle(self) -> None:
         """Bring what is gathered beside the content into the answer. May be done any number of times."""
+        if self.repeated is not None:
+            self._take_counts(self.repeated)
         if self._usage is not None:
             self.answer.usage = read_usage(self._usage)
         self.answer.raw_finish_reason = self._finish

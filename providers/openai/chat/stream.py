@@ -57,6 +57,8 @@ class ChatStream(StreamMachine):
         self._content = ChatAnswer(self.answer, provider.profile.name, make_id)
 
     def take_event(self, event: str, data: bytes) -> Sequence[Event]:
+        if data == DONE:
+            return self._finish()
         try:
             chunk = loads(data)
         except MalformedJSONError as error:
