@@ -44,6 +44,8 @@ class WireRequest:
 
 LESSONS = 8
 """Deltas that are looked at for what the next one repeats, without success, before a stream is left alone."""
+LARGEST_LESSON = 64 * 1024
+"""Bytes of a delta that is looked at: to look takes several copies of it."""
 
 
 class StreamMachine(abc.ABC):
@@ -94,7 +96,7 @@ class StreamMachine(abc.ABC):
         """This wire event told one delta and nothing else, and so does every one that repeats it with another text.
         `path`: where the text stands in its JSON. `counts`: a member behind it whose numbers may change, too; its
         machine looks at them when it needs them (`RepeatedDelta.latest`)."""
-        if self._lessons:
+        if self._lessons and len(data) <= LARGEST_LESSON:
             self._lessons -= 1
             self.repeated = learn(event, data, path, told, self.answer.blocks, counts)
 

@@ -22,6 +22,21 @@ SHOWN_BYTES = 200
 """How many of the offending bytes an error message quotes."""
 
 
+LARGE = 1024 * 1024
+"""Bytes of JSON for which it is worth looking whether nearly all of it is one string: a file, in base64."""
+
+LARGE_QUOTES = 1000
+"""Quotes that are looked at before that is given up."""
+
+STAND_IN = "\x1a in the place of a large string \x1a"
+
+_NOT_PLAIN = bytes([*range(0x20), ord("\\")])
+"""What a JSON string cannot hold as it is, or not as it means it (RFC 8259, section 7)."""
+
+_LOOKED_AT = 64 * 1024
+"""Bytes that are looked at at once, as each look takes a copy."""
+
+
 class MalformedJSONError(ValueError):
     """Bytes that are no JSON, or JSON that is not what the place calls for. The message quotes them, bounded."""
 
@@ -41,7 +56,7 @@ def loads(data: bytes | str) -> JSON:
     so the slow path reads it once more with replacement characters, as browsers do (WHATWG UTF-8 decode).
     """
     try:
-        result: JSON = orjson.loads(data)
+        result: JSON = orjson.loads(data) if len(data) < LARGE else _loads_large(data)
     except orjson.JSONDecodeError:
         pass  # and is over: it holds the whole text, and would hang on whatever were raised from here
     else:
@@ -115,6 +130,54 @@ def items(value: JSONObject, key: str) -> list[JSON]:
 def objects(value: JSONObject, key: str) -> list[JSONObject]:
     """The objects in the member when it is an array, else none. Anything else in the array is passed over."""
     return [member for member in items(value, key) if type(member) is dict]
+
+
+def _loads_large(data: bytes | str) -> JSON:
+    """Parse JSON that may be one large plain string with a little around it: that is decoded where it stands, and only
+    the rest is parsed. The parser takes a copy of all that it is given, which would be the largest of all."""
+    start, end = _largest_string(data) if isinstance(data, bytes) else (0, 0)
+    if isinstance(data, str) or end - start < LARGE // 2 or not _is_plain(data, start, end):
+        return cast("JSON", orjson.loads(data))
+    value: JSON = orjson.loads(data[:start] + orjson.dumps(STAND_IN)[1:-1] + data[end:])
+    try:
+        value, count = _replaced(value, str(memoryview(data)[start:end], "utf-8"))
+    except (UnicodeDecodeError, RecursionError):
+        return cast("JSON", orjson.loads(data))  # which says what is wrong with it, or can go deeper
+    return value if count == 1 else cast("JSON", orjson.loads(data))
+
+
+def _largest_string(data: bytes) -> tuple[int, int]:
+    """Where the longest stretch without a quote is that stands between two of the first ones."""
+    largest, start = (0, 0), data.find(b'"') + 1
+    for _ in range(LARGE_QUOTES):
+        end = data.find(b'"', start)
+        if not start or end < 0:
+            return largest
+        if end - start > largest[1] - largest[0]:
+            largest = start, end
+        start = end + 1
+    return 0, 0
+
+
+def _is_plain(data: bytes, start: int, end: int) -> bool:
+    pieces = (data[place : min(place + _LOOKED_AT, end)] for place in range(start, end, _LOOKED_AT))
+    return all(len(piece.translate(None, _NOT_PLAIN)) == len(piece) for piece in pieces)
+
+
+def _replaced(value: JSON, large: str) -> tuple[JSON, int]:
+    """The value with `large` where `STAND_IN` was among its values, and how often that was."""
+    if value == STAND_IN:
+        return large, 1
+    count = 0
+    if type(value) is dict:
+        for name, member in value.items():
+            value[name], found = _replaced(member, large)
+            count += found
+    elif type(value) is list:
+        for position, member in enumerate(value):
+            value[position], found = _replaced(member, large)
+            count += found
+    return value, count
 
 
 def _loads_leniently(data: bytes | str) -> JSON:
