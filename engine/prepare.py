@@ -12,7 +12,7 @@ from ..providers.dialect import Dialect, MakeId, WireRequest
 from ..providers.errors import InvalidRequestError
 from ..providers.provider import Provider
 from ..providers.registry import DIALECTS, select
-from ..providers.request import Request, validate_options
+from ..providers.request import Request
 from ..transport.errors import URLError
 from ..transport.exchange import RawHeaders, WireHead
 from ..transport.headers import HeaderError, validate_headers
@@ -25,8 +25,8 @@ USER_AGENT = "manystream"
 OWN_HEADERS = frozenset({"host", "content-length", "transfer-encoding", "connection", "accept-encoding"})
 """Headers that the transport decides: a request may not set them."""
 
-HEADERS_KEPT = 256
-"""Sets of checked headers that an engine remembers; an orchestrator that gives each request an id of its own in a
+HEADS_KEPT = 256
+"""Checked heads that an engine remembers; an orchestrator that gives each request an id of its own in a
 header would have no use for more."""
 
 
@@ -37,7 +37,7 @@ class Preparer:
         "_bases",
         "_dialects",
         "_environment",
-        "_headers",
+        "_heads",
         "_keys",
         "_limits",
         "_make_id",
@@ -66,7 +66,7 @@ class Preparer:
         self._make_id = make_id
         self._wall_clock = wall_clock
         self._keys: dict[str, str] = {}
-        self._headers: dict[tuple[object, ...], RawHeaders] = {}
+        self._heads: dict[tuple[object, ...], tuple[bytes, tuple[bytes, bytes], RawHeaders]] = {}
         self._bases: dict[str, BaseURL] = {p.name: _base_url(p) for p in providers}
         # Loaded now: at a first call it would hold up the streams, and could fail.
         self._dialects: dict[str, Dialect] = {p.name: DIALECTS[p.profile.dialect] for p in providers}
@@ -75,7 +75,6 @@ class Preparer:
         """Check and serialise. Raises `InvalidRequestError`."""
         if not isinstance(request, Request):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidRequestError("request", f"must be a Request, not {type(request).__name__}")
-        validate_options(request)
         provider, model = select(request.model, self._providers)
         key = self._key(provider)
         dialect = self._dialects[provider.name]
@@ -111,25 +110,25 @@ class Preparer:
         auth: Sequence[tuple[str, str]],
         provider: Provider,
     ) -> WireHead:
-        # Requests to one provider have the same headers, but for their length: checking them takes four times as long
-        # as looking them up.
+        # Requests to one provider have the same head, but for their length: to check it takes four times as long as to
+        # look it up.
         extra = request.extra_headers or {}
-        seen = (provider.name, tuple(provider.headers.items()), tuple(wire.headers), tuple(extra.items()))
+        seen = (provider.name, wire.path, tuple(provider.headers.items()), tuple(wire.headers), tuple(extra.items()))
         try:
-            rest = self._headers.get(seen)
+            known = self._heads.get(seen)
         except TypeError:
-            rest = None  # what cannot be looked up is no text either
-        if rest is None:
-            rest = _checked_headers(wire, auth, provider, extra)
-            if len(self._headers) < HEADERS_KEPT:
-                self._headers[seen] = rest
-        try:
-            path = target(base, wire.path)
-        except URLError as error:
-            raise InvalidRequestError("model", str(error)) from None
-        length = (b"Content-Length", b"%d" % len(wire.body))
-        headers = [(b"Host", base.origin.host_header.encode()), length, *rest]
-        return WireHead(wire.method.encode(), path.encode(), headers)
+            known = None  # what cannot be looked up is no text either
+        if known is None:
+            try:
+                path = target(base, wire.path).encode()
+            except URLError as error:
+                raise InvalidRequestError("model", str(error)) from None
+            host = (b"Host", base.origin.host_header.encode())
+            known = path, host, _checked_headers(wire, auth, provider, extra)
+            if len(self._heads) < HEADS_KEPT:
+                self._heads[seen] = known
+        path, host, rest = known
+        return WireHead(wire.method.encode(), path, [host, (b"Content-Length", b"%d" % len(wire.body)), *rest])
 
 
 def _checked_headers(

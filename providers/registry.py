@@ -11,6 +11,7 @@ from importlib import import_module
 from .dialect import Dialect
 from .errors import InvalidRequestError
 from .provider import Provider
+from .request import validate_model
 
 DIALECT_MODULES: dict[str, str] = {
     "openai-chat": ".openai.chat",
@@ -51,6 +52,7 @@ def select(model: str, providers: Sequence[Provider]) -> tuple[Provider, str]:
     to the only provider there is: so `meta-llama/Llama-3` reaches a lone gateway as it stands, and
     `openrouter/meta-llama/Llama-3` reaches it without the first part. Raises `InvalidRequestError` for `model`.
     """
+    validate_model(model)
     name, slash, rest = model.partition("/")
     if slash:
         named = _named(name, providers)

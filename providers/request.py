@@ -114,8 +114,7 @@ def validate_request(request: Request) -> None:
 
 def validate_options(request: Request) -> None:
     """The same without a look into the messages, which dialects check where they write them."""
-    if not isinstance(request.model, str) or not request.model.strip():  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidRequestError("model", "must be a model's name, such as 'gpt-5' or 'anthropic/claude-sonnet-4-5'")
+    validate_model(request.model)
     if not request.messages:
         raise InvalidRequestError("messages", "must hold at least one message")
     if request.system is not None and not isinstance(request.system, str):
@@ -124,6 +123,12 @@ def validate_options(request: Request) -> None:
                 raise InvalidRequestError(f"system[{position}]", f"must be a Text block, not {type(block).__name__}")
     _validate_tools(request)
     _validate_numbers(request)
+
+
+def validate_model(model: str) -> None:
+    """Check that it can be a name. Raises `InvalidRequestError`."""
+    if not isinstance(model, str) or not model.strip():  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidRequestError("model", "must be a model's name, such as 'gpt-5' or 'anthropic/claude-sonnet-4-5'")
 
 
 def _validate_tools(request: Request) -> None:
