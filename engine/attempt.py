@@ -23,11 +23,11 @@ from ..transport.errors import Phase, TransportError
 from ..transport.exchange import Exchange, RawHeaders, WireHead
 from ..transport.headers import headers_to_mapping
 from ..transport.http1 import Connection
-from ..transport.sse import ServerSentEvent, SSEOverflowError, SSEParser
+from ..transport.sse import SSEOverflowError, SSEParser
 from ..transport.url import Origin
 from .errors import redacted, transport_error
 from .limits import Limits
-from .repeats import DeliverTexts, RepeatedEvents, framing_of
+from .repeats import DeliverTexts, RepeatedEvents, repeats
 
 EVENT_STREAM = "text/event-stream"
 JSON_TYPES = ("application/json", "text/json")
@@ -156,7 +156,7 @@ class Attempt:
         "_prepared",
         "_reading",
         "_recorder",
-        "_repeated",
+        "_repeats",
         "_size",
         "_sse",
         "_tap",
@@ -184,7 +184,7 @@ class Attempt:
         self._listener = listener
         self.deliver: Callable[[Sequence[Event]], None] = deliver
         self.deliver_texts: DeliverTexts | None = None
-        self._repeated: RepeatedEvents | None = None
+        self._repeats: RepeatedEvents | None = None
         self.connection: Connection | None = None
         self.reused: bool = False
         self.phase: Phase = Phase.QUEUE
@@ -271,8 +271,8 @@ class Attempt:
         if machine is None or sse is None:
             self._collect(data)
             return
-        if self._repeated is not None:
-            self._size = self._max_size - self._repeated.room
+        if self._repeats is not None:
+            self._size = self._max_size - self._repeats.room  # it has read some in the meantime
         self._size += len(data)
         if self._size > self._max_size:
             self._too_large()
@@ -294,25 +294,13 @@ class Attempt:
                 deliver(events)
                 if self.over:
                     return
-        self._look_for_repeats(machine, sse, wire_events, data)
-
-    def _look_for_repeats(
-        self, machine: StreamMachine, sse: SSEParser, wire_events: Sequence[ServerSentEvent], data: bytes
-    ) -> None:
-        """Whether the next bytes may be read by what they repeat; set the connection's shortcut accordingly."""
-        repeated, connection = machine.repeated, self.connection
-        if connection is None or self.deliver_texts is None:
-            return
-        known = self._repeated
-        if known is None or known.repeated is not repeated:
-            known = self._repeated = None
-            if repeated is not None and len(wire_events) == 1:
-                framing = framing_of(*wire_events[0], data)
-                if framing is not None:
-                    known = self._repeated = RepeatedEvents(repeated, *framing, self.deliver_texts)
-        if known is not None:
-            known.room = self._max_size - self._size
-        connection.shortcut = known.read if known is not None and sse.between else None
+        connection = self.connection
+        if connection is not None and self.deliver_texts is not None:
+            known = self._repeats = repeats(self._repeats, machine.repeated, wire_events, data, self.deliver_texts)
+            connection.shortcut = None
+            if known is not None and sse.between:
+                known.room = self._max_size - self._size
+                connection.shortcut = known.read
 
     def on_end(self) -> None:
         if self.over:

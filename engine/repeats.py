@@ -16,6 +16,7 @@ from typing import TypeAlias
 
 from ..providers.repeated import RepeatedDelta
 from ..transport.chunked import SIZES
+from ..transport.sse import ServerSentEvent
 
 DeliverTexts: TypeAlias = "Callable[[RepeatedDelta, Sequence[str]], None]"
 """Hands on texts as deltas of the block that they repeat."""
@@ -70,6 +71,23 @@ class RepeatedEvents:
             deliver = self._deliver
             deliver(framed, texts)
         return position
+
+
+def repeats(
+    known: RepeatedEvents | None,
+    repeated: RepeatedDelta | None,
+    wire_events: Sequence[ServerSentEvent],
+    wire: bytes,
+    deliver: DeliverTexts,
+) -> RepeatedEvents | None:
+    """What the chunks after `wire` may be read by, which held `wire_events`: as what is `known`, if the machine still
+    looks for the same; as what it looks for now, if that was the only event; else None."""
+    if known is not None and known.repeated is repeated:
+        return known
+    if repeated is None or len(wire_events) != 1:
+        return None
+    framing = framing_of(*wire_events[0], wire)
+    return RepeatedEvents(repeated, *framing, deliver) if framing is not None else None
 
 
 def framing_of(name: str, payload: bytes, wire: bytes) -> tuple[bytes, bytes] | None:
