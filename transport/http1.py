@@ -250,8 +250,9 @@ class Connection:
         else:
             self.close()  # unasked-for bytes on an idle connection would answer the next request
             return
-        # Decrypted bytes can wait inside a TLS socket with nothing on the descriptor to wake the loop.
-        if self._tls and not self.closed and self._pending():
+        # Decrypted bytes can wait inside a TLS socket with nothing on the descriptor to wake the loop; but only where a
+        # read was full (SSL_read(3): it is of one record, and ends with it).
+        if size == limit and self._tls and not self.closed and self._pending():
             self.on_readable()
 
     def _pending(self) -> int:
