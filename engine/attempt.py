@@ -295,7 +295,7 @@ class Attempt:
                 if self.over:
                     return
         connection = self.connection
-        if connection is not None and self.deliver_texts is not None:
+        if connection is not None and self.deliver_texts is not None and self._tap is None:
             known = self._repeats = repeats(self._repeats, machine.repeated, wire_events, data, self.deliver_texts)
             connection.shortcut = None
             if known is not None and sse.between:

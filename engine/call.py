@@ -262,7 +262,7 @@ class Call:
                 watch.first_token(self)
             if watch is not None and watch.chunks:
                 self._attempt.deliver = watch.watched(self, delivery.deliver)
-            elif self._engine.recorder is None:
+            else:
                 self._attempt.deliver_texts = delivery.deliver_texts
 
     def on_answer(self, response: Response, terminal: Event | None) -> None:
