@@ -231,10 +231,8 @@ async def test_a_slow_consumer_costs_what_waits_for_it_and_holds_back_nobody_els
     ):
         for number in range(SLOW):
             nursery.start_soon(consume, engine, number, awake)
-        held = [-1]
-        while held != sent:  # until TCP holds every server back
-            held = list(sent)
-            await trio.sleep(0.1)  # that nothing more is taken can only be waited for
+        await trio.testing.wait_all_tasks_blocked(0.05)  # until TCP holds every server back
+        held = list(sent)
         assert max(held) < FLOOD / 2
         kept = engine.statistics().bytes_received
         assert kept < SLOW * 8 * MEGABYTE

@@ -30,13 +30,19 @@ async def main():
         urls = simulator.base_urls
         providers = [ms.OpenAIChat("k", urls["openai-chat"]), ms.Anthropic("k", urls["anthropic"])]
         async with ms.open_engine(providers, proxy="", monitor=True) as engine:
+            counts, both_told = [0, 0], trio.Event()
+
+            def told(number):
+                counts[number % 2] += 1
+                if min(counts) > 15:  # so that there are rates to show
+                    both_told.set()
+
             for number in range(6):
                 model = ("gpt-5-mini", "claude-\\x1b[31mred")[number % 2]
                 knobs = {"x-simulate": "fail=400"} if number == 5 else {}
-                engine.start_stream(ms.Request(model, [ms.Message.user("canary")], extra_headers=knobs))
-            while any(tally.running and not tally.events for tally in engine.statistics().providers.values()):
-                await trio.sleep(0.01)  # its statistics tell what has come, and no event does
-            await trio.sleep(0.1)  # some more events, so that there are rates to show
+                request = ms.Request(model, [ms.Message.user("canary")], extra_headers=knobs)
+                engine.start_stream(request, lambda _, number=number: told(number))
+            await both_told.wait()
             print("ready", flush=True)
             await trio.to_thread.run_sync(sys.stdin.read)
 
