@@ -32,6 +32,7 @@ from ..transport.proxy import ProxyConfig, choose_proxy, parse_proxy_url
 from ..transport.resolve import Resolver, reason
 from ..transport.timers import Timers
 from ..transport.tls import TLSConfig, TLSConfigError, make_context
+from ..transport.tls_socket import TLSSocket
 from ..transport.url import Origin
 from .attempt import Prepared, Recorder
 from .call import Call, OnCompletion
@@ -228,7 +229,7 @@ class Engine:
         if self.watch is not None:
             self.watch.call_ended(call, completion)
 
-    async def _dial(self, origin: Origin, on_phase: Callable[[Phase], None]) -> socket.socket:
+    async def _dial(self, origin: Origin, on_phase: Callable[[Phase], None]) -> socket.socket | TLSSocket:
         try:
             context = make_context(self._tls) if origin.scheme == "https" else None
             proxy = self._proxy or choose_proxy(origin, self._environment)

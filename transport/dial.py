@@ -23,6 +23,7 @@ from .errors import Phase, TransportError
 from .proxy import ProxyConfig, open_tunnel
 from .resolve import Address, Resolver, literal_address, reason
 from .tls import handshake
+from .tls_socket import TLSSocket
 from .url import Origin
 
 ATTEMPT_DELAY: Final = 0.25
@@ -55,8 +56,8 @@ async def dial(
     proxy: ProxyConfig | None = None,
     resolver: Resolver | None = None,
     on_phase: Callable[[Phase], None] | None = None,
-) -> socket.socket:
-    """Connect to an origin. For https the socket is an `ssl.SSLSocket` with its handshake done.
+) -> socket.socket | TLSSocket:
+    """Connect to an origin. For https the socket is a `TLSSocket` with its handshake done.
 
     tls_context: needed for https. proxy: reached first, and asked for a tunnel; the origin's name is then looked
     up by the proxy. resolver: share one among dials. on_phase: called at the start of each step.
@@ -81,7 +82,7 @@ async def dial(
         if origin.scheme == "https" and tls_context is not None:
             tell(Phase.TLS)
             via = "" if proxy is None else str(proxy)
-            sock = await handshake(sock, tls_context, origin.host, origin=str(origin), via=via)
+            return await handshake(sock, tls_context, origin.host, origin=str(origin), via=via)
     except BaseException:
         sock.close()
         raise

@@ -23,6 +23,7 @@ from .errors import Phase, TransportError
 from .exchange import Exchange, WireHead, encode_head
 from .framing import BodyEnd, framing
 from .loop import Loop
+from .tls_socket import TLSSocket
 
 RECEIVE_BYTES = 16 * 1024
 """Asked of the kernel at once. `recv` allocates this much each time, so more is only asked for while it fills."""
@@ -31,7 +32,7 @@ RECEIVE_BYTES_FULL = 128 * 1024
 SEND_BYTES = 1024 * 1024
 """Sent at once: a server that reads as fast as we write would hold up every other stream."""
 
-PEER_GONE = (ConnectionError, TimeoutError, ssl.SSLEOFError, ssl.SSLZeroReturnError)
+PEER_GONE = (ConnectionError, TimeoutError)
 """What `send` raises where the peer has left: its answer may have come before."""
 
 MAX_HEAD_BYTES = 256 * 1024
@@ -105,14 +106,14 @@ class Connection:
 
     def __init__(
         self,
-        sock: socket.socket,
+        sock: socket.socket | TLSSocket,
         origin: str,
         loop: Loop,
         on_idle: Callable[[Connection], None],
         on_closed: Callable[[Connection], None],
         on_draining: Callable[[Connection], None] | None = None,
     ) -> None:
-        self.sock: socket.socket = sock
+        self.sock: socket.socket | TLSSocket = sock
         self.origin: str = origin
         self.state: State = State.IDLE
         self.last_activity: float = loop.clock()
@@ -126,7 +127,7 @@ class Connection:
         self._on_idle = on_idle
         self._on_closed = on_closed
         self._on_draining = on_draining
-        self._tls = isinstance(sock, ssl.SSLSocket)
+        self._tls = sock if isinstance(sock, TLSSocket) else None
         self._exchange: Exchange | None = None
         self._parser: h11.Connection | None = None
         self._decoder: ChunkDecoder | None = None
@@ -175,7 +176,7 @@ class Connection:
                 if share <= 0:
                     raise BlockingIOError
                 count = self.sock.send(self._out[0][:share])
-            except (BlockingIOError, InterruptedError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
+            except (BlockingIOError, InterruptedError):
                 self._loop.watch(self, read=not self._paused, write=True)
                 return
             except OSError as error:
@@ -219,7 +220,7 @@ class Connection:
         receive, limit = self._receive, self._receive_bytes
         try:
             data = receive(limit)
-        except (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+        except (BlockingIOError, InterruptedError, ssl.SSLWantReadError):
             return
         except OSError as error:
             self._broken(f"connection broken: {_reason(error)}")
@@ -250,14 +251,8 @@ class Connection:
         else:
             self.close()  # unasked-for bytes on an idle connection would answer the next request
             return
-        # Decrypted bytes can wait inside a TLS socket with nothing on the descriptor to wake the loop; but only where a
-        # read was full (SSL_read(3): it is of one record, and ends with it).
-        if size == limit and self._tls and not self.closed and self._pending():
-            self.on_readable()
-
-    def _pending(self) -> int:
-        assert isinstance(self.sock, ssl.SSLSocket)
-        return 0 if self._paused else self.sock.pending()
+        if self._tls is not None and self._tls.held and not self._paused and not self.closed:
+            self.on_readable()  # for the kernel there is nothing to read
 
     def on_defect(self, error: Exception) -> None:
         """A callback of ours raised where none may."""
@@ -448,7 +443,7 @@ class Connection:
             if self.state is not State.CLOSED:
                 self.last_activity = self._loop.clock()
                 self._loop.watch(self, read=True, write=bool(self._out))
-                if self._tls and self._pending():
+                if self._tls is not None and self._tls.held:
                     self.on_readable()
 
     @property
@@ -464,12 +459,13 @@ class Connection:
         if self.state is not State.IDLE:
             return False
         try:
-            data = self.sock.recv(1) if self._tls else self.sock.recv(1, socket.MSG_PEEK)
+            sock = self.sock
+            data = sock.recv(1, socket.MSG_PEEK) if isinstance(sock, socket.socket) else sock.recv(RECEIVE_BYTES)
         except (BlockingIOError, InterruptedError, ssl.SSLWantReadError):
             return True  # nothing, or only TLS's own records (session tickets)
         except OSError:
             return False
-        del data  # a byte nobody asked for, or the end: either way it is not to be used
+        del data  # bytes nobody asked for, or the end: either way it is not to be used
         return False
 
     def close(self) -> None:

@@ -14,7 +14,6 @@ import abc
 import logging
 import select
 import selectors
-import socket
 import sys
 import time
 from collections.abc import Sequence
@@ -43,11 +42,17 @@ HELD_UP_SECONDS: float = 0.005
 """Whoever keeps all others waiting for longer is named in `Loop.culprit`."""
 
 
+class Descriptor(Protocol):
+    """What has a descriptor: a socket."""
+
+    def fileno(self) -> int: ...
+
+
 class Pollable(Protocol):
     """What the loop drives."""
 
     @property
-    def sock(self) -> socket.socket: ...
+    def sock(self) -> Descriptor: ...
     @property
     def label(self) -> str:
         """Whose exchange is on it, for reports."""

@@ -24,11 +24,12 @@ from .errors import Phase, TransportError
 from .http1 import Connection, State
 from .loop import Loop
 from .timers import Timer, Timers
+from .tls_socket import TLSSocket
 from .url import Origin
 
 logger: logging.Logger = logging.getLogger("manystream.transport.pool")
 
-Dial: TypeAlias = "Callable[[Origin, Callable[[Phase], None]], Awaitable[socket.socket]]"
+Dial: TypeAlias = "Callable[[Origin, Callable[[Phase], None]], Awaitable[socket.socket | TLSSocket]]"
 """Opens a connected non-blocking socket, telling the phases it goes through. Raises `TransportError`."""
 
 
@@ -232,7 +233,7 @@ class Pool:
     async def _dial(self, ticket: _Ticket) -> None:
         host = ticket.host
         assert ticket.scope is not None
-        sock: socket.socket | None = None
+        sock: socket.socket | TLSSocket | None = None
         failure: TransportError | None = None
         with ticket.scope:
             try:

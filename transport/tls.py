@@ -19,6 +19,7 @@ from typing import Final, NoReturn
 import trio
 
 from .errors import Phase, TransportError
+from .tls_socket import TLSSocket
 
 PROTOCOL: Final = "http/1.1"
 """The one protocol offered (ALPN, RFC 7301)."""
@@ -108,38 +109,24 @@ def make_context(config: TLSConfig) -> ssl.SSLContext:
 
 async def handshake(
     sock: socket.socket, context: ssl.SSLContext, server_hostname: str, *, origin: str = "", via: str = ""
-) -> ssl.SSLSocket:
+) -> TLSSocket:
     """Turn a connected non-blocking socket into a TLS one; the old one is used up, also by an error.
 
     server_hostname: whom the certificate must name; sent as SNI without a final dot, addresses are not sent.
     origin: for errors. via: the proxy, where the socket is a tunnel; to lose the connection is then its fault.
     Raises `TransportError`. On any error and on cancellation the socket is closed. No clock: the caller cancels.
     """
-    secured: ssl.SSLSocket | None = None
     origin = origin or server_hostname
     try:
-        _check_connected(sock)
-        secured = context.wrap_socket(
-            sock, server_hostname=server_hostname.removesuffix("."), do_handshake_on_connect=False
-        )
+        secured = TLSSocket(sock, context, server_hostname.removesuffix("."))
         await _drive(secured)
         _check_protocol(secured, origin)
     except BaseException as error:
-        (secured or sock).close()
+        sock.close()
         if isinstance(error, (OSError, ValueError)):
             _raise_transport_error(error, origin, via)
         raise
     return secured
-
-
-def _check_connected(sock: socket.socket) -> None:
-    # wrap_socket takes the descriptor over first and looks afterwards: a peer that is gone by then would leave the
-    # descriptor in an object that nobody can reach and close.
-    try:
-        sock.getpeername()
-    except OSError as error:
-        code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        raise (OSError(code, os.strerror(code)) if code else error) from None
 
 
 _TURNSTILE: trio.lowlevel.RunVar[trio.Lock] = trio.lowlevel.RunVar("handshake turnstile")
@@ -154,7 +141,7 @@ def _turnstile() -> trio.Lock:
         return lock
 
 
-async def _drive(secured: ssl.SSLSocket) -> None:
+async def _drive(secured: TLSSocket) -> None:
     """Shake hands. A step of it is up to a millisecond of computing, so one is made per turn of the scheduler,
     whichever of a thousand handshakes it belongs to: the streams that are running wait for one, not for all."""
     turnstile = _turnstile()
@@ -171,7 +158,7 @@ async def _drive(secured: ssl.SSLSocket) -> None:
         await wait(secured.fileno())
 
 
-def _check_protocol(secured: ssl.SSLSocket, origin: str) -> None:
+def _check_protocol(secured: TLSSocket, origin: str) -> None:
     chosen = secured.selected_alpn_protocol()
     if chosen not in (None, PROTOCOL):
         raise TransportError(

@@ -29,6 +29,7 @@ from ...transport.http1 import Connection
 from ...transport.loop import make_loop
 from ...transport.proxy import choose_proxy
 from ...transport.tls import TLSConfig, TLSConfigError, make_context
+from ...transport.tls_socket import TLSSocket
 from ..attempt import Prepared
 from ..core import make_id
 from ..errors import REDACTED, SHORTEST_KEY, redacted
@@ -111,7 +112,7 @@ class _Examination:
             prepared = self._prepare()
             sock = await self._dial(prepared)
             with sock:
-                if isinstance(sock, ssl.SSLSocket):
+                if isinstance(sock, TLSSocket):
                     self._look_at_certificate(sock)
                 self._begin("answer")
                 answer = await _exchange(sock, _models_head(prepared.head), str(prepared.origin))
@@ -141,7 +142,7 @@ class _Examination:
         self.find(Verdict.OK, f"from {where}" if prepared.key else "none is needed")
         return prepared
 
-    async def _dial(self, prepared: Prepared) -> socket.socket:
+    async def _dial(self, prepared: Prepared) -> socket.socket | TLSSocket:
         origin = prepared.origin
         self._step = "proxy"
         proxy = choose_proxy(origin, self._environment)
@@ -165,10 +166,9 @@ class _Examination:
         if self._step:
             self.find(Verdict.OK, f"in {duration(trio.current_time() - self._since)}")
 
-    def _look_at_certificate(self, sock: ssl.SSLSocket) -> None:
-        certificate = sock.getpeercert() or {}
-        until = certificate.get("notAfter")
-        if not isinstance(until, str):
+    def _look_at_certificate(self, sock: TLSSocket) -> None:
+        until = sock.expires()
+        if until is None:
             return
         left = (ssl.cert_time_to_seconds(until) - time.time()) / 86400
         verdict = Verdict.OK if left > CERTIFICATE_DAYS else Verdict.NOTE
@@ -217,7 +217,7 @@ class _Answer:
         self.ended.set()
 
 
-async def _exchange(sock: socket.socket, head: WireHead, origin: str) -> _Answer:
+async def _exchange(sock: socket.socket | TLSSocket, head: WireHead, origin: str) -> _Answer:
     """Send a request without a body. Raises `TransportError` where no answer comes."""
     answer = _Answer()
     async with trio.open_nursery() as nursery:

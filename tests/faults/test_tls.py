@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import ssl
 
@@ -12,11 +13,13 @@ import trustme
 
 import manystream as ms
 from manystream.transport.tls import TLSConfig
+from manystream.transport.tls_socket import TLSSocket
 from tests.engine.peers import (
     NO_RETRY,
     STREAM_HEAD,
     Line,
     Recorder,
+    chat_answer,
     chat_chunk,
     chat_stream,
     chunked,
@@ -121,7 +124,7 @@ async def test_only_http_1_1_is_offered(ca: trustme.CA, monkeypatch: pytest.Monk
         assert (await call(server.url, trust(ca))).success
         assert server.protocols == ["http/1.1"]
         # A server that takes what was not offered breaks TLS, and OpenSSL says so; should it not, we do.
-        monkeypatch.setattr(ssl.SSLSocket, "selected_alpn_protocol", lambda _: "h2")
+        monkeypatch.setattr(TLSSocket, "selected_alpn_protocol", lambda _: "h2")
         completion = await call(server.url, trust(ca))
     assert completion.error is not None
     assert (completion.error.provider_code, completion.attempts) == ("tls", 1)
@@ -191,6 +194,32 @@ async def test_an_end_without_goodbye_is_an_end_and_no_proof_of_one(wire: bytes,
         assert completion.error_category is ms.ErrorCategory.NETWORK
         assert "truncated stream" in (completion.error_message or "")
         assert completion.attempts == 1  # an event was told
+
+
+async def test_a_goodbye_in_the_last_read_ends_an_answer_though_the_line_stays_open(
+    ca: trustme.CA, autojump_clock: trio.testing.MockClock
+) -> None:
+    """The kernel has nothing more to tell then, and nobody else would wake the call."""
+
+    async def script(line: TLSLine) -> None:
+        await line.request()
+        goodbye = line.records(
+            b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n", chat_answer("fine").encode()
+        )
+        with contextlib.suppress(ssl.SSLWantReadError):
+            line.tls.unwrap()
+        await line.stream.send_all(goodbye + line.records())
+        await line.receive()
+
+    async with serving_tls(ca, script) as server:
+        provider = ms.OpenAIChat(api_key="k", base_url=server.url)
+        async with ms.open_engine([provider], tls=trust(ca), retry=NO_RETRY) as engine:
+            started = trio.current_time()
+            completion = await engine.start_request(hello()).wait()
+            assert trio.current_time() - started < 1
+    assert completion.success, completion
+    assert completion.response is not None
+    assert completion.response.text == "fine"
 
 
 async def test_an_unstreamed_answer_that_is_cut_is_never_taken_for_whole(ca: trustme.CA) -> None:

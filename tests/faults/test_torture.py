@@ -295,8 +295,7 @@ def ids(rows: list[tuple[str, Exception]]) -> list[str]:
 async def test_any_system_call_may_fail(
     name: str, fault: Exception, ca: trustme.CA, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tls = TLSConfig(ca_data=ca.cert_pem.bytes().decode())
-    with tripwired(tls, monkeypatch) as wire:
+    with tripwired(monkeypatch) as wire:
         async with open_place(ca, wire) as place:
             for at in range(1, STEPS):
                 for retry in (NO_RETRY, ms.Retry(max_attempts=3, base=0, jitter=0)):
@@ -334,8 +333,7 @@ async def one_failure(place: Place, wire: Tripwire, name: str, at: int, fault: E
 async def test_not_now_is_no_failure(
     name: str, fault: Exception, ca: trustme.CA, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tls = TLSConfig(ca_data=ca.cert_pem.bytes().decode())
-    with tripwired(tls, monkeypatch) as wire:
+    with tripwired(monkeypatch) as wire:
         async with open_place(ca, wire) as place:
             for at in range(1, STEPS):
                 async with place.engine() as engine:
@@ -349,8 +347,7 @@ async def test_not_now_is_no_failure(
 
 
 async def test_a_system_that_takes_one_byte_at_a_time(ca: trustme.CA, monkeypatch: pytest.MonkeyPatch) -> None:
-    tls = TLSConfig(ca_data=ca.cert_pem.bytes().decode())
-    with tripwired(tls, monkeypatch) as wire:
+    with tripwired(monkeypatch) as wire:
         wire.at_most = 1
         async with open_place(ca, wire) as place, place.engine() as engine:
             await check_next_call(engine)

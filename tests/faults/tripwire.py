@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from manystream.transport import dial, loop
-from manystream.transport.tls import TLSConfig, make_context
+from manystream.transport.tls_socket import TLSSocket
 from tests.transport.peers import Names
 
 
@@ -30,7 +30,6 @@ FAULTS: dict[str, list[Exception]] = {
     "socket": [error(errno.EMFILE), error(errno.ENOBUFS)],
     "setsockopt": [error(errno.ENOPROTOOPT)],
     "connect": [error(errno.ECONNREFUSED), error(errno.ENETUNREACH)],
-    "getpeername": [error(errno.ENOTCONN)],
     "handshake": [error(errno.ECONNRESET), ssl.SSLError(1, "[SSL: TLSV1_ALERT_INTERNAL_ERROR] internal error")],
     "register": [error(errno.ENOSPC)],
     "send": [error(errno.ECONNRESET), error(errno.EPIPE), error(errno.ETIMEDOUT), error(errno.ENOBUFS)],
@@ -85,8 +84,8 @@ class Tripwire:
             raise self.fault
 
 
-def sockets_of(wire: Tripwire) -> tuple[type[socket.socket], type[ssl.SSLSocket]]:
-    """Socket classes whose system calls go over the tripwire."""
+def sockets_of(wire: Tripwire) -> type[socket.socket]:
+    """A socket class whose system calls go over the tripwire."""
 
     class Plain(socket.socket):
         def __init__(self, *arguments: Any, **keywords: Any) -> None:
@@ -104,10 +103,6 @@ def sockets_of(wire: Tripwire) -> tuple[type[socket.socket], type[ssl.SSLSocket]
                 return fault.errno or 0
             return super().connect_ex(address)
 
-        def getpeername(self) -> Any:
-            wire.hit("getpeername")
-            return super().getpeername()
-
         def send(self, data: Any, flags: int = 0, /) -> int:
             wire.hit_line("send", self)
             return super().send(data[: wire.at_most], flags)
@@ -116,20 +111,7 @@ def sockets_of(wire: Tripwire) -> tuple[type[socket.socket], type[ssl.SSLSocket]
             wire.hit_line("recv", self)
             return super().recv(*arguments)
 
-    class Secured(ssl.SSLSocket):
-        def do_handshake(self, block: bool = False) -> None:
-            wire.hit("handshake")
-            super().do_handshake(block)
-
-        def send(self, data: Any, flags: int = 0) -> int:
-            wire.hit_line("send", self)
-            return super().send(data[: wire.at_most], flags)
-
-        def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
-            wire.hit_line("recv", self)
-            return super().recv(buflen, flags)
-
-    return Plain, Secured
+    return Plain
 
 
 class Poller:
@@ -171,13 +153,18 @@ class TrippedNames(Names):
 
 
 @contextmanager
-def tripwired(tls: TLSConfig, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tripwire]:
+def tripwired(monkeypatch: pytest.MonkeyPatch) -> Iterator[Tripwire]:
     """Put the tripwire under everything that transport opens."""
     wire = Tripwire()
-    plain, secured = sockets_of(wire)
+    do_handshake = TLSSocket.do_handshake
+
+    def tripwired_handshake(secured: TLSSocket) -> None:
+        wire.hit("handshake")
+        do_handshake(secured)
+
     make_poller: Callable[[], Poller] = lambda: Poller(wire)  # noqa: E731
     with monkeypatch.context() as patch:
-        patch.setattr(dial, "socket", Shim(socket, socket=plain))
+        patch.setattr(dial, "socket", Shim(socket, socket=sockets_of(wire)))
         patch.setattr(loop, "select", Shim(select, epoll=make_poller))
-        patch.setattr(make_context(tls), "sslsocket_class", secured)
+        patch.setattr(TLSSocket, "do_handshake", tripwired_handshake)
         yield wire

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 import trio
 import trustme
 
+from manystream.transport.tls_socket import TLSSocket
+
 LOOPBACK = "127.0.0.1"
 BLACK_HOLE = "127.0.0.3"
 """A loopback address of our own, where `black_hole` listens and accepts nothing."""
@@ -109,16 +111,16 @@ def open_sockets() -> set[str]:
     return found
 
 
-async def send_all(sock: socket.socket, data: bytes) -> None:
+async def send_all(sock: socket.socket | TLSSocket, data: bytes) -> None:
     """Send on a non-blocking socket."""
     while data:
         try:
             data = data[sock.send(data) :]
-        except (BlockingIOError, ssl.SSLWantWriteError):
+        except BlockingIOError:
             await trio.lowlevel.wait_writable(sock.fileno())
 
 
-async def receive(sock: socket.socket) -> bytes:
+async def receive(sock: socket.socket | TLSSocket) -> bytes:
     """Receive on a non-blocking socket."""
     while True:
         try:
@@ -127,7 +129,7 @@ async def receive(sock: socket.socket) -> bytes:
             await trio.lowlevel.wait_readable(sock.fileno())
 
 
-async def echoes(sock: socket.socket, data: bytes = b"ping") -> bool:
+async def echoes(sock: socket.socket | TLSSocket, data: bytes = b"ping") -> bool:
     """Whether the peer sends back what it gets."""
     await send_all(sock, data)
     return await receive(sock) == data

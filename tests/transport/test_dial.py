@@ -21,6 +21,7 @@ from manystream.transport.errors import Phase, TransportError
 from manystream.transport.proxy import parse_proxy_url
 from manystream.transport.resolve import Address, Resolver, interleaved
 from manystream.transport.tls import TLSConfig, make_context
+from manystream.transport.tls_socket import TLSSocket
 from manystream.transport.url import Origin
 
 from .peers import (
@@ -104,7 +105,7 @@ async def test_https_gives_a_tls_socket_with_its_handshake_done(ca: trustme.CA, 
         with answering(Names({NAME: [(LOOPBACK, port)]})):
             origin = Origin("https", NAME, port)
             with await dial(origin, tls_context=trusting, on_phase=phases.append) as sock:
-                assert isinstance(sock, ssl.SSLSocket)
+                assert isinstance(sock, TLSSocket)
                 assert await echoes(sock)
     assert phases == [Phase.DNS, Phase.CONNECT, Phase.TLS]
     assert peer.names == [NAME]

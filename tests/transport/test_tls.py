@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from manystream.transport.errors import Phase, TransportError
 from manystream.transport.tls import ClientCertificate, TLSConfig, TLSConfigError, handshake, make_context
+from manystream.transport.tls_socket import TLSSocket
 
 from .peers import TLSPeer, closed_port, echoes, hang, open_sockets, reset, serving
 
@@ -78,7 +79,7 @@ async def test_a_trusted_server_is_talked_to_by_name_with_http_1_1_only(
     async with serving(peer.serve) as port, connected(port) as sock:
         with await handshake(sock, trusting, NAME) as secured:
             assert await echoes(secured)
-            assert secured.gettimeout() == 0
+            assert sock.gettimeout() == 0
     assert peer.names == [NAME]
     assert peer.chosen == ["http/1.1"]
 
@@ -114,10 +115,10 @@ async def test_a_server_without_alpn_is_taken_at_http_1_1(ca: trustme.CA, trusti
 async def test_a_server_that_chooses_another_protocol_is_refused(
     ca: trustme.CA, trusting: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def h2(_: ssl.SSLSocket) -> str:
+    def h2(_: TLSSocket) -> str:
         return "h2"
 
-    monkeypatch.setattr(ssl.SSLSocket, "selected_alpn_protocol", h2)
+    monkeypatch.setattr(TLSSocket, "selected_alpn_protocol", h2)
     error = await refused(TLSPeer(ca.issue_cert(NAME)), trusting)
     assert "the server chose 'h2'" in str(error)
     assert error.protocol
