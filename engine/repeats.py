@@ -60,7 +60,7 @@ class RepeatedEvents:
                     break
                 self._line = line = start - position
             end = start + size + 2  # its CR LF, which the framing holds
-            text = framed.text_at(data, start, end) if end <= length else None
+            text = framed.text_in(data[start:end]) if end <= length else None
             if not text:
                 break
             texts.append(text)

@@ -14,7 +14,7 @@ from typing import Protocol, TypeAlias
 from .accumulate import Accumulator
 from .errors import ProviderError
 from .events import Error, Event
-from .json_values import MalformedJSONError, loads
+from .json_values import JSON, MalformedJSONError, loads
 from .provider import Provider
 from .repeated import Path, RepeatedDelta, learn
 from .request import Request
@@ -92,13 +92,14 @@ class StreamMachine(abc.ABC):
     def take_event(self, event: str, data: bytes) -> Sequence[Event]:
         """Take one server-sent event that is not known from the one before."""
 
-    def expect_more(self, event: str, data: bytes, path: Path, told: Event, counts: bytes = b"") -> None:
+    def expect_more(self, event: str, data: bytes, value: JSON, path: Path, told: Event, counts: bytes = b"") -> None:
         """This wire event told one delta and nothing else, and so does every one that repeats it with another text.
-        `path`: where the text stands in its JSON. `counts`: a member behind it whose numbers may change, too; its
-        machine looks at them when it needs them (`RepeatedDelta.latest`)."""
+
+        value: its JSON, parsed. path: where the text stands in it. counts: a member behind it whose numbers may change,
+        too; its machine looks at them when it needs them (`RepeatedDelta.latest`)."""
         if self._lessons and len(data) <= LARGEST_LESSON:
             self._lessons -= 1
-            self.repeated = learn(event, data, path, told, self.answer.blocks, counts)
+            self.repeated = learn(event, data, value, path, told, self.answer.blocks, counts)
 
     @abc.abstractmethod
     def end(self, stray: bytes = b"") -> Sequence[Event]:

@@ -44,10 +44,6 @@ class MalformedJSONError(ValueError):
 strict_loads: Callable[[bytes | str], JSON] = orjson.loads
 """Parse without the second look. Raises `ValueError`."""
 
-loads_string: Callable[[bytes], str] = orjson.loads
-"""Parse bytes that begin with a quote: they are one string, or no JSON. Without a frame of its own, for paths that run
-once per event. Raises `ValueError`."""
-
 
 def loads(data: bytes | str) -> JSON:
     """Parse JSON text. Raises `MalformedJSONError`.

@@ -8,8 +8,8 @@
  * input ends (its parent is gone) or nothing was connected for IDLE_SECONDS.
  *
  * GET /stats answers with what was sent and how late; GET /reset does so and starts the counts anew; GET /starts
- * with the times from each request's header x-started to its arrival; GET /step sends one event on each stream that
- * asked for mode=step.
+ * with the times from when a request's message says that it was started to its arrival; GET /step sends one event on
+ * each stream that asked for mode=step.
  */
 #include <arpa/inet.h>
 #include <errno.h>

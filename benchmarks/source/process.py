@@ -68,7 +68,7 @@ class Source:
         return self.get("/reset")  # type: ignore[return-value]
 
     def starts(self) -> list[int]:
-        """Nanoseconds from each request's `x-started` to its arrival, since the last time."""
+        """Nanoseconds from each request's stamp (`started: …` in what it says) to its arrival, since the last time."""
         return self.get("/starts")  # type: ignore[return-value]
 
 

@@ -94,8 +94,6 @@ struct request parse_request(const char *data, size_t size) {
         const char *value;
         if ((value = header(line, "content-length")))
             body = strtoul(value, NULL, 10);
-        else if ((value = header(line, "x-started")))
-            request.started = strtoull(value, NULL, 10);
         else if ((value = header(line, "x-load")))
             read_load(&request.load, value, (size_t)(next - value));
         else if ((value = header(line, "transfer-encoding")))
@@ -103,8 +101,12 @@ struct request parse_request(const char *data, size_t size) {
     }
     if (body > REQUEST_LIMIT)
         request.bad = true;
-    if (size >= head + body)
+    if (size >= head + body) {
+        const char *stamp = memmem(data + head, body, STAMP, strlen(STAMP));
+        if (stamp)
+            request.started = strtoull(stamp + strlen(STAMP), NULL, 10);
         request.size = head + body;
+    }
     return request;
 }
 

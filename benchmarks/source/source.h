@@ -17,6 +17,7 @@
 #define MAX_CONNECTIONS 65536
 #define MAX_TEMPLATES 8
 #define REQUEST_LIMIT (1 << 20)
+#define STAMP "started: " /* in a request's message, before the CLOCK_MONOTONIC nanoseconds at which it was started */
 #define PENDING_LIMIT (256u << 20) /* bytes that a client has not taken; beyond it the connection is dropped */
 
 struct bytes {
@@ -80,7 +81,7 @@ struct statistics {
 extern struct statistics statistics;
 void statistics_reset(uint64_t time);
 void note_late(uint64_t nanoseconds);  /* a paced event was sent so long after it was due */
-void note_start(uint64_t nanoseconds); /* from a request's x-started to its arrival */
+void note_start(uint64_t nanoseconds); /* from a request's stamp to its arrival */
 const char *statistics_json(uint32_t open_connections, uint64_t time); /* valid until the next */
 const char *starts_json(void);                                         /* and forget them; valid until the next */
 
@@ -89,7 +90,7 @@ struct request {
     size_t size;        /* head and body, 0: incomplete */
     const char *path;   /* NUL-terminated, valid until the next parse */
     struct load load;
-    uint64_t started;   /* the header x-started: ns, 0: absent */
+    uint64_t started;   /* behind STAMP in the body: ns, 0: absent */
     bool bad;
 };
 struct request parse_request(const char *data, size_t size);

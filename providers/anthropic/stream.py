@@ -75,7 +75,7 @@ class MessagesStream(StreamMachine):
         if kind == "content_block_delta" and len(events) == 1:
             path = REPEATED.get(string(mapping(payload, "delta"), "type") or "")
             if path is not None:
-                self.expect_more(event, data, path, events[0])
+                self.expect_more(event, data, payload, path, events[0])
         return events
 
     def _dispatch(self, kind: str, payload: JSONObject, data: bytes) -> Sequence[Event]:

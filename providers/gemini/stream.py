@@ -108,7 +108,7 @@ class GeminiStream(StreamMachine):
                     usage = chunk.get("usageMetadata")
                     if type(usage) is dict:
                         self._usage = usage
-                    self.expect_more(event, data, TEXT, delta, counts=b"usageMetadata")
+                    self.expect_more(event, data, chunk, TEXT, delta, counts=b"usageMetadata")
                     return (delta,)
         return self.take(chunk, data)
 

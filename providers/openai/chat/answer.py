@@ -175,12 +175,14 @@ class ChatAnswer:
         finish = choice.get("finish_reason")
         if type(finish) is str and finish:
             self.finish = finish
-        for name, value in choice.items():
-            if name not in CHOICE_MEMBERS and value:
-                self.answer.provider_data[name] = value
-        for name, tokens in mapping(choice, "logprobs").items():
-            if type(tokens) is list:
-                self._logprobs.setdefault(name, []).extend(tokens)
+        if not choice.keys() <= CHOICE_MEMBERS:
+            for name, value in choice.items():
+                if name not in CHOICE_MEMBERS and value:
+                    self.answer.provider_data[name] = value
+        if choice.get("logprobs"):
+            for name, tokens in mapping(choice, "logprobs").items():
+                if type(tokens) is list:
+                    self._logprobs.setdefault(name, []).extend(tokens)
         message = self._message_of(choice)
         if message:
             self._message(message, events)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from ...dialect import MakeId, StreamMachine
 from ...errors import ProviderError, malformed, truncated
-from ...events import Event
+from ...events import Event, Start
 from ...json_values import JSON, JSONObject, MalformedJSONError, integer, loads, mapping, objects
 from ...provider import Provider
 from ...repeated import Path
@@ -45,6 +45,10 @@ QUIET_CHOICE = frozenset({"index", "delta", "text"})
 DELTA: Path = ("choices", 0, "delta")
 REPEATED = frozenset({"content", "reasoning_content", "reasoning", "reasoning_text"})
 """Members of a delta that may be its only one, and text."""
+
+
+QUIET_DELTA = REPEATED | PADDING
+"""The same for a delta."""
 
 
 class ChatStream(StreamMachine):
@@ -99,10 +103,10 @@ class ChatStream(StreamMachine):
             events = self._content.take(chunk)
         except MalformedJSONError as shape:
             return self.fail(malformed(f"malformed event: {shape}", data))
-        if len(events) == 1:
+        if len(events) == 1 or (len(events) == 2 and type(events[0]) is Start):
             path = self._repeated_path(chunk)
             if path is not None:
-                self.expect_more(event, data, path, events[0])
+                self.expect_more(event, data, chunk, path, events[-1])
         return events
 
     def _repeated_path(self, chunk: JSONObject) -> Path | None:
@@ -111,8 +115,8 @@ class ChatStream(StreamMachine):
         if len(choices) != 1 or (integer(choices[0], "index") or 0) != self._content.choice_index:
             return None
         delta = mapping(choices[0], "delta")
-        for members, quiet in ((chunk, QUIET_CHUNK), (choices[0], QUIET_CHOICE), (delta, REPEATED | PADDING)):
-            if any(value and name not in quiet for name, value in members.items()):
+        for members, quiet in ((chunk, QUIET_CHUNK), (choices[0], QUIET_CHOICE), (delta, QUIET_DELTA)):
+            if any(map(members.get, members.keys() - quiet)):
                 return None
         said = [name for name in delta if name in REPEATED and delta[name]]
         return (*DELTA, said[0]) if len(said) == 1 else None

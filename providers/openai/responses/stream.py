@@ -65,7 +65,7 @@ class ResponsesStream(StreamMachine):
         if not self.started and events:
             return self._with_start(events)
         if kind in REPEATED and len(events) == 1:
-            self.expect_more(event, data, DELTA, events[0])
+            self.expect_more(event, data, value, DELTA, events[0])
         return events
 
     def end(self, stray: bytes = b"") -> Sequence[Event]:
