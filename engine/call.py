@@ -227,8 +227,10 @@ class Call:
         watch = self._engine.watch
         if watch is not None:
             watch.attempt_started(self, self._attempts)
-        self._arm()
-        self._engine.pool.acquire(self._prepared.origin, self._attempt, fresh=fresh)
+        attempt = self._attempt
+        self._engine.pool.acquire(self._prepared.origin, attempt, fresh=fresh)
+        if self._attempt is attempt and self._state is CallState.QUEUED:
+            self._arm()  # it waits; with a connection at once its progress has set the clock
 
     def on_progress(self, progress: Progress) -> None:
         elapsed = self._engine.loop.clock() - self._started

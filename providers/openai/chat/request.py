@@ -39,14 +39,20 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
     validate_options(request)
     quirks = provider.profile.quirks
     warnings: list[str] = []
-    system = list(request.system_blocks)
-    format_member = _response_format(request, quirks, system, warnings)
+    # What is not asked for costs no call: after a pause each costs a microsecond or two, as its code is in no cache.
+    system = list(request.system_blocks) if request.system is not None else []
+    format_member: JSONObject = {}
+    if request.response_schema is not None:
+        format_member = _response_format(request.response_schema, quirks, system, warnings)
     body: JSONObject = {"model": model, "messages": _messages(request, system, provider.profile, warnings)}
-    _add_tools(body, request, quirks, warnings)
-    body.update(thinking_members(request.thinking_config, model, quirks, warnings))
+    if request.tools or request.parallel_tool_calls is not None:
+        _add_tools(body, request, quirks, warnings)
+    if request.thinking is not None:
+        body.update(thinking_members(request.thinking_config, model, quirks, warnings))
     body.update(format_member)
     _add_limits(body, request, model, quirks, warnings)
-    _add_metadata(body, request, quirks, warnings)
+    if request.seed is not None or request.metadata is not None:
+        _add_metadata(body, request, quirks, warnings)
     if stream:
         body["stream"] = True
         if quirks.stream_usage:
@@ -70,7 +76,7 @@ def _headers(quirks: Quirks, extra: Mapping[str, str] | None, *, stream: bool) -
 
 def _messages(request: Request, system: list[Text], profile: Profile, warnings: list[str]) -> JSON:
     """System prompt and conversation. Raises `InvalidRequestError` where nothing is left to send."""
-    lead = _system_messages(system, profile.quirks, Parts(profile.quirks, warnings))
+    lead = _system_messages(system, profile.quirks, Parts(profile.quirks, warnings)) if system else []
 
     def write(messages: Sequence[Message], first: int, left: Left | None) -> Stretch[Left] | None:
         warned: list[str] = []
@@ -84,8 +90,6 @@ def _messages(request: Request, system: list[Text], profile: Profile, warnings: 
 
 def _system_messages(system: list[Text], quirks: Quirks, parts: Parts) -> list[JSONObject]:
     """One message with all system text: as a string where it carries no mark."""
-    if not system:
-        return []
     content = parts.text_content(system, "system", separator="\n\n")
     return [{"role": quirks.system_role, "content": content}]
 
@@ -136,11 +140,8 @@ def _tool_choice(request: Request, quirks: Quirks) -> JSON:
     return {"type": "function", "function": {"name": choice}}
 
 
-def _response_format(request: Request, quirks: Quirks, system: list[Text], warnings: list[str]) -> JSONObject:
+def _response_format(schema: JSONObject, quirks: Quirks, system: list[Text], warnings: list[str]) -> JSONObject:
     """`response_format`. A server that can only promise some JSON is told the schema in the system prompt."""
-    schema = request.response_schema
-    if schema is None:
-        return {}
     if quirks.structured_output == "json_object":
         warnings.append("response_schema: the server promises a JSON object only; the schema went into the prompt")
         system.append(Text(f"Answer with one JSON object that fits this JSON Schema: {dumps_text(schema)}"))
@@ -161,12 +162,13 @@ def _add_limits(body: JSONObject, request: Request, model: str, quirks: Quirks, 
         if member == "by_model":
             member = "max_completion_tokens" if is_reasoning_model(model) else "max_tokens"
         body[member] = request.max_output_tokens
-    refused = quirks.reasoning_refuses_sampling and not takes_sampling(model, string(body, "reasoning_effort"))
-    for name, value in (("temperature", request.temperature), ("top_p", request.top_p)):
-        if value is not None and refused:
-            warnings.append(f"{name}: not sent; {model} takes it only without reasoning")
-        elif value is not None:
-            body[name] = value
+    if request.temperature is not None or request.top_p is not None:
+        refused = quirks.reasoning_refuses_sampling and not takes_sampling(model, string(body, "reasoning_effort"))
+        for name, value in (("temperature", request.temperature), ("top_p", request.top_p)):
+            if value is not None and refused:
+                warnings.append(f"{name}: not sent; {model} takes it only without reasoning")
+            elif value is not None:
+                body[name] = value
     if request.stop:
         body["stop"] = list(request.stop)
 
