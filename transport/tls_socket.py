@@ -54,7 +54,11 @@ class TLSSocket:
         """Take the next step. Raises `ssl.SSLWantReadError` or `ssl.SSLWantWriteError` for as long as there is another
         one to take, once the socket is ready for it; and `OSError` (most are `ssl.SSLError`), when it has failed."""
         with contextlib.suppress(BlockingIOError):
-            self._take(self._receive(MAX_RECORD))
+            data = self._receive(MAX_RECORD)
+            if data:
+                self._incoming.write(data)
+            else:
+                self._incoming.write_eof()
         try:
             self._object.do_handshake()
         except ssl.SSLWantReadError:
@@ -79,8 +83,12 @@ class TLSSocket:
             if self._failure is not None:
                 raise self._failure
             return b""
-        self._take(self._receive(size))
         read, incoming = self._object.read, self._incoming
+        data = self._receive(size)
+        if data:
+            incoming.write(data)
+        else:
+            incoming.write_eof()
         try:
             data = read(MAX_RECORD)
             if incoming.pending and data:
@@ -141,12 +149,6 @@ class TLSSocket:
         certificate = self._object.getpeercert() or {}
         until = certificate.get("notAfter")
         return until if isinstance(until, str) else None
-
-    def _take(self, data: bytes) -> None:
-        if data:
-            self._incoming.write(data)
-        else:
-            self._incoming.write_eof()
 
     def _flush(self) -> bool:
         """Send what OpenSSL has written; whether the kernel took it all."""
