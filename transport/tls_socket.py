@@ -65,8 +65,7 @@ class TLSSocket:
             if self._flush():
                 raise
         except OSError:
-            with contextlib.suppress(OSError):
-                self._flush()  # the alert that tells the server why
+            self._answer()  # the alert that tells the server why
             raise
         else:
             if self._flush():
@@ -97,7 +96,7 @@ class TLSSocket:
             return b""
         finally:
             if self._outgoing.pending:
-                self._flush()  # TLS's own answers: new keys (RFC 8446, 4.6.3), alerts
+                self._answer()
         return data
 
     def _and_more(self, first: bytes) -> bytes:
@@ -113,6 +112,12 @@ class TLSSocket:
         else:
             self.held = not pieces[-1]
         return b"".join(pieces)
+
+    def _answer(self) -> None:
+        """Send what TLS itself says to what was read, such as alerts. A line that is broken that way may still have
+        brought data."""
+        with contextlib.suppress(OSError):
+            self._flush()
 
     def send(self, data: bytes | memoryview) -> int:
         """Send the beginning of `data`, of which at most a record. Returns how much of it the kernel has.

@@ -7,7 +7,8 @@ import shutil
 import socket
 import ssl
 import subprocess
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import cast
 
@@ -26,13 +27,15 @@ FULL = 16 * 1024
 
 class Wire:
     """A socket whose other end is held by the test. arriving: what the kernel will give, piece by piece; b"" is the
-    end, and with nothing in it there is nothing to read. room: bytes that it still takes."""
+    end, and with nothing in it there is nothing to read. room: bytes that it still takes. broken: it takes none any
+    more."""
 
     def __init__(self) -> None:
         self.arriving: list[bytes] = []
         self.sent = bytearray()
         self.room = 1 << 30
         self.reads = 0
+        self.broken = False
         self.closed = False
 
     def recv(self, size: int) -> bytes:
@@ -45,6 +48,8 @@ class Wire:
         return piece
 
     def send(self, data: bytes) -> int:
+        if self.broken:
+            raise BrokenPipeError
         if not self.room:
             raise BlockingIOError
         taken = data[: self.room]
@@ -214,6 +219,16 @@ def test_a_broken_record_is_an_error_and_tells_the_server_so(pair: Pair) -> None
         pair.server.read(FULL)
 
 
+def test_a_line_that_takes_no_answer_still_gives_what_it_brought(pair: Pair) -> None:
+    good, bad = pair.records(b"fine"), bytearray(pair.records(b"forged"))
+    bad[-1] ^= 1
+    pair.wire.arriving = [good + bytes(bad)]
+    pair.wire.broken = True
+    assert pair.secured.recv(FULL) == b"fine"
+    with pytest.raises(ssl.SSLError):
+        pair.secured.recv(FULL)
+
+
 @pytest.mark.parametrize("room", [1, 7, 100, 20_000])
 def test_a_kernel_that_takes_little_gets_every_byte_once(pair: Pair, room: int) -> None:
     data = b"0123456789" * 4_000
@@ -252,41 +267,58 @@ def test_a_handshake_waits_for_room_to_write(ca: trustme.CA, trusting: ssl.SSLCo
     assert ssl.cert_time_to_seconds(expires) > 0
 
 
-@pytest.fixture
-def openssl(tmp_path: Path, ca: trustme.CA) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+class OpenSSL:
     """OpenSSL's own server, which does on demand what no library lets one ask for."""
+
+    def __init__(self, process: trio.Process, port: int) -> None:
+        self.port = port
+        self._process = process
+        self._output = b""
+
+    async def told(self, words: bytes) -> None:
+        """Wait until it has printed these words."""
+        assert self._process.stdout is not None
+        while words not in self._output:
+            more = await self._process.stdout.receive_some()
+            assert more, self._output
+            self._output += more
+
+    async def type(self, line: bytes) -> None:
+        assert self._process.stdin is not None
+        await self._process.stdin.send_all(line)
+
+
+@asynccontextmanager
+async def open_openssl(pem: Path) -> AsyncIterator[OpenSSL]:
     program, port = shutil.which("openssl"), closed_port()
     if program is None:
         pytest.skip("new keys are asked for by `openssl s_server`, and there is no openssl program here")
-    ca.issue_cert(NAME).private_key_and_cert_chain_pem.write_to_path(tmp_path / "pem")
-    pem = str(tmp_path / "pem")
-    command = [program, "s_server", "-naccept", "1", "-accept", f"{LOOPBACK}:{port}", "-cert", pem, "-key", pem]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
-        try:
-            assert process.stdout is not None
-            assert any(b"ACCEPT" in line for line in process.stdout)
-            yield process, port
-        finally:
-            process.kill()
+    command = [program, "s_server", "-msg", "-accept", f"{LOOPBACK}:{port}", "-cert", str(pem), "-key", str(pem)]
+    process = await trio.lowlevel.open_process(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    try:
+        with trio.fail_after(20):
+            server = OpenSSL(process, port)
+            await server.told(b"ACCEPT")
+            yield server
+    finally:
+        process.kill()
+        with trio.CancelScope(shield=True):
+            await process.wait()
 
 
 @pytest.mark.trio
-async def test_new_keys_are_answered_while_reading(
-    openssl: tuple[subprocess.Popen[bytes], int], trusting: ssl.SSLContext
-) -> None:
-    process, port = openssl
-    assert process.stdin is not None
-    sock = socket.create_connection((LOOPBACK, port))
-    sock.setblocking(False)
-    with trio.fail_after(20), await handshake(sock, trusting, NAME) as secured:
-        process.stdin.write(b"K\n")
-        process.stdin.flush()
-        await trio.lowlevel.wait_readable(sock.fileno())
-        with pytest.raises(ssl.SSLWantReadError):
-            secured.recv(FULL)
-        process.stdin.write(b"under new keys\n")
-        process.stdin.flush()
-        assert await receive(secured) == b"under new keys\n"
-        await send_all(secured, b"heard\n")
-    output, _ = process.communicate(timeout=20)
-    assert b"heard" in output
+async def test_new_keys_are_taken_and_answered(ca: trustme.CA, trusting: ssl.SSLContext, tmp_path: Path) -> None:
+    ca.issue_cert(NAME).private_key_and_cert_chain_pem.write_to_path(tmp_path / "pem")
+    async with open_openssl(tmp_path / "pem") as server:
+        sock = socket.create_connection((LOOPBACK, server.port))
+        sock.setblocking(False)
+        with await handshake(sock, trusting, NAME) as secured:
+            await server.type(b"K\n")
+            await server.told(b">>> TLS 1.3, Handshake [length 0005], KeyUpdate")
+            await server.type(b"under new keys\n")
+            assert await receive(secured) == b"under new keys\n"
+            await send_all(secured, b"heard\n")
+            await server.told(b"<<< TLS 1.3, Handshake [length 0005], KeyUpdate")
+            await server.told(b"heard\n")
