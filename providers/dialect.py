@@ -16,7 +16,7 @@ from .errors import ProviderError
 from .events import Error, Event
 from .json_values import JSON, MalformedJSONError, loads
 from .provider import Provider
-from .repeated import Path, RepeatedDelta, learn
+from .repeated import LARGEST, Path, RepeatedDelta, learn
 from .request import Request
 from .response import Response
 
@@ -44,8 +44,6 @@ class WireRequest:
 
 LESSONS = 8
 """Deltas that are looked at for what the next one repeats, without success, before a stream is left alone."""
-LARGEST_LESSON = 64 * 1024
-"""Bytes of a delta that is looked at: to look takes several copies of it."""
 
 
 class StreamMachine(abc.ABC):
@@ -97,7 +95,7 @@ class StreamMachine(abc.ABC):
 
         value: its JSON, parsed. path: where the text stands in it. counts: a member behind it whose numbers may change,
         too; its machine looks at them when it needs them (`RepeatedDelta.latest`)."""
-        if self._lessons and len(data) <= LARGEST_LESSON:
+        if self._lessons and len(data) <= LARGEST:
             self._lessons -= 1
             self.repeated = learn(event, data, value, path, told, self.answer.blocks, counts)
 

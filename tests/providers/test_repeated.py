@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import manystream as ms
 from manystream.providers.dialect import StreamMachine
 from manystream.providers.registry import DIALECTS
+from manystream.providers.repeated import LARGEST
 
 Frame = Callable[[str], bytes]
 """Encoded text, quotes included → one delta's JSON."""
@@ -100,6 +101,19 @@ def test_a_repeated_delta_is_read_from_its_place(
             assert isinstance(told, ms.TextDelta | ms.ThinkingDelta | ms.ToolCallDelta)
             assert text == (told.arguments if isinstance(told, ms.ToolCallDelta) else told.text)
     assert taken == []
+
+
+@cases
+def test_a_large_one_is_not_copied_over_and_over(
+    dialect: str, event: str, start: tuple[bytes, ...], frame: bytes
+) -> None:
+    machine = machine_of(dialect)
+    begin(machine, event, start, frame)
+    taken, large = long_ways(machine), "x" * LARGEST
+    (told,) = machine.feed(event, frame % json.dumps(large).encode())
+    assert isinstance(told, ms.TextDelta | ms.ThinkingDelta | ms.ToolCallDelta)
+    assert large == (told.arguments if isinstance(told, ms.ToolCallDelta) else told.text)
+    assert len(taken) == 1
 
 
 @pytest.mark.parametrize(
