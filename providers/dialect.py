@@ -16,7 +16,7 @@ from .errors import ProviderError
 from .events import Error, Event
 from .json_values import JSON, MalformedJSONError, loads
 from .provider import Provider
-from .repeated import LARGEST, Path, RepeatedDelta, learn
+from .repeated import LARGEST_DELTA, Path, RepeatedDelta, learn
 from .request import Request
 from .response import Response
 
@@ -95,7 +95,7 @@ class StreamMachine(abc.ABC):
 
         value: its JSON, parsed. path: where the text stands in it. counts: a member behind it whose numbers may change,
         too; its machine looks at them when it needs them (`RepeatedDelta.latest`)."""
-        if self._lessons and len(data) <= LARGEST:
+        if self._lessons and len(data) <= LARGEST_DELTA:
             self._lessons -= 1
             self.repeated = learn(event, data, value, path, told, self.answer.blocks, counts)
 

@@ -51,8 +51,8 @@ a member that does, all streams have one pattern."""
 VARYING = {"number": rb"(?:0|[1-9][0-9]*)", "id": rb"[\w-]+"}
 """What may stand in their places."""
 
-LARGEST = 64 * 1024
-"""Bytes of an event that is looked at this way: several copies of it are made."""
+LARGEST_DELTA = 64 * 1024
+"""Bytes of a delta that is looked at this way: several copies of it are made."""
 
 ZERO = ord("0")
 """No JSON number of several digits begins with it; a counter that is 0 goes the long way."""
@@ -125,7 +125,7 @@ class RepeatedDelta:
             self._before if self._head else opening + self._before,
             self._between,
             self._after if counts is not None else self._after + closing,
-            None if counts is None else _closed(counts, closing),
+            None if counts is None else _with_closing(counts, closing),
             len(closing),
         )
         framed.tails = self.tails
@@ -133,7 +133,7 @@ class RepeatedDelta:
 
     def text_of(self, event: str, data: bytes) -> str | None:
         """The text of a server-sent event that repeats this one; None, or an empty text, of any other."""
-        return self.text_in(data) if event == self.event and len(data) <= LARGEST else None
+        return self.text_in(data) if event == self.event and len(data) <= LARGEST_DELTA else None
 
     def text_in(self, data: bytes) -> str | None:
         """The text of `data`, if that repeats this one, the event's name aside."""
@@ -247,18 +247,18 @@ def _up_to_counts(after: bytes, member: bytes) -> tuple[bytes, Pattern | None]:
     places = [each.span(each.lastgroup or 0) for each in found]
     kinds = tuple(each.lastgroup or "" for each in found)
     constant = [after[end:begin] for (_, end), (begin, _) in zip(places, [*places[1:], (len(after), 0)], strict=True)]
-    return after[: places[0][0]], _counts(kinds, tuple(constant))
+    return after[: places[0][0]], _counts_pattern(kinds, tuple(constant))
 
 
 @functools.lru_cache(maxsize=256)
-def _counts(kinds: tuple[str, ...], constant: tuple[bytes, ...]) -> Pattern:
+def _counts_pattern(kinds: tuple[str, ...], constant: tuple[bytes, ...]) -> Pattern:
     """Of what varies in these ways, each before something constant. The same for all streams of a server."""
     parts = (VARYING[kind] + re.escape(behind) for kind, behind in zip(kinds, constant, strict=True))
     return re.compile(b"".join(parts), re.ASCII)
 
 
 @functools.lru_cache(maxsize=256)
-def _closed(counts: Pattern, closing: bytes) -> Pattern:
+def _with_closing(counts: Pattern, closing: bytes) -> Pattern:
     return re.compile(counts.pattern + re.escape(closing), re.ASCII)
 
 

@@ -54,11 +54,7 @@ class TLSSocket:
         """Take the next step. Raises `ssl.SSLWantReadError` or `ssl.SSLWantWriteError` for as long as there is another
         one to take, once the socket is ready for it; and `OSError` (most are `ssl.SSLError`), when it has failed."""
         with contextlib.suppress(BlockingIOError):
-            data = self._receive(MAX_RECORD)
-            if data:
-                self._incoming.write(data)
-            else:
-                self._incoming.write_eof()
+            self._take(MAX_RECORD)
         try:
             self._object.do_handshake()
         except ssl.SSLWantReadError:
@@ -82,15 +78,10 @@ class TLSSocket:
             if self._failure is not None:
                 raise self._failure
             return b""
-        read, incoming = self._object.read, self._incoming
-        data = self._receive(size)
-        if data:
-            incoming.write(data)
-        else:
-            incoming.write_eof()
+        self._take(size)
         try:
-            data = read(MAX_RECORD)
-            if incoming.pending and data:
+            data = self._object.read(MAX_RECORD)
+            if self._incoming.pending and data:
                 data = self._and_more(data)
         except ssl.SSLEOFError:
             return b""
@@ -98,6 +89,14 @@ class TLSSocket:
             if self._outgoing.pending:
                 self._answer()
         return data
+
+    def _take(self, size: int) -> None:
+        """Ask the kernel, and give OpenSSL what it has."""
+        data = self._receive(size)
+        if data:
+            self._incoming.write(data)
+        else:
+            self._incoming.write_eof()
 
     def _and_more(self, first: bytes) -> bytes:
         """The records behind the first one."""

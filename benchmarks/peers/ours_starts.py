@@ -3,8 +3,8 @@
     python -m benchmarks.peers.ours_starts URL STREAMS STARTS
 
 The time is the request's message, as that is what differs from call to call; the load source subtracts it from the
-request's arrival. Prints the median time that
-`start_stream` itself took (ns), in which a request on a warm connection is handed to the kernel.
+request's arrival. Prints the median time that `start_stream` itself took (ns), in which a request on a warm connection
+is handed to the kernel.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import manystream as ms
 from manystream.providers.dialect import StreamMachine
 from manystream.providers.registry import DIALECTS
-from manystream.providers.repeated import LARGEST
+from manystream.providers.repeated import LARGEST_DELTA
 
 Frame = Callable[[str], bytes]
 """Encoded text, quotes included → one delta's JSON."""
@@ -109,7 +109,7 @@ def test_a_large_one_is_not_copied_over_and_over(
 ) -> None:
     machine = machine_of(dialect)
     begin(machine, event, start, frame)
-    taken, large = long_ways(machine), "x" * LARGEST
+    taken, large = long_ways(machine), "x" * LARGEST_DELTA
     (told,) = machine.feed(event, frame % json.dumps(large).encode())
     assert isinstance(told, ms.TextDelta | ms.ThinkingDelta | ms.ToolCallDelta)
     assert large == (told.arguments if isinstance(told, ms.ToolCallDelta) else told.text)
