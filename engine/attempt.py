@@ -298,9 +298,10 @@ class Attempt:
         if connection is not None and self.deliver_texts is not None and self._tap is None:
             known = self._repeats = repeats(self._repeats, machine.repeated, wire_events, data, self.deliver_texts)
             connection.shortcut = None
-            if known is not None and sse.between:
-                known.room = self._max_size - self._size
-                connection.shortcut = known.read
+            if known is not None:
+                known.room = self._max_size - self._size  # what it cannot read now counts, too
+                if sse.between:
+                    connection.shortcut = known.read
 
     def on_end(self) -> None:
         if self.over:
