@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import enum
 import math
+from collections.abc import Callable
+from operator import attrgetter
 
 from ..providers.errors import ErrorCategory, ProviderError
 from ..providers.options import Timeouts
@@ -47,6 +49,9 @@ STATE_CLOCK: dict[CallState, Clock | None] = {
 }
 """State → the clock that runs in it, beside the total one, which always runs."""
 
+LENGTH: dict[Clock, Callable[[Timeouts], float | None]] = {clock: attrgetter(clock.value) for clock in Clock}
+"""Clock → how long it runs, of a call's `Timeouts`."""
+
 WHAT_WAS_AWAITED: dict[Clock, str] = {
     Clock.CONNECT: "no connection within",
     Clock.FIRST_BYTE: "no response byte within",
@@ -66,7 +71,7 @@ def effective(request: Timeouts | None, engine: Timeouts | None, *, stream: bool
 
 def seconds(clocks: Timeouts, clock: Clock) -> float:
     """The length of one clock."""
-    value: float | None = getattr(clocks, clock.value)
+    value = LENGTH[clock](clocks)
     return math.inf if value is None else value
 
 

@@ -66,7 +66,7 @@ class Preparer:
         self._make_id = make_id
         self._wall_clock = wall_clock
         self._keys: dict[str, str] = {}
-        self._heads: dict[tuple[object, ...], tuple[bytes, tuple[bytes, bytes], RawHeaders]] = {}
+        self._heads: dict[tuple[object, ...], WireHead] = {}
         self._bases: dict[str, BaseURL] = {p.name: _base_url(p) for p in providers}
         # Loaded now: at a first call it would hold up the streams, and could fail.
         self._dialects: dict[str, Dialect] = {p.name: DIALECTS[p.profile.dialect] for p in providers}
@@ -80,7 +80,7 @@ class Preparer:
         dialect = self._dialects[provider.name]
         wire = dialect.encode(request, model, provider, stream=stream)
         base = self._bases[provider.name]
-        head = self._head(request, wire, base, dialect.auth_headers(provider, key), provider)
+        head = self._head(request, wire, base, provider, dialect, key)
         prepared = Prepared(
             origin=base.origin,
             head=head,
@@ -107,13 +107,20 @@ class Preparer:
         request: Request,
         wire: WireRequest,
         base: BaseURL,
-        auth: Sequence[tuple[str, str]],
         provider: Provider,
+        dialect: Dialect,
+        key: str,
     ) -> WireHead:
-        # Requests to one provider have the same head, but for their length: to check it takes four times as long as to
-        # look it up.
+        # Requests to one provider have the same head: to check it takes four times as long as to look it up.
         extra = request.extra_headers or {}
-        seen = (provider.name, wire.path, tuple(provider.headers.items()), tuple(wire.headers), tuple(extra.items()))
+        seen = (
+            provider.name,
+            wire.method,
+            wire.path,
+            tuple(provider.headers.items()),
+            tuple(wire.headers),
+            tuple(extra.items()),
+        )
         try:
             known = self._heads.get(seen)
         except TypeError:
@@ -124,11 +131,11 @@ class Preparer:
             except URLError as error:
                 raise InvalidRequestError("model", str(error)) from None
             host = (b"Host", base.origin.host_header.encode())
-            known = path, host, _checked_headers(wire, auth, provider, extra)
+            headers = [host, *_checked_headers(wire, dialect.auth_headers(provider, key), provider, extra)]
+            known = WireHead(wire.method.encode(), path, headers)
             if len(self._heads) < HEADS_KEPT:
                 self._heads[seen] = known
-        path, host, rest = known
-        return WireHead(wire.method.encode(), path, [host, (b"Content-Length", b"%d" % len(wire.body)), *rest])
+        return known
 
 
 def _checked_headers(

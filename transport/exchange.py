@@ -6,7 +6,6 @@ Knows the head's bytes. Must not know sockets.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from .errors import TransportError
@@ -14,24 +13,36 @@ from .errors import TransportError
 RawHeaders = Sequence[tuple[bytes, bytes]]
 
 
-@dataclass(slots=True)
+METHODS_WITH_BODY = frozenset({b"POST", b"PUT", b"PATCH"})
+"""Their requests say how long the body is even where it is empty (RFC 9110, 8.6)."""
+
+
 class WireHead:
-    """A request head, validated: no header value can break out of its line."""
+    """A request head, validated: no header value can break out of its line. `Host` must come first, as for h11.
 
-    method: bytes
-    target: bytes
-    headers: RawHeaders
-
-
-def encode_head(head: WireHead) -> bytes:
-    """The head's bytes, as h11 would write them (a test holds it to that; `Host` must come first, as there).
-
-    h11 checks every header anew with each request, which is most of what starting a call costs; here `validate_headers`
-    and `target` have done so, once.
+    Without the body's length, which is told when it is sent: so all requests that differ in their bodies only share
+    one head.
     """
-    lines = [b"%b %b HTTP/1.1" % (head.method, head.target)]
-    lines.extend([b"%b: %b" % header for header in head.headers])
-    return b"\r\n".join(lines) + b"\r\n\r\n"
+
+    __slots__ = ("_lines", "headers", "method", "target")
+
+    def __init__(self, method: bytes, target: bytes, headers: RawHeaders) -> None:
+        self.method: bytes = method
+        self.target: bytes = target
+        self.headers: RawHeaders = headers
+        self._lines = b"".join(
+            [b"%b %b HTTP/1.1\r\n" % (method, target), *[b"%b: %b\r\n" % header for header in headers]]
+        )
+
+    def encode(self, body_size: int) -> bytes:
+        """The bytes before a body of that size, as h11 would write them (a test holds it to that).
+
+        h11 checks every header anew with each request, which is most of what starting a call costs; here
+        `validate_headers` and `target` have done so, once.
+        """
+        if body_size or self.method in METHODS_WITH_BODY:
+            return b"%bContent-Length: %d\r\n\r\n" % (self._lines, body_size)
+        return self._lines + b"\r\n"
 
 
 class Exchange(Protocol):

@@ -51,13 +51,14 @@ class Timer:
 class Timers:
     """A heap of timers and the task that fires them, in order of time, on trio's clock (seconds)."""
 
-    __slots__ = ("_heap", "_scope", "_sequence", "_stale")
+    __slots__ = ("_heap", "_scope", "_sequence", "_stale", "_wakes")
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Timer]] = []
         self._sequence = 0
         self._stale = 0
         self._scope: trio.CancelScope | None = None
+        self._wakes = math.inf  # the scope's deadline, which takes a call to ask for
 
     def at(self, when: float, callback: Callable[[], None]) -> Timer:
         """Call `callback` once `trio.current_time()` has reached `when`. `math.inf` never comes."""
@@ -65,8 +66,8 @@ class Timers:
         if when != math.inf:
             self._sequence += 1
             heapq.heappush(self._heap, (when, self._sequence, timer))
-            if self._scope is not None and when < self._scope.deadline:
-                self._scope.deadline = when
+            if self._scope is not None and when < self._wakes:
+                self._wakes = self._scope.deadline = when
         return timer
 
     def cancelled_one(self) -> None:
@@ -80,7 +81,8 @@ class Timers:
     async def run(self) -> None:
         """Fire timers until cancelled."""
         while True:
-            with trio.CancelScope(deadline=self._next()) as self._scope:
+            self._wakes = self._next()
+            with trio.CancelScope(deadline=self._wakes) as self._scope:
                 await trio.sleep_forever()
             if not self._scope.cancelled_caught:
                 return

@@ -40,7 +40,6 @@ from .terminal import duration, harmless
 MODELS_PATH = re.compile(r"/(?:chat/completions|responses|messages|models/[^/]*)$")
 """The end of a request's path in each dialect; the list of models stands beside it."""
 
-BODY_HEADERS = frozenset({b"content-length", b"content-type"})
 MOST_BODY_BYTES = 16 * 1024
 MOST_WORDS = 160
 CERTIFICATE_DAYS = 14
@@ -240,7 +239,7 @@ def _models_head(head: WireHead) -> WireHead:
     """The head of a call's request → that of the request for the list of models."""
     path, mark, query = head.target.decode().partition("?")
     target = MODELS_PATH.sub("/models", path) + mark + query
-    headers = [(name, value) for name, value in head.headers if name.lower() not in BODY_HEADERS]
+    headers = [(name, value) for name, value in head.headers if name.lower() != b"content-type"]
     return WireHead(b"GET", target.encode(), headers)
 
 

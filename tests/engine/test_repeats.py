@@ -134,10 +134,7 @@ class StillLoop(PollerLoop):
     """A loop that is driven by hand, outside trio."""
 
     def __init__(self) -> None:
-        super().__init__(cast("Poller", NoPoller()))
-
-    def clock(self) -> float:
-        return 0.0
+        super().__init__(cast("Poller", NoPoller()), lambda: 0.0)
 
 
 @dataclass

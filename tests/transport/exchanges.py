@@ -14,7 +14,7 @@ from manystream.transport.exchange import RawHeaders, WireHead
 from manystream.transport.http1 import Connection
 from manystream.transport.loop import GATHER_SECONDS, Loop, PollerLoop, SelectorPoller, TaskLoop
 
-HEAD = WireHead(b"POST", b"/v1/x", [(b"Host", b"example.test"), (b"Content-Length", b"2")])
+HEAD = WireHead(b"POST", b"/v1/x", [(b"Host", b"example.test")])
 BODY = b"{}"
 
 
@@ -126,10 +126,11 @@ async def open_rig(kind: str = "epoll") -> AsyncGenerator[Rig, None]:
 
 
 def make(kind: str, nursery: trio.Nursery) -> Loop:
+    current_time = trio.lowlevel.current_clock().current_time
     if kind == "epoll":
-        return PollerLoop(select.epoll())
+        return PollerLoop(select.epoll(), current_time)
     if kind == "selector":
         import selectors
 
-        return PollerLoop(SelectorPoller(selectors.EpollSelector()))
-    return TaskLoop(nursery)
+        return PollerLoop(SelectorPoller(selectors.EpollSelector()), current_time)
+    return TaskLoop(nursery, current_time)

@@ -50,15 +50,14 @@ class Reader:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr(module, "time", clock)
-    monkeypatch.setattr(module.trio, "current_time", lambda: clock.now)
     return clock
 
 
 @pytest.fixture
-def loop() -> Iterator[PollerLoop]:
+def loop(clock: Clock) -> Iterator[PollerLoop]:
     if not hasattr(select, "epoll"):
         pytest.skip("the loop on a poller is tested on epoll, which is not here")
-    loop = PollerLoop(select.epoll())
+    loop = PollerLoop(select.epoll(), lambda: clock.now)
     yield loop
     loop.close()
 
