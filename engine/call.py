@@ -7,6 +7,7 @@ turned into wire form (the engine has done that).
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias
 
@@ -367,6 +368,8 @@ class Call:
         if self._state is CallState.SENDING:
             # Once the request is out, the first-byte clock takes over unannounced; it may be the shorter one.
             deadline = min(deadline, self._engine.loop.now + seconds(self._clocks, Clock.FIRST_BYTE))
+        if deadline == math.inf:
+            return  # a timer that is set will look, and find that
         if self._timer is not None:
             if self._timer.pending and self._timer.when <= deadline:
                 return

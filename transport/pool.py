@@ -85,7 +85,7 @@ class _Ticket:
         self.host = host
         self.fresh = fresh  # a connection that has served will not do
         self.place = Place.QUEUED
-        self.scope: trio.CancelScope | None = None
+        self.scope: trio.CancelScope | None = None  # of its dial, once that has begun
 
 
 class _Host:
@@ -162,7 +162,8 @@ class Pool:
             self.reused += 1
             waiter.on_connection(connection, True)
             return
-        self._hosts[origin] = host  # with its last connection closed just now it was forgotten
+        if not host.live:
+            self._hosts[origin] = host  # with its last connection closed just now it was forgotten
         ticket = self._tickets[waiter] = _Ticket(waiter, host, fresh)
         if host.live < self._limits.max_per_origin and self._make_room():
             self._start_dial(ticket)
@@ -211,7 +212,6 @@ class Pool:
 
     def _start_dial(self, ticket: _Ticket) -> None:
         ticket.place = Place.DIALLING
-        ticket.scope = trio.CancelScope()
         ticket.host.live += 1
         ticket.host.dialling += 1
         self._live += 1
@@ -225,17 +225,22 @@ class Pool:
         try:
             while self._to_dial:
                 for _ in range(min(DIALS_PER_TURN, len(self._to_dial))):
-                    self._nursery.start_soon(self._dial, self._to_dial.popleft())
+                    ticket = self._to_dial.popleft()
+                    if ticket.waiter is None:  # abandoned meanwhile
+                        ticket.host.dialling -= 1
+                        self._gone(ticket.host)
+                        continue
+                    ticket.scope = trio.CancelScope()
+                    self._nursery.start_soon(self._dial, ticket, ticket.scope)
                 await trio.lowlevel.checkpoint()
         finally:
             self._dialling = False
 
-    async def _dial(self, ticket: _Ticket) -> None:
+    async def _dial(self, ticket: _Ticket, scope: trio.CancelScope) -> None:
         host = ticket.host
-        assert ticket.scope is not None
         sock: socket.socket | TLSSocket | None = None
         failure: TransportError | None = None
-        with ticket.scope:
+        with scope:
             try:
                 sock = await self._dial_socket(host.origin, lambda phase: self._tell_phase(ticket, phase))
             except TransportError as error:

@@ -136,6 +136,16 @@ async def test_an_abandoned_waiter_gives_up_its_place() -> None:
         assert third.reused
 
 
+async def test_a_waiter_that_gives_up_before_its_dial_has_begun_is_not_dialled_for() -> None:
+    async with open_rig(PoolLimits(max_connections=2)) as rig:
+        first, second, third = rig.ask(), rig.ask(), rig.ask(B)
+        rig.pool.abandon(first)
+        await rig.settle()
+        assert (second.connection is not None, third.connection is not None) == (True, True)
+        assert (first.connection, rig.dials) == (None, 2)
+        assert rig.pool.counts()[str(A)] == (0, 1, 0, 0)
+
+
 async def test_a_waiter_that_gives_up_while_dialling_closes_its_dial() -> None:
     async with open_rig() as rig:
         rig.hold = trio.Event()
