@@ -73,6 +73,9 @@ class Left:
     open_calls: tuple[tuple[str, Place], ...]
 
 
+NOTHING_LEFT = Left(())
+
+
 class History:
     """Writes the messages of one request, or of a stretch of them."""
 
@@ -98,6 +101,8 @@ class History:
                 self._add_assistant(message, number)
             else:
                 self._add_user(message, number)
+        if not self._waiting:
+            return Stretch(self._messages, NOTHING_LEFT, self._warnings)
         open_calls = tuple((id, place) for id, places in self._waiting.items() for place in places)
         return Stretch(self._messages, Left(open_calls), self._warnings, [_unanswered(*call) for call in open_calls])
 
