@@ -15,14 +15,14 @@ import trio
 
 from ..providers.errors import ErrorCategory, ProviderError
 from ..providers.events import Error, Event
-from ..providers.options import Retry, Timeouts
+from ..providers.options import Retry
 from ..providers.response import Response
 from ..transport.errors import Phase
 from ..transport.loop import Loop
 from ..transport.pool import Pool
 from ..transport.timers import Timer, Timers
 from .attempt import Attempt, Prepared, Progress, Recorder
-from .clocks import CallState, Clock, next_deadline, seconds, timeout_error
+from .clocks import LENGTH, CallState, Clock, Clocks, next_deadline, timeout_error
 from .completion import Completion, Timings
 from .delivery import Delivery, OnEvent, Tally
 from .errors import callback_failed, cancelled, redact_headers
@@ -98,7 +98,7 @@ class Call:
         tally: Tally,
         *,
         number: int,
-        clocks: Timeouts,
+        clocks: Clocks,
         retry: Retry,
         on_event: OnEvent | None,
         on_completion: OnCompletion | None,
@@ -196,10 +196,6 @@ class Call:
             request_id=attempt.request_id if attempt is not None else None,
         )
 
-    def begin(self) -> None:
-        """Start the first attempt."""
-        self._next_attempt()
-
     def end(self, error: ProviderError) -> None:
         """Settle the outcome from outside: cancelled, or the engine is closing."""
         if self._ending:
@@ -220,9 +216,11 @@ class Call:
 
     # --- attempts ---
 
-    def _next_attempt(self, *, fresh: bool = False) -> None:
+    def begin(self, *, fresh: bool = False) -> None:
+        """Start the first attempt, or another: on a connection that has never served, if it must be `fresh`."""
+        if self._attempt is not None:
+            self._delivery.reset()
         self._attempts += 1
-        self._delivery.reset()
         self._state = CallState.QUEUED
         self._attempt = Attempt(self._prepared, self, self._deliver_first, self._engine.recorder)
         watch = self._engine.watch
@@ -234,18 +232,19 @@ class Call:
             self._arm()  # it waits; with a connection at once its progress has set the clock
 
     def on_progress(self, progress: Progress) -> None:
-        elapsed = self._engine.loop.clock() - self._started
+        loop = self._engine.loop
         if progress is Progress.DIALLING:
             self._state = CallState.CONNECTING
-            self._timings.queued = elapsed
+            self._timings.queued = loop.clock() - self._started
         elif progress is Progress.CONNECTED:
             self._state = CallState.SENDING
+            elapsed = loop.now - self._started  # the clock was looked at when the request was sent
             if self._timings.queued is None:
                 self._timings.queued = elapsed
             self._timings.connected = elapsed
         else:
             self._state = CallState.READING
-            self._timings.first_byte = elapsed
+            self._timings.first_byte = loop.clock() - self._started
             if self._attempt is not None:
                 redact_headers(self._attempt.headers, self._prepared.key)
         self._arm()
@@ -306,7 +305,7 @@ class Call:
                 # on a fresh connection, and it does not count as an attempt (curl does the same, for POST too).
                 self._stale_retry = True
                 self._attempts -= 1
-                self._next_attempt(fresh=True)
+                self.begin(fresh=True)
                 return
             delay = retry_delay(error, self._attempts, self._retry, self._engine.random)
             # A hint is the server's own word on when to come back. Without one, or with one that says "at once", an
@@ -331,7 +330,7 @@ class Call:
         if deadline < when:
             self._timer = self._engine.timers.at(deadline, lambda: self._expired(clock))
         else:
-            self._timer = self._engine.timers.at(when, self._next_attempt)
+            self._timer = self._engine.timers.at(when, self.begin)
 
     def _callback_failed(self, failure: Exception) -> None:
         response = self._partial()
@@ -367,7 +366,7 @@ class Call:
         deadline, _ = self._deadline()
         if self._state is CallState.SENDING:
             # Once the request is out, the first-byte clock takes over unannounced; it may be the shorter one.
-            deadline = min(deadline, self._engine.loop.now + seconds(self._clocks, Clock.FIRST_BYTE))
+            deadline = min(deadline, self._engine.loop.now + self._clocks.first_byte)
         if deadline == math.inf:
             return  # a timer that is set will look, and find that
         if self._timer is not None:
@@ -389,7 +388,7 @@ class Call:
     def _expired(self, clock: Clock) -> None:
         attempt = self._attempt
         assert attempt is not None
-        error = timeout_error(clock, seconds(self._clocks, clock), self._where())
+        error = timeout_error(clock, LENGTH[clock](self._clocks), self._where())
         if attempt.over:
             self.on_attempt_failure(error, stale=False)  # during a back-off
             return

@@ -8,10 +8,22 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from operator import attrgetter
 
 from ..providers.errors import ErrorCategory, ProviderError
 from ..providers.options import Timeouts
+
+
+@dataclass(slots=True, frozen=True)
+class Clocks:
+    """How long each clock of a call runs, in seconds; `math.inf`: it does not."""
+
+    connect: float
+    first_byte: float
+    idle: float
+    total: float
+
 
 DEFAULTS = Timeouts(connect=10.0, first_byte=600.0, idle=120.0, total=math.inf)
 STREAM_DEFAULTS = Timeouts(connect=10.0, first_byte=120.0, idle=120.0, total=math.inf)
@@ -49,8 +61,8 @@ STATE_CLOCK: dict[CallState, Clock | None] = {
 }
 """State → the clock that runs in it, beside the total one, which always runs."""
 
-LENGTH: dict[Clock, Callable[[Timeouts], float | None]] = {clock: attrgetter(clock.value) for clock in Clock}
-"""Clock → how long it runs, of a call's `Timeouts`."""
+LENGTH: dict[Clock, Callable[[Clocks], float]] = {clock: attrgetter(clock.value) for clock in Clock}
+"""Clock → how long it runs, of a call's `Clocks`."""
 
 WHAT_WAS_AWAITED: dict[Clock, str] = {
     Clock.CONNECT: "no connection within",
@@ -60,30 +72,25 @@ WHAT_WAS_AWAITED: dict[Clock, str] = {
 }
 
 
-def effective(request: Timeouts | None, engine: Timeouts | None, *, stream: bool) -> Timeouts:
-    """The clocks of one call: its own, else the engine's, else the defaults. No member is None."""
-    clocks = STREAM_DEFAULTS if stream else DEFAULTS
+def effective(request: Timeouts | None, engine: Timeouts | None, *, stream: bool) -> Clocks:
+    """The clocks of one call: its own, else the engine's, else the defaults."""
+    timeouts = STREAM_DEFAULTS if stream else DEFAULTS
     for given in (engine, request):
         if given is not None:
-            clocks = given.over(clocks)
-    return clocks
+            timeouts = given.over(timeouts)
+    lengths = (timeouts.connect, timeouts.first_byte, timeouts.idle, timeouts.total)
+    return Clocks(*(math.inf if length is None else length for length in lengths))
 
 
-def seconds(clocks: Timeouts, clock: Clock) -> float:
-    """The length of one clock."""
-    value = LENGTH[clock](clocks)
-    return math.inf if value is None else value
-
-
-def next_deadline(clocks: Timeouts, state: CallState, *, started: float, state_since: float) -> tuple[float, Clock]:
+def next_deadline(clocks: Clocks, state: CallState, *, started: float, state_since: float) -> tuple[float, Clock]:
     """The clock that ends first, and when. `state_since`: when the state's own clock was last set going."""
-    deadline, clock = started + seconds(clocks, Clock.TOTAL), Clock.TOTAL
+    deadline = started + clocks.total
     running = STATE_CLOCK[state]
     if running is not None:
-        own = state_since + seconds(clocks, running)
+        own = state_since + LENGTH[running](clocks)
         if own < deadline:
             return own, running
-    return deadline, clock
+    return deadline, Clock.TOTAL
 
 
 def timeout_error(clock: Clock, limit: float, where: str) -> ProviderError:

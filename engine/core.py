@@ -92,6 +92,7 @@ class Engine:
         self.from_thread: FromThread = FromThread(self, trio.lowlevel.current_trio_token())
         self._preparer = Preparer(providers, environment, limits, make_id, time.time)
         self._timeouts = timeouts
+        self._clocks = {stream: effective(None, timeouts, stream=stream) for stream in (False, True)}
         self._retry = retry
         self._limits = limits
         self._tls = tls
@@ -165,11 +166,19 @@ class Engine:
             prepared,
             tally,
             number=self._started,
-            clocks=effective(request.timeouts, self._timeouts, stream=stream),
+            clocks=(
+                self._clocks[stream]
+                if request.timeouts is None
+                else effective(request.timeouts, self._timeouts, stream=stream)
+            ),
             retry=request.retry or self._retry,
             on_event=on_event,
             on_completion=on_completion,
-            finish_response=_response_finisher(wire.warnings, request.response_schema),
+            finish_response=(
+                _response_finisher(wire.warnings, request.response_schema)
+                if wire.warnings or request.response_schema is not None
+                else _leave_as_it_is
+            ),
         )
         self._calls[call] = None
         if self.watch is not None:
@@ -183,7 +192,8 @@ class Engine:
             raise TooManyCallsError(f"{self._limits.max_calls} calls are running already (limits.max_calls)")
 
     def _check_here(self) -> None:
-        self.check_open()
+        if self._closed or os.getpid() != self._process:
+            self.check_open()
         try:
             token = trio.lowlevel.current_trio_token()
         except RuntimeError:
@@ -321,8 +331,6 @@ def _call_start(request: Request, prepared: Prepared) -> CallStart:
 def _response_finisher(warnings: Sequence[str], schema: JSONObject | None) -> Callable[[Response], None]:
     """What is done to an answer before it is told: the request's warnings are put on it, and where it was to fit a
     schema, what it holds. That raises `ProviderError` where it does not fit."""
-    if not warnings and schema is None:
-        return _leave_as_it_is
 
     def finish(response: Response) -> None:
         response.warnings.extend(warnings)

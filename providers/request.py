@@ -121,7 +121,8 @@ def validate_options(request: Request) -> None:
         for position, block in enumerate(request.system):
             if not isinstance(block, Text):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise InvalidRequestError(f"system[{position}]", f"must be a Text block, not {type(block).__name__}")
-    _validate_tools(request)
+    if request.tools or request.tool_choice != "auto":
+        _validate_tools(request)
     _validate_numbers(request)
 
 

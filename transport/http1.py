@@ -68,10 +68,10 @@ class Connection:
     """A connected socket (plain or TLS, non-blocking).
 
     last_activity: when a byte last went either way, on the loop's clock. sent_at: when the request's last byte was
-    handed to the kernel; None before. received: bytes of the current response so far. served: exchanges finished.
-    label: of the latest exchange, as its owner calls it in reports. shortcut: set by the current exchange, if by any;
-    is shown what was received where a chunk begins, before it is read; takes whole chunks off its front, and returns
-    how many bytes those were.
+    handed to the kernel; None before. paused: nothing is read. received: bytes of the current response so far. served:
+    exchanges finished. label: of the latest exchange, as its owner calls it in reports. shortcut: set by the current
+    exchange, if by any; is shown what was received where a chunk begins, before it is read; takes whole chunks off its
+    front, and returns how many bytes those were.
     """
 
     __slots__ = (
@@ -89,7 +89,6 @@ class Connection:
         "_on_idle",
         "_out",
         "_parser",
-        "_paused",
         "_receive",
         "_receive_bytes",
         "_remaining",
@@ -100,6 +99,7 @@ class Connection:
         "label",
         "last_activity",
         "origin",
+        "paused",
         "received",
         "sent_at",
         "served",
@@ -145,7 +145,7 @@ class Connection:
         self._out: list[bytes | memoryview] = []
         self._write_broken = False
         self._send_error = ""
-        self._paused = False
+        self.paused: bool = False
         self._receive: Callable[[int], bytes] = sock.recv
         self._receive_bytes = RECEIVE_BYTES
         loop.add(self)
@@ -182,7 +182,7 @@ class Connection:
                 first = self._out[0]
                 count = self.sock.send(first if len(first) <= share else memoryview(first)[:share])
             except (BlockingIOError, InterruptedError):
-                self._loop.watch(self, read=not self._paused, write=True)
+                self._loop.watch(self, read=not self.paused, write=True)
                 return
             except OSError as error:
                 self._send_failed(error)
@@ -200,7 +200,7 @@ class Connection:
         if not isinstance(error, PEER_GONE):
             # The line stands and our side cannot use it: nothing would ever come. The next turn tells.
             self._send_error = _reason(error)
-            self._loop.watch(self, read=not self._paused, write=True)
+            self._loop.watch(self, read=not self.paused, write=True)
 
     def _stop_sending(self) -> None:
         self._out.clear()
@@ -218,7 +218,7 @@ class Connection:
             self.last_activity = self._loop.now
             self._flush()
         if not self._out and self.state is not State.CLOSED:
-            self._loop.watch(self, read=not self._paused, write=False)
+            self._loop.watch(self, read=not self.paused, write=False)
 
     def on_readable(self) -> None:
         """Read once, and hand on what came."""
@@ -256,7 +256,7 @@ class Connection:
         else:
             self.close()  # unasked-for bytes on an idle connection would answer the next request
             return
-        if self._tls is not None and self._tls.held and not self._paused and not self.closed:
+        if self._tls is not None and self._tls.held and not self.paused and not self.closed:
             self.on_readable()  # for the kernel there is nothing to read
 
     def on_defect(self, error: Exception) -> None:
@@ -378,7 +378,7 @@ class Connection:
             self._decoder = None
             self.state = State.IDLE
             self.idle_since = self._loop.now
-            if self._paused:
+            if self.paused:
                 self.resume()  # which may find bytes that nobody asked for, and close
             if self.state is State.IDLE:
                 self._on_idle(self)
@@ -430,30 +430,26 @@ class Connection:
             self.close()  # it could not serve again anyway
             return
         self._draining = DRAIN_BYTES
-        if self._paused:
+        if self.paused:
             self.resume()
         if self._on_draining is not None:
             self._on_draining(self)
 
     def pause(self) -> None:
         """Read no more until `resume`: the kernel's buffer fills, and TCP tells the server."""
-        if not self._paused and self.state is not State.CLOSED:
-            self._paused = True
+        if not self.paused and self.state is not State.CLOSED:
+            self.paused = True
             self._loop.watch(self, read=False, write=bool(self._out))
 
     def resume(self) -> None:
         """Read again; the time in between does not count as silence."""
-        if self._paused:
-            self._paused = False
+        if self.paused:
+            self.paused = False
             if self.state is not State.CLOSED:
                 self.last_activity = self._loop.clock()
                 self._loop.watch(self, read=True, write=bool(self._out))
                 if self._tls is not None and self._tls.held:
                     self.on_readable()
-
-    @property
-    def paused(self) -> bool:
-        return self._paused
 
     @property
     def closed(self) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import quote, urlsplit
 
 from .errors import URLError
@@ -30,8 +30,7 @@ _PATH_SAFE = "/%:@!$&'()*+,;=-._~"  # RFC 3986 pchar and "/"; "%" so that what i
 _QUERY_SAFE = _PATH_SAFE + "?"
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(NamedTuple):
     """Scheme, host and port: what a connection belongs to. Made by `parse_base_url`, which does the checking.
 
     host: lower case, A-labels for international names, IPv6 without brackets.

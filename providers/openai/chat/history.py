@@ -102,7 +102,7 @@ class History:
             else:
                 self._add_user(message, number)
         if not self._waiting:
-            return Stretch(self._messages, NOTHING_LEFT, self._warnings)
+            return Stretch(self._messages, NOTHING_LEFT, self._warnings, [])
         open_calls = tuple((id, place) for id, places in self._waiting.items() for place in places)
         return Stretch(self._messages, Left(open_calls), self._warnings, [_unanswered(*call) for call in open_calls])
 
