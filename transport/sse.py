@@ -30,7 +30,8 @@ _BOM = b"\xef\xbb\xbf"
 _LF, _CR = 10, 13  # as numbers, which `in` finds in bytes several times faster than as bytes
 
 _NAMES: dict[bytes, str] = {b"": ""}
-"""`event:` lines seen before, or none → their names: a dialect has a dozen. Bounded."""
+"""What stands before an event's `data:` line: an `event:` line seen before, or nothing → the name. A dialect has a
+dozen. Bounded."""
 _NAMES_KEPT = 256
 
 
@@ -81,27 +82,21 @@ class SSEParser:
 
     def feed(self, chunk: bytes) -> Sequence[ServerSentEvent]:
         """Take the next bytes; returns the events that they completed, in order."""
-        if self.between and len(chunk) > 8 and chunk[-1] == _LF:
+        if self.between:
             # Servers send one event per segment. Told apart first, and with no more than a few scans of the chunk,
             # that case takes less than half of the time of what follows (`benchmarks/decode.py`).
-            if chunk[-2] == _LF:
-                payload = chunk[6:-2]
-                if _CR not in payload:
-                    if _LF not in payload and chunk.startswith(b"data: "):
-                        return [("", payload)]
-                    line, _, rest = chunk.partition(b"\n")
-                    name = _NAMES.get(line)
-                    if name is not None and rest.startswith(b"data: "):
-                        payload = rest[6:-2]
-                        if _LF not in payload:
-                            return [(name, payload)]
-                    events = _common_events(chunk)
-                    if events:
-                        return events
-            elif chunk.endswith(b"\r\n\r\n"):
-                payload = chunk[6:-4]
-                if _LF not in payload and _CR not in payload and chunk.startswith(b"data: "):
-                    return [("", payload)]
+            opening, _, rest = chunk.partition(b"data: ")
+            name = _NAMES.get(opening)
+            if name is not None:
+                payload = rest.removesuffix(b"\n\n")
+                if len(payload) == len(rest):
+                    payload = rest.removesuffix(b"\r\n\r\n")
+                if len(payload) != len(rest) and _LF not in payload and _CR not in payload:
+                    return [(name, payload)]
+            if chunk.endswith(b"\n\n") and _CR not in chunk:
+                events = _common_events(chunk)
+                if events:
+                    return events
         return self._take(chunk)
 
     def _take(self, chunk: bytes) -> Sequence[ServerSentEvent]:
@@ -213,15 +208,16 @@ def _common_events(chunk: bytes) -> list[ServerSentEvent]:
     """Whole events without CR, each of one `data:` line, some after an `event:` line; empty if any is not."""
     events: list[ServerSentEvent] = []
     for lines in chunk[:-2].split(b"\n\n"):
-        first, _, last = lines.rpartition(b"\n")
-        if not last.startswith(b"data: "):
+        opening, found, payload = lines.partition(b"data: ")
+        if not found or _LF in payload:
             return []
-        name = _NAMES.get(first)
+        name = _NAMES.get(opening)
         if name is None:
-            if not first.startswith(b"event: ") or _LF in first or _CR in first:
+            line = opening.removesuffix(b"\n")
+            if len(line) == len(opening) or not line.startswith(b"event: ") or _LF in line:
                 return []
-            name = first[7:].decode("utf-8", "replace")
+            name = line[7:].decode("utf-8", "replace")
             if len(_NAMES) < _NAMES_KEPT:
-                _NAMES[first] = name
-        events.append((name, last[6:]))
+                _NAMES[opening] = name
+        events.append((name, payload))
     return events
