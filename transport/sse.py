@@ -62,7 +62,7 @@ class SSEParser:
 
     def __init__(self, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
         self._limit = max_event_bytes
-        self._data: list[bytes] = []  # the data lines of the event that is being read
+        self._data: list[bytes] = []  # of the event that is being read: the data lines of each chunk, joined
         self._data_bytes = 0  # their size, with a line end each
         self._event = b""  # its name, as bytes
         self._fragments: list[bytes] = []  # the beginning of a line whose end has not come yet
@@ -134,9 +134,10 @@ class SSEParser:
                     self._event = line[7:]
                 else:
                     self._field(line)
-            if data:
-                # Only the lines that came now: an event may have a million of them, each in a chunk of its own.
-                size += sum(map(len, data[counted:])) + len(data) - counted
+            if len(data) > counted:
+                # What came now, as one: an event may have a million lines, and a list of them is larger than they are.
+                data[counted:] = [b"\n".join(data[counted:])]
+                size += len(data[counted]) + 1
             self._pending = self._data_bytes = size
         if rest:
             self._fragments.append(rest)
