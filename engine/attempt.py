@@ -301,7 +301,7 @@ class Attempt:
             if known is not None:
                 known.room = self._max_size - self._size  # what it cannot read now counts, too
                 if sse.between:
-                    connection.shortcut = known.read
+                    connection.shortcut = known
 
     def on_end(self) -> None:
         if self.over:

@@ -27,17 +27,17 @@ CLOSINGS = (b"\n\n", b"\r\n\r\n")
 CHUNK_END = b"\r\n"
 
 
-class RepeatedEvents:
-    """Events that repeat `repeated`, framed by `opening` and `closing`, one to a chunk.
+class RepeatedEvents(RepeatedDelta):
+    """Events that repeat `repeated`, framed by `opening` and `closing`, one to a chunk; `repeated` itself, so framed.
 
     room: bytes that may still be read before the answer is too large.
     """
 
-    __slots__ = ("_deliver", "_framed", "_line", "repeated", "room")
+    __slots__ = ("_deliver", "_line", "repeated", "room")
 
     def __init__(self, repeated: RepeatedDelta, opening: bytes, closing: bytes, deliver: DeliverTexts) -> None:
         self.repeated: RepeatedDelta = repeated
-        self._framed = repeated.framed(opening, closing + CHUNK_END)
+        self.frame(repeated, opening, closing + CHUNK_END)
         self._deliver = deliver
         self._line = 0  # length of the latest size line: the next one is seldom longer or shorter
         self.room: int = 0
@@ -45,7 +45,7 @@ class RepeatedEvents:
     def read(self, data: bytes) -> int:
         """Read the chunks at the front of `data`, where a chunk begins, for as long as they repeat. Returns how many
         bytes that were."""
-        framed, line, room = self._framed, self._line, self.room
+        line, room = self._line, self.room
         texts: list[str] = []
         position, length = 0, len(data)
         if length > room:
@@ -60,7 +60,7 @@ class RepeatedEvents:
                     break
                 self._line = line = start - position
             end = start + size + 2  # its CR LF, which the framing holds
-            text = framed.text_in(data[start:end]) if end <= length else None
+            text = self.text_in(data[start:end]) if end <= length else None
             if not text:
                 break
             texts.append(text)
@@ -69,7 +69,7 @@ class RepeatedEvents:
         if texts:
             self.room = room
             deliver = self._deliver
-            deliver(framed, texts)
+            deliver(self, texts)
         return position
 
 

@@ -54,6 +54,9 @@ VARYING = {"number": rb"(?:0|[1-9][0-9]*)", "id": rb"[\w-]+"}
 LARGEST_DELTA = 64 * 1024
 """Bytes of a delta that is looked at this way: several copies of it are made."""
 
+LARGEST_SHARED = 1024
+"""Bytes behind a text that are kept for all streams; more are hardly the same in two of them."""
+
 ZERO = ord("0")
 """No JSON number of several digits begins with it; a counter that is 0 goes the long way."""
 
@@ -114,22 +117,18 @@ class RepeatedDelta:
     def served(self) -> bool:
         return len(self.pieces) > self._learned_at
 
-    def framed(self, opening: bytes, closing: bytes) -> RepeatedDelta:
-        """The same for data that stands between these bytes."""
-        counts = self._counts
-        framed = RepeatedDelta(
-            self.event,
-            self._block,
-            self.make,
-            opening + self._head if self._head else b"",
-            self._before if self._head else opening + self._before,
-            self._between,
-            self._after if counts is not None else self._after + closing,
-            None if counts is None else _with_closing(counts, closing),
-            len(closing),
-        )
-        framed.tails = self.tails
-        return framed
+    def frame(self, repeated: RepeatedDelta, opening: bytes, closing: bytes) -> None:
+        """Become the same as `repeated`, for data that stands between these bytes."""
+        head, counts = repeated._head, repeated._counts
+        self.event, self.pieces, self.index, self.make = repeated.event, repeated.pieces, repeated.index, repeated.make
+        self.tails, self._block, self._learned_at = repeated.tails, repeated._block, repeated._learned_at
+        self._head = opening + head if head else b""
+        self._before = repeated._before if head else opening + repeated._before
+        self._between = repeated._between
+        after = repeated._after if counts is not None else repeated._after + closing
+        self._after = _shared(after) if len(after) <= LARGEST_SHARED else after
+        self._counts = None if counts is None else _with_closing(counts, closing)
+        self._closing_size = len(closing)
 
     def text_of(self, event: str, data: bytes) -> str | None:
         """The text of a server-sent event that repeats this one; None, or an empty text, of any other."""
@@ -255,6 +254,13 @@ def _counts_pattern(kinds: tuple[str, ...], constant: tuple[bytes, ...]) -> Patt
     """Of what varies in these ways, each before something constant. The same for all streams of a server."""
     parts = (VARYING[kind] + re.escape(behind) for kind, behind in zip(kinds, constant, strict=True))
     return re.compile(b"".join(parts), re.ASCII)
+
+
+@functools.lru_cache(maxsize=256)
+def _shared(after: bytes) -> bytes:
+    """The same bytes for all streams: what stands behind a text seldom differs between them, and a copy for each would
+    have left the caches by its next event."""
+    return after
 
 
 @functools.lru_cache(maxsize=256)

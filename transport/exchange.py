@@ -63,3 +63,11 @@ class Exchange(Protocol):
     def on_failure(self, error: TransportError) -> None:
         """The exchange broke."""
         ...
+
+
+class Shortcut(Protocol):
+    """Reads what it recognises at the front of a chunked body, before anything else looks at it."""
+
+    def read(self, data: bytes) -> int:
+        """Take whole chunks off the front of `data`, which begins with one. Returns how many bytes those were."""
+        ...
