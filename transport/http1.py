@@ -33,7 +33,7 @@ RECEIVE_BYTES_FULL = 128 * 1024
 SEND_BYTES = 1024 * 1024
 """Sent at once: a server that reads as fast as we write would hold up every other stream."""
 
-POLL = getattr(select, "poll", None)
+POLL: Callable[[], select.poll] | None = getattr(select, "poll", None)
 """Not there on Windows."""
 
 PEER_GONE = (ConnectionError, TimeoutError)
