@@ -308,12 +308,16 @@ def test_cancelled_inside_a_read_it_holds_what_was_told(case: Case, events: int)
 
 
 @cases
-def test_the_limit_of_an_answer_s_size_holds(case: Case) -> None:
+@pytest.mark.parametrize("size", [77, 300, 1_000, 10_000, 10**9])
+def test_the_limit_of_an_answer_s_size_holds_however_it_is_read(case: Case, size: int) -> None:
     deltas = [delta(case, f"{number} ") for number in range(500)]
+    whole = wire(case, deltas)
+    first, body = whole[: len(case.begin) + 6], b"".join(whole[len(case.begin) + 6 :])  # until it knows what repeats
+    reads = [*first, *(body[begin : begin + size] for begin in range(0, len(body), size))]
     for limit in (1_000, 10_000, 30_000):
         outcomes: list[str] = []
         for shortcut in (True, False):
-            stream = Stream(case, shortcut, limits=Limits(max_response_bytes=limit)).read(wire(case, deltas))
+            stream = Stream(case, shortcut, limits=Limits(max_response_bytes=limit)).read(reads)
             assert "larger than" in stream.outcome
             outcomes.append(stream.outcome)
         assert outcomes[0] == outcomes[1]
