@@ -30,18 +30,18 @@ def answer(run: Run) -> Answer:
     result = Answer(f"{CALLS:,} calls at once on cold TLS connections, {STREAMS} streams running")
     rounds = [measured(run) for _ in range(1 if run.quick else ROUNDS)]
     if len(rounds) > 1:
-        result.notes.append(f"the best of {ROUNDS} runs")
+        result.notes.append(f"the middle one of {ROUNDS} runs")
     for found in rounds:
         if found["completed"] != CALLS:
             result.notes.append(f"only {found['completed']} of {CALLS} calls completed: {found['failures']}")
-    best = min(rounds, key=lambda found: found["max_ms"])
-    result.add("manystream, p99 of the running streams", best["p99_ms"], "ms")
+    middle = sorted(rounds, key=lambda found: found["max_ms"])[len(rounds) // 2]
+    result.add("manystream, p99 of the running streams", middle["p99_ms"], "ms")
     result.add(
         "manystream, worst of the running streams",
-        best["max_ms"],
+        middle["max_ms"],
         "ms",
         target=f"≤ {LIMIT_MS:g} ms",
-        met=best["max_ms"] <= LIMIT_MS and all(found["completed"] == CALLS for found in rounds),
+        met=middle["max_ms"] <= LIMIT_MS and all(found["completed"] == CALLS for found in rounds),
     )
     return result
 

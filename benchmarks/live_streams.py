@@ -156,6 +156,8 @@ def answer(run: Run) -> Answer:
         found.limit(found.client.guess)
     for found in () if run.quick else searches:
         found.limit_later()
+    if not run.quick:
+        result.notes.append("each figure is the higher of two searches, with those of all other clients in between")
     for found in searches:
         found.report(result)
     plain = chat(chats, result)

@@ -19,8 +19,8 @@ def answer(run: Run) -> Answer:
     starts = 200 if run.quick else 1000
     rounds = [measured(run, starts) for _ in range(1 if run.quick else ROUNDS)]
     if len(rounds) > 1:
-        result.notes.append(f"the best of {ROUNDS} runs")
-    found, itself = min(rounds, key=lambda each: percentile(each[0], 0.5))
+        result.notes.append(f"the middle one of {ROUNDS} runs")
+    found, itself = sorted(rounds, key=lambda each: percentile(each[0], 0.5))[len(rounds) // 2]
     median = percentile(found, 0.5) / 1000
     result.add("manystream, p50", median, "µs", target=f"≤ {LIMIT_US:g} µs", met=median <= LIMIT_US)
     result.add("of which start_stream itself, p50", itself / 1000, "µs")

@@ -174,11 +174,7 @@ class Engine:
             retry=request.retry or self._retry,
             on_event=on_event,
             on_completion=on_completion,
-            finish_response=(
-                _response_finisher(wire.warnings, request.response_schema)
-                if wire.warnings or request.response_schema is not None
-                else _leave_as_it_is
-            ),
+            finish_response=_response_finisher(wire.warnings, request.response_schema),
         )
         self._calls[call] = None
         if self.watch is not None:
@@ -192,8 +188,7 @@ class Engine:
             raise TooManyCallsError(f"{self._limits.max_calls} calls are running already (limits.max_calls)")
 
     def _check_here(self) -> None:
-        if self._closed or os.getpid() != self._process:
-            self.check_open()
+        self.check_open()
         try:
             token = trio.lowlevel.current_trio_token()
         except RuntimeError:
@@ -331,6 +326,8 @@ def _call_start(request: Request, prepared: Prepared) -> CallStart:
 def _response_finisher(warnings: Sequence[str], schema: JSONObject | None) -> Callable[[Response], None]:
     """What is done to an answer before it is told: the request's warnings are put on it, and where it was to fit a
     schema, what it holds. That raises `ProviderError` where it does not fit."""
+    if not warnings and schema is None:
+        return _leave_as_it_is
 
     def finish(response: Response) -> None:
         response.warnings.extend(warnings)

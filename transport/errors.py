@@ -26,7 +26,8 @@ class TransportError(Exception):
     """A connection or an exchange failed. The message names phase and origin, and never a header's value.
 
     phase: where. origin: `scheme://host:port`. reused: the connection had served before.
-    received: response bytes that had arrived. protocol: the peer broke HTTP (rather than the line breaking).
+    received: response bytes that had arrived, up to the end of its head.
+    protocol: the peer broke HTTP (rather than the line breaking).
     sent: whether any byte of the request may have reached the peer.
     permanent: the same attempt would fail the same way (a bad certificate, an unknown host).
     """

@@ -260,9 +260,8 @@ class PollerLoop(Loop):
                 else:
                     if mask & WRITE:
                         connection.on_writable()
-                    if (
-                        mask & ~WRITE and connections[fd] is connection
-                    ):  # errors and hang-ups, too, are found out by reading
+                    # Errors and hang-ups, too, are found out by reading.
+                    if mask & ~WRITE and connections[fd] is connection:
                         connection.on_readable()
             except Exception as error:
                 logger.exception("a connection's callback raised: a defect in manystream")

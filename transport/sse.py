@@ -6,8 +6,8 @@ data means: no JSON, no dialect. Sans-IO.
 Lines end at CR, LF or CRLF *bytes*; nothing is decoded before the split, so U+2028, U+2029 and U+0085 inside the
 data are no line ends. A CR ends its line at once and the LF that may follow in a later chunk is swallowed, so no
 event waits for the chunk after it. What is left of a chunk is kept as a list of fragments that is joined when its
-line ends: feeding one byte at a time costs linear time. (A buffer that grows holds a line of 10 MB in a new process
-once less; in one whose heap has holes, a line of 2 MB took 8 MB.)
+line ends: feeding one byte at a time costs linear time. (One buffer that grows would take 10 MB less for a line of
+10 MB in a new process; in one whose heap has holes, it took 8 MB for a line of 2 MB.)
 
 Three things go beyond the standard, each because servers need it: an event that the body's end left without its
 blank line is handed over by `end` (the standard drops it); a field name that a colon follows may be preceded by
