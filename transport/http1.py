@@ -1,8 +1,8 @@
 """One connection, and the one HTTP/1.1 exchange that may be on it.
 
-Knows sockets and HTTP/1.1: the request head is written as h11 writes it, h11 reads the response head; the body is cut
-here, by length, by `chunked.ChunkDecoder`, or by the connection's end. Must not know what the body says, who asked
-for it, nor when to give up (the engine has the clocks).
+Knows sockets and HTTP/1.1: the request head is written as h11 writes it, `response_head` reads the response's head, and
+the body is cut here, by length, by `chunked.ChunkDecoder`, or by the connection's end. Must not know what the body
+says, who asked for it, nor when to give up (the engine has the clocks).
 
 It is driven by the multi-request loop (`on_readable`, `on_writable`) and drives an `Exchange`, whose methods are
 called in wire order and never from within `send`. A connection goes back to its owner exactly once per exchange:
@@ -24,6 +24,7 @@ from .errors import Phase, TransportError
 from .exchange import Exchange, Shortcut, WireHead
 from .framing import BodyEnd, framing
 from .loop import Loop
+from .response_head import HeadError, HeadReader
 from .tls_socket import TLSSocket
 
 RECEIVE_BYTES = 16 * 1024
@@ -39,16 +40,10 @@ POLL: Callable[[], select.poll] | None = getattr(select, "poll", None)
 PEER_GONE = (ConnectionError, TimeoutError)
 """What `send` raises where the peer has left: its answer may have come before."""
 
-MAX_HEAD_BYTES = 256 * 1024
-HEAD_TOO_LARGE = f"the response head is larger than {MAX_HEAD_BYTES} bytes"
 MAX_BODY_BYTES = 2**60 - 1
 """No server means more; who says more would be waited for in vain."""
-MAX_INFORMATIONAL = 1000
 DRAIN_BYTES = 64 * 1024
 """What may follow an answer's terminal marker before the connection is given up rather than drained."""
-
-_ANY_REQUEST = h11.Request(method="POST", target="/", headers=[("Host", "any"), ("Content-Length", "0")])
-"""Brings a parser into the state in which it reads a response's head; nothing of it is sent."""
 
 
 class State(enum.Enum):
@@ -85,15 +80,13 @@ class Connection(_Hot):
         "_decoder",
         "_draining",
         "_exchange",
-        "_head_bytes",
-        "_informational",
+        "_head_reader",
         "_keep_alive",
         "_method",
         "_on_closed",
         "_on_draining",
         "_on_idle",
         "_out",
-        "_parser",
         "_remaining",
         "_send_error",
         "_write_broken",
@@ -130,12 +123,10 @@ class Connection(_Hot):
         self._on_draining = on_draining
         self._tls = sock if isinstance(sock, TLSSocket) else None
         self._exchange: Exchange | None = None
-        self._parser: h11.Connection | None = None
+        self._head_reader: HeadReader | None = None
         self._decoder: ChunkDecoder | None = None
         self._body_end = BodyEnd.LENGTH
         self._remaining = 0
-        self._head_bytes = 0
-        self._informational = 0
         self._keep_alive = False
         self._draining = -1  # bytes that may still be drained; -1: not draining
         self._method = b""
@@ -160,7 +151,7 @@ class Connection(_Hot):
         self.label = label
         self._method = head.method
         self.state = State.HEAD
-        self.received = self._head_bytes = self._informational = 0
+        self.received = 0
         self.sent_at = None
         self._draining = -1
         # A small body rides in the head's segment; a large one is not copied.
@@ -263,41 +254,17 @@ class Connection(_Hot):
     # --- the response ---
 
     def _head(self, data: bytes) -> None:
-        parser = self._parser
-        if parser is None:
-            # Only now: it takes a sixth of what starting a call takes, and the server's time is not ours.
-            parser = self._parser = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEAD_BYTES)
-            parser.send(_ANY_REQUEST)
-        self._head_bytes += len(data)
-        parser.receive_data(data)
-        if self._head_bytes - len(data) < 7 and not b"HTTP/1.".startswith(peeked := parser.trailing_data[0][:7]):
-            self._not_http(peeked, parser.trailing_data[0])
-            return
+        reader = self._head_reader
+        if reader is None:
+            reader = self._head_reader = HeadReader()
         try:
-            event = parser.next_event()
-            while isinstance(event, h11.InformationalResponse):
-                self._informational += 1
-                if self._informational > MAX_INFORMATIONAL:
-                    raise h11.RemoteProtocolError(f"more than {MAX_INFORMATIONAL} informational responses")
-                event = parser.next_event()
-        except h11.RemoteProtocolError as error:
-            # h11's messages quote at most a line of the *response*; nothing of the request is in them.
-            text = f"malformed response: {str(error)[:200]}"
-            self._broken(HEAD_TOO_LARGE if error.error_status_hint == 431 else text, protocol=True)
+            response = reader.feed(data)
+        except HeadError as error:
+            self._broken(str(error), protocol=True)
             return
-        if not isinstance(event, h11.Response):
-            if self._head_bytes > MAX_HEAD_BYTES * (1 + self._informational):
-                self._broken(HEAD_TOO_LARGE, protocol=True)
-            return
-        rest, _ = parser.trailing_data
-        self._parser = None
-        self._begin_body(event, rest)
-
-    def _not_http(self, peeked: bytes, data: bytes) -> None:
-        if len(peeked) < 7 and b"HTTP/1.".startswith(peeked):
-            return
-        hint = " (TLS on this port? use https://)" if data[:1] in (b"\x15", b"\x16") else ""
-        self._broken(f"the answer is no HTTP/1.1{hint}: {data[:60]!r}", protocol=True)
+        if response is not None:
+            self._head_reader = None
+            self._begin_body(response, reader.rest)
 
     def _begin_body(self, response: h11.Response, rest: bytes) -> None:
         headers = list(response.headers)
@@ -480,7 +447,7 @@ class Connection(_Hot):
             return
         self.state = State.CLOSED
         self._release()
-        self._parser = None
+        self._head_reader = None
         self._out.clear()
         self._loop.remove(self)
         self.sock.close()

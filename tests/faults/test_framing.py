@@ -11,7 +11,7 @@ import trio.testing
 
 import manystream as ms
 from manystream.transport.exchange import WireHead
-from manystream.transport.http1 import MAX_HEAD_BYTES, MAX_INFORMATIONAL
+from manystream.transport.response_head import MAX_HEAD_BYTES, MAX_INFORMATIONAL
 from tests.engine.peers import CHAT_DONE, chat_chunk, chat_stream, chunked, error_body
 from tests.faults.exchange import EVENTS, ONE, WHOLE, End, Wire, in_chunks, observe, ok, raw
 from tests.transport.exchanges import open_rig
