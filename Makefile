@@ -17,7 +17,7 @@ DIST ?= dist
 SITE ?= site
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench bench-quick instructions interop conformance soak fuzz audit docs wheel clean distclean
+.PHONY: help demo test lint format bench bench-quick instructions interop conformance soak defects fuzz audit docs wheel clean distclean
 
 help: ## this list
 	@echo 'manystream: thousands of live language-model streams on one core'
@@ -59,6 +59,9 @@ conformance: $(VENV)/.test ## against recorded answers: make conformance CORPUS=
 
 soak: $(VENV)/.test ## long runs, for what leaks and what drifts: make soak MINUTES=30
 	@MANYSTREAM_SOAK_MINUTES="$(MINUTES)" $(PYTEST) -q -m soak -o faulthandler_timeout=0 $(TEST)
+
+defects: $(VENV)/.test ## raise at every Python call of ticks and timers; the suite takes every 20th
+	@MANYSTREAM_DEFECT_STEP=1 $(PYTEST) -q -o faulthandler_timeout=0 tests/faults/test_defects.py $(TEST)
 
 fuzz: $(VENV)/.test ## coverage-guided, every parser, in an environment of its own: make fuzz MINUTES=30
 	@$(BIN)/python -m tests.fuzz --minutes "$(MINUTES)" $(TEST)

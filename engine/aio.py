@@ -32,11 +32,11 @@ from ..providers.response import Response
 from ..transport.tls import TLSConfig
 from . import core
 from .call import Call as NativeCall
-from .call import OnCompletion
 from .clocks import CallState
 from .completion import Completion, answer_of
 from .core import EngineClosedError
 from .delivery import OnEvent
+from .ending import OnCompletion
 from .limits import Limits
 from .observe import Observer
 from .record import Recording
@@ -196,6 +196,24 @@ class Engine:
         cancellation, cancels the call."""
         return EventStream(lambda on_event, on_completion: self.start_stream(request, on_event, on_completion))
 
+    async def drain(self, timeout: float) -> bool:
+        """Finish, then close: no call is started from now on; wait until those that run or wait have ended, at most
+        `timeout` seconds (`math.inf`: as long as it takes). Returns whether all have.
+
+        From the moment this is called `start_*` raises `EngineClosedError`. Calls that still run afterwards go on until
+        the `open_engine` block is left, which cancels them. Raises `ValueError` for a negative timeout.
+        """
+        self._check_thread()
+        core.check_drain_timeout(timeout)
+        self._native.stop_starting()
+        drained: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        scope = trio.CancelScope()
+        trio.lowlevel.spawn_system_task(_drain, self._native, timeout, scope, drained)
+        try:
+            return await drained
+        finally:
+            scope.cancel()
+
     def statistics(self) -> Statistics:
         """The engine in figures, as of now."""
         return self._native.statistics()
@@ -211,6 +229,14 @@ class Engine:
             raise EngineClosedError(
                 "this engine belongs to its loop's thread: from another one use loop.call_soon_threadsafe(…)"
             )
+
+
+async def _drain(native: core.Engine, timeout: float, scope: trio.CancelScope, drained: asyncio.Future[bool]) -> None:
+    """Drain in trio, and hand the answer to asyncio."""
+    with scope:
+        everything = await native.drain(timeout)
+        if not drained.done():
+            drained.set_result(everything)
 
 
 @asynccontextmanager
@@ -373,7 +399,7 @@ class _Opened:
         except trio.Cancelled:
             failure = EngineClosedError("the trio run under this engine was ended")
             raise
-        except Exception as error:
+        except BaseException as error:  # `SystemExit` of a callback among them: the block raises it, in its own task
             failure = error
         finally:
             self._settle(failure)

@@ -97,7 +97,7 @@ class Progress(enum.Enum):
 
 
 class Listener(Protocol):
-    """Who is told. After `on_answer` or `on_attempt_failure`, nothing more."""
+    """Who is notified. After `on_answer`, `on_attempt_failure` or `on_defect`, nothing more."""
 
     @property
     def label(self) -> str:
@@ -110,8 +110,12 @@ class Listener(Protocol):
         """The answer is whole; `terminal` is the stream's Done."""
         ...
 
-    def on_attempt_failure(self, error: ProviderError, *, stale: bool) -> None:
-        """It failed. `stale`: a kept-alive connection died before any byte of the response."""
+    def on_attempt_failure(self, error: ProviderError, *, unread: bool) -> None:
+        """It failed. `unread`: the server cannot have read the request (see `TransportError.unread`)."""
+        ...
+
+    def on_defect(self, error: Exception) -> None:
+        """Something raised: a defect in this library. The call must end without the code that raised."""
         ...
 
 
@@ -167,7 +171,6 @@ class Attempt:
         "headers",
         "over",
         "phase",
-        "reused",
         "status",
     )
 
@@ -186,7 +189,6 @@ class Attempt:
         self.deliver_texts: DeliverTexts | None = None
         self._repeats: RepeatedEvents | None = None
         self.connection: Connection | None = None
-        self.reused: bool = False
         self.phase: Phase = Phase.QUEUE
         self.status: int = 0
         self.headers: dict[str, str] = {}
@@ -227,7 +229,6 @@ class Attempt:
 
     def on_connection(self, connection: Connection, reused: bool) -> None:
         self.connection = connection
-        self.reused = reused
         self.phase = Phase.SEND
         exchange: Exchange = self
         if self._recorder is not None:
@@ -323,9 +324,15 @@ class Attempt:
         elif self._reading is Reading.ERROR:
             self._decode_error()  # the status has come, and says more than the broken line
         else:
-            stale = self.reused and error.received == 0 and error.phase is Phase.HEAD
-            failure = transport_error(error, streaming=False)
-            self._fail(failure, stale=stale)
+            self._fail(transport_error(error, streaming=False), unread=error.unread)
+
+    def on_defect(self, error: Exception) -> None:
+        self._listener.on_defect(error)
+
+    @property
+    def reads_error(self) -> bool:
+        """Whether the body of an error answer is being read."""
+        return self._reading is Reading.ERROR and not self.over
 
     # --- streams ---
 
@@ -455,27 +462,29 @@ class Attempt:
         self._close()
 
     def _close(self) -> None:
-        connection, self.connection = self.connection, None
+        connection = self.connection
         if connection is not None:
             if self._tap is not None:
                 self._tap.left(whole=False)
             connection.close()
+            self.connection = None  # last: where closing raises, it is closed again
 
     def _drain(self) -> None:
-        connection, self.connection = self.connection, None
+        connection = self.connection
         if connection is not None:
             if self._tap is not None:
                 self._tap.left(whole=True)
             connection.drain()
+            self.connection = None
 
     def _give_up(self, error: ProviderError) -> None:
         self._close()
         self._fail(error)
 
-    def _fail(self, error: ProviderError, *, stale: bool = False) -> None:
+    def _fail(self, error: ProviderError, *, unread: bool = False) -> None:
         if not self.over:
             self.over = True
-            self._listener.on_attempt_failure(redacted(error, self._prepared.key), stale=stale)
+            self._listener.on_attempt_failure(redacted(error, self._prepared.key), unread=unread)
 
 
 def _first_event_data(body: bytes) -> bytes:

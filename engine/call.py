@@ -9,11 +9,9 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
-import trio
-
-from ..providers.errors import ErrorCategory, ProviderError
+from ..providers.errors import ProviderError
 from ..providers.events import Error, Event
 from ..providers.options import Retry
 from ..providers.response import Response
@@ -23,16 +21,19 @@ from ..transport.pool import Pool
 from ..transport.timers import Timer, Timers
 from .attempt import Attempt, Prepared, Progress, Recorder
 from .clocks import LENGTH, CallState, Clock, Clocks, next_deadline, timeout_error
-from .completion import Completion, Timings
+from .completion import Completion
 from .delivery import Delivery, OnEvent, Tally
-from .errors import callback_failed, cancelled, redact_headers
+from .ending import Ending, OnCompletion, Step
+from .errors import callback_failed, cancelled, internal, redact_headers
 from .observe import Watch
 from .retry import RetryBudget, retry_delay
 from .statistics import CallFigures
 
 logger: logging.Logger = logging.getLogger("manystream.engine")
 
-OnCompletion: TypeAlias = "Callable[[Completion], object]"
+ERROR_BODY_SECONDS: float = 5.0
+"""How long the body of an error answer may take, from the answer's head on. A server that reports an overload may send
+the explanation slowly; the status has said enough by then."""
 
 
 class Surroundings(Protocol):
@@ -47,13 +48,13 @@ class Surroundings(Protocol):
     @property
     def budget(self) -> RetryBudget: ...
     def random(self) -> float: ...
-    def soon(self, callback: Callable[[], None]) -> None:
-        """Call back at the loop's next turn."""
+    def soon(self, call: Call) -> None:
+        """Call `conclude` at the loop's next iteration."""
         ...
 
     @property
     def watch(self) -> Watch | None:
-        """Who is told how calls go, where somebody wants to know."""
+        """Who is notified of how calls go, where somebody is."""
         ...
 
     @property
@@ -62,31 +63,27 @@ class Surroundings(Protocol):
         ...
 
     def count_retry(self) -> None: ...
+    def count_resent(self) -> None: ...
     def call_ended(self, call: Call, completion: Completion) -> None: ...
+    def callback_raised(self, error: BaseException) -> None:
+        """A callback raised something that is no `Exception`: it may end the engine."""
+        ...
 
 
-class Call:
+class Call(Ending):
     """A running (or ended) call, as `start_request` and `start_stream` return it. number: counts the engine's calls."""
 
     __slots__ = (
         "_attempt",
         "_attempts",
         "_clocks",
-        "_delivery",
-        "_ended",
-        "_ending",
-        "_engine",
         "_finish_response",
-        "_on_completion",
+        "_paused",
         "_prepared",
+        "_resent",
         "_retry",
-        "_stale_retry",
-        "_started",
         "_state",
-        "_telling",
         "_timer",
-        "_timings",
-        "completion",
         "number",
         "tally",
     )
@@ -104,26 +101,19 @@ class Call:
         on_completion: OnCompletion | None,
         finish_response: Callable[[Response], None],
     ) -> None:
+        super().__init__(engine, Delivery(on_event, self, tally), on_completion)
         self.number: int = number
         self.tally: Tally = tally
-        self._engine = engine
         self._prepared = prepared
         self._clocks = clocks
         self._retry = retry
-        self._delivery = Delivery(on_event, self._callback_failed, tally)
-        self._on_completion = on_completion
         self._finish_response = finish_response
         self._state = CallState.QUEUED
-        self._started = engine.loop.clock()
         self._attempts = 0
         self._attempt: Attempt | None = None
-        self._stale_retry = False
+        self._resent = 0
+        self._paused = False
         self._timer: Timer | None = None
-        self._timings = Timings()
-        self._ending = False  # the outcome is settled, its completion not yet told
-        self._telling = False  # the last event is being told; the completion follows when its callback returns
-        self._ended: trio.Event | None = None
-        self.completion: Completion | None = None
 
     def __repr__(self) -> str:
         kind = "stream" if self._prepared.stream else "request"
@@ -143,23 +133,16 @@ class Call:
         the loop's next turn. Idempotent; after the end it does nothing. Only on the engine's thread."""
         self.end(cancelled())
 
-    async def wait(self) -> Completion:
-        """Wait for the completion, which the callback (if any) has been given by then."""
-        await trio.lowlevel.checkpoint()
-        if self.completion is None:
-            if self._ended is None:
-                self._ended = trio.Event()
-            await self._ended.wait()
-        assert self.completion is not None
-        return self.completion
-
     def pause(self) -> None:
-        """Read no more for now: the server is held back through TCP, and the idle clock stands still."""
+        """Read no more for now: the server is held back through TCP, and the idle clock stands still. Holds for a
+        connection that the call gets later, too."""
+        self._paused = True
         if self._attempt is not None and self._attempt.connection is not None:
             self._attempt.connection.pause()
 
     def resume(self) -> None:
         """Read on."""
+        self._paused = False
         if self._attempt is not None and self._attempt.connection is not None:
             self._attempt.connection.resume()
             self._arm()
@@ -197,27 +180,47 @@ class Call:
         )
 
     def end(self, error: ProviderError) -> None:
-        """Settle the outcome from outside: cancelled, or the engine is closing."""
-        if self._ending:
+        """Settle the outcome from outside, such as for `cancel`. The completion follows at the next iteration."""
+        if self._step is not Step.OPEN:
             return
-        self._ending = True
-        self._delivery.muted = True
-        response = self._partial()
-        self._stop()
-        self._engine.soon(lambda: self._complete_failed(error, response))
-
-    def end_now(self, error: ProviderError) -> None:
-        """As `end`, told before this returns: the engine will have no next turn."""
-        if self.completion is None and not self._telling:
-            response = self._partial()
-            self._ending = True
+        self._fail(error)
+        try:
             self._stop()
-            self._complete_failed(error, response)
+        finally:
+            self._engine.soon(self)
+
+    def end_now(self, error: ProviderError, *, forced: bool = False) -> None:
+        """As `end`, but complete before this returns: the engine will have no next iteration.
+
+        A call whose last callbacks are running completes when they return. `forced`: they will not, because the
+        iteration that called them was interrupted.
+        """
+        if self._step is Step.OPEN:
+            self._fail(error)
+        elif self._step > Step.STOPPED and not forced:
+            return
+        self._conclude_by_all_means()
+
+    def on_defect(self, error: Exception) -> None:
+        """Something raised while it worked for this call: a defect in this library. Ends the call, whatever state it
+        is in, without the code that raised. Never raises."""
+        logger.error("%r ends, as something raised: a defect in manystream", self, exc_info=error)
+        if self._step is Step.OPEN:
+            failure = internal(error)
+            try:
+                self._fail(failure)
+            except Exception:  # what has arrived cannot be read, either
+                logger.exception("the partial response of %r is lost", self)
+                outcome = Completion(success=False, error=failure, attempts=self._attempts, timings=self._timings)
+                self._settle(outcome, Error(failure) if self._prepared.stream else None)
+        self._conclude_by_all_means()
+
+    # --- attempts ---
 
     # --- attempts ---
 
     def begin(self, *, fresh: bool = False) -> None:
-        """Start the first attempt, or another: on a connection that has never served, if it must be `fresh`."""
+        """Start the first attempt, or another one. `fresh`: on a connection that has never served."""
         if self._attempt is not None:
             self._delivery.reset()
         self._attempts += 1
@@ -242,6 +245,8 @@ class Call:
             if self._timings.queued is None:
                 self._timings.queued = elapsed
             self._timings.connected = elapsed
+            if self._paused:
+                self.pause()
         else:
             self._state = CallState.READING
             self._timings.first_byte = loop.clock() - self._started
@@ -270,22 +275,12 @@ class Call:
     def on_answer(self, response: Response, terminal: Event | None) -> None:
         attempt = self._attempt
         assert attempt is not None
-        self._ending = self._telling = True
         try:
             self._finish_response(response)
         except ProviderError as error:
-            self._stop()
-            self._complete_failed(error, response, attempt)
-            return
-        if terminal is not None:
-            failure = self._delivery.finish(terminal)
-            if failure is not None:
-                self._stop()
-                self._complete_failed(callback_failed(failure), response, attempt)
-                return
-        self._stop()
-        self._complete(
-            Completion(
+            self._fail(error, response)
+        else:
+            outcome = Completion(
                 success=True,
                 http_status=attempt.status,
                 response=response,
@@ -293,32 +288,31 @@ class Call:
                 timings=self._timings,
                 request_id=attempt.request_id,
                 headers=attempt.headers,
+                resent=self._resent,
             )
-        )
+            self._settle(outcome, terminal)
+        self.conclude()
 
-    def on_attempt_failure(self, error: ProviderError, *, stale: bool) -> None:
-        if self._ending:
+    def on_attempt_failure(self, error: ProviderError, *, unread: bool) -> None:
+        if self._step is not Step.OPEN:
             return
         if not self._delivery.delivered:
-            if stale and not self._stale_retry:
-                # A kept-alive connection that the server closed as we wrote: the request was not looked at. Once,
-                # on a fresh connection, and it does not count as an attempt (curl does the same, for POST too).
-                self._stale_retry = True
-                self._attempts -= 1
+            if unread and not self._resent and self._attempts < self._retry.max_attempts:
+                # The server had closed the kept-alive connection before the request reached it. No waiting: nothing
+                # is wrong with the server. Once per call, on a fresh connection, and counted as an attempt.
+                self._resent += 1
+                self._engine.count_resent()
                 self.begin(fresh=True)
                 return
             delay = retry_delay(error, self._attempts, self._retry, self._engine.random)
-            # A hint is the server's own word on when to come back. Without one, or with one that says "at once", an
-            # outage must not be fed.
+            # A hint is the server's own word on when to come back. Without one, or with one that says "at once", do
+            # not add retry traffic during an outage.
             hinted = error.retry_after_ms >= self._retry.base * 1000 and error.retry_after_ms > 0
             if delay is not None and (hinted or self._engine.budget.spend()):
                 self._back_off(delay)
                 return
-        self._ending = True
-        response = self._partial()
-        attempt = self._attempt
-        self._stop()
-        self._complete_failed(error, response, attempt)
+        self._fail(error)
+        self.conclude()
 
     def _back_off(self, delay: float) -> None:
         self._engine.count_retry()
@@ -328,16 +322,16 @@ class Call:
         when = loop.clock() + delay
         deadline, clock = self._deadline()
         if deadline < when:
-            self._timer = self._engine.timers.at(deadline, lambda: self._expired(clock))
+            self._timer = self._engine.timers.at(deadline, lambda: self._expired(clock), self.on_defect)
         else:
-            self._timer = self._engine.timers.at(when, self.begin)
+            self._timer = self._engine.timers.at(when, self.begin, self.on_defect)
 
-    def _callback_failed(self, failure: Exception) -> None:
-        response = self._partial()
-        attempt = self._attempt
-        self._ending = True
-        self._stop()
-        self._complete_failed(callback_failed(failure), response, attempt)
+    def on_callback_failure(self, failure: BaseException) -> None:
+        """`on_event` raised, and is called no more."""
+        self._raised = failure
+        if self._step is Step.OPEN:
+            self._settle(self._failure(callback_failed(failure)), None)
+        self.conclude()
 
     # --- clocks ---
 
@@ -358,6 +352,12 @@ class Call:
                 since = connection.sent_at
             if connection.paused:
                 state = CallState.BACKOFF  # no clock but the total one
+            elif attempt is not None and attempt.reads_error and self._timings.first_byte is not None:
+                # The status says enough: what of the body explains it may not take long.
+                deadline = self._started + self._timings.first_byte + ERROR_BODY_SECONDS
+                return min(
+                    (deadline, Clock.IDLE), next_deadline(self._clocks, state, started=self._started, state_since=since)
+                )
         return next_deadline(self._clocks, state, started=self._started, state_since=since)
 
     def _arm(self) -> None:
@@ -373,10 +373,10 @@ class Call:
             if self._timer.pending and self._timer.when <= deadline:
                 return
             self._timer.cancel()
-        self._timer = self._engine.timers.at(deadline, self._look_at_clocks)
+        self._timer = self._engine.timers.at(deadline, self._look_at_clocks, self.on_defect)
 
     def _look_at_clocks(self) -> None:
-        if self._ending:
+        if self._step is not Step.OPEN:
             return
         deadline, clock = self._deadline()
         if deadline <= self._engine.loop.clock():
@@ -390,7 +390,7 @@ class Call:
         assert attempt is not None
         error = timeout_error(clock, LENGTH[clock](self._clocks), self._where())
         if attempt.over:
-            self.on_attempt_failure(error, stale=False)  # during a back-off
+            self.on_attempt_failure(error, unread=False)  # during a back-off
             return
         if attempt.connection is None:
             self._engine.pool.abandon(attempt)
@@ -415,49 +415,36 @@ class Call:
     def _partial(self) -> Response | None:
         return self._attempt.partial_response() if self._attempt is not None else None
 
+    def _failure(self, error: ProviderError, response: Response | None = None) -> Completion:
+        """The completion of a call that fails now, with what had arrived."""
+        attempt = self._attempt
+        if attempt is not None:
+            redact_headers(attempt.headers, self._prepared.key)  # where its head was all that came
+        return Completion(
+            success=False,
+            http_status=error.http_status or (attempt.status if attempt is not None else 0),
+            response=self._partial() if response is None else response,
+            error=error,
+            attempts=self._attempts,
+            timings=self._timings,
+            request_id=error.request_id or (attempt.request_id if attempt is not None else None),
+            headers=attempt.headers if attempt is not None else {},
+            resent=self._resent,
+        )
+
+    def _fail(self, error: ProviderError, response: Response | None = None) -> None:
+        """Settle that the call fails."""
+        self._settle(self._failure(error, response), Error(error) if self._prepared.stream else None)
+
     def _stop(self) -> None:
-        """Nothing of this call is left running, waiting or open."""
         self._state = CallState.ENDED
         self._disarm()
         attempt = self._attempt
-        if attempt is not None and not attempt.over:
+        if attempt is not None and (not attempt.over or attempt.connection is not None):
             if attempt.connection is None:
                 self._engine.pool.abandon(attempt)
             attempt.abort()
 
-    def _complete_failed(self, error: ProviderError, response: Response | None, attempt: Attempt | None = None) -> None:
-        attempt = attempt or self._attempt
-        if self.completion is not None:
-            return
-        if attempt is not None:
-            redact_headers(attempt.headers, self._prepared.key)  # where its head was all that came
-        if self._prepared.stream and error.category is not ErrorCategory.CALLBACK:
-            self._telling = True
-            self._delivery.abort(Error(error))
-        self._complete(
-            Completion(
-                success=False,
-                http_status=error.http_status or (attempt.status if attempt is not None else 0),
-                response=response,
-                error=error,
-                attempts=self._attempts,
-                timings=self._timings,
-                request_id=error.request_id or (attempt.request_id if attempt is not None else None),
-                headers=attempt.headers if attempt is not None else {},
-            )
-        )
-
-    def _complete(self, completion: Completion) -> None:
-        assert self.completion is None
-        self._timings.finished = self._engine.loop.clock() - self._started
-        self.completion = completion
+    def _book(self, completion: Completion) -> None:
         self._attempt = None
-        self._delivery.release()
         self._engine.call_ended(self, completion)
-        if self._on_completion is not None:
-            try:
-                self._on_completion(completion)
-            except Exception:
-                logger.exception("on_completion raised")
-        if self._ended is not None:
-            self._ended.set()

@@ -28,10 +28,16 @@ class Timings:
 class Completion:
     """How a call ended.
 
-    success: a whole answer came. response: the answer; partial where the call failed part-way, None where nothing
-    had come. error: why it failed. attempts: how many times the request was tried. http_status: of the last
-    response, 0 where there was none. request_id: the provider's id for the request. headers: the last response's
-    headers, names in lower case (rate limits are here).
+    success: a whole answer came.
+    http_status: of the last response; 0 where there was none.
+    response: the answer; partial where the call failed part-way, None where nothing had come.
+    error: why it failed.
+    attempts: how many times the request was sent, or was to be sent.
+    timings: when things happened.
+    request_id: the provider's id for the request.
+    headers: the last response's headers, names in lower case (rate limits are here).
+    resent: how many of the attempts followed at once on one whose kept-alive connection the server had closed before
+        the request reached it.
     """
 
     success: bool
@@ -42,6 +48,7 @@ class Completion:
     timings: Timings = field(default_factory=Timings)
     request_id: str | None = None
     headers: dict[str, str] = field(default_factory=dict[str, str])
+    resent: int = 0
 
     @property
     def error_category(self) -> ErrorCategory | None:

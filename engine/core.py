@@ -35,16 +35,18 @@ from ..transport.tls import TLSConfig, TLSConfigError, make_context
 from ..transport.tls_socket import TLSSocket
 from ..transport.url import Origin
 from .attempt import Prepared, Recorder
-from .call import Call, OnCompletion
+from .call import Call
 from .clocks import CallState, effective
 from .completion import Completion
 from .delivery import OnEvent, Tally
-from .errors import cancelled
+from .ending import OnCompletion
+from .errors import cancelled, ends_engine, internal
 from .limits import Limits
 from .observe import CallStart, Observer, Watch
 from .prepare import Preparer
 from .record import Recording
 from .retry import RetryBudget
+from .services import Services
 from .statistics import OriginStatistics, ProviderStatistics, Statistics
 from .stream import EventStream
 from .threads import FromThread
@@ -55,6 +57,12 @@ logger: logging.Logger = logging.getLogger("manystream.engine")
 def make_id() -> str:
     """22 characters of `A-Z a-z 0-9 - _`, from a cryptographic source."""
     return secrets.token_urlsafe(16)
+
+
+def check_drain_timeout(timeout: float) -> None:
+    """Raises `ValueError` for what is no number of seconds."""
+    if not isinstance(timeout, (int, float)) or not timeout >= 0:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ValueError(f"drain: timeout must be seconds, 0 or more (math.inf: no limit), not {timeout!r}")
 
 
 class EngineClosedError(RuntimeError):
@@ -70,7 +78,8 @@ class Engine:
 
     def __init__(
         self,
-        nursery: trio.Nursery,
+        services: Services,
+        scope: trio.CancelScope,
         loop: Loop,
         providers: Sequence[Provider],
         *,
@@ -83,12 +92,13 @@ class Engine:
         observer: Observer | None,
     ) -> None:
         self.loop = loop
+        self._scope = scope
         self.timers: Timers = Timers()
         self.budget: RetryBudget = RetryBudget()
-        self.watch: Watch | None = Watch(observer) if observer is not None else None
+        self.watch: Watch | None = Watch(observer, self.callback_raised) if observer is not None else None
         self._recording: Recording | None = None
         self.random: Callable[[], float] = random.Random().random
-        self.pool: Pool = Pool(nursery, loop, self.timers, self._dial, limits.pool, self.watch)
+        self.pool: Pool = Pool(services.nursery, loop, self.timers, self._dial, limits.pool, self.watch)
         self.from_thread: FromThread = FromThread(self, trio.lowlevel.current_trio_token())
         self._preparer = Preparer(providers, environment, limits, make_id, time.time)
         self._timeouts = timeouts
@@ -103,11 +113,13 @@ class Engine:
         self._process = os.getpid()
         self._calls: dict[Call, None] = {}
         self._tallies = {provider.name: Tally() for provider in providers}
-        self._soon: list[Callable[[], None]] = []
-        self._closed = False
-        self._started = self._retried = 0
-        nursery.start_soon(loop.run)
-        nursery.start_soon(self.timers.run)
+        self._soon: list[Call] = []
+        self._closed = self._draining = False
+        self._started = self._retried = self._resent = 0
+        self.failure: BaseException | None = None
+        services.on_failure = self.fail
+        services.nursery.start_soon(loop.run)
+        services.nursery.start_soon(self.timers.run)
 
     def __repr__(self) -> str:
         return f"<Engine {len(self._calls)} calls, {self.pool!r}{', closed' if self._closed else ''}>"
@@ -179,7 +191,11 @@ class Engine:
         self._calls[call] = None
         if self.watch is not None:
             self.watch.call_started(call, _call_start(request, prepared))
-        call.begin()
+        try:
+            call.begin()
+        except Exception as error:
+            logger.exception("starting %r raised: a defect in manystream", call)
+            call.end(internal(error))
         return call
 
     def _check_usable(self) -> None:
@@ -202,32 +218,51 @@ class Engine:
             raise EngineClosedError("this engine was opened in another process: open one after the fork")
 
     def check_open(self) -> None:
-        """Raises `EngineClosedError` there, and once the block was left."""
+        """Raises `EngineClosedError` there, once the block was left, and from `drain` on."""
         self.check_process()
+        if self._draining and not self._closed:
+            raise EngineClosedError("this engine takes no more calls: engine.drain() was called")
         if self._closed:
             raise EngineClosedError("this engine is closed: its open_engine block was left")
 
     # --- what calls need ---
 
-    def soon(self, callback: Callable[[], None]) -> None:
-        """Call back at the loop's next turn, outside whatever is running now."""
+    def soon(self, call: Call) -> None:
+        """Conclude this call at the loop's next iteration, outside whatever is running now."""
         if not self._soon:
             self._token.run_sync_soon(self._run_soon)
-        self._soon.append(callback)
+        self._soon.append(call)
 
     def _run_soon(self) -> None:
-        callbacks, self._soon = self._soon, []
-        for callback in callbacks:
+        calls, self._soon = self._soon, []
+        for call in calls:
             try:
-                callback()
-            except Exception:
-                logger.exception("ending a call raised: a defect in manystream")
+                call.conclude()
+            except Exception as error:
+                call.on_defect(error)
 
     def count_retry(self) -> None:
         self._retried += 1
 
+    def count_resent(self) -> None:
+        self._resent += 1
+
+    def callback_raised(self, error: BaseException) -> None:
+        """A callback raised: end the engine where that was meant for the whole program."""
+        if ends_engine(error):
+            self.fail(error)
+
+    def fail(self, error: BaseException) -> None:
+        """End the engine now: every call completes, every socket closes, and the `open_engine` block raises `error`."""
+        if self.failure is None:
+            self.failure = error
+        self.close(forced=True)
+        self._scope.cancel()
+
     def call_ended(self, call: Call, completion: Completion) -> None:
-        self._calls.pop(call, None)
+        if call not in self._calls:
+            return
+        del self._calls[call]
         call.tally.completed += 1
         if completion.error_category is not None:
             call.tally.failures[completion.error_category.value] += 1
@@ -262,6 +297,7 @@ class Engine:
             failed=sum(tally.failures.total() for tally in tallies),
             cancelled=sum(tally.failures["cancelled"] for tally in tallies),
             retried=self._retried,
+            resent=self._resent,
             providers={
                 name: ProviderStatistics(
                     tally.started - tally.completed, tally.completed, tally.events, dict(tally.failures)
@@ -304,15 +340,39 @@ class Engine:
             self._recording = None
         return self._recording
 
-    def close(self) -> None:
-        """Cancel what still runs, tell its completions, close every socket. Leaving the block does this."""
-        if self._closed or os.getpid() != self._process:
-            return  # what is watched is watched for both processes: a fork must not end it for the other
+    async def drain(self, timeout: float) -> bool:
+        """Finish, then close: start no call from now on, and wait until those that run or wait have ended, at most
+        `timeout` seconds (`math.inf`: as long as it takes). Returns whether all have.
+
+        From the moment this is called `start_*` raises `EngineClosedError`. Calls that still run afterwards go on until
+        the `open_engine` block is left, which cancels them. Raises `ValueError` for a negative timeout.
+        """
+        check_drain_timeout(timeout)
+        self.stop_starting()
+        with trio.move_on_after(timeout):
+            while self._calls:
+                await next(iter(self._calls)).wait()
+        return not self._calls
+
+    def stop_starting(self) -> None:
+        """From now on `start_*` raises `EngineClosedError`."""
+        self.check_process()
+        self._draining = True
+
+    def close(self, *, forced: bool = False) -> None:
+        """Cancel what still runs, complete it, close every socket. Leaving the block does this.
+
+        forced: also complete calls whose last callbacks were interrupted.
+        """
+        if os.getpid() != self._process:
+            return  # the epoll set is shared after a fork: closing it here would break the parent
+        if self._closed and not forced:
+            return
         self._closed = True
         error: ProviderError = cancelled("the engine was closed")
         for call in list(self._calls):
-            call.end_now(error)
-        self._run_soon()
+            call.end_now(error, forced=forced)
+        self._soon.clear()
         if self._recording is not None:
             self._recording.close()
         self.pool.close()
@@ -372,19 +432,17 @@ async def open_engine(
     Leaving the block cancels what still runs and leaves no socket and no task behind.
     Raises `InvalidRequestError` for a provider that cannot work, and `MonitorError` where that socket cannot be.
     """
-    variables: Mapping[str, str] = os.environ if environment is None else environment
-    if proxy == "":
-        variables = {name: value for name, value in variables.items() if not name.lower().endswith("_proxy")}
-    try:
-        proxy_config = parse_proxy_url(proxy) if proxy else None
-    except URLError as error:
-        raise InvalidRequestError("proxy", str(error)) from None
+    variables, proxy_config = _choose_environment(environment, proxy)
+    engine: Engine | None = None
     failure: BaseException | None = None
     async with trio.open_nursery() as nursery:
-        loop = make_loop(nursery)
+        services = Services()
+        await nursery.start(services.run)
+        loop = make_loop(services.nursery)
         try:
             engine = Engine(
-                nursery,
+                services,
+                nursery.cancel_scope,
                 loop,
                 providers,
                 timeouts=timeouts,
@@ -395,7 +453,7 @@ async def open_engine(
                 environment=variables,
                 observer=observer,
             )
-            _start_monitor(nursery, engine, monitor)
+            _start_monitor(services.nursery, engine, monitor)
         except BaseException as error:
             failure = error
         else:
@@ -408,5 +466,19 @@ async def open_engine(
                 engine.close()
         nursery.cancel_scope.cancel()
     loop.close()  # only now: its task was waiting on the descriptor
+    failure = (engine.failure if engine is not None else None) or failure  # the body is cancelled for the engine's own
     if failure is not None:
         raise failure
+
+
+def _choose_environment(
+    environment: Mapping[str, str] | None, proxy: str | None
+) -> tuple[Mapping[str, str], ProxyConfig | None]:
+    """Where keys and proxies are looked up, and the proxy that was given. Raises `InvalidRequestError`."""
+    variables: Mapping[str, str] = os.environ if environment is None else environment
+    if proxy == "":
+        variables = {name: value for name, value in variables.items() if not name.lower().endswith("_proxy")}
+    try:
+        return variables, parse_proxy_url(proxy) if proxy else None
+    except URLError as error:
+        raise InvalidRequestError("proxy", str(error)) from None

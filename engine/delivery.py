@@ -5,17 +5,14 @@ Knows the callback. Must not know sockets, attempts, or why a call ended.
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
-from ..providers.events import Error, Event, EventType, Start
+from ..providers.events import Event, EventType, Start
 from ..providers.repeated import RepeatedDelta
 
 OnEvent: TypeAlias = "Callable[[Event], object]"
-
-logger: logging.Logger = logging.getLogger("manystream.engine")
 
 
 class Tally:
@@ -30,19 +27,32 @@ class Tally:
         self.failures: Counter[str] = Counter()
 
 
+class CallbackOwner(Protocol):
+    """Whose callback it is."""
+
+    def on_callback_failure(self, failure: BaseException) -> None:
+        """The callback raised."""
+        ...
+
+    def on_defect(self, error: Exception) -> None:
+        """The method above raised: a defect in this library."""
+        ...
+
+
 class Delivery:
     """The events of one call.
 
-    on_event: the caller's. on_failure: told, once, of what `on_event` raised; it is given nothing more then.
-    delivered: the caller was told something, so no attempt may be repeated any more.
-    muted: the call is ending, so that only its terminal event is still told.
+    on_event: the caller's.
+    call: notified, once, of what `on_event` raised; `on_event` gets no further event then.
+    delivered: the caller has received an event, so no attempt may be repeated any more.
+    muted: the call is ending: only its terminal event is still delivered.
     """
 
-    __slots__ = ("_ended", "_held", "_on_event", "_on_failure", "_tally", "delivered", "muted")
+    __slots__ = ("_call", "_ended", "_held", "_on_event", "_tally", "delivered", "muted")
 
-    def __init__(self, on_event: OnEvent | None, on_failure: Callable[[Exception], None], tally: Tally) -> None:
+    def __init__(self, on_event: OnEvent | None, call: CallbackOwner, tally: Tally) -> None:
         self._on_event: OnEvent = _nobody if on_event is None else on_event
-        self._on_failure = on_failure
+        self._call: CallbackOwner | None = call
         self._tally = tally
         self._held: Start | None = None
         self.delivered: bool = False
@@ -69,9 +79,8 @@ class Delivery:
                 return  # the callback has cancelled its own call
             try:
                 on_event(event)
-            except Exception as error:
-                self.muted = self._ended = True
-                self._on_failure(error)
+            except BaseException as error:
+                self._failed(error)
                 return
 
     def deliver_texts(self, repeated: RepeatedDelta, texts: Sequence[str]) -> None:
@@ -82,41 +91,45 @@ class Delivery:
             if self.muted:
                 return
             pieces.append(text)
+            event = make(index, text)
             try:
-                on_event(make(index, text))
-            except Exception as error:
-                self.muted = self._ended = True
-                self._on_failure(error)
+                on_event(event)
+            except BaseException as error:
+                self._failed(error)
                 return
+
+    def _failed(self, error: BaseException) -> None:
+        """`on_event` raised."""
+        self.muted = self._ended = True
+        call = self._call
+        assert call is not None, "a call that has ended has no events"
+        try:
+            call.on_callback_failure(error)
+        except Exception as defect:
+            call.on_defect(defect)
 
     def reset(self) -> None:
         """Another attempt begins; nothing of this one was told."""
         self._held = None
 
-    def finish(self, event: Event) -> Exception | None:
+    def finish(self, event: Event) -> BaseException | None:
         """Hand on the terminal event, and nothing after it. Returns what the callback raised."""
         if self._ended:
             return None
         # An error that comes first comes alone; `Done` brings the `Start` of an answer that had no content.
         events = (event,) if event.type is EventType.ERROR else self._with_start((event,))
-        self.delivered = self.muted = self._ended = True
+        self.delivered = self.muted = self._ended = True  # last before the callback: this may be called again
         self._tally.events += len(events)
         try:
             for each in events:
                 self._on_event(each)
-        except Exception as error:
+        except BaseException as error:
             return error
         return None
 
-    def abort(self, error: Error) -> None:
-        """Hand on the error of a call that failed; what the callback makes of it is logged."""
-        failure = self.finish(error)
-        if failure is not None:
-            logger.error("on_event raised on its Error event", exc_info=failure)
-
     def release(self) -> None:
-        """The call has ended: let go of the callbacks, which refer to it and would keep it alive."""
-        self._on_event = self._on_failure = _nobody
+        """The call has ended: let go of it and of the callback, which refer to each other."""
+        self._on_event, self._call = _nobody, None
 
     def _with_start(self, events: Sequence[Event]) -> Sequence[Event]:
         if self._held is None and events and isinstance(events[0], Start):

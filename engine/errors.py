@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import traceback
+
+import trio
+
 from ..providers.errors import ErrorCategory, ProviderError
 from ..transport.errors import Phase, TransportError
 
 REDACTED = "[key]"
 """What stands where a server quoted the key."""
+INTERNAL_CHARACTERS = 200
+"""What an internal error's message keeps of what was raised."""
 SHORTEST_KEY = 8
 """Below this it is a placeholder ("any", "none") that may well be a part of a word."""
 
@@ -30,7 +38,7 @@ def cancelled(why: str = "the call was cancelled") -> ProviderError:
     return ProviderError(why, category=ErrorCategory.CANCELLED, retryable=False)
 
 
-def callback_failed(error: Exception) -> ProviderError:
+def callback_failed(error: BaseException) -> ProviderError:
     """The caller's `on_event` raised; the exception itself is the cause."""
     result = ProviderError(
         f"on_event raised {type(error).__name__}: {error}", category=ErrorCategory.CALLBACK, retryable=False
@@ -39,8 +47,30 @@ def callback_failed(error: Exception) -> ProviderError:
     return result
 
 
-def internal(what: str) -> ProviderError:
-    return ProviderError(f"internal error: {what}", category=ErrorCategory.UNKNOWN, retryable=False)
+def internal(error: Exception) -> ProviderError:
+    """A defect in this library ended the call. The message names what was raised and where; the log has the rest."""
+    what = f"{type(error).__name__}: {error}"[:INTERNAL_CHARACTERS] if str(error) else type(error).__name__
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" ({os.path.basename(frames[-1].filename)}:{frames[-1].lineno})" if frames else ""
+    result = ProviderError(
+        f"internal error: {what}{where}; this is a defect in manystream, please report it",
+        category=ErrorCategory.UNKNOWN,
+        retryable=False,
+    )
+    result.__cause__ = error
+    return result
+
+
+def ends_engine(error: BaseException) -> bool:
+    """Whether what a callback raised is meant for the whole program: `KeyboardInterrupt`, `SystemExit`, any other
+    `BaseException`. A cancellation is not: a plain function can only raise one by itself (`future.result()` does)."""
+    return not isinstance(error, (Exception, GeneratorExit, trio.Cancelled, *_asyncio_cancelled()))
+
+
+def _asyncio_cancelled() -> tuple[type[BaseException], ...]:
+    """asyncio's `CancelledError`, in programs that have asyncio loaded."""
+    found: object = getattr(sys.modules.get("asyncio.exceptions"), "CancelledError", None)
+    return (found,) if isinstance(found, type) and issubclass(found, BaseException) else ()
 
 
 def redacted(error: ProviderError, key: str) -> ProviderError:

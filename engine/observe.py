@@ -68,66 +68,49 @@ class Observer:
 
 
 class Watch:
-    """An observer as the engine calls it: whatever it raises goes to the log.
+    """An observer as the engine calls it: what it raises goes to the log. What is meant for the whole program, such as
+    `KeyboardInterrupt`, also ends the engine.
 
     chunks: whether it wants every chunk.
     """
 
-    __slots__ = ("_observer", "chunks")
+    __slots__ = ("_observer", "_on_raise", "chunks")
 
-    def __init__(self, observer: Observer) -> None:
+    def __init__(self, observer: Observer, on_raise: Callable[[BaseException], None]) -> None:
         self._observer = observer
+        self._on_raise = on_raise
         self.chunks: bool = type(observer).chunk_received is not Observer.chunk_received
 
     def call_started(self, call: Call, start: CallStart) -> None:
-        try:
-            self._observer.call_started(call, start)
-        except Exception:
-            _log("call_started")
+        self._notify("call_started", call, start)
 
     def attempt_started(self, call: Call, number: int) -> None:
-        try:
-            self._observer.attempt_started(call, number)
-        except Exception:
-            _log("attempt_started")
+        self._notify("attempt_started", call, number)
 
     def first_token(self, call: Call) -> None:
-        try:
-            self._observer.first_token(call)
-        except Exception:
-            _log("first_token")
+        self._notify("first_token", call)
 
     def call_ended(self, call: Call, completion: Completion) -> None:
-        try:
-            self._observer.call_ended(call, completion)
-        except Exception:
-            _log("call_ended")
+        self._notify("call_ended", call, completion)
 
     def connection_opened(self, origin: str) -> None:
-        try:
-            self._observer.connection_opened(origin)
-        except Exception:
-            _log("connection_opened")
+        self._notify("connection_opened", origin)
 
     def connection_closed(self, origin: str, served: int) -> None:
-        try:
-            self._observer.connection_closed(origin, served)
-        except Exception:
-            _log("connection_closed")
+        self._notify("connection_closed", origin, served)
 
     def watched(self, call: Call, deliver: Callable[[Sequence[Event]], None]) -> Callable[[Sequence[Event]], None]:
-        """`deliver`, with the observer told of each chunk before."""
-        observer = self._observer
+        """`deliver`, with the observer notified of each chunk before."""
 
         def deliver_watched(events: Sequence[Event]) -> None:
-            try:
-                observer.chunk_received(call, events)
-            except Exception:
-                _log("chunk_received")
+            self._notify("chunk_received", call, events)
             deliver(events)
 
         return deliver_watched
 
-
-def _log(hook: str) -> None:
-    logger.exception("the observer's %s raised", hook)
+    def _notify(self, hook: str, *arguments: object) -> None:
+        try:
+            getattr(self._observer, hook)(*arguments)
+        except BaseException as error:
+            logger.exception("the observer's %s raised", hook)
+            self._on_raise(error)

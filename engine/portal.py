@@ -24,11 +24,12 @@ from ..providers.provider import Provider
 from ..providers.request import Request
 from ..providers.response import Response
 from ..transport.tls import TLSConfig
-from .call import Call, OnCompletion
+from .call import Call
 from .clocks import CallState
 from .completion import Completion, answer_of
 from .core import Engine, EngineClosedError, open_engine
 from .delivery import OnEvent
+from .ending import OnCompletion
 from .limits import Limits
 from .observe import Observer
 from .record import Recording
@@ -238,6 +239,15 @@ class Portal:
         self.run(lambda: call.begin(lambda end: self._engine.start_stream(request, on_event, end)))
         return call
 
+    def drain(self, timeout: float) -> bool:
+        """Finish, then close: no call is started from now on, by any thread; block until those that run or wait have
+        ended, at most `timeout` seconds. Returns whether all have. As `Engine.drain`."""
+        self.check_may_block()
+        try:
+            return trio.from_thread.run(self._engine.drain, timeout, trio_token=self._token)
+        except trio.RunFinishedError:
+            raise EngineClosedError(CLOSED) from None
+
     def statistics(self) -> Statistics:
         """The engine in figures, as of now."""
         return self.run(self._engine.statistics)
@@ -313,7 +323,7 @@ def open_portal(
             opened.set_result((Portal(engine, trio.lowlevel.current_trio_token()), leave))
             await leave.wait()
 
-    failures: list[BaseException] = []
+    failures: list[BaseException] = []  # what ended the engine, such as `SystemExit` from a callback
 
     def run() -> None:
         try:

@@ -60,6 +60,8 @@ class Preparer:
             if provider.name in names:
                 raise InvalidRequestError("providers", f"two are named {provider.name!r}: give one a name=…")
             names.add(provider.name)
+            if provider.idempotency_header is not None:
+                _check_idempotency_header(provider.idempotency_header, provider.headers)
         self._providers = tuple(providers)
         self._environment = environment
         self._limits = limits
@@ -81,6 +83,8 @@ class Preparer:
         wire = dialect.encode(request, model, provider, stream=stream)
         base = self._bases[provider.name]
         head = self._head(request, wire, base, provider, dialect, key)
+        if provider.idempotency_header is not None:
+            head = head.with_header(provider.idempotency_header.encode(), self._make_id().encode())
         prepared = Prepared(
             origin=base.origin,
             head=head,
@@ -162,6 +166,17 @@ def _checked_headers(
         return validate_headers([fixed, *headers.values()])
     except HeaderError as error:
         raise InvalidRequestError("extra_headers" if extra else "headers", str(error)) from None
+
+
+def _check_idempotency_header(name: str, headers: Mapping[str, str]) -> None:
+    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidRequestError("idempotency_header", f"must be a header's name, not {type(name).__name__}")
+    if name.lower() in OWN_HEADERS or name.lower() in {other.lower() for other in headers}:
+        raise InvalidRequestError("idempotency_header", f"{name!r} has another use: choose a name of its own")
+    try:
+        validate_headers([(name, "any")])
+    except HeaderError as error:
+        raise InvalidRequestError("idempotency_header", str(error)) from None
 
 
 def _base_url(provider: Provider) -> BaseURL:

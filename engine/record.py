@@ -147,6 +147,12 @@ class Tap:
         self._end("broken")
         self._exchange.on_failure(error)
 
+    def on_defect(self, error: Exception) -> None:
+        try:
+            self._end("broken")
+        finally:
+            self._exchange.on_defect(error)
+
     def left(self, *, whole: bool) -> None:
         """The attempt listens no more: it has all it wanted (`whole`), or has hung up."""
         self._end("whole" if whole else "left")

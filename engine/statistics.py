@@ -53,8 +53,12 @@ class CallFigures:
 class Statistics:
     """One engine at one moment.
 
-    calls: running calls by state. started, completed, failed, cancelled, retried: calls (attempts for `retried`)
-    since the engine opened; `completed` counts every ended call, `failed` and `cancelled` are parts of it.
+    calls: running calls by state.
+    started, completed, failed, cancelled: calls since the engine opened; `completed` counts every ended call, `failed`
+        and `cancelled` are parts of it.
+    retried: attempts that followed a failed one after a pause.
+    resent: attempts that followed at once on one whose kept-alive connection the server had closed before the request
+        reached it.
     providers: calls and events by provider's name.
     connections: by origin. opened, reused, discarded: connections since the engine opened.
     events: events delivered, to a callback or to nobody. bytes_received, bytes_sent: on all connections, TLS taken off.
@@ -69,6 +73,7 @@ class Statistics:
     failed: int = 0
     cancelled: int = 0
     retried: int = 0
+    resent: int = 0
     providers: Mapping[str, ProviderStatistics] = field(default_factory=dict[str, ProviderStatistics])
     connections: Mapping[str, OriginStatistics] = field(default_factory=dict[str, OriginStatistics])
     opened: int = 0

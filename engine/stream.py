@@ -14,9 +14,10 @@ from typing import Generic, Protocol, TypeVar
 import trio
 
 from ..providers.events import Error, Event
-from .call import Call, OnCompletion
+from .call import Call
 from .completion import Completion
 from .delivery import OnEvent
+from .ending import OnCompletion
 
 HIGH_WATER = 64
 """Events that may wait for their consumer before the socket is read no more."""

@@ -11,9 +11,10 @@ from ..providers.response import Response
 from .statistics import Statistics
 
 if TYPE_CHECKING:
-    from .call import Call, OnCompletion
+    from .call import Call
     from .core import Engine
     from .delivery import OnEvent
+    from .ending import OnCompletion
 
 
 class FromThread:
@@ -47,6 +48,11 @@ class FromThread:
         """Make a call and block this thread until its answer is there. Raises `ProviderError`."""
         self._engine.check_open()
         return trio.from_thread.run(self._engine.request, request, trio_token=self._token)
+
+    def drain(self, timeout: float) -> bool:
+        """As `Engine.drain`, blocking this thread."""
+        self._engine.check_process()
+        return trio.from_thread.run(self._engine.drain, timeout, trio_token=self._token)
 
     def cancel(self, call: Call) -> None:
         """As `Call.cancel`."""

@@ -20,9 +20,11 @@ class Provider:
     base_url: None is the profile's own. name: how `"name/model"` selects it; default: the profile's name.
     headers: sent with every request. profile: a row of `profiles`, by name or as a `Profile`; default: the row
     that `name` or the base URL's host belongs to, else the dialect's generic one.
+    idempotency_header: a header's name, such as "Idempotency-Key", for servers that do a request with a known key only
+        once. Each call has a key of its own, and sends it with each of its attempts. Default: no such header.
     """
 
-    __slots__ = ("api_key", "base_url", "headers", "name", "profile")
+    __slots__ = ("api_key", "base_url", "headers", "idempotency_header", "name", "profile")
     dialect: ClassVar[str] = ""
 
     def __init__(
@@ -33,12 +35,14 @@ class Provider:
         name: str | None = None,
         headers: Mapping[str, str] | None = None,
         profile: str | Profile | None = None,
+        idempotency_header: str | None = None,
     ) -> None:
         self.profile: Profile = self._choose_profile(name, base_url, profile)
         self.api_key: str | None = api_key
         self.base_url: str = base_url if base_url is not None else self.profile.base_url
         self.name: str = name if name is not None else self.profile.name
         self.headers: dict[str, str] = dict(headers or {})
+        self.idempotency_header: str | None = idempotency_header
 
     def _choose_profile(self, name: str | None, base_url: str | None, profile: str | Profile | None) -> Profile:
         if isinstance(profile, Profile):

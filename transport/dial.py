@@ -21,13 +21,16 @@ import trio
 
 from .errors import Phase, TransportError
 from .proxy import ProxyConfig, open_tunnel
-from .resolve import Address, Resolver, literal_address, reason
+from .resolve import Address, Resolver, is_exhaustion, literal_address, reason
 from .tls import handshake
 from .tls_socket import TLSSocket
 from .url import Origin
 
 ATTEMPT_DELAY: Final = 0.25
 """Seconds until the next address is tried beside one that has not answered (RFC 8305, 5 and 8)."""
+
+NAMED_ADDRESSES: Final = 8
+"""Of a host's addresses, in an error message: a name may have thousands."""
 
 _SOCKET_OPTIONS: Final[tuple[tuple[str, str, int], ...]] = (
     ("IPPROTO_TCP", "TCP_NODELAY", 1),  # a request goes out whole; waiting for more would only delay it
@@ -95,11 +98,15 @@ async def _connect(addresses: Sequence[Address], origin: Origin, proxy: ProxyCon
     if sock is not None:
         return sock
     where = str(origin) if proxy is None else f"proxy {proxy} for {origin}"
-    tried = "; ".join(f"{address} {reason(error)}" for address, error in race.failures)
+    tried = "; ".join(f"{address} {reason(error)}" for address, error in race.failures[:NAMED_ADDRESSES])
+    more = len(race.failures) - NAMED_ADDRESSES
     errors = [error for _, error in race.failures]
     raise TransportError(
-        f"cannot connect to {where}: {tried}", phase=Phase.CONNECT, origin=str(origin)
-    ) from ExceptionGroup("connection attempts", errors)
+        f"cannot connect to {where}: {tried}" + (f"; and {more} more addresses" if more > 0 else ""),
+        phase=Phase.CONNECT,
+        origin=str(origin),
+        exhausted=any(is_exhaustion(error) for error in errors),
+    ) from ExceptionGroup("connection attempts", errors[:NAMED_ADDRESSES])
 
 
 class _Race:

@@ -25,11 +25,14 @@ class Phase(enum.StrEnum):
 class TransportError(Exception):
     """A connection or an exchange failed. The message names phase and origin, and never a header's value.
 
-    phase: where. origin: `scheme://host:port`. reused: the connection had served before.
-    received: response bytes that had arrived, up to the end of its head.
+    phase: where.
+    origin: `scheme://host:port`.
+    unread: the server cannot have read the request. A kept-alive connection ended so soon after the request was written
+        that the end was already under way, and no byte of a response came.
     protocol: the peer broke HTTP (rather than the line breaking).
     sent: whether any byte of the request may have reached the peer.
     permanent: the same attempt would fail the same way (a bad certificate, an unknown host).
+    exhausted: this process or this system has no descriptor left.
     """
 
     def __init__(
@@ -38,20 +41,20 @@ class TransportError(Exception):
         *,
         phase: Phase,
         origin: str = "",
-        reused: bool = False,
-        received: int = 0,
+        unread: bool = False,
         protocol: bool = False,
         sent: bool = False,
         permanent: bool = False,
+        exhausted: bool = False,
     ) -> None:
         super().__init__(message)
         self.phase = phase
         self.origin = origin
-        self.reused = reused
-        self.received = received
+        self.unread = unread
         self.protocol = protocol
         self.sent = sent
         self.permanent = permanent
+        self.exhausted = exhausted
 
 
 class URLError(ValueError):

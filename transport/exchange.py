@@ -34,6 +34,13 @@ class WireHead:
             [b"%b %b HTTP/1.1\r\n" % (method, target), *[b"%b: %b\r\n" % header for header in headers]]
         )
 
+    def with_header(self, name: bytes, value: bytes) -> WireHead:
+        """The same head with one validated header more."""
+        head = WireHead.__new__(WireHead)
+        head.method, head.target, head.headers = self.method, self.target, (*self.headers, (name, value))
+        head._lines = self._lines + b"%b: %b\r\n" % (name, value)
+        return head
+
     def encode(self, body_size: int) -> bytes:
         """The bytes before a body of that size, as h11 would write them (a test holds it to that).
 
@@ -46,7 +53,11 @@ class WireHead:
 
 
 class Exchange(Protocol):
-    """What is told of one exchange. After `on_end` or `on_failure`, nothing more."""
+    """Who receives one exchange. After `on_end`, `on_failure` or `on_defect`, nothing more is delivered.
+
+    Whoever calls one of these methods catches what it raises and calls `on_defect` of the same object: so a defect ends
+    the exchange in which it happened, and no other.
+    """
 
     def on_head(self, status: int, headers: RawHeaders) -> None:
         """The final response's head; header names in lower case."""
@@ -62,6 +73,11 @@ class Exchange(Protocol):
 
     def on_failure(self, error: TransportError) -> None:
         """The exchange broke."""
+        ...
+
+    def on_defect(self, error: Exception) -> None:
+        """One of the other methods raised, or the connection's own code did: a defect in this library. The exchange
+        must end without the code that raised, and must not raise again. May be called more than once."""
         ...
 
 

@@ -12,7 +12,7 @@ called in wire order and never from within `send`. A connection goes back to its
 from __future__ import annotations
 
 import enum
-import select
+import logging
 import socket
 import ssl
 from collections.abc import Callable
@@ -23,9 +23,12 @@ from .chunked import ChunkDecoder, ChunkError
 from .errors import Phase, TransportError
 from .exchange import Exchange, Shortcut, WireHead
 from .framing import BodyEnd, framing
+from .liveness import is_quiet
 from .loop import Loop
 from .response_head import HeadError, HeadReader
 from .tls_socket import TLSSocket
+
+logger: logging.Logger = logging.getLogger("manystream.transport.http1")
 
 RECEIVE_BYTES = 16 * 1024
 """Asked of the kernel at once. `recv` allocates this much each time, so more is only asked for while it fills."""
@@ -34,8 +37,12 @@ RECEIVE_BYTES_FULL = 128 * 1024
 SEND_BYTES = 1024 * 1024
 """Sent at once: a server that reads as fast as we write would hold up every other stream."""
 
-POLL: Callable[[], select.poll] | None = getattr(select, "poll", None)
-"""Not there on Windows."""
+PEER_RESET = (ConnectionResetError, BrokenPipeError, ConnectionAbortedError)
+"""What `recv` raises where the peer has ended the connection."""
+STALE_SECONDS = 0.05
+STALE_ROUND_TRIPS = 2
+"""A kept-alive connection that ends so soon after a request was written (in seconds, or in times that connecting took)
+had been closed before the request reached the server."""
 
 PEER_GONE = (ConnectionError, TimeoutError)
 """What `send` raises where the peer has left: its answer may have come before."""
@@ -76,9 +83,11 @@ class Connection(_Hot):
     """
 
     __slots__ = (
+        "_began",
         "_body_end",
         "_decoder",
         "_draining",
+        "_end_under_way",
         "_exchange",
         "_head_reader",
         "_keep_alive",
@@ -88,9 +97,11 @@ class Connection(_Hot):
         "_on_idle",
         "_out",
         "_remaining",
+        "_removed",
         "_send_error",
         "_write_broken",
         "idle_since",
+        "opened_at",
         "origin",
         "received",
         "sent_at",
@@ -106,12 +117,15 @@ class Connection(_Hot):
         on_idle: Callable[[Connection], None],
         on_closed: Callable[[Connection], None],
         on_draining: Callable[[Connection], None] | None = None,
+        *,
+        connect_seconds: float = 0.0,
     ) -> None:
         self.sock: socket.socket | TLSSocket = sock
         self.origin: str = origin
         self.state: State = State.IDLE
         self.last_activity: float = loop.clock()
-        self.idle_since: float = loop.clock()
+        self.idle_since: float = self.last_activity
+        self.opened_at: float = self.last_activity
         self.sent_at: float | None = None
         self.received: int = 0
         self.served: int = 0
@@ -129,6 +143,9 @@ class Connection(_Hot):
         self._remaining = 0
         self._keep_alive = False
         self._draining = -1  # bytes that may still be drained; -1: not draining
+        self._began = 0.0  # when the request's first byte was written
+        self._end_under_way = max(STALE_SECONDS, STALE_ROUND_TRIPS * connect_seconds)
+        self._removed = False  # every step of `close` is done
         self._method = b""
         self._out: list[bytes | memoryview] = []
         self._write_broken = False
@@ -153,6 +170,7 @@ class Connection(_Hot):
         self.state = State.HEAD
         self.received = 0
         self.sent_at = None
+        self._began = self._loop.now
         self._draining = -1
         # A small body rides in the head's segment; a large one is not copied.
         self._out = [data + body] if len(body) <= 65536 else [data, body]
@@ -216,7 +234,7 @@ class Connection(_Hot):
         except (BlockingIOError, InterruptedError, ssl.SSLWantReadError):
             return
         except OSError as error:
-            self._broken(f"connection broken: {_reason(error)}")
+            self._broken(f"connection broken: {_reason(error)}", ended=isinstance(error, PEER_RESET))
             return
         size = len(data)
         if not size:
@@ -248,8 +266,16 @@ class Connection(_Hot):
             self.on_readable()  # for the kernel there is nothing to read
 
     def on_defect(self, error: Exception) -> None:
-        """A callback of ours raised where none may."""
-        self._broken(f"internal error: {type(error).__name__}")
+        """Something raised in this connection's own code: close it, and end its exchange."""
+        self._exchange_failed(self._exchange, error)
+
+    def _exchange_failed(self, exchange: Exchange | None, error: Exception) -> None:
+        """A method of `exchange` raised, or code that worked for it did. The connection's state is unknown."""
+        try:
+            self.close()
+        finally:
+            if exchange is not None:
+                exchange.on_defect(error)
 
     # --- the response ---
 
@@ -279,7 +305,10 @@ class Connection(_Hot):
             self._stop_sending()  # the server has made up its mind before it had read it all
         exchange = self._exchange
         if exchange is not None:
-            exchange.on_head(response.status_code, headers)
+            try:
+                exchange.on_head(response.status_code, headers)
+            except Exception as error:
+                self._exchange_failed(exchange, error)
         if self.state is not State.BODY or self._exchange is not exchange:
             return
         if frame.end is BodyEnd.LENGTH and frame.length == 0:
@@ -295,8 +324,8 @@ class Connection(_Hot):
         try:
             data = decoder.feed(data)
         except ChunkError as error:
-            if error.body and self._exchange is not None:
-                self._exchange.on_body(error.body)  # what came before the fault, in the same bytes
+            if error.body:
+                self._hand_on(error.body)  # what came before the fault, in the same bytes
             if self.state is BODY:
                 self._broken(str(error), protocol=True)
             return
@@ -305,7 +334,10 @@ class Connection(_Hot):
             if exchange is None:
                 self._drained(len(data))
             else:
-                exchange.on_body(data)
+                try:
+                    exchange.on_body(data)
+                except Exception as error:
+                    self._exchange_failed(exchange, error)
             if self.state is not BODY:
                 return
         if not decoder.between:
@@ -321,13 +353,21 @@ class Connection(_Hot):
             data = data[: self._remaining]
             self._remaining -= len(data)
             ended = not self._remaining
-        if self._exchange is None:
-            self._drained(len(data))
-        else:
-            self._exchange.on_body(data)
-            self.shortcut = None  # there are no chunks
+        self._hand_on(data)
+        self.shortcut = None  # there are no chunks
         if ended and self.state is BODY:
             self._message_end(rest)
+
+    def _hand_on(self, data: bytes) -> None:
+        """Give body bytes to the exchange; without one they are drained."""
+        exchange = self._exchange
+        if exchange is None:
+            self._drained(len(data))
+            return
+        try:
+            exchange.on_body(data)
+        except Exception as error:
+            self._exchange_failed(exchange, error)
 
     def _drained(self, size: int) -> None:
         """Body bytes that nobody waits for any more."""
@@ -338,8 +378,22 @@ class Connection(_Hot):
 
     def _message_end(self, rest: bytes) -> None:
         """The body is whole. Decide on reuse first: what `on_end` starts may have this connection already."""
-        exchange = self._release()
-        reusable = self._keep_alive and not rest and not self._out and not self._write_broken
+        exchange = self._exchange
+        try:
+            self._retire(reusable=self._keep_alive and not rest and not self._out and not self._write_broken)
+        except Exception:
+            logger.exception("retiring %r raised: a defect in manystream", self)
+            self._exchange = None
+            self.close()
+        if exchange is not None:
+            try:
+                exchange.on_end()
+            except Exception as error:  # the connection may serve another exchange by now: it stays open
+                exchange.on_defect(error)
+
+    def _retire(self, *, reusable: bool) -> None:
+        """Forget the exchange whose body has ended, and go back to the owner or close."""
+        self._release()
         self.served += 1
         if reusable:
             self._decoder = None
@@ -351,36 +405,35 @@ class Connection(_Hot):
                 self._on_idle(self)
         else:
             self.close()
-        if exchange is not None:
-            exchange.on_end()
 
     def _eof(self) -> None:
         if self.state is State.BODY and self._body_end is BodyEnd.CLOSE:
             self._message_end(b"")
         elif self.state is State.HEAD and not self.received:
-            self._broken("server disconnected without sending a response")
+            self._broken("server disconnected without sending a response", ended=True)
         elif self.state is State.BODY and self._body_end is BodyEnd.LENGTH:
             self._broken(f"connection closed {self._remaining} bytes before the body's end")
         else:
             self._broken("connection closed before the response's end")
 
-    def _broken(self, message: str, *, protocol: bool = False) -> None:
-        exchange = self._release()
-        phase = Phase.BODY if self.state is State.BODY else Phase.SEND if self._send_error else Phase.HEAD
-        reused = self.served > 0
+    def _broken(self, message: str, *, protocol: bool = False, ended: bool = False) -> None:
+        """End the exchange. `ended`: the peer has closed or reset the connection, as far as the kernel can tell."""
+        exchange = self._exchange
+        soon = self._loop.now - self._began <= self._end_under_way
+        failure = TransportError(
+            f"{message} [{self.origin}]",
+            phase=Phase.BODY if self.state is State.BODY else Phase.SEND if self._send_error else Phase.HEAD,
+            origin=self.origin,
+            unread=ended and soon and self.served > 0 and self.state is State.HEAD and not self.received,
+            protocol=protocol,
+            sent=True,
+        )
         self.close()
         if exchange is not None:
-            exchange.on_failure(
-                TransportError(
-                    f"{message} [{self.origin}]",
-                    phase=phase,
-                    origin=self.origin,
-                    reused=reused,
-                    received=self.received,
-                    protocol=protocol,
-                    sent=True,
-                )
-            )
+            try:
+                exchange.on_failure(failure)
+            except Exception as error:
+                exchange.on_defect(error)
 
     def _release(self) -> Exchange | None:
         """The exchange, which is told nothing more from here."""
@@ -424,34 +477,23 @@ class Connection(_Hot):
 
     def looks_alive(self) -> bool:
         """Whether an idle connection may be used: nothing to read, no end, no error. One system call."""
-        if self.state is not State.IDLE:
-            return False
-        sock = self.sock
-        if isinstance(sock, socket.socket) and POLL is not None:
-            # To be told by an exception that nothing is there takes three times as long, from cold caches.
-            poll = POLL()
-            poll.register(sock, select.POLLIN)
-            return not poll.poll(0)
-        try:
-            data = sock.recv(1, socket.MSG_PEEK) if isinstance(sock, socket.socket) else sock.recv(RECEIVE_BYTES)
-        except (BlockingIOError, InterruptedError, ssl.SSLWantReadError):
-            return True  # nothing, or only TLS's own records (session tickets)
-        except OSError:
-            return False
-        del data  # bytes nobody asked for, or the end: either way it is not to be used
-        return False
+        return self.state is State.IDLE and is_quiet(self.sock)
 
     def close(self) -> None:
-        """Close the socket now; idempotent. The exchange is told nothing: whoever closes knows why."""
-        if self.state is State.CLOSED:
+        """Close the socket now; idempotent. The exchange is not notified: the caller knows why.
+
+        Each step may be repeated, and the exchange is forgotten last, so that after a step that raised `on_defect` can
+        call this again and still knows whose exchange it was."""
+        if self._removed:
             return
         self.state = State.CLOSED
-        self._release()
-        self._head_reader = None
+        self.shortcut = self._head_reader = None
         self._out.clear()
         self._loop.remove(self)
         self.sock.close()
         self._on_closed(self)
+        self._exchange = None
+        self._removed = True
 
 
 def _reason(error: OSError) -> str:

@@ -41,6 +41,9 @@ GATHER_FROM = 4
 LAG_WINDOW: float = 1.0
 """Seconds that a slow turn is remembered in `Loop.lag`."""
 
+FAILED_TURNS = 10
+"""Iterations in a row that may raise outside any connection before the loop gives up, and the engine with it."""
+
 HELD_UP_SECONDS: float = 0.005
 """Whoever keeps all others waiting for longer is named in `Loop.culprit`."""
 
@@ -70,7 +73,8 @@ class Pollable(Protocol):
         ...
 
     def on_defect(self, error: Exception) -> None:
-        """One of the two raised: a defect of ours. End this connection; the others go on."""
+        """One of the two raised: a defect in this library. Close this connection and end its exchange; the others go
+        on."""
         ...
 
 
@@ -125,6 +129,15 @@ class Loop(abc.ABC):
     @abc.abstractmethod
     def close(self) -> None:
         """Give up the descriptor."""
+
+    def failed(self, connection: Pollable, error: Exception) -> None:
+        """Something raised while this connection was served: end it, and nothing else."""
+        logger.error("serving %r raised: a defect in manystream", connection, exc_info=error)
+        try:
+            connection.on_defect(error)
+        except Exception:
+            logger.exception("ending %r raised, too", connection)
+            self.remove(connection)
 
     def measure(self, started: float, culprit: str = "") -> None:
         """Note how long a turn took."""
@@ -203,6 +216,7 @@ class PollerLoop(Loop):
         # By descriptor; a system gives out the lowest that is free. Where thousands are open, a dictionary is three
         # cache misses an event (its index, its entry, the number in it), this is one.
         self._connections: list[Pollable | None] = []
+        self._failures = 0  # iterations in a row that raised
 
     def add(self, connection: Pollable) -> None:
         fd = connection.sock.fileno()
@@ -224,7 +238,7 @@ class PollerLoop(Loop):
         while True:
             await trio.lowlevel.wait_readable(descriptor)
             before = self.now
-            served = self.turn()
+            served = self._guarded_turn()
             # One turn right after another, or a full one: there is traffic. Then gather, for as long as it pays.
             gathering = served >= GATHER_FROM or self.now - before < GATHER_SECONDS
             while gathering:
@@ -232,8 +246,22 @@ class PollerLoop(Loop):
                     await trio.sleep(GATHER_SECONDS)
                 else:
                     await trio.lowlevel.checkpoint()
-                served = self.turn()
+                served = self._guarded_turn()
                 gathering = served >= GATHER_FROM
+
+    def _guarded_turn(self) -> int:
+        """As `turn`. An iteration that raises outside any connection ends there: what is still ready is ready at the
+        next one. Raises where iteration after iteration fails."""
+        try:
+            served = self.turn()
+        except Exception:
+            self._failures += 1
+            if self._failures >= FAILED_TURNS:
+                raise
+            logger.exception("an iteration of the loop raised: a defect in manystream")
+            return 0
+        self._failures = 0
+        return served
 
     def turn(self) -> int:
         """Serve what is ready now, each connection once: level-triggered, so a flood waits for its next turn.
@@ -264,8 +292,7 @@ class PollerLoop(Loop):
                     if mask & ~WRITE and connections[fd] is connection:
                         connection.on_readable()
             except Exception as error:
-                logger.exception("a connection's callback raised: a defect in manystream")
-                connection.on_defect(error)
+                self.failed(connection, error)
             after = clock()
             if after - before > longest:
                 longest, culprit = after - before, label
@@ -327,8 +354,7 @@ class TaskLoop(Loop):
                     else:
                         connection.on_readable()
                 except Exception as error:
-                    logger.exception("a connection's callback raised: a defect in manystream")
-                    connection.on_defect(error)
+                    self.failed(connection, error)
                 self.measure(started, label if time.perf_counter() - started > HELD_UP_SECONDS else "")
 
     async def run(self) -> None:

@@ -84,7 +84,8 @@ class Resolver:
             if lookup.addresses is not None:
                 return lookup.addresses
             if lookup.error is not None:
-                raise dns_error(str(lookup.error), origin, permanent=lookup.error.permanent)
+                known = lookup.error
+                raise dns_error(str(known), origin, permanent=known.permanent, exhausted=known.exhausted)
             # Who asked was cancelled: ask again.
 
     async def _look_up(self, key: tuple[str, int], origin: str) -> list[Address]:
@@ -109,9 +110,14 @@ def literal_address(host: str, port: int) -> Address | None:
     return Address(socket.AF_INET, (host, port)) if version == 4 else Address(socket.AF_INET6, (host, port, 0, 0))
 
 
-def dns_error(text: str, origin: str, *, permanent: bool) -> TransportError:
+def dns_error(text: str, origin: str, *, permanent: bool, exhausted: bool = False) -> TransportError:
     """The error of a failed lookup."""
-    return TransportError(text, phase=Phase.DNS, origin=origin, permanent=permanent)
+    return TransportError(text, phase=Phase.DNS, origin=origin, permanent=permanent, exhausted=exhausted)
+
+
+def is_exhaustion(error: OSError) -> bool:
+    """Whether this process or this system has no descriptor left."""
+    return error.errno in (errno.EMFILE, errno.ENFILE)
 
 
 def reason(error: OSError) -> str:
@@ -126,11 +132,14 @@ async def _addresses(host: str, port: int, origin: str) -> list[Address]:
     try:
         found = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except socket.gaierror as error:
-        permanent = error.errno in PERMANENT_DNS_ERRORS
-        raise dns_error(f"cannot look up {host!r}: {error.strerror or error}", origin, permanent=permanent) from error
+        exhausted = not _has_descriptor()  # which getaddrinfo may report as a name that does not exist
+        permanent = error.errno in PERMANENT_DNS_ERRORS and not exhausted
+        text = f"cannot look up {host!r}: {error.strerror or error}"
+        raise dns_error(text, origin, permanent=permanent, exhausted=exhausted) from error
     except OSError as error:
         # With no descriptor left getaddrinfo fails so, and not with an error of its own.
-        raise dns_error(f"cannot look up {host!r}: {reason(error)}", origin, permanent=False) from error
+        text = f"cannot look up {host!r}: {reason(error)}"
+        raise dns_error(text, origin, permanent=False, exhausted=is_exhaustion(error)) from error
     except UnicodeError as error:
         raise dns_error(f"cannot look up {host!r}: no host name", origin, permanent=True) from error
     addresses = dict.fromkeys(_address(int(family), sockaddr) for family, _, _, _, sockaddr in found)
@@ -138,6 +147,15 @@ async def _addresses(host: str, port: int, origin: str) -> list[Address]:
     if not usable:
         raise dns_error(f"cannot look up {host!r}: the answer holds no address", origin, permanent=True)
     return interleaved(usable)
+
+
+def _has_descriptor() -> bool:
+    """Whether this process can open one more descriptor."""
+    try:
+        socket.socket().close()
+    except OSError as error:
+        return not is_exhaustion(error)
+    return True
 
 
 def _address(family: int, sockaddr: Sequence[object]) -> Address | None:

@@ -19,33 +19,48 @@ _STALE_KEPT = 64
 
 
 class Timer:
-    """One deadline. `cancel` may be called at any time, any number of times."""
+    """One deadline. `cancel` may be called at any time, any number of times.
 
-    __slots__ = ("_callback", "_timers", "when")
+    callback: what is called; None once it was, or was cancelled. when: on trio's clock, in seconds.
+    """
 
-    def __init__(self, timers: Timers, when: float, callback: Callable[[], None]) -> None:
+    __slots__ = ("_on_defect", "_timers", "callback", "when")
+
+    def __init__(
+        self,
+        timers: Timers,
+        when: float,
+        callback: Callable[[], None],
+        on_defect: Callable[[Exception], None] | None,
+    ) -> None:
         self._timers = timers
-        self._callback: Callable[[], None] | None = callback
+        self.callback: Callable[[], None] | None = callback
+        self._on_defect = on_defect
         self.when: float = when
 
     def cancel(self) -> None:
         """Forget the callback. Its place in the heap is given up in time, at no cost now."""
-        if self._callback is not None:
-            self._callback = None
+        if self.callback is not None:
+            self.callback = self._on_defect = None
             self._timers.cancelled_one()
 
     def fire(self) -> None:
-        """Call the callback, unless it was cancelled. One that raises is logged: the other timers go on."""
-        callback, self._callback = self._callback, None
-        if callback is not None:
-            try:
-                callback()
-            except Exception:
-                logger.exception("a timer's callback raised")
+        """Call the callback, unless it was cancelled. What it raises goes to the log and to `on_defect`: the other
+        timers go on."""
+        callback, on_defect = self.callback, self._on_defect
+        self.callback = self._on_defect = None
+        if callback is None:
+            return
+        try:
+            callback()
+        except Exception as error:
+            logger.exception("a timer's callback raised: a defect in manystream")
+            if on_defect is not None:
+                on_defect(error)
 
     @property
     def pending(self) -> bool:
-        return self._callback is not None
+        return self.callback is not None
 
 
 class Timers:
@@ -60,15 +75,23 @@ class Timers:
         self._scope: trio.CancelScope | None = None
         self._wakes = math.inf  # the scope's deadline, which takes a call to ask for
 
-    def at(self, when: float, callback: Callable[[], None]) -> Timer:
-        """Call `callback` once `trio.current_time()` has reached `when`. `math.inf` never comes."""
-        timer = Timer(self, when, callback)
+    def at(
+        self, when: float, callback: Callable[[], None], on_defect: Callable[[Exception], None] | None = None
+    ) -> Timer:
+        """Call `callback` once `trio.current_time()` has reached `when`. `math.inf` never comes.
+
+        on_defect: called with what `callback` raised, so that whoever waits for this timer does not wait for ever.
+        """
+        timer = Timer(self, when, callback, on_defect)
         if when != math.inf:
-            self._sequence += 1
-            heapq.heappush(self._heap, (when, self._sequence, timer))
+            self._push(timer)
             if self._scope is not None and when < self._wakes:
                 self._wakes = self._scope.deadline = when
         return timer
+
+    def _push(self, timer: Timer) -> None:
+        self._sequence += 1
+        heapq.heappush(self._heap, (timer.when, self._sequence, timer))
 
     def cancelled_one(self) -> None:
         """A timer in the heap was cancelled; once most of them are, the heap is rebuilt (amortised O(1))."""
@@ -86,7 +109,10 @@ class Timers:
                 await trio.sleep_forever()
             if not self._scope.cancelled_caught:
                 return
-            self._fire(trio.current_time())
+            try:
+                self._fire(trio.current_time())
+            except Exception:
+                logger.exception("looking for timers that are due raised: a defect in manystream")
             # Timers that are due again at once must not keep the other tasks from running.
             await trio.lowlevel.checkpoint()
 
@@ -96,7 +122,12 @@ class Timers:
     def _fire(self, now: float) -> None:
         while self._heap and self._heap[0][0] <= now:
             timer = heapq.heappop(self._heap)[2]
-            if timer.pending:
-                timer.fire()
-            else:
+            if timer.callback is None:
                 self._stale = max(0, self._stale - 1)
+                continue
+            try:
+                timer.fire()
+            except Exception:
+                logger.exception("firing a timer raised: a defect in manystream")
+                if timer.callback is not None:  # it was not called yet
+                    self._push(timer)

@@ -215,6 +215,10 @@ class _Answer:
             self.failure = error
         self.ended.set()
 
+    def on_defect(self, error: Exception) -> None:
+        self.failure = TransportError(f"internal error: {type(error).__name__}", phase=Phase.BODY)
+        self.ended.set()
+
 
 async def _exchange(sock: socket.socket | TLSSocket, head: WireHead, origin: str) -> _Answer:
     """Send a request without a body. Raises `TransportError` where no answer comes."""

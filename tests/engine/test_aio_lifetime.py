@@ -155,9 +155,8 @@ def test_an_engine_that_breaks_down_ends_its_block_with_the_reason(provider: ms.
                 engine._native.pool._nursery.start_soon(defect)  # pyright: ignore[reportPrivateUsage]
                 await asyncio.sleep(WAIT)
 
-        with pytest.raises(ExceptionGroup) as caught:
+        with pytest.raises(ZeroDivisionError):
             await use()
-        assert caught.group_contains(ZeroDivisionError)
         assert [completion.error_category for completion in completions] == ["cancelled"]
         assert not trio.lowlevel.in_trio_run()
         await asyncio.sleep(0)  # this task itself is not cancelled any more

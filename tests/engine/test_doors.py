@@ -14,7 +14,10 @@ from manystream.engine.call import Call
 INSIDE = "what runs inside the engine needs it; no program does"
 
 FOR_THE_INSIDE = dict.fromkeys(
-    ("call_ended", "check_open", "check_process", "count_retry", "recorder", "running", "soon", "totals"),
+    (
+        *("call_ended", "callback_raised", "check_open", "check_process", "count_resent", "count_retry", "fail"),
+        *("recorder", "running", "soon", "stop_starting", "totals"),
+    ),
     INSIDE,
 )
 EXCEPTIONS: dict[type, dict[str, str]] = {

@@ -204,8 +204,11 @@ class Stream:
     def on_answer(self, response: ms.Response, terminal: ms.Event | None) -> None:
         self.outcome = f"{response} {terminal}"
 
-    def on_attempt_failure(self, error: ms.ProviderError, *, stale: bool) -> None:
+    def on_attempt_failure(self, error: ms.ProviderError, *, unread: bool) -> None:
         self.outcome = f"{error.category} {error} {self.attempt.partial_response()}"
+
+    def on_defect(self, error: Exception) -> None:
+        raise error
 
     # --- as the call ---
 

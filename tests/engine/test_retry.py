@@ -133,7 +133,8 @@ async def test_nothing_is_retried_once_an_event_was_told() -> None:
 
 
 @pytest.mark.trio
-async def test_a_stale_connection_is_replaced_once_and_silently() -> None:
+@pytest.mark.parametrize("max_attempts", [1, 2])
+async def test_a_stale_connection_is_replaced_at_once_and_counted(max_attempts: int) -> None:
     """The server closes just as the request goes out: no byte of an answer, on a connection that had served."""
 
     async def script(line: Line) -> None:
@@ -145,12 +146,36 @@ async def test_a_stale_connection_is_replaced_once_and_silently() -> None:
         while await line.request():
             await line.send(answer(chat_answer("again")))
 
+    retry = ms.Retry(max_attempts=max_attempts, base=1000)
+    async with open_peer(script) as peer, ms.open_engine([peer.chat], retry=retry) as engine:
+        await engine.request(hello())
+        completion = await engine.start_request(hello()).wait()
+        statistics = engine.statistics()
+    again = max_attempts - 1
+    assert (completion.success, completion.attempts, completion.resent) == (again == 1, 1 + again, again)
+    assert (statistics.resent, statistics.retried, len(peer.lines)) == (again, 0, 1 + again)
+
+
+@pytest.mark.trio
+async def test_a_request_that_the_server_may_have_read_is_not_sent_again_unasked(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """A kept-alive connection ends two seconds after the request went out: the server may have worked on it."""
+
+    async def script(line: Line) -> None:
+        await line.request()
+        await line.send(answer(chat_answer("first")))
+        await line.request()
+        requests.append(1)
+        await trio.sleep(2)
+
+    requests: list[int] = []
     async with open_peer(script) as peer, ms.open_engine([peer.chat], retry=ms.Retry(max_attempts=1)) as engine:
         await engine.request(hello())
         completion = await engine.start_request(hello()).wait()
-    assert completion.success
-    assert completion.attempts == 1
-    assert len(peer.lines) == 2
+        statistics = engine.statistics()
+    assert (completion.error_category, completion.attempts, completion.resent) == (ms.ErrorCategory.NETWORK, 1, 0)
+    assert (statistics.resent, len(requests), len(peer.lines)) == (0, 1, 1)
 
 
 @pytest.mark.trio

@@ -37,6 +37,10 @@ BODY = "faults/test_body.py::test_"
 TORTURE = "faults/test_torture.py::test_"
 FLOODS = "faults/test_floods.py::test_"
 LIFETIME = "engine/test_lifetime.py::test_"
+RETRY = "engine/test_retry.py::test_"
+DEFECTS = "faults/test_defects.py::test_"
+FATAL = "engine/test_fatal_callbacks.py::test_"
+PRESSURE = "faults/test_pressure.py::test_"
 WRONG_PLACE = "faults/test_wrong_place.py::test_"
 
 GROUPS: dict[str, tuple[Row, ...]] = {
@@ -44,12 +48,15 @@ GROUPS: dict[str, tuple[Row, ...]] = {
         _row(1, "the server closes an idle connection", "not seen: a fresh connection is opened", "no", "not needed",
              KEEP_ALIVE + "a_connection_that_ended_while_idle_is_not_used"),
         _row(2, "the server closes just as the next request goes out",
-             "not seen: no byte came on a connection that had served, so the request goes out once more on a fresh one",
-             "no", "safe, once, not counted",
+             "not seen: no byte came on a connection that had served, and its end was under way when the request was "
+             "written, so the request goes out once more on a fresh one",
+             "no", "safe, once, counted (`resent`); not without an attempt left",
              KEEP_ALIVE + "an_end_that_races_with_the_next_request_is_not_seen",
              KEEP_ALIVE + "a_stale_connection_takes_its_request_along_and_is_replaced_once",
              KEEP_ALIVE + "waiting_calls_get_a_fresh_connection_after_a_stale_one",
-             KEEP_ALIVE + "one_completion_for_each_call_of_a_storm_of_stale_connections"),
+             KEEP_ALIVE + "one_completion_for_each_call_of_a_storm_of_stale_connections",
+             RETRY + "a_stale_connection_is_replaced_at_once_and_counted",
+             RETRY + "a_request_that_the_server_may_have_read_is_not_sent_again_unasked"),
         _row(3, "the same, after a byte of the answer", "NETWORK, phase head", "no", "yes",
              KEEP_ALIVE + "one_byte_of_an_answer_is_no_stale_connection"),
         _row(4, "a fresh connection is closed without a byte", "NETWORK, phase head", "no", "yes",
@@ -241,8 +248,28 @@ GROUPS: dict[str, tuple[Row, ...]] = {
              WRONG_PLACE + "a_fork_is_told_so_and_the_parent_s_streams_go_on",
              WRONG_PLACE + "another_run_is_told_that_the_engine_is_not_its_own",
              WRONG_PLACE + "after_its_block_an_engine_says_so"),
+        _row(81, "a defect in this library, wherever it raises", "UNKNOWN (internal error, naming what and where) for "
+             "one call at most; its connection closes", "no", "no", DEFECTS + "whatever_raises_ends_one_call_at_most"),
+        _row(82, "a callback raises a cancellation by itself (`future.result()` of a cancelled future)",
+             "CALLBACK; from `on_completion` it is logged", "no", "no",
+             FATAL + "a_cancellation_that_a_callback_raises_is_that_callback_s_failure"),
+        _row(83, "a callback raises `KeyboardInterrupt`, `SystemExit` or another `BaseException`; Ctrl-C in a tick",
+             "CALLBACK for its call, CANCELLED for all others; the `open_engine` block raises it", "no", "no",
+             FATAL + "what_is_meant_for_the_program_ends_the_engine",
+             FATAL + "one_of_many_that_end_while_the_engine_closes_raises_and_all_complete",
+             FATAL + "ctrl_c_in_the_middle_of_a_tick_leaves_the_block_itself",
+             FATAL + "on_asyncio_the_block_s_own_task_raises_it",
+             FATAL + "on_a_portal_waiters_are_released_and_the_block_raises_it"),
+        _row(84, "no descriptor is left while idle connections hold some",
+             "not seen: the oldest idle ones close; without any, NETWORK naming EMFILE", "-", "yes",
+             PRESSURE + "idle_connections_make_way_where_no_descriptor_is_left",
+             PRESSURE + "without_an_idle_connection_a_missing_descriptor_is_reported"),
+        _row(85, "the body of an error answer trickles", "the status' own category, after 5 s, with what came "
+             "of the body", "no", "by status", PRESSURE + "the_body_of_an_error_has_a_short_clock_of_its_own"),
+        _row(86, "the replicas behind a load balancer change", "connections older than `PoolLimits.max_age` are not "
+             "used again", "no", "not needed", PRESSURE + "a_connection_older_than_its_age_limit_serves_no_more"),
     ),
 }  # fmt: skip
 
 ROWS: tuple[Row, ...] = tuple(row for rows in GROUPS.values() for row in rows)
-COUNT = 80
+COUNT = 86

@@ -1,0 +1,179 @@
+"""The end of a call: its outcome is decided once, and the steps that follow are each taken once.
+
+Knows the callbacks, the engine's books and who waits. Must not know why a call ended, nor attempts, clocks or retries:
+`Call`, which derives from this, decides the outcome and stops what runs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+import trio
+
+from ..providers.events import Error, Event
+from .completion import Completion, Timings
+from .delivery import Delivery
+from .errors import callback_failed
+
+if TYPE_CHECKING:
+    from .call import Surroundings
+
+logger: logging.Logger = logging.getLogger("manystream.engine")
+
+OnCompletion: TypeAlias = "Callable[[Completion], object]"
+
+
+class Step(enum.IntEnum):
+    """How far the end of a call has come. Each step is taken once, in this order."""
+
+    OPEN = 0
+    """Attempts are made; the outcome is open."""
+    SETTLED = 1
+    """The outcome is decided. The steps below follow at once, or at the next iteration of the loop."""
+    STOPPED = 2
+    """Nothing of the call runs, waits or is open."""
+    NOTIFYING = 3
+    """The terminal event is being given to `on_event`."""
+    NOTIFIED = 4
+    """`on_event` has returned, and is not called again."""
+    RECORDED = 5
+    """The completion is public, and the engine has counted it."""
+    COMPLETED = 6
+    """`on_completion` was called."""
+    ENDED = 7
+    """Whoever waits for the call was woken."""
+
+
+class Ending:
+    """What ends exactly once.
+
+    completion: the final record, once the call has ended.
+    """
+
+    __slots__ = (
+        "_delivery",
+        "_ended",
+        "_engine",
+        "_on_completion",
+        "_outcome",
+        "_raised",
+        "_started",
+        "_step",
+        "_terminal",
+        "_timings",
+        "completion",
+    )
+
+    def __init__(self, engine: Surroundings, delivery: Delivery, on_completion: OnCompletion | None) -> None:
+        self._engine = engine
+        self._delivery = delivery
+        self._on_completion = on_completion
+        self._started = engine.loop.clock()
+        self._timings = Timings()
+        self._step = Step.OPEN
+        self._outcome: Completion | None = None  # what `completion` will be
+        self._terminal: Event | None = None  # the event that the stream ends with
+        self._raised: BaseException | None = None  # by a callback; may end the engine
+        self._ended: trio.Event | None = None
+        self.completion: Completion | None = None
+
+    async def wait(self) -> Completion:
+        """Wait for the completion, which the callback (if any) has been given by then."""
+        await trio.lowlevel.checkpoint()
+        if self.completion is None:
+            if self._ended is None:
+                self._ended = trio.Event()
+            await self._ended.wait()
+        assert self.completion is not None
+        return self.completion
+
+    def _settle(self, outcome: Completion, terminal: Event | None) -> None:
+        """Decide how the call ends. `terminal`: the event that its stream ends with; None where `on_event` raised."""
+        self._outcome = outcome
+        self._terminal = terminal
+        self._delivery.muted = True
+        self._step = Step.SETTLED
+
+    def conclude(self) -> None:
+        """Take the steps of the end that are left.
+
+        Steps that may be repeated are marked as taken afterwards. Callbacks are marked before they are called, by the
+        same function that calls them. So after a step that raised this can be called again: nothing is left out, and
+        no callback is called twice.
+        """
+        if self._step < Step.STOPPED:
+            self._stop()
+            self._step = Step.STOPPED
+        if self._step < Step.NOTIFIED:
+            self._step = Step.NOTIFYING
+            self._deliver_terminal()
+            self._step = Step.NOTIFIED
+        if self._step < Step.RECORDED:
+            self._record()
+            self._step = Step.RECORDED
+        if self._step < Step.COMPLETED:
+            self._step = Step.COMPLETED
+            on_completion, completion = self._on_completion, self.completion or self._outcome
+            if on_completion is not None and completion is not None:
+                try:
+                    on_completion(completion)
+                except BaseException as error:
+                    logger.exception("on_completion raised")
+                    self._raised = error
+        if self._step < Step.ENDED:
+            self._step = Step.ENDED
+            if self._ended is not None:
+                self._ended.set()
+        raised, self._raised = self._raised, None
+        if raised is not None:
+            self._engine.callback_raised(raised)
+
+    def _conclude_by_all_means(self) -> None:
+        """As `conclude`, passing over a step that raises."""
+        for _ in Step:
+            try:
+                self.conclude()
+            except Exception:
+                logger.exception("ending %r raised, too", self)
+                self._step = Step(min(self._step + 1, Step.ENDED))
+                continue
+            return
+
+    def _stop(self) -> None:
+        """Leave nothing of the call running, waiting or open. May be called again."""
+        raise NotImplementedError
+
+    def _book(self, completion: Completion) -> None:
+        """Have the engine count the call as ended. May be called again."""
+        raise NotImplementedError
+
+    def _deliver_terminal(self) -> None:
+        terminal = self._terminal
+        if terminal is None:
+            return
+        failure = self._delivery.finish(terminal)
+        if failure is None:
+            return
+        self._raised = failure
+        if isinstance(terminal, Error):
+            logger.error("on_event raised on its Error event", exc_info=failure)
+        else:
+            assert self._outcome is not None
+            self._outcome = _failed_by_callback(self._outcome, failure)
+
+    def _record(self) -> None:
+        completion = self._outcome
+        assert completion is not None
+        self._timings.finished = self._engine.loop.clock() - self._started
+        self.completion = completion
+        self._delivery.release()
+        self._book(completion)
+
+
+def _failed_by_callback(outcome: Completion, failure: BaseException) -> Completion:
+    """The outcome of a call whose answer was whole, and whose `on_event` raised on `Done`."""
+    return dataclasses.replace(outcome, success=False, error=callback_failed(failure))

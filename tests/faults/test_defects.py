@@ -1,0 +1,227 @@
+"""A defect in this library ends the call in which it happens, and no other.
+
+No list of functions: a profile hook raises at the n-th Python call that is made while the loop serves a tick or timers
+fire, whichever that is: this package's, h11's, the standard library's. (Not trio's: what interrupts it half-way breaks
+its own tables, and every program on it.) Calls of every dialect run at once, streamed and not, answers that fail among
+them. Whatever raised, each call completes once within its clocks, at most one of them with an internal error, every
+other answer is whole, and no descriptor is left.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import FrameType
+
+import pytest
+import trio
+import trio.testing
+
+import manystream as ms
+from manystream.engine import Limits
+from manystream.transport.loop import PollerLoop
+from manystream.transport.pool import PoolLimits
+from manystream.transport.timers import Timers
+from tests.engine.peers import Line, answer, chat_answer, chunked, error_body, open_descriptors, open_peer
+from tests.faults.dialects import DIALECTS
+
+STEP = int(os.environ.get("MANYSTREAM_DEFECT_STEP", "20"))
+"""Every so manyth Python call raises in some run: 1 is the complete run (`make defects`)."""
+MOST_CALLS = 60_000
+TRIO = "trio"
+KINDS = (ValueError, RecursionError, MemoryError)
+
+CLOCKS = ms.Timeouts(connect=5, first_byte=20, idle=10, total=60)
+RETRY = ms.Retry(max_attempts=2, base=0.1, jitter=0)
+SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}}
+POOL = Limits(pool=PoolLimits(max_per_origin=2, idle_expiry=5))
+"""So few places that calls wait for one another's connections."""
+
+ANSWERS = {
+    "chat": chat_answer("one"),
+    "responses": json.dumps(
+        {
+            "id": "r",
+            "model": "m",
+            "status": "completed",
+            "output": [{"type": "message", "id": "i", "content": [{"type": "output_text", "text": "one"}]}],
+        }
+    ),
+    "anthropic": json.dumps(
+        {"id": "a", "model": "m", "content": [{"type": "text", "text": "one"}], "stop_reason": "end_turn"}
+    ),
+    "gemini": json.dumps({"candidates": [{"content": {"parts": [{"text": "one"}]}, "finishReason": "STOP"}]}),
+}
+STREAMS = {wording.name: wording.beginning + wording.rest for wording in DIALECTS}
+EVENT_STREAM = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def _folder(frame: FrameType) -> str:
+    """The package that a frame's code belongs to."""
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
+
+
+@dataclass
+class Injector:
+    """Raises `kind` at the Python call number `at`, counted while it is armed. at 0: only counts."""
+
+    at: int = 0
+    kind: type[Exception] = ValueError
+    seen: int = 0
+    raised_in: str = ""
+
+    def hook(self, frame: FrameType, event: str, _: object) -> None:
+        caller = frame.f_back
+        if event != "call" or caller is None or TRIO in (_folder(frame), _folder(caller)):
+            return
+        self.seen += 1
+        if self.seen == self.at:
+            self.raised_in = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_code.co_qualname}"
+            raise self.kind("injected")
+
+    @contextmanager
+    def installed(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+        """Armed during ticks and timers."""
+
+        def armed(original: Callable[..., object]) -> Callable[..., object]:
+            def call(*arguments: object) -> object:
+                if self.raised_in:
+                    return original(*arguments)
+                sys.setprofile(self.hook)
+                try:
+                    return original(*arguments)
+                finally:
+                    sys.setprofile(None)
+
+            return call
+
+        with monkeypatch.context() as patch:
+            patch.setattr(PollerLoop, "turn", armed(PollerLoop.turn))
+            patch.setattr(Timers, "_fire", armed(Timers._fire))
+            yield
+
+
+@dataclass
+class Outcome:
+    """What became of one call."""
+
+    name: str
+    completions: list[ms.Completion] = field(default_factory=list[ms.Completion])
+    events: list[ms.Event] = field(default_factory=list[ms.Event])
+
+    @property
+    def text(self) -> str:
+        return "".join(event.text for event in self.events if isinstance(event, ms.TextDelta))
+
+
+async def serve(line: Line) -> None:
+    """Answers by what the request's text asks for."""
+    while request := await line.request():
+        body = request.partition(b"\r\n\r\n")[2]
+        dialect = next(name for name in STREAMS if f"dialect {name}".encode() in body)
+        if b"case 500" in body:
+            await line.send(answer(error_body("out of order"), status="500 Internal Server Error"))
+        elif b"case 429" in body:
+            headers = "Retry-After: 1\r\n"
+            await line.send(answer(error_body("slow down"), status="429 Too Many Requests", headers=headers))
+        elif b"case cut" in body:
+            cut = chunked(STREAMS[dialect].encode()[:60], end=False)
+            await line.send(EVENT_STREAM.encode() + cut)
+            return
+        elif b"case stream" in body:
+            await line.send(EVENT_STREAM)
+            for event in STREAMS[dialect].replace("\r\n", "\n").split("\n\n")[:-1]:
+                await line.send(chunked(event + "\n\n", end=False))
+            await line.send(b"0\r\n\r\n")
+        else:
+            await line.send(answer(ANSWERS[dialect]))
+
+
+EXPECTED: dict[str, tuple[object, ...]] = {
+    "answer": (None, "one"),
+    "stream": (None, "one"),
+    "schema": ("unknown", "one"),
+    "500": ("server", None),
+    "429": ("rate_limit", None),
+    "cut": ("network", None),
+}
+"""Case → error category and text."""
+
+
+async def run_all(injector: Injector, monkeypatch: pytest.MonkeyPatch) -> list[Outcome]:
+    """Every case of every dialect at once, on one engine."""
+    outcomes: list[Outcome] = []
+    before = open_descriptors()
+    async with open_peer(serve) as peer:
+        providers = [wording.provider(peer.origin) for wording in DIALECTS]
+        with injector.installed(monkeypatch):
+            async with ms.open_engine(providers, timeouts=CLOCKS, retry=RETRY, limits=POOL) as engine:
+                calls: list[ms.Call] = []
+                for wording, provider in zip(DIALECTS, providers, strict=True):
+                    for case in EXPECTED:
+                        outcome = Outcome(f"{wording.name} {case}")
+                        outcomes.append(outcome)
+                        request = ms.Request(
+                            f"{provider.name}/m",
+                            [ms.Message.user(f"dialect {wording.name}, case {case}")],
+                            response_schema=SCHEMA if case == "schema" else None,
+                        )
+                        if case in ("stream", "cut", "429"):
+                            calls.append(
+                                engine.start_stream(request, outcome.events.append, outcome.completions.append)
+                            )
+                        else:
+                            calls.append(engine.start_request(request, outcome.completions.append))
+                with trio.fail_after(600):
+                    for call in calls:
+                        await call.wait()
+                    await trio.sleep(30)  # idle connections expire
+                idle = engine.statistics().connections
+                assert {name: (c.active, c.connecting, c.waiting) for name, c in idle.items() if c.active} == {}
+    await trio.testing.wait_all_tasks_blocked()
+    assert open_descriptors() == before, injector
+    return outcomes
+
+
+def described(outcome: Outcome) -> tuple[object, ...]:
+    completion = outcome.completions[0]
+    text = completion.response.text if completion.response is not None else None
+    category = completion.error_category
+    return (category.value if category is not None else None, text or None)
+
+
+@pytest.fixture
+def total(monkeypatch: pytest.MonkeyPatch) -> int:
+    """How many Python calls a run makes when nothing raises."""
+    injector = Injector()
+    outcomes = trio.run(run_all, injector, monkeypatch, clock=trio.testing.MockClock(autojump_threshold=0))
+    for outcome in outcomes:
+        expected = EXPECTED[outcome.name.split()[1]]
+        assert described(outcome)[0] == expected[0], (outcome.name, outcome.completions[0].error)
+    assert 500 < injector.seen < MOST_CALLS
+    return injector.seen
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_whatever_raises_ends_one_call_at_most(
+    total: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    clean = Injector()
+    whole = {
+        outcome.name: described(outcome)
+        for outcome in trio.run(run_all, clean, monkeypatch, clock=trio.testing.MockClock(autojump_threshold=0))
+    }
+    for number, at in enumerate(range(1, total + 1, STEP)):
+        kinds = KINDS if STEP == 1 else (KINDS[number % len(KINDS)],)
+        for kind in kinds:
+            injector = Injector(at, kind)
+            outcomes = trio.run(run_all, injector, monkeypatch, clock=trio.testing.MockClock(autojump_threshold=0))
+            counts = [len(outcome.completions) for outcome in outcomes]
+            assert counts == [1] * len(outcomes), (injector, [o.name for o in outcomes if len(o.completions) != 1])
+            others = [outcome.name for outcome in outcomes if described(outcome) != whole[outcome.name]]
+            assert len(others) <= 1, (injector, others, [o.completions[0].error for o in outcomes if o.name in others])
+            caplog.clear()

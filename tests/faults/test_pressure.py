@@ -1,0 +1,182 @@
+"""Under pressure: no descriptor left, answers that trickle, calls cancelled while they wait, huge DNS answers."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import socket
+import tracemalloc
+
+import pytest
+import trio
+import trio.testing
+
+import manystream as ms
+from manystream.engine import Limits
+from manystream.transport import dial as dialling
+from manystream.transport.pool import PoolLimits
+from manystream.transport.resolve import Address
+from tests.engine.peers import (
+    NO_RETRY,
+    STREAM_HEAD,
+    Line,
+    Recorder,
+    answer,
+    chat_answer,
+    chat_chunk,
+    chat_stream,
+    chunked,
+    error_body,
+    hello,
+    open_peer,
+)
+
+pytestmark = pytest.mark.trio
+
+
+async def serve_soundly(line: Line) -> None:
+    while await line.request():
+        await line.send(answer(chat_answer("fine")))
+
+
+async def test_idle_connections_make_way_where_no_descriptor_is_left(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Ten idle connections hold what another origin's dial needs: it gets one at once, without an attempt lost."""
+    opened: list[socket.socket] = []
+    original = dialling._connect_one
+
+    async def limited(address: Address) -> socket.socket:
+        if sum(sock.fileno() >= 0 for sock in opened) >= 10:
+            raise OSError(errno.EMFILE, "Too many open files")
+        sock = await original(address)
+        opened.append(sock)
+        return sock
+
+    monkeypatch.setattr(dialling, "_connect_one", limited)
+    async with open_peer(serve_soundly) as one, open_peer(serve_soundly) as other:
+        first = ms.OpenAIChat(api_key="k", base_url=one.url, name="first")
+        second = ms.OpenAIChat(api_key="k", base_url=other.url, name="second")
+        async with ms.open_engine([first, second], retry=NO_RETRY) as engine:
+            calls = [engine.start_request(ms.Request("first/m", [ms.Message.user("x")])) for _ in range(10)]
+            assert all([(await call.wait()).success for call in calls])
+            began = trio.current_time()
+            completion = await engine.start_request(ms.Request("second/m", [ms.Message.user("x")])).wait()
+            assert (completion.error, completion.attempts) == (None, 1)
+            assert trio.current_time() - began < 1
+
+
+async def test_without_an_idle_connection_a_missing_descriptor_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def none_left(_: Address) -> socket.socket:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(dialling, "_connect_one", none_left)
+    provider = ms.OpenAIChat(api_key="k", base_url="http://127.0.0.1:9/v1")
+    async with ms.open_engine([provider], retry=NO_RETRY) as engine:
+        completion = await engine.start_request(hello()).wait()
+    assert completion.error_category is ms.ErrorCategory.NETWORK
+    assert "EMFILE" in str(completion.error)
+
+
+async def test_the_body_of_an_error_has_a_short_clock_of_its_own(autojump_clock: trio.testing.MockClock) -> None:
+    """A 429 whose explanation comes a byte a second is reported after five, with what has come of it."""
+
+    async def script(line: Line) -> None:
+        await line.request()
+        body = error_body("slow down, please")
+        head = f"HTTP/1.1 429 Too Many Requests\r\nContent-Length: {len(body) + 1000}\r\nRetry-After: 7\r\n\r\n"
+        await line.send(head + body)
+        for _ in range(1000):
+            await trio.sleep(1)
+            await line.send(" ")
+
+    async with open_peer(script) as peer, ms.open_engine([peer.chat], retry=NO_RETRY) as engine:
+        began = trio.current_time()
+        completion = await engine.start_stream(hello()).wait()
+        elapsed = trio.current_time() - began
+    assert (completion.error_category, completion.http_status) == (ms.ErrorCategory.RATE_LIMIT, 429)
+    assert completion.retry_after_ms == 7000
+    assert "slow down, please" in str(completion.error)
+    assert 4.9 < elapsed < 5.5
+
+
+async def test_a_pause_before_there_is_a_connection_holds(autojump_clock: trio.testing.MockClock) -> None:
+    async def script(line: Line) -> None:
+        await line.request()
+        await line.send(STREAM_HEAD.encode() + chunked(*chat_stream("one")))
+        await line.closed_by_peer()
+
+    recorder = Recorder()
+    async with open_peer(script) as peer, ms.open_engine([peer.chat]) as engine:
+        call = engine.start_stream(hello(), recorder.on_event, recorder.on_completion)
+        call.pause()
+        await trio.sleep(500)  # longer than the idle clock: a paused call is not idle
+        assert (recorder.events, recorder.completions) == ([], [])
+        call.resume()
+        await call.wait()
+    assert (recorder.text, recorder.completion.success) == ("one", True)
+
+
+async def test_calls_that_are_cancelled_while_they_wait_leave_nothing() -> None:
+    async def script(line: Line) -> None:
+        await line.request()
+        await line.send(STREAM_HEAD.encode() + chunked(chat_chunk("one"), end=False))
+        await line.closed_by_peer()
+
+    limits = Limits(pool=PoolLimits(max_per_origin=1))
+    request = hello()
+
+    async def cancel_many(engine: ms.Engine, count: int) -> None:
+        for _ in range(count // 500):
+            calls = [engine.start_stream(request) for _ in range(500)]
+            for call in calls:
+                call.cancel()
+            await trio.testing.wait_all_tasks_blocked()
+            del calls, call
+
+    async with open_peer(script) as peer, ms.open_engine([peer.chat], limits=limits) as engine:
+        engine.start_stream(request)
+        await cancel_many(engine, 1000)
+        gc.collect()
+        tracemalloc.start()
+        try:
+            await cancel_many(engine, 10_000)
+            gc.collect()
+            held, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert held < 10 * 10_000, "bytes for ten thousand calls that are gone"
+
+
+async def test_a_host_with_thousands_of_addresses_has_a_short_error(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+) -> None:
+    async def refuse(_: Address) -> socket.socket:
+        raise OSError(errno.ECONNREFUSED, "Connection refused")
+
+    async def many(*_: object, **__: object) -> list[tuple[object, ...]]:
+        return [
+            (socket.AF_INET, socket.SOCK_STREAM, 6, "", (f"127.{n >> 16}.{n >> 8 & 255}.{n & 255}", 9))
+            for n in range(3000)
+        ]
+
+    monkeypatch.setattr(dialling, "_connect_one", refuse)
+    monkeypatch.setattr(trio.socket, "getaddrinfo", many)
+    provider = ms.OpenAIChat(api_key="k", base_url="http://many.test:9/v1")
+    async with ms.open_engine([provider], retry=NO_RETRY, timeouts=ms.Timeouts(connect=100_000)) as engine:
+        completion = await engine.start_request(hello()).wait()
+    assert completion.error_category is ms.ErrorCategory.NETWORK
+    message = str(completion.error)
+    assert len(message) < 1500
+    assert "and 2992 more addresses" in message
+
+
+async def test_a_connection_older_than_its_age_limit_serves_no_more(autojump_clock: trio.testing.MockClock) -> None:
+    """A load balancer's new replicas get calls, too: a busy keep-alive connection is replaced after `max_age`."""
+    limits = Limits(pool=PoolLimits(max_age=60))
+    async with open_peer(serve_soundly) as peer, ms.open_engine([peer.chat], limits=limits) as engine:
+        for _ in range(21):
+            assert (await engine.start_request(hello()).wait()).success
+            await trio.sleep(10)
+        assert len(peer.lines) == 4
+        assert engine.statistics().discarded == 3
