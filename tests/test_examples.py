@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -53,6 +54,14 @@ def drive(program: str) -> str:
     assert done.returncode == 0, done.stderr
     assert not done.stderr
     return done.stdout
+
+
+def test_a_service_that_is_told_to_stop_finishes_the_answers_it_pays_for() -> None:
+    lines = run("graceful_stop.py").stdout.splitlines()
+    assert lines[0].startswith("SIGTERM: 20 calls may end")
+    assert lines[1] == "all have ended"
+    calls, whole = (int(number) for number in re.findall(r"\d+", lines[2]))
+    assert calls == whole >= 20
 
 
 def test_the_orchestrator_runs_every_agent_to_its_end_and_all_its_tools() -> None:
