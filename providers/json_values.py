@@ -128,6 +128,13 @@ def objects(value: JSONObject, key: str) -> list[JSONObject]:
     return [member for member in items(value, key) if type(member) is dict]
 
 
+def without_nulls(value: JSONObject) -> JSONObject:
+    """The object without its null members, which say the same as absent ones. Members of members stay as they are."""
+    if None not in value.values():
+        return value
+    return {name: member for name, member in value.items() if member is not None}
+
+
 def _loads_large(data: bytes | str) -> JSON:
     """Parse JSON that may be one large plain string with a little around it: that is decoded where it stands, and only
     the rest is parsed. The parser takes a copy of all that it is given, which would be the largest of all."""

@@ -15,7 +15,7 @@ from typing import ClassVar
 from ..converter import HistoryConverter, Read
 from ..dialect import Dialect
 from ..history import UNKNOWN_TOOL, HistoryError
-from ..json_values import JSON, JSONObject, dumps_text, mapping, objects, string
+from ..json_values import JSON, JSONObject, dumps_text, mapping, objects, string, without_nulls
 from ..messages import Block, Message, Role, ToolCall, ToolResult
 from ..provider import Gemini, Provider
 from .dialect import DIALECT
@@ -67,10 +67,10 @@ class GeminiConverter(HistoryConverter):
         messages: list[Read] = []
         open_calls: list[ToolCall] = []
         for number, content in enumerate(wire):
-            where, role = f"contents[{number}]", content.get("role", USER)
+            where, role = f"contents[{number}]", content.get("role") or USER
             if role != MODEL and role not in USER_ROLES:
                 raise HistoryError(f"{where}.role", f"unknown role {role!r}")
-            parts = objects(content, "parts")
+            parts = [without_nulls(part) for part in objects(content, "parts")]
             for position, part in enumerate(parts):
                 place = f"{where}.parts[{position}]"
                 speaker = Role.ASSISTANT if role == MODEL else Role.USER

@@ -8,7 +8,7 @@ that belong on a text.
 from __future__ import annotations
 
 from ..accumulate import Accumulator, TextInProgress
-from ..json_values import JSON, JSONObject, items, objects
+from ..json_values import JSON, JSONObject, items, objects, without_nulls
 
 CONTINUED: dict[str, tuple[str, ...]] = {
     "citationMetadata": ("citations", "citationSources"),
@@ -49,7 +49,7 @@ class Extras:
         members, parts = self._others.setdefault(index, ({"index": index}, []))
         for name, value in candidate.items():
             if name == "content" and type(value) is dict:
-                parts.extend(items(value, "parts"))
+                parts.extend(without_nulls(part) if type(part) is dict else part for part in items(value, "parts"))
                 members["content"] = {**value, "parts": []}
             elif value is not None:
                 members[name] = value

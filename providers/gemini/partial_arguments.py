@@ -94,7 +94,7 @@ class PartialArguments:
     def add(self, piece: JSONObject) -> str:
         """Take one element of `partialArgs`."""
         path = path_steps(string(piece, "jsonPath") or "")
-        kind = next((name for name in SCALARS if name in piece), None)
+        kind = _kind_of(piece)
         if path is None or kind is None:
             # A piece without a value only says that its place will go on, or has ended.
             self.lost = self.lost or path is None
@@ -171,6 +171,15 @@ class PartialArguments:
         for path, value, pieces in self._values:
             _set(root, path, value if pieces is None else "".join(pieces))
         return root
+
+
+def _kind_of(piece: JSONObject) -> str | None:
+    """The member that holds the piece's value. A null one is absent; but a piece whose only value member is a null
+    `nullValue` holds null, because protobuf's JSON mapping writes that value so."""
+    present = [name for name in SCALARS if name in piece]
+    return next(
+        (name for name in present if piece[name] is not None), "nullValue" if present == ["nullValue"] else None
+    )
 
 
 def _set(root: JSONObject, path: Path, value: JSON) -> None:

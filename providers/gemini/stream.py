@@ -13,7 +13,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 
 from ..accumulate import CUT_SHORT, TextInProgress, ThinkingInProgress, ToolCallInProgress
 from ..dialect import MakeId, StreamMachine
@@ -30,6 +30,7 @@ from ..json_values import (
     objects,
     shown,
     string,
+    without_nulls,
 )
 from ..messages import File, Image, ProviderBlock, ProviderState
 from ..provider import Provider
@@ -205,7 +206,7 @@ class GeminiStream(StreamMachine):
             self._usage = usage  # cumulative: the last one counts, none is added to another
         if chunk.get("error"):
             return list(self.fail(read_error(chunk, data)))
-        refusal = blocked(chunk, data) if "promptFeedback" in chunk else None
+        refusal = blocked(chunk, data) if chunk.get("promptFeedback") is not None else None
         if refusal is not None:
             return list(self.fail(refusal))
         events: list[Event] = []
@@ -244,15 +245,31 @@ class GeminiStream(StreamMachine):
     # --- parts ---
 
     def _part(self, part: JSONObject, events: list[Event]) -> None:
-        for name in part:
-            read = PARTS.get(name)
-            if read is not None:
-                read(self, part, events)
-                return
-        if part.keys() <= ANNOTATIONS:
+        """Read one part. A part holds one kind of content; serialisers add the other kinds as null or empty."""
+        part = without_nulls(part)
+        kinds = part.keys() - ANNOTATIONS
+        if len(kinds) > 1:
+            # Where all are empty, only the text is ignored: an empty call ends the one whose arguments are streamed.
+            kinds = {name for name in kinds if part[name] not in EMPTY} or kinds - {"text"}
+        known = [name for name in PARTS if name in kinds]
+        if not kinds:
             self.text_part(part, events)  # nothing but a signature, perhaps
-        else:
+        elif not known:
             self.provider_part(part, events)
+        elif len(kinds) == 1:
+            PARTS[known[0]](self, part, events)
+        else:
+            self._several(part, known, kinds.difference(known), events)
+
+    def _several(self, part: JSONObject, known: list[str], others: Set[str], events: list[Event]) -> None:
+        """A part with contents of several kinds, which the protocol does not have: read each of them. The annotations
+        belong to the last one, so that a signature stays with the call."""
+        contents: list[JSONObject] = [{kind: part[kind]} for kind in known]
+        if others:
+            contents.append({name: part[name] for name in part if name in others})
+        contents[-1].update({name: part[name] for name in part if name in ANNOTATIONS})
+        for content in contents:
+            PARTS.get(next(iter(content)), GeminiStream.provider_part)(self, content, events)
 
     def text_part(self, part: JSONObject, events: list[Event]) -> None:
         """Text, or thinking where the part says so. An empty one may still carry a signature."""
@@ -309,7 +326,7 @@ class GeminiStream(StreamMachine):
 
     def _continues(self, call: JSONObject, name: str) -> bool:
         """Whether a call with a name is more of the open one: it repeats the name beside more arguments."""
-        return self._call is not None and self._call.name == name and "partialArgs" in call
+        return self._call is not None and self._call.name == name and call.get("partialArgs") is not None
 
     def _begin_call(self, part: JSONObject, call: JSONObject, name: str, events: list[Event]) -> None:
         events.extend(self._close_call(complete=True))
@@ -319,7 +336,7 @@ class GeminiStream(StreamMachine):
         events.extend(block.start(wire_id or self.make_id(), name))
         self._call, self._partial = block, PartialArguments()
         self._sign_call(part, wire_id)
-        if call.get("willContinue") is True or "partialArgs" in call:
+        if call.get("willContinue") is True or call.get("partialArgs") is not None:
             return
         events.extend(block.delta(_arguments_text(mapping(call, "args"))))
         events.extend(block.finish())
@@ -396,6 +413,10 @@ PARTS: dict[str, Callable[[GeminiStream, JSONObject, list[Event]], None]] = {
 }
 """A part's wire name → its method. `executableCode`, `codeExecutionResult`, `toolCall` and `toolResponse` belong to
 calls that the server makes itself; they and every unknown kind are kept as `ProviderBlock`s in their place."""
+
+
+EMPTY: tuple[JSON, ...] = ("", {}, [])
+"""Contents that say nothing beside another one."""
 
 
 def first_error(events: Sequence[Event]) -> Error | None:

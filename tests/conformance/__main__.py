@@ -20,6 +20,7 @@ from .compare import Difference, differences, events_disagree, faults
 from .corpus import Case, read_corpus
 from .cuts import cuts_of
 from .exchange import Told, exchange
+from .nulls import compare_nulls
 from .outcome import outcome_of
 from .pairs import compare_pairs
 from .reference import reference_of
@@ -105,7 +106,9 @@ def _check_spellings_and_pairs(cases: Sequence[Case], began: float) -> list[str]
         f"{pairs.restated} streams restated unstreamed ({pairs.not_plain} not plain enough), "
         f"{pairs.recorded} pairs of recordings",
     )
-    return broken + pairs.faults
+    nulls = compare_nulls(cases)
+    _say(began, f"{nulls.restated} answers with {nulls.nulls} null members added ({nulls.not_read} not readable)")
+    return broken + pairs.faults + nulls.faults
 
 
 def _check_damage(ledger: Ledger, sample: Ledger, began: float) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -166,3 +167,4 @@ def test_the_whole_run_with_damage_passes_on_a_sound_folder(tmp_path: Path, caps
     said = capsys.readouterr().out
     assert "0 of neither kind" in said
     assert "1 streams restated unstreamed" in said
+    assert re.search(r"1 answers with [1-9]\d* null members added \(0 not readable\)", said)

@@ -49,7 +49,9 @@ class ChatConverter(HistoryConverter):
     provider_class: ClassVar[type[Provider]] = OpenAIChat
 
     def is_whole(self, chunk: JSONObject) -> bool:
-        return any("message" in choice and "delta" not in choice for choice in objects(chunk, "choices"))
+        return any(
+            choice.get("message") is not None and choice.get("delta") is None for choice in objects(chunk, "choices")
+        )
 
     def _system_messages(self, texts: Sequence[str]) -> list[JSONObject]:
         role = self.provider.profile.quirks.system_role

@@ -6,7 +6,7 @@ or requests.
 
 from __future__ import annotations
 
-from ...json_values import JSON, JSONObject, integer, mapping, string
+from ...json_values import JSON, JSONObject, integer, mapping, string, without_nulls
 
 TEXT_MEMBERS = ("reasoning_content", "reasoning", "reasoning_text")
 """Where reasoning text comes (DeepSeek and most; OpenRouter, Groq, Ollama; Copilot). The first that has text is
@@ -46,7 +46,7 @@ class _Detail:
     __slots__ = ("members", "name", "pieces")
 
     def __init__(self, fragment: JSONObject, name: str | None) -> None:
-        self.members = dict(fragment)
+        self.members = dict(without_nulls(fragment))
         self.name = name
         self.pieces: list[str] = [] if name is None else [string(fragment, name) or ""]
 

@@ -24,7 +24,7 @@ def decode_response(body: bytes, provider: Provider, make_id: MakeId) -> Respons
     reported = error_in("", chunk)
     if reported is not None:
         raise error_from_object(reported, http_status=BODY_STATUS, body=body)
-    if "choices" not in chunk:
+    if chunk.get("choices") is None:
         raise malformed("malformed answer: a chat completion must have choices", body)
     content = ChatAnswer(Accumulator(), provider.profile.name, make_id, whole=True)
     try:

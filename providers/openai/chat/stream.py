@@ -171,7 +171,7 @@ def error_in(event: str, chunk: JSONObject) -> JSON:
         error = choice.get("error")
         if _says_something(error):
             return error
-    return chunk if "choices" not in chunk and chunk.get("detail") else None
+    return chunk if chunk.get("choices") is None and chunk.get("detail") else None
 
 
 def _says_something(error: JSON) -> bool:

@@ -62,7 +62,7 @@ def decode(body: bytes, provider: Provider, make_id: MakeId) -> Response:
         response = loads_object(body)
     except MalformedJSONError as error:
         raise errors.malformed(f"the answer cannot be read: {error}", body) from None
-    if not MEMBERS_OF_A_RESPONSE & response.keys():
+    if not any(response.get(member) is not None for member in MEMBERS_OF_A_RESPONSE):
         raise errors.malformed(f"the answer is no response object: {shown(body)}", body)
     answer = Accumulator()
     try:

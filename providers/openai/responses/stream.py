@@ -93,7 +93,7 @@ class ResponsesStream(StreamMachine):
 
     def _unnamed(self, value: JSONObject, data: bytes) -> Sequence[Event]:
         """An event that the table does not have. One without any type that holds an error is a gateway's."""
-        if value.get("error") and "type" not in value:
+        if value.get("error") and value.get("type") is None:
             return self.error(value, data)
         return ()
 

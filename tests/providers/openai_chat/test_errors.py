@@ -391,6 +391,7 @@ def test_stray_lines_do_not_spoil_a_whole_answer() -> None:
         ({"detail": "Rate limit"}, ErrorCategory.RATE_LIMIT),
         ({"hello": 1}, ErrorCategory.SERVER),
         ({"choices": "x"}, ErrorCategory.SERVER),
+        ({"id": "c", "choices": None, "error": None}, ErrorCategory.SERVER),
         (b"", ErrorCategory.SERVER),
         (b"<html>", ErrorCategory.SERVER),
         (b"[]", ErrorCategory.SERVER),
@@ -402,9 +403,10 @@ def test_an_unstreamed_answer_that_is_none(body: object, category: ErrorCategory
     assert caught.value.category is category
 
 
-def test_an_answer_without_choices_is_empty() -> None:
-    assert decode({"id": "c", "choices": []}).content == []
-    assert decode({"id": "c", "choices": None, "error": None}).finish_reason is FinishReason.UNKNOWN
+def test_an_answer_with_an_empty_list_of_choices_is_empty() -> None:
+    answer = decode({"id": "c", "choices": [], "error": None})
+    assert answer.content == []
+    assert answer.finish_reason is FinishReason.UNKNOWN
 
 
 def test_providers_do_not_matter_to_errors() -> None:
