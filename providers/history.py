@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from .json_values import JSON, JSONObject, MalformedJSONError, dumps_text, loads, mapping, string
+from .json_values import JSON, JSONObject, MalformedJSONError, arguments_text, dumps_text, exact_loads, mapping, string
 from .messages import Block, Message, Role, Text, ToolCall, ToolResult
 from .response import Response
 
@@ -291,7 +291,7 @@ def _block_of(part: Part) -> Block | None:
     if isinstance(part, ToolCallPart):
         return part.origin if part.origin is not None and call_part(part.origin) == part else _call_of(part)
     if isinstance(part, ToolResultPart):
-        return ToolResult(part.id, dumps_text(part.result.to_json()), is_error=bool(part.result.failure))
+        return ToolResult(part.id, arguments_text(part.result.to_json()), is_error=bool(part.result.failure))
     return part.block if isinstance(part, OtherPart) else None
 
 
@@ -341,7 +341,7 @@ def _result_part(block: ToolResult, name: str, *, strict: bool) -> ToolResultPar
     if not isinstance(block.content, str) and not all(isinstance(part, Text) for part in block.content):
         return OtherPart(block)
     try:
-        written = loads(block.text)
+        written = exact_loads(block.text)
         result = ToolCallResult.from_json(written if type(written) is dict else {})
     except (MalformedJSONError, HistoryError):
         if strict:

@@ -15,6 +15,16 @@ from typing import Any, TypeAlias, cast
 
 import orjson
 
+from .exact_numbers import (
+    NumberWriter,
+    UnheldNumber,
+    decimal_number,
+    find_unheld,
+    has_odd_numbers,
+    shortened,
+    whole_number,
+)
+
 JSON: TypeAlias = "bool | int | float | str | list[JSON] | dict[str, JSON] | None"
 JSONObject: TypeAlias = "dict[str, JSON]"
 
@@ -41,12 +51,31 @@ class MalformedJSONError(ValueError):
     """Bytes that are no JSON, or JSON that is not what the place calls for. The message quotes them, bounded."""
 
 
+class UnheldNumberError(MalformedJSONError):
+    """JSON with a number that Python cannot hold. `path`: its place, such as `.a[0]`."""
+
+    def __init__(self, path: str, number: UnheldNumber) -> None:
+        super().__init__(f"{path.removeprefix('.') or 'the value'} is {shortened(number.text)}: Python cannot hold it")
+        self.path: str = path
+
+
+class Written:
+    """A value whose JSON text is at hand."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: bytes) -> None:
+        self.text: bytes = text
+
+
 strict_loads: Callable[[bytes | str], JSON] = orjson.loads
 """Parse without the second look. Raises `ValueError`."""
 
 
 def loads(data: bytes | str) -> JSON:
     """Parse JSON text. Raises `MalformedJSONError`.
+
+    A whole number beyond 64 bits becomes a float: `exact_loads` is for JSON in which numbers matter.
 
     orjson refuses lone surrogate escapes, NaN and bytes that are no UTF-8. Such an event still holds an answer,
     so the slow path reads it once more with replacement characters, as browsers do (WHATWG UTF-8 decode).
@@ -60,17 +89,51 @@ def loads(data: bytes | str) -> JSON:
     return _loads_leniently(data)
 
 
+def exact_loads(data: bytes | str) -> JSON:
+    """Parse JSON text with whole numbers of any size. One that Python cannot hold is an `UnheldNumber`. Raises
+    `MalformedJSONError`."""
+    return exactly(loads(data), data)
+
+
+def held_loads(data: bytes | str) -> JSON:
+    """The same for a caller, who is given only numbers that Python can hold. Raises `UnheldNumberError` for another."""
+    value = exact_loads(data)
+    unheld = find_unheld(value) if has_odd_numbers(data) else None
+    if unheld is not None:
+        raise UnheldNumberError(*unheld)
+    return value
+
+
+def exactly(value: JSON, data: bytes | str) -> JSON:
+    """The JSON text `data`, which was parsed to `value`, with its numbers as `exact_loads` reads them."""
+    if not has_odd_numbers(data):
+        return value
+    try:
+        return _loads_leniently(data)
+    except MalformedJSONError:
+        return value  # Python's parser does not go as deep
+
+
+def exactly_object(value: JSONObject, data: bytes) -> JSONObject:
+    """The same for an object."""
+    exact = exactly(value, data)
+    return exact if type(exact) is dict else value
+
+
 def loads_object(data: bytes | str) -> JSONObject:
-    """Parse JSON text that must be an object. Raises `MalformedJSONError`."""
-    value = loads(data)
+    """Parse JSON text that must be an object, with exact numbers. Raises `MalformedJSONError`."""
+    value = exact_loads(data)
     if type(value) is not dict:
         raise MalformedJSONError(f"expected a JSON object, got {shown(data)}")
     return value
 
 
 def dumps(value: Any) -> bytes:
-    """Serialise to compact UTF-8. Raises `TypeError` for what JSON cannot hold."""
-    return orjson.dumps(value)
+    """Serialise to compact UTF-8, whole numbers of any size. Raises `TypeError` for what JSON cannot hold."""
+    try:
+        return orjson.dumps(value, _written_text)
+    except TypeError:
+        return _EXACT.text(value).encode()
 
 
 def ascii_dumps(text: str) -> bytes:
@@ -80,13 +143,53 @@ def ascii_dumps(text: str) -> bytes:
 
 def dumps_text(value: Any) -> str:
     """Serialise to compact text."""
-    return orjson.dumps(value).decode()
+    return dumps(value).decode()
+
+
+def arguments_text(value: JSON, *, spaced: bool = False) -> str:
+    """A call's arguments as text, every number as it was sent. `spaced`: a space after `:` and `,`. Raises
+    `TypeError` where they are nested too deeply."""
+    try:
+        return _spaced_encode(value) if spaced else orjson.dumps(value).decode()
+    except (TypeError, ValueError):
+        pass  # a number beyond 64 bits, one that Python cannot hold, or more levels than orjson writes
+    except RecursionError:
+        raise TypeError("it is nested too deeply") from None
+    try:
+        return (_SPACED_ARGUMENTS if spaced else _ARGUMENTS).text(value)
+    except TypeError:
+        return _deep_text(value)
 
 
 def written(text: bytes) -> JSON:
     """A value whose JSON text is at hand, for `dumps` to copy in as it is: it must be valid."""
-    value: Any = orjson.Fragment(text)
+    value: Any = Written(text)
     return cast("JSON", value)
+
+
+def _deep_text(value: JSON) -> str:
+    """JSON text of a value with many levels, which Python's encoder writes, up to its own limit."""
+    try:
+        return _compact_encode(value)
+    except (ValueError, RecursionError):
+        raise TypeError("it is nested too deeply") from None
+
+
+def _written_text(value: object) -> orjson.Fragment:
+    if isinstance(value, Written):
+        return orjson.Fragment(value.text)
+    raise TypeError
+
+
+def _leaf(value: object) -> str:
+    return orjson.dumps(value, _written_text).decode()
+
+
+_compact_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+_spaced_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+_EXACT = NumberWriter(_leaf)
+_ARGUMENTS = NumberWriter(_leaf, keep_unheld=True)
+_SPACED_ARGUMENTS = NumberWriter(_leaf, spaced=True, keep_unheld=True)
 
 
 def shown(data: bytes | str) -> str:
@@ -187,7 +290,9 @@ def _loads_leniently(data: bytes | str) -> JSON:
     text = data if isinstance(data, str) else data.decode("utf-8", "replace")
     try:
         # Both steps recurse: what is nested too deeply for either cannot be read.
-        return _without_surrogates(json.loads(text))
+        return _without_surrogates(
+            json.loads(text, parse_int=whole_number, parse_float=decimal_number, parse_constant=UnheldNumber)
+        )
     except (ValueError, RecursionError) as error:
         reason = str(error)
     raise MalformedJSONError(f"malformed JSON {shown(data)}: {reason}")

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .errors import InvalidRequestError
+from .exact_numbers import find_unheld, has_odd_numbers, shortened
+from .json_values import MalformedJSONError, exact_loads
 from .messages import (
     BLOCK_TYPES,
     Block,
@@ -53,7 +55,14 @@ def validate_messages(messages: Sequence[Message], first: int = 0) -> None:
         for block in message.content:
             if type(block) in plain or (type(block) is ToolResult and block.tool_call_id):
                 continue
-            if type(block) is ToolCall and block.id and block.name and message.role is Role.ASSISTANT:
+            if (
+                type(block) is ToolCall
+                and block.id
+                and block.name
+                and message.role is Role.ASSISTANT
+                and type(block.arguments) is str
+                and not has_odd_numbers(block.arguments)
+            ):
                 continue
             _validate_message(message, f"messages[{number}]")
             break
@@ -88,5 +97,20 @@ def _validate_block(block: Block, role: Role, allowed: frozenset[type[Block]], w
             raise InvalidRequestError(f"{where}.name", "a tool call needs a name")
         if not block.id:
             raise InvalidRequestError(f"{where}.id", "a tool call needs an id")
+        _validate_numbers(block, where)
     elif isinstance(block, ToolResult) and not block.tool_call_id:
         raise InvalidRequestError(f"{where}.tool_call_id", "a tool result needs the id of its call")
+
+
+def _validate_numbers(block: ToolCall, where: str) -> None:
+    """Refuse arguments with a number that Python cannot hold: not every dialect can send it. What is no JSON is sent
+    as text."""
+    if not isinstance(block.arguments, str) or not has_odd_numbers(block.arguments):  # pyright: ignore[reportUnnecessaryIsInstance]
+        return
+    try:
+        unheld = find_unheld(exact_loads(block.arguments))
+    except MalformedJSONError:
+        return
+    if unheld is not None:
+        path, number = unheld
+        raise InvalidRequestError(f"{where}.arguments{path}", f"Python cannot hold the number {shortened(number.text)}")

@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from .json_values import JSON, JSONObject, MalformedJSONError, loads, strict_loads
+from .exact_numbers import has_odd_numbers
+from .json_values import JSON, JSONObject, MalformedJSONError, held_loads, strict_loads
 
 
 class Role(enum.StrEnum):
@@ -85,13 +86,17 @@ class ToolCall:
 
     @property
     def parsed(self) -> JSONObject:
-        """The arguments as an object; no text at all is the empty object. Raises `MalformedJSONError`."""
+        """The arguments as an object; no text at all is the empty object. Raises `MalformedJSONError`, for a number
+        that Python cannot hold with its path."""
         try:
             value = strict_loads(self.arguments)
         except ValueError:
             if not self.arguments.strip():
                 return {}
-            value = loads(self.arguments)
+            value = held_loads(self.arguments)
+        else:
+            if has_odd_numbers(self.arguments):
+                value = held_loads(self.arguments)
         if type(value) is not dict:
             raise MalformedJSONError(f"the arguments of {self.name!r} are no JSON object: {self.arguments[:200]!r}")
         return value

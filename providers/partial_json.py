@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from .events import Event, ToolCallDelta, ToolCallDone, ToolCallStart
-from .json_values import JSON, shown, strict_loads
+from .exact_numbers import has_odd_numbers
+from .json_values import JSON, held_loads, shown, strict_loads
 
 Path: TypeAlias = "tuple[str | int, ...]"
 Container: TypeAlias = "dict[str, JSON] | list[JSON]"
@@ -255,6 +256,8 @@ class PartialJSON:
         self._read = self._read_structure
         try:
             value = strict_loads(word.encode())
+            if has_odd_numbers(word):
+                value = held_loads(word)
         except ValueError:
             self._break(f"{shown(word)} is neither a number nor a literal")
             return

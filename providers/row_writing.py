@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 
-from .json_values import JSON, JSONObject, dumps_text, loads
+from .json_values import JSON, JSONObject, dumps_text, exact_loads
 from .messages import (
     Block,
     CacheControl,
@@ -52,7 +52,7 @@ def rows_from_message(message: Message) -> list[Row]:
         if KIND_ROLE.get(row.kind) is not message.role:
             extra["role"] = message.role.value
         if extra:
-            data = loads(row.data_json) if row.data_json is not None else {}
+            data = exact_loads(row.data_json) if row.data_json is not None else {}
             assert type(data) is dict
             row.data_json = dumps_text({**data, **extra})
     return rows

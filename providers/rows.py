@@ -23,7 +23,7 @@ import binascii
 from collections.abc import Callable, Iterable
 from typing import Literal, TypeVar
 
-from .json_values import JSON, JSONObject, MalformedJSONError, dumps_text, loads, shown
+from .json_values import JSON, JSONObject, MalformedJSONError, arguments_text, exact_loads, shown
 from .messages import (
     Block,
     CacheControl,
@@ -97,7 +97,7 @@ def _message(reader: _Reader) -> Message:
 
 
 def _parsed(value: JSON) -> JSON:
-    return loads(value) if isinstance(value, str) else value
+    return exact_loads(value) if isinstance(value, str) else value
 
 
 class _Reader:
@@ -209,7 +209,7 @@ def _read_tool_call(reader: _Reader) -> list[Block]:
         blocks.append(_redacted(reader, redacted, "redacted_thinking."))
     arguments = next((data[name] for name in ("tool_args", "arguments") if data.get(name) is not None), None)
     if type(arguments) is dict:
-        arguments = dumps_text(arguments)
+        arguments = arguments_text(arguments)
     if not isinstance(arguments, str):
         raise reader.error("tool_args", "is missing" if arguments is None else "must be JSON text")
     complete = reader.optional(data, "complete", bool)

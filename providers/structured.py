@@ -16,7 +16,17 @@ from collections.abc import Callable
 
 from .errors import ErrorCategory, ProviderError
 from .events import FinishReason
-from .json_values import JSON, JSONObject, MalformedJSONError, dumps_text, items, loads, mapping, shown
+from .json_values import (
+    JSON,
+    JSONObject,
+    MalformedJSONError,
+    UnheldNumberError,
+    dumps_text,
+    held_loads,
+    items,
+    mapping,
+    shown,
+)
 from .response import Response
 
 FENCE = "```"
@@ -67,7 +77,9 @@ def parse_structured(response: Response, schema: JSONObject) -> JSON:
     and the server did its part; another try is the caller's choice) that names the place in the value."""
     text = _without_fence(response.text)
     try:
-        return fitted(loads(text), schema)
+        return fitted(held_loads(text), schema)
+    except UnheldNumberError as error:
+        message = f"the answer holds a number that cannot be kept: {error}"
     except MalformedJSONError:
         message = f"the answer is no JSON: {shown(text)}" if text else "the answer has no text"
     except SchemaMismatchError as error:

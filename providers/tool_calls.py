@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from .accumulate import Accumulator, ToolCallInProgress
 from .events import Event
-from .json_values import MalformedJSONError, loads_object
+from .json_values import MalformedJSONError, loads
 
 LEGACY_INDEX = -1
 """The index of the one call of OpenAI's older `function_call` member, which has neither id nor index."""
@@ -110,7 +110,7 @@ def _came_whole(call: ToolCallInProgress) -> bool:
     if len(call.pieces) != 1 or call.pieces[0][:1] != "{":
         return False
     try:
-        loads_object(call.pieces[0])
+        value = loads(call.pieces[0])
     except MalformedJSONError:
         return False
-    return True
+    return type(value) is dict

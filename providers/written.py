@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeAlias, TypeVar, cast
 
 from .errors import InvalidRequestError
+from .exact_numbers import UnwritableNumberError
 from .json_values import JSON, JSONObject, dumps, written
 from .message_checks import validate_messages
 from .messages import Message, Role
@@ -170,6 +171,8 @@ def serialised(body: JSONObject) -> bytes:
     for name, value in body.items():
         try:
             dumps(value)
+        except UnwritableNumberError as error:
+            raise InvalidRequestError(f"{name}{error.path}", f"{error.number} cannot be written as JSON") from None
         except TypeError as error:
             raise InvalidRequestError(name, f"cannot be written as JSON: {error}") from None
     raise InvalidRequestError("extra_body", "has a name that is no string")

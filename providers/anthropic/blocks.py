@@ -6,14 +6,23 @@ give the same answer. Knows block shapes. Must not know the events around them.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import TypeAlias
 
 from ..accumulate import Accumulator, Placed, TextInProgress, ThinkingInProgress, ToolCallInProgress
 from ..dialect import MakeId
 from ..events import Event
-from ..json_values import JSON, JSONObject, MalformedJSONError, integer, loads, mapping, objects, string
+from ..json_values import (
+    JSON,
+    JSONObject,
+    MalformedJSONError,
+    arguments_text,
+    exact_loads,
+    integer,
+    mapping,
+    objects,
+    string,
+)
 from ..messages import ProviderBlock, ProviderState, RedactedThinking
 from ..usage import Usage
 from .content import FIRST_PARTY
@@ -147,23 +156,20 @@ OPENERS: dict[str, Callable[[BlockReader, JSONObject, list[Event]], Opened]] = {
 """Block type → how it begins. Every other type is the provider's own business and kept as received."""
 
 
-_encode = json.JSONEncoder(ensure_ascii=False).encode
-
-
 def _arguments_text(value: JSON) -> str:
     """A call's arguments as text. An object is written the way Anthropic streams it (a space after `:` and `,`), so
     that the same answer reads the same streamed and unstreamed."""
     if type(value) is str:
         return value or NO_ARGUMENTS
     try:
-        return _encode(value) if value else NO_ARGUMENTS
-    except RecursionError:
+        return arguments_text(value, spaced=True) if value else NO_ARGUMENTS
+    except TypeError:
         raise MalformedJSONError("a call's input is nested too deeply") from None
 
 
 def _parsed(text: str) -> JSON:
     try:
-        return loads(text)
+        return exact_loads(text)
     except MalformedJSONError:
         return text
 

@@ -19,13 +19,17 @@ from ..accumulate import CUT_SHORT, TextInProgress, ThinkingInProgress
 from ..dialect import MakeId, StreamMachine
 from ..errors import malformed, truncated
 from ..events import Event
-from ..json_values import JSON, JSONObject, MalformedJSONError, loads, mapping, objects, shown, string
+from ..json_values import JSON, JSONObject, MalformedJSONError, exactly_object, loads, mapping, objects, shown, string
 from ..provider import Provider
 from ..repeated import Path
 from ..response import Response
 from .blocks import BlockReader, CallInProgress, ProviderBlockInProgress
 from .errors import error_in, is_error
 from .response import MESSAGE_MEMBERS, add_provider_data, add_usage, finish_reason
+
+WITH_BLOCKS = frozenset({"message_start", "content_block_start"})
+WITHOUT_NUMBERS = frozenset({"text", "thinking", "redacted_thinking"})
+"""Events that bring whole blocks, and the blocks in which no number is."""
 
 DONE_MARK = b"[DONE]"
 """Not Anthropic's; servers that also speak Chat Completions end with it."""
@@ -82,6 +86,8 @@ class MessagesStream(StreamMachine):
         handle = EVENTS.get(kind)
         try:
             if handle is not None:
+                if kind in WITH_BLOCKS and _may_hold_numbers(payload):
+                    payload = exactly_object(payload, data)
                 return handle(self, payload)
             if kind == "error" or is_error(payload):
                 return self.fail(error_in(payload, data))
@@ -328,6 +334,14 @@ REPEATED: dict[str, Path] = {
     "input_json_delta": ("delta", "partial_json"),
 }
 """Delta type → where its text is, for those that tell nothing else."""
+
+
+def _may_hold_numbers(payload: JSONObject) -> bool:
+    """Whether an event brings a block that is neither text nor thinking: a tool's input, given whole."""
+    block = payload.get("content_block")
+    if type(block) is dict:
+        return block.get("type") not in WITHOUT_NUMBERS
+    return bool(mapping(payload, "message").get("content"))
 
 
 def _object(payload: JSONObject, member: str) -> JSONObject:

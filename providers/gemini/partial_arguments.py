@@ -14,7 +14,7 @@ import re
 from itertools import pairwise
 from typing import TypeAlias
 
-from ..json_values import JSON, JSONObject, dumps_text, string
+from ..json_values import JSON, JSONObject, arguments_text, string
 
 Path: TypeAlias = "tuple[str | int, ...]"
 
@@ -72,7 +72,7 @@ class _Container:
             return comma + skipped
         self.count += 1
         self.names.add(step)
-        return f"{comma}{dumps_text(step)}:"
+        return f"{comma}{arguments_text(step)}:"
 
 
 class PartialArguments:
@@ -100,11 +100,14 @@ class PartialArguments:
             self.lost = self.lost or path is None
             return ""
         value: JSON = None if kind == "nullValue" else piece[kind]
+        if isinstance(value, dict | list):
+            self.lost = True  # the protocol has scalars only
+            return ""
         if type(value) is str:
             return self._add_string(path, value, more=piece.get("willContinue") is True)
         text = self._end_string() + self._place(path)
         self._values.append((path, value, None))
-        return text if path[0] in self._late else text + dumps_text(value)
+        return text if path[0] in self._late else text + arguments_text(value)
 
     def close(self) -> str:
         """The call has ended: the text that is still missing."""
@@ -114,7 +117,7 @@ class PartialArguments:
         text.append(self._close_down_to(0))
         tree = self._tree() if self._late else {}
         for name in self._late:
-            text.append(self._containers[0].enter(name) + dumps_text(tree[str(name)]))
+            text.append(self._containers[0].enter(name) + arguments_text(tree[str(name)]))
         text.append("}")
         return "".join(text)
 
@@ -130,7 +133,7 @@ class PartialArguments:
             self._values.append((path, None, pieces))
             self._string = (path, pieces, told)
         if told:
-            text += dumps_text(value)[1:-1]
+            text += arguments_text(value)[1:-1]
         return text if more else text + self._end_string()
 
     def _end_string(self) -> str:

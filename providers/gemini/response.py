@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ..dialect import MakeId
 from ..errors import malformed
-from ..json_values import MalformedJSONError, loads
+from ..json_values import MalformedJSONError, exact_loads
 from ..provider import Gemini, Provider
 from ..response import Response
 from .stream import GeminiStream, first_error
@@ -18,7 +18,7 @@ from .stream import GeminiStream, first_error
 def decode(body: bytes, provider: Provider, make_id: MakeId) -> Response:
     """Read an answer. Raises `ProviderError`: for an error object, a refused prompt, or what is no answer at all."""
     try:
-        value = loads(body)
+        value = exact_loads(body)
     except MalformedJSONError as error:
         raise malformed(f"Gemini's answer cannot be read: {error}", body) from None
     machine = GeminiStream(provider, make_id)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 from collections.abc import Callable, Sequence, Set
 
 from ..accumulate import CUT_SHORT, TextInProgress, ThinkingInProgress, ToolCallInProgress
@@ -23,7 +22,9 @@ from ..json_values import (
     JSON,
     JSONObject,
     MalformedJSONError,
-    dumps_text,
+    arguments_text,
+    exact_loads,
+    exactly,
     items,
     loads,
     mapping,
@@ -52,6 +53,9 @@ READ_IN_CANDIDATE = frozenset({"content", "index", "finishReason"})
 ANNOTATIONS = frozenset({"thought", "thoughtSignature", "partMetadata", "videoMetadata", "mediaResolution"})
 """Members of a part that say something about its content and are none."""
 
+
+CALL = b'Call"'
+"""In the bytes of every chunk with a call, `functionCall` or `toolCall`: its numbers must be exact."""
 
 TEXT: Path = ("candidates", 0, "content", "parts", 0, "text")
 """Where the text of a chunk is that brings nothing but one part."""
@@ -111,7 +115,7 @@ class GeminiStream(StreamMachine):
                         self._usage = usage
                     self.expect_more(event, data, chunk, TEXT, delta, counts=b"usageMetadata")
                     return (delta,)
-        return self.take(chunk, data)
+        return self.take(exactly(chunk, data) if CALL in data else chunk, data)
 
     def forget(self, repeated: RepeatedDelta) -> None:
         self._take_counts(repeated)
@@ -180,7 +184,7 @@ class GeminiStream(StreamMachine):
         """Lines outside the events: an error that was written into the stream as bare JSON, or a whole answer from a
         server that did not mind `alt=sse`."""
         try:
-            value = loads(stray)
+            value = exact_loads(stray)
         except MalformedJSONError:
             return []
         return self.take(value, stray) if type(value) is dict or type(value) is list else []
@@ -338,9 +342,15 @@ class GeminiStream(StreamMachine):
         self._sign_call(part, wire_id)
         if call.get("willContinue") is True or call.get("partialArgs") is not None:
             return
-        events.extend(block.delta(_arguments_text(mapping(call, "args"))))
-        events.extend(block.finish())
         self._call = None
+        try:
+            arguments = arguments_text(mapping(call, "args"))
+        except TypeError:
+            self.answer.warnings.append(f"the arguments of call {block.id!r} are nested too deeply and were dropped")
+            events.extend(block.finish(complete=False))
+            return
+        events.extend(block.delta(arguments))
+        events.extend(block.finish())
 
     def _sign_call(self, part: JSONObject, wire_id: str | None) -> None:
         """Keep what has to go back with the call. A later part without a signature takes none away."""
@@ -422,13 +432,6 @@ EMPTY: tuple[JSON, ...] = ("", {}, [])
 def first_error(events: Sequence[Event]) -> Error | None:
     """The error among events: the last one, where there is one."""
     return events[-1] if events and isinstance(events[-1], Error) else None
-
-
-def _arguments_text(arguments: JSONObject) -> str:
-    try:
-        return dumps_text(arguments)
-    except TypeError:
-        return json.dumps(arguments, ensure_ascii=False)  # whole numbers beyond 64 bits
 
 
 def _decoded(text: str) -> bytes | None:

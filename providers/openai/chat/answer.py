@@ -14,7 +14,17 @@ from collections.abc import Callable
 
 from ...accumulate import Accumulator, Placed, TextInProgress, ThinkingInProgress
 from ...events import Event
-from ...json_values import JSON, JSONObject, MalformedJSONError, dumps_text, integer, mapping, objects, string
+from ...json_values import (
+    JSON,
+    JSONObject,
+    MalformedJSONError,
+    arguments_text,
+    exactly_object,
+    integer,
+    mapping,
+    objects,
+    string,
+)
 from ...messages import ProviderBlock, ProviderState
 from ...tool_calls import LEGACY_INDEX, ToolCallMatcher
 from .audio import AudioInProgress
@@ -79,8 +89,13 @@ class ChatAnswer:
         self._audio_place: Placed | None = None
         self._others: dict[int, ChatAnswer] = {}
 
-    def take(self, chunk: JSONObject) -> list[Event]:
-        """Take one chunk, or a whole body. Raises `MalformedJSONError` where content would otherwise be lost."""
+    def take(self, chunk: JSONObject, data: bytes = b"") -> list[Event]:
+        """Take one chunk, or a whole body. Raises `MalformedJSONError` where content would otherwise be lost.
+
+        data: the chunk's JSON, where its whole numbers may have become floats.
+        """
+        if data and any(map(_has_object_arguments, objects(chunk, "choices"))):
+            chunk = exactly_object(chunk, data)
         answer = self.answer
         # Azure's first chunk has neither model nor id, and ids may change midway: the first of each is kept.
         answer.model = answer.model or string(chunk, "model") or None
@@ -394,6 +409,15 @@ def _order(name: str) -> int:
     return _ORDER.get(name, len(_ORDER))
 
 
+def _has_object_arguments(choice: JSONObject) -> bool:
+    """Whether a choice brings a call whose arguments are an object instead of text."""
+    message = mapping(choice, "delta") or mapping(choice, "message")
+    if "tool_calls" not in message and "function_call" not in message:
+        return False
+    calls = [mapping(call, "function") for call in objects(message, "tool_calls")]
+    return any(type(call.get("arguments")) is dict for call in (*calls, mapping(message, "function_call")))
+
+
 def _says_something(delta: JSON) -> bool:
     return type(delta) is dict and any(value for name, value in delta.items() if name not in PADDING)
 
@@ -405,7 +429,7 @@ def _arguments(value: JSON) -> str:
     if value is None:
         return ""
     try:
-        return dumps_text(value)
+        return arguments_text(value)
     except TypeError:
         raise MalformedJSONError("arguments are nested too deeply") from None
 

@@ -100,7 +100,7 @@ class ChatStream(StreamMachine):
             self._content.take_usage(chunk)
             return self.fail(error_from_object(error, http_status=STREAM_STATUS, body=data))
         try:
-            events = self._content.take(chunk)
+            events = self._content.take(chunk, data)
         except MalformedJSONError as shape:
             return self.fail(malformed(f"malformed event: {shape}", data))
         if len(events) == 1 or (len(events) == 2 and type(events[0]) is Start):

@@ -15,7 +15,7 @@ from typing import TypeAlias
 from ...accumulate import Accumulator, Placed, TextInProgress, ThinkingInProgress, ToolCallInProgress
 from ...dialect import MakeId
 from ...events import Event
-from ...json_values import JSON, JSONObject, MalformedJSONError, dumps_text, items, objects, string
+from ...json_values import JSON, JSONObject, MalformedJSONError, arguments_text, items, objects, string
 from ...messages import ProviderBlock, ProviderState
 
 CALL_ARGUMENTS: dict[str, str] = {"function_call": "arguments", "custom_tool_call": "input"}
@@ -43,6 +43,14 @@ def settle(pieces: list[str], whole: str) -> str:
     if whole:
         pieces[:] = [whole]
     return ""
+
+
+WITHOUT_NUMBERS = frozenset({"message", "reasoning"})
+
+
+def may_hold_numbers(item: JSONObject) -> bool:
+    """Whether numbers in an item are the model's, as in a call's arguments."""
+    return string(item, "type") not in WITHOUT_NUMBERS
 
 
 class MessageItem:
@@ -223,7 +231,7 @@ class CallItem:
         if type(arguments) is not dict:
             return arguments if type(arguments) is str else ""
         try:
-            return dumps_text(arguments)
+            return arguments_text(arguments)
         except TypeError as error:
             raise MalformedJSONError(f"the arguments of a call cannot be written as text ({error})") from None
 

@@ -18,11 +18,23 @@ from collections.abc import Callable, Sequence
 from ... import errors
 from ...dialect import MakeId, StreamMachine
 from ...events import Error, Event, FinishReason, Start
-from ...json_values import JSON, JSONObject, MalformedJSONError, integer, items, loads, shown, string
+from ...json_values import (
+    JSON,
+    JSONObject,
+    MalformedJSONError,
+    exactly_object,
+    integer,
+    items,
+    loads,
+    mapping,
+    objects,
+    shown,
+    string,
+)
 from ...provider import Provider
 from ...repeated import Path
 from ..errors import error_from_object
-from .items import CONTENT, SUMMARY
+from .items import CONTENT, SUMMARY, may_hold_numbers
 from .output import Output
 from .response import conclude, describe, keep
 
@@ -191,10 +203,10 @@ class ResponsesStream(StreamMachine):
         return ()
 
     def item_added(self, value: JSONObject, data: bytes) -> Sequence[Event]:
-        return self.output.open(integer(value, "output_index") or 0, _object(value, "item"))
+        return self.output.open(integer(value, "output_index") or 0, _item(value, data))
 
     def item_done(self, value: JSONObject, data: bytes) -> Sequence[Event]:
-        return self.output.take(integer(value, "output_index") or 0, _object(value, "item"))
+        return self.output.take(integer(value, "output_index") or 0, _item(value, data))
 
     def completed(self, value: JSONObject, data: bytes) -> Sequence[Event]:
         return self._conclude(value, "completed", data)
@@ -210,6 +222,8 @@ class ResponsesStream(StreamMachine):
 
     def _conclude(self, value: JSONObject, status: str, data: bytes) -> Sequence[Event]:
         self.ended = True
+        if any(map(may_hold_numbers, objects(mapping(value, "response"), "output"))):
+            value = exactly_object(value, data)
         keep(self.answer, {key: member for key, member in value.items() if key not in ENVELOPE})
         response = value.get("response")
         return conclude(self.output, response if type(response) is dict else {}, status, data)
@@ -271,6 +285,12 @@ def _object(value: JSONObject, key: str) -> JSONObject:
     if type(member) is not dict:
         raise MalformedJSONError(f"an event of type {shown(string(value, 'type') or '')} without its {key}")
     return member
+
+
+def _item(value: JSONObject, data: bytes) -> JSONObject:
+    """The item of an event, with exact numbers."""
+    item = _object(value, "item")
+    return _object(exactly_object(value, data), "item") if may_hold_numbers(item) else item
 
 
 def _nothing(value: JSONObject) -> Sequence[Event]:

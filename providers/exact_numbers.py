@@ -1,0 +1,153 @@
+"""Numbers that a JSON parser changes: found in JSON text, written as they were sent.
+
+orjson reads a whole number beyond 64 bits as a float. Python reads it exactly, up to 4,300 digits (its limit for the
+conversion of text), and reads `1e400` as infinity. A number that Python cannot hold is an `UnheldNumber` here, which
+keeps its text.
+
+Knows JSON numbers. Must not know where they stand in an answer or a request.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from typing import TypeAlias, cast
+
+Plain: TypeAlias = "bool | int | float | str | list[Plain] | dict[str, Plain] | None"
+
+LOOKED_AT = 64 * 1024
+"""Bytes that are looked at at once, because each look makes a copy."""
+
+DEEPEST = 254
+"""Levels of objects and arrays that are written: as many as orjson writes."""
+
+_DIGITS = bytes.maketrans(b"123456789E", b"000000000e")
+_LONG_NUMBER = b"0" * 19
+"""Shorter whole numbers fit into 64 bits."""
+
+_LARGE_EXPONENT = b"0e000"
+"""With a smaller exponent, a number of less than 19 digits is a float."""
+
+_LONGEST = len(_LONG_NUMBER) - 1
+
+
+class UnheldNumber(float):
+    """A number that Python cannot hold, infinite as a float; or `NaN` and `Infinity`, which JSON does not have. `text`
+    is the number as sent."""
+
+    __slots__ = ("text",)
+
+    text: str
+
+    def __new__(cls, text: str) -> UnheldNumber:
+        """The number with this text."""
+        number = super().__new__(cls, text)
+        number.text = text
+        return number
+
+    def __repr__(self) -> str:
+        return f"UnheldNumber({shortened(self.text)})"
+
+
+class UnwritableNumberError(TypeError):
+    """A value holds a number that cannot be written. `path`: its place in the value, such as `.a[0]`."""
+
+    def __init__(self, path: str, number: str) -> None:
+        super().__init__(f"{path.removeprefix('.') or 'the value'} is {number}, which JSON or Python cannot hold")
+        self.path: str = path
+        self.number: str = number
+
+
+def has_odd_numbers(text: bytes | str) -> bool:
+    """Whether JSON text may hold a number that a parser changes: 19 digits in a row, or an exponent of three digits.
+    Text inside strings counts, too."""
+    data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+    if len(data) <= LOOKED_AT:
+        return _is_odd(data)
+    return any(_is_odd(data[place : place + LOOKED_AT + _LONGEST]) for place in range(0, len(data), LOOKED_AT))
+
+
+def _is_odd(data: bytes) -> bool:
+    plain = data.translate(_DIGITS, b"+")
+    return _LONG_NUMBER in plain or _LARGE_EXPONENT in plain
+
+
+def whole_number(text: str) -> int | UnheldNumber:
+    """A whole number of JSON text, exactly."""
+    try:
+        return int(text)
+    except ValueError:  # more digits than Python converts
+        return UnheldNumber(text)
+
+
+def decimal_number(text: str) -> float:
+    """Any other number of JSON text."""
+    number = float(text)
+    return UnheldNumber(text) if math.isinf(number) else number
+
+
+def find_unheld(value: Plain) -> tuple[str, UnheldNumber] | None:
+    """The first number in a value that Python cannot hold, and its path; None where there is none."""
+    open_values: list[tuple[str, Plain]] = [("", value)]
+    while open_values:
+        path, value = open_values.pop()
+        if isinstance(value, UnheldNumber):
+            return path, value
+        if type(value) is dict:
+            open_values += reversed([(f"{path}.{name}", member) for name, member in value.items()])
+        elif type(value) is list:
+            open_values += reversed([(f"{path}[{place}]", member) for place, member in enumerate(value)])
+    return None
+
+
+class NumberWriter:
+    """Writes JSON text with every number as it is, where the serialiser refuses.
+
+    leaf: writes any value that is no object, array or number.
+    spaced: put a space after `,` and `:`.
+    keep_unheld: write a number that Python cannot hold as it was sent, instead of raising.
+    """
+
+    __slots__ = ("_colon", "_comma", "_keep_unheld", "_leaf")
+
+    def __init__(self, leaf: Callable[[object], str], *, spaced: bool = False, keep_unheld: bool = False) -> None:
+        self._leaf = leaf
+        self._comma, self._colon = (", ", ": ") if spaced else (",", ":")
+        self._keep_unheld = keep_unheld
+
+    def text(self, value: object, path: str = "", depth: int = 0) -> str:
+        """The value as JSON text. Raises `UnwritableNumberError`, and `TypeError` for what JSON cannot hold."""
+        if depth > DEEPEST:
+            raise TypeError("it is nested too deeply")
+        if isinstance(value, dict):
+            return self._object(cast("dict[object, object]", value), path, depth)
+        if isinstance(value, list | tuple):
+            items = cast("Sequence[object]", value)
+            members = (self.text(member, f"{path}[{place}]", depth + 1) for place, member in enumerate(items))
+            return f"[{self._comma.join(members)}]"
+        if type(value) is int:
+            try:
+                return str(value)
+            except ValueError:
+                raise UnwritableNumberError(path, "a whole number of too many digits") from None
+        if isinstance(value, float) and not math.isfinite(value):
+            if not self._keep_unheld:
+                number = value.text if isinstance(value, UnheldNumber) else repr(value)
+                raise UnwritableNumberError(path, shortened(number))
+            return value.text if isinstance(value, UnheldNumber) else json.dumps(value)
+        return self._leaf(value)
+
+    def _object(self, value: dict[object, object], path: str, depth: int) -> str:
+        members: list[str] = []
+        for name, member in value.items():
+            if not isinstance(name, str):
+                raise TypeError("the name of a member must be a string")
+            text = self.text(member, f"{path}.{name}", depth + 1)
+            members.append(f"{self._leaf(name)}{self._colon}{text}")
+        return f"{{{self._comma.join(members)}}}"
+
+
+def shortened(number: str) -> str:
+    """A number's text, fit for a message."""
+    return number if len(number) <= 40 else f"{number[:20]}… ({len(number)} characters)"

@@ -1,0 +1,337 @@
+"""Whole numbers of any size pass through every dialect unchanged, in both directions; a number that Python cannot hold
+is kept as text, and refused where it would have to be sent."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any
+
+import pytest
+
+from manystream.providers.conversation import Conversation
+from manystream.providers.errors import InvalidRequestError, ProviderError
+from manystream.providers.exact_numbers import LOOKED_AT, UnheldNumber, has_odd_numbers
+from manystream.providers.json_values import (
+    MalformedJSONError,
+    arguments_text,
+    dumps,
+    exact_loads,
+    held_loads,
+    loads_object,
+)
+from manystream.providers.messages import Message, Text, ToolCall
+from manystream.providers.partial_json import PartialJSON
+from manystream.providers.registry import DIALECTS
+from manystream.providers.request import Request, Tool
+from manystream.providers.response import Response
+from manystream.providers.structured import parse_structured
+from tests.conformance.exchange import provider_for
+
+BIG = 123456789012345678901234567890
+BELOW = -(2**63) - 1
+ARGUMENTS = {"n": BIG, "deep": {"list": [BELOW, 2**64, 2**64 - 1, 1.5, "123456789012345678901234567890"]}}
+OBJECT = json.dumps(ARGUMENTS)
+QUOTED = json.dumps(OBJECT)
+
+MODELS = {
+    "openai-chat": "gpt-5",
+    "openai-responses": "gpt-5",
+    "anthropic": "claude-sonnet-4-5",
+    "gemini": "gemini-2.5-flash",
+}
+
+
+def events(*data: str) -> bytes:
+    return "".join(f"data: {event}\n\n" for event in data).encode()
+
+
+RESPONSES_CALL = '{"type":"function_call","id":"f","call_id":"c","name":"look","status":"completed","arguments":%s}'
+RESPONSES_WHOLE = '{"id":"r","status":"completed","model":"m","output":[%s]}'
+CHAT_CALL = '{"index":0,"id":"c","type":"function","function":{"name":"look","arguments":%s}}'
+GEMINI = '{"candidates":[{"content":{"parts":[{"functionCall":{"name":"look",%s}}]},"finishReason":"STOP"}]}'
+LEGACY_CALL = '{"name":"look","arguments":%s}'
+INPUT_DELTA = '{"type":"input_json_delta","partial_json":%s}'
+TOOL_USE = '{"type":"tool_use","id":"c","name":"look","input":%s}'
+MESSAGE = '{"type":"message","model":"m","content":[%s],"stop_reason":"tool_use","usage":{}}'
+CHAT_END = '{"choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}]}'
+ANTHROPIC_START = '{"type":"message_start","message":{"content":[],"usage":{}}}'
+ANTHROPIC_END = ('{"type":"message_delta","delta":{"stop_reason":"tool_use"}}', '{"type":"message_stop"}')
+
+ANSWERS: dict[str, tuple[str, bool, bytes]] = {
+    "chat": (
+        "openai-chat",
+        False,
+        ('{"choices":[{"message":{"tool_calls":[%s]},"finish_reason":"tool_calls"}]}' % (CHAT_CALL % QUOTED)).encode(),
+    ),
+    "chat, an object": (
+        "openai-chat",
+        False,
+        ('{"choices":[{"message":{"tool_calls":[%s]},"finish_reason":"tool_calls"}]}' % (CHAT_CALL % OBJECT)).encode(),
+    ),
+    "chat stream": (
+        "openai-chat",
+        True,
+        events('{"choices":[{"index":0,"delta":{"tool_calls":[%s]}}]}' % (CHAT_CALL % QUOTED), CHAT_END, "[DONE]"),
+    ),
+    "chat stream, an object": (
+        "openai-chat",
+        True,
+        events('{"choices":[{"index":0,"delta":{"tool_calls":[%s]}}]}' % (CHAT_CALL % OBJECT), CHAT_END, "[DONE]"),
+    ),
+    "chat stream, a legacy object": (
+        "openai-chat",
+        True,
+        events(
+            '{"choices":[{"index":0,"delta":{"function_call":%s}}]}' % (LEGACY_CALL % OBJECT),
+            CHAT_END,
+            "[DONE]",
+        ),
+    ),
+    "responses": ("openai-responses", False, (RESPONSES_WHOLE % (RESPONSES_CALL % QUOTED)).encode()),
+    "responses, an object": ("openai-responses", False, (RESPONSES_WHOLE % (RESPONSES_CALL % OBJECT)).encode()),
+    "responses stream, an object": (
+        "openai-responses",
+        True,
+        events(
+            '{"type":"response.output_item.done","output_index":0,"item":%s}' % (RESPONSES_CALL % OBJECT),
+            '{"type":"response.completed","response":{"status":"completed"}}',
+        ),
+    ),
+    "responses stream, an object at the end": (
+        "openai-responses",
+        True,
+        events('{"type":"response.completed","response":%s}' % (RESPONSES_WHOLE % (RESPONSES_CALL % OBJECT))),
+    ),
+    "anthropic": ("anthropic", False, (MESSAGE % (TOOL_USE % OBJECT)).encode()),
+    "anthropic stream": (
+        "anthropic",
+        True,
+        events(
+            ANTHROPIC_START,
+            '{"type":"content_block_start","index":0,"content_block":%s}' % (TOOL_USE % "{}"),
+            '{"type":"content_block_delta","index":0,"delta":%s}' % (INPUT_DELTA % QUOTED),
+            *ANTHROPIC_END,
+        ),
+    ),
+    "anthropic stream, whole at the start": (
+        "anthropic",
+        True,
+        events(
+            ANTHROPIC_START,
+            '{"type":"content_block_start","index":0,"content_block":%s}' % (TOOL_USE % OBJECT),
+            *ANTHROPIC_END,
+        ),
+    ),
+    "anthropic stream, resumed": (
+        "anthropic",
+        True,
+        events('{"type":"message_start","message":{"content":[%s],"usage":{}}}' % (TOOL_USE % OBJECT), *ANTHROPIC_END),
+    ),
+    "gemini": ("gemini", False, (GEMINI % f'"args":{OBJECT}').encode()),
+    "gemini, an array": ("gemini", False, ("[%s]" % (GEMINI % f'"args":{OBJECT}')).encode()),
+    "gemini stream": ("gemini", True, events(GEMINI % f'"args":{OBJECT}')),
+}
+
+
+def read(dialect: str, stream: bool, body: bytes) -> Response:
+    numbers = itertools.count(1)
+    provider = provider_for(dialect, "openai")
+    if not stream:
+        return DIALECTS[dialect].decode(body, provider, lambda: f"made-{next(numbers)}")
+    machine = DIALECTS[dialect].machine(provider, lambda: f"made-{next(numbers)}")
+    for event in body.decode().split("\n\n"):
+        if event:
+            machine.feed("", event.removeprefix("data: ").encode())
+    machine.end()
+    assert machine.ended
+    return machine.response()
+
+
+def sent(dialect: str, *messages: Message, **options: Any) -> Any:
+    """The body of a request, read by Python's own parser."""
+    request = Request(MODELS[dialect], messages, **options)
+    return json.loads(
+        DIALECTS[dialect].encode(request, MODELS[dialect], provider_for(dialect, "openai"), stream=False).body
+    )
+
+
+def everywhere(value: Any) -> list[Any]:
+    """Every value inside a value; text that is JSON is looked into."""
+    if isinstance(value, str) and value[:1] == "{":
+        value = json.loads(value)
+    members = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [value, *(inner for member in members for inner in everywhere(member))]
+
+
+def asked(call: ToolCall) -> tuple[Message, Message, Message]:
+    return Message.user("Look."), Message.assistant(call), Message.tool_result(call.id, "seen")
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_a_call_s_whole_numbers_are_exact(name: str) -> None:
+    (call,) = read(*ANSWERS[name]).tool_calls
+    assert call.parsed == ARGUMENTS
+    assert json.loads(call.arguments) == ARGUMENTS
+    assert [type(value) for value in call.parsed["deep"]["list"]] == [int, int, int, float, str]  # type: ignore[index,call-overload]
+
+
+@pytest.mark.parametrize("target", MODELS)
+@pytest.mark.parametrize("name", ["chat", "responses", "anthropic stream", "gemini"])
+def test_they_go_on_to_the_next_provider(name: str, target: str) -> None:
+    (call,) = read(*ANSWERS[name]).tool_calls
+    assert ARGUMENTS in everywhere(sent(target, *asked(call)))
+
+
+@pytest.mark.parametrize("dialect", MODELS)
+def test_they_are_exact_in_schemas_results_and_extra_members(dialect: str) -> None:
+    property_schema = {"type": "integer", "description": "n", "enum": [BIG, BELOW]}
+    schema = {"type": "object", "properties": {"n": property_schema}, "required": ["n"], "additionalProperties": False}
+    result = json.dumps({"n": BIG})
+    body = sent(
+        dialect,
+        Message.user("Look."),
+        Message.assistant(ToolCall("c", "look", "{}")),
+        Message.tool_result("c", result),
+        tools=[Tool("look", parameters=schema)],
+        response_schema=schema,
+        extra_body={"extra": {"n": [BIG]}},
+    )
+    found = everywhere(body)
+    assert found.count([BIG, BELOW]) == 2
+    assert {"n": [BIG]} in found
+    assert {"n": BIG} in found
+
+
+@pytest.mark.parametrize("dialect", MODELS)
+def test_they_are_exact_in_a_long_conversation_that_is_written_in_stretches(dialect: str) -> None:
+    conversation = Conversation()
+    for turn in range(20):
+        for message in asked(ToolCall(f"c{turn}", "look", OBJECT)):
+            conversation.add(message)
+    for _ in range(2):
+        conversation.add(Message.user("And now?"))
+        request = conversation.request(MODELS[dialect], extra_body={"extra": BIG})
+        wire = DIALECTS[dialect].encode(request, MODELS[dialect], provider_for(dialect, "openai"), stream=True)
+        found = everywhere(json.loads(wire.body))
+        assert found.count(ARGUMENTS) == 20
+        assert BIG in found
+
+
+def test_they_are_exact_in_an_answer_that_has_to_fit_a_schema() -> None:
+    response = Response(content=[Text(f'{{"n": {BIG}}}')])
+    assert parse_structured(response, {"type": "object", "properties": {"n": {"type": "integer"}}}) == {"n": BIG}
+
+
+def test_they_are_exact_while_arguments_are_still_arriving() -> None:
+    parser = PartialJSON()
+    parser.feed(f'{{"n": {str(BIG)[:20]}')
+    parser.feed(f"{str(BIG)[20:]}, ")
+    assert parser.value == {"n": BIG}
+
+
+HUGE = "9" * 5000
+UNHELD = ["1e400", "-1E+0400", HUGE, f"{'9' * 300}e10"]
+
+
+def with_number(number: str) -> str:
+    return f'{{"a": 1, "deep": {{"list": [true, {number}]}}}}'
+
+
+@pytest.mark.parametrize("number", UNHELD, ids=["exponent", "negative", "digits", "both"])
+@pytest.mark.parametrize("name", ANSWERS)
+def test_arguments_keep_a_number_that_python_cannot_hold_as_text(name: str, number: str) -> None:
+    dialect, stream, body = ANSWERS[name]
+    text = with_number(number)
+    body = body.replace(QUOTED.encode(), json.dumps(text).encode()).replace(OBJECT.encode(), text.encode())
+    (call,) = read(dialect, stream, body).tool_calls
+    assert call.arguments.replace(" ", "") == text.replace(" ", "")
+    with pytest.raises(MalformedJSONError, match=r"deep\.list\[1\] is -?[19]"):
+        call.parsed  # noqa: B018
+
+
+@pytest.mark.parametrize("number", UNHELD, ids=["exponent", "negative", "digits", "both"])
+@pytest.mark.parametrize("dialect", MODELS)
+def test_a_request_with_such_arguments_is_refused_by_their_path(dialect: str, number: str) -> None:
+    with pytest.raises(InvalidRequestError) as refused:
+        sent(dialect, *asked(ToolCall("c", "look", with_number(number))))
+    assert refused.value.field == "messages[1].content[0].arguments.deep.list[1]"
+    assert len(str(refused.value)) < 300
+
+
+@pytest.mark.parametrize("dialect", MODELS)
+def test_a_request_with_such_a_number_elsewhere_is_refused_by_its_path(dialect: str) -> None:
+    with pytest.raises(InvalidRequestError) as refused:
+        sent(dialect, Message.user("Look."), extra_body={"extra": {"n": [1, 10**5000]}})
+    assert refused.value.field == "extra.n[1]"
+
+
+@pytest.mark.parametrize("text", ['{"n": "1e400"}', '{"n": "' + HUGE + '"}', '{"n": 1e400', '{"n": 1e300}'])
+@pytest.mark.parametrize("dialect", MODELS)
+def test_what_only_looks_like_such_a_number_is_sent(dialect: str, text: str) -> None:
+    body = sent(dialect, *asked(ToolCall("c", "look", text)))
+    assert "look" in json.dumps(body)
+
+
+def test_a_structured_answer_with_such_a_number_is_an_error_that_names_its_path() -> None:
+    response = Response(content=[Text('{"n": [1e400]}')])
+    with pytest.raises(ProviderError, match=r"n\[0\] is 1e400"):
+        parse_structured(response, {"type": "object"})
+
+
+def test_not_a_number_in_arguments_is_kept_as_text_and_not_sent_as_null() -> None:
+    body = (GEMINI % '"args":{"n":NaN}').encode()
+    (call,) = read("gemini", False, body).tool_calls
+    assert call.arguments == '{"n":NaN}'
+    with pytest.raises(InvalidRequestError):
+        sent("gemini", *asked(call))
+
+
+def test_numbers_of_64_bits_need_no_second_look() -> None:
+    assert not has_odd_numbers(b'{"n": 123456789012345678, "x": 1.5e99, "y": 1e-300}')
+    assert has_odd_numbers(f'{{"n": {2**63}}}')
+    assert has_odd_numbers('{"n": 1E+400}')
+
+
+@pytest.mark.parametrize("before", [LOOKED_AT - 20, LOOKED_AT - 1, LOOKED_AT, 3 * LOOKED_AT - 7])
+def test_a_long_number_is_found_wherever_the_text_is_cut_for_the_look(before: int) -> None:
+    assert has_odd_numbers(b"x" * before + str(2**64).encode() + b"x" * LOOKED_AT)
+    assert not has_odd_numbers(b"x" * before + b"1" * 18 + b"x" * LOOKED_AT)
+
+
+def test_the_exact_writer_refuses_what_the_serialiser_refuses() -> None:
+    for wrong in ({"n": BIG, "x": object()}, {"n": BIG, 1: 2}):
+        with pytest.raises(TypeError):
+            dumps(wrong)
+    circle: list[Any] = [BIG]
+    circle.append(circle)
+    with pytest.raises(TypeError):
+        dumps(circle)
+    assert dumps({"é": [BIG, None, True, "\n", 0.5, ()]}) == f'{{"é":[{BIG},null,true,"\\n",0.5,[]]}}'.encode()
+
+
+def test_a_number_that_python_cannot_hold_has_a_short_name() -> None:
+    number = exact_loads(HUGE)
+    assert isinstance(number, UnheldNumber)
+    assert repr(number) == f"UnheldNumber({'9' * 20}… (5000 characters))"
+    assert arguments_text([number]) == f"[{HUGE}]"
+    assert loads_object(f'{{"n": {BIG}}}') == {"n": BIG}
+    assert held_loads(str(BIG)) == BIG
+
+
+@pytest.mark.parametrize("depth", [200, 300, 600, 1000, 5000])
+@pytest.mark.parametrize("name", [name for name in ANSWERS if "stream" in name])
+def test_deep_arguments_with_such_numbers_end_in_an_answer_or_an_error(name: str, depth: int) -> None:
+    dialect, stream, body = ANSWERS[name]
+    text = f'{{"a": {"[" * depth}{BIG}, 1e400{"]" * depth}}}'
+    body = body.replace(QUOTED.encode(), json.dumps(text).encode()).replace(OBJECT.encode(), text.encode())
+    for call in read(dialect, stream, body).tool_calls:
+        if not call.complete or not call.arguments:
+            continue
+        with pytest.raises(MalformedJSONError):
+            call.parsed  # noqa: B018
+        for target in MODELS:
+            try:
+                sent(target, *asked(call))
+            except InvalidRequestError:
+                pass
