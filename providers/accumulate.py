@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
+from .call_ids import unique_id
 from .events import (
     Done,
     Event,
@@ -76,10 +77,12 @@ class ThinkingInProgress:
 class ToolCallInProgress:
     """A tool call. Until its name is known nothing is told; arguments that come before it are kept for then."""
 
-    __slots__ = ("complete", "done", "id", "index", "name", "pieces", "started", "state")
+    __slots__ = ("complete", "done", "id", "index", "name", "pieces", "started", "state", "taken", "wire_id")
 
-    def __init__(self, index: int) -> None:
+    def __init__(self, index: int, taken: set[str] | None) -> None:
         self.index: int = index
+        self.taken: set[str] | None = taken
+        self.wire_id: str = ""
         self.id: str = ""
         self.name: str = ""
         self.pieces: list[str] = []
@@ -89,9 +92,14 @@ class ToolCallInProgress:
         self.state: ProviderState | None = None
 
     def start(self, id: str, name: str) -> Sequence[Event]:
-        """The id and the name are known: tell them, and the arguments that were waiting."""
+        """The id and the name are known: tell them, and the arguments that were waiting. An id that another call of
+        the answer has is numbered; `wire_id` is the id as received."""
+        self.wire_id = id
         self.id, self.name, self.started = id, name, True
-        start = ToolCallStart(self.index, id, name)
+        if self.taken is not None:
+            self.id = unique_id(id, self.taken)
+            self.taken.add(self.id)
+        start = ToolCallStart(self.index, self.id, name)
         waiting = "".join(self.pieces)
         return (start, ToolCallDelta(self.index, waiting)) if waiting else (start,)
 
@@ -136,6 +144,7 @@ class Accumulator:
 
     __slots__ = (
         "blocks",
+        "call_ids",
         "finish_reason",
         "id",
         "model",
@@ -146,8 +155,10 @@ class Accumulator:
         "warnings",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, *, keep_ids: bool = False) -> None:
+        """keep_ids: two calls may have one id, because their results, which are elsewhere, have it, too."""
         self.blocks: list[InProgress] = []
+        self.call_ids: set[str] | None = None if keep_ids else set()
         self.model: str | None = None
         self.id: str | None = None
         self.finish_reason: FinishReason = FinishReason.UNKNOWN
@@ -176,7 +187,7 @@ class Accumulator:
 
     def tool_call(self) -> ToolCallInProgress:
         """A new tool call, at the next index; not told before its `start`."""
-        block = ToolCallInProgress(len(self.blocks))
+        block = ToolCallInProgress(len(self.blocks), self.call_ids)
         self.blocks.append(block)
         return block
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import ClassVar, TypedDict, Unpack
+from typing import ClassVar, TypedDict, Unpack, cast
 
 from .json_values import JSON, JSONObject
 from .messages import Block, File, Image, Message, RedactedThinking, Role, Text, Thinking, ToolCall, ToolResult
@@ -70,31 +70,36 @@ class PendingThinking:
 class _Round:
     """A kept response on its way into the messages.
 
-    blocks: its thinking and its calls, in order. results: of the calls executed so far, by id. asked: the message that
-    holds those calls; their results are in the one after it.
+    blocks: its thinking and its calls, in order. results: of the calls executed so far, by the call's place in
+    `blocks`, because a caller's own calls may share an id. asked: the message that holds those calls; their results are
+    in the one after it.
     """
 
     blocks: list[Thinking | RedactedThinking | ToolCall] = field(default_factory=lambda: [])
-    results: dict[str, ToolResult] = field(default_factory=lambda: {})
+    results: dict[int, ToolResult] = field(default_factory=lambda: {})
     asked: Message | None = None
 
-    def waits_for(self, call_id: str) -> bool:
-        """Whether the response made this call, and it was not executed yet."""
-        asked = any(isinstance(block, ToolCall) and block.id == call_id for block in self.blocks)
-        return asked and call_id not in self.results
+    def place_of(self, call: ToolCall) -> int | None:
+        """The place of this call among those that were not executed yet: the call itself, else one that is equal, else
+        one with its id. None where the response made no such call."""
+        waiting = [n for n, block in enumerate(self.blocks) if isinstance(block, ToolCall) and n not in self.results]
+        same_id = [n for n in waiting if cast("ToolCall", self.blocks[n]).id == call.id]
+        itself = [n for n in same_id if self.blocks[n] is call]
+        equal = [n for n in same_id if self.blocks[n] == call]
+        return next(iter((*itself, *equal, *same_id)), None)
 
     def take(self, call: ToolCall, result: ToolResult) -> None:
         """A call was executed. It keeps its place, with what the caller may have changed in it."""
-        place = next(n for n, block in enumerate(self.blocks) if isinstance(block, ToolCall) and block.id == call.id)
+        place = self.place_of(call)
+        assert place is not None
         self.blocks[place] = call
-        self.results[call.id] = result
+        self.results[place] = result
 
     def messages(self) -> tuple[Message, Message]:
         """The executed calls with all thinking before them, and their results."""
-        done = [n for n, block in enumerate(self.blocks) if isinstance(block, ToolCall) and block.id in self.results]
+        done = sorted(self.results)
         kept = [block for n, block in enumerate(self.blocks[: done[-1] + 1]) if n in done or not _is_call(block)]
-        results = [self.results[block.id] for block in kept if isinstance(block, ToolCall)]
-        return Message(Role.ASSISTANT, kept), Message(Role.TOOL, results)
+        return Message(Role.ASSISTANT, kept), Message(Role.TOOL, [self.results[n] for n in done])
 
     def drop_executed(self) -> None:
         """What is in the messages stays there as it is; the calls that are left make another message."""
@@ -198,7 +203,7 @@ class Conversation:
         the response's order, and their results another."""
         result = ToolResult(call.id, output, is_error)
         current = self._round
-        if not current.waits_for(call.id):
+        if current.place_of(call) is None:
             self.messages += (Message(Role.ASSISTANT, [*self.pending.blocks, call]), Message(Role.TOOL, result))
             self._forget_round()
             return

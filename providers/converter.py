@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar, Protocol, TypeAlias
 
+from .call_ids import separate_calls
 from .dialect import Dialect, MakeId
 from .events import Error
 from .history import (
@@ -117,7 +118,9 @@ class HistoryConverter(abc.ABC):
         failed one that holds what was found. Raises `HistoryError` for an unknown role or part."""
         names: dict[str, str] = {}
         items: list[HistoryMessage] = []
-        for item in self._read(_objects(wire), names):
+        read = self._read(_objects(wire), names)
+        separate_calls(item for item in read if isinstance(item, Message))
+        for item in read:
             if isinstance(item, str):
                 items.append(HistoryMessage(HistoryRole.SYSTEM, item))
                 continue
@@ -134,7 +137,9 @@ class HistoryConverter(abc.ABC):
 
     def decode_messages(self, wire: Iterable[Chunk]) -> list[Message]:
         """The provider's messages as messages; the system prompt is none. Raises `HistoryError`."""
-        return [item for item in self._read(_objects(wire), {}) if isinstance(item, Message)]
+        messages = [item for item in self._read(_objects(wire), {}) if isinstance(item, Message)]
+        separate_calls(messages)
+        return messages
 
     @abc.abstractmethod
     def _write(self, messages: Sequence[Message], names: Mapping[str, str], warnings: list[str]) -> list[JSONObject]:

@@ -1,4 +1,4 @@
-"""Which tool call a fragment belongs to: by id, else by index, else the latest.
+"""Which tool call a fragment belongs to: by index, else by id, else the latest.
 
 Knows the ways in which servers number, name and repeat the pieces of their calls, and tells each piece as events.
 Must not know any wire format: a dialect hands in what a fragment says. A call is never finished because its
@@ -22,9 +22,11 @@ class ToolCallMatcher:
 
     The rules, each for servers that need it:
 
-    - An id that is known names its call, whatever the index says.
-    - The same index with a *different*, non-empty id is a new call (some servers number every parallel call 0),
-      unless the fragment has no name and the call has one: then the server makes up a new id for each fragment.
+    - The index decides where there is one. An id that is known from another index is another call: some servers give
+      parallel calls one id.
+    - The same index with a *different*, non-empty id is a new call where the fragment has a name (some servers number
+      every parallel call 0). Without a name it continues the call: some servers make up an id for each fragment.
+    - Without an index, an id that is known names its call.
     - An id that comes after its call began is taken as that call's, but the call keeps the id it was told under.
     - Without an id, the same index with a different name is a new call, and so is one with the same name and
       arguments of its own where the call's arguments came whole (nothing can follow a whole JSON object).
@@ -32,13 +34,14 @@ class ToolCallMatcher:
     - A call is told when its name is known; arguments that came before are told then. A call without id gets one.
     """
 
-    __slots__ = ("_answer", "_by_id", "_by_index", "_id_known", "_latest", "_make_id")
+    __slots__ = ("_answer", "_by_id", "_by_index", "_by_index_and_id", "_id_known", "_latest", "_make_id")
 
     def __init__(self, answer: Accumulator, make_id: Callable[[], str]) -> None:
         self._answer = answer
         self._make_id = make_id
         self._by_id: dict[str, ToolCallInProgress] = {}
         self._by_index: dict[int, ToolCallInProgress] = {}
+        self._by_index_and_id: dict[tuple[int, str], ToolCallInProgress] = {}
         self._id_known: set[int] = set()
         self._latest: ToolCallInProgress | None = None
 
@@ -50,7 +53,7 @@ class ToolCallMatcher:
         if call is None:
             call = self._begin(index)
         if id:
-            self._learn_id(call, id)
+            self._learn_id(call, index, id)
         self._latest = call
         told: Sequence[Event] = call.delta(arguments)
         if name and not call.started:
@@ -74,15 +77,13 @@ class ToolCallMatcher:
         return sum(not call.started for call in calls.values())
 
     def _find(self, id: str, index: int | None, name: str, arguments: str) -> ToolCallInProgress | None:
-        if id and id in self._by_id:
-            return self._by_id[id]
         if index is None:
-            return self._find_latest(id, name)
-        call = self._by_index.get(index)
-        if call is None:
-            return None
+            return self._by_id.get(id) or self._find_latest(id, name)
+        call = self._by_index_and_id.get((index, id)) or self._by_index.get(index)
+        if call is None or (index, id) in self._by_index_and_id:
+            return call
         if id and call.index in self._id_known:
-            return call if call.started and not name else None
+            return None if name else call
         if not id and name and call.started and (name != call.name or (arguments and _came_whole(call))):
             return None
         return call
@@ -99,8 +100,10 @@ class ToolCallMatcher:
             self._by_index[index] = call
         return call
 
-    def _learn_id(self, call: ToolCallInProgress, id: str) -> None:
+    def _learn_id(self, call: ToolCallInProgress, index: int | None, id: str) -> None:
         self._by_id[id] = call
+        if index is not None:
+            self._by_index_and_id[index, id] = call
         self._id_known.add(call.index)
         if not call.started and not call.id:
             call.id = id

@@ -122,7 +122,7 @@ class AnthropicConverter(HistoryConverter):
         return messages
 
     def _answer_blocks(self, wire: Sequence[JSONObject], where: str) -> list[Block]:
-        answer = Accumulator()
+        answer = Accumulator(keep_ids=True)
         reader = BlockReader(answer, self.provider.profile.name, self.make_id)
         untold: list[Event] = []
         for position, wire_block in enumerate(wire):

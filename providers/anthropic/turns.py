@@ -11,10 +11,12 @@ The rules, all Anthropic's own (https://platform.claude.com/docs/en/agents-and-t
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from ..call_ids import unique_id
 from ..errors import InvalidRequestError
 from ..json_values import JSONObject
 from ..left_out import foreign_block, foreign_thinking, unanswered_call, unasked_result
@@ -72,14 +74,15 @@ class Turns:
         self.call_ids: dict[Place, str] = {}
         self.result_calls: dict[Place, Place] = {}
         self.turn_of_call: dict[Place, int] = {}
-        self.waiting: dict[str, Place | None] = {}
+        self.waiting: dict[str, deque[Place | None]] = {}  # None: a call of an earlier stretch
         self.taken: set[str] = set()
 
     def build(self, messages: Sequence[Message], first: int, left: Left | None) -> Stretch[Left] | None:
         """The wire messages; see `written.Write`."""
         if left is not None:
             self.taken.update(left.taken)
-            self.waiting = dict.fromkeys(left.open_calls)
+            for call_id in left.open_calls:
+                self.waiting.setdefault(call_id, deque()).append(None)
         if not self._pair(messages, first):
             return None
         for number, message in enumerate(messages, first):
@@ -93,31 +96,46 @@ class Turns:
             return None
         return Stretch(
             [_wire_message(turn) for turn in self.turns],
-            Left(frozenset(self.taken), tuple(self.waiting)) if ends_with_user else None,
+            Left(frozenset(self.taken), tuple(self._unanswered())) if ends_with_user else None,
             self.warnings,
-            [unanswered_call(call_id) for call_id in self.waiting],
+            [unanswered_call(call_id) for call_id in self._unanswered()],
         )
 
     def _pair(self, messages: Sequence[Message], first: int) -> bool:
-        """Find each call's result, and give the pairs their ids. A result answers the latest call of its id. False
-        where that call is in an earlier stretch."""
-        waiting = self.waiting
+        """Find each call's result, and give the pairs their ids. Calls of one run of the model's messages that share an
+        id are answered in order; a later run that uses the id again gives up what an earlier one left unanswered. False
+        where a result's call is in an earlier stretch."""
+        run_began = first
         for number, message in enumerate(messages, first):
+            if message.role is not Role.ASSISTANT:
+                run_began = number + 1
             for position, block in enumerate(message.content):
                 if type(block) is ToolCall:
-                    if block.id in waiting:
+                    calls = self.waiting.setdefault(block.id, deque())
+                    while calls and (calls[0] is None or calls[0][0] < run_began):
+                        calls.popleft()
                         self.warnings.append(unanswered_call(block.id))
-                    waiting[block.id] = (number, position)
-                elif type(block) is ToolResult:
-                    if block.tool_call_id not in waiting:
-                        self.warnings.append(unasked_result(block.tool_call_id))
-                        continue
-                    call = waiting.pop(block.tool_call_id)
-                    if call is None:
-                        return False
-                    self.result_calls[number, position] = call
-                    self.call_ids[call] = _unique(wire_call_id(block.tool_call_id), self.taken)
+                    calls.append((number, position))
+                elif type(block) is ToolResult and not self._pair_result(block.tool_call_id, (number, position)):
+                    return False
         return True
+
+    def _pair_result(self, call_id: str, place: Place) -> bool:
+        calls = self.waiting.get(call_id)
+        if not calls:
+            self.warnings.append(unasked_result(call_id))
+            return True
+        call = calls.popleft()
+        if call is None:
+            return False
+        self.result_calls[place] = call
+        wire_id = self.call_ids[call] = unique_id(wire_call_id(call_id), self.taken)
+        self.taken.add(wire_id)
+        return True
+
+    def _unanswered(self) -> list[str]:
+        """The ids of the calls without results."""
+        return [call_id for call_id, calls in self.waiting.items() for _ in calls]
 
     def _add_assistant(self, content: Sequence[Block], number: int) -> None:
         for position, block in enumerate(content):
@@ -219,16 +237,6 @@ class Turns:
             else:
                 kept.append(turn)
         self.turns = kept
-
-
-def _unique(call_id: str, taken: set[str]) -> str:
-    """The id, numbered where an earlier call of the conversation has it: some servers count from 0 in every answer."""
-    unique, number = call_id, 1
-    while unique in taken:
-        number += 1
-        unique = f"{call_id}_{number}"
-    taken.add(unique)
-    return unique
 
 
 def _field(number: int, position: int) -> str:

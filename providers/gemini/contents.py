@@ -11,6 +11,7 @@ The rules, all of them Gemini's own (documentation, "Function calling" and "Thou
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -69,12 +70,13 @@ class ContentsWriter:
         self._warnings = warnings
         self._sign_calls = sign_calls
         self._turns: list[_Turn] = []
-        self._waiting: dict[str, tuple[_Turn, _Call] | None] = {}
+        self._waiting: dict[str, deque[tuple[_Turn, _Call] | None]] = {}  # None: a call of an earlier stretch
 
     def write(self, messages: Sequence[Message], first: int, left: Left | None) -> Stretch[Left] | None:
         """The contents; see `written.Write`."""
         if left is not None:
-            self._waiting = dict.fromkeys(left.open_calls)
+            for id in left.open_calls:
+                self._waiting.setdefault(id, deque()).append(None)
         for number, message in enumerate(messages, first):
             turn: _Turn | None = None
             for place, block in enumerate(message.content):
@@ -94,14 +96,17 @@ class ContentsWriter:
                     if part is not None:
                         turn.parts.append(part)
         items = [content for turn in self._turns for content in self._contents(turn)]
-        unanswered = [unanswered_call(id) for id in self._waiting]
+        unanswered = [unanswered_call(id) for id in self._open_calls()]
         return Stretch(items, self._left(), self._warnings, unanswered)
 
     def _left(self) -> Left | None:
         """What to tell those after these; None where they might go on with a turn of the model's that is in these."""
         last = self._turns[-1] if self._turns else None
         may_go_on = last is not None and last.role == MODEL and not last.answered
-        return None if may_go_on else Left(tuple(self._waiting))
+        return None if may_go_on else Left(tuple(self._open_calls()))
+
+    def _open_calls(self) -> list[str]:
+        return [id for id, calls in self._waiting.items() for _ in calls]
 
     def _new_turn(self, role: str) -> _Turn:
         turn = _Turn(role)
@@ -117,19 +122,23 @@ class ContentsWriter:
         call = _Call(block, self._parts.call(block, where))
         turn.parts.append(call)
         turn.calls.append(call)
-        if block.id in self._waiting:
+        waiting = self._waiting.setdefault(block.id, deque())
+        while waiting and (waiting[0] is None or waiting[0][0] is not turn):
+            waiting.popleft()
             self._warnings.append(unanswered_call(block.id))
-        self._waiting[block.id] = (turn, call)
+        waiting.append((turn, call))
 
     def _result(self, block: ToolResult, number: int, place: int) -> bool:
-        """A result joins its call. False where that call is in an earlier stretch."""
-        if block.tool_call_id not in self._waiting:
+        """A result joins its call: calls of one turn that share an id are answered in order. False where that call is
+        in an earlier stretch."""
+        waiting = self._waiting.get(block.tool_call_id)
+        if not waiting:
             self._warnings.append(unasked_result(block.tool_call_id))
             return True
-        waiting = self._waiting.pop(block.tool_call_id)
-        if waiting is None:
+        found = waiting.popleft()
+        if found is None:
             return False
-        turn, call = waiting
+        turn, call = found
         turn.answered = True
         where = f"messages[{number}].content[{place}]"
         call.result, call.beside = self._parts.result(block, call.block, where)

@@ -9,6 +9,7 @@ The wire has ids for calls and results, and a history writes them; a request doe
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
@@ -45,7 +46,7 @@ class GeminiConverter(HistoryConverter):
 
     def _write(self, messages: Sequence[Message], names: Mapping[str, str], warnings: list[str]) -> list[JSONObject]:
         writer = PartWriter(self.provider.profile.name, self.provider.base_url, warnings, media_in_results=True)
-        calls = {call_id: ToolCall(call_id, name, "") for call_id, name in names.items()}
+        calls = {call_id: deque((ToolCall(call_id, name, ""),)) for call_id, name in names.items()}
         contents: list[JSONObject] = []
         for number, message in enumerate(messages):
             runs: list[tuple[str, list[JSON]]] = []
@@ -111,15 +112,16 @@ class GeminiConverter(HistoryConverter):
         return ToolResult(call_id, text, is_error=member == "error")
 
 
-def _parts(writer: PartWriter, block: Block, where: str, calls: dict[str, ToolCall]) -> list[JSONObject]:
+def _parts(writer: PartWriter, block: Block, where: str, calls: dict[str, deque[ToolCall]]) -> list[JSONObject]:
     """A block's parts: one, none where there is nothing to write, and more where a result's files stand beside it."""
     if isinstance(block, ToolCall):
-        calls[block.id] = block
+        calls.setdefault(block.id, deque()).append(block)
         part = writer.call(block, where)
         mapping(part, "functionCall").setdefault("id", block.id)
         return [part]
     if isinstance(block, ToolResult):
-        call = calls.get(block.tool_call_id) or ToolCall(block.tool_call_id, UNKNOWN_TOOL, "")
+        asked = calls.get(block.tool_call_id) or deque((ToolCall(block.tool_call_id, UNKNOWN_TOOL, ""),))
+        call = asked.popleft() if len(asked) > 1 else asked[0]  # calls that share an id are answered in order
         part, beside = writer.result(block, call, where)
         mapping(part, RESULT).setdefault("id", block.tool_call_id)
         return [part, *beside]

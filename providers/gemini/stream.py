@@ -357,8 +357,8 @@ class GeminiStream(StreamMachine):
         assert self._call is not None
         members: dict[str, JSON] = dict(self._call.state.data) if self._call.state is not None else {}
         signature = string(part, "thoughtSignature")
-        if wire_id and wire_id == self._call.id:
-            members["id"] = wire_id
+        if wire_id and wire_id == self._call.wire_id:
+            members["id"] = self._call.id
         if signature:
             members["thoughtSignature"] = signature
         if members:

@@ -30,8 +30,21 @@ def match(*fragments: Fragment) -> tuple[list[tuple[str, str, str]], list[Event]
 @pytest.mark.parametrize(
     ("fragments", "expected"),
     [
-        # By id, whatever the index says.
-        ([("a", 0, "t", "1"), ("b", 1, "u", "2"), ("a", 1, "", "3")], [("a", "t", "13"), ("b", "u", "2")]),
+        # By index, whatever the id says: an id that comes again under another index is another call.
+        ([("a", 0, "t", "1"), ("b", 1, "u", "2"), ("a", 1, "", "3")], [("a", "t", "1"), ("b", "u", "23")]),
+        ([("a", 0, "t", "{}"), ("a", 1, "t", "{}")], [("a", "t", "{}"), ("a_2", "t", "{}")]),
+        (
+            [("a", 0, "t", "1"), ("a", 1, "u", "2"), ("a", 0, "", "3"), ("a", 1, "", "4")],
+            [("a", "t", "13"), ("a_2", "u", "24")],
+        ),
+        ([("a", 0, "t", "1"), ("a", 1, "", "2"), ("a", 1, "u", "3")], [("a", "t", "1"), ("a_2", "u", "23")]),
+        (
+            [("a", 0, "t", "1"), ("a_2", 1, "u", "2"), ("a", 2, "v", "3")],
+            [("a", "t", "1"), ("a_2", "u", "2"), ("a_3", "v", "3")],
+        ),
+        # Calls that are all numbered 0, with their ids in each fragment.
+        ([("a", 0, "t", "1"), ("b", 0, "u", "2"), ("a", 0, "", "3")], [("a", "t", "13"), ("b", "u", "2")]),
+        # Without an index, by id.
         ([("a", None, "t", "1"), ("b", None, "u", "2"), ("a", None, "", "3")], [("a", "t", "13"), ("b", "u", "2")]),
         # By index.
         ([("a", 0, "t", "1"), ("b", 1, "u", "2"), ("", 0, "", "3")], [("a", "t", "13"), ("b", "u", "2")]),
@@ -43,7 +56,9 @@ def match(*fragments: Fragment) -> tuple[list[tuple[str, str, str]], list[Event]
         # An id that changes with every fragment is none.
         ([("a", 0, "t", "1"), ("x", 0, "", "2"), ("y", 0, "", "3")], [("a", "t", "123")]),
         # A made id stays when one comes late, and the late one finds the call.
-        ([("", 0, "t", "1"), ("late", 0, "", "2"), ("late", 3, "", "3")], [("made-1", "t", "123")]),
+        ([("", 0, "t", "1"), ("late", 0, "", "2"), ("late", None, "", "3")], [("made-1", "t", "123")]),
+        # A new id without a name begins no call, even before the name of this one has come.
+        ([("a", 0, "", "1"), ("b", 0, "", "2"), ("", 0, "t", "3")], [("a", "t", "123")]),
         # The id comes before the name, or after it.
         ([("a", 0, "", "1"), ("", 0, "t", "2")], [("a", "t", "12")]),
         ([("", 0, "", "1"), ("a", 0, "t", "2")], [("a", "t", "12")]),
@@ -104,7 +119,7 @@ def test_whole_calls_are_kept_apart() -> None:
     for id in ("", "a", "a"):
         matcher.whole(id, "t", "{}")
     answer.done(FinishReason.STOP, "stop")
-    assert [call.id for call in answer.response().tool_calls] == ["made-1", "a", "a"]
+    assert [call.id for call in answer.response().tool_calls] == ["made-1", "a", "a_2"]
 
 
 @given(

@@ -131,7 +131,7 @@ class ChatConverter(HistoryConverter):
         if type(content) is list and all(type(part) is dict and part.get("type") == "text" for part in content):
             # Read here, as an answer's parts become one text.
             texts, wire = list(_user_blocks(wire, where)), {**wire, "content": None}
-        answer = ChatAnswer(Accumulator(), self.provider.profile.name, self.make_id, whole=True)
+        answer = ChatAnswer(Accumulator(keep_ids=True), self.provider.profile.name, self.make_id, whole=True)
         try:
             answer.take({"choices": [{"index": 0, "message": wire}]})
         except MalformedJSONError as error:

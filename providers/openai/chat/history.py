@@ -6,7 +6,8 @@ The rules:
 - An assistant's text and calls are one message. Neighbouring messages of one role stay as they are.
 - Reasoning goes back only to the profile that made it, under the member that its quirks name, and only with calls:
   without them it is of no use, and some servers refuse it. Signed details go back with every message.
-- Call ids are rewritten where a server takes only some: always to the same id, in the call and in its result.
+- Call ids are rewritten where a server takes only some: always to the same id, in the call and in its result. An id
+  that two calls of one message have is numbered.
 - A result is text on this wire. Pictures and files in it follow in a user's message, after the turn's results.
 - A failed result has no flag on this wire: its text has to say so.
 """
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TypeAlias
 
+from ...call_ids import unique_id
 from ...json_values import JSON, JSONObject
 from ...left_out import foreign_thinking
 from ...messages import (
@@ -146,6 +148,7 @@ class History:
         calls: list[JSON] = []
         answers: list[tuple[str, ToolResult, Place]] = []
         wire: JSONObject = {"role": "assistant"}
+        taken: set[str] = set()
         for position, block in enumerate(message.content):
             if type(block) is Text:
                 if block.text:
@@ -156,6 +159,9 @@ class History:
                 answer = self._answers.get((number, position))
                 if answer is not None:
                     id = wire_call_id(block.id, self._quirks.tool_call_id)
+                    if id in taken:
+                        id = unique_id(block.id, taken, self._wire_id)
+                    taken.add(id)
                     calls.append(self.call(block, id))
                     answers.append((id, *answer))
             elif isinstance(block, (Thinking, RedactedThinking)):
@@ -174,6 +180,9 @@ class History:
             self._messages.append(wire)
         if answers:
             self._add_results(answers)
+
+    def _wire_id(self, id: str) -> str:
+        return wire_call_id(id, self._quirks.tool_call_id)
 
     def _add_other(self, block: Image | File | ProviderBlock, wire: JSONObject, where: str) -> None:
         """Sound goes back by its id; nothing else that a model made has a place in an assistant's message."""

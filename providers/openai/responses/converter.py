@@ -121,7 +121,7 @@ class ResponsesConverter(HistoryConverter):
     def _close(self, run: list[JSON], read: list[Read], where: str) -> None:
         if not run:
             return
-        answer = Accumulator()
+        answer = Accumulator(keep_ids=True)
         output = Output(answer, self.provider.profile.name, self.make_id)
         try:
             for index, item in enumerate(run):

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TypeAlias
 
+from ...call_ids import unique_id
 from ...json_values import JSON, JSONObject, string
 from ...left_out import foreign_block, foreign_thinking, unanswered_call, unasked_result
 from ...messages import (
@@ -184,7 +185,8 @@ class InputItems:
             if call[0] < first:
                 return False
             self.answers[call] = result
-            self.call_ids[call] = unique(wire_call_id(result.tool_call_id), self.taken)
+            wire_id = self.call_ids[call] = unique_id(result.tool_call_id, self.taken, wire_call_id)
+            self.taken.add(wire_id)
         elif self.keeps_calls:
             self.call_ids[place] = result.tool_call_id
         else:
@@ -333,14 +335,3 @@ def wire_call_id(call_id: str) -> str:
     if len(call_id) <= CALL_ID_LIMIT:
         return call_id
     return "call_" + sha256(call_id.encode("utf-8", "replace")).hexdigest()[:40]
-
-
-def unique(call_id: str, taken: set[str]) -> str:
-    """The id, numbered where an earlier call of the conversation has it: some servers count from 0 in every answer."""
-    candidate, number = call_id, 1
-    while candidate in taken:
-        number += 1
-        suffix = f"_{number}"
-        candidate = call_id[: CALL_ID_LIMIT - len(suffix)] + suffix
-    taken.add(candidate)
-    return candidate

@@ -143,4 +143,4 @@ def fits(slot: Item, item: JSONObject) -> bool:
     if slot.kind != (string(item, "type") or ""):
         return False
     call_id = string(item, "call_id")
-    return not isinstance(slot, CallItem) or not call_id or not slot.block.started or slot.block.id == call_id
+    return not isinstance(slot, CallItem) or not call_id or not slot.block.started or slot.block.wire_id == call_id

@@ -124,10 +124,27 @@ def test_a_result_without_a_call_is_not_sent() -> None:
     assert warnings(*history) == ["messages: result 'a' has no call and is not sent"]
 
 
-def test_an_id_that_comes_twice_belongs_to_the_nearest_call() -> None:
+def test_results_of_one_id_answer_the_calls_of_a_turn_in_order() -> None:
     history = (HI, Message.tool_call("a", "f", "{}"), Message.tool_call("a", "g", "{}"), Message.tool_result("a", "ok"))
-    assert contents(*history, model=OLD_MODEL)[1]["parts"] == [call_part("g")]
+    assert contents(*history, model=OLD_MODEL)[1]["parts"] == [call_part("f")]
     assert warnings(*history) == ["messages: call 'a' has no result and is not sent"]
+    both = contents(*history, Message.tool_result("a", "fine"), model=OLD_MODEL)
+    assert both[1]["parts"] == [call_part("f"), call_part("g")]
+    said = [part["functionResponse"] for part in both[2]["parts"]]
+    assert [(one["name"], one["response"]["output"]) for one in said] == [("f", "ok"), ("g", "fine")]
+
+
+def test_an_id_that_a_later_turn_uses_again_is_that_turn_s() -> None:
+    history = (
+        HI,
+        Message.tool_call("a", "f", "{}"),
+        HI,
+        Message.tool_call("a", "g", "{}"),
+        Message.tool_result("a", "ok"),
+    )
+    assert [
+        part for content in contents(*history, model=OLD_MODEL) for part in content["parts"] if "functionCall" in part
+    ] == [call_part("g")]
 
 
 def test_the_wires_own_id_goes_back_in_call_and_result_and_ours_does_not() -> None:

@@ -169,7 +169,7 @@ def test_whole_calls_are_never_merged() -> None:
     """Neither ids that are missing nor ids that come twice make one call of two."""
     plain = {"type": "function", "function": {"name": "t", "arguments": "{}"}}
     response = answer({"content": None, "tool_calls": [plain, plain, plain | {"id": "a"}, plain | {"id": "a"}]}, "stop")
-    assert [call.id for call in response.tool_calls] == ["made-1", "made-2", "a", "a"]
+    assert [call.id for call in response.tool_calls] == ["made-1", "made-2", "a", "a_2"]
     assert response.finish_reason is FinishReason.TOOL_USE
 
 
