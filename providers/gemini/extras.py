@@ -30,19 +30,7 @@ class Extras:
 
     def note(self, name: str, value: JSON) -> None:
         """One member of a chunk or of candidate 0."""
-        if value is None:
-            return
-        earlier = self._values.get(name)
-        if type(value) is not dict or type(earlier) is not dict:
-            self._values[name] = value
-            return
-        continued = CONTINUED.get(name, ())
-        for key, member in value.items():
-            so_far = earlier.get(key)
-            if key in continued and type(so_far) is list and type(member) is list:
-                so_far.extend(member)
-            elif member is not None:
-                earlier[key] = member
+        _note(self._values, name, value)
 
     def other_candidate(self, index: int, candidate: JSONObject) -> None:
         """A candidate that is not the answer."""
@@ -51,8 +39,8 @@ class Extras:
             if name == "content" and type(value) is dict:
                 parts.extend(without_nulls(part) if type(part) is dict else part for part in items(value, "parts"))
                 members["content"] = {**value, "parts": []}
-            elif value is not None:
-                members[name] = value
+            else:
+                _note(members, name, value)
 
     def settle(self, answer: Accumulator) -> None:
         """Bring it into the answer. May be done any number of times."""
@@ -65,6 +53,23 @@ class Extras:
             text = next((block for block in reversed(answer.blocks) if isinstance(block, TextInProgress)), None)
             if text is not None:
                 text.citations = objects(citations, "citations") or objects(citations, "citationSources")
+
+
+def _note(values: dict[str, JSON], name: str, value: JSON) -> None:
+    """Bring a member of a later chunk into what earlier ones said."""
+    if value is None:
+        return
+    earlier = values.get(name)
+    if type(value) is not dict or type(earlier) is not dict:
+        values[name] = value
+        return
+    continued = CONTINUED.get(name, ())
+    for key, member in value.items():
+        so_far = earlier.get(key)
+        if key in continued and type(so_far) is list and type(member) is list:
+            so_far.extend(member)
+        elif member is not None:
+            earlier[key] = member
 
 
 def _candidate(members: JSONObject, parts: list[JSON]) -> JSONObject:

@@ -169,23 +169,23 @@ def _reason(table: dict[str, FinishReason], name: str) -> str:
 def _kinds(union: Any) -> list[str]:
     """The `type` of each member of a union of models."""
     names: list[str] = []
-    for model in _members(union):
+    for model in union_members(union):
         names += _literals(model.model_fields["type"].annotation)
     return list(dict.fromkeys(names))
 
 
-def _members(union: Any) -> list[Any]:
+def union_members(union: Any) -> list[Any]:
     origin = typing.get_origin(union)
     if origin is typing.Annotated:
-        return _members(typing.get_args(union)[0])
+        return union_members(typing.get_args(union)[0])
     if origin is typing.Union or origin is UnionType:
-        return [member for part in typing.get_args(union) for member in _members(part)]
+        return [member for part in typing.get_args(union) for member in union_members(part)]
     return [union]
 
 
 def _literals(annotation: Any) -> list[str]:
     values: list[str] = []
-    for part in _members(annotation):
+    for part in union_members(annotation):
         values += [str(value) for value in typing.get_args(part)]
     return values
 

@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...accumulate import Accumulator, Placed, TextInProgress, ThinkingInProgress
-from ...events import Event
+from ...errors import ErrorCategory, ProviderError
+from ...events import Event, FinishReason
 from ...json_values import (
     JSON,
     JSONObject,
@@ -30,7 +31,7 @@ from ...tool_calls import LEGACY_INDEX, ToolCallMatcher
 from .audio import AudioInProgress
 from .images import image_of_url
 from .reasoning import DETAILS, STATE_MEMBER, ReasoningDetails, details_text, plain_text
-from .usage import finish_reason_of, usage_of
+from .usage import ABORTED, finish_reason_of, usage_of
 
 CHUNK_MEMBERS = frozenset({"id", "object", "model", "choices", "usage", "error", "obfuscation", "p"})
 """Members of a chunk that are read, or are padding. All others are kept in `provider_data`."""
@@ -125,6 +126,19 @@ class ChatAnswer:
         if report:
             self.answer.usage = usage_of(report)
 
+    def aborted(self, body: bytes) -> ProviderError | None:
+        """The error of an answer that the server gave up before its end; None for any other answer."""
+        if self.finish is None or self.finish.lower() not in ABORTED:
+            return None
+        self.answer.finish_reason, self.answer.raw_finish_reason = FinishReason.ERROR, self.finish
+        return ProviderError(
+            f"the server stopped before the answer's end (finish_reason {self.finish!r})",
+            category=ErrorCategory.SERVER,
+            http_status=200,
+            provider_code=self.finish,
+            body=body,
+        )
+
     def done(self) -> list[Event]:
         """The terminal marker came: close and tell."""
         events = self._begun(self.answer.done(finish_reason_of(self.finish), self.finish))
@@ -193,7 +207,7 @@ class ChatAnswer:
         if not choice.keys() <= CHOICE_MEMBERS:
             for name, value in choice.items():
                 if name not in CHOICE_MEMBERS and value:
-                    self.answer.provider_data[name] = value
+                    self._keep(name, value)
         if choice.get("logprobs"):
             for name, tokens in mapping(choice, "logprobs").items():
                 if type(tokens) is list:
@@ -231,7 +245,8 @@ class ChatAnswer:
                 method(self, message[name], events)
 
     def _keep(self, name: str, value: JSON) -> None:
-        """A member that nobody knows: lists grow with the deltas, anything else is replaced."""
+        """A member of a choice or delta that nobody knows. Each chunk has the new elements of a list (vLLM's
+        `token_ids`), so lists grow; anything else is replaced."""
         kept = self.answer.provider_data.get(name)
         if type(kept) is list and type(value) is list:
             kept.extend(value)

@@ -31,5 +31,8 @@ def decode_response(body: bytes, provider: Provider, make_id: MakeId) -> Respons
         content.take(chunk)
     except MalformedJSONError as error:
         raise malformed(f"malformed answer: {error}", body) from None
+    aborted = content.aborted(body)
+    if aborted is not None:
+        raise aborted
     content.done()
     return content.answer.response()

@@ -122,6 +122,9 @@ class ChatStream(StreamMachine):
         return (*DELTA, said[0]) if len(said) == 1 else None
 
     def _finish(self) -> Sequence[Event]:
+        aborted = self._content.aborted(b"")
+        if aborted is not None:
+            return self.fail(aborted)
         self.ended = True
         return self._content.done()
 

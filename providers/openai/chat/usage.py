@@ -35,6 +35,9 @@ FINISH_REASONS: dict[str, FinishReason] = {
 """The servers' words, in lower case: OpenAI's first, then what others send in their place (Together `eos`, Mistral
 `model_length` and `error`, DeepSeek `insufficient_system_resource`, Z.ai `sensitive` and `network_error`)."""
 
+ABORTED = frozenset({"abort"})
+"""Words for an answer that the server gave up before its end (vLLM, SGLang): the call fails."""
+
 _CACHED = ("prompt_cache_hit_tokens", "cached_tokens", "cache_read_input_tokens")
 _CACHE_WRITES = ("cache_creation_input_tokens", "cache_write_tokens")
 

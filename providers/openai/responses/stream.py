@@ -76,7 +76,7 @@ class ResponsesStream(StreamMachine):
             return self.fail(errors.malformed(f"{error}: {shown(data)}", data))
         if not self.started and events:
             return self._with_start(events)
-        if kind in REPEATED and len(events) == 1:
+        if kind in REPEATED and len(events) == 1 and not value.get("logprobs"):
             self.expect_more(event, data, value, DELTA, events[0])
         return events
 
@@ -130,7 +130,13 @@ class ResponsesStream(StreamMachine):
         if type(text) is not str or not text:
             return _nothing(value)
         message = self.output.message_at(value)
-        return () if message is None else (message.text(integer(value, "content_index") or 0).delta(text),)
+        if message is None:
+            return ()
+        place = integer(value, "content_index") or 0
+        logprobs = items(value, "logprobs")
+        if logprobs:
+            message.logprobs.setdefault(place, []).extend(logprobs)
+        return (message.text(place).delta(text),)
 
     def text_done(self, value: JSONObject, data: bytes) -> Sequence[Event]:
         return self._take_part(value, value)

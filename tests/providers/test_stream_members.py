@@ -1,0 +1,181 @@
+"""Members that a stream brings in pieces: whether a later one extends or replaces an earlier one.
+
+The lists are those of the official libraries' types, so that a new one is noticed, and vLLM's
+(`ChatCompletionResponseStreamChoice`), which is not installed here.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import anthropic.types.beta
+import pytest
+from google.genai import types as google
+from openai.types.chat import chat_completion_chunk
+from openai.types.responses import ResponseStreamEvent
+
+from manystream.providers.errors import ErrorCategory, ProviderError
+from manystream.providers.events import Error, FinishReason
+from manystream.providers.registry import DIALECTS
+from manystream.providers.response import Response
+from tests.conformance.exchange import provider_for
+from tests.conformance.official import union_members
+
+
+def read(dialect: str, *events: Any) -> Response:
+    machine = DIALECTS[dialect].machine(provider_for(dialect, "openai"), lambda: "made")
+    for event in events:
+        machine.feed("", json.dumps(event).encode())
+    if dialect == "openai-chat":
+        machine.feed("", b"[DONE]")
+    machine.end()
+    return machine.response()
+
+
+def decode(dialect: str, body: Any) -> Response:
+    return DIALECTS[dialect].decode(json.dumps(body).encode(), provider_for(dialect, "openai"), lambda: "made")
+
+
+def chunk(index: int, text: str, *, finish: str | None = None, **members: Any) -> Any:
+    return {"id": "c", "choices": [{"index": index, "delta": {"content": text}, "finish_reason": finish, **members}]}
+
+
+VLLM = [
+    {"id": "c", "choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}], "prompt_token_ids": [1, 2]},
+    chunk(0, "Hel", token_ids=[11, 12], stop_reason=None, logprobs={"content": [{"token": "Hel"}]}),
+    chunk(1, "Sal", token_ids=[21], logprobs={"content": [{"token": "Sal"}]}),
+    chunk(0, "lo", token_ids=[13], logprobs={"content": [{"token": "lo"}]}),
+    chunk(1, "ut", token_ids=[22, 23], logprobs={"content": [{"token": "ut"}]}),
+    chunk(0, "", token_ids=[14], finish="stop", stop_reason=7),
+    chunk(1, "", token_ids=[24], finish="stop", stop_reason="\n"),
+]
+
+
+def test_every_choice_keeps_all_its_token_ids_and_log_probabilities() -> None:
+    response = read("openai-chat", *VLLM)
+    data = response.provider_data
+    assert data["token_ids"] == [11, 12, 13, 14]
+    assert data["prompt_token_ids"] == [1, 2]
+    assert data["stop_reason"] == 7
+    assert data["logprobs"] == {"content": [{"token": "Hel"}, {"token": "lo"}]}
+    (other,) = data["choices"]  # type: ignore[misc,union-attr]
+    assert other == {
+        "index": 1,
+        "message": {"role": "assistant", "content": "Salut"},
+        "finish_reason": "stop",
+        "token_ids": [21, 22, 23, 24],
+        "stop_reason": "\n",
+        "logprobs": {"content": [{"token": "Sal"}, {"token": "ut"}]},
+    }
+
+
+def test_the_same_answer_in_one_piece_keeps_the_same() -> None:
+    choices = [
+        {
+            "index": index,
+            "message": {"role": "assistant", "content": text},
+            "finish_reason": "stop",
+            "token_ids": ids,
+            "stop_reason": stop,
+            "logprobs": {"content": [{"token": piece} for piece in tokens]},
+        }
+        for index, text, ids, stop, tokens in (
+            (0, "Hello", [11, 12, 13, 14], 7, ("Hel", "lo")),
+            (1, "Salut", [21, 22, 23, 24], "\n", ("Sal", "ut")),
+        )
+    ]
+    whole = decode("openai-chat", {"id": "c", "choices": choices, "prompt_token_ids": [1, 2]})
+    assert whole == read("openai-chat", *VLLM)
+
+
+def test_lists_that_belong_to_the_whole_chunk_are_sent_whole_each_time() -> None:
+    # Perplexity repeats its sources in every chunk.
+    first, second = chunk(0, "a"), chunk(0, "b", finish="stop")
+    first["citations"], second["citations"] = ["u1"], ["u1", "u2"]
+    assert read("openai-chat", first, second).provider_data["citations"] == ["u1", "u2"]
+
+
+@pytest.mark.parametrize("word", ["abort", "ABORT"])
+def test_an_answer_that_the_server_aborted_is_an_error_that_keeps_what_came(word: str) -> None:
+    machine = DIALECTS["openai-chat"].machine(provider_for("openai-chat", "vllm"), lambda: "made")
+    call = {"index": 0, "id": "x", "function": {"name": "f", "arguments": '{"a":'}}
+    machine.feed("", json.dumps(chunk(0, "Hel")).encode())
+    machine.feed("", json.dumps({"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]}).encode())
+    machine.feed("", json.dumps(chunk(0, "", finish=word)).encode())
+    (end,) = machine.feed("", b"[DONE]")
+    assert isinstance(end, Error)
+    assert (end.error.category, end.error.provider_code, end.error.retryable) == (ErrorCategory.SERVER, word, True)
+    response = machine.response()
+    assert (response.text, response.finish_reason, response.raw_finish_reason) == ("Hel", FinishReason.ERROR, word)
+    assert [call.complete for call in response.tool_calls] == [False]
+    with pytest.raises(ProviderError, match="stopped before the answer's end"):
+        decode("openai-chat", {"choices": [{"message": {"content": "Hel"}, "finish_reason": word}]})
+
+
+def gemini_chunk(index: int, token: str, **members: Any) -> Any:
+    candidate = {
+        "index": index,
+        "content": {"parts": [{"text": token}]},
+        "logprobsResult": {"chosenCandidates": [{"token": token}], "topCandidates": [{"candidates": []}]},
+        "citationMetadata": {"citations": [{"uri": token}]},
+        **members,
+    }
+    return {"candidates": [candidate]}
+
+
+def test_a_gemini_candidate_beside_the_first_grows_as_the_first_does() -> None:
+    events = [gemini_chunk(index, token) for token in ("a", "b") for index in (0, 1)]
+    events.append({"candidates": [{"index": index, "finishReason": "STOP"} for index in (0, 1)]})
+    data = read("gemini", *events).provider_data
+    (other,) = data["candidates"]  # type: ignore[misc,union-attr]
+    for name in ("logprobsResult", "citationMetadata"):
+        assert other[name] == data[name]  # type: ignore[index,call-overload]
+    assert data["logprobsResult"]["chosenCandidates"] == [{"token": "a"}, {"token": "b"}]  # type: ignore[index,call-overload]
+
+
+def test_log_probabilities_that_only_the_deltas_have_are_kept() -> None:
+    def delta(text: str) -> Any:
+        return {
+            "type": "response.output_text.delta",
+            "output_index": 0,
+            "content_index": 0,
+            "delta": text,
+            "logprobs": [{"token": text, "logprob": -0.5}],
+        }
+
+    end = {"type": "response.completed", "response": {"status": "completed"}}
+    # Equal events, as in a run of one word: each has its own.
+    response = read("openai-responses", *map(delta, ["ha", "ha", "ha", "!"]), end)
+    assert response.text == "hahaha!"
+    tokens = [token["token"] for token in response.provider_data["logprobs"]]  # type: ignore[index,union-attr,call-overload]
+    assert tokens == ["ha", "ha", "ha", "!"]
+
+
+def lists_of(model: Any) -> set[str]:
+    return {name for name, field in model.model_fields.items() if "list[" in str(field.annotation).lower()}
+
+
+EXTENDED = {"citations", "citation_sources", "chosen_candidates", "top_candidates"}
+"""Gemini's lists of which each chunk has the new elements."""
+
+
+def test_the_libraries_have_no_list_in_a_stream_that_nobody_decided_about() -> None:
+    chat = chat_completion_chunk
+    assert lists_of(chat.ChatCompletionChunk) == {"choices"}
+    assert lists_of(chat.Choice) == set()
+    assert lists_of(chat.ChoiceDelta) == {"tool_calls"}
+    assert lists_of(chat.ChoiceLogprobs) == {"content", "refusal"}
+    assert lists_of(google.LogprobsResult) | lists_of(google.CitationMetadata) <= EXTENDED
+    # These come whole, in one chunk or in each.
+    assert lists_of(google.Candidate) == {"safety_ratings"}
+    assert lists_of(google.UrlContextMetadata) == {"url_metadata"}
+    deltas = union_members(anthropic.types.beta.BetaRawContentBlockDelta)
+    assert [model.__name__ for model in deltas if lists_of(model)] == []
+    with_lists = {model.__name__: lists_of(model) for model in union_members(ResponseStreamEvent) if lists_of(model)}
+    assert with_lists == {
+        "ResponseTextDeltaEvent": {"logprobs"},
+        "ResponseTextDoneEvent": {"logprobs"},
+        # Progress of a tool that the server runs: its item comes whole.
+        "ResponseShellCallOutputContentDoneEvent": {"output"},
+    }
