@@ -30,7 +30,7 @@ from ...messages import ProviderBlock, ProviderState
 from ...tool_calls import LEGACY_INDEX, ToolCallMatcher
 from .audio import AudioInProgress
 from .images import image_of_url
-from .reasoning import DETAILS, STATE_MEMBER, ReasoningDetails, details_text, plain_text
+from .reasoning import DETAILS, STATE_MEMBER, TEXT_MEMBERS, ReasoningDetails, details_text, plain_text
 from .usage import ABORTED, finish_reason_of, usage_of
 
 CHUNK_MEMBERS = frozenset({"id", "object", "model", "choices", "usage", "error", "obfuscation", "p"})
@@ -58,6 +58,7 @@ class ChatAnswer:
         "_make_id",
         "_message_state",
         "_others",
+        "_sources",
         "_tools",
         "_whole",
         "answer",
@@ -89,6 +90,7 @@ class ChatAnswer:
         self._audio: AudioInProgress | None = None
         self._audio_place: Placed | None = None
         self._others: dict[int, ChatAnswer] = {}
+        self._sources: dict[str, str] = {}
 
     def take(self, chunk: JSONObject, data: bytes = b"") -> list[Event]:
         """Take one chunk, or a whole body. Raises `MalformedJSONError` where content would otherwise be lost.
@@ -178,7 +180,8 @@ class ChatAnswer:
         response = self.answer.response()
         message: JSONObject = {"role": "assistant", "content": response.text or None}
         if response.thinking:
-            message[self.reasoning_member or "reasoning_content"] = response.thinking
+            member = self.reasoning_member if self.reasoning_member in TEXT_MEMBERS else "reasoning_content"
+            message[member] = response.thinking
         if response.refusal:
             message["refusal"] = response.refusal
         if response.tool_calls:
@@ -253,6 +256,11 @@ class ChatAnswer:
         else:
             self.answer.provider_data[name] = list(value) if type(value) is list else value
 
+    def _is_source(self, kind: str, member: str) -> bool:
+        """Whether content of this kind is read from this member. Servers repeat content in a second member for older
+        clients; the first member that has any is the source for the whole answer."""
+        return self._sources.setdefault(kind, member) == member
+
     # Text and thinking.
 
     def _reasoning(self, member: str, text: str, events: list[Event]) -> None:
@@ -306,12 +314,12 @@ class ChatAnswer:
         elif kind in ("thinking", "reasoning"):
             self._thinking_part(part, events)
         elif kind == "refusal":
-            self._refusal(part.get("refusal"), events)
+            self._refuse("content", part.get("refusal"))
         elif kind == "reference" and self.text is not None:
             self.text.citations.append(part)
         elif kind == "image_url":
             self.text = None
-            self._images([part], events)
+            self._show("content", [part])
         else:
             self.text = None
             self.answer.place(ProviderBlock(self.provider, part))
@@ -321,7 +329,8 @@ class ChatAnswer:
         pieces = part.get("thinking") or part.get("summary") or part.get("text") or ""
         if type(pieces) is list:
             pieces = "".join(string(piece, "text") or "" for piece in pieces if type(piece) is dict)
-        if type(pieces) is str and pieces:
+        if type(pieces) is str and pieces and self.reasoning_member in (None, "content"):
+            self.reasoning_member = "content"
             if self.thinking is None or self.answer.blocks[-1] is not self.thinking:
                 if self.thinking is not None:
                     self._settle_thinking()
@@ -344,7 +353,10 @@ class ChatAnswer:
     # Tool calls.
 
     def _calls(self, value: JSON, events: list[Event]) -> None:
-        for call in _objects_in(value, "tool_calls"):
+        calls = _objects_in(value, "tool_calls")
+        if not calls or not self._is_source("calls", "tool_calls"):
+            return
+        for call in calls:
             custom = mapping(call, "custom")
             function = mapping(call, "function")
             is_custom = string(call, "type") == "custom" or (bool(custom) and not function)
@@ -369,13 +381,16 @@ class ChatAnswer:
             return
         name, arguments = string(value, "name") or "", _arguments(value.get("arguments"))
         # Some servers send the empty object where there is no call.
-        if name or arguments:
+        if (name or arguments) and self._is_source("calls", "function_call"):
             events.extend(self._tools.fragment("", LEGACY_INDEX, name, arguments)[1])
 
     # What has no events of its own.
 
     def _refusal(self, value: JSON, events: list[Event]) -> None:
-        if type(value) is str:
+        self._refuse("refusal", value)
+
+    def _refuse(self, member: str, value: JSON) -> None:
+        if type(value) is str and value and self._is_source("refusal", member):
             self.answer.refusal_pieces.append(value)
 
     def _audio_delta(self, value: JSON, events: list[Event]) -> None:
@@ -387,6 +402,11 @@ class ChatAnswer:
         self._audio.add(value)
 
     def _images(self, value: JSON, events: list[Event]) -> None:
+        self._show("images", value)
+
+    def _show(self, member: str, value: JSON) -> None:
+        if not self._is_source("images", member):
+            return
         for image in value if type(value) is list else [value]:
             source = image if type(image) is dict else {}
             url = string(mapping(source, "image_url"), "url") or string(source, "image_url") or string(source, "url")
