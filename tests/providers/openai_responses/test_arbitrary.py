@@ -126,8 +126,15 @@ def test_arbitrary_items_give_the_same_answer_streamed_and_unstreamed(output: li
     assert machine.response() == DIALECT.decode(body, PROVIDER, make_id)
 
 
+def test_arguments_that_are_a_deep_object_are_written_as_text() -> None:
+    deep = b'{"a":' * 300 + b"1" + b"}" * 300
+    item = b'{"type":"function_call","name":"f","arguments":' + deep + b"}"
+    (call,) = DIALECT.decode(b'{"output":[' + item + b"]}", PROVIDER, make_id).tool_calls
+    assert call.arguments == deep.decode()
+
+
 def test_arguments_too_deep_to_write_as_text_end_the_call_in_an_error() -> None:
-    deep = b'{"type":"function_call","name":"f","arguments":' + b'{"a":' * 300 + b"1" + b"}" * 301
+    deep = b'{"type":"function_call","name":"f","arguments":' + b'{"a":' * 1010 + b"1" + b"}" * 1011
     machine = DIALECT.machine(PROVIDER, make_id)
     events = machine.feed("", b'{"type":"response.output_item.done","output_index":0,"item":' + deep + b"}")
     assert isinstance(events[-1], Error)
