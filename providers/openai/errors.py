@@ -40,7 +40,8 @@ CODE_CATEGORY: dict[str, ErrorCategory] = {
     **dict.fromkeys(
         ("content_filter", "content_filtered", "content_policy_violation", "responsibleaipolicyviolation",
          "content_filter_error", "moderation_blocked", "image_content_policy_violation", "data_inspection_failed",
-         "datainspectionfailed", "content_moderation", "cyber_policy_violation"),
+         "datainspectionfailed", "content_moderation", "cyber_policy_violation", "bio_policy",
+         "misalignment_policy_violation"),
         ErrorCategory.CONTENT_FILTER,
     ),
     **dict.fromkeys(
@@ -58,7 +59,7 @@ CODE_CATEGORY: dict[str, ErrorCategory] = {
     ),
     **dict.fromkeys(
         ("model_not_found", "deploymentnotfound", "not_found_error", "not_found", "model_not_available",
-         "previous_response_not_found", "unknown_model", "resource_not_found_error"),
+         "previous_response_not_found", "unknown_model", "resource_not_found_error", "image_file_not_found"),
         ErrorCategory.NOT_FOUND,
     ),
     **dict.fromkeys(
@@ -66,7 +67,10 @@ CODE_CATEGORY: dict[str, ErrorCategory] = {
          "invalid_value", "missing_required_parameter", "unknown_parameter", "invalid_type", "invalid_image_url",
          "invalid_image", "image_parse_error", "tool_use_failed", "json_validate_failed", "too_many_prompt_tokens",
          "request_too_large", "exceed_context_size_error", "invalid_prompt", "invalid_function_parameters",
-         "max_tokens_exceeded", "array_above_max_length", "failed_precondition", "invalid_argument"),
+         "max_tokens_exceeded", "array_above_max_length", "failed_precondition", "invalid_argument",
+         "data_residency_mismatch", "invalid_image_format", "invalid_base64_image", "invalid_image_mode",
+         "image_too_large", "image_too_small", "image_file_too_large", "unsupported_image_media_type",
+         "empty_image_file", "failed_to_download_image"),
         ErrorCategory.INVALID_ARG,
     ),
     **dict.fromkeys(

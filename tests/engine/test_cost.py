@@ -20,7 +20,7 @@ from genai_prices.types import ClauseEquals, ModelInfo, ModelPrice, PriceVariant
 from genai_prices.types import Provider as ListedProvider
 
 import manystream as ms
-from manystream.engine.cost import Cost, CostExtraError, Unpriced, check_installed, price_response, price_usage
+from manystream.engine.cost import Cost, CostExtraError, Unpriced, _counts, check_installed, price_response, price_usage
 from manystream.providers.anthropic.blocks import read_usage as anthropic_usage
 from manystream.providers.gemini.usage import read_usage as gemini_usage
 from manystream.providers.json_values import JSONObject
@@ -166,7 +166,8 @@ def test_openais_cached_input_is_inside_its_input_and_anthropics_beside_it(mill:
 
 
 @pytest.mark.parametrize(
-    ("tier", "output"), [(None, 50), ("default", 50), ("standard", 50), ("flex", 25), ("batch", 20)]
+    ("tier", "output"),
+    [(None, 50), ("auto", 50), ("default", 50), ("standard", 50), ("on_demand", 50), ("flex", 25), ("batch", 20)],
 )
 def test_the_service_tier_that_the_answer_names_has_its_price(mill: ms.Provider, tier: str | None, output: int) -> None:
     usage = ms.Usage(input_tokens=0, output_tokens=100)
@@ -192,6 +193,33 @@ def test_a_price_borrowed_from_another_provider_has_no_tiers(mill: ms.Provider) 
     shop = ms.OpenAIChat("k", "https://shop.test/v1")
     assert priced(price_usage(usage, "rye", shop)).total == Decimal("0.01")
     assert "flex" in reason(price_usage(usage, "rye", shop, service_tier="flex"))
+
+
+# What each provider's report calls the parts that have a price of their own.
+REPORTED_PARTS: list[tuple[JSONObject, dict[str, int]]] = [
+    ({"cache_creation": {"ephemeral_5m_input_tokens": 7}}, {"cache_write_5m_tokens": 7}),
+    ({"cache_creation": {"ephemeral_1h_input_tokens": 7}}, {"cache_write_1h_tokens": 7}),
+    ({"server_tool_use": {"web_search_requests": 7}}, {"web_searches": 7}),
+    ({"prompt_tokens_details": {"audio_tokens": 7}}, {"input_audio_tokens": 7}),
+    ({"completion_tokens_details": {"audio_tokens": 7}}, {"output_audio_tokens": 7}),
+    *(
+        ({member: [{"modality": modality, "tokenCount": 7}]}, {name.format(kind): 7})
+        for modality, kind in (
+            ("TEXT", "text"), ("AUDIO", "audio"), ("IMAGE", "image"), ("DOCUMENT", "image"), ("VIDEO", "video"))
+        for member, name in (
+            ("promptTokensDetails", "input_{}_tokens"),
+            ("cacheTokensDetails", "cache_{}_read_tokens"),
+            ("candidatesTokensDetails", "output_{}_tokens"),
+        )
+    ),
+    ({"promptTokensDetails": [{"modality": "MODALITY_UNSPECIFIED", "tokenCount": 7}]}, {}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("raw", "told"), REPORTED_PARTS)
+def test_every_part_of_a_report_has_its_name_in_the_price_list(raw: JSONObject, told: dict[str, int]) -> None:
+    usage = ms.Usage(input_tokens=100, output_tokens=10, raw=raw)
+    assert _counts(usage, 100, 10) == {"input_tokens": 100, "output_tokens": 10, **told}
 
 
 # --- no guess ---

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from urllib.parse import urlsplit
 
 import pytest
@@ -13,15 +14,70 @@ from manystream.providers.profiles import DEFAULT_PROFILES, PROFILES, profile_by
 from manystream.providers.provider import Anthropic, Gemini, OpenAIChat, OpenAIResponses, Provider
 from manystream.providers.registry import DIALECTS, select
 from manystream.providers.request import Request
+from tests.providers.profile_rows import ROWS, Row
 
 CLASSES: dict[str, type[Provider]] = {kind.dialect: kind for kind in (OpenAIChat, OpenAIResponses, Anthropic, Gemini)}
 HTTPS = [row for row in PROFILES if row.base_url.startswith("https://")]
+
+
+DIALECTS_OWN_WAY: dict[str, object] = {
+    "strict_end": False,
+    "auth_header": "authorization",
+    "query": "",
+    "headers": (),
+    "max_tokens_member": "max_completion_tokens",
+    "stream_usage": True,
+    "system_role": "system",
+    "thinking": "reasoning_effort",
+    "efforts": ("none", "low", "medium", "high"),
+    "tool_call_id": "any",
+    "required_tool_choice": "required",
+    "named_tool_choice": True,
+    "reasoning_refuses_sampling": False,
+    "seed_member": "seed",
+    "parallel_tool_calls": True,
+    "metadata": True,
+    "tool_strict": True,
+    "structured_output": "json_schema",
+    "cache_control": False,
+    "file_parts": True,
+    "file_urls": False,
+    "video_parts": False,
+    "reasoning_return": "none",
+    "reasoning_required": False,
+}
+"""What a row has that does not say otherwise."""
 
 
 def test_no_two_rows_share_a_name() -> None:
     """A row's name tags the state that goes back to it: two dialects' states must not be mixed up."""
     names = [row.name for row in PROFILES]
     assert len(names) == len(set(names))
+
+
+def test_the_table_holds_the_rows_that_are_written_down() -> None:
+    assert [row.name for row in PROFILES] == list(ROWS)
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_every_row_is_as_its_provider_documents_it(name: str) -> None:
+    row = next(row for row in PROFILES if row.name == name)
+    departs = {
+        member.name: value
+        for member in fields(Quirks)
+        if (value := getattr(row.quirks, member.name)) != DIALECTS_OWN_WAY[member.name]
+    }
+    assert ROWS[name] == Row(
+        row.dialect,
+        row.base_url,
+        row.key_variables,
+        departs,
+        aliases=row.aliases,
+        prefixes=row.prefixes,
+        addresses=row.addresses,
+        needs_key=row.needs_key,
+        generic=row.generic,
+    )
 
 
 @pytest.mark.parametrize("row", PROFILES, ids=lambda row: row.name)
@@ -92,6 +148,11 @@ def test_every_row_encodes(row: Profile) -> None:
         ("http://127.0.0.1:1234/v1", "lmstudio"),
         ("http://localhost:8000/v1", None),
         ("http://localhost:8080/v1", None),
+        ("http://localhost:4000/v1", None),
+        ("http://localhost:30000/v1", None),
+        ("http://localhost:11434", "ollama"),
+        ("http://api.openai.com:80/v1", "openai-chat"),
+        ("https://api.openai.com:80/v1", None),
         ("http://127.0.0.1:43210/v1", None),
         ("https://api.openai.com.evil.example/v1", None),
         ("https://evil.example/api.openai.com/v1", None),

@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 import pytest
-from anthropic.lib._parse._transform import transform_schema
+from anthropic.lib._parse._transform import SupportedStringFormats, transform_schema
 
 from manystream.providers.anthropic.schema import STRING_FORMATS, adapt_schema
 from manystream.providers.errors import InvalidRequestError
@@ -70,7 +70,15 @@ def test_annotations_are_told_without_a_warning_and_noise_is_left_out() -> None:
     assert warnings == []
 
 
-@pytest.mark.parametrize("name", sorted(STRING_FORMATS))
+FORMATS = ("date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid")
+"""The string formats that Anthropic's guide on structured outputs lists."""
+
+
+def test_the_formats_are_those_of_the_guide_and_the_sdk() -> None:
+    assert {*FORMATS} == STRING_FORMATS == {*SupportedStringFormats}
+
+
+@pytest.mark.parametrize("name", FORMATS)
 def test_known_string_formats_are_kept(name: str) -> None:
     assert adapted({"type": "string", "format": name}) == ({"type": "string", "format": name}, [])
 

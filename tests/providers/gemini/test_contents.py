@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from manystream.providers.errors import InvalidRequestError
+from manystream.providers.gemini.parts import MEDIA_TYPES
 from manystream.providers.messages import (
     CacheControl,
     File,
@@ -329,3 +330,49 @@ def test_a_conversation_goes_round() -> None:
     ]
     answer = decode(part_chunk(*parts, finish="STOP"))
     assert contents(HI, answer.to_message(), HI)[1] == {"role": "model", "parts": parts}
+
+
+# The endings of file names, and the media types that IANA and Gemini's page on files have for them.
+ENDINGS = {
+    "png": "image/png",
+    "jpg": "image/jpeg",
+    "jpeg": "image/jpeg",
+    "webp": "image/webp",
+    "heic": "image/heic",
+    "heif": "image/heif",
+    "gif": "image/gif",
+    "pdf": "application/pdf",
+    "txt": "text/plain",
+    "md": "text/markdown",
+    "html": "text/html",
+    "csv": "text/csv",
+    "json": "application/json",
+    "mp3": "audio/mpeg",
+    "wav": "audio/wav",
+    "flac": "audio/flac",
+    "ogg": "audio/ogg",
+    "aac": "audio/aac",
+    "mp4": "video/mp4",
+    "mpeg": "video/mpeg",
+    "mov": "video/quicktime",
+    "webm": "video/webm",
+}
+
+
+def test_every_ending_of_the_table_is_tested() -> None:
+    assert MEDIA_TYPES.keys() == ENDINGS.keys()
+
+
+@pytest.mark.parametrize(("ending", "media_type"), ENDINGS.items())
+def test_an_address_says_its_media_type_by_its_ending(ending: str, media_type: str) -> None:
+    for address in (f"https://h/a.b.{ending}", f"gs://bucket/a.{ending.upper()}"):
+        part = {"fileData": {"fileUri": address, "mimeType": media_type}}
+        assert contents(Message.user(File(url=address)))[0]["parts"] == [part]
+
+
+@pytest.mark.parametrize("media_type", ["image/png", "image/jpeg", "image/webp", "application/pdf", "text/plain"])
+def test_these_files_may_stand_inside_a_functions_response(media_type: str) -> None:
+    result = Message.tool_result("c", [File(data=b"x", media_type=media_type)])
+    call = Message.assistant(ToolCall("c", "f", "{}"))
+    answer = contents(HI, call, result, model="gemini-3-pro")[2]["parts"][0]["functionResponse"]
+    assert answer["parts"] == [{"inlineData": {"mimeType": media_type, "data": "eA=="}}]

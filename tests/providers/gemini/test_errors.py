@@ -47,34 +47,36 @@ def test_the_status_decides_the_category(status: int, category: ErrorCategory, r
 
 
 @pytest.mark.parametrize(
-    ("name", "category"),
-    [
-        ("CANCELLED", ErrorCategory.UNKNOWN),
-        ("UNKNOWN", ErrorCategory.SERVER),
-        ("INVALID_ARGUMENT", ErrorCategory.INVALID_ARG),
-        ("DEADLINE_EXCEEDED", ErrorCategory.TIMEOUT),
-        ("NOT_FOUND", ErrorCategory.NOT_FOUND),
-        ("ALREADY_EXISTS", ErrorCategory.UNKNOWN),
-        ("PERMISSION_DENIED", ErrorCategory.AUTH),
-        ("UNAUTHENTICATED", ErrorCategory.AUTH),
-        ("RESOURCE_EXHAUSTED", ErrorCategory.RATE_LIMIT),
-        ("FAILED_PRECONDITION", ErrorCategory.INVALID_ARG),
-        ("ABORTED", ErrorCategory.UNKNOWN),
-        ("OUT_OF_RANGE", ErrorCategory.INVALID_ARG),
-        ("UNIMPLEMENTED", ErrorCategory.UNKNOWN),
-        ("INTERNAL", ErrorCategory.SERVER),
-        ("UNAVAILABLE", ErrorCategory.SERVER),
-        ("DATA_LOSS", ErrorCategory.SERVER),
+    ("name", "status", "category"),
+    [  # google/rpc/code.proto says which HTTP status each code maps to.
+        ("CANCELLED", 499, ErrorCategory.UNKNOWN),
+        ("UNKNOWN", 500, ErrorCategory.SERVER),
+        ("INVALID_ARGUMENT", 400, ErrorCategory.INVALID_ARG),
+        ("DEADLINE_EXCEEDED", 504, ErrorCategory.TIMEOUT),
+        ("NOT_FOUND", 404, ErrorCategory.NOT_FOUND),
+        ("ALREADY_EXISTS", 409, ErrorCategory.UNKNOWN),
+        ("PERMISSION_DENIED", 403, ErrorCategory.AUTH),
+        ("UNAUTHENTICATED", 401, ErrorCategory.AUTH),
+        ("RESOURCE_EXHAUSTED", 429, ErrorCategory.RATE_LIMIT),
+        ("FAILED_PRECONDITION", 400, ErrorCategory.INVALID_ARG),
+        ("ABORTED", 409, ErrorCategory.UNKNOWN),
+        ("OUT_OF_RANGE", 400, ErrorCategory.INVALID_ARG),
+        ("UNIMPLEMENTED", 501, ErrorCategory.UNKNOWN),
+        ("INTERNAL", 500, ErrorCategory.SERVER),
+        ("UNAVAILABLE", 503, ErrorCategory.SERVER),
+        ("DATA_LOSS", 500, ErrorCategory.SERVER),
     ],
 )
-def test_inside_a_200_the_status_name_decides_as_the_http_status_would(name: str, category: ErrorCategory) -> None:
+def test_inside_a_200_the_status_name_decides_as_the_http_status_would(
+    name: str, status: int, category: ErrorCategory
+) -> None:
     error = read_error({"error": {"status": name, "message": "x"}}, b"")
-    assert (error.category, error.http_status, error.provider_code) == (category, STATUS_CODES[name], name)
+    assert (error.category, error.http_status, error.provider_code) == (category, status, name)
 
 
 def test_every_status_name_is_covered_above() -> None:
     marks = test_inside_a_200_the_status_name_decides_as_the_http_status_would.pytestmark  # type: ignore[attr-defined]
-    assert {name for name, _ in marks[0].args[1]} == STATUS_CODES.keys()
+    assert {name for name, _, _ in marks[0].args[1]} == STATUS_CODES.keys()
 
 
 def test_the_message_is_the_status_and_what_was_said() -> None:
@@ -91,7 +93,21 @@ def info(reason: str) -> dict[str, Any]:
     return {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": reason, "domain": "googleapis.com"}
 
 
-@pytest.mark.parametrize(("reason", "category"), REASON_CATEGORY.items())
+REASONS = {  # google/api/error_reason.proto
+    "API_KEY_INVALID": ErrorCategory.AUTH,
+    "API_KEY_EXPIRED": ErrorCategory.AUTH,
+    "API_KEY_SERVICE_BLOCKED": ErrorCategory.AUTH,
+    "SERVICE_DISABLED": ErrorCategory.AUTH,
+    "ACCESS_TOKEN_EXPIRED": ErrorCategory.AUTH,
+    "RATE_LIMIT_EXCEEDED": ErrorCategory.RATE_LIMIT,
+}
+
+
+def test_every_reason_of_the_table_is_tested() -> None:
+    assert REASON_CATEGORY.keys() == REASONS.keys()
+
+
+@pytest.mark.parametrize(("reason", "category"), REASONS.items())
 def test_the_reason_says_more_than_the_status(reason: str, category: ErrorCategory) -> None:
     error = parse_error(400, body(400, "No.", "INVALID_ARGUMENT", info(reason)))
     assert (error.category, error.provider_code) == (category, reason)

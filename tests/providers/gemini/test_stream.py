@@ -118,27 +118,61 @@ def test_the_finish_table_holds_every_word_of_the_official_client() -> None:
     assert {reason.value for reason in types.FinishReason} <= FINISH_REASONS.keys()
 
 
-@pytest.mark.parametrize(("word", "reason"), [*FINISH_REASONS.items(), ("BRAND_NEW", FinishReason.UNKNOWN)])
+TOLD = [(word, reason) for reason, words in SPOKEN.items() for word in sorted(words - {"FINISH_REASON_UNSPECIFIED"})]
+
+
+@pytest.mark.parametrize(("word", "reason"), [*TOLD, ("BRAND_NEW", FinishReason.UNKNOWN)])
 def test_each_finish_word_is_told_and_kept(word: str, reason: FinishReason) -> None:
-    if word == "FINISH_REASON_UNSPECIFIED":
-        return
     done = stream(part_chunk({"text": "a"}, finish=word)).events[-1]
     assert isinstance(done, Done)
     assert (done.finish_reason, done.raw_finish_reason) == (reason, word)
 
 
-@pytest.mark.parametrize(("number", "reason"), [*FINISH_NUMBERS.items(), ("77", FinishReason.UNKNOWN)])
+NUMBERS = {
+    "1": FinishReason.STOP,
+    "2": FinishReason.LENGTH,
+    "3": FinishReason.CONTENT_FILTER,  # SAFETY
+    "4": FinishReason.CONTENT_FILTER,  # RECITATION
+    "5": FinishReason.UNKNOWN,  # OTHER
+    "7": FinishReason.CONTENT_FILTER,  # BLOCKLIST in the Gemini API, PROHIBITED_CONTENT in Vertex AI
+    "8": FinishReason.CONTENT_FILTER,  # PROHIBITED_CONTENT in the Gemini API, SPII in Vertex AI
+    "11": FinishReason.CONTENT_FILTER,  # IMAGE_SAFETY
+}
+"""Field numbers of `Candidate.FinishReason` in google/ai/generativelanguage and google/cloud/aiplatform. The two
+definitions differ at 6, 9, 10 and above 11."""
+
+
+def test_the_table_of_numbers_is_as_the_protobuf_definitions() -> None:
+    assert FINISH_NUMBERS == NUMBERS
+
+
+@pytest.mark.parametrize("number", ["6", "9", "10", "12", "77"])
+def test_a_number_with_two_meanings_or_none_is_unknown(number: str) -> None:
+    done = stream(part_chunk({"text": "a"}, finish=int(number))).events[-1]
+    assert isinstance(done, Done)
+    assert (done.finish_reason, done.raw_finish_reason) == (FinishReason.UNKNOWN, number)
+
+
+@pytest.mark.parametrize(("number", "reason"), NUMBERS.items())
 def test_enum_numbers_are_understood(number: str, reason: FinishReason) -> None:
     done = stream(part_chunk({"text": "a"}, finish=int(number))).events[-1]
     assert isinstance(done, Done)
     assert (done.finish_reason, done.raw_finish_reason) == (reason, number)
 
 
-@pytest.mark.parametrize("word", ["MAX_TOKENS", "SAFETY", "MALFORMED_FUNCTION_CALL", "OTHER"])
-def test_only_stop_becomes_tool_use(word: str) -> None:
+@pytest.mark.parametrize(
+    ("word", "reason"),
+    [
+        ("MAX_TOKENS", FinishReason.LENGTH),
+        ("SAFETY", FinishReason.CONTENT_FILTER),
+        ("MALFORMED_FUNCTION_CALL", FinishReason.ERROR),
+        ("OTHER", FinishReason.UNKNOWN),
+    ],
+)
+def test_only_stop_becomes_tool_use(word: str, reason: FinishReason) -> None:
     call = {"functionCall": {"name": "f", "args": {}}}
     assert stream(part_chunk(call, finish="STOP")).response.finish_reason is FinishReason.TOOL_USE
-    assert stream(part_chunk(call, finish=word)).response.finish_reason is FINISH_REASONS[word]
+    assert stream(part_chunk(call, finish=word)).response.finish_reason is reason
 
 
 def test_thoughts_and_text_are_blocks_of_their_own_and_keep_their_order() -> None:

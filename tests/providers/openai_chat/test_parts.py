@@ -72,7 +72,29 @@ def test_a_file_by_url_goes_to_servers_that_fetch_it() -> None:
         part(block)
 
 
-@pytest.mark.parametrize(("media_type", "form"), AUDIO_FORMATS.items())
+SOUNDS = {
+    "audio/wav": "wav",
+    "audio/x-wav": "wav",
+    "audio/wave": "wav",
+    "audio/vnd.wave": "wav",  # RFC 2361
+    "audio/mpeg": "mp3",  # RFC 3003
+    "audio/mp3": "mp3",
+    "audio/ogg": "ogg",
+    "audio/flac": "flac",
+    "audio/x-flac": "flac",
+    "audio/aac": "aac",
+    "audio/mp4": "m4a",
+    "audio/x-m4a": "m4a",
+    "audio/webm": "webm",
+    "audio/pcm": "pcm16",
+}
+
+
+def test_every_sound_format_of_the_table_is_tested() -> None:
+    assert AUDIO_FORMATS == SOUNDS
+
+
+@pytest.mark.parametrize(("media_type", "form"), SOUNDS.items())
 def test_sound(media_type: str, form: str) -> None:
     provider = OPENAI if form in ("wav", "mp3") else known("openrouter")
     assert part(File(data=b"abc", media_type=media_type), provider) == {

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from typing import get_args
 
 import pytest
+from openai.types.chat.chat_completion import Choice
 
 from manystream.providers.errors import ErrorCategory
 from manystream.providers.events import Done, FinishReason, Start, TextDelta, ThinkingDelta
@@ -96,7 +98,45 @@ def test_a_finish_reason_is_not_the_end() -> None:
     assert told.done.raw_finish_reason == "stop"
 
 
-@pytest.mark.parametrize(("raw", "reason"), FINISH_REASONS.items())
+SPOKEN = {
+    FinishReason.STOP: {
+        "stop",  # OpenAI
+        "eos",  # Together
+        "eos_token", "stop_sequence",  # text-generation-inference
+        "end_turn", "complete", "completed",  # gateways that pass other dialects' words on
+    },
+    FinishReason.LENGTH: {
+        "length",  # OpenAI
+        "model_length",  # Mistral
+        "max_tokens", "max_output_tokens", "model_context_window_exceeded",  # gateways
+    },
+    FinishReason.TOOL_USE: {"tool_calls", "function_call", "tool_call", "tool_use"},
+    FinishReason.CONTENT_FILTER: {
+        "content_filter",  # OpenAI
+        "content-filter",
+        "sensitive",  # Z.ai
+        "safety", "refusal",  # gateways
+    },
+    FinishReason.ERROR: {
+        "error",  # Mistral, OpenRouter
+        "network_error",  # Z.ai
+        "insufficient_system_resource",  # DeepSeek
+    },
+}  # fmt: skip
+"""What servers say, and what it means."""
+
+
+def test_the_finish_table_holds_these_words_and_those_of_the_sdk() -> None:
+    turned: dict[FinishReason, set[str]] = {}
+    for word, reason in FINISH_REASONS.items():
+        turned.setdefault(reason, set()).add(word)
+    assert turned == SPOKEN
+    assert {*get_args(Choice.model_fields["finish_reason"].annotation)} <= FINISH_REASONS.keys()
+
+
+@pytest.mark.parametrize(
+    ("raw", "reason"), [(word, reason) for reason, words in SPOKEN.items() for word in sorted(words)]
+)
 def test_every_finish_reason(raw: str, reason: FinishReason) -> None:
     for spelling in (raw, raw.upper()):
         told = deltas({"content": "a"}, finish=spelling)

@@ -92,6 +92,23 @@ def test_images_and_files(block: Image | File, part: JSONObject) -> None:
     assert items(Message.user([Text("see"), block])) == [user(text("see"), part)]
 
 
+@pytest.mark.parametrize(
+    ("media_type", "name"),
+    [
+        ("application/json", "file.json"),
+        ("application/pdf", "file.pdf"),
+        ("text/csv", "file.csv"),
+        ("text/html", "file.html"),
+        ("text/markdown", "file.md"),
+        ("text/plain", "file.txt"),
+        ("application/rtf", "file.rtf"),
+    ],
+)
+def test_a_file_without_a_name_gets_one_that_says_its_kind(media_type: str, name: str) -> None:
+    part = items(Message.user([Text("see"), File(data=b"hi", media_type=media_type)]))[0]["content"][1]  # type: ignore[index,call-overload]
+    assert part["filename"] == name  # type: ignore[index,call-overload]
+
+
 def test_an_assistants_texts_are_one_message_of_plain_text() -> None:
     sent = items(Message.user("q"), Message.assistant([Text("one, "), Text(""), Text("two")]), Message.user("q"))
     assert sent[1] == {"type": "message", "role": "assistant", "content": "one, two"}
@@ -287,7 +304,59 @@ def test_provider_blocks_go_back_unchanged_and_in_place() -> None:
     assert items(Message.assistant([ProviderBlock(OURS, search), Text("a")]))[0] == search
 
 
-@pytest.mark.parametrize("kind", [kind for kind in OUTPUT_KIND if kind != "function_call"])
+PAIRS = {
+    "function_call": "function_call_output",
+    "custom_tool_call": "custom_tool_call_output",
+    "computer_call": "computer_call_output",
+    "local_shell_call": "local_shell_call_output",
+    "shell_call": "shell_call_output",
+    "apply_patch_call": "apply_patch_call_output",
+    "mcp_approval_request": "mcp_approval_response",
+}
+"""The API's items that ask for something, and the items that answer them."""
+
+
+def test_every_pair_of_the_table_is_tested() -> None:
+    assert OUTPUT_KIND == PAIRS
+
+
+CLICK: JSONObject = {"type": "click", "button": "left", "x": 1, "y": 2}
+SCREEN: JSONObject = {"type": "computer_screenshot", "file_id": "f"}
+LINES: list[JSON] = [{"stdout": "a", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}]
+ASKED_AND_ANSWERED: list[tuple[JSONObject, JSONObject]] = [
+    (
+        {"type": "custom_tool_call", "call_id": "c1", "name": "f", "input": "x"},
+        {"type": "custom_tool_call_output", "call_id": "c1", "output": "y"},
+    ),
+    (
+        {"type": "computer_call", "id": "i1", "call_id": "c1", "action": CLICK, "status": "completed",
+         "pending_safety_checks": []},
+        {"type": "computer_call_output", "call_id": "c1", "output": SCREEN},
+    ),
+    (
+        {"type": "shell_call", "call_id": "c1", "action": {"commands": ["ls"]}},
+        {"type": "shell_call_output", "call_id": "c1", "output": LINES},
+    ),
+    (
+        {"type": "apply_patch_call", "call_id": "c1", "status": "completed",
+         "operation": {"type": "delete_file", "path": "a"}},
+        {"type": "apply_patch_call_output", "call_id": "c1", "status": "completed"},
+    ),
+    (
+        {"type": "mcp_approval_request", "id": "i1", "name": "f", "server_label": "s", "arguments": "{}"},
+        {"type": "mcp_approval_response", "approval_request_id": "i1", "approve": True},
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("asked", "answer"), ASKED_AND_ANSWERED, ids=lambda item: item["type"])
+def test_an_item_goes_back_with_its_answer(asked: JSONObject, answer: JSONObject) -> None:
+    conversation = [Message.assistant(ProviderBlock(OURS, asked)), Message.user(ProviderBlock(OURS, answer))]
+    assert items(*conversation) == [asked, answer]
+    assert not warned(*conversation)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in PAIRS if kind != "function_call"])
 def test_a_call_that_only_its_provider_understands_goes_back_only_with_its_output(kind: str) -> None:
     conversation = [
         Message.user("q"),

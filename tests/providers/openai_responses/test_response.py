@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from typing import get_args
 
 import pytest
+from openai.types.responses import ResponseStatus
+from openai.types.responses.response import IncompleteDetails
 
 from manystream.providers.accumulate import events_of
 from manystream.providers.errors import ErrorCategory, ProviderError
@@ -131,13 +134,43 @@ def test_logprobs_of_all_parts_are_kept_in_order() -> None:
     assert response.provider_data["logprobs"] == [{"token": "a"}, {"token": "b"}]
 
 
-@pytest.mark.parametrize(("status", "reason"), STATUS_REASON.items())
+# The wire's words, as the API reference and the SDK's types have them; `complete` is what some other servers send.
+
+STATUSES = {
+    "completed": FinishReason.STOP,
+    "complete": FinishReason.STOP,
+    "incomplete": FinishReason.LENGTH,
+    "in_progress": FinishReason.UNKNOWN,
+    "queued": FinishReason.UNKNOWN,
+}
+FAILED_STATUSES = {"failed": ErrorCategory.SERVER, "cancelled": ErrorCategory.CANCELLED}
+INCOMPLETE_REASONS = {
+    "max_output_tokens": FinishReason.LENGTH,
+    "max_messages": FinishReason.LENGTH,
+    "content_filter": FinishReason.CONTENT_FILTER,
+    "steered": FinishReason.UNKNOWN,
+}
+
+
+def test_the_tables_hold_the_words_of_the_wire() -> None:
+    assert STATUS_REASON == STATUSES
+    assert FAILED_CATEGORY == FAILED_STATUSES
+    assert INCOMPLETE_REASON == INCOMPLETE_REASONS
+
+
+def test_the_words_are_those_of_the_sdk() -> None:
+    assert {*get_args(ResponseStatus)} == {*STATUSES, *FAILED_STATUSES} - {"complete"}
+    reasons = IncompleteDetails.model_fields["reason"].annotation
+    assert {word for option in get_args(reasons) for word in get_args(option)} == {*INCOMPLETE_REASONS}
+
+
+@pytest.mark.parametrize(("status", "reason"), STATUSES.items())
 def test_every_status_has_its_finish_reason(status: str, reason: FinishReason) -> None:
     response = decode(answer(MESSAGE, status=status))
     assert (response.finish_reason, response.raw_finish_reason) == (reason, status)
 
 
-@pytest.mark.parametrize(("word", "reason"), [*INCOMPLETE_REASON.items(), ("some_new_limit", FinishReason.LENGTH)])
+@pytest.mark.parametrize(("word", "reason"), [*INCOMPLETE_REASONS.items(), ("some_new_limit", FinishReason.LENGTH)])
 def test_every_reason_for_an_incomplete_response_has_its_finish_reason(word: str, reason: FinishReason) -> None:
     response = decode(answer(MESSAGE, CALL, status="incomplete", incomplete_details={"reason": word}))
     assert (response.finish_reason, response.raw_finish_reason) == (reason, "incomplete")
@@ -166,7 +199,7 @@ def test_a_call_without_a_status_in_a_completed_answer_is_complete() -> None:
     assert decode(answer({**CALL, "status": None})).tool_calls[0].complete
 
 
-@pytest.mark.parametrize(("status", "category"), FAILED_CATEGORY.items())
+@pytest.mark.parametrize(("status", "category"), FAILED_STATUSES.items())
 def test_a_response_that_failed_is_raised(status: str, category: ErrorCategory) -> None:
     with pytest.raises(ProviderError) as raised:
         decode(answer(status=status, error=None))
@@ -245,9 +278,23 @@ def test_no_usage_is_unknown_not_zero() -> None:
     assert decode(answer(MESSAGE, usage=None)).usage == Usage()
 
 
+ECHOED_MEMBERS = (
+    "id", "object", "model", "output_text", "tools", "tool_choice", "input", "instructions", "prompt", "text",
+    "temperature", "top_p", "top_k", "top_logprobs", "presence_penalty", "frequency_penalty", "truncation",
+    "max_output_tokens", "max_tool_calls", "parallel_tool_calls", "store", "stream", "stream_options", "include",
+    "user", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "prompt_cache_options",
+    "context_management",
+)  # fmt: skip
+"""Members of a response that repeat the request, or that the response tells in members of its own."""
+
+
+def test_the_members_that_are_not_kept_are_the_ones_tested() -> None:
+    assert {*ECHOED_MEMBERS, "output", "usage", "error"} == ECHOED
+
+
 def test_what_repeats_the_request_is_not_kept_and_all_else_is() -> None:
     kept: JSONObject = {"service_tier": "priority", "moderation": {"flagged": False}, "thing_of_the_future": 1}
-    echoed: JSONObject = {name: "echo" for name in ECHOED if name not in ("output", "error", "usage")}
+    echoed: JSONObject = dict.fromkeys(ECHOED_MEMBERS, "echo")
     response = decode(answer(MESSAGE, **echoed, **kept, metadata={}, conversation=None) | {"output": [MESSAGE]})
     assert response.provider_data == {"status": "completed", **kept}
 

@@ -1,0 +1,231 @@
+"""The words that servers put into errors, written down from their documentation, and what each one means.
+
+Every word is sent through the readers of both OpenAI dialects or Anthropic's. The tables of the code must hold these
+words and no others: a word that is new there needs a line here, from the server's documentation.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import get_args
+
+import anthropic.types.shared
+import pytest
+from openai.types.responses import ResponseError
+
+from manystream.providers.anthropic import DIALECT as ANTHROPIC
+from manystream.providers.anthropic.errors import SPENT_CODES
+from manystream.providers.errors import STATUS_CATEGORY, ErrorCategory, ProviderError
+from manystream.providers.openai.chat import DIALECT as CHAT
+from manystream.providers.openai.errors import CODE_CATEGORY, SPENT_QUOTA, TYPE_CATEGORY, error_from_object
+from manystream.providers.openai.responses.dialect import DIALECT as RESPONSES
+
+NOW = 1_800_000_000.0
+
+STATUSES = {
+    0: ErrorCategory.NETWORK,
+    400: ErrorCategory.INVALID_ARG,
+    401: ErrorCategory.AUTH,
+    403: ErrorCategory.AUTH,
+    404: ErrorCategory.NOT_FOUND,
+    408: ErrorCategory.TIMEOUT,
+    413: ErrorCategory.INVALID_ARG,
+    422: ErrorCategory.INVALID_ARG,
+    429: ErrorCategory.RATE_LIMIT,
+    500: ErrorCategory.SERVER,
+    502: ErrorCategory.SERVER,
+    503: ErrorCategory.SERVER,
+    504: ErrorCategory.TIMEOUT,
+    529: ErrorCategory.SERVER,
+}
+
+SPENT = {
+    "insufficient_quota",  # OpenAI
+    "billing_hard_limit_reached",  # OpenAI
+    "billing_not_active",  # OpenAI
+    "quota_exceeded",  # Azure and gateways
+    "exceeded_current_quota_error",  # Moonshot
+    "insufficient_balance",  # DeepSeek
+    "insufficient_credits",  # OpenRouter
+    "credit_balance_too_low",  # gateways to Anthropic
+    "arrearage",  # Alibaba: Arrearage
+}
+"""The account has no money or no quota left."""
+
+CODES: dict[ErrorCategory, set[str]] = {
+    ErrorCategory.CONTENT_FILTER: {
+        "content_policy_violation",  # OpenAI
+        "moderation_blocked",  # OpenAI
+        "image_content_policy_violation",  # OpenAI Responses
+        "bio_policy",  # OpenAI Responses
+        "misalignment_policy_violation",  # OpenAI Responses
+        "cyber_policy_violation",  # OpenAI
+        "content_filter",  # Azure
+        "responsibleaipolicyviolation",  # Azure: ResponsibleAIPolicyViolation
+        "content_filtered", "content_filter_error", "content_moderation",  # gateways
+        "data_inspection_failed", "datainspectionfailed",  # Alibaba
+    },
+    ErrorCategory.AUTH: {
+        "invalid_api_key", "invalid_organization", "account_deactivated",  # OpenAI
+        "unsupported_country_region_territory",  # OpenAI
+        "invalid_org",
+        "authentication_error", "permission_error",  # Anthropic
+        "permission_denied", "unauthenticated",  # google.rpc.Code
+        "unauthorized", "access_denied", "permission_denied_error",
+        "invalid_authentication_error", "incorrect_api_key_error",  # Moonshot
+        "wrong_api_key",  # Cerebras
+        "invalidapikey",  # Alibaba: InvalidApiKey
+    },
+    ErrorCategory.RATE_LIMIT: {
+        *SPENT,
+        "rate_limit_exceeded",  # OpenAI
+        "rate_limit_error",  # Anthropic
+        "resource_exhausted",  # google.rpc.Code
+        "rate_limit_reached_error", "engine_overloaded_error",  # Moonshot
+        "ratelimitreached",  # Azure: RateLimitReached
+        "too_many_requests", "rate_limited", "requests_limit_exceeded", "tokens_limit_exceeded",
+        "throttling",  # Alibaba
+        "queue_exceeded",  # Cerebras
+    },
+    ErrorCategory.NOT_FOUND: {
+        "model_not_found", "previous_response_not_found", "image_file_not_found",  # OpenAI
+        "deploymentnotfound",  # Azure: DeploymentNotFound
+        "not_found_error",  # Anthropic
+        "not_found",  # google.rpc.Code
+        "resource_not_found_error",  # Moonshot
+        "model_not_available", "unknown_model",
+    },
+    ErrorCategory.INVALID_ARG: {
+        "context_length_exceeded", "string_above_max_length", "array_above_max_length",  # OpenAI
+        "unsupported_parameter", "unsupported_value", "invalid_value", "invalid_type",
+        "missing_required_parameter", "unknown_parameter", "invalid_function_parameters",
+        "invalid_prompt", "data_residency_mismatch",  # OpenAI Responses, as those that follow
+        "invalid_image", "invalid_image_format", "invalid_base64_image", "invalid_image_url", "invalid_image_mode",
+        "image_too_large", "image_too_small", "image_parse_error", "image_file_too_large",
+        "unsupported_image_media_type", "empty_image_file", "failed_to_download_image",
+        "tool_use_failed", "json_validate_failed",  # Groq
+        "request_too_large",  # Anthropic
+        "exceed_context_size_error",  # llama.cpp
+        "failed_precondition", "invalid_argument",  # google.rpc.Code
+        "too_many_prompt_tokens", "max_tokens_exceeded",
+    },
+    ErrorCategory.SERVER: {
+        "overloaded_error",  # Anthropic
+        "unavailable",  # google.rpc.Code
+        "slow_down", "vector_store_timeout",  # OpenAI
+        "overloaded", "server_overloaded", "model_overloaded", "service_unavailable", "service_unavailable_error",
+        "provider_unavailable", "no_available_providers",  # gateways
+    },
+    ErrorCategory.TIMEOUT: {
+        "timeout_error",  # Anthropic
+        "deadline_exceeded",  # google.rpc.Code
+        "timeout", "request_timeout", "gateway_timeout",
+    },
+}  # fmt: skip
+"""Codes and types that mean the same whatever the HTTP status."""
+
+TYPES: dict[ErrorCategory, set[str]] = {
+    ErrorCategory.INVALID_ARG: {
+        "invalid_request_error",  # OpenAI
+        "badrequesterror",  # vLLM: BadRequestError
+        "invalid_request", "bad_request", "validation_error",
+    },
+    ErrorCategory.NOT_FOUND: {"notfounderror"},  # vLLM: NotFoundError
+    ErrorCategory.AUTH: {"authenticationerror"},  # LiteLLM: AuthenticationError
+    ErrorCategory.RATE_LIMIT: {
+        "tokens", "requests",  # OpenAI: the limit that was reached
+        "ratelimiterror",  # LiteLLM: RateLimitError
+    },
+    ErrorCategory.SERVER: {
+        "server_error", "image_generation_server_error",  # OpenAI
+        "internal",  # google.rpc.Code
+        "api_error",  # Anthropic
+        "internalservererror",  # vLLM: InternalServerError
+        "internal_error", "internal_server_error", "service_error", "upstream_error", "provider_error",
+    },
+}  # fmt: skip
+"""General types, which count only where no status says it better."""
+
+
+def rows(words: dict[ErrorCategory, set[str]]) -> list[tuple[str, ErrorCategory]]:
+    return [(word, category) for category, group in words.items() for word in sorted(group)]
+
+
+def flat(words: dict[ErrorCategory, set[str]]) -> dict[str, ErrorCategory]:
+    return dict(rows(words))
+
+
+def failed(status: int, body: object) -> list[ProviderError]:
+    """The error as both OpenAI dialects read it."""
+    data = json.dumps(body).encode()
+    return [dialect.decode_error(status, {}, data, NOW) for dialect in (CHAT, RESPONSES)]
+
+
+def in_stream(error: dict[str, object]) -> ProviderError:
+    return error_from_object(error, http_status=200, body=b"")  # type: ignore[arg-type]
+
+
+def test_the_tables_hold_these_words_and_no_others() -> None:
+    assert STATUS_CATEGORY == STATUSES
+    assert flat(CODES) == CODE_CATEGORY
+    assert flat(TYPES) == TYPE_CATEGORY
+    assert SPENT_QUOTA == SPENT
+
+
+@pytest.mark.parametrize(("word", "category"), rows(CODES))
+def test_a_code_means_the_same_whatever_the_status(word: str, category: ErrorCategory) -> None:
+    for place in ("code", "type"):
+        for spelling in (word, word.upper()):
+            error: dict[str, object] = {"message": "m", place: spelling}
+            assert [found.category for found in failed(418, {"error": error})] == [category] * 2
+            assert in_stream(error).category is category
+
+
+@pytest.mark.parametrize(("word", "category"), rows(TYPES))
+def test_a_general_type_counts_where_there_is_no_status(word: str, category: ErrorCategory) -> None:
+    assert in_stream({"message": "m", "type": word}).category is category
+    for status, expected in ((403, ErrorCategory.AUTH), (404, ErrorCategory.NOT_FOUND)):
+        assert [found.category for found in failed(status, {"error": {"type": word}})] == [expected] * 2
+
+
+@pytest.mark.parametrize("word", sorted(SPENT))
+def test_a_spent_account_is_not_tried_again(word: str) -> None:
+    for error in (*failed(429, {"error": {"message": "m", "type": word}}), in_stream({"message": "m", "code": word})):
+        assert (error.category, error.retryable) == (ErrorCategory.RATE_LIMIT, False)
+
+
+def test_every_code_of_the_responses_sdk_has_a_category() -> None:
+    """A response that failed has no HTTP status that would say more, and a server error would be tried again."""
+    codes = {*get_args(ResponseError.model_fields["code"].annotation)}
+    assert codes - CODE_CATEGORY.keys() - TYPE_CATEGORY.keys() == set()
+
+
+# --- Anthropic ---
+
+SPENT_AT_ANTHROPIC = (
+    "contract_spend_limit_reached",
+    "enforced_spend_limit_reached",
+    "linked_organization_billing_unavailable",
+    "linked_organization_spend_limit_reached",
+)
+
+
+def test_anthropics_spent_codes_are_the_ones_tested() -> None:
+    assert {*SPENT_AT_ANTHROPIC} == SPENT_CODES
+
+
+@pytest.mark.parametrize("code", SPENT_AT_ANTHROPIC)
+def test_a_spent_account_at_anthropic_is_not_tried_again(code: str) -> None:
+    body = {"type": "error", "error": {"type": "rate_limit_error", "message": "m", "details": {"error_code": code}}}
+    error = ANTHROPIC.decode_error(429, {"x-should-retry": "true"}, json.dumps(body).encode(), NOW)
+    assert (error.category, error.retryable, error.provider_code) == (ErrorCategory.RATE_LIMIT, False, code)
+
+
+def test_every_error_of_anthropics_sdk_has_a_category() -> None:
+    kinds = get_args(get_args(anthropic.types.shared.ErrorObject)[0])
+    words = {word for kind in kinds for word in get_args(kind.model_fields["type"].annotation)}
+    assert "overloaded_error" in words
+    for word in words - {"billing_error"}:  # a bill that is not paid is none of our categories
+        body = {"type": "error", "error": {"type": word, "message": "m"}}
+        error = ANTHROPIC.decode_error(418, {}, json.dumps(body).encode(), NOW)
+        assert error.category is not ErrorCategory.UNKNOWN, word
