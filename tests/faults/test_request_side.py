@@ -302,7 +302,7 @@ async def test_a_417_is_a_status_like_any_other() -> None:
 LOCATIONS = ["/elsewhere", "http://127.0.0.2:{port}/steal", "//127.0.0.2:{port}/steal", "file:///etc/passwd", None]
 
 
-@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("status", [300, 301, 302, 303, 307, 308, 399])
 @pytest.mark.parametrize("location", LOCATIONS)
 async def test_redirects_are_named_and_not_followed(status: int, location: str | None) -> None:
     with socket.create_server(("127.0.0.2", 0)) as elsewhere:
@@ -326,6 +326,19 @@ async def test_redirects_are_named_and_not_followed(status: int, location: str |
         assert len(peer.lines) == 1
         with pytest.raises(BlockingIOError):
             elsewhere.accept()
+
+
+async def test_a_location_on_a_failure_is_no_redirect() -> None:
+    async def script(line: Line) -> None:
+        await line.request()
+        body = '{"error": {"message": "no such model"}}'
+        await line.send(
+            f"HTTP/1.1 400 Bad Request\r\nLocation: /elsewhere\r\nContent-Length: {len(body)}\r\n\r\n{body}"
+        )
+
+    async with open_peer(script) as peer, ms.open_engine([peer.chat]) as engine:
+        completion = await engine.start_stream(hello()).wait()
+    assert (completion.http_status, completion.error_message) == (400, "no such model")
 
 
 async def test_a_location_that_breaks_its_line_breaks_nothing() -> None:
