@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from hypothesis import given, settings
@@ -79,6 +80,29 @@ DOES_NOT_FIT: list[tuple[JSONObject, JSON, str]] = [
 def test_what_does_not_fit_is_named_by_its_place(schema: JSONObject, value: JSON, complaint: str) -> None:
     with pytest.raises(SchemaMismatchError, match=complaint):
         fitted(value, schema)
+
+
+# Every limit of JSON Schema that is checked: a value at the limit, one beyond it, and one that it is not about.
+LIMITS: list[tuple[str, int, JSON, JSON, JSON, str]] = [
+    ("minimum", 2, 2, 1.5, "", "be at least 2, not 1.5"),
+    ("maximum", 2, 2.0, 3, [1, 2, 3], "be at most 2, not 3"),
+    ("exclusiveMinimum", 2, 2.5, 2, "", "be above 2, not 2"),
+    ("exclusiveMaximum", 2, 1, 2, "abc", "be below 2, not 2"),
+    ("minLength", 2, "ab", "é", [], 'have a length of at least 2, not "é"'),
+    ("maxLength", 2, "éé", "abc", [1, 2, 3], 'have a length of at most 2, not "abc"'),
+    ("minItems", 2, [1, 2], [1], "a", "have at least this many items: 2, not"),
+    ("maxItems", 2, [1, 2], [1, 2, 3], "abc", "have at most this many items: 2, not"),
+    ("minProperties", 2, {"a": 1, "b": 2}, {"a": 1}, [], "have at least this many properties: 2, not"),
+    ("maxProperties", 2, {"a": 1, "b": 2}, {"a": 1, "b": 2, "c": 3}, [1, 2, 3], "at most this many properties: 2, not"),
+]
+
+
+@pytest.mark.parametrize(("keyword", "limit", "fits", "beyond", "other", "complaint"), LIMITS)
+def test_every_limit_is_held(keyword: str, limit: int, fits: JSON, beyond: JSON, other: JSON, complaint: str) -> None:
+    assert fitted(fits, {keyword: limit}) == fits
+    assert fitted(other, {keyword: limit}) == other
+    with pytest.raises(SchemaMismatchError, match=re.escape(complaint)):
+        fitted(beyond, {keyword: limit})
 
 
 def test_a_null_for_an_optional_property_counts_as_absent() -> None:

@@ -1,0 +1,97 @@
+"""Spellings of the chat wire that few servers use, each with an example of its own, streamed and not."""
+
+from __future__ import annotations
+
+import pytest
+
+from manystream.providers.events import FinishReason, TextDelta, ThinkingDelta, ToolCallStart
+from manystream.providers.json_values import JSON, JSONObject
+from manystream.providers.messages import Block, Text, Thinking, ToolCall
+from tests.providers.openai_chat.wire import answer, deltas
+
+
+def plain(blocks: list[Block]) -> list[object]:
+    """What blocks say, without the state that goes back to the server."""
+    said: list[object] = []
+    for block in blocks:
+        assert isinstance(block, Text | Thinking | ToolCall)
+        said.append((block.name, block.arguments) if isinstance(block, ToolCall) else (type(block), block.text))
+    return said
+
+
+def thinking(text: JSON, member: str = "thinking") -> JSONObject:
+    return {"type": "thinking", member: text}
+
+
+def words(*texts: str) -> list[JSON]:
+    return [{"type": "text", "text": text} for text in texts]
+
+
+PARTS: list[tuple[str, list[JSON], list[object]]] = [
+    ("Mistral: a list of texts", [thinking(words("Hm", "m."))], [(Thinking, "Hmm.")]),
+    ("a text where the list is expected", [thinking("Hmm.")], [(Thinking, "Hmm.")]),
+    ("the text under `text`", [thinking("Hmm.", "text")], [(Thinking, "Hmm.")]),
+    ("`text` beside an empty list", [{"type": "thinking", "thinking": [], "text": "Hmm."}], [(Thinking, "Hmm.")]),
+    ("`thinking` goes before `text`", [{**thinking("Hmm."), "text": "not this"}], [(Thinking, "Hmm.")]),
+    (
+        "Databricks: a summary",
+        [{"type": "reasoning", "summary": [{"type": "summary_text", "text": "Hmm."}]}],
+        [(Thinking, "Hmm.")],
+    ),
+    ("two thinking parts in a row", [thinking("One. "), thinking("Two.")], [(Thinking, "One. Two.")]),
+    (
+        "two thinking parts with text between",
+        [thinking("One."), {"type": "text", "text": "a"}, thinking("Two."), {"type": "text", "text": "b"}],
+        [(Thinking, "One."), (Text, "a"), (Thinking, "Two."), (Text, "b")],
+    ),
+    ("a thinking part without text", [thinking([]), {"type": "text", "text": "a"}], [(Text, "a")]),
+    ("what is no text in the list", [thinking([7, None, {"type": "text"}, *words("Hmm.")])], [(Thinking, "Hmm.")]),
+    ("output_text, as in Responses", [{"type": "output_text", "text": "a"}], [(Text, "a")]),
+]
+
+
+@pytest.mark.parametrize(("parts", "said"), [case[1:] for case in PARTS], ids=[case[0] for case in PARTS])
+def test_parts_of_the_content_are_read(parts: list[JSON], said: list[object]) -> None:
+    whole = answer({"content": parts})
+    assert plain(whole.content) == said
+    assert whole.finish_reason is FinishReason.STOP
+    streamed = deltas({"content": parts})
+    assert plain(streamed.response.content) == said
+    one_by_one = deltas(*({"content": [part]} for part in parts))
+    assert plain(one_by_one.response.content) == said
+    told = [event for event in streamed.events if isinstance(event, TextDelta | ThinkingDelta)]
+    assert "".join(event.text for event in told) == "".join(text for _, text in said)  # type: ignore[misc]
+
+
+EMPTY_CALLS: list[JSON] = [
+    {},
+    {"name": "", "arguments": ""},
+    {"name": None, "arguments": None},
+    {"arguments": ""},
+    None,
+]
+
+
+@pytest.mark.parametrize("call", EMPTY_CALLS, ids=repr)
+def test_an_empty_function_call_is_no_call(call: JSON) -> None:
+    whole = answer({"content": "a", "function_call": call})
+    assert whole.content == [Text("a")]
+    assert whole.finish_reason is FinishReason.STOP
+    streamed = deltas({"content": "a", "function_call": call}, {"function_call": call})
+    assert streamed.response.content == [Text("a")]
+    assert streamed.done.finish_reason is FinishReason.STOP
+    assert not [event for event in streamed.events if isinstance(event, ToolCallStart)]
+
+
+def test_a_function_call_without_arguments_is_a_call() -> None:
+    whole = answer({"content": None, "function_call": {"name": "look"}}, "function_call")
+    assert plain(whole.content) == [("look", "")]
+    assert whole.tool_calls[0].parsed == {}
+    streamed = deltas({"function_call": {"name": "look"}}, finish="function_call")
+    assert plain(streamed.response.content) == [("look", "")]
+    assert streamed.done.finish_reason is FinishReason.TOOL_USE
+
+
+def test_arguments_may_be_the_object_itself() -> None:
+    call: JSONObject = {"name": "look", "arguments": {"at": [1, None]}}
+    assert plain(answer({"function_call": call}, "function_call").content) == [("look", '{"at":[1,null]}')]
