@@ -13,11 +13,15 @@ TEST ?=
 # `make docs` write.
 CORPUS ?=
 MINUTES ?= 5
+COUNT ?= 100
+SEED ?= 1
+MUTANTS ?=
 DIST ?= dist
 SITE ?= site
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench bench-quick instructions interop conformance soak defects fuzz audit docs wheel clean distclean
+.PHONY: help demo test lint format bench bench-quick instructions interop conformance soak defects fuzz mutants audit \
+	docs wheel clean distclean
 
 help: ## this list
 	@echo 'manystream: thousands of live language-model streams on one core'
@@ -58,13 +62,17 @@ conformance: $(VENV)/.test ## against recorded answers: make conformance CORPUS=
 	@$(BIN)/python -m tests.conformance "$(CORPUS)"
 
 soak: $(VENV)/.test ## long runs, for what leaks and what drifts: make soak MINUTES=30
-	@MANYSTREAM_SOAK_MINUTES="$(MINUTES)" $(PYTEST) -q -m soak -o faulthandler_timeout=0 $(TEST)
+	@MANYSTREAM_SOAK_MINUTES="$(MINUTES)" $(PYTEST) -q -m soak -o faulthandler_timeout=0 -o timeout=0 $(TEST)
 
 defects: $(VENV)/.test ## raise at every Python call of ticks and timers; the suite takes every 20th
-	@MANYSTREAM_DEFECT_STEP=1 $(PYTEST) -q -o faulthandler_timeout=0 tests/faults/test_defects.py $(TEST)
+	@MANYSTREAM_DEFECT_STEP=1 $(PYTEST) -q -o faulthandler_timeout=0 -o timeout=0 tests/faults/test_defects.py $(TEST)
 
 fuzz: $(VENV)/.test ## coverage-guided, every parser, in an environment of its own: make fuzz MINUTES=30
 	@$(BIN)/python -m tests.fuzz --minutes "$(MINUTES)" $(TEST)
+
+# COUNT and SEED choose the draw; MUTANTS="--tables providers" changes every entry of the tables there instead.
+mutants: $(VENV)/.test ## 100 random changes of the code, each of which a test must notice: make mutants SEED=2 COUNT=40
+	@$(BIN)/python -m tests.mutants $(if $(MUTANTS),$(MUTANTS),--count "$(COUNT)" --seed "$(SEED)")
 
 # --strict: a version that the advisory service does not know, or a service that cannot be reached, is a failure too.
 audit: ## known weaknesses in what constraints.txt pins, by pip-audit in an environment of its own; asks PyPI

@@ -146,3 +146,42 @@ def test_the_links_lead_to_the_folders_beside_them() -> None:
         link = ROOT / "manystream" / package
         assert link.is_symlink(), f"{link} must be a link, not a copy"
         assert link.readlink() == Path("..") / package
+
+
+PLACE_OF_CASES = {"pytest.mark.parametrize": 1, "st.sampled_from": 0}
+"""What makes cases → which of its arguments holds them."""
+
+
+def names_of_sets(tree: ast.Module) -> set[str]:
+    """The names that a module binds to sets."""
+    return {
+        target.id
+        for statement in tree.body
+        if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Set | ast.SetComp)
+        for target in statement.targets
+        if isinstance(target, ast.Name)
+    }
+
+
+def taken_one_by_one(cases: ast.expr) -> Iterator[ast.expr]:
+    """The expressions whose members become cases, in the order in which they come."""
+    yield cases
+    if isinstance(cases, ast.List | ast.Tuple):
+        yield from (element.value for element in cases.elts if isinstance(element, ast.Starred))
+    elif isinstance(cases, ast.ListComp | ast.GeneratorExp):
+        yield from (generator.iter for generator in cases.generators)
+    elif isinstance(cases, ast.Call) and ast.unparse(cases.func) in ("list", "tuple"):
+        yield from cases.args
+
+
+@pytest.mark.parametrize("path", sources("tests"), ids=name_of)
+def test_the_cases_of_a_test_do_not_depend_on_the_hash_seed(path: Path) -> None:
+    """The order of a set of texts differs from run to run, and with it the names and the order of the cases."""
+    tree = ast.parse(path.read_text("utf-8"))
+    sets = names_of_sets(tree)
+    for call in ast.walk(tree):
+        place = PLACE_OF_CASES.get(ast.unparse(call.func)) if isinstance(call, ast.Call) else None
+        if isinstance(call, ast.Call) and place is not None and len(call.args) > place:
+            for cases in taken_one_by_one(call.args[place]):
+                is_set = isinstance(cases, ast.Set | ast.SetComp) or (isinstance(cases, ast.Name) and cases.id in sets)
+                assert not is_set, f"{name_of(path)}:{call.lineno}: sort the cases"

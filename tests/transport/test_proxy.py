@@ -19,7 +19,7 @@ from trio.testing import MockClock
 
 from manystream.transport.dial import dial
 from manystream.transport.errors import Phase, TransportError, URLError
-from manystream.transport.proxy import HEAD_LIMIT, ProxyConfig, choose_proxy, is_excepted, open_tunnel, parse_proxy_url
+from manystream.transport.proxy import ProxyConfig, choose_proxy, is_excepted, open_tunnel, parse_proxy_url
 from manystream.transport.tls import TLSConfig, make_context
 from manystream.transport.url import Origin, parse_base_url
 
@@ -234,8 +234,11 @@ def test_no_proxy_names_hosts_suffixes_ports_addresses_and_networks(no_proxy: st
 @given(st.text(alphabet="a.:/[]*0123 ,-é", max_size=20))
 @settings(deadline=None)
 def test_any_no_proxy_is_read_without_error(no_proxy: str) -> None:
+    """A host that none of these texts can name is not excepted, but by the star that names all."""
+    assert "*" in no_proxy or not is_excepted(parse_base_url("https://never.example").origin, no_proxy)
     for url in ("https://a", "http://10.0.0.1", "http://[::1]:3"):
         assert is_excepted(parse_base_url(url).origin, no_proxy) in (True, False)
+        assert is_excepted(parse_base_url(url).origin, f"{no_proxy},*") is True
 
 
 # --- the tunnel ---
@@ -278,9 +281,16 @@ GOOD_REPLIES = [
 @pytest.mark.trio
 @pytest.mark.parametrize("reply", GOOD_REPLIES)
 async def test_every_2xx_opens_the_tunnel(reply: bytes) -> None:
-    async with serving(ConnectProxy(reply=reply).serve) as port, connected(port) as sock:
+    async def serve(stream: trio.SocketStream) -> None:
+        await read_head(stream)
+        await stream.send_all(reply)
+        await echo(stream)
+
+    async with serving(serve) as port, connected(port) as sock:
         with trio.fail_after(5):
             await open_tunnel(sock, parse_proxy_url(f"http://127.0.0.1:{port}"), ORIGIN)
+            # The first byte behind the reply is the origin's: all of the reply was read, and nothing beyond it.
+            assert await echoes(sock)
 
 
 @pytest.mark.trio
@@ -290,10 +300,11 @@ async def test_a_reply_may_come_byte_by_byte(autojump_clock: MockClock) -> None:
         for byte in b"HTTP/1.1 200 OK\r\nVia: 1.1 p\r\n\r\n":
             await stream.send_all(bytes([byte]))
             await trio.sleep(0.01)
-        await hang(stream)
+        await echo(stream)
 
     async with serving(drip) as port, connected(port) as sock:
         await open_tunnel(sock, parse_proxy_url(f"http://127.0.0.1:{port}"), ORIGIN)
+        assert await echoes(sock)
 
 
 @pytest.mark.trio
@@ -337,7 +348,7 @@ async def test_a_407_without_credentials_says_where_to_put_them() -> None:
         (b"HTTP/1.1 200 OK\r\nBad Header: x\r\n\r\n", "no HTTP"),
         (b"HTTP/1.1 101 Switching\r\n\r\n", "no HTTP"),
         (b"HTTP/1.1 200 OK\r\n\r\nstray", "sent bytes after its answer"),
-        (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 2 * HEAD_LIMIT, "longer than|no HTTP"),
+        (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 2 * 16_384, "longer than|no HTTP"),
         (b"HTTP/1.1 100 Continue\r\n\r\n" * 1000, "longer than"),
     ],
 )

@@ -108,7 +108,9 @@ async def test_an_address_is_not_sent_as_a_name_and_must_be_in_the_certificate(
 async def test_a_server_without_alpn_is_taken_at_http_1_1(ca: trustme.CA, trusting: ssl.SSLContext) -> None:
     peer = TLSPeer(ca.issue_cert(NAME), protocols=[])
     async with serving(peer.serve) as port, connected(port) as sock:
-        (await handshake(sock, trusting, NAME)).close()
+        with await handshake(sock, trusting, NAME) as secured:
+            assert await echoes(secured)
+    assert peer.chosen == [None]
 
 
 @pytest.mark.trio

@@ -7,6 +7,7 @@ import pytest
 import manystream as ms
 from manystream.engine.cli.errors import CommandError
 from manystream.engine.cli.run import RunOptions, choose_provider, describe_error, provider_names, read_headers
+from tests.providers.profile_rows import ROWS
 
 OPTIONS = RunOptions(
     provider=None,
@@ -74,9 +75,29 @@ def test_what_is_missing_is_said_in_one_line(given: RunOptions, words: str) -> N
     assert "\n" not in str(caught.value)
 
 
-def test_every_provider_name_is_understood() -> None:
-    for name in provider_names():
-        choose_provider(options(provider=name, model="m"), {})
+OTHER_DIALECTS = {
+    "anthropic": ms.Anthropic,
+    "google": ms.Gemini,
+    "openai-responses": ms.OpenAIResponses,
+    "openrouter-responses": ms.OpenAIResponses,
+    "xai-responses": ms.OpenAIResponses,
+    "groq-responses": ms.OpenAIResponses,
+    "github-copilot-responses": ms.OpenAIResponses,
+    "huggingface-responses": ms.OpenAIResponses,
+}
+"""Names of providers that do not speak OpenAI Chat."""
+
+
+def test_the_names_are_those_of_the_providers_that_have_an_address() -> None:
+    assert provider_names() == [name for name, row in ROWS.items() if row.base_url]
+    assert {"openai-chat", "groq", "ollama", *OTHER_DIALECTS} <= {*provider_names()}
+
+
+@pytest.mark.parametrize("name", [name for name, row in ROWS.items() if row.base_url])
+def test_every_provider_name_is_understood(name: str) -> None:
+    provider, model = choose_provider(options(provider=name, model="m"), {})
+    assert type(provider) is OTHER_DIALECTS.get(name, ms.OpenAIChat)
+    assert (provider.name, provider.base_url, model) == (name, ROWS[name].base_url, "m")
 
 
 def test_a_header_is_name_and_value() -> None:

@@ -168,3 +168,49 @@ def test_the_models_name_may_carry_a_directive_and_the_header_wins_over_it(simul
 def test_the_same_request_gives_the_same_bytes(simulator: Simulator, dialect: str) -> None:
     data = request_bytes(path_of(dialect, stream=True, model="sim-mixed"), body_of(dialect, stream=True))
     assert send(simulator, data).body == send(simulator, data).body
+
+
+PARAMETERS = {"type": "object", "properties": {}}
+TOOLS: dict[str, list[object]] = {
+    "openai-chat": [
+        {"type": "function", "function": {"name": name, "parameters": PARAMETERS}} for name in ("first", "second")
+    ],
+    "openai-responses": [{"type": "function", "name": name, "parameters": PARAMETERS} for name in ("first", "second")],
+    "anthropic": [{"name": name, "input_schema": PARAMETERS} for name in ("first", "second")],
+    "gemini": [{"functionDeclarations": [{"name": "first"}, {"name": "second"}]}],
+}
+GEMINI_SECOND = {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["second"]}}
+CHOICES: dict[str, dict[str, dict[str, object]]] = {
+    "openai-chat": {
+        "none": {"tool_choice": "none"},
+        "second": {"tool_choice": {"type": "function", "function": {"name": "second"}}},
+    },
+    "openai-responses": {
+        "none": {"tool_choice": "none"},
+        "second": {"tool_choice": {"type": "function", "name": "second"}},
+    },
+    "anthropic": {
+        "none": {"tool_choice": {"type": "none"}},
+        "second": {"tool_choice": {"type": "tool", "name": "second"}},
+    },
+    "gemini": {
+        "none": {"toolConfig": {"functionCallingConfig": {"mode": "NONE"}}},
+        "second": {"toolConfig": GEMINI_SECOND},
+    },
+}
+"""How each dialect says that no tool, or this one, is to be called."""
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("choice", ["none", "second"])
+def test_the_tool_choice_of_every_dialect_is_obeyed(simulator: Simulator, dialect: str, choice: str) -> None:
+    body = {**body_of(dialect, model="sim-tools"), "tools": TOOLS[dialect], **CHOICES[dialect][choice]}
+    answer = send(simulator, request_bytes(path_of(dialect, model="sim-tools"), body))
+    assert answer.status == 200
+    called = [name for name in ("first", "second") if f'"name":"{name}"'.encode() in answer.body]
+    wanted = [] if choice == "none" else ["second"]
+    if dialect == "openai-responses":
+        # The answer repeats the request's tools, so only the output counts.
+        output = json.dumps(answer.json()["output"])
+        called = [name for name in ("first", "second") if f'"{name}"' in output]
+    assert called == wanted

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from manystream.providers.anthropic import DIALECT
 from manystream.providers.anthropic.stream import DELTAS, EVENTS
 from manystream.providers.errors import ErrorCategory, ProviderError
-from manystream.providers.events import Done, Error, Event
+from manystream.providers.events import Done, Error, Event, FinishReason
 from manystream.providers.order import OrderChecker
 
 from .wire import LENIENT, START, STOP, STRICT, call, finish, made_ids, message, run, text
@@ -95,10 +95,21 @@ def test_deep_nesting_is_read_or_refused_and_never_raised(depth: int) -> None:
         for content in ('{"type": "tool_use", "id": "a", "name": "b", "input": {"c": %s}}', '{"type": "x", "y": %s}'):
             event = '{"type": "content_block_start", "index": 0, "content_block": ' + content % nested + "}"
             machine = DIALECT.machine(STRICT, made_ids())
-            machine.feed("", event.encode())
-            machine.end()
-            with contextlib.suppress(ProviderError):
-                DIALECT.decode(('{"content": [' + content % nested + "]}").encode(), STRICT, made_ids())
+            told = [*machine.feed("", event.encode()), *machine.end()]
+            assert isinstance(told[-1], Error)  # the stream has no end, however deep its event is
+            refused = told[-1].error.category is ErrorCategory.SERVER
+            whole = ('{"content": [' + content % nested + "]}").encode()
+            if depth <= 200:
+                assert not refused
+                assert len(DIALECT.decode(whole, STRICT, made_ids()).content) == 1
+            elif depth >= 20_000:
+                assert refused
+                with pytest.raises(ProviderError) as caught:
+                    DIALECT.decode(whole, STRICT, made_ids())
+                assert caught.value.category is ErrorCategory.SERVER
+            else:
+                with contextlib.suppress(ProviderError):
+                    DIALECT.decode(whole, STRICT, made_ids())
 
 
 MEMBERS = {
@@ -177,13 +188,23 @@ def test_no_sequence_of_json_events_raises_or_breaks_the_order(
 @given(st.text(max_size=20), st.binary(max_size=200))
 def test_no_bytes_raise(name: str, data: bytes) -> None:
     machine = DIALECT.machine(STRICT, made_ids())
-    machine.feed(name, data)
-    machine.end(data)
+    told = [*machine.feed(name, data), *machine.end(data)]
+    # No such bytes are a whole answer: one error ends the stream, and nothing comes behind it.
+    assert [type(event) for event in told if isinstance(event, Done | Error)] == [Error]
+    assert isinstance(told[-1], Error)
+    assert machine.end() == ()
 
 
 @UNHURRIED
 @given(values)
 def test_no_json_body_raises_anything_but_a_provider_error(payload: object) -> None:
-    for body in (payload, message(), {**message(), "content": payload}, {"error": payload}):
-        with contextlib.suppress(ProviderError):
-            DIALECT.decode(json.dumps(body).encode(), STRICT, made_ids())
+    whole = DIALECT.decode(json.dumps(message()).encode(), STRICT, made_ids())
+    assert (whole.content, whole.finish_reason) == ([], FinishReason.STOP)
+    for body in (payload, {**message(), "content": payload}, {"error": payload}):
+        try:
+            response = DIALECT.decode(json.dumps(body).encode(), STRICT, made_ids())
+        except ProviderError as error:
+            told = (error.message != "", error.body)
+            assert told == (True, json.dumps(body).encode()[:4096])
+        else:
+            assert all(isinstance(call.parsed, dict) for call in response.tool_calls if call.complete)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from manystream.providers.errors import BODY_LIMIT, ErrorCategory, ProviderError
+from manystream.providers.errors import ErrorCategory, ProviderError
 from manystream.providers.gemini import DIALECT
 from tests.providers.gemini.wire import PROVIDER, Ids, run, stream_bytes
 
@@ -37,7 +37,7 @@ def test_the_quote_is_bounded() -> None:
     error = getattr(event, "error", None)
     assert isinstance(error, ProviderError)
     assert len(error.message) < 1000
-    assert len(error.body) == BODY_LIMIT
+    assert len(error.body) == 4096
 
 
 MEMBERS = [
@@ -135,7 +135,17 @@ def test_arbitrary_bytes_never_raise(body: bytes) -> None:
 @PATIENT
 @given(CHUNK, st.integers(0, 600))
 def test_an_arbitrary_error_body_never_raises(body: Any, status: int) -> None:
-    DIALECT.decode_error(status, {"retry-after": "x"}, json.dumps(body).encode(), 0.0)
+    data = json.dumps(body).encode()
+    error = DIALECT.decode_error(status, {"retry-after": "x"}, data, 0.0)
+    assert error.message
+    assert error.http_status == status or status < 400
+    assert error.retry_after_ms >= -1
+    assert error.body == data[:4096]
+    # No body of this kind names a reason that says more than these statuses.
+    expected = {400: ErrorCategory.INVALID_ARG, 401: ErrorCategory.AUTH, 404: ErrorCategory.NOT_FOUND}
+    assert error.category is expected.get(status, error.category)
+    if status in (400, 401, 404):
+        assert not error.retryable
 
 
 def test_whole_numbers_beyond_64_bits_are_kept() -> None:

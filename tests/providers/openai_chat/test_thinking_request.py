@@ -70,6 +70,7 @@ def test_a_budget_where_there_are_only_efforts() -> None:
         (ThinkingConfig(level=LOW, include_summary=False), {"reasoning": {"effort": "low", "exclude": True}}),
         (ThinkingConfig(include_summary=True), {"reasoning": {"enabled": True}}),
         (ThinkingConfig(include_summary=False), {"reasoning": {"exclude": True}}),
+        (ThinkingConfig(), {}),
     ],
 )
 def test_the_reasoning_object(thinking: ThinkingConfig, expected: object) -> None:

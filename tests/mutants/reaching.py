@@ -1,0 +1,127 @@
+"""Which tests reach a mutant, by a recording of the lines that each test ran.
+
+Knows the recording and the sources. A line that runs at import, such as a table's, is reached by the tests that run a
+line which uses one of its names, directly or through another statement at module level, and by the test files that
+name one of them.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections import defaultdict
+from pathlib import Path
+
+from tests.mutants.sites import Mutant, bound_names, sources
+
+FIRST_FILES = 2
+"""Files whose tests are run first: most mutants are noticed there."""
+
+BACK = 12
+"""Lines that a statement may span above a line that was not recorded itself."""
+
+
+class Reach:
+    """The recording, asked by mutant."""
+
+    def __init__(self, root: Path, recording: Path) -> None:
+        found = json.loads(recording.read_text("utf-8"))
+        self.seconds: dict[str, float] = found["seconds"]
+        unusable = set(found["unusable"])
+        self._tests = list(self.seconds)
+        usable = {number for number, name in enumerate(self._tests) if name not in unusable}
+        self._usable = [self._tests[number] for number in sorted(usable)]
+        self._lines: dict[str, dict[int, set[int]]] = {
+            path: {int(line): set(numbers) & usable for line, numbers in lines.items()}
+            for path, lines in found["lines"].items()
+        }
+        self._breadth: dict[int, int] = defaultdict(int)
+        for lines in self._lines.values():
+            for numbers in lines.values():
+                for number in numbers:
+                    self._breadth[number] += 1
+        self._by_folder: dict[str, set[int]] = defaultdict(set)
+        for number in usable:
+            self._by_folder[self._tests[number].partition("::")[0].rpartition("/")[0]].add(number)
+        files = {name.partition("::")[0] for name in self._tests}
+        self._words = {
+            file: set(re.findall(r"\w+", (root / file).read_text("utf-8"))) for file in files if (root / file).exists()
+        }
+        self._uses, self._users = _index(root)
+
+    def quick_tests(self) -> list[str]:
+        """A sample of the tests, for a look whether an unchanged copy passes."""
+        return sorted(self._usable, key=lambda name: self.seconds[name])[::100]
+
+    def tests(self, mutant: Mutant) -> list[list[str]]:
+        """The tests to run, in two parts: those of the likeliest files, then all others."""
+        numbers = self._numbers(mutant)
+        likely = {*mutant.names, mutant.scope.rpartition(".")[2], mutant.scope.partition(".")[0]}
+        by_file: dict[str, list[int]] = defaultdict(list)
+        for number in numbers:
+            by_file[self._tests[number].partition("::")[0]].append(number)
+        order = sorted(by_file, key=lambda file: self._rank(file, by_file[file], likely))
+        ordered = [
+            self._tests[number]
+            for file in order
+            for number in sorted(by_file[file], key=lambda number: (self.seconds[self._tests[number]], number))
+        ]
+        first = sum(len(by_file[file]) for file in order[:FIRST_FILES])
+        return [part for part in (ordered[:first], ordered[first:]) if part]
+
+    def _rank(self, file: str, numbers: list[int], likely: set[str]) -> tuple[bool, float]:
+        mentioned = not likely.isdisjoint(self._words.get(file, set()))
+        cost = sum(self.seconds[self._tests[number]] for number in numbers)
+        breadth = sum(self._breadth[number] for number in numbers) / len(numbers)
+        return not mentioned, breadth + 200 * cost
+
+    def _numbers(self, mutant: Mutant) -> set[int]:
+        by_name = self._reached_by_name(mutant.names) if mutant.names else set[int]()
+        found = by_name or self._reached(mutant.path, mutant.line)
+        return found or self._by_folder[f"tests/{mutant.path.rpartition('/')[0]}"]
+
+    def _reached(self, path: str, line: int) -> set[int]:
+        lines = self._lines.get(path, {})
+        for number in range(line, max(0, line - BACK), -1):
+            if lines.get(number):
+                return lines[number]
+        return set()
+
+    def _reached_by_name(self, names: tuple[str, ...]) -> set[int]:
+        wanted, found = list(names), set(names)
+        while wanted:
+            fresh = self._users[wanted.pop()] - found
+            found |= fresh
+            wanted += fresh
+        numbers: set[int] = set()
+        for name in found:
+            for path, line in self._uses[name]:
+                numbers |= self._reached(path, line)
+        mentioning = {file for file, words in self._words.items() if not words.isdisjoint(found)}
+        return numbers | {
+            number
+            for folder in self._by_folder.values()
+            for number in folder
+            if self._tests[number].partition("::")[0] in mentioning
+        }
+
+
+def _index(root: Path) -> tuple[dict[str, set[tuple[str, int]]], dict[str, set[str]]]:
+    """Name → the lines inside functions that use it; name → the names whose statements at module level use it."""
+    uses: dict[str, set[tuple[str, int]]] = defaultdict(set)
+    users: dict[str, set[str]] = defaultdict(set)
+    for source in sources(root):
+        for statement in source.tree.body:
+            inside = set[ast.AST]()
+            for function in ast.walk(statement):
+                if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+                    body = function.body if isinstance(function.body, list) else [function.body]
+                    inside.update(node for part in body for node in ast.walk(part))
+            for node in ast.walk(statement):
+                name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+                if name and node in inside:
+                    uses[name].add((source.path, node.lineno))  # type: ignore[attr-defined]
+                elif name and not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+                    users[name].update(bound_names(statement))
+    return uses, users

@@ -1,0 +1,97 @@
+"""The tables of the package: every entry of every one, each as a mutant.
+
+A table is a dict, set, list or tuple that a module binds to a name in capitals, at any depth, and also a compiled
+pattern. Each constant in it is an entry, and so is each member of an enumeration or name that stands in it. Not
+changed: texts for people, which are strings that hold a space and stand in no pattern.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.mutants.sites import Mutant, Source, bound_names, changed_constant, sources
+
+_CAPITALS = re.compile(r"_?[A-Z][A-Z0-9_]*")
+_WORD_OF_A_PATTERN = re.compile(r"(?<![\\\w])[A-Za-z]{3,}")
+
+
+def table_mutants(root: Path) -> list[Mutant]:
+    """One mutant for each entry, in the order of the files."""
+    return [mutant for source in sources(root) for mutant in _of_file(source)]
+
+
+def _of_file(source: Source) -> Iterator[Mutant]:
+    for statement in source.tree.body:
+        names = tuple(name for name in bound_names(statement) if _CAPITALS.fullmatch(name))
+        value = getattr(statement, "value", None)
+        if names and isinstance(value, ast.expr) and _is_table(value):
+            alias = isinstance(statement, ast.AnnAssign) and "TypeAlias" in ast.unparse(statement.annotation)
+            if not alias:
+                yield from _Table(source, names, value).found()
+
+
+def _is_table(value: ast.expr) -> bool:
+    kinds = (ast.Dict, ast.Set, ast.List, ast.Tuple)
+    return any(isinstance(node, kinds) for node in ast.walk(value)) or _is_pattern(value)
+
+
+def _is_pattern(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and ast.unparse(node.func) == "re.compile"
+
+
+class _Table:
+    """Collects the entries of one table."""
+
+    def __init__(self, source: Source, names: tuple[str, ...], value: ast.expr) -> None:
+        self._source = source
+        self._names = names
+        self._value = value
+        self._found: list[Mutant] = []
+        members: dict[str, list[str]] = {}
+        for node in ast.walk(value):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                members.setdefault(node.value.id, []).append(node.attr)
+        self._members = {name: sorted(set(words)) for name, words in members.items()}
+
+    def found(self) -> list[Mutant]:
+        self._visit(self._value)
+        return self._found
+
+    def _add(self, start: int, end: int, after: str, line: int) -> None:
+        before = self._source.text(start, end)
+        scope = ",".join(self._names)
+        text = self._source.line(line)
+        self._found.append(Mutant(self._source.path, scope, line, start, end, before, after, self._names, text))
+
+    def _visit(self, node: ast.AST) -> None:
+        if isinstance(node, ast.Lambda | ast.JoinedStr | ast.comprehension):
+            return
+        if isinstance(node, ast.expr) and _is_pattern(node):
+            self._pattern(node)
+            return
+        if isinstance(node, ast.Constant):
+            for after in changed_constant(node):
+                self._add(*self._source.span(node), after, node.lineno)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            others = [word for word in self._members[node.value.id] if word != node.attr]
+            if others:
+                start, end = self._source.span(node)
+                self._add(start, end, f"{node.value.id}.{others[0]}", node.lineno)
+            return
+        for child in ast.iter_child_nodes(node):
+            if isinstance(node, ast.Call) and child is node.func:
+                continue
+            self._visit(child)
+
+    def _pattern(self, call: ast.AST) -> None:
+        """Each word of a pattern, misspelt."""
+        for node in ast.walk(call):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str | bytes):
+                start, end = self._source.span(node)
+                text = self._source.text(start, end)
+                for word in _WORD_OF_A_PATTERN.finditer(text):
+                    place = start + len(text[: word.start()].encode())
+                    self._add(place, place + len(word[0]), word[0] + "x", node.lineno)

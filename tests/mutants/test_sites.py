@@ -1,0 +1,100 @@
+"""The tool itself: what it changes, what it leaves alone, and that a change is one."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tests.mutants.equivalents import EQUIVALENTS, Equivalent
+from tests.mutants.sites import Mutant, all_mutants
+from tests.mutants.tables import table_mutants
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+SOURCE = '''"""A docstring."""
+
+from typing import Final
+
+LEVELS: Final = {"low": Level.LOW, "high": Level.HIGH}
+WORDS = re.compile(r"(?:rate|limit)s", re.ASCII)
+HELP = "a text for people"
+LIMIT = 5
+
+
+def f(a, b=True):
+    """Another."""
+    # a comment, 1 < 2
+    if a < 3 and not (b or "x" in a):
+        raise ValueError(f"{a} is {b}")
+    parser.add_argument("--x", metavar="MS", help="one")
+    return a + 1 if a is None else "yes"
+'''
+
+
+def written(folder: Path) -> Path:
+    (folder / "engine").mkdir()
+    (folder / "engine" / "part.py").write_text(SOURCE, "utf-8")
+    return folder
+
+
+def changes(mutants: list[Mutant]) -> set[tuple[str, str, str]]:
+    return {(mutant.scope, mutant.before, mutant.after) for mutant in mutants}
+
+
+def test_every_kind_of_change_is_drawn_from(tmp_path: Path) -> None:
+    root = written(tmp_path)
+    assert changes(all_mutants(root)) == {
+        ("LEVELS", '"low"', "'lowx'"),
+        ("LEVELS", '"high"', "'highx'"),
+        ("WORDS", 'r"(?:rate|limit)s"', "'(?:rate|limit)sx'"),
+        ("LIMIT", "5", "6"),
+        ("f", "True", "False"),
+        ("f", "<", "<="),
+        ("f", "3", "4"),
+        ("f", "and", "or"),
+        ("f", "not", ""),
+        ("f", "or", "and"),
+        ("f", '"x"', "'xx'"),
+        ("f", "in", "not in"),
+        ("f", 'raise ValueError(f"{a} is {b}")', "pass"),
+        ("f", 'parser.add_argument("--x", metavar="MS", help="one")', "pass"),
+        ("f", '"--x"', "'--xx'"),
+        ("f", "a is None", "True"),
+        ("f", "is", "is not"),
+        ("f", "+", "-"),
+        ("f", "1", "2"),
+        ("f", '"yes"', "'yesx'"),
+    }
+
+
+def test_every_entry_of_a_table_is_changed(tmp_path: Path) -> None:
+    root = written(tmp_path)
+    assert changes(table_mutants(root)) == {
+        ("LEVELS", '"low"', "'lowx'"),
+        ("LEVELS", '"high"', "'highx'"),
+        ("LEVELS", "Level.LOW", "Level.HIGH"),
+        ("LEVELS", "Level.HIGH", "Level.LOW"),
+        ("WORDS", "rate", "ratex"),
+        ("WORDS", "limit", "limitx"),
+    }
+
+
+@pytest.mark.parametrize("find", [all_mutants, table_mutants])
+def test_every_change_of_the_package_is_a_program_with_the_same_lines(find: object) -> None:
+    mutants: list[Mutant] = find(ROOT)  # type: ignore[operator]
+    assert len(mutants) > 1000
+    for mutant in mutants[::50]:
+        source = (ROOT / mutant.path).read_bytes()
+        changed = mutant.apply(source)
+        ast.parse(changed)
+        assert changed != source
+        assert changed.count(b"\n") == source.count(b"\n")
+
+
+@pytest.mark.parametrize("row", EQUIVALENTS, ids=lambda row: f"{row.path}:{row.scope}")
+def test_every_known_equivalent_is_a_change_of_the_package(row: Equivalent) -> None:
+    found = [*all_mutants(ROOT), *table_mutants(ROOT)]
+    assert any(row.is_for(mutant) for mutant in found), "the code has changed: mend or remove the row"
+    assert row.reason
