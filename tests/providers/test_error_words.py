@@ -19,25 +19,9 @@ from manystream.providers.errors import STATUS_CATEGORY, ErrorCategory, Provider
 from manystream.providers.openai.chat import DIALECT as CHAT
 from manystream.providers.openai.errors import CODE_CATEGORY, SPENT_QUOTA, TYPE_CATEGORY, error_from_object
 from manystream.providers.openai.responses.dialect import DIALECT as RESPONSES
+from tests.providers.statuses import STATUSES
 
 NOW = 1_800_000_000.0
-
-STATUSES = {
-    0: ErrorCategory.NETWORK,
-    400: ErrorCategory.INVALID_ARG,
-    401: ErrorCategory.AUTH,
-    403: ErrorCategory.AUTH,
-    404: ErrorCategory.NOT_FOUND,
-    408: ErrorCategory.TIMEOUT,
-    413: ErrorCategory.INVALID_ARG,
-    422: ErrorCategory.INVALID_ARG,
-    429: ErrorCategory.RATE_LIMIT,
-    500: ErrorCategory.SERVER,
-    502: ErrorCategory.SERVER,
-    503: ErrorCategory.SERVER,
-    504: ErrorCategory.TIMEOUT,
-    529: ErrorCategory.SERVER,
-}
 
 SPENT = {
     "insufficient_quota",  # OpenAI
@@ -166,7 +150,7 @@ def in_stream(error: dict[str, object]) -> ProviderError:
 
 
 def test_the_tables_hold_these_words_and_no_others() -> None:
-    assert STATUS_CATEGORY == STATUSES
+    assert STATUS_CATEGORY == {0: ErrorCategory.NETWORK, **STATUSES}
     assert flat(CODES) == CODE_CATEGORY
     assert flat(TYPES) == TYPE_CATEGORY
     assert SPENT_QUOTA == SPENT

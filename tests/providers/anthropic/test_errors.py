@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from manystream.providers.anthropic import DIALECT
 from manystream.providers.anthropic.errors import TYPE_STATUS
 from manystream.providers.errors import ErrorCategory, ProviderError
+from tests.providers.statuses import CASES
 
 from .wire import START, run, sse
 
@@ -60,25 +61,7 @@ def test_an_error_in_a_stream_is_classified_as_the_same_http_error_is(kind: str)
     assert (over_http.http_status, in_stream.http_status) == (status, 0)
 
 
-@pytest.mark.parametrize(
-    ("status", "category"),
-    [
-        (400, ErrorCategory.INVALID_ARG),
-        (401, ErrorCategory.AUTH),
-        (402, ErrorCategory.UNKNOWN),
-        (403, ErrorCategory.AUTH),
-        (404, ErrorCategory.NOT_FOUND),
-        (408, ErrorCategory.TIMEOUT),
-        (413, ErrorCategory.INVALID_ARG),
-        (422, ErrorCategory.INVALID_ARG),
-        (429, ErrorCategory.RATE_LIMIT),
-        (500, ErrorCategory.SERVER),
-        (502, ErrorCategory.SERVER),
-        (503, ErrorCategory.SERVER),
-        (504, ErrorCategory.TIMEOUT),
-        (529, ErrorCategory.SERVER),
-    ],
-)
+@pytest.mark.parametrize(("status", "category"), CASES)
 def test_a_status_without_a_readable_body_has_its_category(status: int, category: ErrorCategory) -> None:
     for body in (b"", b"<html>Bad Gateway</html>", b"{", b"[]", b"null", b"\xff"):
         error = failed(status, body)

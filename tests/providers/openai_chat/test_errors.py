@@ -13,6 +13,7 @@ from manystream.providers.errors import BODY_LIMIT, ErrorCategory, ProviderError
 from manystream.providers.events import FinishReason
 from manystream.providers.openai.chat import DIALECT
 from manystream.providers.openai.errors import MESSAGE_LIMIT, error_from_object
+from tests.providers.statuses import CASES
 
 from .wire import OPENAI, SERVER, decode, stream
 
@@ -31,25 +32,7 @@ def in_stream(error: object) -> ProviderError:
 # Classification.
 
 
-@pytest.mark.parametrize(
-    ("status", "category"),
-    [
-        (400, ErrorCategory.INVALID_ARG),
-        (401, ErrorCategory.AUTH),
-        (402, ErrorCategory.UNKNOWN),
-        (403, ErrorCategory.AUTH),
-        (404, ErrorCategory.NOT_FOUND),
-        (408, ErrorCategory.TIMEOUT),
-        (413, ErrorCategory.INVALID_ARG),
-        (422, ErrorCategory.INVALID_ARG),
-        (429, ErrorCategory.RATE_LIMIT),
-        (500, ErrorCategory.SERVER),
-        (502, ErrorCategory.SERVER),
-        (503, ErrorCategory.SERVER),
-        (504, ErrorCategory.TIMEOUT),
-        (529, ErrorCategory.SERVER),
-    ],
-)
+@pytest.mark.parametrize(("status", "category"), CASES)
 def test_every_status(status: int, category: ErrorCategory) -> None:
     for body in (b"", b"{}", b"gone", b'{"error": {"message": "m", "type": "invalid_request_error"}}'):
         assert failed(status, body).category is category
