@@ -1,0 +1,95 @@
+"""Words that the engine takes from outside: header names, media types, OpenTelemetry's conventions."""
+
+from __future__ import annotations
+
+import pytest
+from opentelemetry.semconv._incubating.attributes import gen_ai_attributes
+
+import manystream as ms
+from manystream.engine.otel import OPERATIONS, PROVIDER_NAMES, REQUEST_ATTRIBUTES
+from manystream.engine.record import QUERY_NAMES, REQUEST_HEADERS, RESPONSE_HEADER_PREFIXES, RESPONSE_HEADERS
+from tests.engine.peers import NO_RETRY, Line, answer, chat_answer, hello, open_peer
+
+
+async def completion_of(response: bytes, *, stream: bool) -> ms.Completion:
+    """What a call gives whose server sends these bytes."""
+
+    async def script(line: Line) -> None:
+        await line.request()
+        await line.send(response)
+
+    async with open_peer(script) as peer, ms.open_engine([peer.chat], retry=NO_RETRY) as engine:
+        start = engine.start_stream if stream else engine.start_request
+        return await start(hello()).wait()
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize(
+    "name", ["x-request-id", "request-id", "x-goog-request-id", "apim-request-id", "x-ms-request-id", "cf-ray"]
+)
+async def test_every_header_that_names_a_request_is_kept_of_an_answer(name: str) -> None:
+    completion = await completion_of(answer(chat_answer("hi"), headers=f"{name}: r-1\r\n"), stream=False)
+    assert completion.success
+    assert completion.request_id == "r-1"
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("kind", ["application/json", "text/json", "application/json; charset=utf-8"])
+async def test_a_whole_answer_may_come_where_a_stream_was_asked_for(kind: str) -> None:
+    completion = await completion_of(answer(chat_answer("hi"), kind=kind), stream=True)
+    assert completion.response is not None
+    assert completion.response.text == "hi"
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("kind", ["text/html", "application/xhtml+xml", "image/png", "audio/mpeg", "video/mp4"])
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_page_or_a_picture_is_no_answer(kind: str, stream: bool) -> None:
+    completion = await completion_of(answer("data: [DONE]\n\n", kind=kind), stream=stream)
+    assert completion.error is not None
+    assert completion.error.category is ms.ErrorCategory.SERVER
+    assert b"[DONE]" in completion.error.body
+
+
+def test_the_providers_have_the_names_of_opentelemetrys_conventions() -> None:
+    assert PROVIDER_NAMES == {
+        "openai-chat": "openai",
+        "openai-responses": "openai",
+        "anthropic": "anthropic",
+        "anthropic-openai": "anthropic",
+        "google": "gcp.gemini",
+        "google-openai": "gcp.gemini",
+        "azure": "azure.ai.openai",
+        "azure-deployment": "azure.ai.openai",
+        "azure-responses": "azure.ai.openai",
+        "azure-models": "azure.ai.inference",
+        "bedrock-mantle": "aws.bedrock",
+        "groq-responses": "groq",
+        "mistral": "mistral_ai",
+        "xai": "x_ai",
+        "xai-responses": "x_ai",
+    }
+    assert {*PROVIDER_NAMES.values()} <= {name.value for name in gen_ai_attributes.GenAiProviderNameValues}
+
+
+def test_the_attributes_are_those_of_opentelemetrys_conventions() -> None:
+    assert {"gemini": gen_ai_attributes.GenAiOperationNameValues.GENERATE_CONTENT.value} == OPERATIONS
+    assert REQUEST_ATTRIBUTES == {
+        gen_ai_attributes.GEN_AI_REQUEST_MAX_TOKENS: "max_output_tokens",
+        gen_ai_attributes.GEN_AI_REQUEST_TEMPERATURE: "temperature",
+        gen_ai_attributes.GEN_AI_REQUEST_TOP_P: "top_p",
+        gen_ai_attributes.GEN_AI_REQUEST_SEED: "seed",
+    }
+
+
+def test_a_recording_writes_these_headers_and_no_others() -> None:
+    """Each was looked at: none of them holds a key or a cookie."""
+    assert {
+        "accept", "anthropic-beta", "anthropic-version", "content-type", "openai-beta", "user-agent",
+    } == REQUEST_HEADERS  # fmt: skip
+    assert {
+        "cf-ray", "content-encoding", "content-type", "date", "request-id", "retry-after", "retry-after-ms", "server",
+        "x-goog-request-id", "x-request-id", "x-should-retry",
+    } == RESPONSE_HEADERS  # fmt: skip
+    assert RESPONSE_HEADER_PREFIXES == ("anthropic-ratelimit-", "x-ratelimit-")
+    assert {"alt", "api-version", "beta"} == QUERY_NAMES

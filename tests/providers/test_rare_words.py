@@ -1,0 +1,221 @@
+"""Members, headers, media types and model names that few answers hold, each with an example of its own."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import pytest
+
+from manystream.providers.anthropic.content import CITATION_TYPES
+from manystream.providers.anthropic.schema import adapt_schema
+from manystream.providers.errors import ErrorCategory
+from manystream.providers.gemini.errors import parse_error
+from manystream.providers.json_values import JSONObject
+from manystream.providers.messages import File, Image, Message, Text
+from manystream.providers.openai.chat import DIALECT as CHAT
+from manystream.providers.openai.thinking import effort_for, is_reasoning_model
+from manystream.providers.request import ThinkingConfig, ThinkingLevel
+from manystream.providers.retry_hints import retry_after_ms
+from tests.providers.anthropic.test_turns import sent as sent_to_anthropic
+from tests.providers.gemini.sent import sent as sent_to_gemini
+from tests.providers.gemini.wire import part_chunk, stream, text_chunk
+from tests.providers.openai_chat.wire import answer
+from tests.providers.openai_responses.wire import stream_of
+
+NOW = 1_700_000_000.0
+
+# --- errors ---
+
+
+@pytest.mark.parametrize("header", ["x-request-id", "request-id", "apim-request-id", "x-ms-request-id", "cf-ray"])
+def test_every_header_that_names_a_request_is_read(header: str) -> None:
+    assert CHAT.decode_error(500, {header: "r-1"}, b"", NOW).request_id == "r-1"
+
+
+@pytest.mark.parametrize("member", ["error", "errors", "detail", "message", "error_message", "errorMessage", "msg",
+                                    "title", "reason", "details"])  # fmt: skip
+def test_every_member_that_holds_an_errors_words_is_read(member: str) -> None:
+    assert CHAT.decode_error(400, {}, json.dumps({member: "why"}).encode(), NOW).message == "why"
+
+
+@pytest.mark.parametrize("member", ["innererror", "inner_error", "metadata", "raw", "details"])
+def test_every_member_beside_an_error_adds_its_code(member: str) -> None:
+    body = {"error": {"message": "m", member: {"code": "insufficient_quota"}}}
+    error = CHAT.decode_error(418, {}, json.dumps(body).encode(), NOW)
+    assert (error.category, error.retryable) == (ErrorCategory.RATE_LIMIT, False)
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["Insufficient balance", "insufficient credits", "insufficient quota", "insufficient funds", "out of credits",
+     "You exceeded your current quota"],
+)  # fmt: skip
+def test_an_account_without_money_is_known_by_its_words(words: str) -> None:
+    error = CHAT.decode_error(402, {}, json.dumps({"error": {"message": f"Sorry: {words}."}}).encode(), NOW)
+    assert (error.category, error.retryable) == (ErrorCategory.RATE_LIMIT, False)
+
+
+@pytest.mark.parametrize(
+    "words", ["limit: 0, model: m", "Requests per day", "credits are depleted", "reached its spending cap"]
+)
+def test_a_spent_quota_of_google_is_known_by_its_words(words: str) -> None:
+    body = {"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "message": f"Sorry: {words}."}}
+    assert not parse_error(429, json.dumps(body)).retryable
+
+
+@pytest.mark.parametrize("word", ["", "BLOCK_REASON_UNSPECIFIED", "BLOCKED_REASON_UNSPECIFIED", 0])
+def test_a_block_reason_that_is_not_set_blocks_nothing(word: object) -> None:
+    told = stream({**text_chunk("a"), "promptFeedback": {"blockReason": word}}, part_chunk(finish="STOP"))
+    assert told.error is None
+    assert told.response.text == "a"
+
+
+@pytest.mark.parametrize(("number", "word"), [(1, "SAFETY"), (2, "OTHER"), (3, "BLOCKLIST"), (4, "PROHIBITED_CONTENT")])
+def test_a_block_reason_as_a_number_has_its_name(number: int, word: str) -> None:
+    told = stream({"promptFeedback": {"blockReason": number}})
+    assert told.error is not None
+    assert (told.error.error.provider_code, told.error.error.category) == (word, ErrorCategory.CONTENT_FILTER)
+
+
+@pytest.mark.parametrize(
+    ("headers", "hint"),
+    [
+        (
+            {"anthropic-ratelimit-tokens-reset": "2023-11-14T22:13:25Z", "anthropic-ratelimit-tokens-remaining": "0"},
+            5000,
+        ),
+        # What is not empty need not be waited for.
+        ({"anthropic-ratelimit-tokens-reset": "2023-11-14T22:13:25Z", "anthropic-ratelimit-tokens-remaining": "9"}, -1),
+        ({"x-ratelimit-reset-tokens": "6s", "x-ratelimit-remaining-tokens": "0"}, 6000),
+        ({"x-ratelimit-reset-tokens": "6s", "x-ratelimit-remaining-tokens": "9"}, -1),
+    ],
+)
+def test_an_empty_bucket_is_waited_for_and_another_is_not(headers: dict[str, str], hint: int) -> None:
+    assert retry_after_ms(headers, NOW, status=503) == hint
+
+
+# --- what is sent ---
+
+
+def test_a_common_misspelling_of_jpeg_is_mended_for_anthropic() -> None:
+    for block in (Image(data=b"x", media_type="image/jpg"), Image(data=b"x", media_type="image/jpeg")):
+        (part,) = sent_to_anthropic(Message.user(block))[0]["content"]
+        assert part["source"]["media_type"] == "image/jpeg"
+
+
+ANTHROPICS_CITATIONS: dict[str, JSONObject] = {
+    "char_location": {"document_index": 0, "document_title": None, "start_char_index": 0, "end_char_index": 1},
+    "page_location": {"document_index": 0, "document_title": None, "start_page_number": 1, "end_page_number": 2},
+    "content_block_location": {"document_index": 0, "document_title": None, "start_block_index": 0,
+                               "end_block_index": 1},
+    "search_result_location": {"search_result_index": 0, "source": "s", "title": None, "start_block_index": 0,
+                               "end_block_index": 1},
+    "web_search_result_location": {"encrypted_index": "e", "title": None, "url": "https://h"},
+}  # fmt: skip
+
+
+def test_the_citations_are_those_of_anthropics_sdk() -> None:
+    assert ANTHROPICS_CITATIONS.keys() == CITATION_TYPES
+
+
+@pytest.mark.parametrize("kind", ANTHROPICS_CITATIONS)
+def test_every_citation_of_anthropic_goes_back(kind: str) -> None:
+    citation: JSONObject = {"type": kind, "cited_text": "a", **ANTHROPICS_CITATIONS[kind]}
+    history = (Message.user("q"), Message.assistant(Text("b", citations=[citation])))
+    assert sent_to_anthropic(*history)[1]["content"] == [{"type": "text", "text": "b", "citations": [citation]}]
+
+
+@pytest.mark.parametrize("member", ["default", "examples", "deprecated", "readOnly", "writeOnly"])
+def test_an_annotation_is_told_to_the_model_without_a_warning(member: str) -> None:
+    warnings: list[str] = []
+    assert adapt_schema({"type": "string", member: True}, "s", warnings) == {
+        "type": "string",
+        "description": f'{{"{member}":true}}',
+    }
+    assert warnings == []
+
+
+@pytest.mark.parametrize(
+    "model",
+    ["gemini-1.5-pro", "gemini-2.0-flash", "gemini-2.5-flash-image", "gemini-2.5-flash-preview-tts",
+     "gemini-2.5-pro-preview-tts", "gemma-3-27b-it"],
+)  # fmt: skip
+def test_a_model_of_google_that_does_not_think_gets_no_config(model: str) -> None:
+    body = sent_to_gemini(model=model, thinking=ThinkingConfig(level=ThinkingLevel.HIGH))
+    assert "thinkingConfig" not in body.get("generationConfig", {})
+
+
+LEVELS = (ThinkingLevel.NONE, ThinkingLevel.LOW, ThinkingLevel.MED, ThinkingLevel.HIGH)
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        ("o3-deep-research-2025-06-26", "medium medium medium medium"),
+        ("o4-mini-deep-research", "medium medium medium medium"),
+        ("computer-use-preview", "medium medium medium medium"),
+        ("codex-mini-latest", "low low medium high"),
+        ("gpt-5.3-chat-latest", "medium medium medium medium"),
+        ("gpt-5.4-pro", "medium medium high xhigh"),
+        ("gpt-5.5", "none low medium xhigh"),
+        ("gpt-6", "none low medium max"),
+        ("gpt-6.1", "none low medium max"),
+    ],
+)
+def test_every_family_of_openai_has_its_efforts(model: str, words: str) -> None:
+    assert [effort_for(model, ThinkingConfig(level=level)) for level in LEVELS] == words.split()
+
+
+@pytest.mark.parametrize(
+    "model", ["gpt-3.5-turbo", "gpt-4o", "gpt-5-chat-latest", "chatgpt-4o-latest", "gpt-audio-mini", "gpt-realtime",
+              "davinci-002", "babbage-002"],
+)  # fmt: skip
+def test_a_model_of_openai_that_does_not_reason_is_known(model: str) -> None:
+    assert not is_reasoning_model(model)
+
+
+# --- what is read ---
+
+SOUNDS = {
+    b"RIFF0000WAVE": "audio/wav",
+    b"ID3\x04": "audio/mpeg",
+    b"\xff\xfb\x90": "audio/mpeg",
+    b"\xff\xf3\x90": "audio/mpeg",
+    b"OggS\x00": "audio/ogg",
+    b"fLaC\x00": "audio/flac",
+    b"\x00\x01\x02": "audio/pcm",
+}
+"""How files of these kinds begin."""
+
+
+@pytest.mark.parametrize(("data", "media_type"), SOUNDS.items())
+def test_a_sound_is_known_by_its_first_bytes(data: bytes, media_type: str) -> None:
+    sound = {"id": "a", "data": base64.b64encode(data).decode(), "transcript": "Hi"}
+    (block,) = answer({"content": None, "audio": sound}).content
+    assert isinstance(block, File)
+    assert (block.data, block.media_type) == (data, media_type)
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner"),
+    [
+        ("citationMetadata", "citations"),
+        ("citationMetadata", "citationSources"),
+        ("logprobsResult", "chosenCandidates"),
+        ("logprobsResult", "topCandidates"),
+    ],
+)
+def test_a_list_that_gemini_tells_in_pieces_is_put_together(outer: str, inner: str) -> None:
+    pieces = [
+        {"candidates": [{"content": {"parts": [{"text": text}]}, outer: {inner: [{"n": number}]}}]}
+        for number, text in enumerate("ab")
+    ]
+    told = stream(*pieces, part_chunk(finish="STOP"))
+    assert told.response.provider_data[outer] == {inner: [{"n": 0}, {"n": 1}]}
+
+
+@pytest.mark.parametrize("member", ["sequence_number", "event_id"])
+def test_what_numbers_an_event_of_responses_is_not_kept(member: str) -> None:
+    told = stream_of({"type": "response.completed", member: 7, "response": {"status": "completed", "output": []}})
+    assert member not in told.response.provider_data

@@ -1,0 +1,85 @@
+"""Numbers and names that come from outside: OpenSSL's, the system's and HTTP's, written down from their definitions."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from manystream.transport.dial import SOCKET_OPTIONS
+from manystream.transport.exchange import METHODS_WITH_BODY, WireHead
+from manystream.transport.framing import BODILESS
+from manystream.transport.proxy import ENVIRONMENT_VARIABLES, STATUS_HINTS, TRANSIENT_STATUSES
+from manystream.transport.tls import NOT_TLS_REASONS, VERIFY_HINTS
+
+CLOCK = (9, 10)
+"""X509_V_ERR_CERT_NOT_YET_VALID, X509_V_ERR_CERT_HAS_EXPIRED (openssl/x509_vfy.h)."""
+
+PRIVATE_CA = (18, 19, 20, 21)
+"""DEPTH_ZERO_SELF_SIGNED_CERT, SELF_SIGNED_CERT_IN_CHAIN, UNABLE_TO_GET_ISSUER_CERT_LOCALLY,
+UNABLE_TO_VERIFY_LEAF_SIGNATURE."""
+
+OTHER_NAME = (62, 64)
+"""HOSTNAME_MISMATCH, IP_ADDRESS_MISMATCH."""
+
+
+def test_every_verification_error_has_the_hint_that_helps() -> None:
+    words = {"clock": CLOCK, "CA is private": PRIVATE_CA, "name that is in the certificate": OTHER_NAME}
+    assert {number for numbers in words.values() for number in numbers} == VERIFY_HINTS.keys()
+    for word, numbers in words.items():
+        assert all(word in VERIFY_HINTS[number] for number in numbers)
+
+
+def test_the_reasons_for_bytes_that_are_no_tls_record() -> None:
+    reasons = {
+        "BAD_RECORD_TYPE",
+        "HTTP_REQUEST",
+        "PACKET_LENGTH_TOO_LONG",
+        "RECORD_LAYER_FAILURE",
+        "UNKNOWN_PROTOCOL",
+        "UNSUPPORTED_PROTOCOL",
+        "WRONG_VERSION_NUMBER",
+    }
+    assert reasons == NOT_TLS_REASONS
+
+
+def test_the_refusals_of_a_proxy_that_another_attempt_may_cure() -> None:
+    assert {408, 425, 429, 500, 502, 503, 504} == TRANSIENT_STATUSES
+    assert STATUS_HINTS.keys() == {403, 405}
+    assert "rules" in STATUS_HINTS[403]
+    assert "tunnels" in STATUS_HINTS[405]
+
+
+def test_the_variables_that_name_a_proxy() -> None:
+    assert ENVIRONMENT_VARIABLES == {
+        "https": ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"),
+        "http": ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"),
+    }
+
+
+def test_statuses_without_a_body_are_those_of_rfc_9110() -> None:
+    assert {204, 205, 304} == BODILESS
+
+
+@pytest.mark.parametrize("method", [b"POST", b"PUT", b"PATCH"])
+def test_a_method_with_a_body_says_its_length_even_where_it_is_empty(method: bytes) -> None:
+    assert {b"POST", b"PUT", b"PATCH"} == METHODS_WITH_BODY
+    head = WireHead(method, b"/", [(b"Host", b"h")])
+    assert b"\r\ncontent-length: 0\r\n" in head.encode(0).lower()
+    assert b"content-length" not in WireHead(b"GET", b"/", [(b"Host", b"h")]).encode(0).lower()
+
+
+def test_a_silent_connection_is_probed_and_a_dead_one_given_up() -> None:
+    """On Linux; another system has fewer of these, or other names for them."""
+    wanted = [
+        ("IPPROTO_TCP", "TCP_NODELAY", 1),
+        ("SOL_SOCKET", "SO_KEEPALIVE", 1),
+        ("IPPROTO_TCP", "TCP_KEEPIDLE", 60),
+        ("IPPROTO_TCP", "TCP_KEEPALIVE", 60),
+        ("IPPROTO_TCP", "TCP_KEEPINTVL", 60),
+        ("IPPROTO_TCP", "TCP_KEEPCNT", 5),
+        ("IPPROTO_TCP", "TCP_USER_TIMEOUT", 120_000),
+    ]
+    here = [(getattr(socket, level), getattr(socket, name), value) for level, name, value in wanted
+            if hasattr(socket, name)]  # fmt: skip
+    assert [*SOCKET_OPTIONS] == here
