@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.timeout(360)  # the first test builds the wheel
+
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("engine", "transport", "providers")
 WANTED_BY_THE_BUILD = ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "MANIFEST.in")

@@ -43,6 +43,7 @@ def test_a_dialects_tables_are_what_it_does(dialect: str) -> None:
     assert text == written(text, dialect), "run: python -m tests.docs.dialect_pages"
 
 
+@pytest.mark.timeout(360)
 def test_it_builds_with_every_link_leading_somewhere_and_fetches_nothing(tmp_path: Path) -> None:
     for needed in ("mkdocs", "material", "mkdocstrings"):
         pytest.importorskip(needed, reason="the extra `docs` is not installed")

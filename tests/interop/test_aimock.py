@@ -12,7 +12,7 @@ from manystream.providers.provider import Provider
 from .asking import DIALECTS, MODELS, WEATHER, Told, ask
 from .processes import MissingServerError, Running, aimock
 
-pytestmark = [pytest.mark.servers, pytest.mark.trio]
+pytestmark = [pytest.mark.servers, pytest.mark.trio, pytest.mark.timeout(900)]  # the first one installs a server
 
 PATHS = {"openai-chat": "/v1", "openai-responses": "/v1", "anthropic": "", "gemini": ""}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -10,11 +11,15 @@ import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import trio
+from trio.testing import MockClock
 
 from manystream.engine.batch import Tally
 from manystream.engine.cli import main
+from manystream.engine.cli.batch import _work
 from manystream.engine.cli.batch_progress import clock, compact, open_progress
 from manystream.engine.simulator import Simulator, start_simulator
 from tests.engine.waiting import until
@@ -284,3 +289,18 @@ def test_spans_and_counts_are_short() -> None:
     assert [compact(number) for number in (0, 999, 1234, 45_678, 456_789, 4.56e6, 7e9)] == [
         "0", "999", "1.23k", "45.7k", "457k", "4.56M", "7.00G",
     ]  # fmt: skip
+
+
+@pytest.mark.trio
+async def test_the_progress_is_looked_at_four_times_a_second(autojump_clock: MockClock) -> None:
+    looks: list[float] = []
+
+    async def ten_seconds(lines: object) -> None:
+        await trio.sleep(10.1)
+
+    batch = SimpleNamespace(run=ten_seconds)
+    progress = SimpleNamespace(look=lambda: looks.append(trio.current_time()))
+    options = SimpleNamespace(prompts=io.BytesIO(), source="nothing")
+    assert await _work(batch, options, progress) is False  # type: ignore[arg-type]
+    assert len(looks) == 40
+    assert looks[1] - looks[0] == pytest.approx(0.25)
