@@ -37,6 +37,14 @@ EQUIVALENTS: tuple[Equivalent, ...] = (
         "'x'",
         "an absent header and an unreadable one both give no hint",
     ),
+    Equivalent(
+        "providers/json_values.py",
+        "_largest_string",
+        """largest, start = (0, 0), data.find(b'"') + 1""",
+        "+",
+        "-",
+        "the first string of an object is a name, never the large one; a bare string is then read by the parser",
+    ),
 )
 
 

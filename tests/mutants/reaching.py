@@ -2,7 +2,8 @@
 
 Knows the recording and the sources. A line that runs at import, such as a table's, is reached by the tests that run a
 line which uses one of its names, directly or through another statement at module level, and by the test files that
-name one of them.
+name one of them. A line that no test runs in its own process is taken to be reached by the tests beside it: those of
+the folder with the same name, which may start the package as a program.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+from bisect import bisect
 from collections import defaultdict
 from pathlib import Path
 
@@ -17,9 +19,6 @@ from tests.mutants.sites import Mutant, bound_names, sources
 
 FIRST_FILES = 2
 """Files whose tests are run first: most mutants are noticed there."""
-
-BACK = 12
-"""Lines that a statement may span above a line that was not recorded itself."""
 
 
 class Reach:
@@ -49,6 +48,10 @@ class Reach:
             file: set(re.findall(r"\w+", (root / file).read_text("utf-8"))) for file in files if (root / file).exists()
         }
         self._uses, self._users = _index(root)
+        self._starts = {
+            source.path: sorted({node.lineno for node in ast.walk(source.tree) if isinstance(node, ast.stmt)}) or [1]
+            for source in sources(root)
+        }
 
     def quick_tests(self) -> list[str]:
         """A sample of the tests, for a look whether an unchanged copy passes."""
@@ -82,11 +85,11 @@ class Reach:
         return found or self._by_folder[f"tests/{mutant.path.rpartition('/')[0]}"]
 
     def _reached(self, path: str, line: int) -> set[int]:
+        """The tests that ran the statement that the line belongs to."""
+        starts = self._starts[path]
+        first = starts[max(0, bisect(starts, line) - 1)]
         lines = self._lines.get(path, {})
-        for number in range(line, max(0, line - BACK), -1):
-            if lines.get(number):
-                return lines[number]
-        return set()
+        return set[int]().union(*(lines.get(number, ()) for number in range(first, line + 1)))
 
     def _reached_by_name(self, names: tuple[str, ...]) -> set[int]:
         wanted, found = list(names), set(names)

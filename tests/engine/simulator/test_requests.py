@@ -214,3 +214,11 @@ def test_the_tool_choice_of_every_dialect_is_obeyed(simulator: Simulator, dialec
         output = json.dumps(answer.json()["output"])
         called = [name for name in ("first", "second") if f'"{name}"' in output]
     assert called == wanted
+
+
+@pytest.mark.parametrize("dialect", ["openai-chat", "openai-responses"])
+def test_padding_is_left_out_where_it_is_not_wanted(simulator: Simulator, dialect: str) -> None:
+    body = body_of(dialect, stream=True)
+    for options, padded in (({}, True), ({"include_obfuscation": True}, True), ({"include_obfuscation": False}, False)):
+        data = request_bytes(path_of(dialect, stream=True), {**body, "stream_options": options})
+        assert (b'"obfuscation":"' in send(simulator, data).body) is padded

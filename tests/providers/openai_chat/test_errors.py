@@ -193,6 +193,9 @@ def test_messages_and_bodies_are_bounded() -> None:
         ({}, "Please try again in 20ms.", 20),
         ({}, "Please retry after 26 seconds.", 26_000),
         ({}, "Try again in 500 ms", 500),
+        ({}, "Try again in 5 ms", 5),
+        ({}, "Try again in 7 milliseconds.", 7),
+        ({}, "Please try again in 1m30s.", 90_000),
         ({"retry-after": "1"}, "Please try again in 9m.", 1000),
     ],
 )
