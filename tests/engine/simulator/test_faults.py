@@ -221,6 +221,7 @@ def test_stamp_makes_each_text_the_time_of_its_sending(simulator: Simulator, dia
     after = time.monotonic_ns()
     assert answer.whole
     texts = [text for event in answer.events for text in deltas_of(event)]
+    assert {len(text) for text in texts} == {len("12345678901234567890 ")}  # the demo looks for twenty digits
     stamps = [int(text) for text in texts]
     assert len(stamps) == 6
     assert before <= stamps[0] < stamps[-1] <= after
