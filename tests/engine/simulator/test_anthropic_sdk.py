@@ -148,6 +148,7 @@ def test_error_statuses_raise_the_clients_own_errors(
     assert caught.value.status_code == status
     assert caught.value.type == kind
     assert caught.value.request_id
+    assert caught.value.body["request_id"] == "req_simulator"  # type: ignore[index]
 
 
 def test_an_overload_inside_a_stream_raises(client: anthropic.Anthropic) -> None:

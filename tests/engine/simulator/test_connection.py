@@ -1,0 +1,32 @@
+"""How many frames one send takes: as many as are due, and never more than the program allows together."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from manystream.engine.simulator.connection import Connection
+from manystream.engine.simulator.program import Program
+
+
+@pytest.mark.parametrize(
+    ("interval", "together", "seconds", "count"),
+    [
+        (0.0, 64, 0.0, 64),  # unpaced: as many as may go together
+        (0.0, 1, 5.0, 1),
+        (0.1, 64, 0.0, 1),  # paced: the first, and one for each interval that has passed
+        (0.1, 64, 0.35, 4),
+        (0.1, 1, 0.35, 1),  # each by itself, however late it is
+        (0.1, 64, 1000.0, 100),  # no more than there are
+    ],
+)
+def test_as_many_frames_are_sent_as_are_due(interval: float, together: int, seconds: float, count: int) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        connection = Connection(ours)
+        program = Program([b"x"] * 100, interval=interval, together=together)
+        connection.start(program, 50.0)
+        assert connection.due_count(program, 50.0 + seconds) == count
+        connection.position = 99
+        assert connection.due_count(program, 50.0 + seconds) == 1
