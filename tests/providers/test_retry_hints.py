@@ -127,3 +127,21 @@ def test_a_reset_in_unix_seconds() -> None:
 )  # fmt: skip
 def test_no_header_crashes(headers: dict[str, str], now: float, status: int) -> None:
     assert -1 <= retry_after_ms(headers, now, status=status) <= LONGEST_HINT_MS
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds"),
+    [
+        ("2d", 172_800_000.0),
+        ("2h", 7_200_000.0),
+        ("2m", 120_000.0),
+        ("2s", 2000.0),
+        ("2ms", 2.0),
+        ("2us", 0.002),
+        ("2µs", 0.002),
+        ("2ns", 0.000002),
+        ("1h2m3.5s", 3_723_500.0),
+    ],
+)
+def test_every_unit_of_a_duration(text: str, milliseconds: float) -> None:
+    assert duration_ms(text) == pytest.approx(milliseconds, rel=1e-9)

@@ -187,3 +187,15 @@ def test_a_message_may_hold_knobs() -> None:
     assert directive_in_text(" simulate: events=4") == " events=4"
     assert directive_in_text('{"simulate": {"events": 4, "rate": 2}}') == "events=4,rate=2"
     assert directive_in_text("{not json") == directive_in_text("Please simulate: a storm") == ""
+
+
+@pytest.mark.parametrize(
+    ("characters", "tools", "cached", "tokens"),
+    [(0, (), 0, (1, 0)), (6, (), 1, (2, 1)), (400, TOOLS, 50, (117, 50)), (400, TOOLS, 1000, (117, 117))],
+)
+def test_input_tokens_follow_the_length_and_the_tools(
+    characters: int, tools: tuple[ToolDeclaration, ...], cached: int, tokens: tuple[int, int]
+) -> None:
+    """Four characters are a token, a tool is eight, and there is always one."""
+    scenario = write_scenario(replace(PROMPT, characters=characters, tools=tools), Knobs(cached=cached))
+    assert (scenario.tokens.input, scenario.tokens.cached) == tokens

@@ -127,3 +127,28 @@ def test_what_came_goes_back(name: str) -> None:
         del expected["reasoning"]  # the signed details hold the text, too
     assert {key: value for key, value in sent.items() if key in expected} == expected
     assert isinstance(told.response.content[-1], ToolCall)
+
+
+@pytest.mark.parametrize(
+    ("text", "state", "member"),
+    [
+        ("Hmm.", {"reasoning_member": "reasoning"}, "reasoning"),
+        ("Hmm.", {"reasoning_member": "reasoning_content"}, "reasoning_content"),
+        ("", {"reasoning_member": "reasoning_content"}, None),
+        ("Hmm.", {"reasoning_member": "content"}, None),
+        ("Hmm.", {"reasoning_member": ["reasoning"]}, None),
+        ("Hmm.", {}, None),
+    ],
+)
+def test_reasoning_goes_back_under_the_name_it_came_by(text: str, state: JSONObject, member: str | None) -> None:
+    provider = known("fireworks")
+    thought = Thinking(text, state=ProviderState("fireworks", state))
+    history = [
+        Message.user("hi"),
+        Message.assistant([thought, ToolCall("abcdefghi", "t", "{}")]),
+        Message.tool_result("abcdefghi", "ok"),
+    ]
+    sent = encode(Request("m", history), provider)["messages"][1]  # type: ignore[index]
+    assert {name: value for name, value in sent.items() if name not in ("role", "content", "tool_calls")} == (
+        {} if member is None else {member: text}
+    )
