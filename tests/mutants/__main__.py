@@ -40,6 +40,14 @@ RECORDING = FOLDER / "recording.json"
 LEFT_OUT = ("tests/test_packaging.py", "tests/soak", "tests/interop", "tests/mutants")
 """Tests that are not run: they run no line of the package in their own process, or take too long."""
 
+COMMAND = """#!{python}
+import sys
+
+from manystream.__main__ import main
+
+sys.exit(main())
+"""
+
 NOTICED = frozenset({"failed", "died", "hung"})
 
 
@@ -49,6 +57,9 @@ def prepare_environment() -> None:
         venv.create(FOLDER / "environment", with_pip=True, symlinks=True)
         for packages in FOLDER.glob("environment/lib/python*/site-packages"):
             (packages / "project.pth").write_text("\n".join(site.getsitepackages()) + "\n", "utf-8")
+        command = PYTHON.parent / "manystream"  # which pages and examples call by its name
+        command.write_text(COMMAND.format(python=PYTHON), "utf-8")
+        command.chmod(0o755)
     if subprocess.run([PYTHON, "-c", "import coverage"], capture_output=True, check=False).returncode:
         install = [PYTHON, "-m", "pip", "-q", "--disable-pip-version-check", "install"]
         subprocess.run([*install, "--constraint", ROOT / "constraints.txt", "coverage"], check=True)
@@ -109,7 +120,8 @@ def up_to_date_recording(tree: Path) -> None:
         changed = [name for name in changed if Path(name).name.startswith("test_") and not name.startswith(LEFT_OUT)]
         if changed:
             print(f"recording {len(changed)} changed test files …", flush=True)
-            RECORDING.write_text(json.dumps(merged(json.loads(RECORDING.read_text("utf-8")), record(tree, changed))))
+            fresh = merged(json.loads(RECORDING.read_text("utf-8")), record(tree, changed))
+            RECORDING.write_text(json.dumps(fresh), "utf-8")
     stamp.write_text(json.dumps({"sources": sources, "tests": tests}), "utf-8")
 
 
