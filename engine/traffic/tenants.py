@@ -1,0 +1,219 @@
+"""One priority class of a queue: its tenants, who is next among them, and how much waits ahead of a call.
+
+The tenant with the least service goes next. Within a tenant calls go in their order. Every operation is O(log n) in
+the tenants or better.
+
+Knows tickets and service. Must not know the other classes, time or limits.
+"""
+
+from __future__ import annotations
+
+import heapq
+
+from .ticket import Ticket
+
+_OCTAVES = 64
+_SPARE = 32
+
+
+class TenantLine:
+    """The waiting calls of one tenant in one class, as a linked list, so that one in the middle leaves in O(1).
+
+    service: tokens served, on the class's scale. backlog: tokens waiting. length: calls waiting.
+    version: which of the heap's entries is the valid one.
+    """
+
+    __slots__ = ("backlog", "first", "last", "length", "name", "octave", "service", "version")
+
+    def __init__(self, name: str | None) -> None:
+        self.name = name
+        self.service = 0.0
+        self.backlog = 0.0
+        self.length = 0
+        self.version = 0
+        self.octave = 0
+        self.first: Ticket | None = None
+        self.last: Ticket | None = None
+
+    def append(self, ticket: Ticket) -> None:
+        """At the end."""
+        self._link(self.last, ticket, None)
+
+    def prepend(self, ticket: Ticket) -> None:
+        """At the head."""
+        self._link(None, ticket, self.first)
+
+    def unlink(self, ticket: Ticket) -> None:
+        """Wherever it stands."""
+        before, after = ticket.before, ticket.after
+        if before is None:
+            self.first = after
+        else:
+            before.after = after
+        if after is None:
+            self.last = before
+        else:
+            after.before = before
+        ticket.before = ticket.after = ticket.line = None
+        self._count(-1, ticket)
+
+    def _link(self, before: Ticket | None, ticket: Ticket, after: Ticket | None) -> None:
+        ticket.line, ticket.before, ticket.after = self, before, after
+        if before is None:
+            self.first = ticket
+        else:
+            before.after = ticket
+        if after is None:
+            self.last = ticket
+        else:
+            after.before = ticket
+        self._count(1, ticket)
+
+    def _count(self, sign: int, ticket: Ticket) -> None:
+        self.length += sign
+        self.backlog = self.backlog + sign * ticket.service if self.length else 0.0
+
+
+class TenantClass:
+    """The tenants of one class.
+
+    present: tenants with waiting calls, by name. length, backlog: calls and tokens that wait in all.
+    """
+
+    def __init__(self) -> None:
+        self.length = 0
+        self.backlog = 0.0
+        self.present: dict[str | None, TenantLine] = {}
+        self._away: dict[str | None, TenantLine] = {}
+        self._away_heap: list[tuple[float, int, str | None]] = []
+        self._heap: list[tuple[float, int, int, TenantLine]] = []
+        self._entries = 0
+        # The service at which the last call was taken: a tenant that was away starts no lower.
+        self._floor = 0.0
+        # Tenants and their tokens by the power of two of their backlog, for `ahead`.
+        self._octave_lines = [0] * _OCTAVES
+        self._octave_tokens = [0.0] * _OCTAVES
+
+    def add(self, ticket: Ticket, *, at_head: bool = False) -> None:
+        """A call begins to wait."""
+        line = self.present.get(ticket.tenant)
+        if line is None:
+            line = self._arrive(ticket.tenant)
+        before = line.backlog
+        if at_head:
+            line.prepend(ticket)
+        else:
+            line.append(ticket)
+        self._moved(line, before, 1)
+
+    def remove(self, ticket: Ticket) -> None:
+        """A call waits no longer, because it is sent or cancelled."""
+        line = ticket.line
+        assert line is not None
+        before = line.backlog
+        line.unlink(ticket)
+        self._moved(line, before, -1)
+        if line.length == 0:
+            self._leave(line)
+
+    def first(self) -> Ticket:
+        """The next call. There must be one."""
+        while True:
+            _, _, version, line = self._heap[0]
+            if version == line.version and line.first is not None:
+                return line.first
+            heapq.heappop(self._heap)
+
+    def serve(self, tenant: str | None, tokens: float, *, taken: bool = False) -> None:
+        """Charge a tenant (give back, where negative). taken: it is for the call that goes next."""
+        line = self.present.get(tenant) or self._away.get(tenant)
+        if line is None:
+            # It was forgotten, because everybody present has had more service.
+            return
+        if taken:
+            self._floor = max(self._floor, line.service)
+        line.service += tokens
+        if line.length:
+            self._enter(line)
+        else:
+            self._rest(line)
+
+    def ahead(self, ticket: Ticket) -> float:
+        """Tokens that are served before a call at the end of its tenant's line.
+
+        These are all of its own tenant, and of each other tenant what it has, but no more than the own tenant has.
+        Tenants whose backlog is within the same power of two count as the smallest such.
+        """
+        line = ticket.line
+        assert line is not None
+        own = line.backlog - ticket.service
+        octave = _octave(line.backlog)
+        others = sum(self._octave_tokens[:octave]) + 2.0 ** (octave - 1) * self._octave_lines[octave]
+        others += line.backlog * sum(self._octave_lines[octave + 1 :])
+        return own + max(0.0, others - 2.0 ** (octave - 1))
+
+    def _arrive(self, name: str | None) -> TenantLine:
+        line = self._away.pop(name, None) or TenantLine(name)
+        least = self._least()
+        line.service = max(line.service, self._floor if least is None else max(self._floor, least))
+        self.present[name] = line
+        self._octave_lines[line.octave] += 1
+        self._enter(line)
+        return line
+
+    def _leave(self, line: TenantLine) -> None:
+        del self.present[line.name]
+        self._octave_lines[line.octave] -= 1
+        line.version = 0
+        self._compact()
+        self._rest(line)
+
+    def _least(self) -> float | None:
+        while self._heap:
+            service, _, version, line = self._heap[0]
+            if version == line.version:
+                return service
+            heapq.heappop(self._heap)
+        return None
+
+    def _enter(self, line: TenantLine) -> None:
+        """A new entry in the heap; the old one is invalid from now on."""
+        self._entries += 1
+        line.version = self._entries
+        heapq.heappush(self._heap, (line.service, self._entries, line.version, line))
+        self._compact()
+
+    def _compact(self) -> None:
+        if len(self._heap) > 2 * len(self.present) + _SPARE:
+            self._heap = [entry for entry in self._heap if entry[2] == entry[3].version]
+            heapq.heapify(self._heap)
+
+    def _rest(self, line: TenantLine) -> None:
+        """Remember a tenant that has nothing waiting for as long as its service is above the floor."""
+        self._away[line.name] = line
+        self._entries += 1
+        heapq.heappush(self._away_heap, (line.service, self._entries, line.name))
+        while self._away_heap and self._away_heap[0][0] <= self._floor:
+            name = heapq.heappop(self._away_heap)[2]
+            away = self._away.get(name)
+            if away is not None and away.service <= self._floor:
+                del self._away[name]
+        if len(self._away_heap) > 2 * len(self._away) + _SPARE:
+            self._away_heap = [(away.service, 0, name) for name, away in self._away.items()]
+            heapq.heapify(self._away_heap)
+
+    def _moved(self, line: TenantLine, backlog_before: float, calls: int) -> None:
+        self.length += calls
+        self.backlog = self.backlog + line.backlog - backlog_before if self.length else 0.0
+        self._octave_tokens[line.octave] -= backlog_before
+        octave = _octave(line.backlog)
+        if octave != line.octave:
+            self._octave_lines[line.octave] -= 1
+            self._octave_lines[octave] += 1
+            line.octave = octave
+        self._octave_tokens[octave] += line.backlog
+
+
+def _octave(tokens: float) -> int:
+    """The power of two below which a number of tokens is: 0 for none, 1 for 1, 2 for 2 and 3, 3 for 4 to 7."""
+    return min(_OCTAVES - 1, int(tokens).bit_length())

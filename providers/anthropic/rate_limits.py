@@ -1,0 +1,99 @@
+"""What Anthropic's responses say about limits, in headers and errors → `QuotaReport`.
+
+`anthropic-ratelimit-tokens-*` repeats the tightest of the other limits and is no limit of its own. Numbers of tokens
+are rounded to thousands. Source: https://platform.claude.com/docs/en/api/rate-limits.
+
+Must not know what is done with a report.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ..dialect import Headers
+from ..errors import ProviderError
+from ..quota_report import MINUTE, QuotaReport, Refusal, ReportedLimit, Unit
+from ..rate_headers import HeaderRow, amount, read_rows
+from .errors import SPENT_CODES
+
+_UNITS: dict[str, Unit] = {
+    "requests": Unit.REQUESTS,
+    "input-tokens": Unit.INPUT_TOKENS,
+    "output-tokens": Unit.OUTPUT_TOKENS,
+}
+_TIERS: dict[str, str] = {"anthropic-ratelimit": "", "anthropic-priority": "priority", "anthropic-fast": "fast"}
+
+HEADERS: tuple[HeaderRow, ...] = tuple(
+    HeaderRow(
+        name,
+        unit,
+        f"{prefix}-{name}-limit",
+        f"{prefix}-{name}-remaining",
+        f"{prefix}-{name}-reset",
+        reset_form="moment",
+        tier=tier,
+    )
+    for prefix, tier in _TIERS.items()
+    for name, unit in _UNITS.items()
+)
+
+STATUS_REFUSAL: dict[int, Refusal] = {
+    402: Refusal.SPENT,
+    429: Refusal.RATE,
+    503: Refusal.OVERLOAD,
+    529: Refusal.OVERLOAD,
+}
+"""HTTP status → its refusal."""
+
+CODE_REFUSAL: dict[str, Refusal] = {
+    **dict.fromkeys(SPENT_CODES, Refusal.SPENT),
+    "billing_error": Refusal.SPENT,
+    "overloaded_error": Refusal.OVERLOAD,
+    "rate_limit_error": Refusal.RATE,
+}
+"""An error's code or type → its refusal; so an `error` event within a stream says the same as a status."""
+
+_SPENT_WORDS = "specified API usage limits"
+"""What a 400 says where the limit that the customer set for spending is reached."""
+
+_CONCURRENT_WORDS = "concurrent connections"
+_LIMIT_OF = re.compile(r"rate limit of ([\d,]+) (requests|(?:input |output )?tokens) per minute", re.IGNORECASE)
+_NUMBER_OF = re.compile(r"number of (requests|(?:input |output |request )?tokens)\b", re.IGNORECASE)
+_WORD_UNIT: dict[str, Unit] = {
+    "requests": Unit.REQUESTS,
+    "input tokens": Unit.INPUT_TOKENS,
+    "request tokens": Unit.INPUT_TOKENS,
+    "output tokens": Unit.OUTPUT_TOKENS,
+    "tokens": Unit.TOKENS,
+}
+
+
+def read_report(provider: str, headers: Headers, now: float, error: ProviderError | None, body: bytes) -> QuotaReport:
+    """What a response says. Never raises.
+
+    provider: the provider's row name. headers: names in lower case. now: the wall clock in Unix seconds.
+    error: of a failed response or an error event, as the dialect has read it. body: what it was read from.
+    """
+    limits = read_rows(HEADERS, headers, now)
+    if error is None:
+        return QuotaReport(limits)
+    hint = error.retry_after_ms / 1000 if error.retry_after_ms >= 0 else None
+    refusal = _refusal(error)
+    if refusal is Refusal.NONE:
+        return QuotaReport(limits, hint=hint)
+    named = _LIMIT_OF.search(error.message)
+    words = named[2] if named else (match[1] if (match := _NUMBER_OF.search(error.message)) else "")
+    unit = _WORD_UNIT.get(words.lower())
+    number = amount(named[1].replace(",", "")) if named else None
+    if unit is not None and number and all(limit.unit is not unit for limit in limits):
+        limits = (*limits, ReportedLimit(words.lower().replace(" ", "-"), unit, MINUTE, number))
+    return QuotaReport(limits, refusal, unit, hint)
+
+
+def _refusal(error: ProviderError) -> Refusal:
+    if _SPENT_WORDS in error.message:
+        return Refusal.SPENT
+    found = CODE_REFUSAL.get(error.provider_code or "") or STATUS_REFUSAL.get(error.http_status, Refusal.NONE)
+    if found is Refusal.RATE and _CONCURRENT_WORDS in error.message:
+        return Refusal.OVERLOAD
+    return found

@@ -1,0 +1,87 @@
+"""What Gemini's errors say about limits → `QuotaReport`. Its responses have no headers about them.
+
+The `quotaId` is read before the `retryDelay`: a spent day comes with a short delay, too. Source:
+https://ai.google.dev/gemini-api/docs/rate-limits. Must not know what is done with a report.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ..dialect import Headers
+from ..errors import ProviderError
+from ..json_values import JSON, JSONObject, MalformedJSONError, loads, mapping, objects, string
+from ..quota_report import MINUTE, QuotaReport, Refusal, ReportedLimit, Unit
+from ..rate_headers import amount
+from .errors import LONG_QUOTAS
+
+STATUS_REFUSAL: dict[int, Refusal] = {402: Refusal.SPENT, 429: Refusal.RATE, 503: Refusal.OVERLOAD}
+"""HTTP status → its refusal."""
+
+QUOTA_UNITS: tuple[tuple[re.Pattern[str], Unit], ...] = (
+    (re.compile(r"input_?token", re.IGNORECASE), Unit.INPUT_TOKENS),
+    (re.compile(r"output_?token", re.IGNORECASE), Unit.OUTPUT_TOKENS),
+    (re.compile(r"token", re.IGNORECASE), Unit.TOKENS),
+    (re.compile(r"request", re.IGNORECASE), Unit.REQUESTS),
+)
+"""What a `quotaId` or `quotaMetric` holds → what it counts."""
+
+_NO_QUOTA = re.compile(r"limit: 0(?![\d.])", re.ASCII)
+_METRIC = re.compile(r"Quota exceeded for metric: (\S{1,200}?),? limit: (\d{1,15})", re.ASCII)
+
+
+def read_report(provider: str, headers: Headers, now: float, error: ProviderError | None, body: bytes) -> QuotaReport:
+    """What a response says. Never raises.
+
+    provider, headers, now: as in the other dialects; nothing is read from them.
+    error: of a failed response or an error event, as the dialect has read it. body: what it was read from.
+    """
+    if error is None:
+        return QuotaReport()
+    hint = error.retry_after_ms / 1000 if error.retry_after_ms >= 0 else None
+    refusal = STATUS_REFUSAL.get(error.http_status, Refusal.NONE)
+    if refusal is not Refusal.RATE:
+        return QuotaReport((), refusal, None, hint)
+    violations = _violations(body) or _violation_in_words(error.message)
+    limits = tuple(limit for violation in violations if (limit := _limit(violation)) is not None)
+    unit = next((unit for violation in violations if (unit := _unit(violation)) is not None), None)
+    if not error.retryable or any(_is_spent(violation) for violation in violations) or _NO_QUOTA.search(error.message):
+        return QuotaReport((), Refusal.SPENT, unit, hint)
+    return QuotaReport(limits, Refusal.RATE, unit, hint)
+
+
+def _violations(body: bytes) -> list[JSONObject]:
+    try:
+        value: JSON = loads(body) if body else None
+    except MalformedJSONError:
+        return []
+    if type(value) is list and value:
+        value = value[0]
+    if type(value) is not dict:
+        return []
+    details = objects(mapping(value, "error") or value, "details")
+    return [violation for detail in details for violation in objects(detail, "violations")]
+
+
+def _violation_in_words(message: str) -> list[JSONObject]:
+    """The same from the message, where the details were left out on the way."""
+    return [{"quotaMetric": metric, "quotaValue": number} for metric, number in _METRIC.findall(message)]
+
+
+def _unit(violation: JSONObject) -> Unit | None:
+    words = f"{string(violation, 'quotaId') or ''} {string(violation, 'quotaMetric') or ''}"
+    return next((unit for pattern, unit in QUOTA_UNITS if pattern.search(words)), None)
+
+
+def _limit(violation: JSONObject) -> ReportedLimit | None:
+    quota, unit = string(violation, "quotaId") or "", _unit(violation)
+    number = violation.get("quotaValue")
+    limit = amount(str(number)) if type(number) in (str, int) else None
+    if unit is None or not limit or "PerMinute" not in quota:
+        return None
+    return ReportedLimit(unit.name.lower().replace("_", " "), unit, MINUTE, limit, 0.0)
+
+
+def _is_spent(violation: JSONObject) -> bool:
+    quota = string(violation, "quotaId") or ""
+    return any(part in quota for part in LONG_QUOTAS) or violation.get("quotaValue") in ("0", 0)

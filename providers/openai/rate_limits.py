@@ -1,0 +1,216 @@
+"""What OpenAI and the servers compatible with it say about limits, in headers and error bodies → `QuotaReport`.
+
+Knows each server's headers as rows of data, and the codes and words of refusals. Must not know what is done with them.
+Sources: the providers' pages on rate limits.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ..dialect import Headers
+from ..errors import ProviderError
+from ..json_values import JSON, JSONObject, MalformedJSONError, loads, mapping, string
+from ..quota_report import DAY, MINUTE, MONTH, SECOND, QuotaReport, Refusal, ReportedLimit, Unit
+from ..rate_headers import HeaderRow, amount, read_rows
+from .errors import SPENT_QUOTA
+
+LONGEST_PAUSE = 60.0
+"""Seconds. A day's limit that has room again within this is a pause; beyond, it is spent."""
+
+
+def _row(
+    name: str, unit: Unit, *, prefix: str = "", window: float = MINUTE, daily: bool = False, called: str = ""
+) -> HeaderRow:
+    limit, remaining, reset = (f"{prefix}x-ratelimit-{part}-{name}" for part in ("limit", "remaining", "reset"))
+    return HeaderRow(called or name, unit, limit, remaining, reset, window, may_be_daily=daily)
+
+
+def _openai(prefix: str = "") -> tuple[HeaderRow, ...]:
+    return (
+        _row("requests", Unit.REQUESTS, prefix=prefix, daily=True),
+        _row("tokens", Unit.TOKENS, prefix=prefix, daily=True),
+        _row("project-tokens", Unit.TOKENS, prefix=prefix, daily=True),
+    )
+
+
+_OPENAI = _openai()
+_UPSTREAM = _openai("llm_provider-")
+"""LiteLLM passes on the headers of the server behind it under these names."""
+
+_AZURE = (_row("requests", Unit.REQUESTS), _row("tokens", Unit.TOKENS))
+_OPENROUTER = (
+    HeaderRow(
+        "requests",
+        Unit.REQUESTS,
+        "x-ratelimit-limit",
+        "x-ratelimit-remaining",
+        "x-ratelimit-reset",
+        reset_form="milliseconds",
+        may_be_daily=True,
+    ),
+)
+
+SERVER_HEADERS: dict[str, tuple[HeaderRow, ...]] = {
+    "azure": _AZURE,
+    "azure-deployment": _AZURE,
+    "azure-models": _AZURE,
+    "azure-responses": _AZURE,
+    "groq": (_row("requests", Unit.REQUESTS, window=DAY), _row("tokens", Unit.TOKENS)),
+    "groq-responses": (_row("requests", Unit.REQUESTS, window=DAY), _row("tokens", Unit.TOKENS)),
+    "cerebras": (
+        _row("requests-day", Unit.REQUESTS, window=DAY),
+        _row("tokens-minute", Unit.TOKENS),
+    ),
+    "mistral": (
+        _row("req-second", Unit.REQUESTS, window=SECOND),
+        _row("req-minute", Unit.REQUESTS),
+        _row("tokens-minute", Unit.TOKENS),
+        _row("tokens-month", Unit.TOKENS, window=MONTH),
+    ),
+    "openrouter": _OPENROUTER,
+    "openrouter-responses": _OPENROUTER,
+    "together": (
+        HeaderRow("requests", Unit.REQUESTS, "x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset", SECOND),
+        HeaderRow("tokens", Unit.TOKENS, "x-tokenlimit-limit", "x-tokenlimit-remaining", "", SECOND),
+    ),
+    "fireworks": (
+        _row("requests", Unit.REQUESTS),
+        _row("tokens-prompt", Unit.INPUT_TOKENS),
+        _row("tokens-generated", Unit.OUTPUT_TOKENS),
+    ),
+}
+"""Provider's row name → its headers; a provider that is not here has OpenAI's."""
+
+CODE_REFUSAL: dict[str, Refusal] = {
+    **dict.fromkeys(SPENT_QUOTA, Refusal.SPENT),
+    "credit_balance_exhausted": Refusal.SPENT,
+    "budget_exceeded": Refusal.SPENT,
+    "in_flight_budget_exhausted": Refusal.RATE,
+    "slow_down": Refusal.RATE,
+    "resource_unavailable": Refusal.OVERLOAD,
+    "capacity_exceeded": Refusal.OVERLOAD,
+    "overloaded_error": Refusal.OVERLOAD,
+    "engine_overloaded_error": Refusal.OVERLOAD,
+}
+"""An error's code or type → its refusal. It goes before the status."""
+
+STATUS_REFUSAL: dict[int, Refusal] = {
+    402: Refusal.SPENT,
+    429: Refusal.RATE,
+    498: Refusal.OVERLOAD,
+    503: Refusal.OVERLOAD,
+    529: Refusal.OVERLOAD,
+}
+"""HTTP status → its refusal. 498: Groq's flex tier is full."""
+
+_UNIT_WORDS: tuple[tuple[str, Unit], ...] = (
+    ("input tokens", Unit.INPUT_TOKENS),
+    ("output tokens", Unit.OUTPUT_TOKENS),
+    ("tokens", Unit.TOKENS),
+    ("requests", Unit.REQUESTS),
+)
+_LIMIT_OF = re.compile(
+    r"on ((?:input |output )?tokens|requests) per (second|min(?:ute)?|day)\b[^:]{0,20}:\s*limit:? ([\d,]*\d)"
+    r"(?:, used:? ([\d,]*\d))?",
+    re.IGNORECASE,
+)
+"""As OpenAI and Groq write it: `on tokens per min (TPM): Limit 10000, Used 9500, Requested 1000`."""
+
+_WINDOWS = {"second": SECOND, "min": MINUTE, "minute": MINUTE, "day": DAY}
+_TOO_LARGE = re.compile(r"request too large", re.IGNORECASE)
+_PER_DAY = re.compile(r"per[- ]day", re.IGNORECASE)
+
+
+def read_report(provider: str, headers: Headers, now: float, error: ProviderError | None, body: bytes) -> QuotaReport:
+    """What a response says. Never raises.
+
+    provider: the provider's row name. headers: names in lower case. now: the wall clock in Unix seconds.
+    error: of a failed response or an error event, as the dialect has read it. body: what it was read from.
+    """
+    value = _error_object(body) if error is not None else {}
+    headers = {**headers, **_passed_on(value)} if provider.startswith("openrouter") else headers
+    limits = read_rows(SERVER_HEADERS.get(provider, _OPENAI), headers, now)
+    if not limits and provider not in SERVER_HEADERS:
+        limits = read_rows(_UPSTREAM, headers, now)
+    if error is None:
+        return QuotaReport(limits)
+    hint = error.retry_after_ms / 1000 if error.retry_after_ms >= 0 else None
+    named = _named_limit(error.message)
+    refusal = _refusal(provider, headers, error, value, named, limits, hint)
+    if refusal is Refusal.NONE:
+        return QuotaReport(limits, hint=hint)
+    if named is not None and all(limit.name != named.name for limit in limits):
+        limits = (*limits, named)
+    return QuotaReport(limits, refusal, _unit(value, named), hint)
+
+
+def _refusal(
+    provider: str,
+    headers: Headers,
+    error: ProviderError,
+    value: JSONObject,
+    named: ReportedLimit | None,
+    limits: tuple[ReportedLimit, ...],
+    hint: float | None,
+) -> Refusal:
+    status = error.http_status
+    words = [word.lower() for key in ("code", "type") if (word := string(value, key))]
+    found = next((CODE_REFUSAL[word] for word in words if word in CODE_REFUSAL), None)
+    if found is not None:
+        return found
+    limit_words = "rate_limit_exceeded" in words or "tokens" in words
+    if _TOO_LARGE.search(error.message) and (status == 429 or limit_words or provider.startswith("groq")):
+        return Refusal.TOO_LARGE
+    refusal = STATUS_REFUSAL.get(status, Refusal.RATE if status < 400 and limit_words else Refusal.NONE)
+    if refusal is not Refusal.RATE:
+        return refusal
+    if provider == "mistral" and any(headers.get(row.limit) == "0" for row in SERVER_HEADERS["mistral"]):
+        return Refusal.SPENT
+    daily = named is not None and named.window >= DAY
+    daily = daily or _PER_DAY.search(error.message) is not None
+    daily = daily or any(limit.window >= DAY and limit.remaining == 0 for limit in limits)
+    if daily and (hint is None or hint > LONGEST_PAUSE):
+        return Refusal.SPENT
+    return Refusal.RATE
+
+
+def _named_limit(message: str) -> ReportedLimit | None:
+    """The limit that an error's words name, with its number."""
+    match = _LIMIT_OF.search(message)
+    if match is None:
+        return None
+    unit = next(unit for word, unit in _UNIT_WORDS if word == match[1].lower())
+    limit = amount(match[3].replace(",", ""))
+    used = amount((match[4] or "").replace(",", ""))
+    if not limit:
+        return None
+    window = _WINDOWS[match[2].lower()]
+    name = match[1].lower() + (" per day" if window == DAY else "")
+    return ReportedLimit(name, unit, window, limit, None if used is None else max(0.0, limit - used))
+
+
+def _unit(value: JSONObject, named: ReportedLimit | None) -> Unit | None:
+    if named is not None:
+        return named.unit
+    kind = string(value, "type")
+    return {"requests": Unit.REQUESTS, "tokens": Unit.TOKENS}.get(kind or "")
+
+
+def _error_object(body: bytes) -> JSONObject:
+    try:
+        value: JSON = loads(body) if body.lstrip()[:1] in (b"{", b"[") else None
+    except MalformedJSONError:
+        return {}
+    if type(value) is list and value:
+        value = value[0]
+    if type(value) is not dict:
+        return {}
+    inner = value.get("error")
+    return inner if type(inner) is dict else value
+
+
+def _passed_on(error: JSONObject) -> dict[str, str]:
+    """OpenRouter repeats its rate-limit headers within the error."""
+    headers = mapping(mapping(error, "metadata"), "headers")
+    return {name.lower(): text for name, text in headers.items() if type(text) is str}

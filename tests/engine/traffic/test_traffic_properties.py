@@ -1,0 +1,233 @@
+"""What holds whatever happens in whatever order."""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from manystream.engine.traffic.charge import FREE
+from manystream.engine.traffic.learned import LearnedBucket
+from manystream.engine.traffic.queue import LONGEST_WAIT, FairQueue
+from manystream.engine.traffic.quota import declared_buckets
+from manystream.engine.traffic.rate_limit import RateLimit
+from manystream.engine.traffic.scope import Scope
+from manystream.engine.traffic.ticket import Priority, Ticket, TicketState
+from manystream.providers.charging import CHARGING, charging_of
+from manystream.providers.quota_report import MINUTE, NOTHING, QuotaReport, Refusal, ReportedLimit, Unit
+
+bounded = settings(derandomize=True, max_examples=60)
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["add", "admit", "admit", "confirm", "refuse", "overload", "settle", "cancel", "wait"]),
+        st.integers(0, 1000),
+        st.floats(0.001, 3.0),
+    ),
+    max_size=150,
+)
+
+
+def new_ticket(number: int) -> Ticket:
+    return Ticket(
+        1.0 + number % 50,
+        number % 30,
+        priority=list(Priority)[number % 3],
+        tenant=str(number % 4),
+        deadline=math.inf if number % 5 else 1e9 + number,
+    )
+
+
+def play(scope: Scope, steps: list[tuple[str, int, float]]) -> tuple[list[Ticket], float]:
+    """Drive a scope; returns the calls under way and the time."""
+    now, waiting, sent = 0.0, list[Ticket](), list[Ticket]()
+    report = QuotaReport((ReportedLimit("requests", Unit.REQUESTS, MINUTE, 600, 500),))
+    for action, number, seconds in steps:
+        ticket = sent[number % len(sent)] if sent else None
+        if action == "add":
+            waiting.append(new_ticket(number))
+            scope.queue.add(waiting[-1])
+        elif action == "admit":
+            admitted = scope.admit(now)
+            if admitted is not None:
+                waiting.remove(admitted)
+                sent.append(admitted)
+        elif action == "wait":
+            now += seconds
+        elif action == "cancel" and waiting:
+            scope.cancel(waiting.pop(number % len(waiting)), now)
+        elif ticket is not None and action == "confirm":
+            scope.confirm(ticket, report if number % 2 else NOTHING, now)
+            scope.answered(ticket, now)
+        elif ticket is not None and action in ("refuse", "overload"):
+            sent.remove(ticket)
+            waiting.append(ticket)
+            scope.refuse(ticket, QuotaReport(refusal=Refusal.RATE if action == "refuse" else Refusal.OVERLOAD), now)
+        elif ticket is not None and action == "settle":
+            sent.remove(ticket)
+            usage = scope.quota.charger.settled(ticket.cost, number, 0, number)
+            scope.settle(ticket, usage, now, tokens=2.0 * number)
+    return sent, now
+
+
+@bounded
+@given(st.sampled_from(sorted(CHARGING)), STEPS)
+def test_reservations_balance_to_zero(provider: str, steps: list[tuple[str, int, float]]) -> None:
+    declared = declared_buckets(RateLimit(requests_per_second=5, tokens_per_minute=3000))
+    scope = Scope("one", charging_of(provider), declared=declared)
+    sent, now = play(scope, steps)
+    for number, ticket in enumerate(sent):
+        if number % 2:
+            scope.settle(ticket, None, now)
+        else:
+            scope.cancel(ticket, now)
+        assert ticket.charged is FREE
+    assert scope.quota.outstanding == pytest.approx(FREE, abs=1e-6)
+    assert len(scope.quota.window) == 0
+    assert scope.concurrency is None or scope.concurrency.running == 0
+
+
+@bounded
+@given(STEPS)
+def test_what_was_given_back_can_be_taken_again(steps: list[tuple[str, int, float]]) -> None:
+    """Calls that are cancelled before they leave change no level."""
+    scope = Scope("one", charging_of("groq"), declared=declared_buckets(RateLimit(tokens_per_minute=1e6)))
+    bucket = scope.quota.reported["declared tokens_per_minute"].bucket
+    tickets = [new_ticket(number) for _, number, _ in steps]
+    for ticket in tickets:
+        scope.queue.add(ticket)
+    before = bucket.fill(0)
+    while (admitted := scope.admit(0)) is not None:
+        scope.cancel(admitted, 0)
+    assert bucket.fill(0) == pytest.approx(before)
+    assert all(ticket.state is TicketState.ENDED for ticket in tickets)
+
+
+def reachable(root: object) -> set[int]:
+    """The ids of all tickets that can be reached from an object's own structures."""
+    found, seen, todo = set[int](), set[int](), [root]
+    while todo:
+        item: Any = todo.pop()
+        if id(item) in seen or isinstance(item, str | float | int | type | None):
+            continue
+        seen.add(id(item))
+        if isinstance(item, Ticket):
+            found.add(id(item))
+        if isinstance(item, dict):
+            todo += [*item.keys(), *item.values()]
+        elif isinstance(item, list | tuple | set):
+            todo += list(item)
+        else:
+            names = [name for kind in type(item).__mro__ for name in getattr(kind, "__slots__", ())]
+            todo += [getattr(item, name) for name in names if hasattr(item, name)]
+            todo += list(getattr(item, "__dict__", {}).values())
+    return found
+
+
+@bounded
+@given(STEPS)
+def test_a_cancelled_call_leaves_nothing_behind(steps: list[tuple[str, int, float]]) -> None:
+    scope = Scope("one", charging_of("deepseek"))
+    sent, now = play(scope, steps)
+    for ticket in sent:
+        scope.cancel(ticket, now)
+    while (first := scope.queue.first(now)) is not None:
+        scope.cancel(first, now)
+    assert len(scope.queue) == 0
+    scope.queue.next_deadline()
+    assert reachable(scope) == set()
+
+
+def test_a_hundred_thousand_cancelled_calls_leave_nothing_behind() -> None:
+    queue = FairQueue()
+    tickets = [new_ticket(number) for number in range(100_000)]
+    for ticket in tickets:
+        queue.add(ticket)
+    random.Random(1).shuffle(tickets)
+    for ticket in tickets:
+        queue.remove(ticket)
+    assert len(reachable(queue)) < 100
+
+
+@bounded
+@given(st.integers(0, 2**32), st.integers(2, 6))
+def test_nobody_starves(seed: int, tenants: int) -> None:
+    """Whatever arrives, every class has a place at least every 30 s, and every tenant within a class its turn."""
+    chance, queue = random.Random(seed), FairQueue()
+    waiting_since: dict[Ticket, float] = {}
+    last_place = dict.fromkeys(Priority, 0.0)
+    now = 0.0
+    while now < 200:
+        for _ in range(chance.choice((0, 1, 1, 3))):
+            priority = chance.choices(list(Priority), (8, 1, 1))[0]
+            ticket = Ticket(chance.uniform(1, 5000), 0, priority=priority, tenant=str(chance.randrange(tenants)))
+            queue.add(ticket)
+            waiting_since[ticket] = now
+        now += 1.0
+        if not len(queue):
+            continue
+        taken = queue.take(now)
+        del waiting_since[taken]
+        last_place[taken.priority] = now
+        for priority in Priority:
+            first = min((t for ticket, t in waiting_since.items() if ticket.priority is priority), default=now)
+            # Two other classes may be due in the same second.
+            assert now - max(first, last_place[priority]) <= LONGEST_WAIT + 3
+
+
+@bounded
+@given(
+    st.floats(0.5, 500),
+    st.lists(st.tuples(st.floats(0.01, 1000), st.floats(0, 2), st.sampled_from(["go", "go", "accept", "refuse"]))),
+)
+def test_the_learned_bucket_never_lets_more_go_than_its_rate(
+    rate: float, steps: list[tuple[float, float, str]]
+) -> None:
+    """What goes in any stretch of time is at most what flowed in, one capacity, and the call that overdrew it."""
+    learned, now = LearnedBucket(rate, 10.0, 0.0), 0.0
+    allowed, gone, largest, highest = 0.0, 0.0, 0.0, learned.bucket.capacity
+    for cost, seconds, action in steps:
+        now += seconds
+        allowed += seconds * learned.rate
+        if action == "accept":
+            learned.accept(cost, math.inf, now)
+        elif action == "refuse":
+            learned.refuse(cost, now)
+        elif learned.bucket.ready_at(cost, now) <= now:
+            learned.bucket.take(cost, now)
+            gone += cost
+            largest = max(largest, cost)
+        highest = max(highest, learned.bucket.capacity)
+        assert gone <= allowed + largest + highest * (1 + 1e-5)
+
+
+@bounded
+@given(st.floats(0.1, 1e4), st.floats(0.1, 1e6), st.floats(0, 1e6), st.floats(0.1, 1e5))
+def test_at_the_time_that_a_bucket_gives_there_is_room(rate: float, capacity: float, now: float, cost: float) -> None:
+    learned = LearnedBucket(rate, capacity, now)
+    learned.bucket.take(cost, now)
+    at = learned.bucket.ready_at(cost, now)
+    assert learned.bucket.ready_at(cost, at) == at
+
+
+@bounded
+@given(STEPS)
+def test_a_scope_that_waits_says_when_it_will_not(steps: list[tuple[str, int, float]]) -> None:
+    """`next_time` is never in the past, and whoever follows it gets every call sent."""
+    scope = Scope("one", charging_of("openai-chat"))
+    sent, now = play(scope, steps)
+    for ticket in sent:
+        scope.settle(ticket, None, now)
+    for _ in range(2000):
+        while (admitted := scope.admit(now)) is not None:
+            scope.settle(admitted, None, now)
+        if not len(scope.queue):
+            return
+        later = scope.next_time(now)
+        assert now < later < math.inf
+        now = later
+    pytest.fail("the queue does not become empty")
