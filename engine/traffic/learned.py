@@ -95,8 +95,8 @@ class LearnedBucket:
         return hold
 
     def hold(self, cost: float, until: float, now: float) -> None:
-        """Lower the level so that there is room for one such call at `until` at most: the refill is the ramp. A level that
-        is lower still stays, as raising it would forgive what was taken."""
+        """Lower the level so that there is room for one such call at `until` at most: the refill is the ramp. A lower
+        level stays, as raising it would forgive what was taken."""
         level = min(cost, self.bucket.capacity) - self.rate * (until - now)
         self.bucket.level = min(self.bucket.fill(now), level)
 

@@ -1,0 +1,91 @@
+"""The law of how many calls run at a time, step by step."""
+
+from __future__ import annotations
+
+import math
+
+from manystream.engine.traffic.concurrency import Concurrency, LeastTimes
+from manystream.engine.traffic.ticket import Ticket
+
+
+def start(concurrency: Concurrency, count: int, now: float) -> list[Ticket]:
+    tickets = [Ticket(100, 10) for _ in range(count)]
+    for ticket in tickets:
+        concurrency.start(ticket, now)
+    return tickets
+
+
+def test_it_starts_at_eight_and_adds_one_for_each_quick_first_token() -> None:
+    concurrency = Concurrency()
+    tickets = start(concurrency, 8, 0)
+    assert concurrency.ready_at(0) == math.inf
+    for ticket in tickets:
+        concurrency.first_token(ticket, 0.1)
+        concurrency.first_token(ticket, 0.2)
+    # The ninth and tenth raise it to 10; from 11 on, 8 running are less than 0.8 of it.
+    assert concurrency.limit == 11
+    assert concurrency.ready_at(0.2) == 0.2
+
+
+def test_a_round_that_is_too_slow_cuts_by_what_waits_inside() -> None:
+    concurrency = Concurrency()
+    for ticket in start(concurrency, 1, 0):
+        concurrency.first_token(ticket, 0.1)
+        concurrency.leave(ticket)
+    tickets = start(concurrency, 8, 1)
+    for ticket in tickets:
+        concurrency.first_token(ticket, 2.1)
+    for ticket in tickets:
+        concurrency.end(ticket, 5)
+    # 1 s of 4 is spent waiting: a quarter of the 8 waits inside.
+    assert concurrency.limit == 6
+
+
+def test_a_refusal_after_the_last_cut_sets_the_limit_to_what_runs() -> None:
+    concurrency = Concurrency()
+    tickets = start(concurrency, 8, 0)
+    concurrency.refuse(tickets[0], None, 1)
+    assert (concurrency.limit, concurrency.running, concurrency.hold_until) == (7, 7, 1.5)
+    concurrency.refuse(tickets[1], 3, 1)
+    assert (concurrency.limit, concurrency.running, concurrency.hold_until) == (7, 6, 4)
+
+
+def test_after_a_cut_a_good_round_adds_one() -> None:
+    concurrency = Concurrency()
+    concurrency.refuse(start(concurrency, 8, 0)[0], None, 1)
+    for ticket in list(concurrency._calls):
+        concurrency.leave(ticket)
+    tickets = start(concurrency, 7, 2)
+    for ticket in tickets:
+        concurrency.first_token(ticket, 2.1)
+    for ticket in tickets[:-1]:
+        concurrency.end(ticket, 3)
+        start(concurrency, 1, 3)
+    concurrency.end(tickets[-1], 3)
+    assert concurrency.limit == 8
+
+
+def test_a_declared_number_is_never_exceeded() -> None:
+    concurrency = Concurrency(at_most=3)
+    tickets = start(concurrency, 3, 0)
+    for ticket in tickets:
+        concurrency.first_token(ticket, 0.1)
+    assert (concurrency.limit, concurrency.ready_at(0.1)) == (3, math.inf)
+    fixed = Concurrency(at_most=20, adaptive=False)
+    start(fixed, 19, 0)
+    assert fixed.ready_at(0) == 0
+
+
+def test_a_cancelled_call_frees_its_place_and_teaches_nothing() -> None:
+    concurrency = Concurrency()
+    tickets = start(concurrency, 8, 0)
+    concurrency.leave(tickets[0])
+    assert (concurrency.limit, concurrency.running, concurrency.ready_at(0)) == (8, 7, 0)
+
+
+def test_the_least_time_of_a_longer_prompt_bounds_a_shorter_one_and_is_forgotten() -> None:
+    least = LeastTimes()
+    assert least.measure(1000, 2.0, 0) == 2.0
+    assert least.measure(10, 5.0, 0) == 2.0
+    assert least.measure(4000, 9.0, 0) == 9.0
+    assert least.measure(1000, 3.0, 601) == 3.0
