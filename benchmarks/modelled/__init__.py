@@ -1,0 +1,1 @@
+"""Servers drawn at random, in simulated time, driving the engine's own traffic control."""

@@ -1,0 +1,207 @@
+"""Servers that limit only how much runs at once, in simulated time: batches with a queue inside, 503s, slots."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from dataclasses import dataclass
+from statistics import median
+from typing import Literal
+
+from manystream.engine.traffic.scope import Scope
+from manystream.engine.traffic.ticket import Ticket
+from manystream.providers.charging import Charging
+from manystream.providers.quota_report import NOTHING, QuotaReport, Refusal
+
+from .events import Events
+
+HORIZON = 120.0
+TOKENS_PER_STEP = 8
+
+
+@dataclass(slots=True, frozen=True)
+class InferencePlan:
+    """One server, drawn.
+
+    A step takes `base` + `each` × running seconds and gives each running call some tokens. More than `room` tokens of
+    prompts and answers do not run at once; what does not fit waits inside. queue: how many may wait; more get 503.
+    slots: how many run at all; more get 429.
+    """
+
+    seed: int
+    kind: Literal["batch", "503", "slots"]
+    base: float
+    each: float
+    prefill: float
+    room: float
+    queue: int
+    slots: int
+    input_tokens: float
+    output_tokens: float
+    round_trip: float
+
+
+@dataclass(slots=True)
+class _Running:
+    ticket: Ticket
+    sent_at: float
+    size: float
+    left: float
+    began: bool = False
+
+
+def draw(seed: int) -> InferencePlan:
+    """A server."""
+    chance = random.Random(seed)
+    kind = chance.choice(("batch", "503", "slots"))
+    input_tokens, output = 10 ** chance.uniform(2, 3.6), 10 ** chance.uniform(1.7, 2.7)
+    at_once = 4 * 32 ** chance.random()
+    return InferencePlan(
+        seed=seed,
+        kind=kind,
+        base=TOKENS_PER_STEP * chance.uniform(0.01, 0.04),
+        each=TOKENS_PER_STEP * chance.uniform(0.0, 0.02) / at_once,
+        prefill=chance.uniform(2e-6, 2e-5),
+        room=at_once * (input_tokens + output),
+        queue=10**9 if kind != "503" else round(at_once * chance.uniform(0.1, 1.0)),
+        slots=max(2, round(at_once)) if kind == "slots" else 10**9,
+        input_tokens=input_tokens,
+        output_tokens=output,
+        round_trip=0.002 * 75 ** chance.random(),
+    )
+
+
+class InferenceServer:
+    """A server at work, with as many waiting calls as anyone could want. `fixed`: a limit that never changes."""
+
+    def __init__(self, plan: InferencePlan, fixed: int = 0) -> None:
+        self.plan, self.events = plan, Events()
+        limited_by = "slots" if plan.kind == "slots" else "concurrency"
+        self.scope = Scope(
+            "model",
+            Charging(output="free", limited_by=limited_by),
+            concurrent=fixed or None,
+            adaptive=not fixed,
+        )
+        self.done = 0
+        self.refused = 0
+        self.first_tokens: list[float] = []
+        self._chance = random.Random(plan.seed)
+        self._running: list[_Running] = []
+        self._inside: deque[_Running] = deque()
+        self._used = 0.0
+        self._waiting = 0.0
+        self._stepping = False
+        self._timer = float("inf")
+
+    def run(self) -> None:
+        """Until the horizon."""
+        self._refill()
+        self.events.run(HORIZON)
+
+    def _refill(self) -> None:
+        while len(self.scope.queue) < 50:
+            size = self.plan.input_tokens * self._chance.lognormvariate(-0.125, 0.5)
+            output = max(1.0, self.plan.output_tokens * self._chance.lognormvariate(-0.125, 0.5))
+            self.scope.queue.add(Ticket(size, output))
+        now = self.events.now
+        while (ticket := self.scope.admit(now)) is not None:
+            self.events.at(now + self.plan.round_trip / 2, self._arrive, ticket, now)
+            if len(self.scope.queue) < 5:
+                break
+        time = self.scope.next_time(now)
+        if now < time < self._timer:
+            self._timer = time
+            self.events.at(time, self._wake, time)
+
+    def _wake(self, time: float) -> None:
+        if time == self._timer:
+            self._timer = float("inf")
+            self._refill()
+
+    def _arrive(self, ticket: Ticket, sent_at: float) -> None:
+        full = len(self._running) + len(self._inside) >= self.plan.slots
+        # What fits is only waiting for the next step, and takes no place in the queue.
+        if full or (self._used + self._waiting > self.plan.room and len(self._inside) >= self.plan.queue):
+            self.refused += 1
+            refusal = Refusal.RATE if full else Refusal.OVERLOAD
+            self.events.at(self.events.now + self.plan.round_trip / 2, self._refuse, ticket, refusal)
+            return
+        size = ticket.input_tokens + (ticket.max_output or 0.0)
+        self._waiting += size
+        self._inside.append(_Running(ticket, sent_at, size, ticket.max_output or 1.0))
+        if not self._stepping:
+            self._step()
+
+    def _refuse(self, ticket: Ticket, refusal: Refusal) -> None:
+        self.scope.refuse(ticket, QuotaReport(refusal=refusal), self.events.now)
+        self._refill()
+
+    def _step(self) -> None:
+        prefill = 0.0
+        while self._inside and (self._used + self._inside[0].size <= self.plan.room or not self._running):
+            call = self._inside.popleft()
+            self._waiting -= call.size
+            self._used += call.size
+            self._running.append(call)
+            prefill += self.plan.prefill * call.ticket.input_tokens
+        self._stepping = bool(self._running)
+        if self._running:
+            seconds = self.plan.base + self.plan.each * len(self._running) + prefill
+            self.events.at(self.events.now + seconds, self._stepped)
+
+    def _stepped(self) -> None:
+        now, back = self.events.now, self.plan.round_trip / 2
+        for call in self._running:
+            if not call.began:
+                call.began = True
+                self.events.at(now + back, self._first_token, call)
+            call.left -= TOKENS_PER_STEP
+            if call.left <= 0:
+                self._used -= call.size
+                self.events.at(now + back, self._end, call)
+        self._running = [call for call in self._running if call.left > 0]
+        self._step()
+
+    def _first_token(self, call: _Running) -> None:
+        now = self.events.now
+        if now > HORIZON / 4:
+            self.first_tokens.append(now - call.sent_at)
+        self.scope.confirm(call.ticket, NOTHING, now)
+        self.scope.answered(call.ticket, now)
+
+    def _end(self, call: _Running) -> None:
+        if self.events.now > HORIZON / 4:
+            self.done += 1
+        self.scope.settle(call.ticket, None, self.events.now)
+        self._refill()
+
+
+@dataclass(slots=True, frozen=True)
+class ConcurrencyOutcome:
+    """Throughput as a part of the best fixed limit's, and the median time to the first token as a multiple of that of
+    the least fixed limit with 95 % of the best throughput."""
+
+    plan: InferencePlan
+    throughput: float
+    first_token: float
+    limit: float
+
+
+def measure(plan: InferencePlan) -> ConcurrencyOutcome:
+    """The law on one server, beside fixed limits in steps of a quarter octave."""
+    law = InferenceServer(plan)
+    law.run()
+    fixed: list[tuple[int, float, float]] = []
+    limit = 2.0
+    while limit <= 300 and (len(fixed) < 5 or fixed[-1][1] > fixed[-5][1] * 1.005):
+        server = InferenceServer(plan, fixed=int(limit))
+        server.run()
+        fixed.append((int(limit), server.done, median(server.first_tokens or [HORIZON])))
+        limit = max(limit + 1, limit * 1.19)
+    best = max(done for _, done, _ in fixed)
+    least = next(row for row in fixed if row[1] >= 0.95 * best)
+    concurrency = law.scope.concurrency
+    assert concurrency is not None
+    first = median(law.first_tokens or [HORIZON])
+    return ConcurrencyOutcome(plan, law.done / max(1, best), first / least[2], concurrency.limit)
