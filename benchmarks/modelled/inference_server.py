@@ -15,7 +15,11 @@ from manystream.providers.quota_report import NOTHING, QuotaReport, Refusal
 
 from .events import Events
 
-HORIZON = 120.0
+LEAST_HORIZON = 120.0
+CALLS_IN_HORIZON = 20.0
+WARM_UP = 0.4
+"""The part of the time that is not counted: it is the law's to learn in."""
+
 TOKENS_PER_STEP = 8
 
 
@@ -40,6 +44,13 @@ class InferencePlan:
     output_tokens: float
     round_trip: float
 
+    @property
+    def horizon(self) -> float:
+        """How long a run is: some lengths of a call."""
+        steps = self.output_tokens / TOKENS_PER_STEP
+        at_once = self.room / (self.input_tokens + self.output_tokens)
+        return max(LEAST_HORIZON, CALLS_IN_HORIZON * steps * (self.base + self.each * at_once))
+
 
 @dataclass(slots=True)
 class _Running:
@@ -47,7 +58,7 @@ class _Running:
     sent_at: float
     size: float
     left: float
-    began: bool = False
+    fitted: bool = False
 
 
 def draw(seed: int) -> InferencePlan:
@@ -62,7 +73,7 @@ def draw(seed: int) -> InferencePlan:
         base=TOKENS_PER_STEP * chance.uniform(0.01, 0.04),
         each=TOKENS_PER_STEP * chance.uniform(0.0, 0.02) / at_once,
         prefill=chance.uniform(2e-6, 2e-5),
-        room=at_once * (input_tokens + output),
+        room=at_once * (input_tokens + output) * (4.0 if kind == "slots" else 1.0),
         queue=10**9 if kind != "503" else round(at_once * chance.uniform(0.1, 1.0)),
         slots=max(2, round(at_once)) if kind == "slots" else 10**9,
         input_tokens=input_tokens,
@@ -97,7 +108,7 @@ class InferenceServer:
     def run(self) -> None:
         """Until the horizon."""
         self._refill()
-        self.events.run(HORIZON)
+        self.events.run(self.plan.horizon)
 
     def _refill(self) -> None:
         while len(self.scope.queue) < 50:
@@ -129,7 +140,12 @@ class InferenceServer:
             return
         size = ticket.input_tokens + (ticket.max_output or 0.0)
         self._waiting += size
-        self._inside.append(_Running(ticket, sent_at, size, ticket.max_output or 1.0))
+        call = _Running(ticket, sent_at, size, ticket.max_output or 1.0)
+        call.fitted = self._used + self._waiting <= self.plan.room
+        if call.fitted:
+            # It joins the batch after the token that is being made, on average after half of it.
+            self.events.at(self.events.now + 1.5 * self._token(call), self._first_token, call)
+        self._inside.append(call)
         if not self._stepping:
             self._step()
 
@@ -144,18 +160,22 @@ class InferenceServer:
             self._waiting -= call.size
             self._used += call.size
             self._running.append(call)
+            if not call.fitted:
+                self.events.at(self.events.now + self._token(call), self._first_token, call)
             prefill += self.plan.prefill * call.ticket.input_tokens
         self._stepping = bool(self._running)
         if self._running:
             seconds = self.plan.base + self.plan.each * len(self._running) + prefill
             self.events.at(self.events.now + seconds, self._stepped)
 
+    def _token(self, call: _Running) -> float:
+        """Seconds for a call's prompt and its first token."""
+        step = self.plan.base + self.plan.each * len(self._running)
+        return step / TOKENS_PER_STEP + self.plan.prefill * call.ticket.input_tokens + self.plan.round_trip / 2
+
     def _stepped(self) -> None:
         now, back = self.events.now, self.plan.round_trip / 2
         for call in self._running:
-            if not call.began:
-                call.began = True
-                self.events.at(now + back, self._first_token, call)
             call.left -= TOKENS_PER_STEP
             if call.left <= 0:
                 self._used -= call.size
@@ -165,13 +185,13 @@ class InferenceServer:
 
     def _first_token(self, call: _Running) -> None:
         now = self.events.now
-        if now > HORIZON / 4:
+        if now > WARM_UP * self.plan.horizon:
             self.first_tokens.append(now - call.sent_at)
         self.scope.confirm(call.ticket, NOTHING, now)
         self.scope.answered(call.ticket, now)
 
     def _end(self, call: _Running) -> None:
-        if self.events.now > HORIZON / 4:
+        if self.events.now > WARM_UP * self.plan.horizon:
             self.done += 1
         self.scope.settle(call.ticket, None, self.events.now)
         self._refill()
@@ -197,11 +217,11 @@ def measure(plan: InferencePlan) -> ConcurrencyOutcome:
     while limit <= 300 and (len(fixed) < 5 or fixed[-1][1] > fixed[-5][1] * 1.005):
         server = InferenceServer(plan, fixed=int(limit))
         server.run()
-        fixed.append((int(limit), server.done, median(server.first_tokens or [HORIZON])))
+        fixed.append((int(limit), server.done, median(server.first_tokens or [plan.horizon])))
         limit = max(limit + 1, limit * 1.19)
     best = max(done for _, done, _ in fixed)
     least = next(row for row in fixed if row[1] >= 0.95 * best)
     concurrency = law.scope.concurrency
     assert concurrency is not None
-    first = median(law.first_tokens or [HORIZON])
+    first = median(law.first_tokens or [plan.horizon])
     return ConcurrencyOutcome(plan, law.done / max(1, best), first / least[2], concurrency.limit)
