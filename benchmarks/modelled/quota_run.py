@@ -11,7 +11,7 @@ from manystream.engine.traffic.quota import ReportedBucket, declared_buckets
 from manystream.engine.traffic.rate_limit import RateLimit
 from manystream.engine.traffic.scope import Scope
 from manystream.engine.traffic.ticket import Ticket
-from manystream.providers.quota_report import MINUTE, Unit
+from manystream.providers.quota_report import MINUTE, QuotaReport, Unit
 
 from .events import Events
 from .quota_server import HORIZON, QuotaServer, QuotaServerPlan, Work
@@ -78,12 +78,12 @@ class Client:
         self._events.at(now + work.seconds, self._server.end, work, now + work.seconds)
         self._events.at(now + work.seconds + plan.round_trip / 2, self._ended, ticket)
 
-    def _refused(self, ticket: Ticket, report: object) -> None:
-        self.scope.refuse(ticket, report, self._events.now)  # type: ignore[arg-type]
+    def _refused(self, ticket: Ticket, report: QuotaReport) -> None:
+        self.scope.refuse(ticket, report, self._events.now)
         self.pump()
 
-    def _confirmed(self, ticket: Ticket, report: object) -> None:
-        self.scope.confirm(ticket, report, self._events.now)  # type: ignore[arg-type]
+    def _confirmed(self, ticket: Ticket, report: QuotaReport) -> None:
+        self.scope.confirm(ticket, report, self._events.now)
         self.pump()
 
     def _ended(self, ticket: Ticket) -> None:

@@ -1,0 +1,49 @@
+"""A few servers of `benchmarks.traffic_model`: whoever breaks a rule sees it before the whole set is run."""
+
+from __future__ import annotations
+
+from statistics import fmean
+
+from benchmarks.modelled import inference_server, quota_run, quota_server, replicas
+from manystream.engine.traffic.hedge import Hedge
+from manystream.engine.traffic.route import Balance
+
+SERVERS = range(1000, 1020)
+
+
+def test_random_servers_with_quotas_are_used_and_seldom_refuse() -> None:
+    used, refused = list[float](), list[float]()
+    for seed in SERVERS:
+        plan = quota_server.draw(seed)
+        outcome, best = quota_run.run(plan)[0], quota_run.best(plan)
+        used.append(min(1.0, outcome.served / best.served))
+        refused.append(outcome.refused / outcome.sent)
+    assert fmean(used) >= 0.92
+    assert fmean(refused) <= 0.08
+
+
+def test_two_processes_share_a_key() -> None:
+    plan = next(plan for seed in SERVERS if (plan := quota_server.draw(seed)).calls_per_second > 3)
+    one, other = quota_run.run(plan, processes=2)
+    assert 0.5 < one.served / other.served < 2
+    assert one.served + other.served > 0.8 * quota_run.best(plan).served
+
+
+def test_a_server_that_queues_inside_is_filled_but_not_flooded() -> None:
+    plan = next(plan for seed in SERVERS if (plan := inference_server.draw(seed)).kind == "batch")
+    outcome = inference_server.measure(plan)
+    assert outcome.throughput > 0.9
+    assert outcome.first_token < 5
+
+
+def test_three_replicas_of_which_one_is_slow_and_one_fails() -> None:
+    run = replicas.ReplicaRun(replicas.THREE, Balance.FASTEST).run()
+    assert run.goodput >= 0.97
+    assert run.calls == len(run.times)
+
+
+def test_a_hedge_cuts_the_tail() -> None:
+    plain = replicas.ReplicaRun(replicas.TAIL, Balance.FASTEST).run()
+    hedged = replicas.ReplicaRun(replicas.TAIL, Balance.FASTEST, Hedge()).run()
+    assert plain.percentile(0.99) > 5 * hedged.percentile(0.99)
+    assert hedged.attempts <= 1.05 * hedged.calls
