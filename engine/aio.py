@@ -120,6 +120,7 @@ class EventStream(BufferedEvents[Call]):
         self._arrived: asyncio.Future[None] | None = None
 
     async def __aenter__(self) -> EventStream:
+        self._check_not_entered()
         self._call = self._start(self._on_event, self._on_completion)
         return self
 

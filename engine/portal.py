@@ -116,6 +116,8 @@ class PortalStream(BufferedEvents[PortalCall]):
     completion: the call's final record, once it has ended.
     """
 
+    FORM = "    with portal.stream(request) as events:\n        for event in events: ..."
+
     def __init__(self, portal: Portal, request: Request) -> None:
         super().__init__()
         self._portal = portal
@@ -123,6 +125,7 @@ class PortalStream(BufferedEvents[PortalCall]):
         self._changed = threading.Condition()
 
     def __enter__(self) -> PortalStream:
+        self._check_not_entered()
         self._call = self._portal.start_stream(self._request, self._on_event, self._on_completion)
         return self
 

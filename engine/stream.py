@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from types import TracebackType
-from typing import Generic, Protocol, TypeVar
+from typing import ClassVar, Generic, Protocol, TypeVar
 
 import trio
 
@@ -42,6 +42,9 @@ class BufferedEvents(Generic[AnyCall]):
     completion: the call's final record, once it has ended.
     """
 
+    FORM: ClassVar[str] = "    async with engine.stream(request) as events:\n        async for event in events: ..."
+    """How a stream is opened and read, for error messages."""
+
     def __init__(self) -> None:
         self._call: AnyCall | None = None
         self._waiting: deque[Event] = deque()
@@ -50,9 +53,20 @@ class BufferedEvents(Generic[AnyCall]):
 
     @property
     def call(self) -> AnyCall:
-        """The call behind it."""
-        assert self._call is not None, "enter the block first"
+        """The call behind it. Raises `RuntimeError` before the block is entered."""
+        self._check_entered()
+        assert self._call is not None
         return self._call
+
+    def _check_entered(self) -> None:
+        """Raises `RuntimeError` before the block is entered: there is no call yet."""
+        if self._call is None:
+            raise RuntimeError(f"this stream's block was not entered, so its call is not started. Write:\n{self.FORM}")
+
+    def _check_not_entered(self) -> None:
+        """One stream makes one call. Raises `RuntimeError` when its block is entered again."""
+        if self._call is not None:
+            raise RuntimeError("this stream was entered already: each engine.stream(…) makes one call")
 
     def _on_event(self, event: Event) -> None:
         if not isinstance(event, Error):  # the iteration raises it, from the completion
@@ -71,8 +85,12 @@ class BufferedEvents(Generic[AnyCall]):
         raise NotImplementedError
 
     def _over(self) -> bool:
-        """Whether there is no event, and there will be none. A failed stream raises its `ProviderError`."""
-        if self._waiting or self.completion is None:
+        """Whether there is no event, and there will be none. A failed stream raises its `ProviderError`, and one whose
+        block was not entered `RuntimeError`."""
+        if self._waiting:
+            return False
+        if self.completion is None:
+            self._check_entered()  # without a call no event would ever come
             return False
         if self.completion.error is not None:
             raise self.completion.error
@@ -99,8 +117,10 @@ class EventStream(BufferedEvents[Call]):
         self._arrived = trio.Event()
 
     async def __aenter__(self) -> EventStream:
-        self._call = self._start(self._on_event, self._on_completion)
+        self._check_not_entered()
+        # Before the start: if this raises, `__aexit__` is not called, and a started call would go on.
         await trio.lowlevel.checkpoint()
+        self._call = self._start(self._on_event, self._on_completion)
         return self
 
     async def __aexit__(
