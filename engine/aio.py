@@ -32,6 +32,7 @@ from ..providers.response import Response
 from ..transport.tls import TLSConfig
 from . import core
 from .call import Call as NativeCall
+from .callbacks import check_callback
 from .clocks import CallState
 from .completion import Completion, answer_of
 from .core import EngineClosedError
@@ -56,6 +57,7 @@ class Call:
     __slots__ = ("_native", "_on_completion", "_waiters")
 
     def __init__(self, start: Callable[[OnCompletion], NativeCall], on_completion: OnCompletion | None) -> None:
+        check_callback("on_completion", on_completion)
         self._on_completion = on_completion
         self._waiters: list[asyncio.Future[Completion]] = []
         self._native = start(self._end)

@@ -36,6 +36,7 @@ from ..transport.tls_socket import TLSSocket
 from ..transport.url import Origin
 from .attempt import Prepared, Recorder
 from .call import Call
+from .callbacks import check_callback
 from .clocks import CallState, effective
 from .completion import Completion
 from .delivery import OnEvent, Tally
@@ -168,6 +169,8 @@ class Engine:
         self, request: Request, on_event: OnEvent | None, on_completion: OnCompletion | None, *, stream: bool
     ) -> Call:
         self._check_usable()
+        check_callback("on_event", on_event)
+        check_callback("on_completion", on_completion)
         prepared, wire = self._preparer.prepare(request, stream=stream)
         self.budget.call_started()
         tally = self._tallies[prepared.provider.name]

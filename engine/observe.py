@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from ..providers.events import Event
 from ..providers.provider import Provider
 from ..providers.request import Request
+from .callbacks import check_callback
 
 if TYPE_CHECKING:
     from .call import Call
@@ -67,9 +68,14 @@ class Observer:
         """A connection was closed, after so many exchanges."""
 
 
+HOOKS = tuple(name for name in vars(Observer) if not name.startswith("_"))
+"""The names of an observer's methods."""
+
+
 class Watch:
     """An observer as the engine calls it: what it raises goes to the log. What is meant for the whole program, such as
-    `KeyboardInterrupt`, also ends the engine.
+    `KeyboardInterrupt`, also ends the engine. Raises
+    `InvalidRequestError` where one of its methods is no plain function.
 
     chunks: whether it wants every chunk.
     """
@@ -77,6 +83,8 @@ class Watch:
     __slots__ = ("_observer", "_on_raise", "chunks")
 
     def __init__(self, observer: Observer, on_raise: Callable[[BaseException], None]) -> None:
+        for hook in HOOKS:
+            check_callback(f"observer.{hook}", getattr(observer, hook))
         self._observer = observer
         self._on_raise = on_raise
         self.chunks: bool = type(observer).chunk_received is not Observer.chunk_received

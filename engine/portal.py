@@ -25,6 +25,7 @@ from ..providers.request import Request
 from ..providers.response import Response
 from ..transport.tls import TLSConfig
 from .call import Call
+from .callbacks import check_callback
 from .clocks import CallState
 from .completion import Completion, answer_of
 from .core import Engine, EngineClosedError, open_engine
@@ -48,6 +49,7 @@ class PortalCall:
     __slots__ = ("_call", "_ended", "_on_completion", "_portal", "completion")
 
     def __init__(self, portal: Portal, on_completion: OnCompletion | None) -> None:
+        check_callback("on_completion", on_completion)
         self._portal = portal
         self._on_completion = on_completion
         self._ended = threading.Event()

@@ -20,6 +20,7 @@ from ...providers.request import Request
 from ...providers.response import Response
 from ...providers.usage import Usage
 from ..call import Call
+from ..callbacks import check_callback
 from ..completion import Completion
 from ..core import Engine
 from ..cost import Cost, Unpriced
@@ -92,6 +93,8 @@ class Batch:
         provider: str | None = None,
         price: Price | None = None,
     ) -> None:
+        check_callback("choose_model", choose_model)
+        check_callback("price", price)
         self.tally: Tally = Tally()
         self._engine = engine
         self._journal = journal

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import types
+import unittest.mock
+from collections.abc import AsyncGenerator, Callable, Generator
+from typing import Any
 
 import pytest
 import trio
 
 import manystream as ms
 from manystream.engine import aio
-from manystream.engine.portal import open_portal
+from manystream.engine.batch import Batch
+from manystream.engine.portal import Portal, open_portal
+from manystream.engine.threads import FromThread
 from tests.engine.peers import Line, hello, open_peer
+
+Door = ms.Engine | FromThread | aio.Engine | Portal
 
 CHAT = ms.OpenAIChat(api_key="key", base_url="http://127.0.0.1:9/v1")
 
@@ -78,3 +87,147 @@ async def test_a_stream_that_is_cancelled_as_it_is_entered_leaves_no_call() -> N
                 raise AssertionError("entered in spite of the cancellation")
         assert scope.cancelled_caught
         assert engine.statistics().calls == {}
+
+
+# --- callbacks that would never run ---
+
+
+async def coroutine_function(_: object) -> None: ...
+
+
+async def asynchronous_generator_function(_: object) -> AsyncGenerator[None, None]:
+    yield
+
+
+def generator_function(_: object) -> Generator[None, None, None]:
+    yield
+
+
+@types.coroutine
+def old_coroutine_function(_: object) -> Generator[None, None, None]:
+    yield
+
+
+class Agent:
+    async def asynchronous_method(self, _: object) -> None: ...
+
+    @staticmethod
+    async def asynchronous_static_method(_: object) -> None: ...
+
+    @classmethod
+    async def asynchronous_class_method(cls, _: object) -> None: ...
+
+
+class AsynchronousCallable:
+    async def __call__(self, _: object) -> None: ...
+
+
+async def _of_two(_: object, __: object) -> None: ...
+
+
+NEVER_RUN = {
+    "coroutine function": (coroutine_function, "coroutine_function"),
+    "asynchronous generator function": (asynchronous_generator_function, "asynchronous_generator_function"),
+    "generator function": (generator_function, "generator_function"),
+    "types.coroutine": (old_coroutine_function, "old_coroutine_function"),
+    "bound method": (Agent().asynchronous_method, "Agent.asynchronous_method"),
+    "static method": (Agent.asynchronous_static_method, "Agent.asynchronous_static_method"),
+    "class method": (Agent.asynchronous_class_method, "Agent.asynchronous_class_method"),
+    "partial": (functools.partial(_of_two, 1), "_of_two"),
+    "partial of a partial": (functools.partial(functools.partial(coroutine_function)), "coroutine_function"),
+    "partial of a method": (functools.partial(Agent().asynchronous_method), "Agent.asynchronous_method"),
+    "object": (AsynchronousCallable(), "AsynchronousCallable.__call__"),
+    "partial of an object": (functools.partial(AsynchronousCallable()), "AsynchronousCallable.__call__"),
+    "mock": (unittest.mock.AsyncMock(), "AsyncMock.__call__"),
+    "no callable": (3, "int"),
+}
+never_run = pytest.mark.parametrize(("callback", "name"), NEVER_RUN.values(), ids=NEVER_RUN.keys())
+
+
+def assert_each_is_refused(engine: Door, callback: Any, name: str) -> None:
+    """Each start method refuses it for each of its callbacks, and starts nothing."""
+    starts: dict[str, Callable[[], object]] = {
+        "on_event": lambda: engine.start_stream(hello(), callback),
+        "on_completion": lambda: engine.start_stream(hello(), None, callback),
+        "on_completion:": lambda: engine.start_request(hello(), callback),
+    }
+    for field, start in starts.items():
+        with pytest.raises(ms.InvalidRequestError) as raised:
+            start()
+        assert raised.value.field == field.rstrip(":")
+        assert name in str(raised.value)
+        assert name == "int" or "engine.stream(request)" in str(raised.value)
+    assert engine.statistics().started == 0
+
+
+@pytest.mark.trio
+@never_run
+async def test_a_callback_that_would_never_run_is_refused(callback: Any, name: str) -> None:
+    async with ms.open_engine([CHAT]) as engine:
+        assert_each_is_refused(engine, callback, name)
+        await trio.to_thread.run_sync(assert_each_is_refused, engine.from_thread, callback, name)
+
+
+@never_run
+def test_an_asyncio_callback_that_would_never_run_is_refused(callback: Any, name: str) -> None:
+    async def main() -> None:
+        async with aio.open_engine([CHAT]) as engine:
+            assert_each_is_refused(engine, callback, name)
+
+    asyncio.run(main())
+
+
+@never_run
+def test_a_portal_callback_that_would_never_run_is_refused(callback: Any, name: str) -> None:
+    with open_portal([CHAT]) as portal:
+        assert_each_is_refused(portal, callback, name)
+
+
+class PlainCallable:
+    def __call__(self, _: object) -> None: ...
+
+    def method(self, _: object) -> None: ...
+
+
+@functools.wraps(coroutine_function)
+def plain_around_a_coroutine_function(_: object) -> None: ...
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize(
+    "callback",
+    [
+        None,
+        [].append,
+        lambda _: None,
+        print,
+        functools.partial(print, "x"),
+        PlainCallable(),
+        PlainCallable().method,
+        plain_around_a_coroutine_function,
+        unittest.mock.Mock(),
+        list,
+    ],
+)
+async def test_every_plain_callable_is_taken(callback: Any) -> None:
+    async with ms.open_engine([CHAT]) as engine:
+        engine.start_stream(hello(), callback, callback)
+        engine.start_request(hello(), callback)
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("hook", [name for name in vars(ms.Observer) if not name.startswith("_")])
+async def test_an_observer_whose_hook_would_never_run_is_refused(hook: str) -> None:
+    async def asynchronous(*_: object) -> None: ...
+
+    observer = type("Log", (ms.Observer,), {hook: asynchronous})()
+    with pytest.raises(ms.InvalidRequestError, match=rf"observer\.{hook}"):
+        async with ms.open_engine([CHAT], observer=observer):
+            pass
+
+
+def test_a_batch_refuses_functions_that_would_never_run() -> None:
+    for field in ("choose_model", "price"):
+        functions: dict[str, Any] = {"choose_model": lambda model: model, field: coroutine_function}
+        with pytest.raises(ms.InvalidRequestError, match=field):
+            Batch(unittest.mock.Mock(), unittest.mock.Mock(), **functions)
