@@ -20,7 +20,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from types import TracebackType
-from typing import Protocol, TypeAlias
+from typing import Protocol, Self, TypeAlias
 
 import trio
 
@@ -80,9 +80,21 @@ class Call:
         after. Idempotent; after the end it does nothing. Only on the loop's thread."""
         self._native.cancel()
 
+    async def __aenter__(self) -> Self:
+        """`async with call:` ties the call to the block: leaving the block, also by cancellation, cancels the call."""
+        return self
+
+    async def __aexit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.cancel()
+
     async def wait(self) -> Completion:
         """Wait for the completion, which the callback (if any) has been given by then; closing the engine is an end
-        like any other. Cancelling the task that waits leaves the call running."""
+        like any other. Cancelling the task that waits leaves the call running; `async with call:` cancels both."""
         if self._native.completion is not None:
             return self._native.completion
         waiter: asyncio.Future[Completion] = asyncio.get_running_loop().create_future()

@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from types import TracebackType
+from typing import Protocol, Self
 
 from ..providers.errors import ProviderError
 from ..providers.events import Error, Event
@@ -132,6 +133,18 @@ class Call(Ending):
         """End the call. Its socket is closed at once; its completion (CANCELLED, with what had arrived) follows at
         the loop's next turn. Idempotent; after the end it does nothing. Only on the engine's thread."""
         self.end(cancelled())
+
+    async def __aenter__(self) -> Self:
+        """`async with call:` ties the call to the block: leaving the block, also by cancellation, cancels the call."""
+        return self
+
+    async def __aexit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.cancel()
 
     def pause(self) -> None:
         """Read no more for now: the server is held back through TCP, and the idle clock stands still. Holds for a

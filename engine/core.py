@@ -412,6 +412,15 @@ def _start_monitor(nursery: trio.Nursery, engine: Engine, place: str | os.PathLi
     nursery.start_soon(Monitor(engine, None if place is True else place).run)
 
 
+def _check_trio() -> None:
+    """Raises `RuntimeError` outside a trio task, where trio's own errors would not say what to do."""
+    if not trio.lowlevel.in_trio_task():
+        raise RuntimeError(
+            "manystream.open_engine runs on trio, and this is no trio task: in an asyncio program use"
+            " manystream.engine.aio.open_engine; else start one with trio.run(main)"
+        )
+
+
 @asynccontextmanager
 async def open_engine(
     providers: Sequence[Provider],
@@ -433,8 +442,10 @@ async def open_engine(
     and connections go. monitor: a Unix socket at which `manystream top` sees figures, never what is said; True: where
     `top` looks by itself.
     Leaving the block cancels what still runs and leaves no socket and no task behind.
-    Raises `InvalidRequestError` for a provider that cannot work, and `MonitorError` where that socket cannot be.
+    Raises `InvalidRequestError` for a provider that cannot work, `MonitorError` where that socket cannot be, and
+    `RuntimeError` outside trio: asyncio programs use `manystream.engine.aio.open_engine`.
     """
+    _check_trio()
     variables, proxy_config = _choose_environment(environment, proxy)
     engine: Engine | None = None
     failure: BaseException | None = None

@@ -82,7 +82,8 @@ class Ending:
         self.completion: Completion | None = None
 
     async def wait(self) -> Completion:
-        """Wait for the completion, which the callback (if any) has been given by then."""
+        """Wait for the completion, which the callback (if any) has been given by then. Cancelling the wait leaves the
+        call running; `async with call:` cancels both."""
         await trio.lowlevel.checkpoint()
         if self.completion is None:
             if self._ended is None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import trio
 
@@ -69,9 +69,22 @@ class PortalCall:
         the portal is closed, it does nothing."""
         self._portal.soon(self._cancel)
 
+    def __enter__(self) -> Self:
+        """`with call:` ties the call to the block: leaving the block, also by an exception, cancels the call."""
+        return self
+
+    def __exit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.cancel()
+
     def wait(self, timeout: float | None = None) -> Completion:
-        """Block until the call has ended, at most `timeout` seconds: then `TimeoutError`, and the call goes on.
-        Raises `RuntimeError` in a callback, which would wait for itself."""
+        """Block until the call has ended, at most `timeout` seconds: then `TimeoutError`, and the call goes on, as it
+        does after Ctrl-C; `with call:` cancels it in both cases. Raises `RuntimeError` in a callback, which would wait
+        for itself."""
         self._portal.check_may_block()
         if not self._ended.wait(timeout):
             raise TimeoutError(f"the call has not ended within {timeout:g} s")
@@ -118,7 +131,7 @@ class PortalStream(BufferedEvents[PortalCall]):
     completion: the call's final record, once it has ended.
     """
 
-    FORM = "    with portal.stream(request) as events:\n        for event in events: ..."
+    _FORM = "    with portal.stream(request) as events:\n        for event in events: ..."
 
     def __init__(self, portal: Portal, request: Request) -> None:
         super().__init__()

@@ -42,7 +42,7 @@ class BufferedEvents(Generic[AnyCall]):
     completion: the call's final record, once it has ended.
     """
 
-    FORM: ClassVar[str] = "    async with engine.stream(request) as events:\n        async for event in events: ..."
+    _FORM: ClassVar[str] = "    async with engine.stream(request) as events:\n        async for event in events: ..."
     """How a stream is opened and read, for error messages."""
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class BufferedEvents(Generic[AnyCall]):
     def _check_entered(self) -> None:
         """Raises `RuntimeError` before the block is entered: there is no call yet."""
         if self._call is None:
-            raise RuntimeError(f"this stream's block was not entered, so its call is not started. Write:\n{self.FORM}")
+            raise RuntimeError(f"this stream's block was not entered, so its call is not started. Write:\n{self._FORM}")
 
     def _check_not_entered(self) -> None:
         """One stream makes one call. Raises `RuntimeError` when its block is entered again."""

@@ -17,11 +17,13 @@ from manystream.engine import aio
 from manystream.engine.batch import Batch
 from manystream.engine.portal import Portal, open_portal
 from manystream.engine.threads import FromThread
-from tests.engine.peers import Line, hello, open_peer
+from tests.engine.peers import Line, answer, chat_answer, hello, open_peer
 
 Door = ms.Engine | FromThread | aio.Engine | Portal
 
 CHAT = ms.OpenAIChat(api_key="key", base_url="http://127.0.0.1:9/v1")
+LONG_RETRY = ms.Retry(base=1000.0)
+"""A call to `CHAT`, where nobody listens, waits this long for its second attempt."""
 
 
 # --- a stream that is read without its block ---
@@ -231,3 +233,80 @@ def test_a_batch_refuses_functions_that_would_never_run() -> None:
         functions: dict[str, Any] = {"choose_model": lambda model: model, field: coroutine_function}
         with pytest.raises(ms.InvalidRequestError, match=field):
             Batch(unittest.mock.Mock(), unittest.mock.Mock(), **functions)
+
+
+# --- a door that belongs to another program ---
+
+
+def test_open_engine_in_an_asyncio_program_names_its_door() -> None:
+    async def main() -> None:
+        with pytest.raises(RuntimeError, match=r"manystream\.engine\.aio\.open_engine"):
+            async with ms.open_engine([CHAT]):
+                pass
+        async with aio.open_engine([CHAT]):  # trio runs on this thread now, though not in this task
+            with pytest.raises(RuntimeError, match=r"manystream\.engine\.aio\.open_engine"):
+                async with ms.open_engine([CHAT]):
+                    pass
+
+    asyncio.run(main())
+
+
+# --- a call that is tied to a block ---
+
+
+async def silent(line: Line) -> None:
+    await line.closed_by_peer()
+
+
+@pytest.mark.trio
+async def test_cancelling_a_task_inside_a_calls_block_cancels_the_call() -> None:
+    async with open_peer(silent) as peer, ms.open_engine([peer.chat]) as engine:
+        with trio.move_on_after(0) as scope:
+            async with engine.start_stream(hello()) as call:
+                await call.wait()
+        assert scope.cancelled_caught
+        assert (await call.wait()).error_category is ms.ErrorCategory.CANCELLED
+        assert engine.statistics().calls == {}
+
+
+@pytest.mark.trio
+async def test_cancelling_a_task_that_only_waits_leaves_the_call_running() -> None:
+    async with open_peer(silent) as peer, ms.open_engine([peer.chat]) as engine:
+        call = engine.start_stream(hello())
+        with trio.move_on_after(0):
+            await call.wait()
+        await trio.testing.wait_all_tasks_blocked()
+        assert call.completion is None
+        assert sum(engine.statistics().calls.values()) == 1
+
+
+@pytest.mark.trio
+async def test_a_call_that_has_ended_keeps_its_completion_when_its_block_is_left() -> None:
+    async def answering(line: Line) -> None:
+        await line.request()
+        await line.send(answer(chat_answer("hello")))
+
+    async with open_peer(answering) as peer, ms.open_engine([peer.chat]) as engine:
+        async with engine.start_request(hello()) as call:
+            assert (await call.wait()).success
+        await trio.testing.wait_all_tasks_blocked()
+        assert call.completion is not None
+        assert call.completion.success
+
+
+def test_cancelling_an_asyncio_task_inside_a_calls_block_cancels_the_call() -> None:
+    async def main() -> None:
+        async with aio.open_engine([CHAT]) as engine:
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0), engine.start_stream(hello(retry=LONG_RETRY)) as call:
+                    await call.wait()
+            assert (await call.wait()).error_category is ms.ErrorCategory.CANCELLED
+
+    asyncio.run(main())
+
+
+def test_leaving_a_portal_calls_block_cancels_the_call() -> None:
+    with open_portal([CHAT]) as portal:
+        with pytest.raises(TimeoutError), portal.start_stream(hello(retry=LONG_RETRY)) as call:
+            call.wait(timeout=0)
+        assert call.wait(timeout=30).error_category is ms.ErrorCategory.CANCELLED
