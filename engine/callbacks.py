@@ -35,12 +35,14 @@ RIGHT_FORM = (
 
 def check_callback(field: str, callback: object) -> None:
     """Raises `InvalidRequestError` naming the field and the callback, unless it is a plain callable, or None."""
+    if callback is None:
+        return
     kind = type(callback)
     function = cast("MethodType", callback).__func__ if kind is MethodType else callback
     if type(function) is FunctionType:
         if not function.__code__.co_flags & ANY_DEFERRED and not function.__dict__:
             return  # nearly every callback
-    elif callback is None or kind is BuiltinFunctionType:
+    elif kind is BuiltinFunctionType:
         return
     _examine(field, callback)
 

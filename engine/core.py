@@ -18,12 +18,11 @@ from contextlib import asynccontextmanager
 import trio
 
 from ..providers.errors import InvalidRequestError, ProviderError
-from ..providers.json_values import JSONObject
 from ..providers.options import Retry, Timeouts
 from ..providers.provider import Provider
 from ..providers.request import Request
 from ..providers.response import Response
-from ..providers.structured import add_parsed
+from ..providers.structured import add_parsed, schema_of
 from ..transport.dial import dial
 from ..transport.errors import Phase, TransportError, URLError
 from ..transport.loop import Loop, make_loop
@@ -44,6 +43,7 @@ from .ending import OnCompletion
 from .errors import cancelled, ends_engine, internal
 from .limits import Limits
 from .observe import CallStart, Observer, Watch
+from .option_rules import check_options
 from .prepare import Preparer
 from .record import Recording
 from .retry import RetryBudget
@@ -169,8 +169,10 @@ class Engine:
         self, request: Request, on_event: OnEvent | None, on_completion: OnCompletion | None, *, stream: bool
     ) -> Call:
         self._check_usable()
-        check_callback("on_event", on_event)
-        check_callback("on_completion", on_completion)
+        if on_event is not None:
+            check_callback("on_event", on_event)
+        if on_completion is not None:
+            check_callback("on_completion", on_completion)
         prepared, wire = self._preparer.prepare(request, stream=stream)
         self.budget.call_started()
         tally = self._tallies[prepared.provider.name]
@@ -189,7 +191,7 @@ class Engine:
             retry=request.retry or self._retry,
             on_event=on_event,
             on_completion=on_completion,
-            finish_response=_response_finisher(wire.warnings, request.response_schema),
+            finish_response=_response_finisher(wire.warnings, request),
         )
         self._calls[call] = None
         if self.watch is not None:
@@ -386,11 +388,12 @@ def _call_start(request: Request, prepared: Prepared) -> CallStart:
     return CallStart(request, provider, prepared.model, origin.host, origin.port, prepared.stream)
 
 
-def _response_finisher(warnings: Sequence[str], schema: JSONObject | None) -> Callable[[Response], None]:
+def _response_finisher(warnings: Sequence[str], request: Request) -> Callable[[Response], None]:
     """What is done to an answer before it is told: the request's warnings are put on it, and where it was to fit a
     schema, what it holds. That raises `ProviderError` where it does not fit."""
-    if not warnings and schema is None:
+    if not warnings and request.response_schema is None:
         return _leave_as_it_is
+    schema = None if request.response_schema is None else schema_of(request.response_schema)
 
     def finish(response: Response) -> None:
         response.warnings.extend(warnings)
@@ -410,15 +413,6 @@ def _start_monitor(nursery: trio.Nursery, engine: Engine, place: str | os.PathLi
     from .monitor import Monitor  # here, since who is not watched need not load it
 
     nursery.start_soon(Monitor(engine, None if place is True else place).run)
-
-
-def _check_trio() -> None:
-    """Raises `RuntimeError` outside a trio task, where trio's own errors would not say what to do."""
-    if not trio.lowlevel.in_trio_task():
-        raise RuntimeError(
-            "manystream.open_engine runs on trio, and this is no trio task: in an asyncio program use"
-            " manystream.engine.aio.open_engine; else start one with trio.run(main)"
-        )
 
 
 @asynccontextmanager
@@ -442,10 +436,9 @@ async def open_engine(
     and connections go. monitor: a Unix socket at which `manystream top` sees figures, never what is said; True: where
     `top` looks by itself.
     Leaving the block cancels what still runs and leaves no socket and no task behind.
-    Raises `InvalidRequestError` for a provider that cannot work, `MonitorError` where that socket cannot be, and
-    `RuntimeError` outside trio: asyncio programs use `manystream.engine.aio.open_engine`.
+    Raises `InvalidRequestError` for an option that cannot work, `MonitorError`, and `RuntimeError` outside trio.
     """
-    _check_trio()
+    check_options(providers, timeouts, retry, limits, tls, proxy, environment, observer, monitor)
     variables, proxy_config = _choose_environment(environment, proxy)
     engine: Engine | None = None
     failure: BaseException | None = None

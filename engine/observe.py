@@ -74,8 +74,8 @@ HOOKS = tuple(name for name in vars(Observer) if not name.startswith("_"))
 
 class Watch:
     """An observer as the engine calls it: what it raises goes to the log. What is meant for the whole program, such as
-    `KeyboardInterrupt`, also ends the engine. Raises
-    `InvalidRequestError` where one of its methods is no plain function.
+    `KeyboardInterrupt`, also ends the engine. Raises `InvalidRequestError` where one of its methods is no plain
+    function.
 
     chunks: whether it wants every chunk.
     """

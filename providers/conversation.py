@@ -9,14 +9,14 @@ before the first of them, and all their results after the last.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, TypedDict, Unpack, cast
 
 from .json_values import JSON, JSONObject
 from .messages import Block, File, Image, Message, RedactedThinking, Role, Text, Thinking, ToolCall, ToolResult
 from .options import Retry, Timeouts
-from .request import Request, ThinkingConfig, ThinkingLevel, Tool, sharing
+from .request import LevelName, Request, ThinkingConfig, ThinkingLevel, Tool, sharing
 from .response import Response
 from .rows import Row, messages_from_rows, rows_from_message
 from .written import WrittenMessages
@@ -26,15 +26,15 @@ class RequestOptions(TypedDict, total=False):
     """What `Conversation.request` passes on to `Request`."""
 
     system: str | list[Text] | None
-    tools: Iterable[Tool]
+    tools: Sequence[Tool]
     tool_choice: str
-    thinking: ThinkingLevel | ThinkingConfig | None
+    thinking: LevelName | ThinkingLevel | ThinkingConfig | None
     max_output_tokens: int | None
     temperature: float | None
     top_p: float | None
-    stop: Iterable[str]
+    stop: Sequence[str]
     seed: int | None
-    response_schema: JSONObject | None
+    response_schema: JSONObject | type | None
     parallel_tool_calls: bool | None
     metadata: dict[str, str] | None
     timeouts: Timeouts | None
@@ -176,7 +176,7 @@ class Conversation:
 
     def request(self, model: str, **options: Unpack[RequestOptions]) -> Request:
         """A request for the next turn, with a snapshot of the list of messages: later ones do not change it."""
-        return sharing(Request(model, tuple(self.messages), **options), self._written)  # type: ignore[arg-type]
+        return sharing(Request(model, tuple(self.messages), **options), self._written)
 
     # --- agents ---
 

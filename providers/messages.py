@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from .errors import InvalidRequestError
 from .exact_numbers import has_odd_numbers
 from .json_values import JSON, JSONObject, MalformedJSONError, held_loads, strict_loads
 
@@ -186,12 +187,27 @@ Content: TypeAlias = "str | Block | Iterable[Block]"
 
 
 def blocks_of(content: Content) -> list[Block]:
-    """Content as callers write it → a list of blocks. A string is one text block."""
+    """Content as callers write it → a list of blocks. A string is one text block. Raises `InvalidRequestError` for what
+    holds no blocks."""
     if isinstance(content, str):
         return [Text(content)]
     if isinstance(content, BLOCK_TYPES):
         return [content]
+    given: object = content
+    if isinstance(given, bytes | dict) or not isinstance(given, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        kind = type(content).__name__
+        raise InvalidRequestError("content", f"must be text, a block or a list of blocks, not {kind}")
     return list(content)
+
+
+def role_of(role: Role | str) -> Role:
+    """A role by its name. Raises `InvalidRequestError`."""
+    try:
+        return Role(role)
+    except ValueError:
+        names = ", ".join(repr(each.value) for each in Role)
+        hint = "; a system prompt is the request's system=…" if role in ("system", "developer") else ""
+        raise InvalidRequestError("role", f"must be one of {names}, not {role!r}{hint}") from None
 
 
 @dataclass(slots=True)
@@ -206,7 +222,7 @@ class Message:
     provider_metadata: dict[str, JSON] = field(default_factory=lambda: {})
 
     def __init__(self, role: Role | str, content: Content, provider_metadata: dict[str, JSON] | None = None) -> None:
-        self.role = Role(role)
+        self.role = role if type(role) is Role else role_of(role)
         self.content = blocks_of(content)
         self.provider_metadata = {} if provider_metadata is None else provider_metadata
 

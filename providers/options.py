@@ -1,12 +1,11 @@
-"""Options that a request may carry for the engine: its clocks and its retries. Values and their checks only;
+"""Options that a request may carry for the engine: its clocks and its retries. Values and their rows of rules only;
 what they do is the engine's business."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, fields
 
-from .errors import InvalidRequestError
+from .rules import Checker, number, optional, whole
 
 
 @dataclass(slots=True, frozen=True)
@@ -25,14 +24,7 @@ class Timeouts:
     total: float | None = None
 
     def __post_init__(self) -> None:
-        for clock in fields(self):
-            value: object = getattr(self, clock.name)
-            if value is None:
-                continue
-            if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value) or value <= 0:
-                raise InvalidRequestError(
-                    f"timeouts.{clock.name}", f"must be a number of seconds above 0, not {value!r}"
-                )
+        TIMEOUTS.check(self, "timeouts")
 
     def over(self, other: Timeouts) -> Timeouts:
         """These clocks, with `other`'s where these are None."""
@@ -58,9 +50,21 @@ class Retry:
     max_hint: float = 120.0
 
     def __post_init__(self) -> None:
-        if isinstance(self.max_attempts, bool) or self.max_attempts < 1:
-            raise InvalidRequestError("retry.max_attempts", f"must be at least 1, not {self.max_attempts!r}")
-        for name in ("base", "cap", "jitter", "max_hint"):
-            value: float = getattr(self, name)
-            if isinstance(value, bool) or math.isnan(value) or value < 0:
-                raise InvalidRequestError(f"retry.{name}", f"must be 0 or more seconds, not {value!r}")
+        RETRY.check(self, "retry")
+
+
+_CLOCK = optional(number(0, must="a number of seconds above 0", above=True, infinite=True))
+TIMEOUTS = Checker(Timeouts, dict.fromkeys(("connect", "first_byte", "idle", "total"), _CLOCK))
+
+_DELAY = number(0, must="a number of seconds of at least 0")
+RETRY = Checker(
+    Retry,
+    {
+        "max_attempts": whole(1),
+        "base": _DELAY,
+        "cap": number(0, must="a number of seconds of at least 0", infinite=True),
+        "jitter": _DELAY,
+        "max_hint": number(0, must="a number of seconds of at least 0", infinite=True),
+    },
+)
+"""Both check themselves when they are made: what they hold cannot change after that."""

@@ -11,6 +11,7 @@ from typing import ClassVar
 from .errors import InvalidRequestError
 from .profile import Profile
 from .profiles import DEFAULT_PROFILES, profile_by_host, profile_by_name
+from .rules import Checker, Rule, instance, members, optional, text
 
 
 class Provider:
@@ -37,6 +38,9 @@ class Provider:
         profile: str | Profile | None = None,
         idempotency_header: str | None = None,
     ) -> None:
+        given = (api_key, base_url, name, headers, profile, idempotency_header)
+        for (field, rule), value in zip(MADE_OF.items(), given, strict=True):
+            rule.check(value, field)
         self.profile: Profile = self._choose_profile(name, base_url, profile)
         self.api_key: str | None = api_key
         self.base_url: str = base_url if base_url is not None else self.profile.base_url
@@ -69,6 +73,29 @@ class Provider:
         )
 
     __hash__: ClassVar[None] = None  # type: ignore[assignment]
+
+
+MADE_OF: dict[str, Rule] = {
+    "api_key": optional(text(secret=True)),
+    "base_url": optional(text(secret=True)),
+    "name": optional(text("text that is not empty", empty=False)),
+    "headers": optional(members(text(secret=True), "a dict of texts")),
+    "profile": optional(instance(str, Profile, must="a profile's name or a Profile")),
+    "idempotency_header": optional(text("a header's name")),
+}
+"""What a provider is made of, in order → its rule. The engine checks the provider again when it opens: it may have
+changed."""
+
+PROVIDER = Checker(
+    Provider,
+    {
+        **MADE_OF,
+        "base_url": text(secret=True),
+        "name": text("text that is not empty", empty=False),
+        "headers": members(text(secret=True), "a dict of texts"),
+        "profile": instance(Profile),
+    },
+)
 
 
 class OpenAIChat(Provider):

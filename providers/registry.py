@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 
+from .checks import validate_model
 from .dialect import Dialect
 from .errors import InvalidRequestError
 from .provider import Provider
-from .request import validate_model
 
 DIALECT_MODULES: dict[str, str] = {
     "openai-chat": ".openai.chat",

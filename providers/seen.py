@@ -130,16 +130,16 @@ class Seen:
         """Whether these messages are what was seen, no fewer and no more, to the last value."""
         if len(messages) != len(self.roles) or not _are_messages(messages):
             return False
-        contents = [message.content for message in messages]
-        blocks = list(chain.from_iterable(contents))
         try:
+            contents = [message.content for message in messages]
+            blocks = list(chain.from_iterable(contents))
             return (
                 all(map(is_, map(_ROLE, messages), self.roles))
                 and tuple(map(len, contents)) == self.lengths
                 and all(map(is_, map(type, blocks), self.kinds))
                 and all(map(eq, map(call, self.looks, blocks), self.held))  # pyright: ignore[reportArgumentType]
             )
-        except NotKeptError:
+        except TypeError:  # `NotKeptError` is one; so is a content that is no list
             return False
 
     def and_also(self, messages: Sequence[Message]) -> Seen | None:

@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from typing import cast
+from weakref import WeakKeyDictionary
 
-from .errors import ErrorCategory, ProviderError
+from .errors import ErrorCategory, InvalidRequestError, ProviderError
 from .events import FinishReason
 from .json_values import (
     JSON,
@@ -45,6 +47,36 @@ UNFINISHED: dict[FinishReason, str] = {
     FinishReason.UNKNOWN: "the answer did not end as a whole one does",
 }
 """Finish reasons of answers that need not be whole: what does not fit the schema there is a warning, not an error."""
+
+
+SCHEMA_METHOD = "model_json_schema"
+"""A class with this method makes its own schema, as pydantic's models do."""
+
+_schemas: WeakKeyDictionary[type, JSONObject] = WeakKeyDictionary()
+"""The schemas of classes that were asked: making one takes longer than starting a call."""
+
+
+def is_schema(value: object) -> bool:
+    """Whether it can be a request's `response_schema`: a JSON Schema, or a class that makes one."""
+    return isinstance(value, dict) or (isinstance(value, type) and callable(getattr(value, SCHEMA_METHOD, None)))
+
+
+def schema_of(value: JSONObject | type) -> JSONObject:
+    """The JSON Schema that a `response_schema` stands for. Raises `InvalidRequestError` where its class makes none."""
+    if not isinstance(value, type):
+        return value
+    schema = _schemas.get(value)
+    if schema is None:
+        try:
+            made: object = getattr(value, SCHEMA_METHOD)()
+        except Exception as error:
+            text = f"{value.__name__}.{SCHEMA_METHOD}() raised {type(error).__name__}: {error}"
+            raise InvalidRequestError("response_schema", text) from error
+        if not isinstance(made, dict):
+            text = f"{value.__name__}.{SCHEMA_METHOD}() must return a dict, not {type(made).__name__}"
+            raise InvalidRequestError("response_schema", text)
+        schema = _schemas[value] = cast("JSONObject", made)
+    return schema
 
 
 class SchemaMismatchError(ValueError):

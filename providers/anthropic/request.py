@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ..checks import validate_options
 from ..dialect import WireRequest
 from ..errors import InvalidRequestError
 from ..json_values import JSON, JSONObject
 from ..messages import Message
 from ..provider import Provider
-from ..request import Request, Tool, validate_options
+from ..request import Request, Tool
+from ..structured import schema_of
 from ..written import Stretch, serialised, write_messages
 from .content import marked
 from .schema import adapt_schema
@@ -170,8 +172,9 @@ def _add_output_config(body: dict[str, JSON], request: Request, thinking: WireTh
     if thinking.effort is not None:
         config["effort"] = thinking.effort
     if request.response_schema is not None:
-        schema = adapt_schema(request.response_schema, "response_schema", warnings)
-        config["format"] = {"type": "json_schema", "schema": schema}
+        schema = schema_of(request.response_schema)
+        adapted = adapt_schema(schema, "response_schema", warnings)
+        config["format"] = {"type": "json_schema", "schema": adapted}
     if config:
         body["output_config"] = config
 

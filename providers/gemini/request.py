@@ -10,12 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from ..checks import validate_options
 from ..dialect import WireRequest
 from ..errors import InvalidRequestError
 from ..json_values import JSON, JSONObject
 from ..messages import Message
 from ..provider import Provider
-from ..request import TOOL_CHOICE_MODES, Request, Tool, validate_options
+from ..request import TOOL_CHOICE_MODES, Request, Tool
+from ..structured import schema_of
 from ..written import Stretch, serialised, write_messages
 from .contents import ContentsWriter, Left
 from .parts import PartWriter
@@ -153,8 +155,9 @@ def _generation_config(request: Request, model: str, warnings: list[str]) -> JSO
             if value is not None:
                 warnings.append(f"{name}: sent, but {model} passes it over")
     if request.response_schema is not None:
+        schema = schema_of(request.response_schema)
         config["responseMimeType"] = JSON_TYPE
-        config["responseJsonSchema"] = gemini_schema(request.response_schema, "response_schema", warnings)
+        config["responseJsonSchema"] = gemini_schema(schema, "response_schema", warnings)
     if request.thinking_config is not None:
         thinking = thinking_config(model, request.thinking_config, warnings)
         if thinking:

@@ -19,11 +19,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ..checks import validate_request
 from ..errors import InvalidRequestError
 from ..json_values import JSONObject, dumps_text
 from ..messages import Block, Message, Role, Text, ToolCall, ToolResult
 from ..provider import OpenAIChat
-from ..request import Request, ThinkingConfig, ThinkingLevel, validate_request
+from ..request import Request, ThinkingConfig, ThinkingLevel
 from ..row import Row, is_readable
 from ..rows import message_from_row
 from .chat import DIALECT

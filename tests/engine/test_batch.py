@@ -136,7 +136,7 @@ async def test_bad_lines_are_named_and_disturb_nothing(provider: ms.Provider, tm
     assert told[0].startswith("p.jsonl line 1: malformed JSON")
     assert told[1] == "p.jsonl line 3: id: 'a' is there twice, first on line 2"
     assert told[2].startswith("p.jsonl line 4: temprature: is no member of this form; did you mean 'temperature'")
-    assert told[3].startswith("p.jsonl line 5: max_output_tokens: must be at least 1")
+    assert told[3].startswith("p.jsonl line 5: max_output_tokens: must be a whole number of at least 1, not 0")
     assert batch.tally.invalid == 4
 
 

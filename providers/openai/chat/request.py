@@ -15,13 +15,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from ...checks import validate_options
 from ...dialect import WireRequest
 from ...errors import InvalidRequestError
 from ...json_values import JSON, JSONObject, dumps_text, string
 from ...messages import Message, Text
 from ...profile import Profile, Quirks
 from ...provider import Provider
-from ...request import TOOL_CHOICE_MODES, Request, Tool, validate_options
+from ...request import TOOL_CHOICE_MODES, Request, Tool
+from ...structured import schema_of
 from ...written import Stretch, serialised, write_messages
 from ..schema import strict_schema
 from ..thinking import is_reasoning_model, takes_sampling
@@ -43,7 +45,8 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
     system = list(request.system_blocks) if request.system is not None else []
     format_member: JSONObject = {}
     if request.response_schema is not None:
-        format_member = _response_format(request.response_schema, quirks, system, warnings)
+        schema = schema_of(request.response_schema)
+        format_member = _response_format(schema, quirks, system, warnings)
     body: JSONObject = {"model": model, "messages": _messages(request, system, provider.profile, warnings)}
     if request.tools or request.parallel_tool_calls is not None:
         _add_tools(body, request, quirks, warnings)

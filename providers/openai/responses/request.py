@@ -17,13 +17,15 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from ...checks import validate_options
 from ...dialect import WireRequest
 from ...errors import InvalidRequestError
 from ...json_values import JSON, JSONObject, string
 from ...messages import Message
 from ...profile import Quirks
 from ...provider import Provider
-from ...request import TOOL_CHOICE_MODES, Request, ThinkingConfig, ThinkingLevel, Tool, validate_options
+from ...request import TOOL_CHOICE_MODES, Request, ThinkingConfig, ThinkingLevel, Tool
+from ...structured import schema_of
 from ...written import Stretch, serialised, write_messages
 from ..schema import is_strict, strict_schema
 from ..thinking import effort_for, is_reasoning_model, may_reason, takes_sampling
@@ -71,7 +73,8 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
     _add_reasoning(body, request, model, quirks, warnings)
     _add_tools(body, request, extra)
     if request.response_schema is not None:
-        body["text"] = {"format": _text_format(request.response_schema)}
+        schema = schema_of(request.response_schema)
+        body["text"] = {"format": _text_format(schema)}
     _add_limits(body, request, model, warnings)
     if request.metadata is not None:
         body["metadata"] = dict(request.metadata)

@@ -1,0 +1,89 @@
+"""The table of fields, for what an engine is opened with: one row per option, and per field of its values."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+import trio
+
+from ..providers.field_rules import PROFILE, RETRY_GIVEN, TIMEOUTS_GIVEN
+from ..providers.provider import PROVIDER, Provider
+from ..providers.rules import Checker, Rule, checked, instance, number, optional, text, whole
+from ..transport.pool import PoolLimits
+from ..transport.tls import ClientCertificate, TLSConfig
+from .limits import Limits
+from .observe import Observer
+
+SECONDS = number(0, must="a number of seconds of at least 0", infinite=True)
+PATH = instance(str, os.PathLike, must="a path")
+
+POOL_LIMITS = Checker(
+    PoolLimits,
+    {
+        "max_connections": whole(1),
+        "max_per_origin": whole(1),
+        "max_idle": whole(0),
+        "idle_expiry": SECONDS,
+        "drain_seconds": SECONDS,
+    },
+)
+LIMITS = Checker(
+    Limits,
+    {
+        "pool": checked(POOL_LIMITS, forms={int: "use PoolLimits(max_connections={})"}),
+        "max_event_bytes": whole(1),
+        "max_response_bytes": whole(1),
+        "max_error_bytes": whole(0),
+        "max_calls": whole(1),
+    },
+)
+CERTIFICATE = Checker(
+    ClientCertificate,
+    {"certificate_file": PATH, "key_file": optional(PATH), "password": optional(text(secret=True))},
+)
+TLS = Checker(
+    TLSConfig,
+    {
+        "ca_file": optional(PATH),
+        "ca_data": optional(text("PEM text", secret=True)),
+        "client_certificate": optional(
+            checked(CERTIFICATE, forms={str: "use ClientCertificate({})", tuple: "use ClientCertificate(…)"})
+        ),
+    },
+)
+
+
+def _check_providers(providers: Sequence[object], where: str) -> None:
+    for position, provider in enumerate(providers):
+        place = f"{where}[{position}]"
+        PROVIDER.check(provider, place)
+        PROFILE.check(getattr(provider, "profile", None), f"{place}.profile")
+
+
+OPTIONS: dict[str, Rule] = {
+    "providers": Rule(
+        "a list of providers", (Sequence,), inside=_check_providers, forms={Provider: "use [provider]"}, secret=True
+    ),
+    "timeouts": TIMEOUTS_GIVEN,
+    "retry": RETRY_GIVEN,
+    "limits": optional(checked(LIMITS, forms={int: "use Limits(max_calls={})"})),
+    "tls": optional(checked(TLS, forms={str: "use TLSConfig(ca_file={})", bool: "TLS cannot be switched off"})),
+    "proxy": optional(text("a URL", secret=True)),
+    "environment": optional(instance(Mapping, must="a dict of texts")),
+    "observer": optional(instance(Observer, forms={type: "use an instance of it"})),
+    "monitor": Rule("True, False or a path", (bool, str, os.PathLike)),
+}
+"""Option of `open_engine` → its rule."""
+
+
+def check_options(*options: object) -> None:
+    """Raises `InvalidRequestError` naming the option, or the field in it, and `RuntimeError` outside a trio task, where
+    trio's own errors would not say what to do. Takes all options, in the table's order."""
+    if not trio.lowlevel.in_trio_task():
+        raise RuntimeError(
+            "manystream.open_engine runs on trio, and this is no trio task: in an asyncio program use"
+            " manystream.engine.aio.open_engine; else start one with trio.run(main)"
+        )
+    for (name, rule), option in zip(OPTIONS.items(), options, strict=True):
+        rule.check(option, name)

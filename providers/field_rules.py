@@ -1,0 +1,196 @@
+"""The table of fields: what each field of a request and of a profile takes, one row per field. The rows of messages and
+their blocks are in `message_rules.py`, as messages know no requests.
+
+`checks.py` holds requests against it where a call is started, the engine holds providers against it where it is opened.
+`Timeouts`, `Retry` and `Provider` check themselves when they are made, so their rows stand beside them; the values of
+`transport` have theirs in the engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import get_args
+
+from .errors import InvalidRequestError
+from .message_rules import MAYBE_FLAG, MAYBE_MARK, NAME, TEXT, TEXT_BLOCK
+from .messages import Message, Text
+from .options import Retry, Timeouts
+from .profile import MaxTokensMember, Profile, Quirks, ReasoningReturn, ThinkingMember, ToolCallIdForm
+from .request import LEVEL_NAMES, Request, ThinkingConfig, ThinkingLevel, Tool
+from .rules import (
+    Checker,
+    Rule,
+    checked,
+    either,
+    flag,
+    instance,
+    members,
+    number,
+    optional,
+    sequence,
+    text,
+    whole,
+    word,
+)
+from .structured import is_schema
+
+# --- requests ---
+
+TOOL = Checker(
+    Tool,
+    {
+        "name": NAME,
+        "description": TEXT,
+        "parameters": instance(dict, must="a JSON Schema (a dict)"),
+        "strict": MAYBE_FLAG,
+        "cache_control": MAYBE_MARK,
+    },
+)
+LEVEL = Rule(
+    f"one of {', '.join(map(repr, LEVEL_NAMES))}",
+    (str,),
+    LEVEL_NAMES.__contains__,
+    free=(ThinkingLevel,),
+    forms={str: "use ThinkingConfig(effort={}) for a word of the provider's own"},
+)
+THINKING = Checker(
+    ThinkingConfig,
+    {
+        "level": optional(LEVEL),
+        "budget_tokens": optional(whole(-1)),  # -1: the model decides, for models that can
+        "effort": optional(NAME),
+        "include_summary": MAYBE_FLAG,
+    },
+)
+
+
+def is_filled(name: str) -> bool:
+    """Whether there is anything but spaces in it."""
+    return name != "" and not name.isspace()
+
+
+MODEL = Rule("a model's name, such as 'gpt-5' or 'anthropic/claude-sonnet-4-5'", (str,), is_filled)
+SYSTEM = sequence(checked(TEXT_BLOCK, "a Text block", forms={str: "use Text(…)"}), "a list")
+
+
+def _check_some(messages: Sequence[object], where: str) -> None:
+    if not messages:
+        raise InvalidRequestError(where, "must hold at least one message")
+
+
+TIMEOUTS_GIVEN = optional(instance(Timeouts, forms={int: "use Timeouts(total={})", float: "use Timeouts(total={})"}))
+RETRY_GIVEN = optional(
+    instance(Retry, forms={int: "use Retry(max_attempts={})", bool: "use Retry(max_attempts=1) for no retry"})
+)
+"""As a request and an engine are given them; what they hold was checked when they were made."""
+
+REQUEST = Checker(
+    Request,
+    {
+        "model": MODEL,
+        "messages": Rule(
+            "a list of Message",
+            (Sequence,),
+            bool,
+            inside=_check_some,
+            forms={Message: "use [message]", str: "use [Message.user(…)]", Iterable: "use list(…)"},
+            secret=True,
+        ),
+        "system": Rule(
+            "text or a list of Text blocks",
+            (str, Sequence, type(None)),
+            SYSTEM.fits,
+            free=(str,),
+            inside=SYSTEM.inside,
+            forms={Text: "use [text]", Message: "use its text"},
+        ),
+        "tools": sequence(
+            checked(TOOL, "a Tool", forms={dict: "use Tool(name, description, parameters)"}),
+            "a list of Tool",
+            forms={Tool: "use [tool]", Mapping: "use [Tool(…)]"},
+        ),
+        "tool_choice": text(
+            "'auto', 'none', 'required' or a tool's name",
+            empty=False,
+            forms={dict: "use tool_choice='name'", Tool: "use tool_choice=tool.name", bool: "use 'auto' or 'none'"},
+        ),
+        "thinking": optional(
+            either(
+                "a level's name, a ThinkingLevel or a ThinkingConfig",
+                THINKING,
+                texts=LEVEL,
+                forms={
+                    int: "use ThinkingConfig(budget_tokens={})",
+                    bool: "use 'med' or 'none'",
+                    dict: "use ThinkingConfig(…)",
+                },
+            )
+        ),
+        "max_output_tokens": optional(whole(1)),
+        "temperature": optional(number(0, must="a number of at least 0")),
+        "top_p": optional(number(0, 1, must="a number from 0 to 1")),
+        "stop": sequence(NAME, "a list of texts", forms={str: "use stop=[{}]"}),
+        "seed": optional(whole(-(2**63), 2**63 - 1, must="a whole number of 64 bits")),
+        "response_schema": Rule(
+            "a JSON Schema (a dict) or a class with model_json_schema()",
+            (dict, type, type(None)),
+            is_schema,
+        ),
+        "parallel_tool_calls": MAYBE_FLAG,
+        "metadata": optional(members(text(secret=True), "a dict of texts")),
+        "timeouts": TIMEOUTS_GIVEN,
+        "retry": RETRY_GIVEN,
+        "extra_body": optional(instance(Mapping, must="a dict")),
+        "extra_headers": optional(members(text(secret=True), "a dict of texts")),
+    },
+)
+
+# --- providers ---
+
+WORDS = sequence(TEXT, "a tuple of texts", forms={str: "use ({},)"})
+PAIRS = sequence(sequence(text(secret=True), "a pair of texts"), "a tuple of pairs")
+
+QUIRKS = Checker(
+    Quirks,
+    {
+        "strict_end": flag(),
+        "auth_header": NAME,
+        "query": TEXT,
+        "headers": PAIRS,
+        "max_tokens_member": word(*get_args(MaxTokensMember)),
+        "stream_usage": flag(),
+        "system_role": word("system", "developer"),
+        "thinking": word(*get_args(ThinkingMember)),
+        "efforts": WORDS,
+        "tool_call_id": word(*get_args(ToolCallIdForm)),
+        "required_tool_choice": word("required", "any"),
+        "named_tool_choice": flag(),
+        "reasoning_refuses_sampling": flag(),
+        "seed_member": TEXT,
+        "parallel_tool_calls": flag(),
+        "metadata": flag(),
+        "tool_strict": flag(),
+        "structured_output": word("json_schema", "json_object"),
+        "cache_control": flag(),
+        "file_parts": flag(),
+        "file_urls": flag(),
+        "video_parts": flag(),
+        "reasoning_return": word(*get_args(ReasoningReturn)),
+        "reasoning_required": flag(),
+    },
+)
+PROFILE = Checker(
+    Profile,
+    {
+        "name": NAME,
+        "dialect": NAME,
+        "base_url": TEXT,
+        "key_variables": WORDS,
+        "aliases": WORDS,
+        "prefixes": WORDS,
+        "needs_key": flag(),
+        "generic": flag(),
+        "addresses": WORDS,
+        "quirks": checked(QUIRKS),
+    },
+)

@@ -1,0 +1,254 @@
+"""Rules for fields: which types and ranges a value may have, and the error where it has another.
+
+A table maps each field of a class to its `Rule`. A `Checker` holds an object against its class's rows: first by a
+function that is made of the table, and where that says no, row by row, with the words for what is wrong.
+
+Knows types and ranges. Must not know any table.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import NoneType
+from typing import TypeAlias, cast
+
+from .errors import InvalidRequestError
+
+Fits: TypeAlias = "Callable[..., bool]"
+"""Whether a value, of a type that its rule takes, is in range."""
+
+LONGEST_SHOWN = 60
+LARGEST_SHOWN = 10**30
+
+COMMON: dict[type, tuple[type, ...]] = {Sequence: (list, tuple), Mapping: (dict,)}
+"""Kind → the types that stand for it at first sight."""
+
+CONTAINERS = (list, tuple, dict)
+
+PLAIN = (bool, str, bytes, bytearray, memoryview)
+"""Types that count as another one to Python (bool as int, the others as sequences), and here only as themselves."""
+
+
+@dataclass(slots=True, frozen=True)
+class Rule:
+    """What one field takes.
+
+    must: that in words, to follow "must be".
+    kinds: the types it takes, with their subclasses. Here a bool is no int, and a string no sequence.
+    fits: whether a value of these types is in range; None where all are. It is not asked for None.
+    free: types whose values are all in range.
+    inside: for containers, the thorough form of `fits`: raises, naming the place. Where `fits` says no, this decides.
+    forms: type of a wrong value → the right form, where `{}` is the value.
+    secret: whether an error may show no value, whatever its type.
+    """
+
+    must: str
+    kinds: tuple[type, ...]
+    fits: Fits | None = None
+    free: tuple[type, ...] = ()
+    inside: Callable[..., None] | None = None
+    forms: Mapping[type, str] = field(default_factory=dict[type, str])
+    secret: bool = False
+
+    def takes(self, value: object) -> bool:
+        """Whether a value has one of the types."""
+        plain = [kind for kind in PLAIN if isinstance(value, kind)]
+        return any(isinstance(value, kind) and all(issubclass(kind, each) for each in plain) for kind in self.kinds)
+
+    def passes(self, value: object) -> bool:
+        """Whether a value is taken; a False for a container may need `check` to tell."""
+        if type(value) not in self.kinds and not self.takes(value):
+            return False
+        return value is None or self.fits is None or isinstance(value, self.free) or self.fits(value)
+
+    def check(self, value: object, where: str) -> None:
+        """Raises `InvalidRequestError` naming the place, unless the value is taken."""
+        if not self.takes(value):
+            raise InvalidRequestError(where, self._complaint(value))
+        if value is None or isinstance(value, self.free):
+            return
+        if self.inside is not None:
+            self.inside(value, where)
+        elif self.fits is not None and not self.fits(value):
+            raise InvalidRequestError(where, self._complaint(value))
+
+    def _complaint(self, value: object) -> str:
+        form = next((form for kind, form in self.forms.items() if Rule("", (kind,)).takes(value)), "")
+        shown = type(value).__name__ if self.secret and value is not None else described(value)
+        right = "; " + form.format("…" if self.secret else shown) if form else ""
+        return f"must be {self.must}, not {shown}{right}"
+
+
+def described(value: object) -> str:
+    """A wrong value as an error shows it: numbers and short words as they are, anything else by its type."""
+    if isinstance(value, int) and not -LARGEST_SHOWN <= value <= LARGEST_SHOWN:
+        return "a larger int"  # Python refuses to write one of thousands of digits
+    if value is None or isinstance(value, int | float | str):
+        text = repr(value)
+        return text if len(text) <= LONGEST_SHOWN else type(value).__name__
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    return type(value).__name__
+
+
+class Checker:
+    """Holds objects of one class against its table.
+
+    kind: the class. rules: field → rule.
+    passes: whether an object is of exactly this class, with each field of a common type and in range. A False may also
+    mean that a type is uncommon, such as a subclass: `check` decides.
+    """
+
+    __slots__ = ("kind", "passes", "rules")
+
+    def __init__(self, kind: type, rules: Mapping[str, Rule]) -> None:
+        self.kind = kind
+        self.rules = rules
+        self.passes: Callable[[object], bool] = _compiled(kind, rules)
+
+    def check(self, value: object, where: str = "") -> None:
+        """Raises `InvalidRequestError` naming the field, in the object that stands at `where`."""
+        if self.passes(value):
+            return
+        if not isinstance(value, self.kind):
+            raise InvalidRequestError(where, f"must be {_article(self.kind.__name__)}, not {described(value)}")
+        for name, rule in self.rules.items():
+            rule.check(getattr(value, name), f"{where}.{name}" if where else name)
+
+
+def _compiled(kind: type, rules: Mapping[str, Rule]) -> Callable[[object], bool]:
+    """A table's rows as one function of plain comparisons: to interpret the table at each call took three times as
+    long, which is a tenth of what it takes to start a call. Only names from the table go into its text."""
+    names: dict[str, object] = {"kind": kind}
+    lines = ["def passes(value):", "    if type(value) is not kind: return False"]
+    for number, (name, rule) in enumerate(rules.items()):
+        common = {type_ for each in rule.kinds for type_ in COMMON.get(each, (each,))} - {NoneType}
+        names |= {f"kinds{number}": tuple(common), f"fits{number}": rule.fits, f"free{number}": rule.free}
+        names |= {f"kind{number}": next(iter(common))}
+        tests = [f"type(x) is kind{number}" if len(common) == 1 else f"type(x) in kinds{number}"]
+        if rule.fits is not None:
+            # What is empty holds nothing that could be wrong; whether it may be empty is what `bool` is for.
+            holds = rule.inside is not None and not common.isdisjoint(CONTAINERS)
+            fits = "x" if rule.fits is bool else f"(not x or fits{number}(x))" if holds else f"fits{number}(x)"
+            tests.append(f"(type(x) in free{number} or {fits})" if rule.free else fits)
+        unless = "x is not None and " if NoneType in rule.kinds else ""
+        lines += [f"    x = value.{name}", f"    if {unless}not ({' and '.join(tests)}): return False"]
+    exec("\n".join([*lines, "    return True"]), names)
+    return cast("Callable[[object], bool]", names["passes"])
+
+
+# --- the common rules ---
+
+
+def text(
+    must: str = "text", *, empty: bool = True, secret: bool = False, forms: Mapping[type, str] | None = None
+) -> Rule:
+    """A string."""
+    return Rule(must, (str,), None if empty else bool, secret=secret, forms=forms or {})
+
+
+def whole(low: int, high: float = math.inf, *, must: str = "") -> Rule:
+    """A whole number of at least `low`."""
+    return Rule(must or f"a whole number of at least {low}", (int,), _between(low, high))
+
+
+def number(low: float, high: float = math.inf, *, must: str, above: bool = False, infinite: bool = False) -> Rule:
+    """A number from `low`, or above it, to `high`; infinity only where that is said."""
+    lowest = math.nextafter(low, math.inf) if above else low
+    return Rule(must, (int, float), _between(lowest, high if infinite else min(high, LARGEST)))
+
+
+def flag() -> Rule:
+    """True or False."""
+    return Rule("True or False", (bool,))
+
+
+def word(*words: str) -> Rule:
+    """One of these words."""
+    return Rule(f"one of {', '.join(map(repr, words))}", (str,), frozenset(words).__contains__)
+
+
+def instance(*kinds: type, must: str = "", forms: Mapping[type, str] | None = None) -> Rule:
+    """A value of one of these classes."""
+    names = " or ".join(kind.__name__ for kind in kinds)
+    return Rule(must or _article(names), kinds, forms=forms or {})
+
+
+def optional(rule: Rule) -> Rule:
+    """The same, or None."""
+    return replace(rule, kinds=(*rule.kinds, NoneType))
+
+
+def sequence(item: Rule, must: str, *, forms: Mapping[type, str] | None = None) -> Rule:
+    """A list or another sequence whose items all follow a rule."""
+
+    exact = item.passes if item.inside is None or item.fits is None else item.fits
+
+    def fits(values: Sequence[object]) -> bool:
+        return all(map(exact, values))
+
+    def inside(values: Sequence[object], where: str) -> None:
+        for position, value in enumerate(values):
+            item.check(value, f"{where}[{position}]")
+
+    return Rule(must, (Sequence,), fits, inside=inside, forms=forms or {})
+
+
+def members(value: Rule, must: str, *, forms: Mapping[type, str] | None = None) -> Rule:
+    """A mapping from text to values that follow a rule."""
+
+    def fits(mapping: Mapping[object, object]) -> bool:
+        return all(isinstance(name, str) and value.passes(each) for name, each in mapping.items())
+
+    def inside(mapping: Mapping[object, object], where: str) -> None:
+        for name, each in mapping.items():
+            if not isinstance(name, str):
+                raise InvalidRequestError(where, f"must have text as names, not {described(name)}")
+            value.check(each, f"{where}[{name!r}]")
+
+    return Rule(must, (Mapping,), fits, inside=inside, forms=forms or {})
+
+
+def checked(checker: Checker, must: str = "", *, forms: Mapping[type, str] | None = None) -> Rule:
+    """A value of a class that has a table of its own."""
+    return Rule(
+        must or _article(checker.kind.__name__),
+        (checker.kind,),
+        checker.passes,
+        inside=checker.check,
+        forms=forms or {},
+    )
+
+
+def either(must: str, *checkers: Checker, texts: Rule | None = None, forms: Mapping[type, str] | None = None) -> Rule:
+    """A value of one of several classes that have tables of their own, or a text that follows a rule."""
+    checks: dict[type, Rule] = {checker.kind: checked(checker) for checker in checkers}
+    if texts is not None:
+        checks[str] = texts
+
+    def rule_of(value: object) -> Rule:
+        return next(rule for kind, rule in checks.items() if isinstance(value, kind))
+
+    def fits(value: object) -> bool:
+        return (checks.get(type(value)) or rule_of(value)).passes(value)
+
+    def inside(value: object, where: str) -> None:
+        rule_of(value).check(value, where)
+
+    return Rule(must, tuple(checks), fits, inside=inside, forms=forms or {})
+
+
+LARGEST = math.nextafter(math.inf, 0.0)
+
+
+def _article(name: str) -> str:
+    return f"an {name}" if name[:1] in "AEIOU" else f"a {name}"
+
+
+def _between(low: float, high: float) -> Fits:
+    def fits(value: float) -> bool:
+        return low <= value <= high
+
+    return fits
