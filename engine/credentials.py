@@ -5,10 +5,12 @@ Knows where keys are kept. Must not send them anywhere, nor show one in any mess
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import stat
 from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from ..providers.errors import InvalidRequestError
 from ..providers.json_values import MalformedJSONError, loads_object
@@ -19,7 +21,8 @@ DEFAULT_FILE = "~/.config/manystream/credentials.json"
 
 
 def find_key(provider: Provider, environment: Mapping[str, str]) -> str:
-    """The provider's key; empty where it needs none. Raises `InvalidRequestError` naming what to set."""
+    """The provider's key; empty where it needs none, as at an address of this machine. Raises `InvalidRequestError`
+    naming what to set."""
     if provider.api_key:
         return _checked(provider.api_key, f"the api_key of {provider.name!r}")
     variables = provider.profile.key_variables
@@ -32,12 +35,21 @@ def find_key(provider: Provider, environment: Mapping[str, str]) -> str:
         value = stored.get(name)
         if value:
             return _checked(value, f"the credentials file's {name!r}")
-    if not provider.profile.needs_key:
+    if not provider.profile.needs_key or is_loopback(provider.base_url):
         return ""
     where = " or ".join(variables)
     raise InvalidRequestError(
         "api_key", f"{provider.name!r} has no key: pass api_key=…" + (f" or set {where}" if where else "")
     )
+
+
+def is_loopback(url: str) -> bool:
+    """Whether a URL leads to this machine."""
+    try:
+        host = urlsplit(url).hostname or ""
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _checked(key: str, where: str) -> str:

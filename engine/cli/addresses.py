@@ -5,13 +5,11 @@ Knows providers' classes and where keys come from. Must not know any command.
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping
-from urllib.parse import urlsplit
 
 from ...providers.errors import InvalidRequestError
 from ...providers.provider import Anthropic, Gemini, OpenAIChat, OpenAIResponses, Provider
-from ..credentials import find_key
+from ..credentials import find_key, is_loopback
 
 DIALECT_CLASSES: dict[str, type[Provider]] = {
     "openai-chat": OpenAIChat,
@@ -32,12 +30,3 @@ def provider_at(url: str, dialect: str, environment: Mapping[str, str]) -> Provi
     except InvalidRequestError:
         found = ""
     return provider if found else DIALECT_CLASSES[dialect]("any", url)
-
-
-def is_loopback(url: str) -> bool:
-    """Whether a URL leads to this machine."""
-    try:
-        host = urlsplit(url).hostname or ""
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

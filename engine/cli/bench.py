@@ -24,9 +24,10 @@ from ...providers.options import Retry
 from ...providers.provider import Provider
 from ...providers.request import Request
 from .. import open_engine
+from ..credentials import is_loopback
 from ..simulator import KnobError, SimulatorError, start_simulator
 from ..simulator.process import allow_many_sockets
-from .addresses import DIALECT_CLASSES, is_loopback, provider_at
+from .addresses import DIALECT_CLASSES, provider_at
 from .bench_figures import Result
 from .bench_load import Load, Plan
 from .bench_report import Progress, result_lines, result_object, step_row, step_table

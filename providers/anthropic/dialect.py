@@ -26,7 +26,9 @@ class AnthropicDialect:
         return "anthropic"
 
     def auth_headers(self, provider: Provider, api_key: str) -> list[tuple[str, str]]:
-        """The key goes into `x-api-key`, or into the one that the profile names instead."""
+        """The key goes into `x-api-key`, or into the one that the profile names instead; none without a key."""
+        if not api_key:
+            return []
         header = provider.profile.quirks.auth_header
         return [(KEY_HEADER if header == Quirks().auth_header else header, api_key)]
 

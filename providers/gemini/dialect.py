@@ -23,8 +23,8 @@ class GeminiDialect:
         return "gemini"
 
     def auth_headers(self, provider: Provider, api_key: str) -> list[tuple[str, str]]:
-        """The key goes into a header, never into the URL, which ends up in logs."""
-        return [("x-goog-api-key", api_key)]
+        """The key goes into a header, never into the URL, which ends up in logs; none without a key."""
+        return [("x-goog-api-key", api_key)] if api_key else []
 
     def encode(self, request: Request, model: str, provider: Provider, *, stream: bool) -> WireRequest:
         """Serialise. Raises `InvalidRequestError` naming the field that Gemini refuses."""

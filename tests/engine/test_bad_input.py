@@ -9,7 +9,7 @@ import pytest
 import trio
 
 import manystream as ms
-from tests.engine.peers import hello
+from tests.engine.peers import Line, answer, hello, open_peer
 
 pytestmark = pytest.mark.trio
 
@@ -122,3 +122,40 @@ async def test_no_repr_shows_a_key() -> None:
         shown = f"{CHAT!r} {engine!r} {call!r} {engine.statistics()!r} {engine.pool!r}"
         assert SECRET not in shown
         call.cancel()
+
+
+LOCAL = ["http://127.0.0.1:{port}", "http://localhost:{port}", "http://[::1]:{port}", "http://127.8.9.10:{port}"]
+DOORS = [ms.OpenAIChat, ms.OpenAIResponses, ms.Anthropic, ms.Gemini]
+
+
+@pytest.mark.parametrize("door", DOORS, ids=lambda door: door.__name__)
+@pytest.mark.parametrize("options", [{}, {"name": "mine"}, {"name": "anthropic"}, {"name": "google"}])
+async def test_a_server_on_this_machine_is_asked_without_a_key(
+    door: type[ms.Provider], options: dict[str, str]
+) -> None:
+    heads: list[bytes] = []
+
+    async def refusing(line: Line) -> None:
+        heads.append((await line.request()).partition(b"\r\n\r\n")[0].lower())
+        await line.send(answer("{}", status="404 Not Found"))
+
+    async with open_peer(refusing) as peer:
+        provider = door(base_url=peer.origin, **options)  # type: ignore[arg-type]
+        async with ms.open_engine([provider], environment={"HOME": "/nonexistent"}) as engine:
+            completion = await engine.start_stream(hello(retry=ms.Retry(max_attempts=1))).wait()
+    assert completion.http_status == 404
+    for header in (b"x-api-key", b"x-goog-api-key", b"authorization", b"\napi-key"):
+        assert header not in heads[0]
+
+
+@pytest.mark.parametrize("door", DOORS, ids=lambda door: door.__name__)
+@pytest.mark.parametrize("url", LOCAL)
+async def test_every_address_of_this_machine_is_taken_without_a_key(door: type[ms.Provider], url: str) -> None:
+    async with ms.open_engine([door(base_url=url.format(port=9))], environment={}) as engine:
+        engine.start_stream(hello()).cancel()
+
+
+@pytest.mark.parametrize("door", [ms.Anthropic, ms.Gemini], ids=lambda door: door.__name__)
+async def test_a_server_elsewhere_is_not_asked_without_a_key(door: type[ms.Provider]) -> None:
+    message = await refused(hello(), providers=[door(base_url="https://host.example")])
+    assert message.startswith("api_key: ")

@@ -10,8 +10,8 @@ import pytest
 
 from manystream.engine import Completion, Timings
 from manystream.engine.cli import main
-from manystream.engine.cli.addresses import is_loopback
 from manystream.engine.cli.bench_figures import Figures, StreamWatch, percentiles, warnings_of
+from manystream.engine.credentials import is_loopback
 from manystream.engine.simulator import Simulator, start_simulator_thread
 from manystream.providers.errors import ErrorCategory, ProviderError
 from manystream.providers.events import Error, Start, TextDelta
