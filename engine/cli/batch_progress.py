@@ -8,6 +8,7 @@ from __future__ import annotations
 import abc
 import sys
 import time
+from collections import deque
 from pathlib import Path
 
 from ..batch import Tally
@@ -16,6 +17,9 @@ from .terminal import Paint, harmless, money
 LOOK_SECONDS = 0.25
 PLAIN_SECONDS = 5.0
 """Between two plain lines."""
+
+RECENT_SECONDS = 60.0
+"""What the time that is left is judged by."""
 
 RATE_WEIGHT = 0.1
 """Of the newest look in the rate that is shown; a few seconds count."""
@@ -30,6 +34,7 @@ class Progress(abc.ABC):
         self._began = self._last = time.monotonic()
         self._done = self._tokens = 0
         self._rate = self._token_rate = 0.0
+        self._ended: deque[tuple[float, int]] = deque([(self._began, 0)])
 
     @property
     def elapsed(self) -> float:
@@ -46,14 +51,19 @@ class Progress(abc.ABC):
         self._rate += ((done - self._done) / span - self._rate) * weight
         self._token_rate += ((tokens - self._tokens) / span - self._token_rate) * weight
         self._done, self._tokens = done, tokens
+        self._ended.append((now, done))
+        while self._ended[0][0] < now - RECENT_SECONDS:
+            self._ended.popleft()
         self.show()
 
     @property
     def remaining(self) -> str:
-        """How long it will take yet, as `1:02:03`; empty where nobody can know."""
-        if self._total is None or self._rate <= 0:
+        """How long it will take yet, as `1:02:03`; empty where nobody can know. By the lines that ended within the
+        last minute: the rate of a moment falls to nothing while lines wait for their next attempt."""
+        (since, before), (now, done) = self._ended[0], self._ended[-1]
+        if self._total is None or done <= before:
             return ""
-        return clock((self._total - self._tally.ended) / self._rate)
+        return clock((self._total - self._tally.ended) * (now - since) / (done - before))
 
     def figures(self) -> str:
         """Everything but the bar."""

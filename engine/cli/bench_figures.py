@@ -29,8 +29,11 @@ HELD_UP_SECONDS = 0.1
 class Figures:
     """One run's figures.
 
-    Calls, and the time to their first content, are counted from the beginning; events, gaps, tokens and processor time
-    from `open_window` on, when all streams have been started.
+    Calls, and the time to their first content, are counted from the beginning; events, gaps and processor time from
+    `open_window` on, when all streams have been started.
+
+    A server tells a call's tokens when the call ends, and few calls begin and end within the window. So a stream's
+    tokens are those that belong to its events in the window, by the tokens per event of the calls that have ended.
     """
 
     def __init__(self) -> None:
@@ -42,7 +45,8 @@ class Figures:
         self.call_seconds: list[float] = []
         self.loop_lag: float = 0.0
         self.events: int = 0
-        self.tokens: int = 0
+        self.ended_tokens: int = 0
+        self.ended_events: int = 0
         self.gaps: Counts = new_counts()
         self.long_gaps: list[float] = []
         self.longest_gap: int = 0
@@ -50,7 +54,7 @@ class Figures:
     def open_window(self) -> None:
         """Forget what came while streams were being started."""
         self.ok_before_window = self.ok
-        self.events = self.tokens = self.longest_gap = 0
+        self.events = self.longest_gap = 0
         self.gaps = new_counts()
         self.long_gaps = []
 
@@ -58,6 +62,13 @@ class Figures:
     def failed(self) -> int:
         """Calls that failed."""
         return self.failures.total()
+
+    @property
+    def tokens(self) -> int | None:
+        """Output tokens in the window; None where no call that ended told any."""
+        if not self.ended_tokens:
+            return None
+        return round(self.events * self.ended_tokens / self.ended_events)
 
     def gap(self, share: float) -> float | None:
         """Seconds within which that share of the gaps was over."""
@@ -68,8 +79,9 @@ class Figures:
             return long[rank - short - 1] if long else None
         return percentile(self.gaps, rank / short)
 
-    def on_completion(self, completion: Completion) -> None:
-        """A call has ended. One that the end of the run cut off is neither a success nor a failure."""
+    def on_completion(self, completion: Completion, events: int = 1) -> None:
+        """A call has ended, after so many events; an unstreamed answer is one. A call that the end of the run cut off
+        is neither a success nor a failure."""
         if completion.error is not None:
             if completion.error.category is ErrorCategory.CANCELLED:
                 return
@@ -80,23 +92,27 @@ class Figures:
         self.call_seconds.append(completion.timings.finished or 0.0)
         if completion.response is not None:
             usage = completion.response.usage
-            self.tokens += (usage.output_tokens or 0) + (usage.thinking_tokens or 0)
+            if usage.output_tokens is not None:
+                self.ended_tokens += usage.output_tokens + (usage.thinking_tokens or 0)
+                self.ended_events += events
 
 
 class StreamWatch:
     """One stream's events, into the figures of all."""
 
-    __slots__ = ("_clock", "_figures", "_last", "_started")
+    __slots__ = ("_clock", "_figures", "_last", "_started", "events")
 
     def __init__(self, figures: Figures, clock: Callable[[], int]) -> None:
         self._figures = figures
         self._clock = clock
         self._started = clock()
         self._last = 0
+        self.events: int = 0
 
     def on_event(self, event: Event) -> None:
         """Count it, and how long it came after the one before."""
         figures = self._figures
+        self.events += 1
         if type(event) not in CONTENT:
             figures.events += type(event) is not Error
             return
@@ -139,7 +155,7 @@ class Result:
 
     seconds: the window in which events, gaps, tokens and processor time were counted. failures: calls by the error's
     category. unfinished: calls that the end cut off. calls_per_second: successes in the window. events: of streams; of
-    unstreamed calls, the answers. tokens: of the answers that ended in the window, None where no server told any.
+    unstreamed calls, the answers. tokens: of these events, None where no server told any.
     client_seconds, simulator_seconds: processor time in the window; None where it cannot be known.
     """
 

@@ -122,19 +122,20 @@ class Load:
         self._started += 1
         number = self._started
 
+        watch = StreamWatch(self.figures, time.perf_counter_ns)
+
         def on_completion(completion: Completion) -> None:
             del self.running[number]
-            self._ended(completion)
+            self._ended(completion, watch.events if plan.stream else 1)
 
         if plan.stream:
-            watch = StreamWatch(self.figures, time.perf_counter_ns)
             call = self._engine.start_stream(plan.request, watch.on_event, on_completion)
         else:
             call = self._engine.start_request(plan.request, on_completion)
         self.running[number] = call
 
-    def _ended(self, completion: Completion) -> None:
-        self.figures.on_completion(completion)
+    def _ended(self, completion: Completion, events: int) -> None:
+        self.figures.on_completion(completion, events)
         if self._over.is_set():
             return
         if completion.error is None:
@@ -200,7 +201,7 @@ class Load:
             first_content=percentiles(figures.first_contents),
             call=percentiles(figures.call_seconds),
             events=figures.events,
-            tokens=figures.tokens or None,
+            tokens=figures.tokens,
             gap_p50=figures.gap(0.5),
             gap_p99=figures.gap(0.99),
             gap_longest=figures.longest_gap / 1e9 if figures.longest_gap else None,

@@ -272,6 +272,41 @@ def test_progress_tells_rate_tokens_failures_and_the_rest(
     assert told[1] == "   0:10  200/1,000 lines, 20.0/s, 40.0k tokens (240k/min), 0 running, 0 failed, 0:40 left"
 
 
+def test_the_time_left_stays_sensible_while_lines_wait_for_their_next_attempt(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = 0.0
+    monkeypatch.setattr("manystream.engine.cli.batch_progress.time.monotonic", lambda: now)
+    tally = Tally(running=3)
+    progress = open_progress(tally, 100, plain=True)
+    left: dict[float, str] = {}
+    for _ in range(4 * 120):
+        now += 0.25
+        if now <= 20:
+            tally.answered = round(97 * now / 20)
+        progress.look()
+        left[now] = progress.remaining
+    capsys.readouterr()
+    assert left[20.0] == "0:01", "3 lines at 97 in 20 seconds"
+    assert left[60.0] == "0:02", "97 in a minute"
+    assert left[110.0] == "", "none for more than a minute: nobody can know"
+
+
+def test_the_time_left_of_slow_lines_is_judged_by_more_than_a_moment(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = 0.0
+    monkeypatch.setattr("manystream.engine.cli.batch_progress.time.monotonic", lambda: now)
+    tally = Tally()
+    progress = open_progress(tally, 20, plain=True)
+    for _ in range(4 * 69):  # a line each 10 seconds; 9 seconds after the sixth
+        now += 0.25
+        tally.answered = int(now // 10)
+        progress.look()
+    capsys.readouterr()
+    assert progress.remaining == "2:20", "14 lines at 6 a minute"
+
+
 def test_the_bar_shows_the_same_figures(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("rich")
     monkeypatch.setenv("FORCE_COLOR", "1")  # so that rich takes the captured output for a terminal

@@ -220,8 +220,41 @@ def test_the_window_forgets_what_came_while_streams_were_started() -> None:
     figures.events = 7
     figures.open_window()
     figures.on_completion(answer)
-    assert (figures.ok, figures.ok_before_window, figures.tokens, figures.events) == (2, 1, 5, 0)
+    assert (figures.ok, figures.ok_before_window, figures.tokens, figures.events) == (2, 1, 0, 0)
     assert figures.call_seconds == [1.5, 1.5]
+
+
+def test_tokens_are_those_of_the_events_in_the_window() -> None:
+    """Of three streams that send 2 tokens an event, one begins before the window and one is still running at its end:
+    40 + 50 + 30 events are in the window."""
+    figures = Figures()
+    watches = [StreamWatch(figures, lambda: 1) for _ in range(3)]
+
+    def receive(stream: int, count: int) -> None:
+        for _ in range(count):
+            watches[stream].on_event(TextDelta(0, "ab"))
+
+    def end(stream: int) -> None:
+        response = Response(usage=Usage(output_tokens=2 * watches[stream].events))
+        completion = Completion(success=True, response=response, timings=Timings(finished=1.0))
+        figures.on_completion(completion, watches[stream].events)
+
+    receive(0, 60)
+    figures.open_window()
+    receive(0, 40)
+    end(0)
+    receive(1, 50)
+    end(1)
+    receive(2, 30)
+    assert figures.tokens == 2 * (40 + 50 + 30)
+
+
+def test_no_tokens_are_told_of_servers_that_tell_none() -> None:
+    figures = Figures()
+    figures.events = 10
+    assert figures.tokens is None
+    figures.on_completion(Completion(success=True, response=Response(), timings=Timings(finished=1.0)), 10)
+    assert figures.tokens is None
 
 
 def test_percentiles_are_by_nearest_rank() -> None:
