@@ -13,7 +13,7 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from .events import Event, ToolCallDelta, ToolCallDone, ToolCallStart
@@ -55,17 +55,33 @@ CLOSABLE: dict[str, tuple[type[Container], frozenset[Expects]]] = {
 }
 
 
+Place: TypeAlias = "tuple[Place, str | int] | None"
+"""The container's place and the member in it; None for the root. Changes share the places of their containers: a path
+of their own for each would make deep nesting cost its depth times its length."""
+
+
 @dataclass(slots=True)
 class Change:
     """What some text has added.
 
-    path: where, from the root, which is (). value: a scalar; the text that a string has grown by; or a container, which
-    is the live one. ended: nothing will be added there any more.
+    place: where, as links from the inside out; `path` has it in order.
+    value: a scalar; the text that a string has grown by; or a container, which is the live one.
+    ended: nothing will be added there any more.
     """
 
-    path: Path
+    place: Place = field(repr=False)
     value: JSON
     ended: bool
+
+    @property
+    def path(self) -> Path:
+        """The members that lead here from the root, whose path is (). Built at each look."""
+        steps: list[str | int] = []
+        place = self.place
+        while place is not None:
+            place, step = place
+            steps.append(step)
+        return tuple(reversed(steps))
 
 
 class PartialJSON:
@@ -76,7 +92,7 @@ class PartialJSON:
     """
 
     __slots__ = (
-        "_changes", "_expects", "_held", "_is_name", "_keys", "_pieces", "_read", "_root", "_stack", "_word",
+        "_changes", "_expects", "_held", "_is_name", "_keys", "_pieces", "_places", "_read", "_root", "_stack", "_word",
         "broken", "ended",
     )  # fmt: skip
 
@@ -85,6 +101,7 @@ class PartialJSON:
         self.broken: str | None = None
         self._root: JSON = None
         self._stack: list[Container] = []  # open containers, outermost first
+        self._places: list[Place] = []  # for each of them, where it is
         self._keys: list[str | int] = []  # for each of them, the member that is being read
         self._expects = Expects.VALUE
         self._pieces: list[str] = []  # the open string
@@ -270,15 +287,17 @@ class PartialJSON:
             self._break(f"containers are nested more than {DEEPEST} deep")
             return
         self._put(container)
-        self._tell(container, ended=False)
+        place = self._place()
+        self._changes.append(Change(place, container, False))
         self._stack.append(container)
+        self._places.append(place)
         self._keys.append("" if type(container) is dict else 0)
         self._expects = Expects.FIRST_NAME if type(container) is dict else Expects.FIRST_ITEM
 
     def _close(self) -> None:
         container = self._stack.pop()
         self._keys.pop()
-        self._tell(container, ended=True)
+        self._changes.append(Change(self._places.pop(), container, True))
         self._value_ended()
 
     def _next_member(self) -> None:
@@ -306,8 +325,12 @@ class PartialJSON:
         else:
             container[-1] = value
 
+    def _place(self) -> Place:
+        """The place of the member that is being read."""
+        return (self._places[-1], self._keys[-1]) if self._stack else None
+
     def _tell(self, value: JSON, *, ended: bool) -> None:
-        self._changes.append(Change(tuple(self._keys), value, ended))
+        self._changes.append(Change(self._place(), value, ended))
 
     def _unexpected(self, character: str) -> None:
         self._break(f"{character!r} stands where {self._expects.value} was expected")

@@ -69,11 +69,10 @@ def find(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> bytes | None:
 
 def headers_to_mapping(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     """Names in lower case → values, those of a repeated name joined with ", " (RFC 9110, 5.3), read as Latin-1."""
-    mapping: dict[str, str] = {}
+    values: dict[str, list[str]] = {}
     for key, value in headers:
-        name, text = key.decode("latin-1").lower(), value.decode("latin-1")
-        mapping[name] = f"{mapping[name]}, {text}" if name in mapping else text
-    return mapping
+        values.setdefault(key.decode("latin-1").lower(), []).append(value.decode("latin-1"))
+    return {name: ", ".join(texts) for name, texts in values.items()}
 
 
 def _shown(name: str) -> str:

@@ -22,8 +22,7 @@ SCALARS = ("stringValue", "numberValue", "boolValue", "nullValue")
 """The members that hold a piece's value; one of them is there."""
 
 MOST_STEPS = 64
-MOST_MISSING_ITEMS = 1000
-"""A path with more steps, or one that leaves out more items of an array, is a mistake and not an argument."""
+"""A path with more steps is a mistake and not an argument."""
 
 _STEP = re.compile(r"""\.([^.\[\]'"]+)|\[(\d{1,9})\]|\['((?:[^'\\]|\\.)*)'\]|\["((?:[^"\\]|\\.)*)"\]""")
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
@@ -43,7 +42,9 @@ def path_steps(text: str) -> Path | None:
         else:
             steps.append(name if name is not None else _ESCAPED.sub(r"\1", quoted or double_quoted or ""))
         position = match.end()
-    well_formed = text.startswith("$") and 0 < len(steps) <= MOST_STEPS and type(steps[0]) is str
+        if len(steps) > MOST_STEPS:
+            return None
+    well_formed = text.startswith("$") and len(steps) > 0 and type(steps[0]) is str
     return tuple(steps) if well_formed else None
 
 
@@ -60,7 +61,7 @@ class _Container:
     def takes(self, step: str | int) -> bool:
         """Whether a member of that name can still be written here."""
         if type(step) is int:
-            return self.is_array and 0 <= step - self.count <= MOST_MISSING_ITEMS
+            return self.is_array and step >= self.count
         return not self.is_array and step not in self.names
 
     def enter(self, step: str | int) -> str:
@@ -78,10 +79,14 @@ class _Container:
 class PartialArguments:
     """The arguments of one call. `add` and `close` return the text that is new.
 
-    lost: a piece could not be placed, so the arguments are not whole.
+    A path may name an array's item whose predecessors never came; those become null. The paths and strings received
+    bound how many: one null for each of their characters, so that a short path cannot create a large value. A piece
+    that would need more is dropped.
+
+    lost: a piece was dropped, so the arguments are not whole.
     """
 
-    __slots__ = ("_containers", "_late", "_path", "_string", "_values", "lost")
+    __slots__ = ("_allowance", "_containers", "_late", "_path", "_received", "_string", "_values", "lost")
 
     def __init__(self) -> None:
         self._containers: list[_Container] = []  # from the root down; empty until the first piece
@@ -89,19 +94,25 @@ class PartialArguments:
         self._string: tuple[Path, list[str], bool] | None = None  # the open string: where, its pieces, told already?
         self._values: list[tuple[Path, JSON, list[str] | None]] = []  # what came: a scalar, or a string's pieces
         self._late: dict[str | int, None] = {}  # members of the root to be written again, in order
+        self._received = 0  # characters of paths and strings
+        self._allowance = 0  # nulls that may still be written for items that were left out
         self.lost: bool = False
 
     def add(self, piece: JSONObject) -> str:
         """Take one element of `partialArgs`."""
-        path = path_steps(string(piece, "jsonPath") or "")
+        where = string(piece, "jsonPath") or ""
+        path = path_steps(where)
         kind = _kind_of(piece)
         if path is None or kind is None:
             # A piece without a value only says that its place will go on, or has ended.
             self.lost = self.lost or path is None
             return ""
         value: JSON = None if kind == "nullValue" else piece[kind]
-        if isinstance(value, dict | list):
-            self.lost = True  # the protocol has scalars only
+        size = len(where) + (len(value) if type(value) is str else 0)
+        self._received += size
+        self._allowance += size
+        if isinstance(value, dict | list) or not self._may_place(path):
+            self.lost = True  # the protocol has scalars only, or the path creates too much
             return ""
         if type(value) is str:
             return self._add_string(path, value, more=piece.get("willContinue") is True)
@@ -117,7 +128,7 @@ class PartialArguments:
         text.append(self._close_down_to(0))
         tree = self._tree() if self._late else {}
         for name in self._late:
-            text.append(self._containers[0].enter(name) + arguments_text(tree[str(name)]))
+            text.append(self._containers[0].enter(name) + arguments_text(tree.get(str(name))))
         text.append("}")
         return "".join(text)
 
@@ -141,14 +152,36 @@ class PartialArguments:
         self._string = None
         return '"' if told else ""
 
+    def _may_place(self, path: Path) -> bool:
+        """Whether the nulls for the items that the path leaves out fit the allowance, which they are taken from.
+        Where the path's member is late, `_tree` writes the nulls, and counts them."""
+        if path[0] in self._late or (self._string is not None and self._string[0] == path):
+            return True
+        shared = self._shared(path)
+        first = path[shared]
+        missing = sum(step for step in path[shared + 1 :] if type(step) is int)
+        if self._containers:
+            if not self._containers[shared].takes(first):
+                return True  # it becomes late
+            missing += first - self._containers[shared].count if type(first) is int else 0
+        if missing > self._allowance:
+            return False
+        self._allowance -= missing
+        return True
+
+    def _shared(self, path: Path) -> int:
+        """How many of the open containers below the root the path leads through."""
+        shared = 0
+        while shared < min(len(self._path), len(path) - 1) and self._path[shared] == path[shared]:
+            shared += 1
+        return shared
+
     def _place(self, path: Path) -> str:
         """The text up to the place of a value; marks the path's member as late where the place has gone by."""
         opening = "" if self._containers else self._open(is_array=False)
         if path[0] in self._late:
             return opening
-        shared = 0
-        while shared < min(len(self._path), len(path) - 1) and self._path[shared] == path[shared]:
-            shared += 1
+        shared = self._shared(path)
         if not self._containers[shared].takes(path[shared]):
             self._late[path[0]] = None
             return opening
@@ -170,10 +203,12 @@ class PartialArguments:
         return "".join("]" if container.is_array else "}" for container in reversed(closed))
 
     def _tree(self) -> JSONObject:
-        root: dict[str, JSON] = {}
+        """All that came, as a value."""
+        tree = _Tree(self._received)
         for path, value, pieces in self._values:
-            _set(root, path, value if pieces is None else "".join(pieces))
-        return root
+            if path[0] in self._late and not tree.set(path, value if pieces is None else "".join(pieces)):
+                self.lost = True
+        return tree.root
 
 
 def _kind_of(piece: JSONObject) -> str | None:
@@ -185,15 +220,37 @@ def _kind_of(piece: JSONObject) -> str | None:
     )
 
 
-def _set(root: JSONObject, path: Path, value: JSON) -> None:
-    node: dict[str, JSON] | list[JSON] = root
-    for step, following in pairwise(path):
-        child = _member(node, step)
-        inner = child if isinstance(child, list if type(following) is int else dict) else _new_container(following)
-        if inner is not child:
-            _put(node, step, inner)
-        node = inner
-    _put(node, path[-1], value)
+class _Tree:
+    """An object that grows by paths. allowance: nulls that may still be put in place of items that were left out."""
+
+    __slots__ = ("allowance", "root")
+
+    def __init__(self, allowance: int) -> None:
+        self.allowance = allowance
+        self.root: dict[str, JSON] = {}
+
+    def set(self, path: Path, value: JSON) -> bool:
+        """Put a value in its place; False where the allowance does not reach."""
+        node: dict[str, JSON] | list[JSON] = self.root
+        for step, following in pairwise(path):
+            child = _member(node, step)
+            inner = child if isinstance(child, list if type(following) is int else dict) else _new_container(following)
+            if inner is not child and not self._put(node, step, inner):
+                return False
+            node = inner
+        return self._put(node, path[-1], value)
+
+    def _put(self, node: dict[str, JSON] | list[JSON], step: str | int, value: JSON) -> bool:
+        if isinstance(node, dict):
+            node[str(step)] = value
+        elif type(step) is int:
+            missing = max(step - len(node), 0)
+            if missing > self.allowance:
+                return False
+            self.allowance -= missing
+            node.extend([None] * (step + 1 - len(node)))
+            node[step] = value
+        return True
 
 
 def _new_container(first_step: str | int) -> dict[str, JSON] | list[JSON]:
@@ -204,12 +261,3 @@ def _member(node: dict[str, JSON] | list[JSON], step: str | int) -> JSON:
     if isinstance(node, dict):
         return node.get(str(step))
     return node[step] if type(step) is int and step < len(node) else None
-
-
-def _put(node: dict[str, JSON] | list[JSON], step: str | int, value: JSON) -> None:
-    if isinstance(node, dict):
-        node[str(step)] = value
-    elif type(step) is int:
-        node.extend([None] * min(step + 1 - len(node), MOST_MISSING_ITEMS))
-        if step < len(node):
-            node[step] = value

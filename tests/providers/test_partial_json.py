@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import tracemalloc
 
 import orjson
 import pytest
@@ -227,6 +228,32 @@ def steps(length: int) -> int:
 
 def test_ten_times_the_text_is_ten_times_the_work() -> None:
     assert steps(20_000) < 11 * steps(2_000)
+
+
+def nested(length: int) -> str:
+    """Text of about that length whose every bracket stands nearly as deep as any may."""
+    inner = DEEPEST - 100
+    return "[" * inner + "[]," * (length // 3) + "[]" + "]" * inner
+
+
+def peak_of_changes(text: str) -> int:
+    """Bytes allocated at the most while a call's arguments of this text are followed, delta by delta."""
+    calls = LiveCalls()
+    calls.on_event(ToolCallStart(0, "a", "f"))
+    tracemalloc.start()
+    try:
+        for start in range(0, len(text), 20_000):
+            calls.on_event(ToolCallDelta(0, text[start : start + 20_000]))
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_deep_nesting_costs_its_length_and_not_its_depth_times_its_length() -> None:
+    text = nested(20_000)
+    assert peak_of_changes(text) < 400 * len(text)
+    (*_, last) = fed(text)[1][: 2 * (DEEPEST - 100)]
+    assert len(last.path) > DEEPEST - 102
 
 
 def test_live_calls_follow_a_streams_events() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -135,3 +136,71 @@ def test_pieces_in_any_order_at_any_place_give_json(placed: list[tuple[list[str 
         for step in placed[-1][0]:
             node = node[step]
         assert node == placed[-1][1]
+
+
+def text_of(pieces: list[dict[str, Any]]) -> tuple[str, PartialArguments]:
+    arguments = PartialArguments()
+    return "".join([*map(arguments.add, pieces), arguments.close()]), arguments
+
+
+DEEP = "$.a" + "[1000]" * 63
+HOSTILE_PATHS: dict[str, list[dict[str, Any]]] = {
+    "one far item": [{"jsonPath": "$.a[100000000]", "numberValue": 1}],
+    "the farthest item": [{"jsonPath": "$.a[999999999]", "numberValue": 1}],
+    "far items at every depth": [{"jsonPath": DEEP, "numberValue": 1}] * 762,
+    "a far item of an array that has begun": [
+        {"jsonPath": "$.a[0]", "numberValue": 1},
+        {"jsonPath": "$.a[999999999]", "numberValue": 1},
+    ],
+    "far items of a member that is late": [
+        {"jsonPath": "$.a.x", "numberValue": 1},
+        {"jsonPath": "$.b", "numberValue": 1},
+        *([{"jsonPath": "$.a.y[999999999]", "numberValue": 1}] * 5),
+        *([{"jsonPath": DEEP.replace("$.a", "$.a.z"), "numberValue": 1}] * 762),
+    ],
+    "arrays and objects in turn": [
+        {"jsonPath": "$.a.x", "numberValue": 1},
+        {"jsonPath": "$.b", "numberValue": 1},
+        *[{"jsonPath": path, "numberValue": 1} for _ in range(400) for path in ("$.a[900]", "$.a.x")],
+    ],
+    "steps without end": [{"jsonPath": "$" + ".a" * 100_000, "numberValue": 1}],
+    "far items in the path of a string": [{"jsonPath": "$.a[5000]", "stringValue": "x", "willContinue": True}] * 9,
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE_PATHS)
+def test_a_path_creates_no_more_than_was_received(name: str) -> None:
+    pieces = HOSTILE_PATHS[name]
+    received = len(json.dumps(pieces))
+    tracemalloc.start()
+    try:
+        text, arguments = text_of(pieces)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert arguments.lost, "what is left out is noticed"
+    assert isinstance(json.loads(text), dict)
+    assert len(text) < 12 * received + 100
+    assert peak < 100 * received + 100_000
+
+
+def test_items_that_were_left_out_are_null_as_far_as_what_was_received_allows() -> None:
+    value, arguments = assembled(
+        [
+            {"jsonPath": "$.text", "stringValue": "x" * 100},
+            {"jsonPath": "$.items[50]", "numberValue": 1},
+            {"jsonPath": "$.items[99]", "numberValue": 2},
+        ]
+    )
+    assert value["items"] == [None] * 50 + [1] + [None] * 48 + [2]
+    assert not arguments.lost
+
+
+@pytest.mark.parametrize("value", [[1], {"a": 1}])
+def test_a_number_that_is_none_is_lost_and_noticed(value: object) -> None:
+    text, arguments = text_of([{"jsonPath": "$.a", "numberValue": value}])
+    assert (json.loads(text), arguments.lost) == ({}, True)
+
+
+def test_a_number_beyond_64_bits_is_written_as_it_is() -> None:
+    assert assembled([{"jsonPath": "$.a", "numberValue": 2**70}])[0] == {"a": 2**70}
