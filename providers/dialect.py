@@ -16,7 +16,7 @@ from .errors import ProviderError
 from .events import Error, Event
 from .json_values import JSON, MalformedJSONError, loads
 from .provider import Provider
-from .repeated import LARGEST_DELTA, Path, RepeatedDelta, learn
+from .repeated import LARGEST_DELTA, SHARED_BY_ONE, Path, RepeatedDelta, learn
 from .request import Request
 from .response import Response
 
@@ -54,7 +54,7 @@ class StreamMachine(abc.ABC):
     repeated: the delta that the next event may repeat; whoever reads such a one elsewhere appends to its pieces.
     """
 
-    __slots__ = ("_lessons", "answer", "ended", "make_id", "provider", "repeated")
+    __slots__ = ("_lessons", "_shares", "answer", "ended", "make_id", "provider", "repeated")
 
     def __init__(self, provider: Provider, make_id: MakeId) -> None:
         self.provider: Provider = provider
@@ -63,6 +63,7 @@ class StreamMachine(abc.ABC):
         self.ended: bool = False
         self.repeated: RepeatedDelta | None = None
         self._lessons = LESSONS
+        self._shares = SHARED_BY_ONE
 
     def feed(self, event: str, data: bytes) -> Sequence[Event]:
         """Take one server-sent event: its name (empty where it has none) and its data.
@@ -97,7 +98,9 @@ class StreamMachine(abc.ABC):
         too; its machine looks at them when it needs them (`RepeatedDelta.latest`)."""
         if self._lessons and len(data) <= LARGEST_DELTA:
             self._lessons -= 1
-            self.repeated = learn(event, data, value, path, told, self.answer.blocks, counts)
+            shared = self._shares > 0
+            self.repeated = learn(event, data, value, path, told, self.answer.blocks, counts, shared=shared)
+            self._shares -= shared
 
     @abc.abstractmethod
     def end(self, stray: bytes = b"") -> Sequence[Event]:

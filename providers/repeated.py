@@ -55,7 +55,12 @@ LARGEST_DELTA = 64 * 1024
 """Bytes of a delta that is looked at this way: several copies of it are made."""
 
 LARGEST_SHARED = 1024
-"""Bytes behind a text that are kept for all streams; more are hardly the same in two of them."""
+"""Bytes behind a text that are kept for all streams, or made a pattern of, which costs microseconds for each of them;
+more are hardly the same in two streams."""
+
+SHARED_BY_ONE = 8
+"""Deltas of one stream that may add to what is kept for all streams. A stream that always sends something else must not
+take the place of what the others use, nor have a pattern made for each event."""
 
 ZERO = ord("0")
 """No JSON number of several digits begins with it; a counter that is 0 goes the long way."""
@@ -68,7 +73,8 @@ class RepeatedDelta:
     to the text's first quote. between: from behind its last quote up to padding; empty where there is none. after: from
     there (or from behind the text) to the end; or to the first count, and then `counts` is the pattern of all that
     follows. pieces, index: of the block that the text belongs to. make: its event. served: whether it has read
-    anything. tails: what stood behind the latest text, where counts are in it.
+    anything. tails: what stood behind the latest text, where counts are in it. shared: whether its bytes may be kept
+    for all streams.
     """
 
     __slots__ = (
@@ -84,6 +90,7 @@ class RepeatedDelta:
         "index",
         "make",
         "pieces",
+        "shared",
         "tails",
     )
 
@@ -97,7 +104,8 @@ class RepeatedDelta:
         between: bytes,
         after: bytes,
         counts: Pattern | None,
-        closing: int = 0,
+        *,
+        shared: bool,
     ) -> None:
         self.event: str = event
         self.pieces: list[str] = block.pieces
@@ -111,7 +119,8 @@ class RepeatedDelta:
         self._between = between
         self._after = after
         self._counts = counts
-        self._closing_size = closing
+        self._closing_size = 0
+        self.shared: bool = shared
 
     @property
     def served(self) -> bool:
@@ -126,7 +135,8 @@ class RepeatedDelta:
         self._before = repeated._before if head else opening + repeated._before
         self._between = repeated._between
         after = repeated._after if counts is not None else repeated._after + closing
-        self._after = _shared(after) if len(after) <= LARGEST_SHARED else after
+        self.shared = repeated.shared
+        self._after = _kept_for_all(after) if self.shared and len(after) <= LARGEST_SHARED else after
         self._counts = None if counts is None else _with_closing(counts, closing)
         self._closing_size = len(closing)
 
@@ -192,12 +202,14 @@ def learn(
     told: Event,
     blocks: Sequence[InProgress],
     counts: bytes = b"",
+    *,
+    shared: bool = True,
 ) -> RepeatedDelta | None:
     """Find the text's place in a delta's bytes; None where it cannot be told for certain.
 
     value: the delta's JSON, parsed. path: where the text stands in it. told: the delta's event, of one of the answer's
     `blocks`. counts: a member behind the text from which on numbers may differ, too; the machine then asks for the
-    `latest`.
+    `latest`. shared: whether it may add to what is kept for all streams; without that, counts may not differ.
     """
     if isinstance(told, TextDelta | ThinkingDelta):
         text = told.text
@@ -224,9 +236,9 @@ def learn(
         head, before = before[: counter.start(1)], before[counter.end() + 1 :]
     if padding is not None:
         between, after = after[: padding.start(1)], after[padding.end(1) :]
-    elif counts:
+    elif counts and shared and len(after) <= LARGEST_SHARED:
         after, numbers = _up_to_counts(after, counts)
-    return RepeatedDelta(event, block, make, head, before, between, after, numbers)
+    return RepeatedDelta(event, block, make, head, before, between, after, numbers, shared=shared)
 
 
 def _is_place(before: bytes, after: bytes, path: Path) -> bool:
@@ -257,7 +269,7 @@ def _counts_pattern(kinds: tuple[str, ...], constant: tuple[bytes, ...]) -> Patt
 
 
 @functools.lru_cache(maxsize=256)
-def _shared(after: bytes) -> bytes:
+def _kept_for_all(after: bytes) -> bytes:
     """The same bytes for all streams: what stands behind a text seldom differs between them, and a copy for each would
     have left the caches by its next event."""
     return after

@@ -29,10 +29,8 @@ STRAY_BYTES = 64 * 1024
 _BOM = b"\xef\xbb\xbf"
 _LF, _CR = 10, 13  # as numbers, which `in` finds in bytes several times faster than as bytes
 
-_NAMES: dict[bytes, str] = {b"": ""}
-"""What stands before an event's `data:` line: an `event:` line seen before, or nothing → the name. A dialect has a
-dozen. Bounded."""
-_NAMES_KEPT = 256
+_LONGEST_KEPT = 64
+"""Bytes of an `event:` line that a parser remembers; no dialect has names as long."""
 
 
 class SSEOverflowError(ValueError):
@@ -52,6 +50,8 @@ class SSEParser:
         "_event",
         "_fragments",
         "_limit",
+        "_name",
+        "_opening",
         "_pending",
         "_prefix",
         "_stray",
@@ -67,6 +67,10 @@ class SSEParser:
         self._event = b""  # its name, as bytes
         self._fragments: list[bytes] = []  # the beginning of a line whose end has not come yet
         self._pending = 0  # bytes held in `_fragments` and `_data`
+        # What stood before the latest event's `data:` line, and the event's name. Most events have the name of the one
+        # before. Each parser has its own: what one stream sends must not cost another one anything.
+        self._opening = b""
+        self._name = ""
         self._prefix: bytes | None = b""  # the stream's first bytes, while they may still become a BOM; then None
         self.between: bool = False
         self._swallow = False  # the last chunk ended in CR: an LF that comes first now belongs to it
@@ -84,15 +88,14 @@ class SSEParser:
             # Servers send one event per segment. Told apart first, and with no more than a few scans of the chunk,
             # that case takes less than half of the time of what follows (`benchmarks/decode.py`).
             opening, _, rest = chunk.partition(b"data: ")
-            name = _NAMES.get(opening)
-            if name is not None:
+            if opening == self._opening:
                 payload = rest.removesuffix(b"\n\n")
                 if len(payload) == len(rest):
                     payload = rest.removesuffix(b"\r\n\r\n")
                 if len(payload) != len(rest) and _LF not in payload and _CR not in payload:
-                    return [(name, payload)]
+                    return [(self._name, payload)]
             if chunk.endswith(b"\n\n") and _CR not in chunk:
-                events = _common_events(chunk)
+                events = self._common_events(chunk)
                 if events:
                     return events
         return self._take(chunk)
@@ -196,21 +199,24 @@ class SSEParser:
         self._prefix = None
         return chunk.removeprefix(_BOM)
 
-
-def _common_events(chunk: bytes) -> list[ServerSentEvent]:
-    """Whole events without CR, each of one `data:` line, some after an `event:` line; empty if any is not."""
-    events: list[ServerSentEvent] = []
-    for lines in chunk[:-2].split(b"\n\n"):
-        opening, found, payload = lines.partition(b"data: ")
-        if not found or _LF in payload:
-            return []
-        name = _NAMES.get(opening)
-        if name is None:
-            line = opening.removesuffix(b"\n")
-            if len(line) == len(opening) or not line.startswith(b"event: ") or _LF in line:
+    def _common_events(self, chunk: bytes) -> list[ServerSentEvent]:
+        """Whole events without CR, each of one `data:` line, some after an `event:` line; empty if any is not."""
+        events: list[ServerSentEvent] = []
+        for lines in chunk[:-2].split(b"\n\n"):
+            opening, found, payload = lines.partition(b"data: ")
+            if not found or _LF in payload:
                 return []
-            name = line[7:].decode("utf-8", "replace")
-            if len(_NAMES) < _NAMES_KEPT:
-                _NAMES[opening] = name
-        events.append((name, payload))
-    return events
+            if opening != self._opening and not self._learn_name(opening):
+                return []
+            events.append((self._name, payload))
+        return events
+
+    def _learn_name(self, opening: bytes) -> bool:
+        """Remember what stands before a `data:` line, if that is nothing or an `event:` line."""
+        line = opening.removesuffix(b"\n")
+        if opening and (len(line) == len(opening) or not line.startswith(b"event: ") or _LF in line):
+            return False
+        if len(opening) > _LONGEST_KEPT:
+            return False
+        self._opening, self._name = opening, line[7:].decode("utf-8", "replace")
+        return True

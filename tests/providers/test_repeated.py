@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import manystream as ms
+from manystream.engine.repeats import repeats
+from manystream.providers import repeated
 from manystream.providers.dialect import StreamMachine
 from manystream.providers.registry import DIALECTS
 from manystream.providers.repeated import LARGEST_DELTA
@@ -205,3 +207,58 @@ def test_a_stream_that_never_repeats_is_left_alone() -> None:
         machine.feed("", b'{"id":"%d","choices":[{"index":0,"delta":{"content":"x"}}]}' % number)
     assert machine._lessons == 0  # pyright: ignore[reportPrivateUsage]
     assert machine.response().text == "x" * 100
+
+
+GEMINI = (
+    '{"candidates":[{"content":{"parts":[{"text":"%s"}],"role":"model"},"index":0}],"usageMetadata":%s,'
+    '"modelVersion":"m","responseId":"r"}'
+)
+
+
+def patterns() -> int:
+    """How many patterns have been made so far."""
+    return repeated._counts_pattern.cache_info().misses  # pyright: ignore[reportPrivateUsage]
+
+
+def test_counts_that_are_never_alike_do_not_make_a_pattern_for_each_event() -> None:
+    machine = DIALECTS["gemini"].machine(ms.Gemini("key", "http://127.0.0.1"), lambda: "id")
+    before = patterns()
+    for number in range(400):
+        # Two of each kind: what is learned from the first serves for the second.
+        usage = json.dumps({"promptTokenCount": 5, f"hostile{number // 2}": 1})
+        machine.feed("", (GEMINI % ("x", usage)).encode())
+    assert patterns() - before <= repeated.SHARED_BY_ONE
+    response = machine.response()
+    assert response.text == "x" * 400
+    assert response.usage.raw == {"promptTokenCount": 5, "hostile199": 1}
+
+
+def test_many_counts_make_no_pattern() -> None:
+    machine = DIALECTS["gemini"].machine(ms.Gemini("key", "http://127.0.0.1"), lambda: "id")
+    before = patterns()
+    for number in range(20):
+        usage = json.dumps({f"count{place}": number for place in range(1000)})
+        machine.feed("", (GEMINI % ("x", usage)).encode())
+    assert patterns() == before
+    assert machine.response().usage.raw == {f"count{place}": 19 for place in range(1000)}
+
+
+@pytest.mark.parametrize("dialect", ["openai-chat", "gemini"])
+def test_one_stream_does_not_take_the_place_of_what_others_share(dialect: str) -> None:
+    """What is kept for all streams takes a few entries from one stream, however often it changes its form."""
+    provider = PROVIDERS.get(dialect) or ms.Gemini("key", "http://127.0.0.1")
+    machine = DIALECTS[dialect].machine(provider, lambda: "id")
+    kept = repeated._kept_for_all  # pyright: ignore[reportPrivateUsage]
+    before = kept.cache_info().misses
+    frames = {
+        "openai-chat": '{"id":"c","choices":[{"index":0,"delta":{"content":"%s"}}],"model":"%d"}',
+        "gemini": '{"candidates":[{"content":{"parts":[{"text":"%s"}]}}],"modelVersion":"m","responseId":"%d"}',
+    }
+    known = None
+    for number in range(600):
+        data = (frames[dialect] % ("x", number // 2)).encode()
+        wire = b"data: %b\n\n" % data
+        machine.feed("", data)
+        known = repeats(known, machine.repeated, [("", data)], wire, lambda repeated, texts: None)
+    assert kept.cache_info().misses - before <= repeated.SHARED_BY_ONE
+    assert machine.response().text == "x" * 600

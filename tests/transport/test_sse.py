@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from manystream.transport import sse
 from manystream.transport.sse import STRAY_BYTES, ServerSentEvent, SSEOverflowError, SSEParser
 
 SHARED = "MANYSTREAM_SHARED"
@@ -325,3 +326,30 @@ def test_shared_vectors_give_their_events_however_they_are_cut() -> None:
         for pieces in ways:
             fed, _, _ = parse(pieces)
             assert [(name or "message", data.decode("utf-8", "replace")) for name, data in fed] == expected, vector
+
+
+def kept_by_the_module() -> int:
+    """How many values the module's own tables hold."""
+    tables = [value for name, value in vars(sse).items() if not name.startswith("__")]
+    return sum(len(value) for value in tables if isinstance(value, dict | list | set))
+
+
+def test_event_names_of_one_stream_cost_other_streams_nothing() -> None:
+    before = kept_by_the_module()
+    hostile, other = SSEParser(), SSEParser()
+    for parser in (hostile, other):
+        parser.feed(b"\n")
+    for number in range(1000):
+        name = f"{number}" * (number % 50 + 1)
+        assert hostile.feed(f"event: {name}\ndata: x\n\n".encode()) == [(name, b"x")]
+    assert kept_by_the_module() == before
+    assert other.feed(b"event: delta\ndata: x\n\n" * 2) == [("delta", b"x")] * 2
+    assert other.feed(b"event: delta\ndata: x\n\n") == [("delta", b"x")]
+    assert other.feed(b"data: x\n\n") == [("", b"x")]
+
+
+def test_a_name_line_that_ends_in_cr_is_no_part_of_the_name() -> None:
+    parser = SSEParser()
+    parser.feed(b"\n")
+    for _ in range(2):
+        assert parser.feed(b"event: a\r\ndata: x\n\n") == [("a", b"x")]
