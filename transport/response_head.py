@@ -10,7 +10,11 @@ import h11
 
 MAX_HEAD_BYTES = 256 * 1024
 HEAD_TOO_LARGE = f"the response head is larger than {MAX_HEAD_BYTES} bytes"
+MAX_HEAD_LINES = 4096
+TOO_MANY_LINES = f"the response head has more than {MAX_HEAD_LINES} lines"
 MAX_INFORMATIONAL = 1000
+"""The size and the lines are those of all heads of one response together, the informational ones included. h11 takes
+microseconds and hundreds of bytes for each line, however short it is."""
 
 VERSION_PREFIX = b"HTTP/1."
 """How every response of this protocol begins. Anything else is refused before h11 collects a whole line of it."""
@@ -27,24 +31,28 @@ class HeadReader:
     """Reads one head. Made when its first byte arrives: making h11's parser costs a sixth of what starting a call
     costs, and the server's time is not ours."""
 
-    __slots__ = ("_informational", "_parser", "_size")
+    __slots__ = ("_behind", "_informational", "_lines", "_parser", "_size")
 
     def __init__(self) -> None:
         self._parser = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEAD_BYTES)
         self._parser.send(_ANY_REQUEST)
-        self._size = 0
+        self._size = self._lines = 0
+        self._behind = b""  # what came with the last line that was allowed
         self._informational = 0
 
     @property
     def rest(self) -> bytes:
         """The bytes behind the head."""
-        return self._parser.trailing_data[0]
+        return self._parser.trailing_data[0] + self._behind
 
     def feed(self, data: bytes) -> h11.Response | None:
         """Take more bytes. Returns the final response once its head is whole. Raises `HeadError`."""
         parser = self._parser
         seen, self._size = self._size, self._size + len(data)
-        parser.receive_data(data)
+        head, self._behind = _first_lines(data, MAX_HEAD_LINES - self._lines)
+        self._lines += head.count(b"\n")
+        if head:
+            parser.receive_data(head)
         if seen < len(VERSION_PREFIX) and not VERSION_PREFIX.startswith(self.rest[: len(VERSION_PREFIX)]):
             raise HeadError(_not_http(self.rest))
         try:
@@ -59,9 +67,19 @@ class HeadReader:
             raise HeadError(HEAD_TOO_LARGE if error.error_status_hint == 431 else text) from None
         if isinstance(event, h11.Response):
             return event
-        if self._size > MAX_HEAD_BYTES * (1 + self._informational):
+        if self._size > MAX_HEAD_BYTES:
             raise HeadError(HEAD_TOO_LARGE)
+        if self._behind:
+            raise HeadError(TOO_MANY_LINES)
         return None
+
+
+def _first_lines(data: bytes, count: int) -> tuple[bytes, bytes]:
+    """The first lines of the data, and what is behind them."""
+    if data.count(b"\n") <= count:
+        return data, b""
+    *lines, behind = data.split(b"\n", count)
+    return b"".join([line + b"\n" for line in lines]), behind
 
 
 def _not_http(data: bytes) -> str:

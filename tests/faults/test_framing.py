@@ -257,7 +257,12 @@ LINE_CASES = [
     Case("32 a folded first line", raw(f"HTTP/1.1 200 OK\r\n X: y\r\n{BODY}", WHOLE), NETWORK, says="malformed"),
     Case("33 64 KiB in one header", ok(f"X-A: {'x' * 65536}\r\n{BODY}", WHOLE), SUCCESS, "one", True),
     Case("33 a MiB in one header", ok(f"X-A: {'x' * 2**20}\r\n{BODY}", WHOLE), NETWORK, says="head is larger than"),
-    Case("33 20,000 headers", ok("X-A: 1234567890\r\n" * 20_000 + BODY, WHOLE), NETWORK, says="head is larger than"),
+    Case(
+        "33 20,000 headers",
+        ok("X-A: 1234567890\r\n" * 20_000 + BODY, WHOLE),
+        NETWORK,
+        says="4096 lines",
+    ),
     Case("34 cut in the status line", Wire(b"HTTP/1.1 20", End.FIN), NETWORK, retried=True, says="before the response"),
     Case("34 cut after the status line", Wire(b"HTTP/1.1 200 OK\r\n", End.FIN), NETWORK, retried=True, says="before"),
     Case("34 cut in a name", Wire(b"HTTP/1.1 200 OK\r\nConte", End.FIN), NETWORK, retried=True, says="before the"),
