@@ -262,8 +262,9 @@ class Attempt:
         if media_type.startswith(NO_ANSWER_TYPES):
             return Reading.PAGE  # decoding will refuse it, and quote its beginning
         if is_events or (self._prepared.stream and media_type not in JSON_TYPES):
-            self._machine = self._prepared.dialect.machine(self._prepared.provider, self._prepared.make_id)
-            self._sse = SSEParser(self._prepared.limits.max_event_bytes)
+            prepared = self._prepared
+            self._machine = prepared.dialect.machine(prepared.provider, prepared.make_id, prepared.limits)
+            self._sse = SSEParser(prepared.limits.max_event_bytes)
             return Reading.STREAM
         return Reading.ANSWER
 
@@ -406,7 +407,7 @@ class Attempt:
         body = b"".join(self._pieces)
         self._pieces.clear()
         try:
-            response = prepared.dialect.decode(body, prepared.provider, prepared.make_id)
+            response = prepared.dialect.decode(body, prepared.provider, prepared.make_id, prepared.limits)
         except ProviderError as error:
             if error.request_id is None:
                 error.request_id = self.request_id

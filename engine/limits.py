@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ..providers.answer_limits import AnswerLimits
 from ..transport.pool import PoolLimits
 
 
 @dataclass(slots=True, frozen=True)
-class Limits:
+class Limits(AnswerLimits):
     """pool: caps on connections (see `PoolLimits`).
-
-    max_event_bytes: one server-sent event. max_response_bytes: one answer, streamed or not. max_error_bytes: what is
-    read of an error's body. max_calls: calls that may be running at once; one more is refused (`TooManyCallsError`).
+    max_event_bytes: one server-sent event.
+    max_response_bytes: one answer, streamed or not.
+    max_error_bytes: what is read of an error's body.
+    max_calls: calls that may be running at once; one more is refused (`TooManyCallsError`).
+    max_choices: choices (candidates) of one answer.
+    max_blocks: content blocks of one answer, all choices together; and content parts of one event.
+    max_tool_calls: tool calls of one answer, all choices together; and pieces of tool calls in one event.
     """
 
     pool: PoolLimits = field(default_factory=PoolLimits)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
+from .answer_limits import ANSWER_LIMITS, AnswerCount, AnswerLimits
 from .call_ids import unique_id
 from .events import (
     Done,
@@ -140,11 +141,16 @@ InProgress: TypeAlias = "TextInProgress | ThinkingInProgress | ToolCallInProgres
 
 
 class Accumulator:
-    """One answer. Blocks get their index where they first appear, and keep it."""
+    """One answer. Blocks get their index where they first appear, and keep it.
+
+    count: what it is made of so far, beside the other choices of the same answer. A block beyond the limits raises
+    `ProviderError`.
+    """
 
     __slots__ = (
         "blocks",
         "call_ids",
+        "count",
         "finish_reason",
         "id",
         "model",
@@ -155,9 +161,12 @@ class Accumulator:
         "warnings",
     )
 
-    def __init__(self, *, keep_ids: bool = False) -> None:
+    def __init__(
+        self, limits: AnswerLimits = ANSWER_LIMITS, count: AnswerCount | None = None, *, keep_ids: bool = False
+    ) -> None:
         """keep_ids: two calls may have one id, because their results, which are elsewhere, have it, too."""
         self.blocks: list[InProgress] = []
+        self.count: AnswerCount = count if count is not None else AnswerCount(limits)
         self.call_ids: set[str] | None = None if keep_ids else set()
         self.model: str | None = None
         self.id: str | None = None
@@ -175,24 +184,29 @@ class Accumulator:
 
     def text(self) -> TextInProgress:
         """A new text block, at the next index."""
+        self.count.add_block()
         block = TextInProgress(len(self.blocks))
         self.blocks.append(block)
         return block
 
-    def thinking(self) -> ThinkingInProgress:
-        """A new thinking block, at the next index."""
+    def thinking(self, *, counted: bool = True) -> ThinkingInProgress:
+        """A new thinking block, at the next index. `counted=False` never raises: for what has come already."""
+        if counted:
+            self.count.add_block()
         block = ThinkingInProgress(len(self.blocks))
         self.blocks.append(block)
         return block
 
     def tool_call(self) -> ToolCallInProgress:
         """A new tool call, at the next index; not told before its `start`."""
+        self.count.add_tool_call()
         block = ToolCallInProgress(len(self.blocks), self.call_ids)
         self.blocks.append(block)
         return block
 
     def place(self, value: Block) -> Placed:
         """A whole block, at the next index, without events."""
+        self.count.add_block()
         block = Placed(len(self.blocks), value)
         self.blocks.append(block)
         return block

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from .accumulate import Accumulator
+from .answer_limits import ANSWER_LIMITS, AnswerLimits
 from .errors import ProviderError
 from .events import Error, Event
 from .json_values import JSON, MalformedJSONError, loads
@@ -49,17 +50,18 @@ LESSONS = 8
 class StreamMachine(abc.ABC):
     """One stream of one dialect: wire events in, the eight events out.
 
-    `feed` and `end` never raise for anything a server may send: malformed input becomes an `Error` event.
+    `feed` and `end` never raise for anything a server may send: malformed input becomes an `Error` event, and so does
+    an answer beyond the limits.
     Once `ended` is True (Done or Error was returned) further input is ignored.
     repeated: the delta that the next event may repeat; whoever reads such a one elsewhere appends to its pieces.
     """
 
     __slots__ = ("_lessons", "_shares", "answer", "ended", "make_id", "provider", "repeated")
 
-    def __init__(self, provider: Provider, make_id: MakeId) -> None:
+    def __init__(self, provider: Provider, make_id: MakeId, limits: AnswerLimits = ANSWER_LIMITS) -> None:
         self.provider: Provider = provider
         self.make_id: MakeId = make_id
-        self.answer: Accumulator = Accumulator()
+        self.answer: Accumulator = Accumulator(limits)
         self.ended: bool = False
         self.repeated: RepeatedDelta | None = None
         self._lessons = LESSONS
@@ -81,7 +83,10 @@ class StreamMachine(abc.ABC):
             if repeated.served:
                 self._lessons = LESSONS
             self.forget(repeated)
-        return self.take_event(event, data)
+        try:
+            return self.take_event(event, data)
+        except ProviderError as error:
+            return self.fail(error.with_traceback(None))
 
     def forget(self, repeated: RepeatedDelta) -> None:
         """An event came that is not `repeated` once more."""
@@ -89,7 +94,8 @@ class StreamMachine(abc.ABC):
 
     @abc.abstractmethod
     def take_event(self, event: str, data: bytes) -> Sequence[Event]:
-        """Take one server-sent event that is not known from the one before."""
+        """Take one server-sent event that is not known from the one before. Raises `ProviderError` for one that brings
+        the answer beyond its limits."""
 
     def expect_more(self, event: str, data: bytes, value: JSON, path: Path, told: Event, counts: bytes = b"") -> None:
         """This wire event told one delta and nothing else, and so does every one that repeats it with another text.
@@ -102,10 +108,19 @@ class StreamMachine(abc.ABC):
             self.repeated = learn(event, data, value, path, told, self.answer.blocks, counts, shared=shared)
             self._shares -= shared
 
-    @abc.abstractmethod
     def end(self, stray: bytes = b"") -> Sequence[Event]:
         """The body has ended. `stray`: the lines that were no SSE fields, joined with LF, bounded; some servers
         report an error there. Returns the terminal event, unless it was returned already."""
+        if self.ended:
+            return ()
+        try:
+            return self.take_end(stray)
+        except ProviderError as error:
+            return self.fail(error.with_traceback(None))
+
+    @abc.abstractmethod
+    def take_end(self, stray: bytes) -> Sequence[Event]:
+        """The body of a stream that has not ended has. Raises as `take_event` does."""
 
     def feed_last(self, event: str, data: bytes) -> Sequence[Event]:
         """Take the last event of a body that ended inside it. It counts if it is whole; half of one does not."""
@@ -144,11 +159,13 @@ class Dialect(Protocol):
         """Serialise. `model` is the name as the provider knows it. Raises `InvalidRequestError`."""
         ...
 
-    def decode(self, body: bytes, provider: Provider, make_id: MakeId) -> Response:
+    def decode(
+        self, body: bytes, provider: Provider, make_id: MakeId, limits: AnswerLimits = ANSWER_LIMITS
+    ) -> Response:
         """Read an unstreamed answer. Raises `ProviderError`, also for an error inside a 200."""
         ...
 
-    def machine(self, provider: Provider, make_id: MakeId) -> StreamMachine:
+    def machine(self, provider: Provider, make_id: MakeId, limits: AnswerLimits = ANSWER_LIMITS) -> StreamMachine:
         """A machine for one stream."""
         ...
 

@@ -10,6 +10,7 @@ differ in which of the three they send and none of them is worth losing a stream
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any, TypeAlias, cast
 
@@ -37,6 +38,13 @@ LARGE = 1024 * 1024
 
 LARGE_QUOTES = 1000
 """Quotes that are looked at before that is given up."""
+
+MAX_VALUES = 4_000_000
+"""Values in one JSON text. The parser takes two bytes for a value that it makes sixty of, and a good part of a
+microsecond; while it runs, no other stream is read."""
+
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
+"""A string, also one that the text ends in."""
 
 STAND_IN = "\x1a in the place of a large string \x1a"
 
@@ -78,7 +86,8 @@ def loads(data: bytes | str) -> JSON:
     A whole number beyond 64 bits becomes a float: `exact_loads` is for JSON in which numbers matter.
 
     orjson refuses lone surrogate escapes, NaN and bytes that are no UTF-8. Such an event still holds an answer,
-    so the slow path reads it once more with replacement characters, as browsers do (WHATWG UTF-8 decode).
+    so the slow path reads it once more with replacement characters, as browsers do (WHATWG UTF-8 decode). A text of
+    more than `MAX_VALUES` values is not read.
     """
     try:
         result: JSON = orjson.loads(data) if len(data) < LARGE else _loads_large(data)
@@ -238,9 +247,26 @@ def without_nulls(value: JSONObject) -> JSONObject:
     return {name: member for name, member in value.items() if member is not None}
 
 
+def _check_values(data: bytes | str) -> None:
+    """Raises `MalformedJSONError` for too many values."""
+    if len(data) < 2 * MAX_VALUES:
+        return
+    data = data if isinstance(data, bytes) else data.encode("utf-8", "replace")
+    # What is counted here may stand inside strings; without them, only where that makes a difference.
+    if _most_values(data) > MAX_VALUES and _most_values(_STRING.sub(b"", data)) > MAX_VALUES:
+        raise MalformedJSONError(f"more than {MAX_VALUES} JSON values in {shown(data)}")
+
+
+def _most_values(data: bytes) -> int:
+    """How many values there are at the most: each comes first in its container, or after a comma."""
+    containers = data.count(b"[") + data.count(b"{") - data.count(b"[]") - data.count(b"{}")
+    return 1 + data.count(b",") + containers
+
+
 def _loads_large(data: bytes | str) -> JSON:
     """Parse JSON that may be one large plain string with a little around it: that is decoded where it stands, and only
     the rest is parsed. The parser takes a copy of all that it is given, which would be the largest of all."""
+    _check_values(data)
     start, end = _largest_string(data) if isinstance(data, bytes) else (0, 0)
     if isinstance(data, str) or end - start < LARGE // 2 or not _is_plain(data, start, end):
         return cast("JSON", orjson.loads(data))

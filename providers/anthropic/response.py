@@ -7,6 +7,7 @@ answers.
 from __future__ import annotations
 
 from ..accumulate import Accumulator
+from ..answer_limits import ANSWER_LIMITS, AnswerLimits
 from ..dialect import MakeId
 from ..errors import malformed
 from ..events import Event, FinishReason
@@ -56,7 +57,7 @@ def add_usage(answer: Accumulator, raw: dict[str, JSON], report: JSONObject) -> 
         answer.provider_data["service_tier"] = tier
 
 
-def decode_response(body: bytes, provider: Provider, make_id: MakeId) -> Response:
+def decode_response(body: bytes, provider: Provider, make_id: MakeId, limits: AnswerLimits = ANSWER_LIMITS) -> Response:
     """Read a `message`. Raises `ProviderError` for an error object, and for a body that is no message."""
     try:
         message = loads_object(body)
@@ -66,7 +67,7 @@ def decode_response(body: bytes, provider: Provider, make_id: MakeId) -> Respons
         raise error_in(message, body)
     if type(message.get("content")) is not list:
         raise malformed(f"expected a message with content, got {shown(body)}", body)
-    answer = Accumulator()
+    answer = Accumulator(limits)
     answer.start(string(message, "model"), string(message, "id"))
     try:
         _read_content(items(message, "content"), BlockReader(answer, provider.profile.name, make_id))

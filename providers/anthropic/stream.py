@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ..accumulate import CUT_SHORT, TextInProgress, ThinkingInProgress
+from ..answer_limits import ANSWER_LIMITS, AnswerLimits
 from ..dialect import MakeId, StreamMachine
 from ..errors import malformed, truncated
 from ..events import Event
@@ -54,8 +55,8 @@ class MessagesStream(StreamMachine):
         "usage_raw",
     )
 
-    def __init__(self, provider: Provider, make_id: MakeId) -> None:
-        super().__init__(provider, make_id)
+    def __init__(self, provider: Provider, make_id: MakeId, limits: AnswerLimits = ANSWER_LIMITS) -> None:
+        super().__init__(provider, make_id, limits)
         self.reader: BlockReader = BlockReader(self.answer, provider.profile.name, make_id)
         self.texts: dict[int, TextInProgress] = {}
         self.thinkings: dict[int, ThinkingInProgress] = {}
@@ -103,9 +104,7 @@ class MessagesStream(StreamMachine):
             return self._finish() if self.stop_reason is not None else ()
         return self.fail(malformed(reason, data))
 
-    def end(self, stray: bytes = b"") -> Sequence[Event]:
-        if self.ended:
-            return ()
+    def take_end(self, stray: bytes) -> Sequence[Event]:
         if stray:
             try:
                 payload = loads(stray)
@@ -129,6 +128,7 @@ class MessagesStream(StreamMachine):
         """
         message = _object(payload, "message")
         content = _objects(message, "content")
+        self.answer.count.check_parts(len(content))
         events = self._finish_stopped()
         if not self.started:
             self.started = True
@@ -249,10 +249,8 @@ class MessagesStream(StreamMachine):
             self.others[index] = opened
 
     def _stop(self, index: int) -> Sequence[Event]:
-        """A block has ended. A call's end is not told yet: see the head of this file."""
-        other = self.others.get(index)
-        if other is not None:
-            other.settle()
+        """A block has ended. A call's end is not told yet: see the head of this file. A provider's own block is put
+        together where the answer is read: doing so at each stop would join what came before again and again."""
         call = self.calls.get(index)
         if call is None or call.stopped:
             return ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..answer_limits import ANSWER_LIMITS, AnswerLimits
 from ..dialect import Headers, MakeId, StreamMachine, WireRequest
 from ..errors import ProviderError
 from ..provider import Provider
@@ -30,13 +31,15 @@ class GeminiDialect:
         """Serialise. Raises `InvalidRequestError` naming the field that Gemini refuses."""
         return encode(request, model, provider, stream=stream)
 
-    def decode(self, body: bytes, provider: Provider, make_id: MakeId) -> Response:
+    def decode(
+        self, body: bytes, provider: Provider, make_id: MakeId, limits: AnswerLimits = ANSWER_LIMITS
+    ) -> Response:
         """Read an unstreamed answer. Raises `ProviderError`, also for an error object inside a 200."""
-        return decode(body, provider, make_id)
+        return decode(body, provider, make_id, limits)
 
-    def machine(self, provider: Provider, make_id: MakeId) -> StreamMachine:
+    def machine(self, provider: Provider, make_id: MakeId, limits: AnswerLimits = ANSWER_LIMITS) -> StreamMachine:
         """A machine for one stream."""
-        return GeminiStream(provider, make_id)
+        return GeminiStream(provider, make_id, limits)
 
     def decode_error(self, status: int, headers: Headers, body: bytes, now: float) -> ProviderError:
         """Read an error answer. Never raises."""

@@ -8,6 +8,7 @@ that belong on a text.
 from __future__ import annotations
 
 from ..accumulate import Accumulator, TextInProgress
+from ..answer_limits import AnswerCount
 from ..json_values import JSON, JSONObject, items, objects, without_nulls
 
 CONTINUED: dict[str, tuple[str, ...]] = {
@@ -32,8 +33,10 @@ class Extras:
         """One member of a chunk or of candidate 0."""
         _note(self._values, name, value)
 
-    def other_candidate(self, index: int, candidate: JSONObject) -> None:
-        """A candidate that is not the answer."""
+    def other_candidate(self, index: int, candidate: JSONObject, count: AnswerCount) -> None:
+        """A candidate that is not the answer. Raises `ProviderError` for one too many."""
+        if index not in self._others:
+            count.check_choices(len(self._others) + 2)  # with the answer's own
         members, parts = self._others.setdefault(index, ({"index": index}, []))
         for name, value in candidate.items():
             if name == "content" and type(value) is dict:

@@ -7,6 +7,7 @@ a body that is whole needs no `finishReason` to prove it.
 
 from __future__ import annotations
 
+from ..answer_limits import ANSWER_LIMITS, AnswerLimits
 from ..dialect import MakeId
 from ..errors import malformed
 from ..json_values import MalformedJSONError, exact_loads
@@ -15,13 +16,13 @@ from ..response import Response
 from .stream import GeminiStream, first_error
 
 
-def decode(body: bytes, provider: Provider, make_id: MakeId) -> Response:
+def decode(body: bytes, provider: Provider, make_id: MakeId, limits: AnswerLimits = ANSWER_LIMITS) -> Response:
     """Read an answer. Raises `ProviderError`: for an error object, a refused prompt, or what is no answer at all."""
     try:
         value = exact_loads(body)
     except MalformedJSONError as error:
         raise malformed(f"Gemini's answer cannot be read: {error}", body) from None
-    machine = GeminiStream(provider, make_id)
+    machine = GeminiStream(provider, make_id, limits)
     failed = first_error(machine.take(value, body))
     if failed is not None:
         raise failed.error

@@ -15,6 +15,7 @@ import binascii
 from collections.abc import Callable, Sequence, Set
 
 from ..accumulate import CUT_SHORT, TextInProgress, ThinkingInProgress, ToolCallInProgress
+from ..answer_limits import ANSWER_LIMITS, AnswerLimits
 from ..dialect import MakeId, StreamMachine
 from ..errors import malformed, truncated
 from ..events import Error, Event, TextDelta
@@ -84,8 +85,8 @@ class GeminiStream(StreamMachine):
 
     __slots__ = ("_call", "_extras", "_finish", "_partial", "_shape", "_started", "_text", "_thinking", "_usage")
 
-    def __init__(self, provider: Provider, make_id: MakeId) -> None:
-        super().__init__(provider, make_id)
+    def __init__(self, provider: Provider, make_id: MakeId, limits: AnswerLimits = ANSWER_LIMITS) -> None:
+        super().__init__(provider, make_id, limits)
         self._started = False
         self._shape: tuple[str, ...] | None = None  # the members of a plain chunk, in this stream's order
         self._text: TextInProgress | None = None  # the block that the next text part continues
@@ -154,9 +155,7 @@ class GeminiStream(StreamMachine):
                 events.extend(self.take(chunk if type(chunk) is dict else None, data))
         return events
 
-    def end(self, stray: bytes = b"") -> Sequence[Event]:
-        if self.ended:
-            return ()
+    def take_end(self, stray: bytes) -> Sequence[Event]:
         events: list[Event] = []
         if stray.strip():
             events.extend(self._stray(stray))
@@ -217,7 +216,9 @@ class GeminiStream(StreamMachine):
         self._start(chunk, events)
         if self.answer.model is not None and chunk.keys() <= PLAIN_CHUNK:
             self._shape = tuple(chunk)
-        for position, candidate in enumerate(items(chunk, "candidates")):
+        candidates = items(chunk, "candidates")
+        self.answer.count.check_choices(len(candidates))
+        for position, candidate in enumerate(candidates):
             if type(candidate) is dict:
                 index = candidate.get("index")
                 self._candidate(candidate, index if type(index) is int else position, events)
@@ -236,10 +237,12 @@ class GeminiStream(StreamMachine):
             answer.id = answer.id or string(chunk, "responseId")
 
     def _candidate(self, candidate: JSONObject, index: int, events: list[Event]) -> None:
+        parts = objects(mapping(candidate, "content"), "parts")
+        self.answer.count.check_parts(len(parts))
         if index != 0:
-            self._extras.other_candidate(index, candidate)
+            self._extras.other_candidate(index, candidate, self.answer.count)
             return
-        for part in objects(mapping(candidate, "content"), "parts"):
+        for part in parts:
             self._part(part, events)
         self._finish = raw_finish_reason(candidate.get("finishReason")) or self._finish
         for name, value in candidate.items():
@@ -323,7 +326,9 @@ class GeminiStream(StreamMachine):
         block = self._call
         if block is None:
             return
-        for piece in objects(call, "partialArgs"):
+        pieces = objects(call, "partialArgs")
+        self.answer.count.check_parts(len(pieces))
+        for piece in pieces:
             events.extend(block.delta(self._partial.add(piece)))
         if call.get("willContinue") is not True:
             events.extend(self._close_call(complete=True))

@@ -108,7 +108,9 @@ class ChatAnswer:
             if name not in CHUNK_MEMBERS and value:
                 answer.provider_data[name] = value
         events: list[Event] = []
-        for position, choice in enumerate(_objects_in(chunk.get("choices"), "choices")):
+        choices = _objects_in(chunk.get("choices"), "choices")
+        answer.count.check_choices(len(choices))
+        for position, choice in enumerate(choices):
             # A list of whole choices needs no index, and not every server gives one.
             self._choice(choice, position if self._whole else integer(choice, "index") or 0, events)
         return self._begun(events)
@@ -222,7 +224,10 @@ class ChatAnswer:
     def _other(self, index: int) -> ChatAnswer:
         other = self._others.get(index)
         if other is None:
-            other = self._others[index] = ChatAnswer(Accumulator(), self.provider, self._make_id, whole=self._whole)
+            count = self.answer.count
+            count.check_choices(len(self._others) + 2)  # with the answer's own
+            part = Accumulator(count=count)
+            other = self._others[index] = ChatAnswer(part, self.provider, self._make_id, whole=self._whole)
         return other
 
     def _message_of(self, choice: JSONObject) -> JSONObject:
@@ -284,7 +289,7 @@ class ChatAnswer:
     def _reasoning_details(self, value: JSON, events: list[Event]) -> None:
         if type(value) is list:
             if self._details is None:
-                self._details = ReasoningDetails()
+                self._details = ReasoningDetails(self.answer.count)
             self._details.add(value)
             self._reasoning(DETAILS, details_text(value), events)
 
@@ -292,6 +297,7 @@ class ChatAnswer:
         if type(content) is str:
             self._say(content, events)
         elif type(content) is list:
+            self.answer.count.check_parts(len(content))
             for part in content:
                 if type(part) is str and part:
                     self._say(part, events)
@@ -333,7 +339,7 @@ class ChatAnswer:
             self.reasoning_member = "content"
             if self.thinking is None or self.answer.blocks[-1] is not self.thinking:
                 if self.thinking is not None:
-                    self._settle_thinking()
+                    self.thinking.state = ProviderState(self.provider, self._thinking_state(self.thinking))
                 self.thinking, self.text = self.answer.thinking(), None
             events.append(self.thinking.delta(pieces))
 
@@ -342,13 +348,16 @@ class ChatAnswer:
             if self._details is None and not self._message_state:
                 return
             # Only what is encrypted or signed came: it goes back from a block without text.
-            self.thinking = self.answer.thinking()
-        data: JSONObject = dict(self._message_state)
-        if self.thinking.pieces:
-            data[STATE_MEMBER] = self.reasoning_member or "content"
+            self.thinking = self.answer.thinking(counted=False)
+        data = self._thinking_state(self.thinking)
+        data.update(self._message_state)
         if self._details is not None:
             data[DETAILS] = self._details.values()
         self.thinking.state = ProviderState(self.provider, data)
+
+    def _thinking_state(self, thinking: ThinkingInProgress) -> dict[str, JSON]:
+        """What goes back with every thinking block. What came beside them goes back once, with the last one."""
+        return {STATE_MEMBER: self.reasoning_member or "content"} if thinking.pieces else {}
 
     # Tool calls.
 
@@ -356,6 +365,7 @@ class ChatAnswer:
         calls = _objects_in(value, "tool_calls")
         if not calls or not self._is_source("calls", "tool_calls"):
             return
+        self.answer.count.check_call_pieces(len(calls))
         for call in calls:
             custom = mapping(call, "custom")
             function = mapping(call, "function")

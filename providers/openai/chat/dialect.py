@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...answer_limits import ANSWER_LIMITS, AnswerLimits
 from ...dialect import Dialect, Headers, MakeId, StreamMachine, WireRequest
 from ...errors import ProviderError
 from ...provider import Provider
@@ -31,13 +32,15 @@ class ChatDialect:
         """Serialise. Raises `InvalidRequestError`."""
         return encode_request(request, model, provider, stream=stream)
 
-    def decode(self, body: bytes, provider: Provider, make_id: MakeId) -> Response:
+    def decode(
+        self, body: bytes, provider: Provider, make_id: MakeId, limits: AnswerLimits = ANSWER_LIMITS
+    ) -> Response:
         """Read an unstreamed answer. Raises `ProviderError`."""
-        return decode_response(body, provider, make_id)
+        return decode_response(body, provider, make_id, limits)
 
-    def machine(self, provider: Provider, make_id: MakeId) -> StreamMachine:
+    def machine(self, provider: Provider, make_id: MakeId, limits: AnswerLimits = ANSWER_LIMITS) -> StreamMachine:
         """A machine for one stream."""
-        return ChatStream(provider, make_id)
+        return ChatStream(provider, make_id, limits)
 
     def decode_error(self, status: int, headers: Headers, body: bytes, now: float) -> ProviderError:
         """Read an error answer. Never raises."""

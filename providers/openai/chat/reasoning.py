@@ -6,6 +6,7 @@ or requests.
 
 from __future__ import annotations
 
+from ...answer_limits import AnswerCount
 from ...json_values import JSON, JSONObject, integer, mapping, string, without_nulls
 
 TEXT_MEMBERS = ("reasoning_content", "reasoning", "reasoning_text")
@@ -69,14 +70,15 @@ class ReasoningDetails:
     details come whole. The order is that of their first fragments, as the servers want it back.
     """
 
-    __slots__ = ("_details", "_open")
+    __slots__ = ("_count", "_details", "_open")
 
-    def __init__(self) -> None:
+    def __init__(self, count: AnswerCount) -> None:
+        self._count = count
         self._details: list[_Detail] = []
         self._open: dict[tuple[str, int | None], _Detail] = {}
 
     def add(self, fragments: list[JSON]) -> None:
-        """Take the details of one delta."""
+        """Take the details of one delta. Raises `ProviderError` for more than an answer may have blocks."""
         for fragment in fragments:
             if type(fragment) is not dict:
                 continue
@@ -85,6 +87,7 @@ class ReasoningDetails:
             key = (kind, integer(fragment, "index"))
             detail = self._open.get(key)
             if name is None or detail is None or _different(detail.members, fragment):
+                self._count.add_block()  # it takes as much, and goes back like one
                 detail = _Detail(fragment, name)
                 self._details.append(detail)
                 self._open[key] = detail

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...accumulate import Accumulator
+from ...answer_limits import ANSWER_LIMITS, AnswerLimits
 from ...dialect import MakeId
 from ...errors import malformed
 from ...json_values import MalformedJSONError, loads_object
@@ -15,7 +16,7 @@ from .stream import error_in
 BODY_STATUS = 200
 
 
-def decode_response(body: bytes, provider: Provider, make_id: MakeId) -> Response:
+def decode_response(body: bytes, provider: Provider, make_id: MakeId, limits: AnswerLimits = ANSWER_LIMITS) -> Response:
     """Read an unstreamed answer. Raises `ProviderError`, also for an error inside a 200."""
     try:
         chunk = loads_object(body)
@@ -26,7 +27,7 @@ def decode_response(body: bytes, provider: Provider, make_id: MakeId) -> Respons
         raise error_from_object(reported, http_status=BODY_STATUS, body=body)
     if chunk.get("choices") is None:
         raise malformed("malformed answer: a chat completion must have choices", body)
-    content = ChatAnswer(Accumulator(), provider.profile.name, make_id, whole=True)
+    content = ChatAnswer(Accumulator(limits), provider.profile.name, make_id, whole=True)
     try:
         content.take(chunk)
     except MalformedJSONError as error:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...answer_limits import ANSWER_LIMITS, AnswerLimits
 from ...dialect import MakeId, StreamMachine
 from ...errors import ProviderError, malformed, truncated
 from ...events import Event, Start
@@ -56,8 +57,8 @@ class ChatStream(StreamMachine):
 
     __slots__ = ("_content",)
 
-    def __init__(self, provider: Provider, make_id: MakeId) -> None:
-        super().__init__(provider, make_id)
+    def __init__(self, provider: Provider, make_id: MakeId, limits: AnswerLimits = ANSWER_LIMITS) -> None:
+        super().__init__(provider, make_id, limits)
         self._content = ChatAnswer(self.answer, provider.profile.name, make_id)
 
     def take_event(self, event: str, data: bytes) -> Sequence[Event]:
@@ -69,10 +70,8 @@ class ChatStream(StreamMachine):
             return self._not_json(event, data, error)
         return self._take(event, chunk, data)
 
-    def end(self, stray: bytes = b"") -> Sequence[Event]:
+    def take_end(self, stray: bytes) -> Sequence[Event]:
         """The body has ended."""
-        if self.ended:
-            return ()
         told = self._take_stray(stray) if stray.strip() else ()
         if self.ended:
             return told

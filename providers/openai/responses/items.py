@@ -37,11 +37,12 @@ def settle(pieces: list[str], whole: str) -> str:
     be told, for events cannot be taken back; the pieces give way to the whole, so that the response holds what the
     answer would have held unstreamed. No text at all says nothing about what was told.
     """
+    if not whole:
+        return ""  # before the join: an empty text may come any number of times
     told = "".join(pieces)
     if whole.startswith(told):
         return whole[len(told) :]
-    if whole:
-        pieces[:] = [whole]
+    pieces[:] = [whole]
     return ""
 
 
@@ -95,6 +96,7 @@ class MessageItem:
             self._mark(block)
         content = item.get("content")
         parts: list[JSON] = [{"type": "output_text", "text": content}] if type(content) is str else items(item, CONTENT)
+        self.answer.count.check_parts(len(parts))
         events: list[Event] = []
         for place, part in enumerate(parts):
             if type(part) is dict:

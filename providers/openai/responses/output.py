@@ -7,6 +7,7 @@ items are matched, and nothing of what is in them.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 
 from ...accumulate import Accumulator
@@ -40,16 +41,15 @@ class Output:
 
     def take_all(self, output: list[JSON]) -> list[Event]:
         """The final response's items. What was never told is told now; what it leaves out stays."""
+        self.answer.count.check_items(len(output))
         events: list[Event] = []
-        waiting = dict.fromkeys(self.items)
+        waiting = _Waiting(self.items)
         for index, item in enumerate(output):
             if type(item) is not dict:
                 continue
-            slot = self._match(index, item, waiting)
+            slot = waiting.take(self.at_index.get(index), item)
             if slot is None:
                 slot = self._new(item)
-            else:
-                del waiting[slot]
             events.extend(slot.take(item))
         return events
 
@@ -91,7 +91,7 @@ class Output:
         slot = self.at_index.get(index)
         if slot is None:
             slot = self.at_index[index] = MessageItem(self.answer, self.name)
-            self.items.append(slot)
+            self._add(slot)
         return slot if isinstance(slot, MessageItem) else None
 
     def reasoning_at(self, value: JSONObject) -> ReasoningItem | None:
@@ -100,7 +100,7 @@ class Output:
         slot = self.at_index.get(index)
         if slot is None:
             slot = self.at_index[index] = ReasoningItem(self.answer, self.name)
-            self.items.append(slot)
+            self._add(slot)
         return slot if isinstance(slot, ReasoningItem) else None
 
     def call_at(self, value: JSONObject) -> CallItem | None:
@@ -127,15 +127,54 @@ class Output:
             slot = CallItem(self.answer, self.name, kind, self.make_id)
         else:
             slot = ProviderItem(self.answer, self.name, item)
-        self.items.append(slot)
+        self._add(slot)
         return slot
 
-    def _match(self, index: int, item: JSONObject, waiting: dict[Item, None]) -> Item | None:
-        """The item already under construction that this is: the one at its index, else the first that it could be."""
-        slot = self.at_index.get(index)
-        if slot is not None and slot in waiting and fits(slot, item):
-            return slot
-        return next((slot for slot in waiting if fits(slot, item)), None)
+    def _add(self, slot: Item) -> None:
+        self.items.append(slot)
+        self.answer.count.check_items(len(self.items))
+
+
+class _Waiting:
+    """The items under construction that the final response has not named yet. They are found by what a received item
+    says of itself: comparing each with each would cost the product of both numbers.
+
+    Each group is in order, and may begin with items that were taken since.
+    """
+
+    __slots__ = ("_all", "_named", "_open", "_order")
+
+    def __init__(self, slots: Sequence[Item]) -> None:
+        self._order: dict[Item, int] = {slot: place for place, slot in enumerate(slots)}
+        self._all: dict[str, deque[Item]] = {}  # by kind
+        self._named: dict[tuple[str, str], deque[Item]] = {}  # by kind and call id: calls that have one
+        self._open: dict[str, deque[Item]] = {}  # by kind: what may have any call id
+        for slot in slots:
+            self._all.setdefault(slot.kind, deque()).append(slot)
+            if isinstance(slot, CallItem) and slot.block.started:
+                self._named.setdefault((slot.kind, slot.block.id), deque()).append(slot)
+            else:
+                self._open.setdefault(slot.kind, deque()).append(slot)
+
+    def take(self, at_index: Item | None, item: JSONObject) -> Item | None:
+        """The item already under construction that this is: the one at its index, else the first that it could be.
+        It waits no longer."""
+        slot = at_index if at_index in self._order and fits(at_index, item) else self._first(item)
+        if slot is not None:
+            del self._order[slot]
+        return slot
+
+    def _first(self, item: JSONObject) -> Item | None:
+        kind, call_id = string(item, "type") or "", string(item, "call_id")
+        if not call_id:
+            return self._head(self._all.get(kind))
+        found = (self._head(self._named.get((kind, call_id))), self._head(self._open.get(kind)))
+        return min((slot for slot in found if slot is not None), key=self._order.__getitem__, default=None)
+
+    def _head(self, group: deque[Item] | None) -> Item | None:
+        while group and group[0] not in self._order:
+            group.popleft()
+        return group[0] if group else None
 
 
 def fits(slot: Item, item: JSONObject) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ... import errors
 from ...accumulate import CUT_SHORT, Accumulator
+from ...answer_limits import ANSWER_LIMITS, AnswerLimits
 from ...dialect import MakeId
 from ...errors import ErrorCategory, ProviderError
 from ...events import Error, Event, FinishReason
@@ -56,7 +57,7 @@ ECHOED = frozenset(
 """Members that are told elsewhere, or that only repeat the request. All others are kept in `provider_data`."""
 
 
-def decode(body: bytes, provider: Provider, make_id: MakeId) -> Response:
+def decode(body: bytes, provider: Provider, make_id: MakeId, limits: AnswerLimits = ANSWER_LIMITS) -> Response:
     """Read an unstreamed answer. Raises `ProviderError`, also for a failure that a 200 reports."""
     try:
         response = loads_object(body)
@@ -64,7 +65,7 @@ def decode(body: bytes, provider: Provider, make_id: MakeId) -> Response:
         raise errors.malformed(f"the answer cannot be read: {error}", body) from None
     if not any(response.get(member) is not None for member in MEMBERS_OF_A_RESPONSE):
         raise errors.malformed(f"the answer is no response object: {shown(body)}", body)
-    answer = Accumulator()
+    answer = Accumulator(limits)
     try:
         end = conclude(Output(answer, provider.profile.name, make_id), response, None, body)[-1]
     except MalformedJSONError as error:

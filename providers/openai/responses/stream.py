@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ... import errors
+from ...answer_limits import ANSWER_LIMITS, AnswerLimits
 from ...dialect import MakeId, StreamMachine
 from ...events import Error, Event, FinishReason, Start
 from ...json_values import (
@@ -53,8 +54,8 @@ class ResponsesStream(StreamMachine):
 
     __slots__ = ("done_mark", "output", "started")
 
-    def __init__(self, provider: Provider, make_id: MakeId) -> None:
-        super().__init__(provider, make_id)
+    def __init__(self, provider: Provider, make_id: MakeId, limits: AnswerLimits = ANSWER_LIMITS) -> None:
+        super().__init__(provider, make_id, limits)
         self.output: Output = Output(self.answer, provider.profile.name, make_id)
         self.started: bool = False
         self.done_mark: bool = False
@@ -80,9 +81,7 @@ class ResponsesStream(StreamMachine):
             self.expect_more(event, data, value, DELTA, events[0])
         return events
 
-    def end(self, stray: bytes = b"") -> Sequence[Event]:
-        if self.ended:
-            return ()
+    def take_end(self, stray: bytes) -> Sequence[Event]:
         reported = _error_in(stray)
         if reported is not None:
             return self.fail(error_from_object(reported, http_status=200, body=stray))
@@ -227,12 +226,13 @@ class ResponsesStream(StreamMachine):
         return self._conclude(value, "cancelled", data)
 
     def _conclude(self, value: JSONObject, status: str, data: bytes) -> Sequence[Event]:
-        self.ended = True
         if any(map(may_hold_numbers, objects(mapping(value, "response"), "output"))):
             value = exactly_object(value, data)
         keep(self.answer, {key: member for key, member in value.items() if key not in ENVELOPE})
         response = value.get("response")
-        return conclude(self.output, response if type(response) is dict else {}, status, data)
+        events = conclude(self.output, response if type(response) is dict else {}, status, data)
+        self.ended = True  # not before: what cannot be read ends the stream with an error
+        return events
 
     def error(self, value: JSONObject, data: bytes) -> Sequence[Event]:
         """An error event, nested (`error: {…}`) or flat. The `response.failed` that may follow says the same."""

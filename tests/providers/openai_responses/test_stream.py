@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from manystream.providers.errors import ErrorCategory
@@ -451,3 +453,15 @@ def test_an_error_is_told_once() -> None:
     """
     )
     assert sum(isinstance(event, Error) for event in told.events) == 1
+
+
+def test_a_final_response_that_cannot_be_read_is_an_error_and_not_silence() -> None:
+    deep = {"a": 1}
+    for _ in range(300):
+        deep = {"a": deep}  # type: ignore[dict-item]
+    item = {"type": "function_call", "call_id": "c", "name": "f", "arguments": deep}
+    machine = DIALECT.machine(PROVIDER, make_id)
+    data = json.dumps({"type": "response.completed", "response": {"status": "completed", "output": [item]}}).encode()
+    (event,) = machine.feed("", data)
+    assert isinstance(event, Error)
+    assert machine.ended

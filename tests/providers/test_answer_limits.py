@@ -1,0 +1,83 @@
+"""Caps on choices, content blocks and tool calls: in every dialect, streamed and not, at exactly their number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+import manystream as ms
+from manystream.providers.answer_limits import ANSWER_LIMITS, AnswerLimits
+from manystream.providers.json_values import MAX_VALUES, MalformedJSONError, loads
+from manystream.providers.registry import DIALECTS
+from tests.faults.crowds import CROWDS, Crowd
+
+MOST = 20
+LIMITED = [crowd for crowd in CROWDS if crowd.limit]
+
+
+def outcome(crowd: Crowd, number: int, limits: AnswerLimits) -> str:
+    """The message of the error that an answer of so many things ends with; empty where it has none."""
+    provider = crowd.dialect.provider("http://127.0.0.1")
+    dialect = DIALECTS[provider.profile.dialect]
+    pieces: Iterable[bytes] = crowd.pieces(number)
+    if not crowd.stream:
+        try:
+            dialect.decode(b"".join(pieces), provider, lambda: "id", limits)
+        except ms.ProviderError as error:
+            return error.message
+        return ""
+    machine = dialect.machine(provider, lambda: "id", limits)
+    events: list[ms.Event] = []
+    for piece in pieces:
+        events.extend(machine.feed("", piece[6:-2]))
+    errors = [event for event in events if isinstance(event, ms.Error)]
+    assert errors == events[-1:] if errors else True, "an error is the last event"
+    machine.response()
+    return errors[0].error.message if errors else ""
+
+
+@pytest.mark.parametrize("crowd", LIMITED, ids=str)
+def test_one_too_many_is_an_error_that_names_the_limit(crowd: Crowd) -> None:
+    message = outcome(crowd, 5 * MOST, AnswerLimits(**{crowd.limit: MOST}))
+    assert message.startswith(f"the answer has more than {MOST} "), message
+    assert message.endswith(f"(limits.{crowd.limit})"), message
+
+
+@pytest.mark.parametrize("crowd", LIMITED, ids=str)
+def test_what_is_within_the_limit_is_read(crowd: Crowd) -> None:
+    # An item with parts takes up to two of a limit, and details beside blocks forty.
+    small = AnswerLimits(**{crowd.limit: MOST})
+    assert "limits." not in outcome(crowd, MOST // 2 if crowd.size < 1000 else 0, small)
+    assert "limits." not in outcome(crowd, 5 * MOST if crowd.size < 1000 else 2, ANSWER_LIMITS)
+
+
+def test_exactly_as_many_tool_calls_as_allowed() -> None:
+    calls = next(crowd for crowd in LIMITED if str(crowd) == "anthropic, streamed: calls")
+    limits = AnswerLimits(max_tool_calls=MOST)
+    assert outcome(calls, MOST, limits) == ""
+    assert outcome(calls, MOST + 1, limits) == f"the answer has more than {MOST} tool calls (limits.max_tool_calls)"
+
+
+@pytest.mark.parametrize(
+    ("text", "allowed"),
+    [
+        (b"[" + b"[]," * MAX_VALUES + b"1]", False),
+        (b"[" + b"0," * (MAX_VALUES + 1) + b"0]", False),
+        (b'{"a":"' + b"[]," * MAX_VALUES + b'"}', True),
+        (b'{"a":"' + rb"\"," * MAX_VALUES + b'","b":[' + b"0," * 1000 + b"0]}", True),
+    ],
+    ids=["empty lists", "numbers", "commas in a string", "escaped quotes and commas in a string"],
+)
+def test_a_text_of_too_many_values_is_not_parsed(text: bytes, allowed: bool) -> None:
+    assert len(text) > 2 * MAX_VALUES
+    if allowed:
+        assert isinstance(loads(text), dict)
+    else:
+        with pytest.raises(MalformedJSONError, match=f"more than {MAX_VALUES} JSON values"):
+            loads(text)
+
+
+def test_a_string_that_never_ends_is_looked_at_once() -> None:
+    with pytest.raises(MalformedJSONError):
+        loads(b'{"a":"' + rb"\"," * MAX_VALUES)
