@@ -197,6 +197,22 @@ async def test_an_idle_connection_of_another_origin_makes_way_under_the_total_ca
         assert again.connection is not None
 
 
+@pytest.mark.parametrize("start", [0.1, 1e6 + 1 / 3, 123456789.123456789])
+async def test_a_timer_that_is_due_finds_its_connection_expired_however_sums_are_rounded(
+    autojump_clock: trio.testing.MockClock, start: float
+) -> None:
+    autojump_clock.jump(start)
+    for step in range(60):
+        async with open_rig(PoolLimits(idle_expiry=15 + step / 7)) as rig:
+            asker = rig.ask()
+            await rig.settle()
+            await rig.served(asker)
+            with trio.fail_after(3600):
+                await trio.sleep(60)
+            assert asker.connection is not None
+            assert asker.connection.state is State.CLOSED
+
+
 async def test_idle_connections_expire(autojump_clock: trio.testing.MockClock) -> None:
     async with open_rig(PoolLimits(idle_expiry=15)) as rig:
         first = rig.ask()
