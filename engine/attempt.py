@@ -9,25 +9,29 @@ The hot path of the whole engine is `on_body` with a machine: socket bytes → S
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from ..providers.accumulate import events_of
-from ..providers.dialect import Dialect, MakeId, StreamMachine
+from ..providers.dialect import StreamMachine
 from ..providers.errors import ErrorCategory, ProviderError, malformed
 from ..providers.events import Error, Event
 from ..providers.json_values import shown
-from ..providers.provider import Provider
 from ..providers.response import Response
 from ..transport.errors import Phase, TransportError
-from ..transport.exchange import Exchange, RawHeaders, WireHead
+from ..transport.exchange import Exchange, RawHeaders
 from ..transport.headers import headers_to_mapping
 from ..transport.http1 import Connection
-from ..transport.sse import SSEOverflowError, SSEParser
-from ..transport.url import Origin
+from ..transport.sse import ServerSentEvent, SSEOverflowError, SSEParser
 from .errors import redacted, transport_error
-from .limits import Limits
+from .listener import Listener as Listener
+from .listener import Progress as Progress
+from .listener import Recorder as Recorder
+from .listener import Tap as Tap
+from .prepared import Prepared as Prepared
+from .prepared import WallClock as WallClock
 from .repeats import DeliverTexts, RepeatedEvents, repeats
+from .steps import STEP_EVENTS, Action, Steps
 
 EVENT_STREAM = "text/event-stream"
 JSON_TYPES = ("application/json", "text/json")
@@ -35,102 +39,6 @@ NO_ANSWER_TYPES = ("text/html", "application/xhtml+xml", "image/", "audio/", "vi
 NO_CONTENT = frozenset({204, 205})
 """Successes that say there is no answer: an error here, named by its status."""
 REQUEST_ID_HEADERS = ("x-request-id", "request-id", "x-goog-request-id", "apim-request-id", "x-ms-request-id", "cf-ray")
-
-
-class Prepared:
-    """What every attempt of a call shares: where it goes, what it says, who reads the answer."""
-
-    __slots__ = (
-        "body",
-        "dialect",
-        "head",
-        "key",
-        "limits",
-        "make_id",
-        "model",
-        "origin",
-        "provider",
-        "stream",
-        "wall_clock",
-    )
-
-    def __init__(
-        self,
-        *,
-        origin: Origin,
-        head: WireHead,
-        body: bytes,
-        key: str,
-        stream: bool,
-        provider: Provider,
-        model: str,
-        dialect: Dialect,
-        make_id: MakeId,
-        limits: Limits,
-        wall_clock: WallClock,
-    ) -> None:
-        self.origin: Origin = origin
-        self.head: WireHead = head
-        self.body: bytes = body
-        self.key: str = key
-        self.stream: bool = stream
-        self.provider: Provider = provider
-        self.model: str = model
-        self.dialect: Dialect = dialect
-        self.make_id: MakeId = make_id
-        self.limits: Limits = limits
-        self.wall_clock: WallClock = wall_clock
-
-
-class WallClock(Protocol):
-    """Unix seconds, for dates in headers; never used to time anything."""
-
-    def __call__(self) -> float: ...
-
-
-class Progress(enum.Enum):
-    """How far an attempt has come, as its call needs to know."""
-
-    DIALLING = "dialling"
-    CONNECTED = "connected"
-    HEAD = "head"
-
-
-class Listener(Protocol):
-    """Who is notified. After `on_answer`, `on_attempt_failure` or `on_defect`, nothing more."""
-
-    @property
-    def label(self) -> str:
-        """What it is called in reports."""
-        ...
-
-    def on_progress(self, progress: Progress) -> None: ...
-
-    def on_answer(self, response: Response, terminal: Event | None) -> None:
-        """The answer is whole; `terminal` is the stream's Done."""
-        ...
-
-    def on_attempt_failure(self, error: ProviderError, *, unread: bool) -> None:
-        """It failed. `unread`: the server cannot have read the request (see `TransportError.unread`)."""
-        ...
-
-    def on_defect(self, error: Exception) -> None:
-        """Something raised: a defect in this library. The call must end without the code that raised."""
-        ...
-
-
-class Tap(Exchange, Protocol):
-    """An exchange that stands before another one and passes on what it is told."""
-
-    def left(self, *, whole: bool) -> None:
-        """Nobody listens any more: the answer was `whole`, or was given up."""
-        ...
-
-
-class Recorder(Protocol):
-    """Who puts taps before exchanges."""
-
-    def tap(self, prepared: Prepared, exchange: Exchange) -> Tap: ...
 
 
 class Reading(enum.Enum):
@@ -149,10 +57,13 @@ class Attempt:
     status, headers: of the response, once its head has come. phase: where the dial stands.
     deliver: takes a stream's events, none of them terminal; the listener may put another in its place at any time.
     If the attempt is `over` when it returns, nothing more is given. deliver_texts: does the same for deltas that repeat
-    one another, once the listener has set it; without it they, too, go to `deliver`.
+    one another, once the listener has set it; without it they, too, go to `deliver`. paused: the consumer wants nothing
+    for now.
     """
 
     __slots__ = (
+        "_ended",
+        "_held",
         "_listener",
         "_machine",
         "_max_size",
@@ -163,6 +74,7 @@ class Attempt:
         "_repeats",
         "_size",
         "_sse",
+        "_steps",
         "_tap",
         "_truncatable",
         "connection",
@@ -170,6 +82,7 @@ class Attempt:
         "deliver_texts",
         "headers",
         "over",
+        "paused",
         "phase",
         "status",
     )
@@ -193,6 +106,10 @@ class Attempt:
         self.status: int = 0
         self.headers: dict[str, str] = {}
         self.over: bool = False
+        self.paused: bool = False
+        self._steps: Steps | None = None  # events of one wire event that are being delivered a few at a time
+        self._held: list[bytes] = []  # what was read meanwhile
+        self._ended: Action | None = None  # how the body ended meanwhile
         self._reading = Reading.NOTHING
         self._machine: StreamMachine | None = None
         self._sse: SSEParser | None = None
@@ -273,6 +190,9 @@ class Attempt:
         if machine is None or sse is None:
             self._collect(data)
             return
+        if self._steps is not None:
+            self._held.append(data)  # a paused connection that broke is read to its end
+            return
         if self._repeats is not None:
             self._size = self._max_size - self._repeats.room  # it has read some in the meantime
         self._size += len(data)
@@ -284,18 +204,8 @@ class Attempt:
         except SSEOverflowError as error:
             self._give_up(malformed(f"{error} (limits.max_event_bytes)"))
             return
-        deliver = self.deliver
-        for name, payload in wire_events:
-            if not payload:
-                continue
-            events = machine.feed(name, payload)
-            if machine.ended:
-                self._stream_ended(events)
-                return
-            if events:
-                deliver(events)
-                if self.over:
-                    return
+        if not self._take(iter(wire_events), machine):
+            return
         connection = self.connection
         if connection is not None and self.deliver_texts is not None and self._tap is None:
             known = self._repeats = repeats(self._repeats, machine.repeated, wire_events, data, self.deliver_texts)
@@ -305,10 +215,32 @@ class Attempt:
                 if sse.between:
                     connection.shortcut = known
 
+    def _take(self, wire_events: Iterator[ServerSentEvent], machine: StreamMachine) -> bool:
+        """Decode and deliver. False where that ends the attempt, or takes more than one tick."""
+        deliver = self.deliver
+        for name, payload in wire_events:
+            if not payload:
+                continue
+            events = machine.feed(name, payload)
+            if machine.ended:
+                self._stream_ended(events)
+                return False
+            if events:
+                if len(events) > STEP_EVENTS:
+                    self._deliver_in_steps(events, partial(self._take, wire_events, machine))
+                    return False
+                deliver(events)
+                if self.over:
+                    return False
+        return True
+
     def on_end(self) -> None:
         if self.over:
             return
         self.connection = None
+        if self._steps is not None:
+            self._ended = self.on_end
+            return
         if self._reading is Reading.STREAM:
             self._end_of_stream(None)
         elif self._reading in (Reading.ANSWER, Reading.PAGE):
@@ -320,6 +252,9 @@ class Attempt:
         if self.over:
             return
         self.connection = None
+        if self._steps is not None:
+            self._ended = partial(self.on_failure, error)
+            return
         if self._reading is Reading.STREAM:
             self._end_of_stream(transport_error(error, streaming=True))
         elif self._reading is Reading.ERROR:
@@ -339,13 +274,19 @@ class Attempt:
 
     def _stream_ended(self, events: Sequence[Event]) -> None:
         """The machine has returned its terminal event."""
-        machine = self._machine
-        assert machine is not None
         *before, terminal = events
+        if len(before) > STEP_EVENTS:
+            self._deliver_in_steps(before, partial(self._finish_stream, terminal))
+            return
         if before:
             self.deliver(before)
-            if self.over:
-                return
+        self._finish_stream(terminal)
+
+    def _finish_stream(self, terminal: Event) -> None:
+        machine = self._machine
+        assert machine is not None
+        if self.over:
+            return
         if isinstance(terminal, Error):
             self._stream_failed(terminal.error)
             return
@@ -369,6 +310,9 @@ class Attempt:
             events = machine.feed_last(name, payload)
             if machine.ended:
                 self._stream_ended(events)
+                return
+            if len(events) > STEP_EVENTS:
+                self._deliver_in_steps(events, partial(self._end_of_stream, broken))  # by then it holds no more
                 return
             if events:
                 self.deliver(events)
@@ -420,10 +364,65 @@ class Attempt:
             self._listener.on_answer(response, None)
             return
         *events, done = events_of(response)
+        if len(events) > STEP_EVENTS:
+            self._deliver_in_steps(events, partial(self._answered, response, done))
+            return
         self.deliver(events)
+        self._answered(response, done)
+
+    def _answered(self, response: Response, done: Event) -> None:
         if not self.over:
             self.over = True
             self._listener.on_answer(response, done)
+
+    # --- what takes more than one tick ---
+
+    def _deliver_in_steps(self, events: Sequence[Event], then: Callable[[], object]) -> None:
+        """Deliver many events a few at a time, and read nothing meanwhile."""
+        connection = self.connection
+        if connection is not None:
+            connection.shortcut = None
+            connection.pause()
+        self._repeats = None
+        self._steps = Steps(self, events, then, self._listener.soon)
+        self._steps.go_on()
+
+    def deliver_step(self, events: Sequence[Event]) -> None:
+        """Deliver a few of them."""
+        self.deliver(events)
+
+    def stepped(self, then: Callable[[], object]) -> None:
+        """They were delivered: go on with what comes after them."""
+        self._steps = None
+        then()
+        while self._held and self._steps is None and not self.over:
+            self.on_body(self._held.pop(0))
+        if self._steps is not None or self.over:
+            return
+        if self._ended is not None:
+            self._ended()
+        elif self.connection is not None and not self.paused:
+            self.connection.resume()
+            self._listener.on_reading()
+
+    @property
+    def stepping(self) -> bool:
+        """Whether events wait to be delivered, so that it is not the server who is waited for."""
+        return self._steps is not None
+
+    def pause(self) -> None:
+        """Deliver no more than what was read, and read nothing, until `resume`."""
+        self.paused = True
+        if self.connection is not None:
+            self.connection.pause()
+
+    def resume(self) -> None:
+        """Go on."""
+        self.paused = False
+        if self._steps is not None:
+            self._steps.schedule()
+        elif self.connection is not None:
+            self.connection.resume()
 
     def _decode_error(self) -> None:
         prepared = self._prepared

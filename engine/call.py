@@ -29,6 +29,7 @@ from .errors import callback_failed, cancelled, internal, redact_headers
 from .observe import Watch
 from .retry import RetryBudget, retry_delay
 from .statistics import CallFigures
+from .steps import Action
 
 logger: logging.Logger = logging.getLogger("manystream.engine")
 
@@ -150,15 +151,17 @@ class Call(Ending):
         """Read no more for now: the server is held back through TCP, and the idle clock stands still. Holds for a
         connection that the call gets later, too."""
         self._paused = True
-        if self._attempt is not None and self._attempt.connection is not None:
-            self._attempt.connection.pause()
+        if self._attempt is not None:
+            self._attempt.pause()
 
     def resume(self) -> None:
         """Read on."""
         self._paused = False
-        if self._attempt is not None and self._attempt.connection is not None:
-            self._attempt.connection.resume()
-            self._arm()
+        attempt = self._attempt
+        if attempt is not None:
+            attempt.resume()
+            if attempt.connection is not None:
+                self._arm()
 
     # --- for the engine ---
 
@@ -267,6 +270,13 @@ class Call(Ending):
                 redact_headers(self._attempt.headers, self._prepared.key)
         self._arm()
 
+    def on_reading(self) -> None:
+        self._arm()
+
+    def soon(self, callback: Action) -> None:
+        engine = self._engine
+        engine.timers.at(engine.loop.clock(), callback, self.on_defect)
+
     def _deliver_first(self, events: Sequence[Event]) -> None:
         """Events, until the first content was told: notes when that was."""
         delivery = self._delivery
@@ -353,7 +363,9 @@ class Call(Ending):
         state, since = self._state, self._started
         attempt = self._attempt
         connection = attempt.connection if attempt is not None else None
-        if state is CallState.CONNECTING:
+        if attempt is not None and attempt.stepping:
+            state = CallState.BACKOFF  # no clock but the total one
+        elif state is CallState.CONNECTING:
             since = self._started + (self._timings.queued or 0.0)
         elif connection is not None:
             if state is CallState.SENDING and connection.sent_at is not None:

@@ -1,0 +1,62 @@
+"""What every attempt of a call shares. Values only."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ..providers.dialect import Dialect, MakeId
+from ..providers.provider import Provider
+from ..transport.exchange import WireHead
+from ..transport.url import Origin
+from .limits import Limits
+
+
+class Prepared:
+    """What every attempt of a call shares: where it goes, what it says, who reads the answer."""
+
+    __slots__ = (
+        "body",
+        "dialect",
+        "head",
+        "key",
+        "limits",
+        "make_id",
+        "model",
+        "origin",
+        "provider",
+        "stream",
+        "wall_clock",
+    )
+
+    def __init__(
+        self,
+        *,
+        origin: Origin,
+        head: WireHead,
+        body: bytes,
+        key: str,
+        stream: bool,
+        provider: Provider,
+        model: str,
+        dialect: Dialect,
+        make_id: MakeId,
+        limits: Limits,
+        wall_clock: WallClock,
+    ) -> None:
+        self.origin: Origin = origin
+        self.head: WireHead = head
+        self.body: bytes = body
+        self.key: str = key
+        self.stream: bool = stream
+        self.provider: Provider = provider
+        self.model: str = model
+        self.dialect: Dialect = dialect
+        self.make_id: MakeId = make_id
+        self.limits: Limits = limits
+        self.wall_clock: WallClock = wall_clock
+
+
+class WallClock(Protocol):
+    """Unix seconds, for dates in headers; never used to time anything."""
+
+    def __call__(self) -> float: ...
