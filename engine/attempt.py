@@ -16,24 +16,21 @@ from ..providers.accumulate import events_of
 from ..providers.dialect import StreamMachine
 from ..providers.errors import ErrorCategory, ProviderError, malformed
 from ..providers.events import Error, Event
-from ..providers.json_values import shown
+from ..providers.kept import kept_bytes
 from ..providers.response import Response
 from ..transport.errors import Phase, TransportError
 from ..transport.exchange import Exchange, RawHeaders
 from ..transport.headers import headers_to_mapping
 from ..transport.http1 import Connection
 from ..transport.sse import ServerSentEvent, SSEOverflowError, SSEParser
+from .buffered import STEP_BYTES
+from .error_answer import EVENT_STREAM, read_error
 from .errors import redacted, transport_error
-from .listener import Listener as Listener
-from .listener import Progress as Progress
-from .listener import Recorder as Recorder
-from .listener import Tap as Tap
-from .prepared import Prepared as Prepared
-from .prepared import WallClock as WallClock
+from .listener import Listener, Progress, Recorder, Tap
+from .prepared import Prepared
 from .repeats import DeliverTexts, RepeatedEvents, repeats
 from .steps import STEP_EVENTS, Action, Steps
 
-EVENT_STREAM = "text/event-stream"
 JSON_TYPES = ("application/json", "text/json")
 NO_ANSWER_TYPES = ("text/html", "application/xhtml+xml", "image/", "audio/", "video/")
 NO_CONTENT = frozenset({204, 205})
@@ -66,15 +63,15 @@ class Attempt:
         "_held",
         "_listener",
         "_machine",
-        "_max_size",
+        "_mark",
         "_pieces",
         "_prepared",
         "_reading",
         "_recorder",
         "_repeats",
+        "_reported",
         "_size",
         "_sse",
-        "_steps",
         "_tap",
         "_truncatable",
         "connection",
@@ -85,6 +82,7 @@ class Attempt:
         "paused",
         "phase",
         "status",
+        "steps",
     )
 
     def __init__(
@@ -107,7 +105,7 @@ class Attempt:
         self.headers: dict[str, str] = {}
         self.over: bool = False
         self.paused: bool = False
-        self._steps: Steps | None = None  # events of one wire event that are being delivered a few at a time
+        self.steps: Steps | None = None  # events of one wire event that are being delivered a few at a time
         self._held: list[bytes] = []  # what was read meanwhile
         self._ended: Action | None = None  # how the body ended meanwhile
         self._reading = Reading.NOTHING
@@ -115,7 +113,8 @@ class Attempt:
         self._sse: SSEParser | None = None
         self._pieces: list[bytes] = []
         self._size = 0
-        self._max_size = prepared.limits.max_response_bytes
+        self._reported = 0
+        self._mark = min(STEP_BYTES, prepared.limits.max_response_bytes)  # the size at which it is looked at next
         self._truncatable = False
 
     @property
@@ -190,14 +189,13 @@ class Attempt:
         if machine is None or sse is None:
             self._collect(data)
             return
-        if self._steps is not None:
+        if self.steps is not None:
             self._held.append(data)  # a paused connection that broke is read to its end
             return
         if self._repeats is not None:
-            self._size = self._max_size - self._repeats.room  # it has read some in the meantime
+            self._size = self._mark - self._repeats.room  # it has read some in the meantime
         self._size += len(data)
-        if self._size > self._max_size:
-            self._too_large()
+        if self._size > self._mark and not self._may_grow():
             return
         try:
             wire_events = sse.feed(data)
@@ -211,7 +209,7 @@ class Attempt:
             known = self._repeats = repeats(self._repeats, machine.repeated, wire_events, data, self.deliver_texts)
             connection.shortcut = None
             if known is not None:
-                known.room = self._max_size - self._size  # what it cannot read now counts, too
+                known.room = self._mark - self._size  # what it cannot read now counts, too
                 if sse.between:
                     connection.shortcut = known
 
@@ -238,7 +236,7 @@ class Attempt:
         if self.over:
             return
         self.connection = None
-        if self._steps is not None:
+        if self.steps is not None:
             self._ended = self.on_end
             return
         if self._reading is Reading.STREAM:
@@ -252,7 +250,7 @@ class Attempt:
         if self.over:
             return
         self.connection = None
-        if self._steps is not None:
+        if self.steps is not None:
             self._ended = partial(self.on_failure, error)
             return
         if self._reading is Reading.STREAM:
@@ -290,7 +288,7 @@ class Attempt:
         if isinstance(terminal, Error):
             self._stream_failed(terminal.error)
             return
-        self.over = True
+        self._leave()
         self._drain()
         self._listener.on_answer(machine.response(), terminal)
 
@@ -339,12 +337,42 @@ class Attempt:
             if self._size >= self._prepared.limits.max_error_bytes:
                 self._close()
                 self._decode_error() if self._reading is Reading.ERROR else self._decode_answer()
-        elif self._size > self._max_size:
-            self._too_large()
+        elif self._size > self._mark:
+            self._may_grow()
 
-    def _too_large(self) -> None:
-        limit = self._prepared.limits.max_response_bytes
-        self._give_up(malformed(f"the answer is larger than {limit} bytes (limits.max_response_bytes)"))
+    # --- how large it becomes ---
+
+    def _may_grow(self) -> bool:
+        """Look at the size, which has grown by a step. False where it is too much."""
+        prepared, size = self._prepared, self._size
+        limit = prepared.limits.max_response_bytes
+        if size > limit:
+            self._give_up(malformed(f"the answer is larger than {limit} bytes (limits.max_response_bytes)"))
+            return False
+        self._mark = min(size + STEP_BYTES, limit)
+        prepared.buffered.grown(self, size - self._reported)
+        self._reported = size
+        return True
+
+    def kept_bytes(self) -> int:
+        """What of the bytes received is kept."""
+        machine, sse = self._machine, self._sse
+        if machine is None or sse is None:
+            return self._size
+        return kept_bytes(machine) + sse.pending
+
+    def give_way(self) -> None:
+        """Fail: the answers of all calls are too large, and this one is the largest."""
+        self._listener.soon(self._yield_room)  # at the next tick: another call's read is under way
+
+    def _yield_room(self) -> None:
+        if not self.over:
+            self._give_up(self._prepared.buffered.too_much())
+
+    def _leave(self) -> None:
+        """Nothing more is reported from here on."""
+        self.over = True
+        self._prepared.buffered.forget(self)
 
     def _decode_answer(self) -> None:
         prepared = self._prepared
@@ -360,7 +388,7 @@ class Attempt:
             self._fail(error)
             return
         if not prepared.stream:
-            self.over = True
+            self._leave()
             self._listener.on_answer(response, None)
             return
         *events, done = events_of(response)
@@ -372,7 +400,7 @@ class Attempt:
 
     def _answered(self, response: Response, done: Event) -> None:
         if not self.over:
-            self.over = True
+            self._leave()
             self._listener.on_answer(response, done)
 
     # --- what takes more than one tick ---
@@ -384,8 +412,8 @@ class Attempt:
             connection.shortcut = None
             connection.pause()
         self._repeats = None
-        self._steps = Steps(self, events, then, self._listener.soon)
-        self._steps.go_on()
+        self.steps = Steps(self, events, then, self._listener.soon)
+        self.steps.go_on()
 
     def deliver_step(self, events: Sequence[Event]) -> None:
         """Deliver a few of them."""
@@ -393,22 +421,17 @@ class Attempt:
 
     def stepped(self, then: Callable[[], object]) -> None:
         """They were delivered: go on with what comes after them."""
-        self._steps = None
+        self.steps = None
         then()
-        while self._held and self._steps is None and not self.over:
+        while self._held and self.steps is None and not self.over:
             self.on_body(self._held.pop(0))
-        if self._steps is not None or self.over:
+        if self.steps is not None or self.over:
             return
         if self._ended is not None:
             self._ended()
         elif self.connection is not None and not self.paused:
             self.connection.resume()
             self._listener.on_reading()
-
-    @property
-    def stepping(self) -> bool:
-        """Whether events wait to be delivered, so that it is not the server who is waited for."""
-        return self._steps is not None
 
     def pause(self) -> None:
         """Deliver no more than what was read, and read nothing, until `resume`."""
@@ -419,8 +442,8 @@ class Attempt:
     def resume(self) -> None:
         """Go on."""
         self.paused = False
-        if self._steps is not None:
-            self._steps.schedule()
+        if self.steps is not None:
+            self.steps.schedule()
         elif self.connection is not None:
             self.connection.resume()
 
@@ -428,18 +451,7 @@ class Attempt:
         prepared = self._prepared
         # Of a coded body only the status and the headers count: no key to it was asked for, and none is at hand.
         body = b"" if self._encoding else b"".join(self._pieces)[: prepared.limits.max_error_bytes]
-        if self.headers.get("content-type", "").startswith(EVENT_STREAM):
-            body = _first_event_data(body)
-        where = self.headers.get("location")
-        if 300 <= self.status < 400 and where is not None:
-            error = ProviderError(
-                f"HTTP {self.status}: redirects are not followed; the server points to {shown(_without_query(where))}",
-                category=ErrorCategory.UNKNOWN,
-                http_status=self.status,
-                retryable=False,
-            )
-        else:
-            error = prepared.dialect.decode_error(self.status, self.headers, body, prepared.wall_clock())
+        error = read_error(prepared, self.status, self.headers, body)
         if error.request_id is None:
             error.request_id = self.request_id
         self._fail(error)
@@ -458,7 +470,7 @@ class Attempt:
 
     def abort(self) -> None:
         """Close whatever is open, and tell nothing: the call has ended."""
-        self.over = True
+        self._leave()
         self._close()
 
     def _close(self) -> None:
@@ -483,16 +495,5 @@ class Attempt:
 
     def _fail(self, error: ProviderError, *, unread: bool = False) -> None:
         if not self.over:
-            self.over = True
+            self._leave()
             self._listener.on_attempt_failure(redacted(error, self._prepared.key), unread=unread)
-
-
-def _first_event_data(body: bytes) -> bytes:
-    """The data of an error body that comes as server-sent events."""
-    parser = SSEParser()
-    events = [*parser.feed(body), *parser.end()]
-    return next((data for _, data in events if data), body)
-
-
-def _without_query(url: str) -> str:
-    return url.partition("?")[0]

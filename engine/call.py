@@ -20,13 +20,15 @@ from ..transport.errors import Phase
 from ..transport.loop import Loop
 from ..transport.pool import Pool
 from ..transport.timers import Timer, Timers
-from .attempt import Attempt, Prepared, Progress, Recorder
+from .attempt import Attempt
 from .clocks import LENGTH, CallState, Clock, Clocks, next_deadline, timeout_error
 from .completion import Completion
 from .delivery import Delivery, OnEvent, Tally
 from .ending import Ending, OnCompletion, Step
 from .errors import callback_failed, cancelled, internal, redact_headers
+from .listener import Progress, Recorder
 from .observe import Watch
+from .prepared import Prepared
 from .retry import RetryBudget, retry_delay
 from .statistics import CallFigures
 from .steps import Action
@@ -363,7 +365,7 @@ class Call(Ending):
         state, since = self._state, self._started
         attempt = self._attempt
         connection = attempt.connection if attempt is not None else None
-        if attempt is not None and attempt.stepping:
+        if attempt is not None and attempt.steps is not None:
             state = CallState.BACKOFF  # no clock but the total one
         elif state is CallState.CONNECTING:
             since = self._started + (self._timings.queued or 0.0)

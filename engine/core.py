@@ -33,7 +33,6 @@ from ..transport.timers import Timers
 from ..transport.tls import TLSConfig, TLSConfigError, make_context
 from ..transport.tls_socket import TLSSocket
 from ..transport.url import Origin
-from .attempt import Prepared, Recorder
 from .call import Call
 from .callbacks import check_callback
 from .clocks import CallState, effective
@@ -42,9 +41,11 @@ from .delivery import OnEvent, Tally
 from .ending import OnCompletion
 from .errors import cancelled, ends_engine, internal
 from .limits import Limits
+from .listener import Recorder
 from .observe import CallStart, Observer, Watch
 from .option_rules import check_options
 from .prepare import Preparer
+from .prepared import Prepared
 from .record import Recording
 from .retry import RetryBudget
 from .services import Services

@@ -15,6 +15,7 @@ class Limits(AnswerLimits):
     max_response_bytes: one answer, streamed or not.
     max_error_bytes: what is read of an error's body.
     max_calls: calls that may be running at once; one more is refused (`TooManyCallsError`).
+    max_buffered_bytes: received bytes that all answers under way keep; beyond it the call that keeps most fails.
     max_choices: choices (candidates) of one answer.
     max_blocks: content blocks of one answer, all choices together; and content parts of one event.
     max_tool_calls: tool calls of one answer, all choices together; and pieces of tool calls in one event.
@@ -25,3 +26,4 @@ class Limits(AnswerLimits):
     max_response_bytes: int = 256 * 1024 * 1024
     max_error_bytes: int = 64 * 1024
     max_calls: int = 1_000_000
+    max_buffered_bytes: int = 1024 * 1024 * 1024

@@ -17,9 +17,10 @@ from ..transport.errors import URLError
 from ..transport.exchange import RawHeaders, WireHead
 from ..transport.headers import HeaderError, validate_headers
 from ..transport.url import BaseURL, parse_base_url, target
-from .attempt import Prepared, WallClock
+from .buffered import Buffered
 from .credentials import find_key
 from .limits import Limits
+from .prepared import Prepared, WallClock
 
 USER_AGENT = "manystream"
 OWN_HEADERS = frozenset({"host", "content-length", "transfer-encoding", "connection", "accept-encoding"})
@@ -35,6 +36,7 @@ class Preparer:
 
     __slots__ = (
         "_bases",
+        "_buffered",
         "_dialects",
         "_environment",
         "_heads",
@@ -67,6 +69,7 @@ class Preparer:
         self._limits = limits
         self._make_id = make_id
         self._wall_clock = wall_clock
+        self._buffered = Buffered(limits.max_buffered_bytes)
         self._keys: dict[str, str] = {}
         self._heads: dict[tuple[object, ...], WireHead] = {}
         self._bases: dict[str, BaseURL] = {p.name: _base_url(p) for p in providers}
@@ -96,6 +99,7 @@ class Preparer:
             dialect=dialect,
             make_id=self._make_id,
             limits=self._limits,
+            buffered=self._buffered,
             wall_clock=self._wall_clock,
         )
         return prepared, wire

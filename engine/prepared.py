@@ -8,6 +8,7 @@ from ..providers.dialect import Dialect, MakeId
 from ..providers.provider import Provider
 from ..transport.exchange import WireHead
 from ..transport.url import Origin
+from .buffered import Buffered
 from .limits import Limits
 
 
@@ -16,6 +17,7 @@ class Prepared:
 
     __slots__ = (
         "body",
+        "buffered",
         "dialect",
         "head",
         "key",
@@ -41,6 +43,7 @@ class Prepared:
         dialect: Dialect,
         make_id: MakeId,
         limits: Limits,
+        buffered: Buffered,
         wall_clock: WallClock,
     ) -> None:
         self.origin: Origin = origin
@@ -53,6 +56,7 @@ class Prepared:
         self.dialect: Dialect = dialect
         self.make_id: MakeId = make_id
         self.limits: Limits = limits
+        self.buffered: Buffered = buffered
         self.wall_clock: WallClock = wall_clock
 
 

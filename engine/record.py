@@ -24,8 +24,8 @@ import trio
 from ..providers.json_values import JSON, dumps_text
 from ..transport.errors import TransportError
 from ..transport.exchange import Exchange, RawHeaders
-from .attempt import Prepared
 from .errors import REDACTED, SHORTEST_KEY
+from .prepared import Prepared
 
 logger: logging.Logger = logging.getLogger("manystream.record")
 

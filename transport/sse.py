@@ -82,6 +82,11 @@ class SSEParser:
         """The lines that were no SSE field, joined with LF, at most `STRAY_BYTES` of them."""
         return b"\n".join(self._stray)
 
+    @property
+    def pending(self) -> int:
+        """Bytes held of an event that has not ended."""
+        return self._pending
+
     def feed(self, chunk: bytes) -> Sequence[ServerSentEvent]:
         """Take the next bytes; returns the events that they completed, in order."""
         if self.between:

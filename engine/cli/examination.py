@@ -30,11 +30,11 @@ from ...transport.loop import make_loop
 from ...transport.proxy import choose_proxy
 from ...transport.tls import TLSConfig, TLSConfigError, make_context
 from ...transport.tls_socket import TLSSocket
-from ..attempt import Prepared
 from ..core import make_id
 from ..errors import REDACTED, SHORTEST_KEY, redacted
 from ..limits import Limits
 from ..prepare import Preparer
+from ..prepared import Prepared
 from .terminal import duration, harmless
 
 MODELS_PATH = re.compile(r"/(?:chat/completions|responses|messages|models/[^/]*)$")

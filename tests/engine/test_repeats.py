@@ -14,9 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import manystream as ms
-from manystream.engine.attempt import Attempt, Prepared, Progress
+from manystream.engine.attempt import Attempt
+from manystream.engine.buffered import Buffered
 from manystream.engine.delivery import Delivery, Tally
 from manystream.engine.limits import Limits
+from manystream.engine.listener import Progress
+from manystream.engine.prepared import Prepared
 from manystream.engine.repeats import framing_of
 from manystream.providers.registry import DIALECTS
 from manystream.transport.exchange import WireHead
@@ -161,6 +164,7 @@ class Stream:
             model="m",
             dialect=DIALECTS[self.case.provider.dialect],
             make_id=lambda: "id",
+            buffered=Buffered(2**30),
             limits=self.limits,
             wall_clock=lambda: 0.0,
         )

@@ -1,0 +1,186 @@
+"""What the answers of one engine keep together is bounded: beyond it the largest gives way, and no other."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import trio
+import trio.testing
+
+import manystream as ms
+from manystream.engine import Limits
+from manystream.engine.buffered import STEP_BYTES, Buffered
+from manystream.providers.kept import kept_bytes
+from manystream.providers.registry import DIALECTS
+from tests.engine.peers import (
+    CHAT_DONE,
+    NO_RETRY,
+    STREAM_HEAD,
+    Line,
+    chat_answer,
+    chat_chunk,
+    chunked,
+    hello,
+    open_peer,
+    until,
+)
+
+LIMIT = 1_000_000
+LIMITS = Limits(max_buffered_bytes=LIMIT)
+NAMED = f"more than {LIMIT} bytes, this one the most (limits.max_buffered_bytes)"
+
+
+class Holding:
+    """A holder that keeps what it is told to."""
+
+    def __init__(self, kept: int = 0) -> None:
+        self.kept = kept
+        self.counted = 0
+        self.gone = False
+
+    def kept_bytes(self) -> int:
+        self.counted += 1
+        return self.kept
+
+    def give_way(self) -> None:
+        self.gone = True
+
+
+def test_the_largest_gives_way_and_then_there_is_room() -> None:
+    buffered = Buffered(1000)
+    small, large, other = Holding(400), Holding(500), Holding(300)
+    for holder in (small, large, other):
+        buffered.grown(holder, holder.kept)
+    assert [holder.gone for holder in (small, large, other)] == [False, True, False]
+    assert buffered.total == 700
+    for holder in (small, large, other):
+        buffered.forget(holder)
+        buffered.forget(holder)
+    assert buffered.total == 0
+
+
+def test_what_is_received_and_not_kept_does_not_count() -> None:
+    buffered = Buffered(1000)
+    holders = [Holding(10) for _ in range(10)]
+    for _ in range(1000):
+        for holder in holders:
+            buffered.grown(holder, 50)
+    assert not any(holder.gone for holder in holders)
+    assert buffered.total <= 1000
+
+
+def test_counting_takes_time_in_proportion_to_what_is_received() -> None:
+    """Answers that are kept whole, with the limit reached all the time."""
+    buffered = Buffered(10_000)
+    holders: list[Holding] = []
+    received = work = 0
+    for number in range(5000):
+        if not number % 10:
+            holders.append(Holding())
+        holder = next((each for each in reversed(holders) if not each.gone), holders[-1])
+        holder.kept += 100
+        received += 100
+        buffered.grown(holder, 100)
+    work = sum(holder.counted * holder.kept for holder in holders)
+    assert work < 10 * received
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.trio
+async def test_the_call_that_keeps_most_fails_and_names_the_limit(stream: bool) -> None:
+    """Four answers, of which one is larger than the others; none of them is too large by itself."""
+    sizes = [200_000, 200_000, 700_000, 200_000]
+    go_on = trio.Event()
+
+    async def script(line: Line) -> None:
+        request = await line.request()
+        size = sizes[int(request.partition(b"number-")[2][:1])]
+        if stream:
+            await line.send(STREAM_HEAD)
+            for _ in range(size // 1000):
+                await line.send(chunked(chat_chunk("x" * 1000), end=False))
+            await go_on.wait()
+            await line.send(chunked(chat_chunk("end"), chat_chunk(finish="stop"), CHAT_DONE))
+        else:
+            body = chat_answer("x" * size).encode()
+            head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+            await line.send(head.encode() + body[:-100])
+            await go_on.wait()
+            await line.send(body[-100:])
+
+    async with (
+        open_peer(script) as peer,
+        ms.open_engine([peer.chat], limits=LIMITS, retry=NO_RETRY, proxy="") as engine,
+    ):
+        requests = [ms.Request("m", [ms.Message.user(f"number-{number}")]) for number in range(4)]
+        start = engine.start_stream if stream else engine.start_request
+        calls = [start(request) for request in requests]
+        await until(lambda: calls[2].completion is not None)
+        go_on.set()
+        completions = [await call.wait() for call in calls]
+    assert [completion.success for completion in completions] == [True, True, False, True]
+    error = completions[2].error
+    assert error is not None
+    assert error.message.endswith(NAMED)
+    assert not error.retryable
+
+
+@pytest.mark.trio
+async def test_many_streams_of_short_deltas_are_not_taken_for_large_ones() -> None:
+    """Each receives two megabytes, of which it keeps some ten thousand letters."""
+    chunk = chat_chunk("word ", usage={"prompt_tokens": 5}, padding="x" * 900)
+    body = chunked(*[chunk] * 2000, end=False)
+    assert len(body) > 2 * LIMIT
+
+    async def script(line: Line) -> None:
+        await line.request()
+        await line.send(STREAM_HEAD.encode() + body + chunked(chat_chunk(finish="stop"), CHAT_DONE))
+
+    async with open_peer(script) as peer, ms.open_engine([peer.chat], limits=LIMITS, proxy="") as engine:
+        calls = [engine.start_stream(hello()) for _ in range(20)]
+        completions = [await call.wait() for call in calls]
+    assert all(completion.success for completion in completions)
+
+
+@pytest.mark.trio
+async def test_an_event_that_does_not_end_counts() -> None:
+    async def script(line: Line) -> None:
+        await line.request()
+        await line.send(STREAM_HEAD.encode() + chunked("data: ", end=False))
+        for _ in range(700):
+            await line.send(chunked("x" * 1000, end=False))
+        await trio.sleep_forever()
+
+    async with (
+        open_peer(script) as peer,
+        ms.open_engine([peer.chat], limits=LIMITS, retry=NO_RETRY, proxy="") as engine,
+    ):
+        calls = [engine.start_stream(hello()) for _ in range(5)]
+        await until(lambda: sum(call.completion is not None for call in calls) >= 4)
+        await trio.testing.wait_all_tasks_blocked(0.006)
+        ended = [call.completion for call in calls if call.completion is not None]
+        assert len(ended) == 4, "one of them has room"
+        assert all(NAMED in (completion.error_message or "") for completion in ended)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_what_a_machine_keeps_is_about_its_text(dialect: str) -> None:
+    frames = {
+        "openai-chat": {"choices": [{"index": 0, "delta": {"content": "x" * 1000}, "logprobs": None}]},
+        "openai-responses": {
+            "type": "response.output_text.delta", "output_index": 0, "content_index": 0, "delta": "x" * 1000},
+        "anthropic": {
+            "type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "x" * 1000}},
+        "gemini": {"candidates": [{"content": {"parts": [{"text": "x" * 1000}]}}]},
+    }  # fmt: skip
+    providers = {
+        "openai-chat": ms.OpenAIChat, "openai-responses": ms.OpenAIResponses,
+        "anthropic": ms.Anthropic, "gemini": ms.Gemini,
+    }  # fmt: skip
+    machine = DIALECTS[dialect].machine(providers[dialect]("key", "http://127.0.0.1"), lambda: "id")
+    for number in range(100):
+        before = kept_bytes(machine)
+        machine.feed("", json.dumps(frames[dialect]).encode())
+        assert 1000 <= kept_bytes(machine) - before < (1200 if number > 1 else 3000)
+    assert STEP_BYTES < kept_bytes(machine) < 105_000
