@@ -108,9 +108,7 @@ class ChatAnswer:
             if name not in CHUNK_MEMBERS and value:
                 answer.provider_data[name] = value
         events: list[Event] = []
-        choices = _objects_in(chunk.get("choices"), "choices")
-        answer.count.check_choices(len(choices))
-        for position, choice in enumerate(choices):
+        for position, choice in enumerate(_objects_in(chunk.get("choices"), "choices")):
             # A list of whole choices needs no index, and not every server gives one.
             self._choice(choice, position if self._whole else integer(choice, "index") or 0, events)
         return self._begun(events)

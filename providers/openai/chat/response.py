@@ -6,7 +6,7 @@ from ...accumulate import Accumulator
 from ...answer_limits import ANSWER_LIMITS, AnswerLimits
 from ...dialect import MakeId
 from ...errors import malformed
-from ...json_values import MalformedJSONError, loads_object
+from ...json_values import MalformedJSONError, items, loads_object
 from ...provider import Provider
 from ...response import Response
 from ..errors import error_from_object
@@ -22,12 +22,14 @@ def decode_response(body: bytes, provider: Provider, make_id: MakeId, limits: An
         chunk = loads_object(body)
     except MalformedJSONError as error:
         raise malformed(f"malformed answer: {error}", body) from None
+    answer = Accumulator(limits)
+    answer.count.check_choices(len(items(chunk, "choices")))  # before any of them is looked at
     reported = error_in("", chunk)
     if reported is not None:
         raise error_from_object(reported, http_status=BODY_STATUS, body=body)
     if chunk.get("choices") is None:
         raise malformed("malformed answer: a chat completion must have choices", body)
-    content = ChatAnswer(Accumulator(limits), provider.profile.name, make_id, whole=True)
+    content = ChatAnswer(answer, provider.profile.name, make_id, whole=True)
     try:
         content.take(chunk)
     except MalformedJSONError as error:

@@ -13,7 +13,7 @@ from ...answer_limits import ANSWER_LIMITS, AnswerLimits
 from ...dialect import MakeId, StreamMachine
 from ...errors import ProviderError, malformed, truncated
 from ...events import Event, Start
-from ...json_values import JSON, JSONObject, MalformedJSONError, integer, loads, mapping, objects
+from ...json_values import JSON, JSONObject, MalformedJSONError, integer, items, loads, mapping, objects
 from ...provider import Provider
 from ...repeated import Path
 from ...response import Response
@@ -94,6 +94,7 @@ class ChatStream(StreamMachine):
         """Take one chunk."""
         if type(chunk) is not dict:
             return self.fail(malformed("malformed event: a chat chunk must be a JSON object", data))
+        self.answer.count.check_choices(len(items(chunk, "choices")))  # before any of them is looked at
         error = error_in(event, chunk)
         if error is not None:
             self._content.take_usage(chunk)

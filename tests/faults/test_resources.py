@@ -1,0 +1,179 @@
+"""A megabyte of each hostile form costs a bounded amount per byte: counted in calls and allocations, not in seconds.
+
+The forms go the way of a response's body: cut into reads, off the chunked coding, through the parser of server-sent
+events and the dialect's machine; or whole, through its decoder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import cProfile
+import gc
+import tracemalloc
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import pytest
+
+import manystream as ms
+from manystream.providers.partial_json import LiveCalls
+from manystream.providers.registry import DIALECTS
+from manystream.transport.chunked import ChunkDecoder, ChunkError
+from manystream.transport.sse import SSEOverflowError, SSEParser
+from tests.engine.peers import chunked
+from tests.faults.crowds import CROWDS, Crowd
+
+MEGABYTE = 1_000_000
+READ = 16 * 1024
+
+CALLS_PER_BYTE = 2.5
+"""Calls of functions, Python's and C's, for a byte received. An ordinary delta has about a tenth."""
+
+BYTES_PER_BYTE = 80
+"""Bytes allocated at the worst moment for a byte received. An empty JSON object alone, of two bytes and a comma, takes
+64 and the place that refers to it."""
+
+
+@dataclass
+class Cost:
+    """size: bytes sent. read: bytes taken before the answer was refused, if it was. calls, peak: what they took."""
+
+    size: int
+    read: int = 0
+    calls: int = 0
+    peak: int = 0
+
+    def check(self) -> None:
+        assert self.calls < CALLS_PER_BYTE * self.read + 20_000, self
+        assert self.peak < BYTES_PER_BYTE * self.read + 200_000, self
+
+
+class Measure:
+    """Counts calls and allocations inside its block."""
+
+    def __init__(self, cost: Cost) -> None:
+        self.cost = cost
+        self.profile = cProfile.Profile()
+
+    def __enter__(self) -> None:
+        gc.collect()
+        tracemalloc.start()
+        self.profile.enable()
+
+    def __exit__(self, *exception: object) -> None:
+        self.profile.disable()
+        self.cost.peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        self.cost.calls = sum(entry.callcount for entry in self.profile.getstats())
+
+
+def read_stream(reads: Iterable[bytes], provider: ms.Provider, cost: Cost) -> None:
+    """As an attempt reads a streamed answer, up to its error."""
+    decoder, parser = ChunkDecoder(), SSEParser()
+    machine = DIALECTS[provider.profile.dialect].machine(provider, lambda: "id")
+    for data in reads:
+        cost.read += len(data)
+        try:
+            for name, payload in parser.feed(decoder.feed(data)):
+                if payload:
+                    machine.feed(name, payload)
+                    if machine.ended:
+                        return
+        except (ChunkError, SSEOverflowError):
+            return
+    machine.end(parser.stray)
+    machine.response()
+
+
+def cost_of(crowd: Crowd) -> Cost:
+    provider = crowd.dialect.provider("http://127.0.0.1")
+    body = b"".join(crowd.pieces(max(2, MEGABYTE // crowd.size)))
+    wire = chunked(body) if crowd.stream else body
+    reads = [wire[start : start + READ] for start in range(0, len(wire), READ)]
+    cost = Cost(len(wire))
+    with Measure(cost):
+        if crowd.stream:
+            read_stream(reads, provider, cost)
+        else:
+            cost.read = len(body)
+            with contextlib.suppress(ms.ProviderError):
+                DIALECTS[provider.profile.dialect].decode(body, provider, lambda: "id")
+    return cost
+
+
+@pytest.mark.parametrize("crowd", CROWDS, ids=str)
+def test_a_megabyte_of_an_answer_made_of_small_things(crowd: Crowd) -> None:
+    cost = cost_of(crowd)
+    assert 0.4 * MEGABYTE < cost.size < 2.5 * MEGABYTE
+    cost.check()
+
+
+def in_chunks(body: bytes, size: int) -> bytes:
+    return chunked(*[body[start : start + size] for start in range(0, len(body), size)])
+
+
+DELTA = b'data: {"choices":[{"index":0,"delta":{"content":"x"}}]}\n\n'
+TEXT = b'data: {"choices":[{"delta":{"content":"'
+LINES: dict[str, bytes] = {
+    "empty data": chunked(b"data:\n\n" * (MEGABYTE // 7)),
+    "data lines of a byte": chunked(b"data:1\n" * (MEGABYTE // 7)),
+    "data lines of a byte, with spaces": chunked(b"data: 1\n" * (MEGABYTE // 8)),
+    "comments": chunked(b":\n" * (MEGABYTE // 2)),
+    "empty lines": chunked(b"\n" * MEGABYTE),
+    "carriage returns": chunked(b"\r" * MEGABYTE),
+    "event names": chunked(b"".join(b"event: %d\ndata: {}\n\n" % number for number in range(MEGABYTE // 24))),
+    "lines that are no field": chunked(b"x\n" * (MEGABYTE // 2)),
+    "one line": chunked(b"data: " + b"x" * MEGABYTE),
+    "one line in chunks of a byte": in_chunks(b"data: " + b"x" * (MEGABYTE // 6), 1),
+    "events in chunks of a byte": in_chunks(DELTA * (MEGABYTE // 6 // len(DELTA)), 1),
+    "sizes of chunks that differ": b"".join(
+        b"%x\r\n%b\r\n" % (number % 60 + 3, b":" + b"x" * (number % 60) + b"\n\n") for number in range(MEGABYTE // 40)
+    ),
+    "chunk extensions": (b"1;" + b"x" * 100 + b"\r\n\n\r\n") * (MEGABYTE // 107),
+    "deep nesting": chunked(b"data: " + b"[" * MEGABYTE + b"\n\n"),
+    "deep objects": chunked(b"data: " + b'{"a":' * (MEGABYTE // 5) + b"\n\n"),
+    "JSON that is refused at its end": chunked(b"data: [" + b"1," * (MEGABYTE // 2) + b"\n\n"),
+    "escapes": chunked(b'data: {"choices":[{"delta":{"content":"' + b"\\u0041" * (MEGABYTE // 6) + b'"}}]}\n\n'),
+    "lone surrogates": chunked(
+        b'data: {"choices":[{"delta":{"content":"' + b"\\ud800" * (MEGABYTE // 6) + b'"}}]}\n\n'
+    ),
+    "bytes that are no UTF-8": chunked(b'data: {"choices":[{"delta":{"content":"' + b"\xff" * MEGABYTE + b'"}}]}\n\n'),
+}
+
+
+IN_SMALL_READS = ("one line", "data lines of a byte", "events in chunks of a byte", "deep nesting")
+
+
+@pytest.mark.parametrize(
+    ("name", "size"), [*((name, READ) for name in LINES), *((name, 100) for name in IN_SMALL_READS)]
+)
+def test_a_megabyte_of_small_lines_and_chunks(name: str, size: int) -> None:
+    wire = LINES[name]
+    reads = [wire[start : start + size] for start in range(0, len(wire), size)]
+    cost = Cost(len(wire))
+    with Measure(cost):
+        read_stream(reads, ms.OpenAIChat("key", "http://127.0.0.1"), cost)
+    cost.check()
+
+
+ARGUMENTS: dict[str, str] = {
+    "deep": "[" * 900 + "[]," * (MEGABYTE // 30) + "[]",
+    "wide": "[" + "1," * (MEGABYTE // 20),
+    "escapes": '["' + "\\n" * (MEGABYTE // 20),
+    "members": "{" + ",".join(f'"m{number}":1' for number in range(MEGABYTE // 100)),
+    "a long number": "1" * (MEGABYTE // 10),
+}
+"""A tenth of a megabyte each: a live view makes a value of every change."""
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+@pytest.mark.parametrize("size", [10, 1000])
+def test_arguments_that_are_followed_while_they_grow(name: str, size: int) -> None:
+    text = ARGUMENTS[name]
+    cost = Cost(len(text), read=8 * len(text))  # a delta of ten characters comes in an event of more than a hundred
+    calls = LiveCalls()
+    calls.on_event(ms.ToolCallStart(0, "a", "f"))
+    with Measure(cost):
+        for start in range(0, len(text), size):
+            calls.on_event(ms.ToolCallDelta(0, text[start : start + size]))
+    cost.check()
