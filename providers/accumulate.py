@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from .answer_limits import ANSWER_LIMITS, AnswerCount, AnswerLimits
-from .call_ids import unique_id
+from .call_ids import TakenIds, unique_id
 from .events import (
     Done,
     Event,
@@ -80,9 +80,9 @@ class ToolCallInProgress:
 
     __slots__ = ("complete", "done", "id", "index", "name", "pieces", "started", "state", "taken", "wire_id")
 
-    def __init__(self, index: int, taken: set[str] | None) -> None:
+    def __init__(self, index: int, taken: TakenIds | None) -> None:
         self.index: int = index
-        self.taken: set[str] | None = taken
+        self.taken: TakenIds | None = taken
         self.wire_id: str = ""
         self.id: str = ""
         self.name: str = ""
@@ -167,7 +167,7 @@ class Accumulator:
         """keep_ids: two calls may have one id, because their results, which are elsewhere, have it, too."""
         self.blocks: list[InProgress] = []
         self.count: AnswerCount = count if count is not None else AnswerCount(limits)
-        self.call_ids: set[str] | None = None if keep_ids else set()
+        self.call_ids: TakenIds | None = None if keep_ids else TakenIds()
         self.model: str | None = None
         self.id: str | None = None
         self.finish_reason: FinishReason = FinishReason.UNKNOWN

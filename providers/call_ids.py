@@ -6,17 +6,31 @@ Some servers give two parallel calls one id, and some count from 0 in every answ
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Iterable
 
 from .messages import Message, Role, ToolCall, ToolResult
 
 
-def unique_id(id: str, taken: Container[str], form: Callable[[str], str] = str) -> str:
+class TakenIds(set[str]):
+    """Ids that are taken. numbers: how far each id was numbered, so that a thousand calls with one id do not try all
+    numbers anew."""
+
+    __slots__ = ("numbers",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.numbers: dict[str, int] = {}
+
+
+def unique_id(id: str, taken: TakenIds, form: Callable[[str], str] = str) -> str:
     """The id where it is free, else numbered: `a`, `a_2`, `a_3`. `form`: rewrites an id to one that a server takes."""
-    unique, number = form(id), 1
-    while unique in taken:
-        number += 1
-        unique = form(f"{id}_{number}")
+    unique = form(id)
+    if unique in taken:
+        number = taken.numbers.get(id, 1)
+        while unique in taken:
+            number += 1
+            unique = form(f"{id}_{number}")
+        taken.numbers[id] = number
     return unique
 
 
@@ -24,7 +38,7 @@ def separate_calls(messages: Iterable[Message]) -> None:
     """Give calls of one run of the model's messages that share an id ids of their own, and their results likewise: they
     answer the calls in order. Changes the messages."""
     run = 0
-    taken: set[str] = set()
+    taken = TakenIds()
     waiting: dict[str, deque[tuple[int, str]]] = {}
     for message in messages:
         run += message.role is not Role.ASSISTANT

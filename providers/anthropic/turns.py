@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from ..call_ids import unique_id
+from ..call_ids import TakenIds, unique_id
 from ..errors import InvalidRequestError
 from ..json_values import JSONObject
 from ..left_out import foreign_block, foreign_thinking, unanswered_call, unasked_result
@@ -75,7 +75,7 @@ class Turns:
         self.result_calls: dict[Place, Place] = {}
         self.turn_of_call: dict[Place, int] = {}
         self.waiting: dict[str, deque[Place | None]] = {}  # None: a call of an earlier stretch
-        self.taken: set[str] = set()
+        self.taken: TakenIds = TakenIds()
 
     def build(self, messages: Sequence[Message], first: int, left: Left | None) -> Stretch[Left] | None:
         """The wire messages; see `written.Write`."""

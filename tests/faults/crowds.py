@@ -149,6 +149,14 @@ CHAT_CROWDS = [
     Crowd("tool calls in one event", CHAT, _one(lambda n: _chat(tool_calls=[_call(i) for i in range(n)])), 70, CALLS),
     Crowd("tool calls", CHAT, _each(lambda n: _chat(tool_calls=[_call(n)])), 120, CALLS),
     Crowd("pieces of one call", CHAT, _one(lambda n: _chat(tool_calls=[{"index": 0}] * n)), 12, CALLS),
+    Crowd(
+        "tool calls with one id",
+        CHAT,
+        _one(lambda n: {"choices": [{"message": {"tool_calls": [{"id": "a", "function": {"name": "f"}}] * n}}]}),
+        42,
+        CALLS,
+        stream=False,
+    ),
     Crowd("calls without a name", CHAT, _each(lambda n: _chat(tool_calls=[{"index": n}])), 70, CALLS),
     Crowd(
         "tool calls of other choices",

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from manystream.providers.anthropic.converter import AnthropicConverter
+from manystream.providers.call_ids import TakenIds, unique_id
 from manystream.providers.conversation import Conversation
 from manystream.providers.converter import HistoryConverter
 from manystream.providers.gemini.converter import GeminiConverter
@@ -280,3 +281,19 @@ def test_a_provider_s_own_messages_are_read_with_ids_of_their_own(name: str) -> 
     history = converter().to_history(wire)
     parts = [part for item in history for part in item.parts if isinstance(part, ToolResultPart)]
     assert [(part.id, part.name) for part in parts] == [("x", "rain"), ("x_2", "wind")]
+
+
+def test_a_thousand_calls_with_one_id_do_not_try_all_numbers_for_each() -> None:
+    taken, tried = TakenIds(), 0
+
+    def form(id: str) -> str:
+        nonlocal tried
+        tried += 1
+        return id
+
+    ids = []
+    for _ in range(1000):
+        ids.append(unique_id("a", taken, form))
+        taken.add(ids[-1])
+    assert ids == ["a", *(f"a_{number}" for number in range(2, 1001))]
+    assert tried < 2001

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TypeAlias
 
-from ...call_ids import unique_id
+from ...call_ids import TakenIds, unique_id
 from ...json_values import JSON, JSONObject
 from ...left_out import foreign_thinking
 from ...messages import (
@@ -148,7 +148,7 @@ class History:
         calls: list[JSON] = []
         answers: list[tuple[str, ToolResult, Place]] = []
         wire: JSONObject = {"role": "assistant"}
-        taken: set[str] = set()
+        taken = TakenIds()
         for position, block in enumerate(message.content):
             if type(block) is Text:
                 if block.text:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TypeAlias
 
-from ...call_ids import unique_id
+from ...call_ids import TakenIds, unique_id
 from ...json_values import JSON, JSONObject, string
 from ...left_out import foreign_block, foreign_thinking, unanswered_call, unasked_result
 from ...messages import (
@@ -109,7 +109,7 @@ class InputItems:
         self.open_text: JSONObject | None = None
         self.waiting: list[JSONObject] = []
         self.open_calls: dict[str, deque[Place]] = {}
-        self.taken: set[str] = set()
+        self.taken: TakenIds = TakenIds()
         self.answered: set[str] = set()
         self.loose: set[str] = set()
         self.own: bool = False
