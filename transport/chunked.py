@@ -2,8 +2,8 @@
 
 Knows chunk sizes, extensions (skipped) and trailers (checked, then dropped). Must not know what the body is.
 It agrees with h11's reader byte for byte, in what it accepts and in what it refuses, but for four things: a chunk
-size has at most 16 digits and is at most `MAX_CHUNK_BYTES`; a size line or a trailer section that has not ended has at
-most `MAX_LINE_BYTES` (h11 waits for more); a size line that ends in a bare LF is refused at once (h11 refuses it at the
+size has at most 16 digits and is at most `MAX_CHUNK_BYTES`; a size line or a trailer section has at most
+`MAX_LINE_BYTES` (h11 has no such bound); a size line that ends in a bare LF is refused at once (h11 refuses it at the
 next CR LF); and Content-Length and Transfer-Encoding among the trailers are dropped unread (RFC 9110, 6.5.1), where
 h11 checks them.
 
@@ -19,7 +19,7 @@ MAX_LINE_BYTES = 16 * 1024
 MAX_CHUNK_BYTES = 2**60 - 1
 """No server means more; who says more would be waited for in vain."""
 
-_SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,16})(?:;[^\n]*)?[ \t]*\r\n")
+_SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,16})(?:;[^\n]*|[ \t]*)\r\n")
 _TRAILER_LINE = re.compile(rb"[-!#$%&'*+.^_`|~0-9A-Za-z]+:[^\x00\n\v\f\r]*")
 _FOLDED_LINE = re.compile(rb"[ \t][^\x00\n\v\f\r]*")
 _TRAILER_END = re.compile(rb"\n\r?\n")
@@ -111,6 +111,7 @@ class ChunkDecoder:
             self._release()
         size = SIZES.get(line)
         if size is None:
+            _check_length(len(line))
             match = _SIZE_LINE.fullmatch(line)
             if match is None:
                 raise ChunkError(f"illegal chunk size line {line[:60]!r}")
@@ -149,6 +150,7 @@ class ChunkDecoder:
                 self._hold(section)
                 return len(data)
             end = match.end()
+            _check_length(end)
             _check_trailers(section[: match.start()])
         self._release()
         self.done = True
@@ -157,12 +159,17 @@ class ChunkDecoder:
     def _hold(self, piece: bytes) -> None:
         self._held.append(piece)
         self._held_bytes += len(piece)
-        if self._held_bytes > MAX_LINE_BYTES:
-            raise ChunkError(f"a chunk size line or trailer section is longer than {MAX_LINE_BYTES} bytes")
+        _check_length(self._held_bytes)
 
     def _release(self) -> None:
         self._held.clear()
         self._held_bytes = 0
+
+
+def _check_length(length: int) -> None:
+    """Refuse a size line or trailer section beyond the bound, however it was cut."""
+    if length > MAX_LINE_BYTES:
+        raise ChunkError(f"a chunk size line or trailer section is longer than {MAX_LINE_BYTES} bytes")
 
 
 def _check_trailers(section: bytes) -> None:

@@ -32,6 +32,7 @@ import h11
 import trio
 
 from .errors import Phase, TransportError, URLError
+from .response_head import HeadError, HeadReader
 from .url import Origin, split_url
 
 DEFAULT_PROXY_PORT: Final = 80
@@ -52,7 +53,6 @@ STATUS_HINTS: Final[dict[int, str]] = {
     405: "it does not open tunnels",
 }
 
-_STATUS_LINE = b"HTTP/1."
 _RECEIVE_BYTES = 4096
 _SHOWN_BYTES = 60
 _Address: TypeAlias = "ipaddress.IPv4Address | ipaddress.IPv6Address"
@@ -120,21 +120,19 @@ async def open_tunnel(sock: socket.socket, proxy: ProxyConfig, origin: Origin) -
     Raises `TransportError` of phase PROXY, which names the proxy and never its password. The socket stays the
     caller's to close. No clock: the caller cancels.
     """
-    connection = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_LIMIT)
     headers: list[tuple[bytes, bytes]] = [(b"Host", origin.authority.encode("ascii"))]
     if proxy.authorization is not None:
         headers.append((b"Proxy-Authorization", proxy.authorization))
     request = h11.Request(method=b"CONNECT", target=origin.authority.encode("ascii"), headers=headers)
-    data = connection.send(request) or b""
-    connection.send(h11.EndOfMessage())
+    data = h11.Connection(h11.CLIENT).send(request) or b""
     try:
         await _send_all(sock, data)
-        response = await _receive_response(sock, connection, proxy, origin)
+        response, rest = await _receive_response(sock, proxy, origin)
     except OSError as error:
         raise _failure(proxy, origin, f"the connection was lost: {error.strerror or error}") from error
     if not 200 <= response.status_code <= 299:
         raise _refusal(proxy, origin, response.status_code)
-    if connection.trailing_data[0]:
+    if rest:
         # Both TLS and HTTP begin with us, so whatever comes first is not from the origin.
         raise _failure(proxy, origin, "the proxy sent bytes after its answer", protocol=True)
 
@@ -149,29 +147,24 @@ async def _send_all(sock: socket.socket, data: bytes) -> None:
             await trio.lowlevel.wait_writable(sock.fileno())
 
 
-async def _receive_response(
-    sock: socket.socket, connection: h11.Connection, proxy: ProxyConfig, origin: Origin
-) -> h11.Response:
-    received = b""
+async def _receive_response(sock: socket.socket, proxy: ProxyConfig, origin: Origin) -> tuple[h11.Response, bytes]:
+    """The proxy's final head, and what came after it."""
+    reader, received = HeadReader(), b""
     while True:
-        try:
-            event = connection.next_event()
-        except h11.RemoteProtocolError:
-            raise _not_http(proxy, origin, received) from None
-        if isinstance(event, h11.Response):
-            return event
-        if event is not h11.NEED_DATA:
-            continue  # an informational response
         if len(received) > HEAD_LIMIT:
             raise _failure(proxy, origin, f"the proxy's answer is longer than {HEAD_LIMIT} bytes", protocol=True)
         data = await _receive(sock)
         if not data:
             raise _failure(proxy, origin, "the proxy closed the connection without an answer")
         received += data
-        if not received.startswith(_STATUS_LINE[: len(received)]):
-            # h11 would wait for a whole head, and a peer that speaks another protocol never sends one.
-            raise _not_http(proxy, origin, received)
-        connection.receive_data(data)
+        try:
+            response = reader.feed(data)
+        except HeadError as error:
+            if error.quotes:
+                raise _not_http(proxy, origin, received) from None
+            raise _failure(proxy, origin, f"the proxy's answer is refused: {error}", protocol=True) from None
+        if response is not None:
+            return response, reader.rest
 
 
 async def _receive(sock: socket.socket) -> bytes:

@@ -13,6 +13,9 @@ from .completion_tree import Branch, Option, Value
 
 HEAD = "# Completion of `{name}` in {shell}: made by `{name} completion {shell}`, and to be made anew, not edited."
 
+_ZSH_SPECIAL = re.compile(r"([\\:\[\]])")
+_NOT_IN_FUNCTION_NAME = re.compile(r"\W")
+
 BASH_FRAME = """\
 {head}
 {function}() {{
@@ -194,7 +197,7 @@ def _zsh_value(value: Value) -> str:
 
 def _zsh_text(text: str) -> str:
     """Text inside a specification of `_arguments`."""
-    return re.sub(r"([\\:\[\]])", r"\\\1", text)
+    return _ZSH_SPECIAL.sub(r"\\\1", text)
 
 
 def fish_script(tree: Branch) -> str:
@@ -235,7 +238,7 @@ def _quoted(text: str) -> str:
 
 
 def _function(tree: Branch) -> str:
-    return "_" + re.sub(r"\W", "_", tree.name)
+    return "_" + _NOT_IN_FUNCTION_NAME.sub("_", tree.name)
 
 
 SCRIPTS: dict[str, Callable[[Branch], str]] = {"bash": bash_script, "zsh": zsh_script, "fish": fish_script}

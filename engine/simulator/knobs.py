@@ -30,6 +30,7 @@ from .json_text import loads_object, mapping
 KINDS = ("text", "thinking", "tools", "mixed")
 FINISHES = ("stop", "length", "content_filter")
 HEADER = "x-simulate"
+_SEPARATORS = re.compile(r"[,\s]+")
 
 
 class KnobError(ValueError):
@@ -166,7 +167,7 @@ assert set(READERS) == {field.name for field in fields(Knobs)}
 def read_directive(text: str) -> dict[str, object]:
     """The knobs that a directive names. Raises `KnobError`."""
     found: dict[str, object] = {}
-    for pair in re.split(r"[,\s]+", text.strip()):
+    for pair in _SEPARATORS.split(text.strip()):
         if not pair:
             continue
         name, equals, value = pair.partition("=")

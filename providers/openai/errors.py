@@ -16,10 +16,14 @@ from typing import NamedTuple
 
 from ..errors import STATUS_CATEGORY, ErrorCategory, ProviderError, category_of_status
 from ..json_values import JSON, JSONObject, MalformedJSONError, loads
+from ..page import page_words
 from ..retry_hints import NO_HINT, duration_ms, retry_after_ms
 
 MESSAGE_LIMIT = 1000
 """An error's message keeps at most this many characters of what the server said."""
+
+_LOOKED_AT = 64 * MESSAGE_LIMIT
+"""Characters of a text that are looked at to find those; the others may be tags and white space."""
 
 SPENT_QUOTA = frozenset(
     {
@@ -130,8 +134,6 @@ _TRY_AGAIN = re.compile(
     r"(?:try again|retry) (?:in|after) ((?:\d+(?:\.\d+)?(?:ms|h|m|s))+|\d+(?:\.\d+)?)\s*(seconds?|ms|milliseconds?)?",
     re.IGNORECASE,
 )
-_TITLE = re.compile(r"<title[^>]*>(.*?)</title>", re.IGNORECASE | re.DOTALL)
-_TAG = re.compile(r"<(?:script|style).*?</(?:script|style)>|<[^>]{0,500}>", re.IGNORECASE | re.DOTALL)
 _DEEPEST = 6
 """How far an error within an error within an error is followed."""
 
@@ -343,8 +345,8 @@ def _hint_in(message: str) -> int:
 
 def _one_line(text: str) -> str:
     """A text as one line, bounded; of a page its title, or else what is left without the tags."""
+    text = text[:_LOOKED_AT]
     if text[:1] == "<":
-        title = _TITLE.search(text)
-        text = title[1] if title and title[1].strip() else _TAG.sub(" ", text)
+        text = page_words(text)
     text = " ".join(text.split())
     return text if len(text) <= MESSAGE_LIMIT else text[:MESSAGE_LIMIT] + "…"

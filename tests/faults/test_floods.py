@@ -95,9 +95,11 @@ FLOODS: dict[str, Flood] = {
         b"HTTP/1.1 200 OK\r\n", f"X-A: {K}\r\n".encode() * 60, b"", NETWORK, "head is larger than 262144 bytes"
     ),
     "one header": Flood(
-        b"HTTP/1.1 200 OK\r\nX-A: ", K.encode() * 60, b"", NETWORK, "head is larger than 262144 bytes"
+        b"HTTP/1.1 200 OK\r\nX-A: ", K.encode() * 60, b"", NETWORK, "header line is longer than 98304 bytes"
     ),
-    "one status line": Flood(b"HTTP/1.1 200 ", K.encode() * 60, b"", NETWORK, "head is larger than 262144 bytes"),
+    "one status line": Flood(
+        b"HTTP/1.1 200 ", K.encode() * 60, b"", NETWORK, "header line is longer than 98304 bytes"
+    ),
     "informational responses": Flood(
         b"", b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" * 1_000, b"", NETWORK, "informational responses"
     ),

@@ -115,6 +115,7 @@ SIZE_CASES += [
         "21 an extension", in_chunks(PIECE.replace(b"\r\n", b";a=b\r\n", 1) + REST + b"0\r\n\r\n"), SUCCESS, "one", True
     ),
     Case("21 an extension of 100 KB", in_chunks(PIECE + b"5;" + b"x" * 100_000), NETWORK, "one", says="longer than"),
+    Case("21 an extension of 15 KB of spaces", in_chunks(b"5;" + b" " * 15_000 + b"\n"), NETWORK, says="illegal chunk"),
     Case("21 an endless extension, in a later read", Wire(b"x" * 20_000, pieces=(in_chunks(b"5;x").data,)), NETWORK),
 ]
 
@@ -246,6 +247,7 @@ async def test_status_lines(case: Case, autojump_clock: trio.testing.MockClock) 
     await check(case)
 
 
+NEWLINE = "\r\n"
 LINE_CASES = [
     Case("32 a folded line", ok(f"X-A: a\r\n  b\r\n{BODY}", WHOLE), SUCCESS, "one", True),
     Case("32 lines that end in LF", Wire(ok(BODY, WHOLE).data.replace(b"\r\n", b"\n", 3)), SUCCESS, "one", True),
@@ -256,13 +258,13 @@ LINE_CASES = [
     Case("32 CR in a value", ok(f"X-A: a\rb\r\n{BODY}", WHOLE), NETWORK, says="malformed response"),
     Case("32 a folded first line", raw(f"HTTP/1.1 200 OK\r\n X: y\r\n{BODY}", WHOLE), NETWORK, says="malformed"),
     Case("33 64 KiB in one header", ok(f"X-A: {'x' * 65536}\r\n{BODY}", WHOLE), SUCCESS, "one", True),
-    Case("33 a MiB in one header", ok(f"X-A: {'x' * 2**20}\r\n{BODY}", WHOLE), NETWORK, says="head is larger than"),
-    Case(
-        "33 20,000 headers",
-        ok("X-A: 1234567890\r\n" * 20_000 + BODY, WHOLE),
-        NETWORK,
-        says="4096 lines",
-    ),
+    Case("33 120 KB in one header", ok(f"X-A: {'x' * 120_000}\r\n{BODY}", WHOLE), NETWORK, says="line is longer"),
+    Case("33 a MiB in one header", ok(f"X-A: {'x' * 2**20}\r\n{BODY}", WHOLE), NETWORK, says="line is longer"),
+    Case("33 white space before a value", ok(f"X-A:{' ' * 64}x\r\n{BODY}", WHOLE), SUCCESS, "one", True),
+    Case("33 90 KB of it", ok(f"X-A:{' ' * 90_000}\0\r\n{BODY}", WHOLE), NETWORK, says="of white space"),
+    Case("33 90 KB of it, folded", ok(f"X-A:{(NEWLINE + ' ') * 30_000}\0\r\n{BODY}", WHOLE), NETWORK, says="of white"),
+    Case("33 6,000 headers", ok("X-A: 1234567890\r\n" * 6_000 + BODY, WHOLE), NETWORK, says="4096 lines"),
+    Case("33 20,000 headers", ok("X-A: 1234567890\r\n" * 20_000 + BODY, WHOLE), NETWORK, says="head is larger than"),
     Case("34 cut in the status line", Wire(b"HTTP/1.1 20", End.FIN), NETWORK, retried=True, says="before the response"),
     Case("34 cut after the status line", Wire(b"HTTP/1.1 200 OK\r\n", End.FIN), NETWORK, retried=True, says="before"),
     Case("34 cut in a name", Wire(b"HTTP/1.1 200 OK\r\nConte", End.FIN), NETWORK, retried=True, says="before the"),

@@ -1,0 +1,37 @@
+"""An HTML page in an answer's place → the words that a person would read.
+
+Gateways answer with a page when something is wrong. Knows tags. Must not know what the page is about. The time is
+linear in the page's length: no pattern here scans beyond the next tag.
+"""
+
+from __future__ import annotations
+
+import re
+
+LONGEST_TAG = 500
+"""Characters between "<" and ">"; what is longer is text that holds a "<"."""
+
+_TITLE = re.compile(r"<title[^<>]*>([^<]*)</title", re.IGNORECASE)
+_UNSEEN = ("script", "style")
+"""Elements whose content is not shown."""
+
+
+def page_words(page: str) -> str:
+    """The page's title; where it has none, its text without tags, scripts and styles."""
+    title = _TITLE.search(page)
+    if title is not None and title[1].strip():
+        return title[1]
+    before, *pieces = page.split("<")
+    words, unseen = [before], ""
+    for piece in pieces:
+        tag, closed, text = piece.partition(">")
+        name = tag[:8].lower()
+        if unseen:
+            if not name.startswith("/" + unseen):
+                continue
+            unseen = ""
+        else:
+            unseen = next((element for element in _UNSEEN if name.startswith(element)), "")
+        is_tag = closed and len(tag) <= LONGEST_TAG
+        words.append(("" if unseen else text) if is_tag else "<" + piece)
+    return " ".join(words)

@@ -1,0 +1,282 @@
+"""How much work a regular expression does, in steps rather than seconds, and the inputs that make it do the most.
+
+`steps` runs a pattern as CPython's `re` does, by backtracking over the parsed pattern, and counts each comparison with
+a character. `attacks` builds inputs from the pattern's own literals and classes: a beginning that leads to a repeat,
+something to repeat, and an end that makes the match fail.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from re import _constants as c  # type: ignore[attr-defined]
+from re import _parser as parser  # type: ignore[attr-defined]
+from typing import Any, TypeAlias
+
+CONSTANT = 128
+"""A repeat that is bounded by no more than this counts as a constant factor, and is run with `FEW` in its place."""
+FEW = 4
+MOST_STEPS = 200_000
+CLEARLY = 3.0
+
+Ops: TypeAlias = Sequence[tuple[Any, Any]]
+Attack: TypeAlias = tuple[str, str, str]
+Worst: TypeAlias = tuple[float, str, Attack]
+
+
+class TooManySteps(Exception):
+    """The pattern does more work than any linear one."""
+
+
+@dataclass
+class Machine:
+    """One run of a pattern over a text; `steps` counts the comparisons."""
+
+    text: str
+    ignore_case: bool
+    dot_all: bool
+    steps: int = 0
+
+    def spend(self, amount: int = 1) -> None:
+        self.steps += amount
+        if self.steps > MOST_STEPS:
+            raise TooManySteps
+
+    def ends(self, ops: Ops, place: int, first: int = 0) -> Iterator[int]:
+        """Where a match of these operations can end that begins at `place`, in the order in which `re` tries them."""
+        if first == len(ops):
+            yield place
+            return
+        for end in self.one(*ops[first], place):
+            yield from self.ends(ops, end, first + 1)
+
+    def one(self, op: Any, argument: Any, place: int) -> Iterator[int]:
+        if op in SINGLE:
+            self.spend()
+            if place < len(self.text) and self.fits(op, argument, self.text[place]):
+                yield place + 1
+        elif op is c.BRANCH:
+            for branch in argument[1]:
+                yield from self.ends(list(branch), place)
+        elif op is c.SUBPATTERN:
+            yield from self.ends(list(argument[-1]), place)
+        elif op in (c.MAX_REPEAT, c.MIN_REPEAT):
+            low, high, body = argument
+            if high != c.MAXREPEAT and high <= CONSTANT:
+                low, high = min(low, FEW), min(high, FEW)
+            elif low != c.MAXREPEAT and low <= CONSTANT:
+                low = min(low, FEW)
+            yield from self.repeat(low, high, list(body), place, greedy=op is c.MAX_REPEAT)
+        elif op in (c.ASSERT, c.ASSERT_NOT):
+            direction, body = argument
+            start = place if direction > 0 else place - parser.SubPattern(body.state, list(body)).getwidth()[0]
+            found = start >= 0 and next(self.ends(list(body), start), None) is not None
+            if found == (op is c.ASSERT):
+                yield place
+        elif op is c.AT:
+            self.spend()
+            if self.is_at(argument, place):
+                yield place
+        else:
+            raise NotImplementedError(f"{op}: teach the machine this operation")
+
+    def repeat(self, low: int, high: int, body: Ops, place: int, *, greedy: bool) -> Iterator[int]:
+        if len(body) == 1 and body[0][0] in SINGLE:
+            yield from self.repeat_single(low, high, *body[0], place, greedy=greedy)
+            return
+        if not greedy and low <= 0:
+            yield place
+        if high > 0:
+            for end in self.ends(body, place):
+                if end > place or low > 0:
+                    yield from self.repeat(low - 1, high - 1, body, end, greedy=greedy)
+        if greedy and low <= 0:
+            yield place
+
+    def repeat_single(self, low: int, high: int, op: Any, argument: Any, place: int, *, greedy: bool) -> Iterator[int]:
+        end = place
+        if not greedy:
+            while end - place <= high:
+                if end - place >= low:
+                    yield end
+                self.spend()
+                if end == len(self.text) or not self.fits(op, argument, self.text[end]):
+                    return
+                end += 1
+            return
+        while end < len(self.text) and end - place < high and self.fits(op, argument, self.text[end]):
+            self.spend()
+            end += 1
+        while end - place >= low:
+            self.spend()
+            yield end
+            end -= 1
+
+    def is_at(self, where: Any, place: int) -> bool:
+        if where in (c.AT_BEGINNING, c.AT_BEGINNING_STRING):
+            return place == 0
+        if where is c.AT_END:
+            return self.text[place:] in ("", "\n")
+        if where is c.AT_END_STRING:
+            return place == len(self.text)
+        before, after = self.text[place - 1 : place] if place else "", self.text[place : place + 1]
+        return (is_word(before) != is_word(after)) == (where is c.AT_BOUNDARY)
+
+    def fits(self, op: Any, argument: Any, character: str) -> bool:
+        both = {character.lower(), character.upper()} if self.ignore_case else {character}
+        return any(fits(op, argument, each, self.dot_all) for each in both)
+
+
+SINGLE = {c.LITERAL, c.NOT_LITERAL, c.ANY, c.IN}
+"""Operations that take one character."""
+
+
+def is_word(character: str) -> bool:
+    return character.isalnum() or character == "_"
+
+
+CATEGORIES = {
+    c.CATEGORY_DIGIT: str.isdigit,
+    c.CATEGORY_NOT_DIGIT: lambda character: not character.isdigit(),
+    c.CATEGORY_SPACE: str.isspace,
+    c.CATEGORY_NOT_SPACE: lambda character: not character.isspace(),
+    c.CATEGORY_WORD: is_word,
+    c.CATEGORY_NOT_WORD: lambda character: not is_word(character),
+}
+
+
+def fits(op: Any, argument: Any, character: str, dot_all: bool) -> bool:
+    """Whether one character is what a single operation takes."""
+    code = ord(character)
+    if op is c.LITERAL:
+        return code == argument
+    if op is c.NOT_LITERAL:
+        return code != argument
+    if op is c.ANY:
+        return dot_all or character != "\n"
+    wanted, found = True, False
+    for kind, value in argument:
+        if kind is c.NEGATE:
+            wanted = False
+        elif kind is c.LITERAL:
+            found = found or code == value
+        elif kind is c.RANGE:
+            found = found or value[0] <= code <= value[1]
+        elif kind is c.CATEGORY:
+            found = found or bool(CATEGORIES[value](character))
+    return found == wanted
+
+
+def parsed(pattern: re.Pattern[Any]) -> Ops:
+    return list(parser.parse(pattern.pattern, pattern.flags & ~re.DEBUG))
+
+
+def steps(pattern: re.Pattern[Any], text: str, method: str) -> int:
+    """The work of `match`, `fullmatch` or `search` (`sub`, `split` and `findall` are repeated searches)."""
+    ops = parsed(pattern)
+    machine = Machine(text, bool(pattern.flags & re.IGNORECASE), bool(pattern.flags & re.DOTALL))
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(20_000)
+    try:
+        place = 0
+        while place <= len(text):
+            ends = (end for end in machine.ends(ops, place) if method != "fullmatch" or end == len(text))
+            end = next(ends, None)
+            if method != "search":
+                break
+            place = place + 1 if end is None else max(end, place + 1)
+    finally:
+        sys.setrecursionlimit(limit)
+    return machine.steps
+
+
+# --- inputs ---
+
+CANDIDATES = [*" \t\n\r\"'<>\\/;:.019amsxA_-é\x00"]
+"""Characters that a class is tried with."""
+
+
+def shortest(ops: Ops, at_least_once: bool = True) -> str:
+    """A short text that these operations match, lookarounds aside; each repeat at least once if so asked."""
+    return "".join(_shortest(op, argument, at_least_once) for op, argument in ops)
+
+
+def _shortest(op: Any, argument: Any, once: bool) -> str:
+    if op in SINGLE:
+        if op is c.LITERAL:
+            return chr(argument)
+        kinds = argument if op is c.IN else []
+        members = [chr(v if kind is c.LITERAL else v[0]) for kind, v in kinds if kind in (c.LITERAL, c.RANGE)]
+        return next((each for each in [*members, *CANDIDATES] if fits(op, argument, each, True)), "")
+    if op is c.BRANCH:
+        return min((shortest(list(branch), once) for branch in argument[1]), key=len)
+    if op is c.SUBPATTERN:
+        return shortest(list(argument[-1]), once)
+    if op in (c.MAX_REPEAT, c.MIN_REPEAT):
+        return shortest(list(argument[2]), once) * min(max(argument[0], int(once)), FEW)
+    return ""
+
+
+def repeats(ops: Ops, before: str = "") -> Iterator[tuple[str, str]]:
+    """For each repeat within: what leads to it, and what it repeats."""
+    for op, argument in ops:
+        if op is c.BRANCH:
+            for branch in argument[1]:
+                yield from repeats(list(branch), before)
+        elif op is c.SUBPATTERN:
+            yield from repeats(list(argument[-1]), before)
+        elif op in (c.MAX_REPEAT, c.MIN_REPEAT):
+            yield before, shortest(list(argument[2]))
+            yield from repeats(list(argument[2]), before)
+        before += _shortest(op, argument, False)
+
+
+def singles(ops: Ops) -> Iterator[tuple[Any, Any]]:
+    for op, argument in ops:
+        if op in SINGLE:
+            yield op, argument
+        elif op is c.BRANCH:
+            for branch in argument[1]:
+                yield from singles(list(branch))
+        elif op in (c.SUBPATTERN, c.MAX_REPEAT, c.MIN_REPEAT):
+            yield from singles(list(argument[-1]))
+
+
+def attacks(pattern: re.Pattern[Any]) -> list[Attack]:
+    """Beginning, what is repeated, and end."""
+    ops = parsed(pattern)
+    found = list(repeats(ops))
+    beginnings = dict.fromkeys(["", *(before for before, _ in found), shortest(ops)])
+    classes = [single for single in singles(ops) if single[0] is not c.LITERAL]
+    kinds = {tuple(fits(*single, each, True) for single in classes): each for each in reversed(CANDIDATES)}
+    alphabet = [each for taken, each in kinds.items() if any(taken)]
+    pieces = dict.fromkeys([*alphabet, *(body for _, body in found), *beginnings, shortest(ops), shortest(ops, False)])
+    ends = ("", "\x00", "!\n")
+    return [(before, piece, end) for before in beginnings for piece in pieces if piece for end in ends]
+
+
+def growth(pattern: re.Pattern[Any], attack: Attack, method: str, size: int = 24) -> float:
+    """How the work per character grows where the input is four times as long: 1 is linear, 4 quadratic."""
+    before, piece, end = attack
+    work: list[float] = []
+    for count in (size, 4 * size):
+        text = before + piece * count + end
+        try:
+            work.append((steps(pattern, text, method) + len(text)) / len(text))
+        except TooManySteps:
+            return float("inf")
+    return work[1] / work[0]
+
+
+def worst(pattern: re.Pattern[Any], methods: Collection[str] = ("fullmatch", "search")) -> Worst:
+    """The attack under which the work grows fastest, or the first that is clearly worse than linear: its growth, the
+    method, and what it is made of."""
+    found: Worst = (0.0, "", ("", "", ""))
+    for attack in attacks(pattern):
+        for method in methods:
+            found = max(found, (growth(pattern, attack, method), method, attack))
+            if found[0] > CLEARLY:
+                return found
+    return found

@@ -1,0 +1,30 @@
+"""What a person would read of a page that came in an answer's place."""
+
+from __future__ import annotations
+
+import pytest
+
+from manystream.providers.page import page_words
+
+PAGES = {
+    "<html><head><title>502 Bad Gateway</title></head><body>x</body></html>": "502 Bad Gateway",
+    '<TITLE lang="en">Not\nfound</TITLE>': "Not found",
+    "<html><title> </title><h1>Busy</h1><p>later</p>": "Busy later",
+    "<style>p { color: red }</style><p>a</p><script>if (a < b) { c() }</script>b": "a b",
+    "<SCRIPT src='x'>hidden</SCRIPT >shown": "shown",
+    "<script>never ends": "",
+    "a < b": "a < b",
+    "<" + "x" * 600 + ">kept": "<" + "x" * 600 + ">kept",
+    "": "",
+}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_words_of_a_page(page: str) -> None:
+    assert " ".join(page_words(page).split()) == PAGES[page]
+
+
+@pytest.mark.parametrize("piece", ["<title>", "<title ", "<script>", "</script", "<", "<a>", "<title><", "< "])
+def test_a_hostile_page_is_read_in_linear_time(piece: str) -> None:
+    """Quadratic, as it was, half of these took minutes."""
+    page_words(piece * 100_000)

@@ -1,0 +1,243 @@
+"""Every regular expression of the package takes linear time, whatever it is given.
+
+A pattern that is tried on a server's bytes, and backtracks, stops every stream for as long as it takes. The work is
+counted in steps of a machine that backtracks as `re` does, so the result is the same on a busy machine.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import pkgutil
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import h11._abnf
+import h11._headers
+import h11._readers
+import pytest
+
+import manystream
+from manystream.providers.accumulate import TextInProgress
+from manystream.providers.events import TextDelta
+from manystream.providers.json_values import loads
+from manystream.providers.openai.errors import error_from_object
+from manystream.providers.repeated import learn
+from manystream.transport.response_head import HeadError, HeadReader
+from tests.backtracking import attacks, growth, steps, worst
+from tests.test_architecture import PACKAGES, name_of, sources
+
+LINEAR = 2.0
+"""Work per character at four times the length. What is linear stays near 1; what is quadratic goes to 4."""
+
+RE_FUNCTIONS = {"compile", "match", "fullmatch", "search", "sub", "subn", "split", "findall", "finditer", "template"}
+
+MADE_FROM_DATA = {"providers/repeated.py:_counts_pattern", "providers/repeated.py:_with_closing"}
+"""Functions that compile a pattern from what a server sent; `test_a_pattern_made_from_data_is_linear` runs them."""
+
+
+def modules() -> Iterator[Any]:
+    for found in pkgutil.walk_packages(manystream.__path__, "manystream."):
+        if found.name.endswith("__main__"):
+            continue
+        try:
+            yield importlib.import_module(found.name)
+        except ImportError as error:
+            if (error.name or "").startswith("manystream"):
+                raise  # else an extra is not installed
+
+
+def patterns_in(value: object, depth: int = 0) -> Iterator[re.Pattern[Any]]:
+    if isinstance(value, re.Pattern):
+        yield value
+    elif isinstance(value, dict) and depth < 4:
+        yield from patterns_in([*value.keys(), *value.values()], depth + 1)
+    elif isinstance(value, list | tuple | set | frozenset) and depth < 4:
+        for each in value:
+            yield from patterns_in(each, depth + 1)
+    elif isinstance(value, type) and value.__module__.startswith("manystream") and depth < 4:
+        yield from patterns_in(list(vars(value).values()), depth + 1)
+
+
+PATTERNS: dict[str, re.Pattern[Any]] = {
+    f"{module.__name__.removeprefix('manystream.')}.{name}{f'[{number}]' if number else ''}": pattern
+    for module in modules()
+    for name, value in vars(module).items()
+    for number, pattern in enumerate(patterns_in(value))
+}
+
+
+SEARCHES = {"search": "search", "sub": "search", "subn": "search", "split": "search", "findall": "search"}
+METHODS = {**SEARCHES, "finditer": "search", "match": "match", "fullmatch": "fullmatch"}
+"""A pattern's method → the one that costs the same."""
+
+
+def uses() -> dict[str, set[str]]:
+    """Name of a pattern → the methods that are called on it anywhere in the package."""
+    found: dict[str, set[str]] = {}
+    for path in sources(*PACKAGES):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Attribute) and node.attr in METHODS and isinstance(node.value, ast.Name):
+                found.setdefault(node.value.id, set()).add(METHODS[node.attr])
+    return found
+
+
+USES = uses()
+
+USED_AS = {
+    "_BUCKET_HEADERS": {"fullmatch"},
+    "_DURATION_PART": {"match"},  # it searches only what `_DURATION` has matched as a whole: each search ends at once
+}
+"""Where the source does not show the method by the pattern's name, or shows more than is done."""
+
+
+def test_the_patterns_are_found() -> None:
+    assert len(PATTERNS) > 50
+    assert "transport.chunked._SIZE_LINE" in PATTERNS
+    assert "providers.openai.errors.MESSAGE_CATEGORY[6]" in PATTERNS
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_time_is_linear(name: str) -> None:
+    variable = name.rpartition(".")[2].partition("[")[0]
+    methods = USED_AS.get(variable) or USES.get(variable) or {"search", "fullmatch"}
+    found, method, attack = worst(PATTERNS[name], sorted(methods))
+    assert found < LINEAR, f"{PATTERNS[name].pattern!r}: {method} on {attack} grows {found:.1f}-fold per character"
+
+
+QUADRATIC = [
+    r"[ \t]*[^\x00\s]?[ \t]*",
+    rb"([0-9A-Fa-f]{1,16})(?:;[^\n]*)?[ \t]*\r\n",
+    r"<title[^>]*>(.*?)</title>",
+    r"<(?:script|style).*?</(?:script|style)>|<[^>]{0,500}>",
+    r"\s+$",
+    r"(?:a+)+b",
+    r"(?:a|aa)*b",
+    r"x*y*x*z",
+    r"\\+n",
+]
+
+
+@pytest.mark.parametrize("pattern", QUADRATIC)
+def test_what_is_worse_than_linear_is_noticed(pattern: str | bytes) -> None:
+    assert worst(re.compile(pattern, re.DOTALL))[0] >= LINEAR
+
+
+def test_the_machine_reads_as_re_does() -> None:
+    """Where a search succeeds and where it fails; the machine would otherwise count the steps of something else."""
+    from tests.backtracking import Machine, parsed
+
+    for pattern in PATTERNS.values():
+        ops = parsed(pattern)
+        for before, piece, end in attacks(pattern)[:60]:
+            text = before + piece + end
+            machine = Machine(text, bool(pattern.flags & re.I), bool(pattern.flags & re.S))
+            given = text.encode("latin-1") if isinstance(pattern.pattern, bytes) else text
+            if pattern.flags & re.ASCII and not text.isascii():
+                continue
+            ends = set(machine.ends(ops, 0))
+            if pattern.fullmatch(given):
+                assert len(text) in ends, (pattern, text)
+
+
+def test_no_pattern_hides_inside_a_function() -> None:
+    found: set[str] = set()
+    for path in sources(*PACKAGES):
+        for function in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+                continue
+            for node in ast.walk(function):
+                if (
+                    isinstance(node, ast.Attribute)
+                    and node.attr in RE_FUNCTIONS
+                    and isinstance(node.value, ast.Name)
+                    and node.value.id == "re"
+                ):
+                    found.add(f"{name_of(path)}:{getattr(function, 'name', 'lambda')}")
+    assert found == MADE_FROM_DATA
+
+
+def test_a_pattern_made_from_data_is_linear() -> None:
+    event = b'{"text":"a","usage":{"prompt":12,"total": 345,"x y":0},"responseId":"ab-c"}'
+    block = TextInProgress(0)
+    repeated = learn("", event, loads(event), ("text",), TextDelta(0, "a"), [block], b"usage")
+    assert repeated is not None
+    pattern = repeated._counts
+    assert pattern is not None
+    assert worst(pattern, ["fullmatch"])[0] < LINEAR
+
+
+# --- h11's patterns, reached through the bounds of our transport ---
+
+HEADER_LINE = h11._readers.header_field_re
+STATUS_LINE = h11._readers.status_line_re
+
+
+def head_with(line: bytes) -> bytes:
+    return b"HTTP/1.1 200 OK\r\n" + line + b"\r\n\r\n"
+
+
+@pytest.mark.parametrize("fold", [b"", b"\r\n"], ids=["one line", "folded"])
+def test_h11_gets_no_header_line_that_it_is_slow_on(fold: bytes) -> None:
+    """Each attack is refused before h11 sees it, or h11 reads it in linear time."""
+    slow: list[object] = []
+    refused = 0
+    for before, piece, end in attacks(HEADER_LINE):
+        line = (before + piece * 400 + end).encode("latin-1")
+        if fold and b" " in line:
+            line = line.replace(b" ", fold + b" ")
+        try:
+            HeadReader().feed(head_with(line))
+        except HeadError as error:
+            if not error.quotes:
+                refused += 1
+                continue
+        if growth(HEADER_LINE, (before, piece, end), "fullmatch", 50) >= LINEAR:
+            slow.append((before, piece, end))
+    assert not slow
+    assert refused
+
+
+def test_h11_is_as_slow_as_the_bound_is_for() -> None:
+    """Should h11 mend its pattern, the bound can go."""
+    assert growth(HEADER_LINE, ("a:", " ", "\x00"), "fullmatch") >= LINEAR
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [STATUS_LINE, h11._headers._content_length_re, h11._headers._field_name_re, h11._headers._field_value_re],
+    ids=["status line", "content-length", "field name", "field value"],
+)
+def test_the_other_patterns_of_h11_on_a_head_are_linear(pattern: re.Pattern[bytes]) -> None:
+    assert max(growth(pattern, attack, "fullmatch") for attack in attacks(pattern)) < LINEAR
+
+
+# --- the ways by which a server reaches them, with the sizes of an attack ---
+
+HOSTILE_WORDS = {
+    "titles without an end": "<title>" * 20_000,
+    "title tags without an end": "<title " * 20_000,
+    "scripts without an end": "<script>" * 20_000,
+    "brackets": "<" * 150_000,
+    "long tags": ("<" + "a" * 400) * 400,
+    "white space": "a " * 75_000,
+    "retry hints": "try again in " + ("1" * 50 + "x") * 2_000 + "try again in 1 m" * 5_000,
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE_WORDS)
+def test_hostile_words_in_an_error_take_no_time(name: str) -> None:
+    error = error_from_object({"error": {"message": "<" + HOSTILE_WORDS[name]}}, http_status=200, body=b"")
+    assert 0 < len(error.message) <= 1001
+
+
+def test_a_header_line_of_120_kb_is_refused() -> None:
+    line = b"a:" + b" " * 120_000 + b"\x00"
+    with pytest.raises(HeadError, match="header line is longer than 98304 bytes"):
+        HeadReader().feed(head_with(line))
+
+
+def test_steps_are_counted() -> None:
+    assert steps(re.compile("ab"), "ab", "match") == 2
+    assert steps(re.compile("a*b"), "aaa", "match") > steps(re.compile("a*"), "aaa", "match")
