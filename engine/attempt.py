@@ -25,7 +25,7 @@ from ..transport.http1 import Connection
 from ..transport.sse import ServerSentEvent, SSEOverflowError, SSEParser
 from .buffered import STEP_BYTES
 from .error_answer import EVENT_STREAM, read_error
-from .errors import redacted, transport_error
+from .errors import redacted, redacted_headers, transport_error
 from .listener import Listener, Progress, Recorder, Tap
 from .prepared import Prepared
 from .repeats import DeliverTexts, RepeatedEvents, repeats
@@ -159,7 +159,7 @@ class Attempt:
 
     def on_head(self, status: int, headers: RawHeaders) -> None:
         self.status = status
-        self.headers = headers_to_mapping(headers)
+        self.headers = redacted_headers(headers_to_mapping(headers), self._prepared.secrets)
         self.phase = Phase.BODY
         self._reading = self._choose_reading()
         self._truncatable = "content-length" not in self.headers and "transfer-encoding" not in self.headers
@@ -449,8 +449,9 @@ class Attempt:
 
     def _decode_error(self) -> None:
         prepared = self._prepared
-        # Of a coded body only the status and the headers count: no key to it was asked for, and none is at hand.
-        body = b"" if self._encoding else b"".join(self._pieces)[: prepared.limits.max_error_bytes]
+        # A body in a coding that was not asked for is not read: only the status and the headers count.
+        pieces = [] if self._encoding else self._pieces
+        body = prepared.secrets.hide_bytes(b"".join(pieces))[: prepared.limits.max_error_bytes]
         error = read_error(prepared, self.status, self.headers, body)
         if error.request_id is None:
             error.request_id = self.request_id
@@ -496,4 +497,4 @@ class Attempt:
     def _fail(self, error: ProviderError, *, unread: bool = False) -> None:
         if not self.over:
             self._leave()
-            self._listener.on_attempt_failure(redacted(error, self._prepared.key), unread=unread)
+            self._listener.on_attempt_failure(redacted(error, self._prepared.secrets), unread=unread)

@@ -6,6 +6,7 @@ turned into wire form (the engine has done that).
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 from collections.abc import Callable, Sequence
@@ -25,7 +26,7 @@ from .clocks import LENGTH, CallState, Clock, Clocks, next_deadline, timeout_err
 from .completion import Completion
 from .delivery import Delivery, OnEvent, Tally
 from .ending import Ending, OnCompletion, Step
-from .errors import callback_failed, cancelled, internal, redact_headers
+from .errors import callback_failed, cancelled, hide_words, internal
 from .listener import Progress, Recorder
 from .observe import Watch
 from .prepared import Prepared
@@ -222,6 +223,8 @@ class Call(Ending):
     def on_defect(self, error: Exception) -> None:
         """Something raised while it worked for this call: a defect in this library. Ends the call, whatever state it
         is in, without the code that raised. Never raises."""
+        with contextlib.suppress(Exception):
+            hide_words(error, self._prepared.secrets)  # it may quote what a server sent
         logger.error("%r ends, as something raised: a defect in manystream", self, exc_info=error)
         if self._step is Step.OPEN:
             failure = internal(error)
@@ -268,8 +271,6 @@ class Call(Ending):
         else:
             self._state = CallState.READING
             self._timings.first_byte = loop.clock() - self._started
-            if self._attempt is not None:
-                redact_headers(self._attempt.headers, self._prepared.key)
         self._arm()
 
     def on_reading(self) -> None:
@@ -445,8 +446,6 @@ class Call(Ending):
     def _failure(self, error: ProviderError, response: Response | None = None) -> Completion:
         """The completion of a call that fails now, with what had arrived."""
         attempt = self._attempt
-        if attempt is not None:
-            redact_headers(attempt.headers, self._prepared.key)  # where its head was all that came
         return Completion(
             success=False,
             http_status=error.http_status or (attempt.status if attempt is not None else 0),

@@ -102,7 +102,7 @@ class Engine:
         self.random: Callable[[], float] = random.Random().random
         self.pool: Pool = Pool(services.nursery, loop, self.timers, self._dial, limits.pool, self.watch)
         self.from_thread: FromThread = FromThread(self, trio.lowlevel.current_trio_token())
-        self._preparer = Preparer(providers, environment, limits, make_id, time.time)
+        self._preparer = Preparer(providers, environment, limits, make_id, time.time, proxy)
         self._timeouts = timeouts
         self._clocks = {stream: effective(None, timeouts, stream=stream) for stream in (False, True)}
         self._retry = retry

@@ -5,18 +5,19 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from collections.abc import Iterator
+from typing import cast
 
 import trio
 
 from ..providers.errors import ErrorCategory, ProviderError
 from ..transport.errors import Phase, TransportError
+from .redaction import Redaction
 
-REDACTED = "[key]"
-"""What stands where a server quoted the key."""
 INTERNAL_CHARACTERS = 200
 """What an internal error's message keeps of what was raised."""
-SHORTEST_KEY = 8
-"""Below this it is a placeholder ("any", "none") that may well be a part of a word."""
+LONGEST_MESSAGE = 4096
+"""Characters of a message that are kept; a server may send megabytes of one."""
 
 
 def transport_error(error: TransportError, *, streaming: bool) -> ProviderError:
@@ -73,31 +74,54 @@ def _asyncio_cancelled() -> tuple[type[BaseException], ...]:
     return (found,) if isinstance(found, type) and issubclass(found, BaseException) else ()
 
 
-def redacted(error: ProviderError, key: str) -> ProviderError:
-    """The error without the key, where a server quotes it: in every word, in the body that it keeps, and in the
+def redacted(error: ProviderError, secrets: Redaction) -> ProviderError:
+    """The error without the secrets, where a server quotes one: in every word, in the body that it keeps, and in the
     errors that it came from, which a traceback shows. And without the frames it came through: they hold whole bodies
     and request heads, and an error may be kept for long."""
-    told: BaseException | None = error
-    while told is not None:
-        told.__traceback__ = told.__context__ = None
-        told = told.__cause__
-    if len(key) < SHORTEST_KEY:
-        return error
-    error.message = error.message.replace(key, REDACTED)
-    error.body = error.body.replace(key.encode(), REDACTED.encode())
-    error.provider_code = error.provider_code and error.provider_code.replace(key, REDACTED)
-    error.request_id = error.request_id and error.request_id.replace(key, REDACTED)
-    told = error
-    while told is not None:
-        told.args = tuple(word.replace(key, REDACTED) if isinstance(word, str) else word for word in told.args)
-        told = told.__cause__
+    for each in _chain(error):
+        each.__traceback__ = each.__context__ = None
+    hide_words(error, secrets)
+    error.message = _bounded(error.message, secrets)
+    error.body = secrets.hide_parts(error.body.decode("latin-1")).encode("latin-1")
+    error.provider_code = error.provider_code and _bounded(error.provider_code, secrets)
+    error.request_id = error.request_id and _bounded(error.request_id, secrets)
     return error
 
 
-def redact_headers(headers: dict[str, str], key: str) -> None:
-    """Take the key out of a response's headers, where a server repeats it there; what is printed of a completion shows
-    them."""
-    if len(key) >= SHORTEST_KEY:
-        for name, value in headers.items():
-            if key in value:
-                headers[name] = value.replace(key, REDACTED)
+def hide_words(error: BaseException, secrets: Redaction) -> None:
+    """Take the secrets out of what an exception says, and out of what the exceptions say that it came from."""
+    for each in _chain(error):
+        each.args = tuple(_redacted_word(word, secrets) for word in each.args)
+
+
+def redacted_headers(headers: dict[str, str], secrets: Redaction) -> dict[str, str]:
+    """A response's headers without the secrets, where a server repeats them there; what is printed of a completion
+    shows them."""
+    return {name: secrets.hide(value) for name, value in headers.items()}
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """An error, what caused it, and the members of groups among them."""
+    waiting: list[BaseException] = [error]
+    seen: set[int] = set()
+    while waiting:
+        each = waiting.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        if each.__cause__ is not None:
+            waiting.append(each.__cause__)
+        if isinstance(each, BaseExceptionGroup):
+            waiting += cast("BaseExceptionGroup[BaseException]", each).exceptions
+        yield each
+
+
+def _redacted_word(word: object, secrets: Redaction) -> object:
+    if isinstance(word, str):
+        return _bounded(word, secrets)
+    return secrets.hide_bytes(word) if isinstance(word, bytes) else word
+
+
+def _bounded(text: str, secrets: Redaction) -> str:
+    """Redacted, then cut, then without what the cut left."""
+    return secrets.hide_parts(secrets.hide(text)[:LONGEST_MESSAGE])

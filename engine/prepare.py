@@ -16,11 +16,13 @@ from ..providers.request import Request
 from ..transport.errors import URLError
 from ..transport.exchange import RawHeaders, WireHead
 from ..transport.headers import HeaderError, validate_headers
-from ..transport.url import BaseURL, parse_base_url, target
+from ..transport.proxy import ProxyConfig, choose_proxy
+from ..transport.url import BaseURL, Origin, parse_base_url, target
 from .buffered import Buffered
 from .credentials import find_key
 from .limits import Limits
 from .prepared import Prepared, WallClock
+from .redaction import Redaction
 
 USER_AGENT = "manystream"
 OWN_HEADERS = frozenset({"host", "content-length", "transfer-encoding", "connection", "accept-encoding"})
@@ -44,6 +46,7 @@ class Preparer:
         "_limits",
         "_make_id",
         "_providers",
+        "_proxy",
         "_wall_clock",
     )
 
@@ -54,7 +57,9 @@ class Preparer:
         limits: Limits,
         make_id: MakeId,
         wall_clock: WallClock,
+        proxy: ProxyConfig | None = None,
     ) -> None:
+        """proxy: of the engine, which wins over the environment's; only its password is of interest."""
         names: set[str] = set()
         for provider in providers:
             if not isinstance(provider, Provider):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -70,8 +75,9 @@ class Preparer:
         self._make_id = make_id
         self._wall_clock = wall_clock
         self._buffered = Buffered(limits.max_buffered_bytes)
+        self._proxy = proxy
         self._keys: dict[str, str] = {}
-        self._heads: dict[tuple[object, ...], WireHead] = {}
+        self._heads: dict[tuple[object, ...], tuple[WireHead, Redaction]] = {}
         self._bases: dict[str, BaseURL] = {p.name: _base_url(p) for p in providers}
         # Loaded now: at a first call it would hold up the streams, and could fail.
         self._dialects: dict[str, Dialect] = {p.name: DIALECTS[p.profile.dialect] for p in providers}
@@ -85,14 +91,14 @@ class Preparer:
         dialect = self._dialects[provider.name]
         wire = dialect.encode(request, model, provider, stream=stream)
         base = self._bases[provider.name]
-        head = self._head(request, wire, base, provider, dialect, key)
+        head, secrets = self._head(request, wire, base, provider, dialect, key)
         if provider.idempotency_header is not None:
             head = head.with_header(provider.idempotency_header.encode(), self._make_id().encode())
         prepared = Prepared(
             origin=base.origin,
             head=head,
             body=wire.body,
-            key=key,
+            secrets=secrets,
             stream=stream,
             provider=provider,
             model=model,
@@ -118,7 +124,7 @@ class Preparer:
         provider: Provider,
         dialect: Dialect,
         key: str,
-    ) -> WireHead:
+    ) -> tuple[WireHead, Redaction]:
         # Requests to one provider have the same head: to check it takes four times as long as to look it up.
         extra = request.extra_headers or {}
         seen = (
@@ -140,10 +146,18 @@ class Preparer:
                 raise InvalidRequestError("model", str(error)) from None
             host = (b"Host", base.origin.host_header.encode())
             headers = [host, *_checked_headers(wire, dialect.auth_headers(provider, key), provider, extra)]
-            known = WireHead(wire.method.encode(), path, headers)
+            head = WireHead(wire.method.encode(), path, headers)
+            known = head, Redaction(key, head, self._proxy_secret(base.origin))
             if len(self._heads) < HEADS_KEPT:
                 self._heads[seen] = known
         return known
+
+    def _proxy_secret(self, origin: Origin) -> bytes | None:
+        try:
+            proxy = self._proxy or choose_proxy(origin, self._environment)
+        except URLError:
+            return None  # nothing is sent to it: the call will say what is wrong
+        return proxy.authorization if proxy is not None else None
 
 
 def _checked_headers(

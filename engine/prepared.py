@@ -10,6 +10,7 @@ from ..transport.exchange import WireHead
 from ..transport.url import Origin
 from .buffered import Buffered
 from .limits import Limits
+from .redaction import Redaction
 
 
 class Prepared:
@@ -20,12 +21,12 @@ class Prepared:
         "buffered",
         "dialect",
         "head",
-        "key",
         "limits",
         "make_id",
         "model",
         "origin",
         "provider",
+        "secrets",
         "stream",
         "wall_clock",
     )
@@ -36,7 +37,7 @@ class Prepared:
         origin: Origin,
         head: WireHead,
         body: bytes,
-        key: str,
+        secrets: Redaction,
         stream: bool,
         provider: Provider,
         model: str,
@@ -49,7 +50,7 @@ class Prepared:
         self.origin: Origin = origin
         self.head: WireHead = head
         self.body: bytes = body
-        self.key: str = key
+        self.secrets: Redaction = secrets
         self.stream: bool = stream
         self.provider: Provider = provider
         self.model: str = model

@@ -2,7 +2,7 @@
 
 A recording is for replaying (`manystream simulate --replay FILE`) and for bug reports, so it holds what the server was
 asked and what it answered, and no key: only headers that are known to be harmless are written, of a URL's query only
-what is known, and where a key stands in a body, `[key]` stands instead. Prompts and answers are written as they are.
+what is known, and where a secret stands in a body, `[key]` stands instead. Prompts and answers are written as they are.
 
 A line is written when its exchange ends, so that an interrupted program leaves whole lines.
 
@@ -24,8 +24,8 @@ import trio
 from ..providers.json_values import JSON, dumps_text
 from ..transport.errors import TransportError
 from ..transport.exchange import Exchange, RawHeaders
-from .errors import REDACTED, SHORTEST_KEY
 from .prepared import Prepared
+from .redaction import HARMLESS_QUERY
 
 logger: logging.Logger = logging.getLogger("manystream.record")
 
@@ -40,9 +40,6 @@ RESPONSE_HEADERS = frozenset(
 )
 RESPONSE_HEADER_PREFIXES = ("anthropic-ratelimit-", "x-ratelimit-")
 """What is written of heads. A header that is not named here may hold a secret, whoever made it up."""
-
-QUERY_NAMES = frozenset({"alt", "api-version", "beta"})
-"""What is written of a target's query."""
 
 
 class Recording:
@@ -191,12 +188,10 @@ class Tap:
         return [[name, self._clean(value)] for name, value in headers]
 
     def _clean(self, text: str) -> str:
-        key = self._prepared.key
-        return text.replace(key, REDACTED) if len(key) >= SHORTEST_KEY else text
+        return self._prepared.secrets.hide(text)
 
     def _clean_bytes(self, data: bytes) -> bytes:
-        key = self._prepared.key
-        return data.replace(key.encode(), REDACTED.encode()) if len(key) >= SHORTEST_KEY else data
+        return self._prepared.secrets.hide_bytes(data)
 
     def _clean_chunks(self) -> list[tuple[float, bytes]]:
         """The chunks; where the key stands in the body, perhaps over several, the body as one."""
@@ -211,7 +206,7 @@ def _decoded(headers: RawHeaders) -> list[tuple[str, str]]:
 
 def _known_query(target: str) -> str:
     path, _, query = target.partition("?")
-    known = [pair for pair in query.split("&") if pair.partition("=")[0] in QUERY_NAMES]
+    known = [pair for pair in query.split("&") if pair.partition("=")[0] in HARMLESS_QUERY]
     return path + ("?" + "&".join(known) if known else "")
 
 

@@ -63,7 +63,9 @@ class Provider:
         return row or (first_party if base_url is None else generic)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}(name={self.name!r}, base_url={self.base_url!r}, profile={self.profile.name!r})"
+        where, mark, _ = str(self.base_url).partition("?")
+        url = where + (mark and "?…")  # a query may hold a key
+        return f"{type(self).__name__}(name={self.name!r}, base_url={url!r}, profile={self.profile.name!r})"
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Provider):

@@ -67,7 +67,7 @@ class Request:
     thinking: a level, by name too (`"high"`), or a `ThinkingConfig`.
     response_schema: a JSON Schema that the answer's text must fit, or a class that makes one (`model_json_schema`, as
     pydantic's models have); the JSON object is then on `response.parsed`.
-    extra_body: members merged into the wire body last; extra_headers: headers added last.
+    extra_body: members merged into the wire body last; extra_headers: headers added last; no repr shows them.
     written: what is written already of these messages, where they are a conversation's; no part of the value.
     """
 
@@ -88,7 +88,7 @@ class Request:
     timeouts: Timeouts | None = field(default=None, kw_only=True)
     retry: Retry | None = field(default=None, kw_only=True)
     extra_body: Mapping[str, JSON] | None = field(default=None, kw_only=True)
-    extra_headers: Mapping[str, str] | None = field(default=None, kw_only=True)
+    extra_headers: Mapping[str, str] | None = field(default=None, kw_only=True, repr=False)
     written: WrittenMessages | None = field(default=None, init=False, repr=False, compare=False)
 
     @property

@@ -69,6 +69,10 @@ class Machine:
             elif low != c.MAXREPEAT and low <= CONSTANT:
                 low = min(low, FEW)
             yield from self.repeat(low, high, list(body), place, greedy=op is c.MAX_REPEAT)
+        elif op is c.POSSESSIVE_REPEAT:
+            end = next(self.one(c.MAX_REPEAT, argument, place), None)
+            if end is not None:
+                yield end
         elif op in (c.ASSERT, c.ASSERT_NOT):
             direction, body = argument
             start = place if direction > 0 else place - parser.SubPattern(body.state, list(body)).getwidth()[0]
@@ -131,6 +135,7 @@ class Machine:
 
 SINGLE = {c.LITERAL, c.NOT_LITERAL, c.ANY, c.IN}
 """Operations that take one character."""
+REPEATS = {c.MAX_REPEAT, c.MIN_REPEAT, c.POSSESSIVE_REPEAT}
 
 
 def is_word(character: str) -> bool:
@@ -214,7 +219,7 @@ def _shortest(op: Any, argument: Any, once: bool) -> str:
         return min((shortest(list(branch), once) for branch in argument[1]), key=len)
     if op is c.SUBPATTERN:
         return shortest(list(argument[-1]), once)
-    if op in (c.MAX_REPEAT, c.MIN_REPEAT):
+    if op in REPEATS:
         return shortest(list(argument[2]), once) * min(max(argument[0], int(once)), FEW)
     return ""
 
@@ -227,7 +232,7 @@ def repeats(ops: Ops, before: str = "") -> Iterator[tuple[str, str]]:
                 yield from repeats(list(branch), before)
         elif op is c.SUBPATTERN:
             yield from repeats(list(argument[-1]), before)
-        elif op in (c.MAX_REPEAT, c.MIN_REPEAT):
+        elif op in REPEATS:
             yield before, shortest(list(argument[2]))
             yield from repeats(list(argument[2]), before)
         before += _shortest(op, argument, False)
@@ -240,7 +245,7 @@ def singles(ops: Ops) -> Iterator[tuple[Any, Any]]:
         elif op is c.BRANCH:
             for branch in argument[1]:
                 yield from singles(list(branch))
-        elif op in (c.SUBPATTERN, c.MAX_REPEAT, c.MIN_REPEAT):
+        elif op is c.SUBPATTERN or op in REPEATS:
             yield from singles(list(argument[-1]))
 
 

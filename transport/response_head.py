@@ -15,8 +15,8 @@ import h11
 
 MAX_HEAD_BYTES: Final = 256 * 1024
 MAX_HEAD_LINES: Final = 4096
-"""Size and lines are those of all heads of one response together, the informational ones included. h11 takes microseconds
-and hundreds of bytes for each line, however short it is."""
+"""Size and lines are those of all heads of one response together, the informational ones included. h11 takes
+microseconds and hundreds of bytes for each line, however short it is."""
 MAX_HEADER_LINE_BYTES: Final = 96 * 1024
 """The longest line of a head, its LF included. Servers and proxies allow 8 to 64 KiB."""
 MAX_PADDING: Final = 64
@@ -92,8 +92,6 @@ class HeadReader:
             raise HeadError(LINE_TOO_LONG)
         if len(held) > MAX_HEAD_BYTES:
             raise HeadError(HEAD_TOO_LARGE)
-        if self._behind:
-            raise HeadError(TOO_MANY_LINES)
         return None
 
     def _head_end(self) -> int:

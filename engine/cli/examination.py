@@ -31,10 +31,11 @@ from ...transport.proxy import choose_proxy
 from ...transport.tls import TLSConfig, TLSConfigError, make_context
 from ...transport.tls_socket import TLSSocket
 from ..core import make_id
-from ..errors import REDACTED, SHORTEST_KEY, redacted
+from ..errors import redacted
 from ..limits import Limits
 from ..prepare import Preparer
 from ..prepared import Prepared
+from ..redaction import Redaction
 from .terminal import duration, harmless
 
 MODELS_PATH = re.compile(r"/(?:chat/completions|responses|messages|models/[^/]*)$")
@@ -102,7 +103,7 @@ class _Examination:
         self._provider = provider
         self._environment = environment
         self._step = "key"
-        self._key = ""
+        self._secrets: Redaction | None = None
         self._since = 0.0
 
     async def run(self) -> None:
@@ -124,8 +125,8 @@ class _Examination:
 
     def find(self, verdict: Verdict, text: str) -> None:
         """Note how the current step went, without the key, which a server's words may repeat."""
-        if len(self._key) >= SHORTEST_KEY:
-            text = text.replace(self._key, REDACTED)
+        if self._secrets is not None:
+            text = self._secrets.hide_parts(text)
         self.findings.append(Finding(verdict, self._step, text))
 
     # --- steps ---
@@ -135,10 +136,12 @@ class _Examination:
         provider = self._provider
         preparer = Preparer([provider], self._environment, Limits(), make_id, time.time)
         prepared, _ = preparer.prepare(Request(f"{provider.name}/any", [Message.user("never sent")]), stream=False)
-        self._key = prepared.key
-        variables = [name for name in provider.profile.key_variables if self._environment.get(name) == prepared.key]
+        self._secrets = prepared.secrets
+        variables = [
+            name for name in provider.profile.key_variables if self._environment.get(name) == prepared.secrets.key
+        ]
         where = variables[0] if variables else "the credentials file"
-        self.find(Verdict.OK, f"from {where}" if prepared.key else "none is needed")
+        self.find(Verdict.OK, f"from {where}" if prepared.secrets.key else "none is needed")
         return prepared
 
     async def _dial(self, prepared: Prepared) -> socket.socket | TLSSocket:
@@ -177,13 +180,14 @@ class _Examination:
         verdict, text = ANSWERS.get(answer.status, (Verdict.OK, "the server answers, and took the key"))
         if answer.status not in ANSWERS and answer.status >= 300:
             verdict, text = Verdict.FAIL, "the server cannot serve"
-        if verdict is Verdict.OK and not prepared.key:
+        if verdict is Verdict.OK and not prepared.secrets.key:
             text = "the server answers"
         took = duration(trio.current_time() - self._since)
         said = ""
         if answer.status >= 400:
-            error = prepared.dialect.decode_error(answer.status, answer.headers, bytes(answer.body), time.time())
-            said = " ".join(redacted(error, prepared.key).message.split())[:MOST_WORDS]
+            body = prepared.secrets.hide_bytes(bytes(answer.body))
+            error = prepared.dialect.decode_error(answer.status, answer.headers, body, time.time())
+            said = " ".join(redacted(error, prepared.secrets).message.split())[:MOST_WORDS]
             said = f" ({harmless(said)})" if said else ""
         self.find(verdict, f"HTTP {answer.status} in {took}: {text}{said}")
 

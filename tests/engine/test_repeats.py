@@ -20,6 +20,7 @@ from manystream.engine.delivery import Delivery, Tally
 from manystream.engine.limits import Limits
 from manystream.engine.listener import Progress
 from manystream.engine.prepared import Prepared
+from manystream.engine.redaction import Redaction
 from manystream.engine.repeats import framing_of
 from manystream.providers.registry import DIALECTS
 from manystream.transport.exchange import WireHead
@@ -154,11 +155,12 @@ class Stream:
     by_machine: int = 0
 
     def read(self, pieces: Iterable[bytes]) -> Stream:
+        head = WireHead(b"POST", b"/", ())
         prepared = Prepared(
             origin=Origin("http", "127.0.0.1", 80),
-            head=WireHead(b"POST", b"/", ()),
+            head=head,
             body=b"",
-            key="key",
+            secrets=Redaction("key", head),
             stream=True,
             provider=self.case.provider,
             model="m",

@@ -118,8 +118,8 @@ GROUPS: dict[str, tuple[Row, ...]] = {
              "with a hint where it is TLS", "yes / no", "by status", FRAMING + "status_lines"),
         _row(32, "odd header lines", "folding and bare LF are read; NUL, CR, empty names are NETWORK", "yes / no", "no",
              FRAMING + "header_lines"),
-        _row(33, "enormous heads", "NETWORK beyond 256 KiB or 4,096 lines (informational heads included), 96 KiB in a line, "
-             "or 64 blanks before a value", "no", "no",
+        _row(33, "enormous heads", "NETWORK beyond 256 KiB or 4,096 lines (informational heads included), "
+             "96 KiB in a line, or 64 blanks before a value", "no", "no",
              FRAMING + "header_lines",
              FRAMING + "a_head_that_never_ends_is_refused_at_its_cap"),
         _row(34, "a head that is cut", "NETWORK, phase head", "no", "yes", FRAMING + "header_lines"),

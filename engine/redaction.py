@@ -1,0 +1,260 @@
+"""What a request carries that nobody else may see, and how it is taken out of texts.
+
+Secrets are the key, the values of headers that the program sets, the values of the base URL's query, and a proxy's user
+name and password. A server that received them can repeat them, as they are or escaped; what it sends is redacted
+before it is cut, and parts of a secret that a cut has left are taken out, too.
+
+Knows a request's head and how texts are escaped. Must not know calls, dialects or errors.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Iterator, Sequence
+from urllib.parse import unquote
+
+from ..transport.exchange import WireHead
+
+REDACTED = "[key]"
+"""What stands where a secret was quoted."""
+SHORTEST_KEY = 8
+"""A secret of so many characters is taken out wherever it stands."""
+SHORTEST_WORD = 4
+"""A key of so many characters is taken out where it stands alone; a shorter one is a placeholder."""
+LONGEST_PART = 7
+"""So many characters of a key may remain where something else has cut it."""
+LONGEST_VALUE_PART = 15
+"""The same for the value of a header or a query that is not named like a secret."""
+
+PLACEHOLDERS = frozenset(
+    {"apikey", "dummy", "empty", "fake", "local", "no-key", "none", "null", "ollama", "secret", "test", "token"}
+    | {"unused"}
+)
+"""Short keys, in lower case, that servers without keys are given; as words of an error they mean something."""
+
+HARMLESS_HEADERS = frozenset(
+    {"accept", "accept-encoding", "accept-language", "anthropic-beta", "anthropic-version", "content-type", "host"}
+    | {"idempotency-key", "openai-beta", "request-id", "traceparent", "tracestate", "user-agent", "x-client-request-id"}
+    | {"x-correlation-id", "x-request-id"}
+)
+"""Request headers whose values are no secrets: a server that names one in an error helps to mend it."""
+
+HARMLESS_QUERY = frozenset({"alt", "api-version", "beta"})
+
+SECRET_NAMES = ("auth", "key", "token", "secret", "pass", "cookie", "session", "credential", "sign")
+"""A header or query parameter with one of these in its name holds a key."""
+
+SCHEMES = ("bearer ", "basic ", "token ", "apikey ", "key ")
+"""What stands before the credentials in a header (RFC 9110, 11.4), in lower case."""
+
+_NAMED = {'"': "quot", "&": "amp", "'": "apos", "<": "lt", ">": "gt"}
+_LETTERS_AND_DIGITS = re.compile(r"[A-Za-z0-9]+")
+_ESCAPE = re.compile(
+    r"\\{1,8}+(?:(?:u00|x)(?P<json>[0-9A-Fa-f]{2})|(?P<itself>[^\w\s]))|%(?:25){0,3}(?P<url>[0-9A-Fa-f]{2})"
+    r"|&(?:#0{0,4}(?P<decimal>[0-9]{2,3})|#[xX]0{0,4}(?P<hex>[0-9A-Fa-f]{2})|(?P<name>amp|quot|apos|lt|gt));"
+)
+_RUNS = re.compile(r"([A-Za-z0-9]+|\\+|.)", re.DOTALL)
+
+
+class Redaction:
+    """The secrets of one request head. Costs nothing until it is asked.
+
+    key: the provider's key; empty where it needs none.
+    """
+
+    __slots__ = ("_fragments", "_head", "_parts", "_pattern", "_proxy", "key")
+
+    def __init__(self, key: str, head: WireHead, proxy: bytes | None = None) -> None:
+        """proxy: what is sent in Proxy-Authorization."""
+        self.key: str = key
+        self._head = head
+        self._proxy = proxy
+        self._fragments: tuple[str, ...] | None = None
+        self._parts: list[tuple[int, frozenset[str]]] = []
+        self._pattern: re.Pattern[str] | None = None
+
+    def hide(self, text: str) -> str:
+        """The text without the secrets: as they are, escaped for JSON, a URL or HTML, or in base64."""
+        fragments = self._fragments
+        if fragments is None:
+            fragments = self._prepare()
+        for fragment in fragments:
+            if fragment in text:
+                break
+        else:
+            return text
+        if self._pattern is None:
+            self._pattern = re.compile("|".join(self._spellings()))
+        return self._pattern.sub(REDACTED, text)
+
+    def hide_bytes(self, data: bytes) -> bytes:
+        """The same for bytes, whatever their encoding."""
+        text = data.decode("latin-1")
+        hidden = self.hide(text)
+        return data if hidden is text else hidden.encode("latin-1")
+
+    def hide_parts(self, text: str) -> str:
+        """The text without the secrets and without longer parts of them: for texts that have been cut."""
+        text = self.hide(text)
+        plain, places = _unescaped(text)
+        spans: list[tuple[int, int]] = []
+        for size, parts in self._parts:
+            for place in range(len(plain) - size + 1):
+                if plain[place : place + size] in parts:
+                    start, end = places[place], places[place + size]
+                    if spans and spans[-1][0] <= start <= spans[-1][1]:
+                        start, end = spans[-1][0], max(end, spans.pop()[1])
+                    spans.append((start, end))
+        return _without(text, spans)
+
+    # --- what is looked for ---
+
+    def _prepare(self) -> tuple[str, ...]:
+        secrets = self._secrets()
+        parts: dict[int, set[str]] = {LONGEST_PART + 1: set(), LONGEST_VALUE_PART + 1: set()}
+        for secret, named in secrets.items():
+            size = LONGEST_PART + 1 if named else LONGEST_VALUE_PART + 1
+            for text in (secret, *_in_base64(secret)) if len(secret) >= SHORTEST_KEY else ():
+                parts[size].update(text[place : place + size] for place in range(len(text) - size + 1))
+        self._parts = [
+            (size, frozenset(part for part in found if not _is_word(part))) for size, found in parts.items() if found
+        ]
+        self._fragments = tuple(dict.fromkeys(_fragment(text) for secret in secrets for text in _variants(secret)))
+        return self._fragments
+
+    def _spellings(self) -> Iterator[str]:
+        """A pattern for each way to write each secret, the longest secret first."""
+        for secret in sorted(self._secrets(), key=len, reverse=True):
+            if len(secret) < SHORTEST_KEY:
+                yield rf"(?<![\w-]){_spelled(secret)}(?![\w-])"
+            else:
+                yield from map(_spelled, _variants(secret))
+
+    def _secrets(self) -> dict[str, bool]:
+        """Secret → whether it is a key, by its place or its name."""
+        values = [("key", self.key)]
+        headers = ((name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in self._head.headers)
+        values += [(name, value) for name, value in headers if name not in HARMLESS_HEADERS]
+        for pair in self._head.target.decode("latin-1").partition("?")[2].split("&"):
+            name, _, value = pair.partition("=")
+            if name not in HARMLESS_QUERY:
+                values += [(name, unquote(value))] if value else [("key", unquote(name))]
+        if self._proxy is not None:
+            values.append(("proxy-authorization", self._proxy.decode("latin-1")))
+        found: dict[str, bool] = {}
+        for name, value in values:
+            named = any(word in name.lower() for word in SECRET_NAMES)
+            for secret in _credentials(value):
+                if _is_secret(secret, named=named):
+                    found[secret] = named or found.get(secret, False)
+        return found
+
+
+def _without(text: str, spans: list[tuple[int, int]]) -> str:
+    """The text with these places redacted; they may overlap."""
+    pieces: list[str] = []
+    position = 0
+    for start, end in sorted(spans):
+        if start >= position:
+            pieces += [text[position:start], REDACTED]
+        position = max(position, end)
+    return "".join([*pieces, text[position:]]) if spans else text
+
+
+def _unescaped(text: str) -> tuple[str, Sequence[int]]:
+    """What a text means where it is escaped, and for each character (and the end) its place in the text."""
+    pieces: list[str] = []
+    places: list[int] = []
+    position = 0
+    for match in _ESCAPE.finditer(text):
+        start, position_before = match.start(), position
+        position = match.end()
+        pieces += [text[position_before:start], _meant(match)]
+        places += [*range(position_before, start), start]
+    if not pieces:
+        return text, range(len(text) + 1)
+    return "".join([*pieces, text[position:]]), [*places, *range(position, len(text) + 1)]
+
+
+def _meant(match: re.Match[str]) -> str:
+    kind, value = match.lastgroup, match[match.lastgroup or 0]
+    if kind == "name":
+        return next(character for character, name in _NAMED.items() if name == value)
+    if kind == "itself":
+        return value
+    return chr(int(value, 10 if kind == "decimal" else 16))
+
+
+def _credentials(value: str) -> Iterator[str]:
+    """A header's value without its scheme; of Basic credentials (RFC 7617) also what they say."""
+    scheme = next((scheme for scheme in SCHEMES if value.lower().startswith(scheme)), "")
+    rest = value[len(scheme) :].strip()
+    yield rest
+    if scheme == "basic ":
+        try:
+            user, _, password = base64.b64decode(rest, validate=True).decode("latin-1").partition(":")
+        except binascii.Error:
+            return
+        yield password
+        yield user
+
+
+def _is_secret(value: str, *, named: bool) -> bool:
+    if len(value) >= SHORTEST_KEY:
+        return named or not _is_word(value)
+    return named and len(value) >= SHORTEST_WORD and value.lower() not in PLACEHOLDERS
+
+
+def _is_word(text: str) -> bool:
+    """Letters alone, as words are written: they may stand in any sentence."""
+    return text.isalpha() and (text.islower() or text.isupper() or text.istitle())
+
+
+def _in_base64(secret: str) -> Iterator[str]:
+    """What the secret looks like within base64, which depends on how many bytes are before it."""
+    data = secret.encode("latin-1", "replace")
+    for before in range(3):
+        encoded = base64.b64encode(bytes(before) + data).decode()
+        core = encoded[-(-before * 4 // 3) : (before + len(data)) * 4 // 3]
+        yield core
+        if "+" in core or "/" in core:
+            yield core.replace("+", "-").replace("/", "_")
+
+
+def _variants(secret: str) -> Iterator[str]:
+    yield secret
+    if len(secret) >= SHORTEST_KEY:
+        yield from _in_base64(secret)
+
+
+def _fragment(text: str) -> str:
+    """A part that is in every spelling of the text: letters and digits are never escaped."""
+    return max(_LETTERS_AND_DIGITS.findall(text), key=len, default="")
+
+
+def _spelled(text: str) -> str:
+    """A pattern for a text, each of its characters as it is or escaped. Repeats are possessive, as a text's backslashes
+    must not be shared out in every way that there is."""
+    return "".join(_escaped(run) for run in _RUNS.findall(text))
+
+
+def _escaped(run: str) -> str:
+    if run.isalnum():
+        return run
+    if run[0] == "\\":
+        return r"(?:(?:\\{1,8}+(?:u00|x)5[cC]|%(?:25){0,3}5[cC]|&#0{0,4}92;|&#[xX]0{0,4}5[cC];){1,8}+|\\{1,64}+)"
+    code = ord(run)
+    digits = "".join(f"[{digit}{digit.upper()}]" if digit.isalpha() else digit for digit in f"{code:02x}")
+    spellings = [
+        # JSON, and JSON within JSON: each level doubles the backslashes.
+        rf"\\{{0,8}}+(?:{re.escape(run)}|(?:u00|x){digits})",
+        f"%(?:25){{0,3}}{digits}",
+        f"&#(?:0{{0,4}}{code}|[xX]0{{0,4}}{digits});",
+    ]
+    if run in _NAMED:
+        spellings.append(f"&{_NAMED[run]};")
+    if run == " ":
+        spellings.append(r"\+")
+    return f"(?:{'|'.join(spellings)})"

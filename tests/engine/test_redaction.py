@@ -1,0 +1,160 @@
+"""What is taken out of a text, in which spellings, and what is left alone."""
+
+from __future__ import annotations
+
+import base64
+import html
+import itertools
+import json
+import re
+from urllib.parse import quote
+
+import pytest
+
+from manystream.engine.redaction import LONGEST_PART, REDACTED, Redaction
+from manystream.providers.provider import OpenAIChat
+from manystream.providers.request import Request
+from manystream.transport.exchange import WireHead
+from tests.backtracking import growth
+
+KEY = "sk-proj/Ab1+cd2\"Ef3&gh4<Ij5>kl6'Mn7=op8.Qr9~st0 uv\\wx"
+
+
+def redaction(
+    key: str = KEY, *, headers: dict[str, str] | None = None, target: str = "/v1/x", proxy: str | None = None
+) -> Redaction:
+    pairs = [(name.encode(), value.encode()) for name, value in (headers or {}).items()]
+    return Redaction(key, WireHead(b"POST", target.encode(), pairs), proxy.encode() if proxy is not None else None)
+
+
+def escaped(text: str, style: str) -> str:
+    return "".join(c if c.isalnum() else style.format(ord(c)) for c in text)
+
+
+SPELLINGS = {
+    "as it is": KEY,
+    "json": json.dumps(KEY)[1:-1],
+    "json within json": json.dumps(json.dumps(KEY)[1:-1])[1:-1],
+    "json three levels deep": json.dumps(json.dumps(json.dumps(KEY)[1:-1])[1:-1])[1:-1],
+    "php's json": json.dumps(KEY)[1:-1].replace("/", "\\/"),
+    ".net's json": escaped(KEY, "\\u{:04X}"),
+    "go's json": json.dumps(KEY)[1:-1].replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"),
+    "repr": repr(KEY)[1:-1],
+    "bytes": repr(KEY.encode())[2:-1],
+    "url": quote(KEY, safe=""),
+    "url in lower case": escaped(KEY, "%{:02x}"),
+    "a form": quote(KEY, safe=" ").replace(" ", "+"),
+    "url within a url": quote(quote(KEY, safe=""), safe=""),
+    "html": html.escape(KEY),
+    "html by numbers": escaped(KEY, "&#{};"),
+    "html by hex": escaped(KEY, "&#x{:X};"),
+}
+
+
+@pytest.mark.parametrize("name", SPELLINGS)
+def test_a_key_is_found_however_it_is_escaped(name: str) -> None:
+    said = f"Bearer {SPELLINGS[name]}, and so on"
+    assert redaction().hide(said) == f"Bearer {REDACTED}, and so on"
+    assert redaction().hide_bytes(said.encode()) == f"Bearer {REDACTED}, and so on".encode()
+
+
+@pytest.mark.parametrize("before", ["", "u:", "us:", "user:"])
+@pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
+def test_a_key_is_found_within_base64(before: str, encode: object) -> None:
+    assert callable(encode)
+    said: str = encode(f"{before}{KEY}:x".encode()).decode()
+    hidden = redaction().hide(f"Basic {said}")
+    assert REDACTED in hidden
+    assert len(hidden) < 40
+
+
+@pytest.mark.parametrize("name", SPELLINGS)
+@pytest.mark.parametrize("cut", range(8, 50, 3))
+def test_a_key_that_was_cut_leaves_a_few_characters(name: str, cut: int) -> None:
+    """Escaped, a key falls into runs; none of the longer ones stays."""
+    spelled = SPELLINGS[name]
+    for part in (spelled[:cut], spelled[cut:]):
+        left = redaction().hide_parts(f"illegal line '{part}…")
+        assert longest_common(KEY, left) <= LONGEST_PART
+
+
+def longest_common(key: str, text: str) -> int:
+    return max(
+        (n for n in range(len(key) + 1) if any(key[i : i + n] in text for i in range(len(key) - n + 1))), default=0
+    )
+
+
+SECRETS = {
+    "a provider's header": ({"X-Tenant-Token": "tenant-token-1234"}, "tenant-token-1234"),
+    "a scheme": ({"Authorization": "Bearer another-key-98765"}, "another-key-98765"),
+    "basic credentials": ({"Authorization": "Basic " + base64.b64encode(b"someone9:hunter2x!").decode()}, "hunter2x!"),
+    "a user name": ({"Authorization": "Basic " + base64.b64encode(b"someone9:hunter2x!").decode()}, "someone9"),
+    "any header": ({"X-Workspace": "ws_0123456789"}, "ws_0123456789"),
+    "a cookie": ({"Cookie": "sid=12ab"}, "sid=12ab"),
+}
+
+
+@pytest.mark.parametrize("name", SECRETS)
+def test_values_of_headers_are_secrets(name: str) -> None:
+    headers, secret = SECRETS[name]
+    assert redaction(headers=headers).hide(f"no: {secret}") == f"no: {REDACTED}"
+
+
+def test_the_values_of_a_query_are_secrets() -> None:
+    secrets = redaction(target="/v1/x?key=query-key-1&api-version=2025-01-01&sig=ab%2Fcd%2Fef12&bare-token-77")
+    assert secrets.hide("query-key-1, ab/cd/ef12, ab%2Fcd%2Fef12, bare-token-77") == ", ".join([REDACTED] * 4)
+    assert secrets.hide("api-version 2025-01-01 is too old") == "api-version 2025-01-01 is too old"
+
+
+def test_a_proxy_s_credentials_are_secrets() -> None:
+    proxy = "Basic " + base64.b64encode(b"proxy-user:proxy-password").decode()
+    said = redaction(proxy=proxy).hide(f"{proxy} proxy-user:proxy-password")
+    assert said == f"Basic {REDACTED} {REDACTED}:{REDACTED}"
+
+
+@pytest.mark.parametrize("key", ["hunter2", "abc1", "12345", "a-b_c"])
+def test_a_short_key_is_taken_out_where_it_stands_alone(key: str) -> None:
+    assert redaction(key).hide(f"key '{key}' is wrong") == f"key '{REDACTED}' is wrong"
+    assert redaction(key).hide(f"x{key} {key}x {key}-1") == f"x{key} {key}x {key}-1"
+
+
+HARMLESS = [
+    ("none", {}, "none of them"),
+    ("EMPTY", {}, "the list is EMPTY"),
+    ("any", {}, "any model"),
+    ("k", {}, "k=1"),
+    ("sk-no-key-required", {}, "a model is required"),
+    ("not-needed", {}, "streaming is not available, nor needed"),
+    ("", {"anthropic-beta": "computer-use-2025-01-24"}, "unexpected value computer-use-2025-01-24"),
+    ("", {"X-Request-Id": "0f8fad5b-d9cb-469f"}, "request 0f8fad5b-d9cb-469f failed"),
+    ("", {"X-Environment": "production"}, "not for production use"),
+    ("", {"X-Priority": "1000"}, "at most 1000 tokens"),
+    ("", {"Content-Type": "application/json"}, "application/json expected"),
+]
+
+
+@pytest.mark.parametrize(("key", "headers", "said"), HARMLESS)
+def test_what_is_no_secret_is_left_alone(key: str, headers: dict[str, str], said: str) -> None:
+    assert redaction(key, headers=headers).hide_parts(said) == said
+
+
+def test_a_text_without_a_secret_is_the_same_object() -> None:
+    said = "nothing here " * 100
+    assert redaction().hide(said) is said
+
+
+@pytest.mark.parametrize("key", ["a/b+c-d.e", "-" * 8 + "x", "\\" * 9 + "a", "%%%%%%%%", "&&&&<<<<", '"' * 9, "abc1"])
+def test_a_search_takes_linear_time(key: str) -> None:
+    secrets = redaction(key)
+    secrets.hide_parts("")
+    pattern = re.compile("|".join(secrets._spellings()))
+    pieces = ("\\", "%25", "%5c", "&#0", "&#92;", "-", key, key[:-1], "\\" + key[0], "a", '\\"')
+    for attack in itertools.product(("", key[:1], key[:-1]), pieces, ("", "!", "u00")):
+        assert growth(pattern, attack, "search", 12) < 2.0, attack
+
+
+def test_no_repr_shows_a_header_or_a_query() -> None:
+    provider = OpenAIChat("the-key-1234", "https://h.test/v1?sig=query-1234", headers={"X-A": "header-1234"})
+    request = Request("m", [], extra_headers={"X-B": "extra-1234"})
+    assert not re.findall(r"[a-z]+-1234", f"{provider!r} {provider} {request!r} {request}")
+    assert "https://h.test/v1?…" in repr(provider)

@@ -1,0 +1,208 @@
+"""A long key is repeated by a server wherever an error cuts what it quotes: however it is escaped, and wherever the cut
+falls, no more than a few characters of it stay.
+
+The other secrets of a request, header values, the base URL's query, a proxy's password, go the same ways.
+"""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import json
+import logging
+from collections.abc import Callable
+from urllib.parse import quote, unquote
+
+import pytest
+
+import manystream as ms
+from manystream.engine.redaction import LONGEST_PART
+from tests.engine.peers import NO_RETRY, STREAM_HEAD, Line, answer, chat_chunk, chunked, error_body, open_peer
+from tests.faults.servers import open_proxy
+from tests.faults.test_secrets import everything_said
+
+pytestmark = pytest.mark.trio
+
+KEY = "sk-" + base64.b64encode(bytes(range(255, 130, -1))).decode()[:158] + "+/="
+assert len(KEY) == 164
+
+PROVIDERS: dict[str, Callable[[str], ms.Provider]] = {
+    "chat": lambda origin: ms.OpenAIChat(api_key=KEY, base_url=f"{origin}/v1"),
+    "responses": lambda origin: ms.OpenAIResponses(api_key=KEY, base_url=f"{origin}/v1"),
+    "anthropic": lambda origin: ms.Anthropic(api_key=KEY, base_url=origin),
+    "gemini": lambda origin: ms.Gemini(api_key=KEY, base_url=origin),
+}
+
+SPELLINGS: dict[str, str] = {
+    "as it is": KEY,
+    "json": json.dumps(KEY)[1:-1].replace("/", "\\/"),
+    "url": quote(KEY, safe=""),
+    "base64": base64.b64encode(b"user:" + KEY.encode()).decode(),
+}
+
+CUTS: dict[str, Callable[[str, int], bytes]] = {
+    "a message of 1,000 characters": lambda said, cut: answer(error_body("x" * (1000 - cut) + said), status="400 No"),
+    "a text of 8,000 bytes": lambda said, cut: answer(b"y " * (4000 - cut // 2) + said.encode(), status="400 No"),
+    "a page": lambda said, cut: answer(f"<p>{'x' * (990 - cut)}{said}".encode(), status="502 Bad", kind="text/html"),
+    "a body of 4,096 bytes": lambda said, cut: answer(b"x" * (4096 - cut) + said.encode(), status="400 No"),
+    "a body of 64 KiB": lambda said, cut: answer(b"x" * (65536 - cut) + said.encode() * 3, status="400 No"),
+    "a page instead of an answer": lambda said, cut: answer(f"<p>{'x' * (197 - cut)}{said}".encode(), kind="text/html"),
+    "an answer that is no JSON": lambda said, cut: answer(f"{{{'x' * (199 - cut)}{said}".encode()),
+    "an event that is no JSON": lambda said, cut: (
+        STREAM_HEAD.encode() + chunked(f"data: {{{'x' * (199 - cut)}{said}\n\n")
+    ),
+    "an error in a stream": lambda said, cut: (
+        STREAM_HEAD.encode() + chunked(chat_chunk("a"), f"data: {error_body('x' * (1000 - cut) + said)}\n\n")
+    ),
+    "a status line": lambda said, cut: f"HTTP/1.1 {'9' * (160 - cut)} {said}\r\n\r\n".encode(),
+    "a header line": lambda said, cut: f"HTTP/1.1 200 OK\r\n{'x' * (170 - cut)} {said}: y\r\n\r\n".encode(),
+    "no HTTP": lambda said, cut: f"SSH {'x' * (56 - min(cut, 56))}{said}\r\n\r\n".encode(),
+    "a chunk size line": lambda said, cut: STREAM_HEAD.encode() + f"{'x' * (60 - min(cut, 60))}{said}\r\n".encode(),
+    "behind a chunk": lambda said, cut: STREAM_HEAD.encode() + b"1\r\nx" + said.encode()[cut:] + b"\r\n",
+    "a trailer": lambda said, cut: STREAM_HEAD.encode() + f"0\r\n{said[cut:]} x\r\n\r\n".encode(),
+    "a coding": lambda said, cut: (
+        f"HTTP/1.1 200 OK\r\nContent-Encoding: {'x' * (40 - min(cut, 40))}{said}\r\nContent-Length: 0\r\n\r\n".encode()
+    ),
+    "a location": lambda said, cut: (
+        f"HTTP/1.1 302 Go\r\nLocation: /{'x' * (199 - cut)}{said}\r\nContent-Length: 0\r\n\r\n".encode()
+    ),
+    "a request id": lambda said, cut: answer(error_body("no"), status="400 No", headers=f"X-Request-Id: {said}\r\n"),
+    "a code": lambda said, cut: answer(
+        json.dumps({"error": {"message": "no", "code": said, "type": said, "status": said}}), status="400 No"
+    ),
+}
+
+
+def longest_part(secret: str, said: str) -> int:
+    """How many characters of the secret, one after the other, stand somewhere."""
+    longest = 0
+    for start in range(len(secret)):
+        while secret[start : start + longest + 1] in said and start + longest < len(secret):
+            longest += 1
+    return longest
+
+
+@pytest.mark.parametrize("place", CUTS)
+@pytest.mark.parametrize("dialect", PROVIDERS)
+async def test_a_cut_leaves_no_part_of_the_key(dialect: str, place: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    replies = [CUTS[place](spelling, cut) for spelling, cut in itertools.product(SPELLINGS.values(), (20, 84, 144))]
+    told: list[str] = []
+
+    async def script(line: Line) -> None:
+        while await line.request():
+            await line.send(replies[len(told)])
+
+    async with (
+        open_peer(script) as peer,
+        ms.open_engine([PROVIDERS[dialect](peer.origin)], retry=NO_RETRY) as engine,
+    ):
+        model = {"anthropic": "claude-x", "gemini": "gemini-x"}.get(dialect, "m")
+        request = ms.Request(model, [ms.Message.user("hello")], max_output_tokens=10)
+        for number in range(len(replies)):
+            start = engine.start_request if number % 2 and "stream" not in place else engine.start_stream
+            completion = await start(request).wait()
+            error = completion.error
+            assert error is not None
+            told.append(everything_said(error, error.__cause__, completion, completion.headers, completion.request_id))
+    encoded = SPELLINGS["base64"][8:]
+    for said in told:
+        plain = unquote(said.replace("\\", ""))
+        assert longest_part(KEY, plain) <= LONGEST_PART
+        assert longest_part(encoded, plain) <= LONGEST_PART + 1
+    assert longest_part(KEY, caplog.text) <= LONGEST_PART
+
+
+HEADER, EXTRA, QUERY, LONG = "ws_header-0123", "tok/extra+0123", "q~query-0123", "s3cret-" * 30
+ALL = (HEADER, EXTRA, QUERY, LONG)
+
+
+def other_secrets(request: bytes) -> list[bytes]:
+    """Ways to repeat a whole request head."""
+    said = request.decode()
+    return [
+        answer(said.encode(), status="502 Bad", kind="text/plain"),
+        answer(error_body(said), status="400 No"),
+        answer(json.dumps({"message": json.dumps(said)}), status="400 No"),
+        answer(f"<h1>no</h1>{quote(said)}".encode(), status="400 No", kind="text/html"),
+        answer(error_body("no"), status="403 No", headers=f"X-Debug: {', '.join(ALL)}\r\nX-Request-Id: {LONG}\r\n"),
+        answer(said.encode()),
+        STREAM_HEAD.encode() + chunked(f"data: {error_body(said)}\n\n"),
+    ]
+
+
+async def test_headers_and_the_query_are_secrets(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    told: list[str] = []
+
+    async def script(line: Line) -> None:
+        while request := await line.request():
+            replies = other_secrets(request)
+            assert all(secret.encode() in request for secret in ALL)
+            await line.send(replies[len(told) % len(replies)])
+
+    async with open_peer(script) as peer:
+        provider = ms.OpenAIChat(
+            api_key=KEY,
+            base_url=f"{peer.url}?sig={QUERY}&api-version=2025-01-01",
+            headers={"X-Workspace": HEADER, "Cookie": LONG},
+        )
+        async with ms.open_engine([provider], retry=NO_RETRY) as engine:
+            request = ms.Request("m", [ms.Message.user("hi")], extra_headers={"X-Extra": EXTRA})
+            for number in range(2 * len(other_secrets(b""))):
+                call = engine.start_stream(request) if number % 2 else engine.start_request(request)
+                completion = await call.wait()
+                assert completion.error is not None
+                told.append(
+                    everything_said(
+                        completion.error, completion, completion.headers, completion.request_id, provider, request, call
+                    )
+                )
+    for secret in ALL:
+        for spelling in {secret, json.dumps(secret)[1:-1], quote(secret, safe=""), quote(secret)}:
+            assert [said for said in told if spelling in said] == []
+            assert spelling not in caplog.text
+    assert all(longest_part(LONG, said) <= LONGEST_PART for said in told)
+
+
+async def test_what_helps_to_mend_an_error_stays_in_it() -> None:
+    async def script(line: Line) -> None:
+        while await line.request():
+            await line.send(
+                answer(
+                    error_body("api-version 2025-01-01 and beta computer-use-2025-01-24 do not go together"),
+                    status="400 No",
+                    headers="X-Request-Id: 0f8fad5b-d9cb-469f\r\n",
+                )
+            )
+
+    async with open_peer(script) as peer:
+        provider = ms.OpenAIChat(
+            api_key=KEY,
+            base_url=f"{peer.url}?api-version=2025-01-01",
+            headers={"anthropic-beta": "computer-use-2025-01-24", "X-Request-Id": "0f8fad5b-d9cb-469f"},
+        )
+        async with ms.open_engine([provider], retry=NO_RETRY) as engine:
+            completion = await engine.start_request(ms.Request("m", [ms.Message.user("hi")])).wait()
+    assert completion.error is not None
+    assert "2025-01-01 and beta computer-use-2025-01-24 do" in completion.error.message
+    assert completion.request_id == "0f8fad5b-d9cb-469f"
+
+
+async def test_a_proxy_s_password_that_comes_back_through_the_tunnel_is_redacted() -> None:
+    word = "proxy-word-0123456789"
+    token = base64.b64encode(f"canary:{word}".encode()).decode()
+
+    async def script(line: Line) -> None:
+        while await line.request():
+            await line.send(answer(f"Proxy-Authorization: Basic {token} {word}".encode(), status="502 Bad"))
+
+    async with open_peer(script) as peer, open_proxy(upstream=int(peer.origin.rpartition(":")[2])) as proxy:
+        provider = ms.OpenAIChat(api_key=KEY, base_url=peer.url)
+        url = proxy.url_with(f"canary:{word}")
+        async with ms.open_engine([provider], proxy=url, retry=NO_RETRY) as engine:
+            completion = await engine.start_request(ms.Request("m", [ms.Message.user("hi")])).wait()
+    assert completion.http_status == 502
+    said = everything_said(completion, completion.error)
+    assert longest_part(word, said) <= LONGEST_PART
+    assert longest_part(token, said) <= LONGEST_PART
