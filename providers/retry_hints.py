@@ -59,6 +59,11 @@ def duration_ms(text: str) -> float | None:
     return _seconds(text)
 
 
+def hint_ms(text: str) -> int:
+    """A hint in a body, a duration or a number of seconds, in milliseconds; -1 for what is none, or no sensible one."""
+    return _bounded(duration_ms(text))
+
+
 def _bounded(milliseconds: float | None) -> int:
     # The comparison also turns away NaN and infinity.
     if milliseconds is None or not 0 <= milliseconds <= LONGEST_HINT_MS:

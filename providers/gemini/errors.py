@@ -12,7 +12,7 @@ import re
 from ..dialect import Headers
 from ..errors import STATUS_CATEGORY, ErrorCategory, ProviderError, category_of_status
 from ..json_values import JSON, JSONObject, MalformedJSONError, integer, loads, mapping, objects, string
-from ..retry_hints import LONGEST_HINT_MS, NO_HINT, duration_ms, retry_after_ms
+from ..retry_hints import NO_HINT, hint_ms, retry_after_ms
 
 STATUS_CODES: dict[str, int] = {
     "CANCELLED": 499,
@@ -166,9 +166,9 @@ def _retry_delay(details: list[JSONObject], message: str) -> int:
     # Where the details were left out on the way, the message still says it.
     match = _RETRY_IN.search(message)
     for delay in (*delays, match[1] if match else ""):
-        wait = duration_ms(delay)
-        if wait is not None and 0 <= wait <= LONGEST_HINT_MS:
-            return round(wait)
+        wait = hint_ms(delay)
+        if wait != NO_HINT:
+            return wait
     return NO_HINT
 
 

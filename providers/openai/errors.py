@@ -17,7 +17,7 @@ from typing import NamedTuple
 from ..errors import STATUS_CATEGORY, ErrorCategory, ProviderError, category_of_status
 from ..json_values import JSON, JSONObject, MalformedJSONError, loads
 from ..page import page_words
-from ..retry_hints import NO_HINT, duration_ms, retry_after_ms
+from ..retry_hints import NO_HINT, hint_ms, retry_after_ms
 
 MESSAGE_LIMIT = 1000
 """An error's message keeps at most this many characters of what the server said."""
@@ -329,8 +329,8 @@ def _hint_member(value: JSONObject, hint: int) -> int:
             return round(member * unit)
     delay = value.get("retryDelay")
     if type(delay) is str:
-        wait = duration_ms(delay)
-        return hint if wait is None else round(wait)
+        wait = hint_ms(delay)
+        return hint if wait == NO_HINT else wait
     return hint
 
 
@@ -339,8 +339,7 @@ def _hint_in(message: str) -> int:
     if match is None:
         return NO_HINT
     amount = match[1] + ("ms" if (match[2] or "").lower().startswith("m") and match[1][-1].isdigit() else "")
-    wait = duration_ms(amount.lower())
-    return NO_HINT if wait is None else round(wait)
+    return hint_ms(amount.lower())
 
 
 def _one_line(text: str) -> str:

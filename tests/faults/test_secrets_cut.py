@@ -18,6 +18,7 @@ import pytest
 import manystream as ms
 from manystream.engine.redaction import LONGEST_PART
 from tests.engine.peers import NO_RETRY, STREAM_HEAD, Line, answer, chat_chunk, chunked, error_body, open_peer
+from tests.engine.test_redaction import longest_common_run
 from tests.faults.servers import open_proxy
 from tests.faults.test_secrets import everything_said
 
@@ -73,15 +74,6 @@ CUTS: dict[str, Callable[[str, int], bytes]] = {
 }
 
 
-def longest_part(secret: str, said: str) -> int:
-    """How many characters of the secret, one after the other, stand somewhere."""
-    longest = 0
-    for start in range(len(secret)):
-        while secret[start : start + longest + 1] in said and start + longest < len(secret):
-            longest += 1
-    return longest
-
-
 @pytest.mark.parametrize("place", CUTS)
 @pytest.mark.parametrize("dialect", PROVIDERS)
 async def test_a_cut_leaves_no_part_of_the_key(dialect: str, place: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -108,9 +100,9 @@ async def test_a_cut_leaves_no_part_of_the_key(dialect: str, place: str, caplog:
     encoded = SPELLINGS["base64"][8:]
     for said in told:
         plain = unquote(said.replace("\\", ""))
-        assert longest_part(KEY, plain) <= LONGEST_PART
-        assert longest_part(encoded, plain) <= LONGEST_PART + 1
-    assert longest_part(KEY, caplog.text) <= LONGEST_PART
+        assert longest_common_run(KEY, plain) <= LONGEST_PART
+        assert longest_common_run(encoded, plain) <= LONGEST_PART + 1
+    assert longest_common_run(KEY, caplog.text) <= LONGEST_PART
 
 
 HEADER, EXTRA, QUERY, LONG = "ws_header-0123", "tok/extra+0123", "q~query-0123", "s3cret-" * 30
@@ -162,7 +154,7 @@ async def test_headers_and_the_query_are_secrets(caplog: pytest.LogCaptureFixtur
         for spelling in {secret, json.dumps(secret)[1:-1], quote(secret, safe=""), quote(secret)}:
             assert [said for said in told if spelling in said] == []
             assert spelling not in caplog.text
-    assert all(longest_part(LONG, said) <= LONGEST_PART for said in told)
+    assert all(longest_common_run(LONG, said) <= LONGEST_PART for said in told)
 
 
 async def test_what_helps_to_mend_an_error_stays_in_it() -> None:
@@ -204,5 +196,5 @@ async def test_a_proxy_s_password_that_comes_back_through_the_tunnel_is_redacted
             completion = await engine.start_request(ms.Request("m", [ms.Message.user("hi")])).wait()
     assert completion.http_status == 502
     said = everything_said(completion, completion.error)
-    assert longest_part(word, said) <= LONGEST_PART
-    assert longest_part(token, said) <= LONGEST_PART
+    assert longest_common_run(word, said) <= LONGEST_PART
+    assert longest_common_run(token, said) <= LONGEST_PART

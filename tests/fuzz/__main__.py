@@ -1,7 +1,11 @@
 """Fuzz every target for a while: `python -m tests.fuzz --minutes 5 [TARGET …]`; `make fuzz MINUTES=5` runs this.
 
+Half of the time each target gets inputs that keep their shape (`shapes.py`), the other half those of atheris, which
+looks for new paths. Where atheris cannot be installed, the first half is all. `--first` continues the numbers of the
+shaped inputs where an earlier run ended.
+
 Atheris is installed into an environment of its own below `build/fuzz`, so that the project's stays as it is; where
-that is not possible this says so and does nothing. What was found lies in `build/fuzz/found`; the corpus grows in
+that is not possible this says so. What was found lies in `build/fuzz/found`; the corpus grows in
 `build/fuzz/corpus` from run to run. Every finding belongs into `found.py`.
 """
 
@@ -13,8 +17,10 @@ import site
 import subprocess
 import sys
 import venv
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TypeAlias
 
 from tests.fuzz.seeds import CUT, SEEDS, WORDS
 
@@ -22,6 +28,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 FOLDER = ROOT / "build" / "fuzz"
 PYTHON = FOLDER / "environment" / "bin" / "python"
 FOUND = FOLDER / "found"
+Fuzz: TypeAlias = Callable[[str], tuple[str, int, str]]
 OPTIONS = ("-max_len=4096", "-timeout=10", "-rss_limit_mb=2048", "-print_final_stats=1")
 
 
@@ -64,6 +71,15 @@ def fuzz(name: str, seconds: int) -> tuple[str, int, str]:
     return name, finished.returncode, finished.stdout
 
 
+def fuzz_shaped(name: str, seconds: int, first: int) -> tuple[str, int, str]:
+    """One target on structure-aware inputs; its name, exit status, and last words."""
+    command = [sys.executable, "-m", "tests.fuzz.shaped", name, str(seconds), str(first), str(FOUND)]
+    finished = subprocess.run(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", check=False
+    )
+    return name, finished.returncode, finished.stdout
+
+
 def statistics(words: str) -> str:
     wanted = ("number_of_executed_units", "average_exec_per_sec")
     lines = (line.split(":") for line in words.splitlines() if line.startswith("stat::"))
@@ -73,28 +89,38 @@ def statistics(words: str) -> str:
     return f"{found.get(wanted[0], '?')} inputs, {found.get(wanted[1], '?')} a second, {edges} edges"
 
 
+def run(fuzz_one: Fuzz, names: list[str], lanes: int, summary: Callable[[str], str]) -> set[str]:
+    """All targets, a few at a time; those that failed."""
+    failed: set[str] = set()
+    with ThreadPoolExecutor(lanes) as pool:
+        for name, status, words in pool.map(fuzz_one, names):
+            print(f"{name:18} {'FAILED' if status else summary(words)}", flush=True)
+            if status:
+                failed.add(name)
+                print(words[max(0, words.find("=== ")) :][:4000], file=sys.stderr)
+    return failed
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--minutes", type=float, default=5.0, help="for all targets together")
+    parser.add_argument("--first", type=int, default=0, help="number of the first structure-aware input")
     parser.add_argument("targets", nargs="*", help=f"of {', '.join(SEEDS)}; default: all")
     options = parser.parse_args()
     names: list[str] = options.targets or list(SEEDS)
     FOUND.mkdir(parents=True, exist_ok=True)
+    lanes = max(1, (os.cpu_count() or 2) // 2)
+    seconds = max(5, round(options.minutes * 60 * lanes / len(names) / 2))
+    failed = run(
+        lambda name: fuzz_shaped(name, seconds, options.first), names, lanes, lambda words: words.strip()[-80:]
+    )
     problem = prepared()
     if problem:
-        print(f"fuzzing is skipped: atheris cannot be installed here ({problem})")
-        return 0
-    write_dictionary()
-    lanes = max(1, (os.cpu_count() or 2) // 2)
-    seconds = max(5, round(options.minutes * 60 * lanes / len(names)))
-    failed = 0
-    with ThreadPoolExecutor(lanes) as pool:
-        for name, status, words in pool.map(lambda name: fuzz(name, seconds), names):
-            print(f"{name:18} {statistics(words)}" + (f"  FAILED ({status})" if status else ""), flush=True)
-            if status:
-                failed += 1
-                print(words[words.find("=== Uncaught") :][:4000], file=sys.stderr)
-    print(f"{failed} of {len(names)} targets failed" + (f"; inputs in {FOUND}" if failed else ""))
+        print(f"atheris cannot be installed here ({problem}): only structure-aware inputs were tried")
+    else:
+        write_dictionary()
+        failed |= run(lambda name: fuzz(name, seconds), names, lanes, statistics)
+    print(f"{len(failed)} of {len(names)} targets failed" + (f"; inputs in {FOUND}" if failed else ""))
     return 1 if failed else 0
 
 

@@ -5,9 +5,12 @@ Written from the wire formats. Each begins with the byte that a target takes for
 
 from __future__ import annotations
 
+import html
 import json
 import re
+from urllib.parse import quote
 
+from tests.engine.test_redaction import KEY
 from tests.faults.dialects import DIALECTS, frame
 
 CUT = b"\x3f"
@@ -173,6 +176,12 @@ SEEDS: dict[str, list[bytes]] = {
         b"user:word@proxy:3128",
     ],
     "rows": [text.encode() for text in _ROWS],
+    "secrets": [
+        json.dumps({"error": {"message": f"bad key {KEY}", "type": "invalid_api_key", "code": KEY}}).encode(),
+        json.dumps({"error": {"message": json.dumps({"Authorization": f"Bearer {KEY}"}), "status": "X"}}).encode(),
+        f"<html><h1>Bad gateway</h1>{html.escape(KEY)} {quote(KEY)}</html>".encode(),
+        (f"POST / HTTP/1.1\r\nAuthorization: Bearer {KEY}\r\n" * 3).encode(),
+    ],
 }
 """Target → right input, without the byte that says how it is cut."""
 

@@ -8,12 +8,16 @@ same however it is cut, what is told is what is held). Must not know where its b
 from __future__ import annotations
 
 import contextlib
+import html
 import itertools
 from collections.abc import Callable, Iterator
 from typing import Final
+from urllib.parse import unquote
 
 import h11
 
+from manystream.engine.errors import redacted
+from manystream.engine.redaction import LONGEST_PART, Redaction
 from manystream.providers.errors import InvalidRequestError, ProviderError
 from manystream.providers.events import Done, Error, Event, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallStart
 from manystream.providers.messages import Block, Text, Thinking, ToolCall
@@ -32,6 +36,7 @@ from manystream.transport.loop import Loop
 from manystream.transport.proxy import is_excepted, parse_proxy_url
 from manystream.transport.sse import SSEParser
 from manystream.transport.url import parse_base_url, target
+from tests.engine import test_redaction
 from tests.transport import test_chunked, test_sse
 
 NOW: Final = 1_800_000_000.0
@@ -333,6 +338,25 @@ def rows(data: bytes) -> None:
         message_from_row(Row(kind, content, data_json or None))
 
 
+# --- secrets ---
+
+_KEY = test_redaction.KEY
+_SECRETS = Redaction(_KEY, WireHead(b"POST", b"/", [(b"Host", b"fuzz.test"), (b"X-Tenant", _KEY.encode())]))
+
+
+def secrets(data: bytes) -> None:
+    """An error that repeats the key, in any way that servers have, keeps no longer part of it."""
+    if not data:
+        return
+    body = _SECRETS.hide_bytes(data[1:])
+    for name, dialect in DIALECTS.items():
+        for status, given in ((500, body), (200, data[1:])):
+            error = redacted(dialect.decode_error(status, {}, given, NOW), _SECRETS)
+            for said in (error.message, repr(error), str(error), error.body.decode("latin-1")):
+                plain = html.unescape(unquote(unquote(said))).replace("\\", "")
+                assert test_redaction.longest_common_run(_KEY, plain) <= LONGEST_PART, (name, said)
+
+
 TARGETS: dict[str, Callable[[bytes], None]] = {
     "chunks": chunks,
     "sse": sse,
@@ -345,5 +369,6 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "headers": headers,
     "urls": urls,
     "rows": rows,
+    "secrets": secrets,
 }
 """Name → what must hold for any bytes."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.fuzz.found import FOUND
 from tests.fuzz.seeds import CUT, SEEDS, WORDS
+from tests.fuzz.shapes import shaped
 from tests.fuzz.targets import TARGETS
 
 UNHURRIED = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -47,6 +50,13 @@ def test_damaged_input(name: str) -> None:
         TARGETS[name](data)
 
     check()
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_shaped_input(name: str) -> None:
+    """Hostile numbers, paths, counts, spaces, repeats and echoes; a small part of what `make fuzz` runs."""
+    for number in range(25):
+        TARGETS[name](shaped(SEEDS[name], random.Random(number), largest=16 * 1024))
 
 
 @pytest.mark.parametrize("name", TARGETS)

@@ -40,9 +40,10 @@ def reference(body: bytes) -> Parsed:
     unfinished = lines.pop()
     fed, stray = list[ServerSentEvent](), list[bytes]()
     name, data = b"", list[bytes]()
+    room = STRAY_BYTES
 
     def take(line: bytes) -> None:
-        nonlocal name
+        nonlocal name, room
         field, colon, value = line.partition(b":")
         if value.startswith(b" "):
             value = value[1:]
@@ -52,8 +53,9 @@ def reference(body: bytes) -> Parsed:
             data.append(value)
         elif field == b"event":
             name = value
-        elif field not in (b"id", b"retry") and not line.startswith(b":"):
-            stray.append(line)
+        elif field not in (b"id", b"retry") and not line.startswith(b":") and room > 0:
+            stray.append(line[:room])
+            room -= len(stray[-1]) + 1
 
     def dispatched() -> list[ServerSentEvent]:
         nonlocal name

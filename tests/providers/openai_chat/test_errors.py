@@ -215,6 +215,9 @@ def test_hints(headers: dict[str, str], message: str, expected: int) -> None:
         ({"retry_after": 1e300}, -1),
         ({"retry_after": "soon"}, -1),
         ({"retryDelay": "soon"}, -1),
+        ({"retryDelay": "9" * 400 + "s"}, -1),
+        ({"retryDelay": "9999999999s"}, -1),
+        ({"message": "Please try again in " + "9" * 400}, -1),
     ],
 )
 def test_hints_in_the_body(members: dict[str, object], expected: int) -> None:
