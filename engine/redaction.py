@@ -52,7 +52,7 @@ SCHEMES = ("bearer ", "basic ", "token ", "apikey ", "key ")
 _NAMED = {'"': "quot", "&": "amp", "'": "apos", "<": "lt", ">": "gt"}
 _LETTERS_AND_DIGITS = re.compile(r"[A-Za-z0-9]+")
 _ESCAPE = re.compile(
-    r"\\{1,8}+(?:(?:u00|x)(?P<json>[0-9A-Fa-f]{2})|(?P<itself>[^\w\s]))|%(?:25){0,3}(?P<url>[0-9A-Fa-f]{2})"
+    r"\\{1,8}+(?:(?:u00|x)(?P<json>[0-9A-Fa-f]{2})|(?P<itself>[^\w\s]))|(?P<run>\\{2,8}+)|%(?:25){0,3}(?P<url>[0-9A-Fa-f]{2})"
     r"|&(?:#0{0,4}(?P<decimal>[0-9]{2,3})|#[xX]0{0,4}(?P<hex>[0-9A-Fa-f]{2})|(?P<name>amp|quot|apos|lt|gt));"
 )
 _RUNS = re.compile(r"([A-Za-z0-9]+|\\+|.)", re.DOTALL)
@@ -184,6 +184,8 @@ def _meant(match: re.Match[str]) -> str:
         return next(character for character, name in _NAMED.items() if name == value)
     if kind == "itself":
         return value
+    if kind == "run":
+        return "\\"
     return chr(int(value, 10 if kind == "decimal" else 16))
 
 
