@@ -200,7 +200,8 @@ def _credentials(value: str) -> Iterator[str]:
         except binascii.Error:
             return
         yield password
-        yield user
+        if len(user) >= SHORTEST_KEY:  # a shorter one, such as "admin", is a word of many errors
+            yield user
 
 
 def _is_secret(value: str, *, named: bool) -> bool:

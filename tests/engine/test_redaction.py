@@ -132,6 +132,7 @@ HARMLESS = [
     ("", {"X-Request-Id": "0f8fad5b-d9cb-469f"}, "request 0f8fad5b-d9cb-469f failed"),
     ("", {"X-Environment": "production"}, "not for production use"),
     ("", {"X-Priority": "1000"}, "at most 1000 tokens"),
+    ("", {"Authorization": "Basic " + base64.b64encode(b"admin:pass-word-99").decode()}, "the admin must allow it"),
     ("", {"Content-Type": "application/json"}, "application/json expected"),
 ]
 
