@@ -26,7 +26,7 @@ from .clocks import LENGTH, CallState, Clock, Clocks, next_deadline, timeout_err
 from .completion import Completion
 from .delivery import Delivery, OnEvent, Tally
 from .ending import Ending, OnCompletion, Step
-from .errors import callback_failed, cancelled, hide_words, internal
+from .errors import callback_failed, cancelled, hide_words, internal, redacted
 from .listener import Progress, Recorder
 from .observe import Watch
 from .prepared import Prepared
@@ -228,6 +228,8 @@ class Call(Ending):
         logger.error("%r ends, as something raised: a defect in manystream", self, exc_info=error)
         if self._step is Step.OPEN:
             failure = internal(error)
+            with contextlib.suppress(Exception):
+                redacted(failure, self._prepared.secrets)  # in place: its frames hold what was received
             try:
                 self._fail(failure)
             except Exception:  # what has arrived cannot be read, either

@@ -7,7 +7,8 @@ from opentelemetry.semconv._incubating.attributes import gen_ai_attributes
 
 import manystream as ms
 from manystream.engine.otel import OPERATIONS, PROVIDER_NAMES, REQUEST_ATTRIBUTES
-from manystream.engine.record import QUERY_NAMES, REQUEST_HEADERS, RESPONSE_HEADER_PREFIXES, RESPONSE_HEADERS
+from manystream.engine.record import REQUEST_HEADERS, RESPONSE_HEADER_PREFIXES, RESPONSE_HEADERS
+from manystream.engine.redaction import HARMLESS_QUERY
 from tests.engine.peers import NO_RETRY, Line, answer, chat_answer, hello, open_peer
 
 
@@ -92,4 +93,4 @@ def test_a_recording_writes_these_headers_and_no_others() -> None:
         "x-goog-request-id", "x-request-id", "x-should-retry",
     } == RESPONSE_HEADERS  # fmt: skip
     assert RESPONSE_HEADER_PREFIXES == ("anthropic-ratelimit-", "x-ratelimit-")
-    assert {"alt", "api-version", "beta"} == QUERY_NAMES
+    assert {"alt", "api-version", "beta"} == HARMLESS_QUERY

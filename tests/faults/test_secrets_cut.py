@@ -17,6 +17,7 @@ import pytest
 
 import manystream as ms
 from manystream.engine.redaction import LONGEST_PART
+from manystream.providers.registry import DIALECTS
 from tests.engine.peers import NO_RETRY, STREAM_HEAD, Line, answer, chat_chunk, chunked, error_body, open_peer
 from tests.engine.test_redaction import longest_common_run
 from tests.faults.servers import open_proxy
@@ -206,3 +207,26 @@ async def test_a_proxy_s_password_that_comes_back_through_the_tunnel_is_redacted
     said = everything_said(completion, completion.error)
     assert longest_common_run(word, said) <= LONGEST_PART
     assert longest_common_run(token, said) <= LONGEST_PART
+
+
+async def test_a_defect_that_quotes_the_key_is_reported_without_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever raises while it reads what a server sent may quote it, and the log shows the traceback."""
+
+    def decode_error(status: int, headers: object, body: bytes, now: float) -> ms.ProviderError:
+        raise ValueError(f"cannot read {KEY} of {status}")
+
+    async def script(line: Line) -> None:
+        while await line.request():
+            await line.send(answer(error_body("no"), status="400 No"))
+
+    monkeypatch.setattr(type(DIALECTS["openai-chat"]), "decode_error", staticmethod(decode_error))
+    async with open_peer(script) as peer, ms.open_engine([PROVIDERS["chat"](peer.origin)], retry=NO_RETRY) as engine:
+        completion = await engine.start_request(ms.Request("m", [ms.Message.user("hi")])).wait()
+    assert completion.error is not None
+    assert "cannot read" in caplog.text
+    assert completion.error.__cause__ is not None
+    assert completion.error.__cause__.__traceback__ is None
+    assert longest_common_run(KEY, everything_said(completion, completion.error, completion.error.__cause__)) <= CHANCE
+    assert longest_common_run(KEY, caplog.text) <= LONGEST_PART
