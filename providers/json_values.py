@@ -51,6 +51,9 @@ STAND_IN = "\x1a in the place of a large string \x1a"
 _NOT_PLAIN = bytes([*range(0x20), ord("\\")])
 """What a JSON string cannot hold as it is, or not as it means it (RFC 8259, section 7)."""
 
+SMALLEST_WHOLE, LARGEST_WHOLE = -(2**63), 2**64 - 1
+"""The whole numbers that `dumps` can write."""
+
 _LOOKED_AT = 64 * 1024
 """Bytes that are looked at at once, as each look takes a copy."""
 
@@ -213,13 +216,21 @@ def string(value: JSONObject, key: str) -> str | None:
     return member if type(member) is str else None
 
 
+def is_whole(value: int) -> bool:
+    """Whether `dumps` can write the number. Reading leniently takes any number of digits."""
+    return SMALLEST_WHOLE <= value <= LARGEST_WHOLE
+
+
 def integer(value: JSONObject, key: str) -> int | None:
-    """The member when it is a whole number (servers also send `12.0`), else None. A boolean is not a number."""
+    """The member when it is a whole number (servers also send `12.0`), else None. A boolean is not a number.
+
+    Nor is a number of more than 64 bits: it could not be written as JSON again, nor be added to a float.
+    """
     member = value.get(key)
-    if type(member) is int:
-        return member
     if type(member) is float and member.is_integer():
-        return int(member)
+        member = int(member)
+    if type(member) is int and SMALLEST_WHOLE <= member <= LARGEST_WHOLE:
+        return member
     return None
 
 

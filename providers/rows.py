@@ -19,7 +19,6 @@ no JSON object are an error, except where the row says `"malformed": true`: that
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Callable, Iterable
 from typing import Literal, TypeVar
 
@@ -256,7 +255,7 @@ def _source(reader: _Reader, data: JSONObject, kind: str) -> Image | File:
     encoded = reader.optional(data, "base64", str)
     try:
         content = base64.b64decode(encoded, validate=True) if encoded is not None else None
-    except binascii.Error:
+    except ValueError:  # not base64, or not ASCII
         raise reader.error("base64", "is no base64 text") from None
     media_type, url = reader.optional(data, "media_type", str), reader.optional(data, "url", str)
     file_id = reader.optional(data, "file_id", str)

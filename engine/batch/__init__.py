@@ -9,7 +9,7 @@ Knows files and engines. Must not know terminals nor command lines (`manystream 
 """
 
 from .journal import Journal as Journal
-from .journal import JournalError as JournalError
+from .line_file import JournalError as JournalError
 from .lines import Item as Item
 from .lines import LineError as LineError
 from .lines import read_item as read_item

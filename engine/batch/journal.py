@@ -3,26 +3,28 @@
 What a run leaves behind, however it ends, is what the next one starts from: ids in the answers are done; failures are
 known, and tried again on demand. Only the last line can be torn, and that is repaired when the files are opened.
 
-Knows files and ids. Must not know calls.
+Knows ids, and which lines of the two files still count. Must not know calls, nor how a line is written
+(`line_file.py`).
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 
-from ...providers.json_values import JSON, JSONObject, MalformedJSONError, dumps, loads_object, mapping, string
+from ...providers.json_values import JSON, JSONObject, mapping, string
+from .line_file import JournalError, LineFile
 from .lines import LineId
 
 INVALID_LINE = "invalid_line"
 """The category of a line that was never sent. It is looked at anew in each run, since it costs nothing."""
 
+NOT_FAILED = (INVALID_LINE, "cancelled")
+"""Categories of recorded failures that later runs do not pass over. A cancelled call says nothing about its line."""
 
-class JournalError(RuntimeError):
-    """The files cannot be used as they are. The message says which, and what to do."""
+PROMPT_MEMBERS = ("messages", "body", "params")
+"""What only a line of a batch's input has."""
 
 
 def default_errors_path(answers: Path) -> Path:
@@ -33,8 +35,11 @@ def default_errors_path(answers: Path) -> Path:
 class Journal:
     """The answers' file and the failures' file, open for one run.
 
-    answered: ids that have their answer. failed: ids whose failure is known from earlier runs. makers: who answered
-    so far, as `provider` in the answers says.
+    answered: ids that have their answer.
+    failed: ids whose failure is known from earlier runs.
+    makers: who answered so far, as `provider` in the answers says.
+
+    Once the block is left, nothing is written any more: recording raises `JournalError`.
     """
 
     def __init__(self, answers: Path, errors: Path | None = None) -> None:
@@ -43,25 +48,18 @@ class Journal:
         self.answered: set[LineId] = set()
         self.failed: set[LineId] = set()
         self.makers: set[str] = set()
-        self._open = ExitStack()
-        self._answers = -1
-        self._errors: int | None = None
+        self._answers: LineFile | None = None
+        self._errors: LineFile | None = None
 
     def __enter__(self) -> Journal:
-        if self.answers_path.resolve() == self.errors_path.resolve():
-            raise JournalError(f"{self.answers_path}: answers and failures need two files")
         try:
-            self._answers = self._opened(self.answers_path)
-            _lock(self._answers, self.answers_path)
-            _repair(self._answers, self.answers_path)
-            for record in _records(self.answers_path):
-                id = _id(record)
-                if id is not None:
-                    self.answered.add(id)
-                    self.makers.add(string(record, "provider") or "")
-            self._clean_errors(opening=True)
+            self._answers = LineFile(self.answers_path, self._read_answer)
+            if self._is_one_file(self._answers):
+                raise JournalError(f"{self.errors_path} is {self.answers_path}: answers and failures need two files")
+            if self.errors_path.exists():
+                self._errors = LineFile(self.errors_path, self._read_failure)
         except BaseException:
-            self._open.close()
+            self._close()
             raise
         return self
 
@@ -71,68 +69,80 @@ class Journal:
         exception: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        path = self.answers_path
         try:
-            os.fsync(self._answers)
+            self._opened(self._answers).sync()
             if self._errors is not None:
-                os.fsync(self._errors)
-            self._clean_errors(opening=False)
+                path = self.errors_path
+                self._errors.sync()
+                self._clean_errors(self._errors)
+        except OSError as error:
+            raise JournalError(f"cannot write {path}: {error.strerror}") from None
         finally:
-            self._open.close()
+            self._close()
 
     def record_answer(self, id: LineId, record: JSONObject) -> None:
-        """Keep an answer. Raises `OSError`."""
-        _append(self._answers, dumps(record) + b"\n")
+        """Keep an answer. Raises `OSError`, and `JournalError` once the journal is closed."""
+        self._opened(self._answers).append(record)
         self.answered.add(id)
 
     def record_failure(self, record: JSONObject) -> None:
-        """Keep a failure. Raises `OSError`."""
+        """Keep a failure. Raises `OSError`, and `JournalError` once the journal is closed."""
+        self._opened(self._answers)
         if self._errors is None:
-            self._errors = self._opened(self.errors_path)
-        _append(self._errors, dumps(record) + b"\n")
+            self._errors = LineFile(self.errors_path, self._read_failure)
+        self._errors.append(record)
 
-    def _opened(self, path: Path) -> int:
+    def _opened(self, file: LineFile | None) -> LineFile:
+        if file is None:
+            raise JournalError(f"{self.answers_path} is not open: the journal's block was left, or never entered")
+        return file
+
+    def _close(self) -> None:
+        files, self._answers, self._errors = (self._answers, self._errors), None, None
+        for file in files:
+            if file is not None:
+                file.close()
+
+    def _is_one_file(self, answers: LineFile) -> bool:
+        """Whether both names lead to one file: spelt differently, or through a link of either kind."""
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-        except OSError as error:
-            raise JournalError(f"cannot write {path}: {error.strerror}") from None
-        self._open.callback(os.close, descriptor)
-        return descriptor
+            return os.path.samestat(os.fstat(answers.descriptor), self.errors_path.stat())
+        except OSError:
+            return False
 
-    def _clean_errors(self, *, opening: bool) -> None:
-        """Rewrite the failures: the last of each id, none that has been answered since, invalid lines of this run
-        only. Written beside and renamed, so that no moment has half a file."""
-        if not self.errors_path.exists():
-            return
-        if opening:
-            descriptor = os.open(self.errors_path, os.O_RDWR | os.O_APPEND)
-            try:
-                _repair(descriptor, self.errors_path)
-            finally:
-                os.close(descriptor)
+    # --- what earlier runs have left ---
+
+    def _read_answer(self, position: int, record: JSONObject) -> str | None:
+        id = _id(record)
+        if id is not None:
+            self.answered.add(id)
+            self.makers.add(string(record, "provider") or "")
+        return _prompt_reason(record)
+
+    def _read_failure(self, position: int, record: JSONObject) -> str | None:
+        id = _id(record)
+        if id is not None and id not in self.answered and _category(record) not in NOT_FAILED:
+            self.failed.add(id)
+        return _prompt_reason(record) or (None if type(record.get("error")) is dict else "it has no error")
+
+    def _clean_errors(self, errors: LineFile) -> None:
+        """Remove failures that no longer count: all but the last of each id, those that were answered since, and what
+        earlier runs said of lines that were never sent."""
         last: dict[LineId, int] = {}
-        invalid: list[int] = []
+        kept: set[int] = set()
         count = 0
-        for place, record in enumerate(_records(self.errors_path)):
-            id, count = _id(record), place + 1
-            if string(mapping(record, "error"), "category") == INVALID_LINE:
-                if not opening:
-                    invalid.append(place)
-            elif id is not None and id not in self.answered:
-                last[id] = place
-        self.failed = set(last)
-        if count != len(last) + len(invalid) or not count:
-            self._rewrite_errors({*last.values(), *invalid})
-
-    def _rewrite_errors(self, places: set[int]) -> None:
-        if not places:
-            self.errors_path.unlink()
-            return
-        beside = self.errors_path.with_name(self.errors_path.name + ".tmp")
-        with beside.open("wb") as new, self.errors_path.open("rb") as old:
-            new.writelines(line for place, line in enumerate(old) if place in places)
-            new.flush()
-            os.fsync(new.fileno())
-        beside.replace(self.errors_path)
+        for position, record in errors.records():
+            id, category = _id(record), _category(record)
+            count += 1
+            if category == INVALID_LINE:
+                if position >= errors.start:
+                    kept.add(position)
+            elif id is not None and id not in self.answered and category not in NOT_FAILED:
+                last[id] = position
+        kept.update(last.values())
+        if count != len(kept) or not count:
+            errors.keep_only(kept)
 
 
 def _id(record: JSONObject) -> LineId | None:
@@ -140,57 +150,11 @@ def _id(record: JSONObject) -> LineId | None:
     return id if type(id) is int or type(id) is str else None
 
 
-def _records(path: Path) -> Iterator[JSONObject]:
-    with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
-            try:
-                yield loads_object(line)
-            except MalformedJSONError as error:
-                raise JournalError(
-                    f"{path} line {number} was not written by a batch: {error}; mend the line, or choose another file"
-                ) from None
+def _category(record: JSONObject) -> str | None:
+    return string(mapping(record, "error"), "category")
 
 
-def _repair(descriptor: int, path: Path) -> None:
-    """A last line without its end was being written when the run was killed: complete it, or take it away."""
-    end = os.fstat(descriptor).st_size
-    start = _last_line_start(descriptor, end)
-    if start == end:
-        return
-    try:
-        loads_object(os.pread(descriptor, end - start, start))
-    except MalformedJSONError:
-        os.ftruncate(descriptor, start)
-    else:
-        _append(descriptor, b"\n")  # no beginning of an object is an object: only the line's end is missing
-
-
-def _last_line_start(descriptor: int, end: int) -> int:
-    """Where the last line begins that has no end; `end` where all have theirs."""
-    position = end
-    while position:
-        step = min(64 * 1024, position)
-        piece = os.pread(descriptor, step, position - step)
-        found = piece.rfind(b"\n")
-        if found >= 0:
-            return position - step + found + 1
-        position -= step
-    return 0
-
-
-def _append(descriptor: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]
-
-
-def _lock(descriptor: int, path: Path) -> None:
-    """Two runs on one file would answer everything twice. The system lets go of the lock when the process ends."""
-    try:
-        import fcntl
-    except ImportError:  # Windows: nobody is kept out
-        return
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        raise JournalError(f"{path}: another batch is writing it; wait for its end or choose another file") from None
+def _prompt_reason(record: JSONObject) -> str | None:
+    """Why the line is one of a batch's input; None where it is not."""
+    named = next((name for name in PROMPT_MEMBERS if name in record), None)
+    return f"it has {named!r}, so it is a prompt" if named is not None else None

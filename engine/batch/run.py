@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from decimal import Decimal
+from pathlib import Path
 from typing import TypeAlias
 
 import trio
@@ -22,9 +23,10 @@ from ...providers.usage import Usage
 from ..call import Call
 from ..callbacks import check_callback
 from ..completion import Completion
-from ..core import Engine
+from ..core import Engine, EngineClosedError, TooManyCallsError
 from ..cost import Cost, Unpriced
 from .journal import INVALID_LINE, Journal
+from .line_file import JournalError
 from .lines import ChooseModel, Item, LineError, LineId, read_item, read_line
 from .pace import Pace, TokenEstimate
 
@@ -44,10 +46,19 @@ class BatchError(RuntimeError):
 
 @dataclass(slots=True)
 class Tally:
-    """A run in figures. Lines: read so far; answered and failed in this run; answered_before and failed_before,
-    passed over; invalid, never sent. retries: attempts beyond the first. Tokens: as far as the providers tell.
-    failures: by category. cost: of the answers that have a price, by currency. unpriced: answers that have none, and
-    the first reason."""
+    """A run in figures.
+
+    lines: read so far.
+    running: calls that run now.
+    answered, failed, invalid: lines of this run whose answer, failure or refusal is in the files. An invalid line was
+        never sent.
+    answered_before, failed_before: lines that were passed over.
+    retries: attempts beyond the first.
+    input_tokens, output_tokens: as far as the providers report them.
+    failures: failed lines by category.
+    cost: of the answers that have a price, by currency.
+    unpriced, unpriced_reason: answers that have none, and the first reason.
+    """
 
     lines: int = 0
     running: int = 0
@@ -117,20 +128,42 @@ class Batch:
         self._failure: BatchError | None = None
 
     async def run(self, lines: AsyncGenerator[list[tuple[int, bytes]], None]) -> None:
-        """Work through the lines (`read_lines`) and wait for the last call. Raises `BatchError`."""
-        with self._scope:
-            async with aclosing(lines):
-                async for some in lines:
-                    for number, data in some:
-                        item = self._read(number, data)
-                        if item is not None:
-                            await self._start(item)
-        with trio.CancelScope(shield=True):  # each call has its end, also when all of them were cancelled
-            while self._calls:
-                self._idle = trio.Event()
-                await self._idle.wait()
+        """Work through the lines (`read_lines`) and wait for the last call. Raises `BatchError`.
+
+        However this ends, no call of the batch runs afterwards, and nothing more is written to the journal. Where it is
+        cancelled or interrupted, its calls are cancelled; where the lines cannot be read further, or no further call
+        can be started, those that run are waited for, since they are paid for.
+        """
+        try:
+            with self._scope:
+                async with aclosing(lines):
+                    async for some in lines:
+                        for number, data in some:
+                            item = self._read(number, data)
+                            if item is not None:
+                                await self._start(item)
+        except BaseException as error:
+            if not isinstance(error, Exception):
+                self.stop()
+            raise
+        finally:
+            await self._last_call_ended()
         if self._failure is not None:
             raise self._failure
+
+    async def _last_call_ended(self) -> None:
+        try:
+            await self._no_call_runs()
+        except BaseException:
+            self.stop()
+            with trio.CancelScope(shield=True):  # each call has its end, also when all of them were cancelled
+                await self._no_call_runs()
+            raise
+
+    async def _no_call_runs(self) -> None:
+        while self._calls:
+            self._idle = trio.Event()
+            await self._idle.wait()
 
     def stop(self) -> None:
         """Start no more, and cancel what runs: a later run will do it. `run` returns soon after."""
@@ -144,8 +177,10 @@ class Batch:
     def _read(self, number: int, data: bytes) -> Item | None:
         """The line's request, unless it needs none."""
         self.tally.lines += 1
+        id: LineId | None = None
         try:
             line = read_line(data, number)
+            id = line.id
             first = self._seen.setdefault(line.id, number)
             if first != number:
                 raise LineError(f"id: {line.id!r} is there twice, first on line {first}", line.id)
@@ -158,12 +193,14 @@ class Batch:
             return read_item(line, self._choose_model)
         except LineError as error:
             self._refuse(number, error.id, str(error))
-            return None
+        except Exception as error:  # a line's fault is that line's, whatever it is
+            self._refuse(number, id, f"cannot be read: {error!r}")
+        return None
 
     def _refuse(self, number: int, id: LineId | None, message: str) -> None:
-        self.tally.invalid += 1
-        told: JSONObject = {"category": INVALID_LINE, "message": f"{self._source} line {number}: {message}"}
-        self._keep_failure({"id": id, "line": number, "error": told})
+        text = f"{self._source} line {number}: {message}"
+        told: JSONObject = {"category": INVALID_LINE, "message": text[:RECORDED_TEXT]}
+        self._keep_failure({"id": id, "line": number, "error": told}, INVALID_LINE)
 
     async def _start(self, item: Item) -> None:
         await self._slots.acquire()
@@ -174,10 +211,7 @@ class Batch:
             self._pace.start(trio.current_time(), tokens)
 
         def on_completion(completion: Completion) -> None:
-            try:
-                self._end(item, tokens, completion)
-            except Exception as error:  # the engine would log it, and the answer be lost
-                self._fail(BatchError(f"line {item.number} ended and could not be recorded: {error!r}"))
+            self._end(item, tokens, completion)
 
         engine, request = self._engine, item.request
         try:
@@ -185,46 +219,58 @@ class Batch:
                 call = engine.start_stream(request, None, on_completion)
             else:
                 call = engine.start_request(request, on_completion)
-        except InvalidRequestError as error:
+        except Exception as error:
             self._slots.release()
-            if error.field == "api_key":  # what is wrong is not the line
-                self._fail(BatchError(str(error)))
-            else:
-                self._refuse(item.number, item.id, str(error))
+            self._not_started(item, error)
             return
         self._calls[item.id] = call
         self.tally.running += 1
+
+    def _not_started(self, item: Item, error: Exception) -> None:
+        """Refuse the line, or raise `BatchError` where its fault is not the line's."""
+        if isinstance(error, EngineClosedError | TooManyCallsError):
+            raise BatchError(f"line {item.number} could not be asked: {error}") from None
+        if isinstance(error, InvalidRequestError) and error.field == "api_key":
+            raise BatchError(str(error)) from None
+        reason = str(error) if isinstance(error, InvalidRequestError) else f"cannot be sent: {error!r}"
+        self._refuse(item.number, item.id, reason)
 
     # --- its end ---
 
     def _end(self, item: Item, tokens: float, completion: Completion) -> None:
         del self._calls[item.id]
-        tally = self.tally
-        tally.running -= 1
-        tally.retries += max(0, completion.attempts - 1)
-        self._count_tokens(item, tokens, completion)
+        self.tally.running -= 1
+        self.tally.retries += max(0, completion.attempts - 1)
         self._slots.release()
         if not self._calls:
             self._idle.set()
-        cost = self._count_cost(item, completion)
+        try:
+            self._record(item, completion)
+            self._count_tokens(item, tokens, completion)
+        except Exception as error:
+            # The engine would log it, and the answer would be lost unseen.
+            self._fail(BatchError(f"line {item.number} ended and could not be recorded: {error!r}"))
+
+    def _record(self, item: Item, completion: Completion) -> None:
         error = completion.error
+        cost = self._count_cost(item, completion)
         if error is None:
             self._spent = 0
-            tally.answered += 1
             self._keep_answer(item, completion, cost)
-        elif error.category is ErrorCategory.CANCELLED and self._stopped:
-            pass  # not done; a later run will do it
-        elif (hopeless := self._hopeless(error)) is not None:
+        elif error.category is ErrorCategory.CANCELLED:
+            # Not done, and no failure: a later run will do it.
+            if not self._stopped:
+                self._fail(BatchError(f"line {item.number} was not answered: {error.message}"))
+        elif (hopeless := self._hopeless(item, error)) is not None:
             # Every further line would end so. None of them is recorded: once it is mended, they will be asked.
             self._fail(BatchError(f"{hopeless}: {error.message}"))
         else:
-            tally.failed += 1
-            tally.failures[error.category] = tally.failures.get(error.category, 0) + 1
-            self._keep_failure(failure_record(item, completion, error))
+            self._keep_failure(failure_record(item, completion, error), error.category)
 
-    def _hopeless(self, error: ProviderError) -> str | None:
+    def _hopeless(self, item: Item, error: ProviderError) -> str | None:
         """Why there is no use in asking further, in words; None where there may be."""
-        if error.http_status == 401 and not self.tally.answered:
+        # A line with headers of its own may have brought a wrong key of its own.
+        if error.http_status == 401 and not self.tally.answered and not item.request.extra_headers:
             return "the key was refused"
         if error.category is ErrorCategory.RATE_LIMIT and not error.retryable:
             self._spent += 1
@@ -249,7 +295,10 @@ class Batch:
             return None
         if completion.error is not None and response.usage.output_tokens is None:
             return None
-        cost = self._price(item.request, response)
+        try:
+            cost = self._price(item.request, response)
+        except Exception as error:  # the answer is there and paid for, whatever the price list makes of it
+            cost = Unpriced(f"the price list raised {error!r}")
         if isinstance(cost, Cost):
             tally.cost[cost.currency] = tally.cost.get(cost.currency, Decimal(0)) + cost.total
         else:
@@ -260,14 +309,27 @@ class Batch:
     def _keep_answer(self, item: Item, completion: Completion, cost: Cost | Unpriced | None) -> None:
         try:
             self._journal.record_answer(item.id, answer_record(item, completion, self._provider, cost))
-        except OSError as error:
-            self._fail(BatchError(f"cannot write {self._journal.answers_path}: {error.strerror}"))
+        except (OSError, JournalError) as error:
+            self._fail_to_write(self._journal.answers_path, error)
+        else:
+            self.tally.answered += 1
 
-    def _keep_failure(self, record: JSONObject) -> None:
+    def _keep_failure(self, record: JSONObject, category: str) -> None:
+        tally = self.tally
         try:
             self._journal.record_failure(record)
-        except OSError as error:
-            self._fail(BatchError(f"cannot write {self._journal.errors_path}: {error.strerror}"))
+        except (OSError, JournalError) as error:
+            self._fail_to_write(self._journal.errors_path, error)
+        else:
+            if category == INVALID_LINE:
+                tally.invalid += 1
+            else:
+                tally.failed += 1
+                tally.failures[category] = tally.failures.get(category, 0) + 1
+
+    def _fail_to_write(self, path: Path, error: OSError | JournalError) -> None:
+        reason = error.strerror if isinstance(error, OSError) else error
+        self._fail(BatchError(f"cannot write {path}: {reason}"))
 
     def _fail(self, failure: BatchError) -> None:
         if self._failure is None:

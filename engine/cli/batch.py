@@ -22,7 +22,8 @@ from ...providers.errors import InvalidRequestError
 from ...providers.options import Retry
 from ...providers.provider import OpenAIChat, Provider
 from .. import Engine, open_engine
-from ..batch import Batch, BatchError, Journal, JournalError, Pace, Price, count_lines, read_lines
+from ..batch import Batch, BatchError, Journal, JournalError, Pace, Price, Tally, count_lines, read_lines
+from ..batch.journal import default_errors_path
 from ..cost import CostExtraError, check_installed, price_response
 from ..simulator import SimulatorError, start_simulator
 from ..simulator.process import allow_many_sockets
@@ -97,6 +98,16 @@ class BatchOptions:
         return str(self.prompts) if self.prompts is not None else "standard input"
 
 
+@dataclass(slots=True)
+class Run:
+    """What there is to report once the engine and the files are closed."""
+
+    tally: Tally
+    started: bool = False
+    interrupted: bool = False
+    elapsed: float = 0.0
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("prompts", metavar="PROMPTS", help="the JSONL file to work through; - reads standard input")
@@ -157,21 +168,39 @@ def _read_options(arguments: argparse.Namespace) -> BatchOptions:
     for name, value in (given | paces).items():
         if value is not None and not (math.isfinite(value) and value > 0):
             raise CommandError(f"--{name} must be above 0, not {value:g}", status=2)
-    if options.prompts is not None:
-        _check_input(options.prompts, options.output)
+    _check_input(options)
     return options
 
 
-def _check_input(prompts: Path, output: Path) -> None:
+def _check_input(options: BatchOptions) -> None:
+    """Raises `CommandError` where the input cannot be read, or is one of the files that are written."""
     try:
-        with prompts.open("rb"):
-            pass
-    except OSError as error:
+        if options.prompts is not None:
+            with options.prompts.open("rb") as file:
+                status = os.fstat(file.fileno())
+        else:
+            status = os.fstat(sys.stdin.fileno())
+    except (OSError, ValueError) as error:
+        if options.prompts is None:
+            return  # closed, or no file: reading it will say so
+        reason = error.strerror if isinstance(error, OSError) else error
         raise CommandError(
-            f"cannot read {prompts}: {error.strerror}; a file of prompts has lines such as {EXAMPLE}"
+            f"cannot read {options.prompts}: {reason}; a file of prompts has lines such as {EXAMPLE}"
         ) from None
-    if output.exists() and output.samefile(prompts):
-        raise CommandError(f"-o {output} is the input itself: choose another file", status=2)
+    errors = options.errors if options.errors is not None else default_errors_path(options.output)
+    for name, path in (("-o", options.output), ("--errors", errors)):
+        if _is_file(path, status):
+            raise CommandError(f"{name} {path} is the input itself: name another file with {name}", status=2)
+    if errors.exists() and _is_file(options.output, errors.stat()):
+        raise CommandError(f"--errors {errors} is the file of answers itself: name another one", status=2)
+
+
+def _is_file(path: Path, status: os.stat_result) -> bool:
+    """Whether the path leads to this file: spelt differently, or through a link of either kind."""
+    try:
+        return os.path.samestat(path.stat(), status)
+    except OSError:
+        return False
 
 
 @contextmanager
@@ -203,36 +232,58 @@ def _open_provider(options: BatchOptions) -> Generator[tuple[Provider, Callable[
 
 
 async def _batch(options: BatchOptions, provider: Provider, choose_model: Callable[[str | None], str | None]) -> int:
-    with Journal(options.output, options.errors) as journal:
-        _check_makers(journal, provider.name)
-        retry = Retry(max_attempts=options.attempts, cap=60.0)
-        proxy = "" if options.simulated else None
-        async with open_engine([provider], retry=retry, proxy=proxy, monitor=options.monitor) as engine:
-            if options.simulated:
-                print(
-                    "No --model was given: the built-in simulator answers, not a model. Its words mean nothing.",
-                    file=sys.stderr,
-                )
-            batch = _new_batch(options, engine, journal, provider, choose_model)
-            total = count_lines(options.prompts) if options.prompts is not None and options.prompts.is_file() else None
-            progress = open_progress(batch.tally, total, plain=options.plain)
-            failure: BatchError | None = None
-            interrupted = False
-            try:
-                interrupted = await _work(batch, options, progress)
-            except BatchError as error:
-                failure = error
-            finally:
-                progress.close()
-        errors_path = journal.errors_path
-    tally = batch.tally
-    print(summary(tally, progress.elapsed, options.output, errors_path, Paint(sys.stdout)))
-    if failure is not None:
+    """Work through the input, print the summary whatever ended it, and give the exit status."""
+    journal = Journal(options.output, options.errors)
+    run = Run(Tally())
+    failure: Exception | None = None
+    try:
+        with journal:
+            _check_makers(journal, provider.name)
+            await _ask(options, provider, choose_model, journal, run)
+    except (BatchError, JournalError, CommandError) as error:
+        failure = error
+    if run.started:
+        print(summary(run.tally, run.elapsed, options.output, journal.errors_path, Paint(sys.stdout)))
+    if isinstance(failure, BatchError):
         raise CommandError(f"{failure}; what is done is kept, and the same command goes on from there")
-    if interrupted:
+    if failure is not None:
+        raise failure
+    if run.interrupted:
         print("Interrupted. The same command goes on from here.", file=sys.stderr)
         return 130
+    tally = run.tally
     return 1 if tally.failed + tally.failed_before + tally.invalid else 0
+
+
+async def _ask(
+    options: BatchOptions,
+    provider: Provider,
+    choose_model: Callable[[str | None], str | None],
+    journal: Journal,
+    run: Run,
+) -> None:
+    retry = Retry(max_attempts=options.attempts, cap=60.0)
+    proxy = "" if options.simulated else None
+    failure: Exception | None = None
+    async with open_engine([provider], retry=retry, proxy=proxy, monitor=options.monitor) as engine:
+        if options.simulated:
+            print(
+                "No --model was given: the built-in simulator answers, not a model. Its words mean nothing.",
+                file=sys.stderr,
+            )
+        batch = _new_batch(options, engine, journal, provider, choose_model)
+        total = count_lines(options.prompts) if options.prompts is not None and options.prompts.is_file() else None
+        progress = open_progress(batch.tally, total, plain=options.plain)
+        run.started, run.tally = True, batch.tally
+        try:
+            run.interrupted = await _work(batch, options, progress)
+        except (BatchError, CommandError) as error:
+            failure = error
+        finally:
+            run.elapsed = progress.elapsed
+            progress.close()
+    if failure is not None:  # raised here, since the engine would wrap it
+        raise failure
 
 
 def _new_batch(

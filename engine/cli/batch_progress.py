@@ -160,10 +160,11 @@ def _rich_progress(tally: Tally, total: int | None) -> Progress:
 def summary(tally: Tally, elapsed: float, answers: Path, errors: Path, paint: Paint) -> str:
     """What came of it, for the end."""
     rate = tally.answered / elapsed if elapsed > 0 else 0.0
+    shown = harmless(str(errors))
     lines = [
         paint(f"{tally.answered:,} answered", "green")
         + f" in {elapsed:.1f} s ({rate:,.1f}/s), {tally.input_tokens:,} tokens in, {tally.output_tokens:,} out"
-        + f" → {answers}"
+        + f" → {harmless(str(answers))}"
     ]
     if tally.cost:
         lines.append(f"{cost_text(tally)} by the prices of genai-prices")
@@ -173,12 +174,12 @@ def summary(tally: Tally, elapsed: float, answers: Path, errors: Path, paint: Pa
         lines.append(f"{tally.answered_before:,} had their answer before")
     if tally.failed:
         kinds = ", ".join(f"{count:,} {category}" for category, count in sorted(tally.failures.items()))
-        lines.append(paint(f"{tally.failed:,} failed", "red") + f" ({kinds}) → {errors}")
+        lines.append(paint(f"{tally.failed:,} failed", "red") + f" ({kinds}) → {shown}")
     if tally.failed_before:
         lines.append(f"{tally.failed_before:,} failed before and were passed over: --retry-failed tries them again")
     if tally.invalid:
         what = "line is" if tally.invalid == 1 else "lines are"
-        lines.append(paint(f"{tally.invalid:,} {what} no request", "red") + f" → {errors}")
+        lines.append(paint(f"{tally.invalid:,} {what} no request", "red") + f" → {shown}")
     return "\n".join(lines)
 
 

@@ -16,8 +16,13 @@ STYLES = {"dim": "\x1b[2m", "bold": "\x1b[1m", "red": "\x1b[31m", "green": "\x1b
 ERASE_LINE = "\x1b[2K"
 CURRENCY_SIGNS = {"USD": "$"}
 
-UNSAFE = {code: "\ufffd" for code in (*range(0x20), 0x7F, *range(0x80, 0xA0)) if chr(code) not in "\n\t"}
-"""Control characters: text from outside must not be able to steer a person's terminal."""
+UNSAFE = {
+    code: "\ufffd"
+    for code in (*range(0x20), 0x7F, *range(0x80, 0xA0), *range(0xD800, 0xE000))
+    if chr(code) not in "\n\t"
+}
+"""Control characters: text from outside must not be able to steer a person's terminal. And surrogates, which a file's
+name holds for bytes that are no text: they cannot be written."""
 
 
 def is_terminal(stream: TextIO) -> bool:
@@ -26,7 +31,7 @@ def is_terminal(stream: TextIO) -> bool:
 
 
 def harmless(text: str) -> str:
-    """Text from outside without control characters other than line ends and tabs."""
+    """Text from outside without control characters other than line ends and tabs, and without lone surrogates."""
     return text.translate(UNSAFE)
 
 

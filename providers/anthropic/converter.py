@@ -7,7 +7,6 @@ a message is put together of blocks, and the blocks that a user's message may ho
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
@@ -200,7 +199,7 @@ def _data(source: JSONObject, where: str) -> bytes | None:
         return data.encode()
     try:
         return base64.b64decode(data, validate=True)
-    except binascii.Error:
+    except ValueError:  # not base64, or not ASCII
         raise HistoryError(f"{where}.source.data", "is no base64 text") from None
 
 

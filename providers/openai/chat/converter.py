@@ -8,7 +8,6 @@ Must not know pairing or order.
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
@@ -201,5 +200,5 @@ def _file(url: str, name: str | None, where: str) -> File:
 def _decoded(data: str, where: str) -> bytes:
     try:
         return base64.b64decode(data, validate=True)
-    except binascii.Error:
+    except ValueError:  # not base64, or not ASCII
         raise HistoryError(where, "is no base64 text") from None

@@ -9,7 +9,6 @@ Neighbouring items of the assistant are one message, and so are neighbouring res
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Literal
@@ -175,5 +174,5 @@ def _source(url: str | None, where: str) -> tuple[bytes | None, str | None, str 
         return None, None, url
     try:
         return base64.b64decode(data, validate=True), head.removeprefix("data:").partition(";")[0], None
-    except binascii.Error:
+    except ValueError:  # not base64, or not ASCII
         raise HistoryError(where, "is no base64 text") from None

@@ -226,7 +226,12 @@ def test_a_refused_key_is_told_in_a_line_and_nothing_is_recorded(simulator: Simu
             1,
             "cannot read nowhere.jsonl: No such file or directory; a file of prompts",
         ),
-        (("p.jsonl", "-o", "p.jsonl"), 2, "is the input itself"),
+        (("p.jsonl", "-o", "p.jsonl"), 2, "-o p.jsonl is the input itself"),
+        (("p.jsonl", "-o", "link.jsonl"), 2, "-o link.jsonl is the input itself"),
+        (("p.jsonl", "-o", "a.jsonl", "--errors", "p.jsonl"), 2, "--errors p.jsonl is the input itself"),
+        (("p.jsonl", "-o", "a.jsonl", "--errors", "./link.jsonl"), 2, "--errors link.jsonl is the input itself"),
+        (("x.errors.jsonl", "-o", "x.jsonl"), 2, "--errors x.errors.jsonl is the input itself"),
+        (("p.jsonl", "-o", "b.jsonl", "--errors", "same.jsonl"), 2, "is the file of answers itself"),
         (("p.jsonl", "-o", "a.jsonl", "--concurrency", "0"), 2, "--concurrency must be above 0"),
         (("p.jsonl", "-o", "a.jsonl", "--max-rps", "nan"), 2, "--max-rps must be above 0"),
         (("p.jsonl", "-o", "nowhere/a.jsonl"), 1, "cannot write nowhere/a.jsonl"),
@@ -243,9 +248,52 @@ def test_what_cannot_be_done_is_said_in_a_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     write(tmp_path / "p.jsonl", [line("a")])
+    write(tmp_path / "x.errors.jsonl", [line("a")])
+    (tmp_path / "link.jsonl").hardlink_to(tmp_path / "p.jsonl")
+    (tmp_path / "b.jsonl").touch()
+    (tmp_path / "same.jsonl").symlink_to("b.jsonl")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     monkeypatch.chdir(tmp_path)
     assert main(["batch", *arguments]) == status
     assert complaint in capsys.readouterr().err
+    assert {name: (tmp_path / name).read_bytes() for name in before} == before
+
+
+@pytest.mark.parametrize("option", ["-o", "--errors"])
+def test_a_file_on_standard_input_is_not_written_to(tmp_path: Path, option: str) -> None:
+    prompts = write(tmp_path / "p.jsonl", [line("a")])
+    before = prompts.read_bytes()
+    files = ("-o", "a.jsonl", "--errors", "p.jsonl") if option == "--errors" else ("-o", "p.jsonl")
+    with prompts.open() as given:
+        command = [sys.executable, "-W", "error", "-m", "manystream", "batch", "-", *files]
+        ended = subprocess.run(command, cwd=tmp_path, env=ENVIRONMENT, stdin=given, capture_output=True, timeout=WAIT)
+    assert (ended.returncode, prompts.read_bytes()) == (2, before)
+    assert f"{option} p.jsonl is the input itself".encode() in ended.stderr
+
+
+def test_a_full_disk_leaves_a_summary_of_what_is_stored(simulator: Simulator, tmp_path: Path) -> None:
+    write(tmp_path / "p.jsonl", [line(str(n)) for n in range(50)])
+    program = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000));"
+        "from manystream.engine.cli import main; sys.exit(main(sys.argv[1:]))"
+    )
+    command = [sys.executable, "-W", "error", "-c", program, "batch", *against(simulator), "--concurrency", "3"]
+    ended = subprocess.run(command, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, timeout=WAIT, encoding="utf-8")
+    stored = len(ids(tmp_path / "a.jsonl"))
+    assert ended.returncode == 1
+    assert "Traceback" not in ended.stderr
+    assert "cannot write a.jsonl: File too large; what is done is kept, and the same command goes on" in ended.stderr
+    assert 0 < stored < 50
+    assert ended.stdout.startswith(f"{stored} answered in ")
+    status, out, _ = run(tmp_path, *against(simulator))
+    assert (status, f"{stored} had their answer before" in out) == (0, True)
+
+
+def test_a_file_whose_name_is_no_text_can_be_reported_on(simulator: Simulator, tmp_path: Path) -> None:
+    write(tmp_path / "p.jsonl", [line("a")])
+    answers = os.fsdecode(b"a\xff.jsonl")
+    status, out, _ = run(tmp_path, "p.jsonl", "-o", answers, *against(simulator)[3:])
+    assert (status, out.startswith("1 answered")) == (0, True)
 
 
 def test_the_help_shows_the_forms_of_a_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,37 @@
+"""What tests of batches share: lines, files of them, and a run over a file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import manystream as ms
+from manystream.engine.batch import Batch, Journal, read_lines
+
+
+def model(named: str | None) -> str | None:
+    return f"sim/{named or 'sim-text'}"
+
+
+def line(id: str | int, text: str = "hello", **members: object) -> dict[str, object]:
+    return {"id": id, "messages": [{"role": "user", "content": text}], **members}
+
+
+def write(path: Path, lines: Sequence[object]) -> Path:
+    path.write_text("".join(f"{entry if isinstance(entry, str) else json.dumps(entry)}\n" for entry in lines), "utf-8")
+    return path
+
+
+def records(path: Path) -> list[dict[str, object]]:
+    return [json.loads(text) for text in path.read_bytes().splitlines()]
+
+
+async def run(
+    provider: ms.Provider, prompts: Path, answers: Path, retry: ms.Retry | None = None, **options: object
+) -> Batch:
+    with Journal(answers) as journal:
+        async with ms.open_engine([provider], retry=retry or ms.Retry(max_attempts=1)) as engine:
+            batch = Batch(engine, journal, model, source=prompts.name, provider="sim", **options)  # type: ignore[arg-type]
+            await batch.run(read_lines(prompts))
+    return batch

@@ -1,0 +1,458 @@
+"""Batches in bad company: cancelled hosts, hostile lines and answers, full disks, files that are somebody else's."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import resource
+import signal
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import cast
+
+import pytest
+import trio
+
+import manystream as ms
+from manystream.engine.batch import Batch, BatchError, Journal, JournalError, read_lines
+from manystream.engine.limits import Limits
+from manystream.engine.simulator import Simulator, start_simulator_thread
+
+from .batches import line, model, records, run, write
+from .peers import Line, Peer, answer, chat_answer, open_peer, until
+
+
+@pytest.fixture(scope="module")
+def simulator() -> Iterator[Simulator]:
+    with start_simulator_thread("events=4") as simulator:
+        yield simulator
+
+
+@pytest.fixture
+def provider(simulator: Simulator) -> ms.Provider:
+    return ms.OpenAIChat("key", simulator.base_urls["openai-chat"], name="sim")
+
+
+def at(peer: Peer) -> ms.Provider:
+    return ms.OpenAIChat("key", peer.url, name="sim")
+
+
+def told(failure: dict[str, object]) -> dict[str, object]:
+    return cast("dict[str, object]", failure["error"])
+
+
+class Held:
+    """A server that answers when it is allowed to."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.allowed = trio.Event()
+
+    async def script(self, line: Line) -> None:
+        while await line.request():
+            self.asked += 1
+            await self.allowed.wait()
+            await line.send(answer(chat_answer("late")))
+
+
+# --- a host that cancels, fails or closes ---
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("lines", [3, 9], ids=["while the last calls run", "while a line waits for its turn"])
+async def test_a_cancelled_run_leaves_no_call_and_writes_nothing_afterwards(tmp_path: Path, lines: int) -> None:
+    prompts = write(tmp_path / "p.jsonl", [line(str(n)) for n in range(lines)])
+    held = Held()
+    async with open_peer(held.script) as peer, ms.open_engine([at(peer)]) as engine:
+        with Journal(tmp_path / "a.jsonl") as journal:
+            batch = Batch(engine, journal, model, concurrency=3)
+            with trio.fail_after(20), trio.CancelScope() as scope:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(batch.run, read_lines(prompts))
+                    await until(lambda: held.asked == 3)
+                    scope.cancel()
+            assert (batch.tally.running, sum(engine.statistics().calls.values())) == (0, 0)
+        foreign = [os.open(tmp_path / f"foreign{n}", os.O_CREAT | os.O_WRONLY) for n in range(16)]
+        held.allowed.set()
+        await until(lambda: not engine.statistics().calls)
+        for descriptor in foreign:
+            os.close(descriptor)
+    assert [path.name for path in tmp_path.glob("foreign*") if path.stat().st_size] == []
+    assert records(tmp_path / "a.jsonl") == []
+    assert not (tmp_path / "a.errors.jsonl").exists()
+
+
+@pytest.mark.trio
+async def test_a_journal_that_is_closed_too_early_writes_nowhere(tmp_path: Path) -> None:
+    prompts = write(tmp_path / "p.jsonl", [line("a")])
+    held = Held()
+    failures: list[BatchError] = []
+
+    async def ask(batch: Batch) -> None:
+        try:
+            await batch.run(read_lines(prompts))
+        except BatchError as error:
+            failures.append(error)
+
+    async with open_peer(held.script) as peer, ms.open_engine([at(peer)]) as engine, trio.open_nursery() as nursery:
+        with Journal(tmp_path / "a.jsonl") as journal:
+            nursery.start_soon(ask, Batch(engine, journal, model))
+            await until(lambda: held.asked == 1)
+        foreign = [os.open(tmp_path / f"foreign{n}", os.O_CREAT | os.O_WRONLY) for n in range(16)]
+        held.allowed.set()
+        await until(lambda: bool(failures))
+        for descriptor in foreign:
+            os.close(descriptor)
+    assert "the journal's block was left" in str(failures[0])
+    assert [path.name for path in tmp_path.glob("foreign*") if path.stat().st_size] == []
+
+
+@pytest.mark.trio
+async def test_an_engine_that_is_closed_fails_no_line(tmp_path: Path) -> None:
+    prompts = write(tmp_path / "p.jsonl", [line(str(n)) for n in range(5)])
+    held = Held()
+    failures: list[BatchError] = []
+    async with open_peer(held.script) as peer, trio.open_nursery() as nursery:
+        with Journal(tmp_path / "a.jsonl") as journal:
+            async with ms.open_engine([at(peer)]) as engine:
+                batch = Batch(engine, journal, model, concurrency=3)
+
+                async def ask() -> None:
+                    try:
+                        await batch.run(read_lines(prompts))
+                    except BatchError as error:
+                        failures.append(error)
+
+                nursery.start_soon(ask)
+                await until(lambda: held.asked == 3)
+            await until(lambda: bool(failures))
+    assert re.search("engine (is|was) closed", str(failures[0]))
+    assert (batch.tally.failed, batch.tally.running) == (0, 0)
+    assert not (tmp_path / "a.errors.jsonl").exists()
+
+
+@pytest.mark.trio
+async def test_an_input_that_breaks_off_lets_its_calls_end(tmp_path: Path) -> None:
+    held = Held()
+
+    async def lines() -> AsyncGenerator[list[tuple[int, bytes]], None]:
+        yield [(1, json.dumps(line("a")).encode())]
+        await until(lambda: held.asked == 1)
+        held.allowed.set()
+        raise OSError(5, "Input/output error")
+
+    async with open_peer(held.script) as peer, ms.open_engine([at(peer)]) as engine:
+        with Journal(tmp_path / "a.jsonl") as journal, pytest.raises(OSError, match="Input/output error"):
+            await Batch(engine, journal, model).run(lines())
+    assert [record["id"] for record in records(tmp_path / "a.jsonl")] == ["a"]
+
+
+@pytest.mark.trio
+async def test_more_calls_than_the_engine_takes_are_named_and_fail_no_line(tmp_path: Path) -> None:
+    prompts = write(tmp_path / "p.jsonl", [line(str(n)) for n in range(5)])
+    held = Held()
+    held.allowed.set()
+    async with open_peer(held.script) as peer, ms.open_engine([at(peer)], limits=Limits(max_calls=2)) as engine:
+        with Journal(tmp_path / "a.jsonl") as journal, pytest.raises(BatchError, match="max_calls"):
+            await Batch(engine, journal, model, concurrency=3).run(read_lines(prompts))
+    assert len(records(tmp_path / "a.jsonl")) == 2
+    assert not (tmp_path / "a.errors.jsonl").exists()
+
+
+# --- a line's fault is that line's ---
+
+SOUND = {"type": "input_audio", "input_audio": {"data": "caf\u00e9", "format": "wav"}}
+FILE = {"type": "file", "file": {"file_data": "data:text/plain;base64,caf\u00e9"}}
+SOURCE = {"type": "base64", "media_type": "image/png", "data": "caf\u00e9"}
+DEEP = "[" * 300 + "]" * 300
+CHAT, RESPONSES = "/v1/chat/completions", "/v1/responses"
+
+
+def batch_line(url: str, content: list[object], messages: str = "messages") -> dict[str, object]:
+    body = {"model": "m", messages: [{"role": "user", "content": content}]}
+    return {"custom_id": "bad", "method": "POST", "url": url, "body": body}
+
+
+HOSTILE_LINES: dict[str, object] = {
+    "our base64 is not ASCII": {"id": "bad", "messages": [{"role": "user", "content": [SOUND]}]},
+    "a file's base64 is not ASCII": {"id": "bad", "messages": [{"role": "user", "content": [FILE]}]},
+    "Chat's base64 is not ASCII": batch_line(CHAT, [SOUND]),
+    "Responses' base64 is not ASCII": batch_line(
+        RESPONSES, [{"type": "input_image", "image_url": "data:image/png;base64,caf\u00e9"}], "input"
+    ),
+    "Anthropic's base64 is not ASCII": {
+        "custom_id": "bad",
+        "params": {"max_tokens": 9, "messages": [{"role": "user", "content": [{"type": "image", "source": SOURCE}]}]},
+    },
+    "an id of 20 digits beside a lone surrogate": '{"id": 99999999999999999999, "x": "\\ud800"}',
+    "an id of 400 digits beside a lone surrogate": f'{{"id": {"9" * 400}, "x": "\\ud800"}}',
+    "a seed of 30 digits beside a lone surrogate": json.dumps(line("\ud800", seed=10**30)),
+    "a clock of 400 digits beside a lone surrogate": json.dumps(line("\ud800", timeouts={"total": 10**400})),
+    "a member of 30 digits beside a lone surrogate": json.dumps(line("\ud800", extra_body={"n": 10**30})),
+    "an option nested deeply": f'{{"id": "bad", "messages": [], "extra_body": {{"x": {DEEP}}}}}',
+    "a schema nested deeply": json.dumps(line("bad")).replace("}]}", f'}}], "response_schema": {{"x": {DEEP}}}}}'),
+    "no object": "[1]",
+    "no JSON": '{"id": "bad", ',
+    "NUL": "\0",
+    "bytes": "\ufeff{}",
+}
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("hostile", HOSTILE_LINES.values(), ids=HOSTILE_LINES.keys())
+async def test_a_line_of_any_kind_fails_alone_and_its_neighbours_are_answered(
+    provider: ms.Provider, tmp_path: Path, hostile: object
+) -> None:
+    prompts = write(tmp_path / "p.jsonl", [line("before"), hostile, line("after")])
+    batch = await run(provider, prompts, tmp_path / "a.jsonl", concurrency=1)
+    assert [record["id"] for record in records(tmp_path / "a.jsonl")] == ["before", "after"]
+    (failure,) = records(tmp_path / "a.errors.jsonl")
+    assert failure["line"] == 2
+    assert str(told(failure)["message"]).startswith("p.jsonl line 2: ")
+    assert (batch.tally.answered, batch.tally.invalid, batch.tally.failed) == (2, 1, 0)
+    assert (await run(provider, prompts, tmp_path / "a.jsonl")).tally.answered_before == 2
+
+
+@pytest.mark.trio
+async def test_a_defect_in_reading_or_sending_a_line_is_that_line_s(
+    provider: ms.Provider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever a line makes the library raise: here the model's name makes it raise."""
+
+    def choose(named: str | None) -> str:
+        if named == "unread":
+            raise RecursionError("too deep")
+        return f"sim/{named or 'sim-text'}"
+
+    start = ms.Engine.start_request
+
+    def start_request(
+        engine: ms.Engine, request: ms.Request, on_completion: Callable[[ms.Completion], object]
+    ) -> ms.Call:
+        if request.model == "sim/unsent":
+            raise MemoryError
+        return start(engine, request, on_completion)
+
+    monkeypatch.setattr(ms.Engine, "start_request", start_request)
+    prompts = write(tmp_path / "p.jsonl", [line("a"), line("b", model="unread"), line("c", model="unsent"), line("d")])
+    with Journal(tmp_path / "a.jsonl") as journal:
+        async with ms.open_engine([provider]) as engine:
+            await Batch(engine, journal, choose, concurrency=1).run(read_lines(prompts))
+    assert [record["id"] for record in records(tmp_path / "a.jsonl")] == ["a", "d"]
+    failures = {failure["id"]: told(failure)["message"] for failure in records(tmp_path / "a.errors.jsonl")}
+    assert failures == {
+        "b": "input line 2: cannot be read: RecursionError('too deep')",
+        "c": "input line 3: cannot be sent: MemoryError()",
+    }
+
+
+@pytest.mark.trio
+async def test_a_source_whose_name_is_no_text_can_be_written_about(provider: ms.Provider, tmp_path: Path) -> None:
+    prompts = write(Path(os.fsdecode(os.fsencode(tmp_path) + b"/p\xff.jsonl")), ["{oh", line("a")])
+    await run(provider, prompts, tmp_path / "a.jsonl")
+    assert [record["id"] for record in records(tmp_path / "a.jsonl")] == ["a"]
+    assert len(records(tmp_path / "a.errors.jsonl")) == 1
+
+
+@pytest.mark.trio
+async def test_a_line_with_a_wrong_key_of_its_own_does_not_end_the_batch(provider: ms.Provider, tmp_path: Path) -> None:
+    bad = line("bad", "simulate: fail=401", extra_headers={"X-Key": "wrong"})
+    await run(provider, write(tmp_path / "p.jsonl", [bad, line("a")]), tmp_path / "a.jsonl", concurrency=1)
+    assert [record["id"] for record in records(tmp_path / "a.jsonl")] == ["a"]
+    assert [told(failure)["category"] for failure in records(tmp_path / "a.errors.jsonl")] == ["auth"]
+
+
+HOSTILE_ANSWERS = {
+    "a count of 300 digits": {"usage": {"prompt_tokens": 1e300, "completion_tokens": 3}},
+    "a count of 30 digits beside NaN": {"usage": {"prompt_tokens": 10**30, "completion_tokens": 3}, "x": float("nan")},
+    "an id of 400 digits beside NaN": {"id": 10**400, "created": float("nan")},
+}
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("members", HOSTILE_ANSWERS.values(), ids=HOSTILE_ANSWERS.keys())
+async def test_an_answer_of_any_kind_is_kept_and_ends_no_batch(tmp_path: Path, members: dict[str, object]) -> None:
+    body = json.dumps({**json.loads(chat_answer("hello")), **members})
+
+    async def script(line: Line) -> None:
+        while await line.request():
+            await line.send(answer(body))
+
+    prompts = write(tmp_path / "p.jsonl", [line("a"), line("b")])
+    async with open_peer(script) as peer:
+        batch = await run(at(peer), prompts, tmp_path / "a.jsonl", concurrency=1)
+    assert [(record["id"], record["text"]) for record in records(tmp_path / "a.jsonl")] == [
+        ("a", "hello"),
+        ("b", "hello"),
+    ]
+    assert batch.tally.answered == 2
+
+
+def test_what_json_cannot_hold_is_replaced_and_the_record_says_so(tmp_path: Path) -> None:
+    deep: object = 1
+    for _ in range(400):
+        deep = [deep]
+    record = {"id": "a", "text": "lone \ud800 surrogate", "parsed": {"big": 10**30, "huge": 10**400, "deep": deep}}
+    with Journal(tmp_path / "a.jsonl") as journal:
+        journal.record_answer("a", record)  # type: ignore[arg-type]
+    (kept,) = records(tmp_path / "a.jsonl")
+    assert kept["text"] == "lone \ufffd surrogate"
+    assert (kept["parsed"]["big"], kept["parsed"]["huge"]) == (1e30, None)  # type: ignore[index]
+    assert kept["warnings"] == ["parts of this record could not be written as JSON and were replaced"]
+    with Journal(tmp_path / "a.jsonl") as journal:
+        assert journal.answered == {"a"}
+
+
+# --- a full disk ---
+
+
+@contextmanager
+def room(size: int) -> Generator[None]:
+    """A disk on which no file can grow beyond so many bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+
+
+@pytest.mark.trio
+async def test_a_full_disk_ends_the_batch_and_only_whole_lines_are_stored_and_counted(
+    provider: ms.Provider, tmp_path: Path
+) -> None:
+    answers = tmp_path / "a.jsonl"
+    prompts = write(tmp_path / "p.jsonl", [line(str(n)) for n in range(50)])
+    async with ms.open_engine([provider]) as engine:
+        with Journal(answers) as journal:
+            batch = Batch(engine, journal, model, concurrency=4)
+            with room(2000), pytest.raises(BatchError, match=r"cannot write .*a\.jsonl: File too large"):
+                await batch.run(read_lines(prompts))
+    assert answers.read_bytes().endswith(b"}\n")
+    assert len(records(answers)) == batch.tally.answered > 0
+    batch = await run(provider, prompts, answers)
+    assert sorted(str(record["id"]) for record in records(answers)) == sorted(str(n) for n in range(50))
+
+
+@pytest.mark.trio
+async def test_failures_that_find_no_room_are_not_counted(provider: ms.Provider, tmp_path: Path) -> None:
+    errors = tmp_path / "a.errors.jsonl"
+    prompts = write(tmp_path / "p.jsonl", [line(str(n), "simulate: fail=404") for n in range(50)])
+    async with ms.open_engine([provider]) as engine:
+        with Journal(tmp_path / "a.jsonl") as journal:
+            batch = Batch(engine, journal, model, concurrency=4)
+            with room(2000), pytest.raises(BatchError, match=r"cannot write .*errors\.jsonl: File too large"):
+                await batch.run(read_lines(prompts))
+    assert len(records(errors)) == batch.tally.failed == batch.tally.failures["not_found"] > 0
+
+
+def test_no_room_to_clean_the_failures_up_loses_none(tmp_path: Path) -> None:
+    errors = write(tmp_path / "a.errors.jsonl", [{"id": str(n % 30), "error": {"category": "x"}} for n in range(40)])
+    before = errors.read_bytes()
+    with room(1000), Journal(tmp_path / "a.jsonl"):
+        pass
+    assert errors.read_bytes() == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.errors.jsonl", "a.jsonl"]
+
+
+# --- files that are somebody else's ---
+
+
+@contextmanager
+def kept(path: Path) -> Generator[None]:
+    """The file is the same afterwards, to the byte."""
+    before, inode = path.read_bytes(), path.stat().st_ino
+    yield
+    assert (path.read_bytes(), path.stat().st_ino) == (before, inode)
+
+
+def linked(path: Path, how: str) -> Path:
+    """The same file under another name."""
+    if how == "itself":
+        return path
+    if how == "another spelling":
+        (path.parent / "folder").mkdir()
+        return path.parent / "folder" / ".." / path.name
+    other = path.with_name("link.jsonl")
+    if how == "a symbolic link":
+        other.symlink_to(path.name)
+    else:
+        other.hardlink_to(path)
+    return other
+
+
+LINKS = ("itself", "another spelling", "a symbolic link", "a hard link")
+INPUTS = {
+    "ours": json.dumps(line("a")) + "\n",
+    "ours, the last line without its end": json.dumps(line("a")) + "\n" + json.dumps(line("b")),
+    "ours, written compactly and torn": '{"id":"a","messages":[]}\n{"id":"b","mess',
+    "OpenAI's": json.dumps(batch_line(CHAT, [])) + "\n",
+    "Anthropic's": '{"custom_id":"a","params":{}}\n',
+}
+
+
+@pytest.mark.parametrize("text", INPUTS.values(), ids=INPUTS.keys())
+@pytest.mark.parametrize("role", ["answers", "errors"])
+@pytest.mark.parametrize("how", LINKS)
+def test_an_input_is_never_taken_for_a_file_of_a_batch(tmp_path: Path, text: str, role: str, how: str) -> None:
+    prompts = tmp_path / "p.jsonl"
+    prompts.write_text(text)
+    path = linked(prompts, how)
+    journal = Journal(path) if role == "answers" else Journal(tmp_path / "a.jsonl", path)
+    with kept(prompts), pytest.raises(JournalError, match=r"line 1 was not written by a batch: it has '\w+'"), journal:
+        raise AssertionError
+
+
+@pytest.mark.parametrize("how", LINKS)
+def test_answers_and_failures_need_two_files(tmp_path: Path, how: str) -> None:
+    answers = write(tmp_path / "a.jsonl", [{"id": "a"}])
+    with kept(answers), pytest.raises(JournalError, match="need two files"), Journal(answers, linked(answers, how)):
+        raise AssertionError
+
+
+@pytest.mark.parametrize("text", [b"milk\neggs", b"milk", b"\n", b'{"id":"a"}\nmilk', b"{}\nmilk", b"\x00" * 9])
+@pytest.mark.parametrize("role", ["answers", "errors"])
+def test_a_file_of_something_else_keeps_its_last_line(tmp_path: Path, text: bytes, role: str) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_bytes(text)
+    journal = Journal(path) if role == "answers" else Journal(tmp_path / "a.jsonl", path)
+    with kept(path), pytest.raises(JournalError, match=r"notes\.txt line \d was not written by a batch"), journal:
+        raise AssertionError
+
+
+@pytest.mark.parametrize("role", ["answers", "errors"])
+@pytest.mark.parametrize("kind", ["device", "pipe", "folder"])
+def test_what_is_no_regular_file_is_refused_and_stays(tmp_path: Path, role: str, kind: str) -> None:
+    path = tmp_path / "odd"
+    terminal = os.openpty()
+    if kind == "device":
+        path = Path(os.ttyname(terminal[1]))
+    elif kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.mkdir()
+    journal = Journal(path) if role == "answers" else Journal(tmp_path / "a.jsonl", path)
+    with pytest.raises(JournalError, match=r"is no regular file|Is a directory"), journal:
+        raise AssertionError
+    assert path.exists()
+    for descriptor in terminal:
+        os.close(descriptor)
+
+
+def test_two_batches_cannot_write_one_file_of_failures(tmp_path: Path) -> None:
+    errors = write(tmp_path / "e.jsonl", [{"id": "a", "error": {"category": "x"}}])
+    first, second = Journal(tmp_path / "a.jsonl", errors), Journal(tmp_path / "b.jsonl", errors)
+    with first, pytest.raises(JournalError, match="another batch is writing it"), second:
+        raise AssertionError
+
+
+def test_failures_that_earlier_versions_recorded_for_cancelled_calls_are_asked_again(tmp_path: Path) -> None:
+    cancelled = {"id": "a", "error": {"category": "cancelled", "message": "the engine was closed"}}
+    errors = write(tmp_path / "a.errors.jsonl", [cancelled, {"id": "b", "error": {"category": "server"}}])
+    with Journal(tmp_path / "a.jsonl") as journal:
+        assert journal.failed == {"b"}
+    assert [failure["id"] for failure in records(errors)] == ["b"]
