@@ -20,14 +20,19 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Generator, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias, TypeGuard, TypeVar
 
 from ..providers.conversation import Conversation
 from ..providers.messages import Message
 from ..providers.rows import Row, rows_from_message
+
+Result = TypeVar("Result")
+Work: TypeAlias = "Callable[[sqlite3.Connection], Result]"
+"""What is done in one transaction. It may be done again after it was rolled back."""
 
 SCHEMA_VERSION = 1
 APPLICATION_ID = 0x6D73_7472
@@ -37,6 +42,7 @@ BUSY_SECONDS = 30.0
 """How long a call waits for another process's write."""
 
 BUSY_PAUSE = 0.01
+"""Seconds between two tries. SQLite itself does not wait: Ctrl-C would be noticed only after that."""
 
 SCHEMA = f"""
 CREATE TABLE conversations (
@@ -82,6 +88,15 @@ class StoredConversation:
     parent: str | None
 
 
+@dataclass(slots=True, frozen=True)
+class _Stored:
+    """A conversation's place. kept: how many messages of its parent it begins with."""
+
+    id: str
+    parent: str | None
+    kept: int
+
+
 class ConversationStore:
     """Conversations in one file, which is made where there is none; `with` closes it. Raises `StoreError`."""
 
@@ -94,8 +109,7 @@ class ConversationStore:
         self._connection: sqlite3.Connection | None = None
         self._closed = False
         _stores.add(self)
-        with self._use():
-            pass
+        self._read(lambda connection: None)
 
     def __repr__(self) -> str:
         return f"<ConversationStore {str(self.path)!r}{', closed' if self._closed else ''}>"
@@ -116,13 +130,16 @@ class ConversationStore:
 
     def create(self, title: str = "") -> str:
         """A new conversation; returns its id."""
-        with self._write() as connection:
-            return _insert(connection, title)
+        return self._write(lambda connection: _insert(connection, title))
 
     def append(self, conversation: str, messages: Message | Iterable[Message]) -> None:
         """Append a message, or several: each in a transaction of its own, all of its rows or none."""
         for message in [messages] if isinstance(messages, Message) else messages:
-            self._append(conversation, rows_from_message(message))
+            try:
+                rows = rows_from_message(message)
+            except (TypeError, ValueError, RecursionError) as error:  # what JSON cannot hold
+                raise StoreError(f"the message cannot be saved: {error}") from None
+            self._append(conversation, rows)
 
     def save(self, conversation: Conversation, title: str = "") -> str:
         """A new conversation with these messages; returns its id."""
@@ -133,23 +150,25 @@ class ConversationStore:
     def fork(self, conversation: str, *, messages: int | None = None, title: str = "") -> str:
         """A new conversation that goes on from the first `messages` messages (default: all); returns its id. Nothing is
         copied. What is appended to either later, the other does not see."""
-        with self._write() as connection:
-            count = _count(connection, self._find(connection, conversation))
+
+        def write(connection: sqlite3.Connection) -> str:
+            count = self._count(connection, self._find(connection, conversation))
             kept = count if messages is None else messages
             if not 0 <= kept <= count:
                 raise StoreError(f"conversation {conversation!r} has {count} messages: it cannot be forked at {kept}")
             return _insert(connection, title, conversation, kept)
 
-    def _append(self, conversation: str, rows: Iterable[Row]) -> None:
-        with self._write() as connection:
-            message = _count(connection, self._find(connection, conversation))
+        return self._write(write)
+
+    def _append(self, conversation: str, rows: list[Row]) -> None:
+        def write(connection: sqlite3.Connection) -> None:
+            message = self._count(connection, self._find(connection, conversation))
             values = [
                 (conversation, message, part, row.kind, row.content, row.data_json) for part, row in enumerate(rows)
             ]
-            try:
-                connection.executemany("INSERT INTO rows VALUES (?, ?, ?, ?, ?, ?)", values)
-            except UnicodeEncodeError as error:
-                raise StoreError(f"the message cannot be saved, for its text holds a lone surrogate: {error}") from None
+            connection.executemany("INSERT INTO rows VALUES (?, ?, ?, ?, ?, ?)", values)
+
+        self._write(write)
 
     # --- reading ---
 
@@ -160,20 +179,22 @@ class ConversationStore:
 
     def rows(self, conversation: str) -> list[Row]:
         """All rows, in order, those before a fork included."""
-        with self._read() as connection:
+
+        def read(connection: sqlite3.Connection) -> list[Row]:
             found: list[list[Row]] = []
-            stored: tuple[str, str | None, int] | None = self._find(connection, conversation)
+            seen: set[str] = set()
+            stored: _Stored | None = self._find(connection, conversation)
             limit: int | None = None
             while stored is not None:
-                id, parent, kept = stored
-                query = "SELECT kind, content, data_json FROM rows WHERE conversation = ? AND message < ?"
-                few = _NO_LIMIT if limit is None else limit
-                found.append(
-                    [Row(*row) for row in connection.execute(f"{query} ORDER BY message, part", (id, few)).fetchall()]
-                )
-                limit = kept if limit is None else min(limit, kept)
-                stored = self._find(connection, parent) if parent is not None else None
+                if stored.id in seen:
+                    raise self._damaged(f"conversation {stored.id!r} is forked from itself")
+                seen.add(stored.id)
+                found.append(self._own_rows(connection, stored, limit))
+                limit = stored.kept if limit is None else min(limit, stored.kept)
+                stored = self._find(connection, stored.parent) if stored.parent is not None else None
             return [row for rows in reversed(found) for row in rows]
+
+        return self._read(read)
 
     def list_conversations(self) -> list[StoredConversation]:
         """All conversations, the newest first."""
@@ -182,51 +203,94 @@ class ConversationStore:
                 (SELECT MAX(message) + 1 FROM rows WHERE conversation = id), 0)), parent
             FROM conversations ORDER BY created DESC, id
         """
-        with self._read() as connection:
-            return [StoredConversation(*row) for row in connection.execute(query).fetchall()]
+        found: list[tuple[object, ...]] = self._read(lambda connection: connection.execute(query).fetchall())
+        return [self._listed(*row) for row in found]
 
-    def _find(self, connection: sqlite3.Connection, conversation: str) -> tuple[str, str | None, int]:
+    def _own_rows(self, connection: sqlite3.Connection, stored: _Stored, limit: int | None) -> list[Row]:
+        """The rows of a conversation without those before its fork, up to a number of messages."""
+        query = "SELECT kind, content, data_json FROM rows WHERE conversation = ? AND message < ?"
+        bounds = (stored.id, _NO_LIMIT if limit is None else limit)
+        found: list[tuple[object, ...]] = connection.execute(f"{query} ORDER BY message, part", bounds).fetchall()
+        return [self._row(*row) for row in found]
+
+    def _find(self, connection: sqlite3.Connection, conversation: str) -> _Stored:
         query = "SELECT id, parent, parent_messages FROM conversations WHERE id = ?"
-        found: tuple[str, str | None, int] | None = connection.execute(query, (conversation,)).fetchone()
+        found: tuple[object, ...] | None = connection.execute(query, (conversation,)).fetchone()
         if found is None:
             raise StoreError(f"{self.path} holds no conversation {conversation!r}")
-        return found
+        return self._stored(*found)
+
+    def _count(self, connection: sqlite3.Connection, stored: _Stored) -> int:
+        query = "SELECT COALESCE(MAX(message) + 1, 0) FROM rows WHERE conversation = ?"
+        count: object = connection.execute(query, (stored.id,)).fetchone()[0]
+        if type(count) is not int:
+            raise self._damaged("the number of a message is none")
+        return max(stored.kept, count)
+
+    # --- a damaged file's columns hold values of any type ---
+
+    def _stored(self, id: object, parent: object, kept: object) -> _Stored:
+        if type(id) is str and _is_text(parent) and type(kept) is int:
+            return _Stored(id, parent, kept)
+        raise self._damaged("a conversation's row holds values of other types")
+
+    def _listed(
+        self, id: object, title: object, created: object, messages: object, parent: object
+    ) -> StoredConversation:
+        place = self._stored(id, parent, messages)
+        if type(title) is str and type(created) is float:
+            return StoredConversation(place.id, title, created, place.kept, place.parent)
+        raise self._damaged("a conversation's row holds values of other types")
+
+    def _row(self, kind: object, content: object, data_json: object) -> Row:
+        if type(kind) is str and _is_text(content) and _is_text(data_json):
+            return Row(kind, content, data_json)
+        raise self._damaged("a message's row holds values of other types")
+
+    def _damaged(self, what: str) -> StoreError:
+        return StoreError(f"{self.path} is damaged: {what}; restore the file from a copy")
 
     # --- the connection ---
 
-    @contextmanager
-    def _use(self) -> Generator[sqlite3.Connection]:
-        """The connection, for one call alone."""
-        with self._lock:
-            if self._closed:
-                raise StoreError(f"the store {self.path} is closed")
-            try:
-                if self._connection is None:
-                    self._connection = self._connect()
-                yield self._connection
-            except sqlite3.Error as error:
-                raise StoreError(f"{self.path}: {error}") from error
-
-    @contextmanager
-    def _read(self) -> Generator[sqlite3.Connection]:
+    def _read(self, work: Work[Result]) -> Result:
         """One state of the file for several queries, whatever is written meanwhile."""
-        with self._use() as connection, _transaction(connection, "BEGIN"):
-            yield connection
+        return self._run("BEGIN", work)
 
-    @contextmanager
-    def _write(self) -> Generator[sqlite3.Connection]:
-        with self._use() as connection, _transaction(connection, "BEGIN IMMEDIATE"):
-            yield connection
+    def _write(self, work: Work[Result]) -> Result:
+        return self._run("BEGIN IMMEDIATE", work)
+
+    def _run(self, begin: str, work: Work[Result]) -> Result:
+        """Do the work in a transaction, for one call alone, as often as it takes until no other process is in the way.
+
+        Nothing here is a context manager written as a generator: Ctrl-C between its two halves would leave the lock
+        and the transaction taken.
+        """
+        deadline = time.monotonic() + BUSY_SECONDS
+        with self._lock:
+            while True:
+                if self._closed:
+                    raise StoreError(f"the store {self.path} is closed")
+                try:
+                    if self._connection is None:
+                        self._connection = self._connect()
+                    return _in_transaction(self._connection, begin, work)
+                except sqlite3.Error as error:
+                    if not _is_busy(error) or time.monotonic() > deadline:
+                        raise StoreError(f"{self.path}: {error}") from error
+                except UnicodeDecodeError as error:  # SQLite quotes the damaged bytes
+                    raise self._damaged(ascii(error.object)) from None
+                except UnicodeEncodeError as error:
+                    raise StoreError(f"a text with a lone surrogate cannot be saved or looked up: {error}") from None
+                time.sleep(BUSY_PAUSE)
 
     def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+        connection = sqlite3.connect(self.path, timeout=0, isolation_level=None, check_same_thread=False)
         try:
-            _use_write_ahead_log(connection)
+            connection.execute("PRAGMA journal_mode = WAL")
             connection.execute(f"PRAGMA synchronous = {'FULL' if self._durable else 'NORMAL'}")
             connection.execute("PRAGMA foreign_keys = ON")
             if _is_empty(connection):
-                with _transaction(connection, "BEGIN IMMEDIATE"):
-                    _make_schema(connection)
+                _in_transaction(connection, "BEGIN IMMEDIATE", _make_schema)
             self._check_schema(connection)
         except BaseException:
             connection.close()
@@ -242,6 +306,11 @@ class ConversationStore:
                 f"{self.path} was written by a newer manystream (schema {version}; this one knows {SCHEMA_VERSION}):"
                 " use that version, or another file"
             )
+        query = "SELECT sql FROM sqlite_master WHERE LOWER(tbl_name) IN ('conversations', 'rows') AND type <> 'index'"
+        found: list[tuple[object]] = connection.execute(query).fetchall()
+        if sorted(_plain(str(sql)) for (sql,) in found) != _OWN_SQL:
+            # A view or a trigger could do anything in the place of a table, and take for ever to do it.
+            raise self._damaged("its tables and triggers are not those that the store has made")
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
@@ -286,41 +355,36 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
 
 
-@contextmanager
-def _transaction(connection: sqlite3.Connection, begin: str) -> Generator[None]:
-    connection.execute(begin)
+def _in_transaction(connection: sqlite3.Connection, begin: str, work: Work[Result]) -> Result:
+    """Do the work, and keep all of what it has written or nothing."""
     try:
-        yield
+        if connection.in_transaction:  # of a call that was interrupted while it ended
+            connection.execute("ROLLBACK")
+        connection.execute(begin)
+        result = work(connection)
+        connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:  # SQLite itself rolls back where the disk is full
-            connection.execute("ROLLBACK")
+            with suppress(sqlite3.Error):
+                connection.execute("ROLLBACK")
         raise
-    connection.execute("COMMIT")
+    return result
 
 
-def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
-    """Switch the journal over. SQLite does not wait here for another process that is doing the same."""
-    deadline = time.monotonic() + BUSY_SECONDS
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode = WAL")
-            return
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
-                raise
-            time.sleep(BUSY_PAUSE)
+def _is_text(value: object) -> TypeGuard[str | None]:
+    return value is None or type(value) is str
+
+
+def _is_busy(error: sqlite3.Error) -> bool:
+    """Whether another process was in the way, so that the same may be tried again."""
+    code: int = getattr(error, "sqlite_errorcode", 0)
+    return code & 0xFF == sqlite3.SQLITE_BUSY
 
 
 def _insert(connection: sqlite3.Connection, title: str, parent: str | None = None, kept: int = 0) -> str:
     id = secrets.token_urlsafe(16)
     connection.execute("INSERT INTO conversations VALUES (?, ?, ?, ?, ?)", (id, title, time.time(), parent, kept))
     return id
-
-
-def _count(connection: sqlite3.Connection, stored: tuple[str, str | None, int]) -> int:
-    id, _, kept = stored
-    query = "SELECT MAX(message) + 1 FROM rows WHERE conversation = ?"
-    return max(kept, connection.execute(query, (id,)).fetchone()[0] or 0)
 
 
 def _number(connection: sqlite3.Connection, pragma: str) -> int:
@@ -339,6 +403,10 @@ def _make_schema(connection: sqlite3.Connection) -> None:
             connection.execute(statement)
 
 
+def _plain(sql: str) -> str:
+    return " ".join(sql.split()).removesuffix(";")
+
+
 def _statements(script: str) -> Iterator[str]:
     """The statements of a script: `executescript` would commit the transaction that they belong to."""
     pending = ""
@@ -347,3 +415,7 @@ def _statements(script: str) -> Iterator[str]:
         if sqlite3.complete_statement(pending):
             yield pending
             pending = ""
+
+
+_OWN_SQL = sorted(sql for sql in map(_plain, _statements(SCHEMA)) if sql.startswith("CREATE"))
+"""What a store's file says of its tables and triggers."""

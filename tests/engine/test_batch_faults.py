@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import resource
-import signal
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +19,7 @@ from manystream.engine.limits import Limits
 from manystream.engine.simulator import Simulator, start_simulator_thread
 
 from .batches import line, model, records, run, write
+from .disk import room
 from .peers import Line, Peer, answer, chat_answer, open_peer, until
 
 
@@ -306,19 +305,6 @@ def test_what_json_cannot_hold_is_replaced_and_the_record_says_so(tmp_path: Path
 
 
 # --- a full disk ---
-
-
-@contextmanager
-def room(size: int) -> Generator[None]:
-    """A disk on which no file can grow beyond so many bytes."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-        signal.signal(signal.SIGXFSZ, handler)
 
 
 @pytest.mark.trio

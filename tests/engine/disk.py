@@ -1,0 +1,21 @@
+"""A disk without room, as far as a process can make one for itself."""
+
+from __future__ import annotations
+
+import resource
+import signal
+from collections.abc import Generator
+from contextlib import contextmanager
+
+
+@contextmanager
+def room(size: int) -> Generator[None]:
+    """A disk on which no file can grow beyond so many bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
