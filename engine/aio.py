@@ -233,11 +233,11 @@ class Engine:
         """The engine in figures, as of now."""
         return self._native.statistics()
 
-    def record(self, path: str | os.PathLike[str]) -> Recording:
+    def record(self, path: str | os.PathLike[str], *, replace: bool = False) -> Recording:
         """Write down what goes over the wire until the block is left: `with engine.record(path):`. As the native
         engine's; recording and its end are for the loop's thread."""
         self._check_thread()
-        return self._native.record(path)
+        return self._native.record(path, replace=replace)
 
     def _check_thread(self) -> None:
         if threading.get_ident() != self._thread:

@@ -326,17 +326,20 @@ class Engine:
         """The running calls, oldest first."""
         return list(self._calls)
 
-    def record(self, path: str | os.PathLike[str]) -> Recording:
+    def record(self, path: str | os.PathLike[str], *, replace: bool = False) -> Recording:
         """Write down what goes over the wire, with its timing, until the block is left: `with engine.record(path):`.
 
         Headers that carry keys are never written; prompts and answers are. Calls that begin an attempt inside the
-        block are recorded. `manystream simulate --replay PATH` plays it. Raises `OSError` where the file cannot be
-        written, `RuntimeError` where a recording is running already, and `EngineClosedError`.
+        block are recorded. `manystream simulate --replay PATH` plays it.
+
+        The file is new and its owner's alone to read. Raises `FileExistsError` where there is a file already; with
+        `replace` the new one takes its name. Raises `OSError` where the file cannot be written, `RuntimeError` where a
+        recording is running already, and `EngineClosedError`.
         """
         self._check_here()
         if self.recorder is not None:
             raise RuntimeError(f"{self._recording!r} is running: leave its block first")
-        self._recording = Recording(path)
+        self._recording = Recording(path, replace=replace)
         return self._recording
 
     @property

@@ -270,9 +270,9 @@ class Portal:
         """The engine in figures, as of now."""
         return self.run(self._engine.statistics)
 
-    def record(self, path: str | os.PathLike[str]) -> PortalRecording:
+    def record(self, path: str | os.PathLike[str], *, replace: bool = False) -> PortalRecording:
         """Write down what goes over the wire until the block is left: `with portal.record(path):`. As the engine's."""
-        return PortalRecording(self, self.run(lambda: self._engine.record(path)))
+        return PortalRecording(self, self.run(lambda: self._engine.record(path, replace=replace)))
 
     # --- for calls ---
 

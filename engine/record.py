@@ -24,6 +24,7 @@ import trio
 from ..providers.json_values import JSON, dumps_text
 from ..transport.errors import TransportError
 from ..transport.exchange import Exchange, RawHeaders
+from . import private_file
 from .prepared import Prepared
 from .redaction import HARMLESS_QUERY
 
@@ -43,11 +44,13 @@ RESPONSE_HEADER_PREFIXES = ("anthropic-ratelimit-", "x-ratelimit-")
 
 
 class Recording:
-    """A file that exchanges are written to, until it is closed: `with engine.record(path): …`."""
+    """A file that exchanges are written to, until it is closed: `with engine.record(path): …`.
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        # A recording holds prompts: nobody else's to read.
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    replace: whether a new file may take the name of one that is there.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, replace: bool = False) -> None:
+        descriptor = private_file.open_replacement(path) if replace else private_file.open_new(path)
         self._file: TextIO | None = os.fdopen(descriptor, "w", encoding="utf-8", newline="\n")
         self._path = Path(path)
         self._began = trio.current_time()

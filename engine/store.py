@@ -29,6 +29,7 @@ from typing import TypeAlias, TypeGuard, TypeVar
 from ..providers.conversation import Conversation
 from ..providers.messages import Message
 from ..providers.rows import Row, rows_from_message
+from . import private_file
 
 Result = TypeVar("Result")
 Work: TypeAlias = "Callable[[sqlite3.Connection], Result]"
@@ -284,6 +285,11 @@ class ConversationStore:
                 time.sleep(BUSY_PAUSE)
 
     def _connect(self) -> sqlite3.Connection:
+        with _creating:
+            try:
+                private_file.create_missing(self.path)  # SQLite gives its log the mode of the file
+            except OSError as error:
+                raise StoreError(f"{self.path}: unable to open database file: {error.strerror}") from None
         connection = sqlite3.connect(self.path, timeout=0, isolation_level=None, check_same_thread=False)
         try:
             connection.execute("PRAGMA journal_mode = WAL")
@@ -334,6 +340,9 @@ _NO_LIMIT = 2**62
 _stores: weakref.WeakSet[ConversationStore] = weakref.WeakSet()
 _forking: list[ConversationStore] = []
 _fork = threading.Lock()
+_creating = threading.Lock()
+"""Held while a file is made, and by everybody who is about to open one: POSIX takes the locks of all connections of
+this process to a file away when any descriptor of it is closed."""
 
 
 def _before_fork() -> None:
@@ -341,9 +350,11 @@ def _before_fork() -> None:
     _forking.extend(_stores)
     for store in _forking:
         store.before_process_fork()
+    _creating.acquire()
 
 
 def _after_fork() -> None:
+    _creating.release()
     for store in _forking:
         store.after_process_fork()
     _forking.clear()

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from ...providers.json_values import JSON, JSONObject, MalformedJSONError, dumps, is_whole, items, loads_object
+from .. import private_file
 
 OnRecord: TypeAlias = "Callable[[int, JSONObject], str | None]"
 """Is called with the position in bytes and the object of each line that the file holds when it is opened. Returns why
@@ -22,8 +23,6 @@ a batch cannot have written the line, or None."""
 
 FIRST_BYTES = b'{"id":'
 """How every line of a batch begins. A torn last line that begins otherwise is somebody else's text."""
-
-PRIVATE_MODE = 0o600
 
 DEEPEST = 100
 """Levels of a value that are written where it cannot be written as it is."""
@@ -169,7 +168,7 @@ class LineFile:
         """Remove the file where a new one would be the same, else its text."""
         mine = not hasattr(os, "geteuid") or status.st_uid == os.geteuid()
         plain = status.st_nlink == 1 and not self.path.is_symlink()
-        if mine and plain and stat.S_IMODE(status.st_mode) == PRIVATE_MODE:
+        if mine and plain and stat.S_IMODE(status.st_mode) == private_file.MODE:
             target.unlink()
         else:
             os.ftruncate(self.descriptor, 0)
@@ -243,7 +242,7 @@ def _open_locked(path: Path) -> int:
     """The file's descriptor, locked. Raises `JournalError`."""
     while True:
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, PRIVATE_MODE)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, private_file.MODE)
         except OSError as error:
             raise JournalError(f"cannot write {path}: {error.strerror}") from None
         try:

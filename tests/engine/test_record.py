@@ -223,7 +223,7 @@ async def test_what_still_runs_when_a_recording_ends_is_written_and_the_call_goe
                 await first.wait()
             assert [line["end"] for line in lines(path)] == ["left"]
             assert (await call.wait()).success
-            with engine.record(path):
+            with engine.record(path, replace=True):
                 with pytest.raises(RuntimeError, match="leave its block first"):
                     engine.record(tmp_path / "other.jsonl")
                 await engine.start_request(hello()).wait()
