@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,17 +28,6 @@ MESSAGES = [
     ms.Message.tool_result("t1", "boom", is_error=True),
     ms.Message("assistant", [ms.Text("Zürich 東京", state=ms.ProviderState("google", {"x": 1}))], {"note": "n"}),
 ]
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "conversations.db"
-
-
-@pytest.fixture
-def store(path: Path) -> Iterator[ms.ConversationStore]:
-    with ms.ConversationStore(path) as opened:
-        yield opened
 
 
 # --- what is saved comes back ---

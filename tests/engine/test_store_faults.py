@@ -8,7 +8,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -23,17 +23,6 @@ PATIENCE = 30.0
 """Seconds that another process may take before a test gives it up."""
 
 MESSAGES = [ms.Message.user("one"), ms.Message.assistant([ms.Text("two"), ms.ToolCall("t", "f", "{}")])]
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "conversations.db"
-
-
-@pytest.fixture
-def store(path: Path) -> Iterator[ms.ConversationStore]:
-    with ms.ConversationStore(path) as opened:
-        yield opened
 
 
 def change(path: Path, *statements: str) -> None:
