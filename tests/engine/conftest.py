@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import manystream as ms
+from manystream.engine.simulator import Simulator, start_simulator_thread
 
 
 @pytest.fixture
@@ -21,3 +22,16 @@ def store(path: Path) -> Iterator[ms.ConversationStore]:
     """A store that is open and empty."""
     with ms.ConversationStore(path) as opened:
         yield opened
+
+
+@pytest.fixture(scope="module")
+def simulator() -> Iterator[Simulator]:
+    """One that answers with few events. Files of tests that need another one have their own."""
+    with start_simulator_thread("events=4") as simulator:
+        yield simulator
+
+
+@pytest.fixture
+def provider(simulator: Simulator) -> ms.Provider:
+    """The simulator, as `sim`."""
+    return ms.OpenAIChat("key", simulator.base_urls["openai-chat"], name="sim")

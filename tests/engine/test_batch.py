@@ -6,7 +6,7 @@ import itertools
 import json
 import random
 import tracemalloc
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import cast
@@ -19,21 +19,8 @@ from manystream.engine import Engine
 from manystream.engine.batch import Batch, BatchError, Journal, JournalError, Pace, read_lines
 from manystream.engine.batch.pace import BURST_SECONDS, CATCH_UP, TokenEstimate
 from manystream.engine.cost import Cost, Unpriced
-from manystream.engine.simulator import Simulator, start_simulator_thread
 
 from .batches import line, model, records, run, write
-
-
-@pytest.fixture(scope="module")
-def simulator() -> Iterator[Simulator]:
-    with start_simulator_thread("events=4") as simulator:
-        yield simulator
-
-
-@pytest.fixture
-def provider(simulator: Simulator) -> ms.Provider:
-    return ms.OpenAIChat("key", simulator.base_urls["openai-chat"], name="sim")
-
 
 # --- batches ---
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import AsyncGenerator, Callable, Generator, Iterator
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import cast
@@ -16,22 +16,10 @@ import trio
 import manystream as ms
 from manystream.engine.batch import Batch, BatchError, Journal, JournalError, read_lines
 from manystream.engine.limits import Limits
-from manystream.engine.simulator import Simulator, start_simulator_thread
 
 from .batches import line, model, records, run, write
 from .disk import room
 from .peers import Line, Peer, answer, chat_answer, open_peer, until
-
-
-@pytest.fixture(scope="module")
-def simulator() -> Iterator[Simulator]:
-    with start_simulator_thread("events=4") as simulator:
-        yield simulator
-
-
-@pytest.fixture
-def provider(simulator: Simulator) -> ms.Provider:
-    return ms.OpenAIChat("key", simulator.base_urls["openai-chat"], name="sim")
 
 
 def at(peer: Peer) -> ms.Provider:
