@@ -52,7 +52,7 @@ _NOT_PLAIN = bytes([*range(0x20), ord("\\")])
 """What a JSON string cannot hold as it is, or not as it means it (RFC 8259, section 7)."""
 
 SMALLEST_WHOLE, LARGEST_WHOLE = -(2**63), 2**64 - 1
-"""The whole numbers that `dumps` can write."""
+"""The whole numbers that are one: a server's `1e300` is whole, too, and no count of anything."""
 
 _LOOKED_AT = 64 * 1024
 """Bytes that are looked at at once, as each look takes a copy."""
@@ -216,15 +216,10 @@ def string(value: JSONObject, key: str) -> str | None:
     return member if type(member) is str else None
 
 
-def is_whole(value: int) -> bool:
-    """Whether `dumps` can write the number. Reading leniently takes any number of digits."""
-    return SMALLEST_WHOLE <= value <= LARGEST_WHOLE
-
-
 def integer(value: JSONObject, key: str) -> int | None:
     """The member when it is a whole number (servers also send `12.0`), else None. A boolean is not a number.
 
-    Nor is a number of more than 64 bits: it could not be written as JSON again, nor be added to a float.
+    Nor is a number of more than 64 bits: nothing counts so far, and it could not be added to a float.
     """
     member = value.get(key)
     if type(member) is float and member.is_integer():

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeAlias
 
-from ...providers.json_values import JSON, JSONObject, MalformedJSONError, dumps, is_whole, items, loads_object
+from ...providers.json_values import JSON, JSONObject, MalformedJSONError, dumps, items, loads_object
 from .. import private_file
 
 OnRecord: TypeAlias = "Callable[[int, JSONObject], str | None]"
@@ -209,12 +209,9 @@ def encoded(record: JSONObject) -> bytes:
 
 
 def _storable(value: JSON, levels: int) -> JSON:
-    """The value with null for what lies too deep, U+FFFD for lone surrogates, and the nearest number of 64 bits
-    (RFC 8259, section 6) for a larger one."""
+    """The value with null for what lies too deep, and U+FFFD for lone surrogates."""
     if type(value) is str:
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if type(value) is int:
-        return value if is_whole(value) else _nearest(value)
     if type(value) is list:
         return [_storable(member, levels - 1) for member in value] if levels else None
     if type(value) is dict:
@@ -222,13 +219,6 @@ def _storable(value: JSON, levels: int) -> JSON:
             return None
         return {str(_storable(name, levels)): _storable(member, levels - 1) for name, member in value.items()}
     return value
-
-
-def _nearest(value: int) -> float | None:
-    try:
-        return float(value)
-    except OverflowError:
-        return None
 
 
 def _object_or_none(line: bytes) -> JSONObject | None:

@@ -21,16 +21,7 @@ from ...providers.anthropic.converter import AnthropicConverter
 from ...providers.converter import HistoryConverter
 from ...providers.errors import InvalidRequestError
 from ...providers.history import HistoryError
-from ...providers.json_values import (
-    JSON,
-    JSONObject,
-    MalformedJSONError,
-    is_whole,
-    loads_object,
-    mapping,
-    objects,
-    string,
-)
+from ...providers.json_values import JSON, JSONObject, MalformedJSONError, loads_object, mapping, objects, string
 from ...providers.messages import Message
 from ...providers.openai.chat.converter import ChatConverter
 from ...providers.openai.responses.converter import ResponsesConverter
@@ -86,9 +77,9 @@ def read_line(data: bytes, number: int) -> Line:
         id = members.get(name)
         if id is None:
             continue
-        if (type(id) is int and is_whole(id)) or (type(id) is str and id):
+        if type(id) is int or (type(id) is str and id):
             return Line(number, id, members, len(data))
-        raise LineError(f"{name}: must be text that is not empty, or a whole number of 64 bits at most")
+        raise LineError(f"{name}: must be text that is not empty, or a whole number")
     raise LineError("id: is missing; an answer is found by it, and a batch resumed")
 
 

@@ -9,7 +9,7 @@ import difflib
 import math
 from collections.abc import Sequence
 
-from ...providers.json_values import JSON, JSONObject, is_whole
+from ...providers.json_values import JSON, JSONObject
 
 
 class MemberError(ValueError):
@@ -57,17 +57,14 @@ class Members:
     def whole(self, name: str) -> int | None:
         """A whole number, or None where it is absent."""
         value = self.take(name)
-        if value is None or (type(value) is int and is_whole(value)):
+        if value is None or type(value) is int:
             return value
-        bound = " of 64 bits at most" if type(value) is int else ""
-        raise self._wrong(name, f"a whole number{bound}", value)
+        raise self._wrong(name, "a whole number", value)
 
     def number(self, name: str) -> float | None:
         """A number, or None where it is absent."""
         value = self.take(name)
-        if value is None or (type(value) is int and is_whole(value)):
-            return value
-        if type(value) is float and math.isfinite(value):
+        if value is None or type(value) is int or (type(value) is float and math.isfinite(value)):
             return value
         raise self._wrong(name, "a number", value)
 

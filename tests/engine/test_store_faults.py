@@ -190,7 +190,7 @@ def test_a_lone_surrogate_is_a_store_error_wherever_it_is(
     assert store.restore(id).messages == MESSAGES
 
 
-@pytest.mark.parametrize("value", [10**30, DEEP, {1, 2}], ids=["a number of 30 digits", "a deep object", "a set"])
+@pytest.mark.parametrize("value", [DEEP, {1, 2}], ids=["a deep object", "a set"])
 def test_what_json_cannot_hold_is_a_store_error(store: ms.ConversationStore, value: object) -> None:
     id = store.save(ms.Conversation(MESSAGES))
     with pytest.raises(StoreError, match="the message cannot be saved"):
