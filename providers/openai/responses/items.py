@@ -30,18 +30,29 @@ SUMMARY, CONTENT = "summary", "content"
 """The two places of an item's visible reasoning. One of them is shown, never both: they tell the same twice."""
 
 
-def settle(pieces: list[str], whole: str) -> str:
-    """What the whole text has beyond the pieces told so far, to be told now.
+FINAL_TEXT_WINS = (
+    "the server's final text differs from the deltas that were reported; the response holds the final text"
+)
+"""The warning for deltas whose joined text is not the response's."""
+
+REPEATED_ITEM = "the server repeated a message under another id; it is reported once"
+"""The warning for a message that was left out because the one directly before it has the same text."""
+
+
+def settle(pieces: list[str], whole: str, answer: Accumulator) -> str:
+    """What the whole text has beyond the pieces reported so far, to be reported now.
 
     Where it does not continue them (a stream resumed in the middle, or a server that changed its mind), nothing can
-    be told, for events cannot be taken back; the pieces give way to the whole, so that the response holds what the
-    answer would have held unstreamed. No text at all says nothing about what was told.
+    be reported, because events cannot be taken back. The final text wins: it replaces the pieces, so the response holds
+    what the answer would have held unstreamed, and a warning on the response says so. No text at all says nothing about
+    what was reported.
     """
     told = "".join(pieces)
     if whole.startswith(told):
         return whole[len(told) :]
     if whole:
         pieces[:] = [whole]
+        answer.warn(FINAL_TEXT_WINS)
     return ""
 
 
@@ -54,12 +65,16 @@ def may_hold_numbers(item: JSONObject) -> bool:
 
 
 class MessageItem:
-    """The model speaks: text parts, each a block of its own, and refusals, which are no blocks."""
+    """The model speaks: text parts, each a block of its own, and refusals, which are no blocks.
 
-    __slots__ = ("answer", "done", "kind", "logprobs", "name", "others", "phase", "refusals", "texts")
+    before: the message directly before this one, if there is one. A server may send it again under another id.
+    """
 
-    def __init__(self, answer: Accumulator, name: str) -> None:
+    __slots__ = ("answer", "before", "done", "kind", "logprobs", "name", "others", "phase", "refusals", "texts")
+
+    def __init__(self, answer: Accumulator, name: str, before: MessageItem | None = None) -> None:
         self.answer: Accumulator = answer
+        self.before: MessageItem | None = before
         self.name: str = name
         self.kind: str = "message"
         self.done: bool = False
@@ -94,7 +109,12 @@ class MessageItem:
         for block in self.texts.values():
             self._mark(block)
         content = item.get("content")
-        parts: list[JSON] = [{"type": "output_text", "text": content}] if type(content) is str else items(item, CONTENT)
+        parts = items(item, CONTENT)
+        if type(content) is str or type(content) is dict:
+            # A few servers send the text itself, or in JSON mode the object, in the place of the list of parts.
+            is_part = type(content) is dict and string(content, "type") in TEXT_PARTS
+            whole: JSONObject = {"type": "output_text", "text": content}
+            parts = [content if is_part else whole]
         events: list[Event] = []
         for place, part in enumerate(parts):
             if type(part) is dict:
@@ -104,21 +124,40 @@ class MessageItem:
     def take_part(self, place: int, part: JSONObject) -> Sequence[Event]:
         """One content part as a whole."""
         if string(part, "type") == "refusal":
-            rest = settle(self.refusals.get(place, []), string(part, "refusal") or "")
-            if rest:
-                self.refusal(place, rest)
+            self._take_refusal(place, string(part, "refusal") or "")
             return ()
         if string(part, "type") not in TEXT_PARTS:
             self.others[place] = part
             return ()
-        text = string(part, "text") or ""
-        if not text and place not in self.texts:
+        text = _text_of(part)
+        if place not in self.texts and (not text or self._repeats(place, text)):
             return ()
         block = self.text(place)
         block.citations = objects(part, "annotations") or block.citations
         self.logprobs[place] = items(part, "logprobs") or self.logprobs.get(place, [])
-        rest = settle(block.pieces, text)
+        rest = settle(block.pieces, text, self.answer)
         return (block.delta(rest),) if rest else ()
+
+    def _repeats(self, place: int, text: str) -> bool:
+        """Whether a part that came without deltas is the previous message's part once more."""
+        before = self.before
+        if before is None or before.phase != self.phase or place not in before.texts:
+            return False
+        if "".join(before.texts[place].pieces) != text:
+            return False
+        self.answer.warn(REPEATED_ITEM)
+        return True
+
+    def _take_refusal(self, place: int, whole: str) -> None:
+        """A refusal as a whole. The final text wins here, too."""
+        pieces = self.refusals.get(place, [])
+        told = "".join(pieces)
+        rest = settle(pieces, whole, self.answer)
+        if rest:
+            self.refusal(place, rest)
+        elif told and whole and whole != told:
+            joined = "".join(self.answer.refusal_pieces)
+            self.answer.refusal_pieces[:] = [joined.replace(told, whole, 1)]
 
     def _mark(self, block: TextInProgress) -> None:
         # The API asks for a message's phase back: dropping it makes later turns worse.
@@ -129,9 +168,10 @@ class MessageItem:
 class ReasoningItem:
     """The model thinks: one block, even where nothing of it is visible, because the next request needs the item."""
 
-    __slots__ = ("block", "done", "kind", "name", "source")
+    __slots__ = ("answer", "block", "done", "kind", "name", "source")
 
     def __init__(self, answer: Accumulator, name: str) -> None:
+        self.answer: Accumulator = answer
         self.name: str = name
         self.kind: str = "reasoning"
         self.done: bool = False
@@ -151,15 +191,28 @@ class ReasoningItem:
         """The item as a whole. Where it comes twice, with two ciphertexts and perhaps two ids, the later one is
         kept, id and ciphertext together; but one that has a ciphertext is not given up for one that has none."""
         self.done = True
-        texts = {
-            source: "".join(string(part, "text") or "" for part in objects(item, source))
-            for source in (SUMMARY, CONTENT)
-        }
         state = self.block.state
         if state is None or not state.data.get("encrypted_content") or item.get("encrypted_content"):
             self.block.state = ProviderState(self.name, reasoning_state(item))
-        rest = settle(self.block.pieces, texts[SUMMARY] or texts[CONTENT])
+        rest = settle(self.block.pieces, visible_reasoning(item), self.answer)
         return (self.block.delta(rest),) if rest else ()
+
+
+def visible_reasoning(item: JSONObject) -> str:
+    """The text of a whole reasoning item that is shown."""
+    texts = ("".join(string(part, "text") or "" for part in objects(item, source)) for source in (SUMMARY, CONTENT))
+    return next(filter(None, texts), "")
+
+
+def _text_of(part: JSONObject) -> str:
+    """The text of a whole part; where a server in JSON mode sends the object itself, its JSON text."""
+    text = part.get("text")
+    if type(text) is not dict:
+        return text if type(text) is str else ""
+    try:
+        return arguments_text(text)
+    except TypeError as error:
+        raise MalformedJSONError(f"the object of a text part cannot be written as text ({error})") from None
 
 
 def reasoning_state(item: JSONObject) -> JSONObject:
@@ -179,9 +232,10 @@ def reasoning_state(item: JSONObject) -> JSONObject:
 class CallItem:
     """The model asks its caller to run a function or a custom tool."""
 
-    __slots__ = ("block", "done", "kind", "make_id", "name", "opening", "status")
+    __slots__ = ("answer", "block", "done", "kind", "make_id", "name", "opening", "status")
 
     def __init__(self, answer: Accumulator, name: str, kind: str, make_id: MakeId) -> None:
+        self.answer: Accumulator = answer
         self.name: str = name
         self.kind: str = kind
         self.make_id: MakeId = make_id
@@ -217,12 +271,21 @@ class CallItem:
         whole = arguments or ("" if self.block.pieces else self.opening)
         if self.block.done:
             return ()
-        return self.block.delta(settle(self.block.pieces, whole))
+        return self.block.delta(settle(self.block.pieces, whole, self.answer))
 
     def cut_short(self) -> Sequence[Event]:
         """The answer was cut off. A call that had not ended then is no call to execute."""
         ended = self.done and self.status != "in_progress"
         return () if ended else self.block.finish(complete=False)
+
+    def may_become(self, item: JSONObject) -> bool:
+        """Whether a whole item may be this call under another id: it has the name, and continues the arguments."""
+        same_name = self.block.started and self.block.name == string(item, "name")
+        return same_name and self._arguments(item).startswith("".join(self.block.pieces))
+
+    def asks_the_same(self, item: JSONObject) -> bool:
+        """Whether a whole item asks for what this call asks for, under whichever id."""
+        return self.may_become(item) and self._arguments(item) == "".join(self.block.pieces)
 
     def _arguments(self, item: JSONObject) -> str:
         """The arguments as text; a server that sends them as an object gets them written out. Raises
@@ -258,6 +321,11 @@ class ProviderItem:
         """The item begins."""
         self.block.value = ProviderBlock(self.name, item)
         return ()
+
+    def holds(self, item: JSONObject) -> bool:
+        """Whether an item is what this one holds, the id aside."""
+        held = self.block.value
+        return isinstance(held, ProviderBlock) and {**held.data, "id": None} == {**item, "id": None}
 
     def take(self, item: JSONObject) -> Sequence[Event]:
         """The item as a whole."""

@@ -1,8 +1,8 @@
 """The items of one answer, found again by what their events say of them.
 
-`output_index` is the key. Item ids are no key: some servers give an item a new id in every event. A few servers
-have index 0 for everything; there a new item takes the index over, and events belong to the latest. Knows how
-items are matched, and nothing of what is in them.
+`output_index` is the key. Item ids are no key: some servers give an item a new id in every event, and some send a whole
+item again under another id. A few servers have index 0 for everything; there a new item takes the index over, and
+events belong to the latest. Knows how items are matched, and of what is in them only how to compare it.
 """
 
 from __future__ import annotations
@@ -13,13 +13,22 @@ from ...accumulate import Accumulator
 from ...dialect import MakeId
 from ...events import Event
 from ...json_values import JSON, JSONObject, integer, string
-from .items import CALL_ARGUMENTS, CallItem, CustomTools, Item, MessageItem, ProviderItem, ReasoningItem
+from .items import (
+    CALL_ARGUMENTS,
+    CallItem,
+    CustomTools,
+    Item,
+    MessageItem,
+    ProviderItem,
+    ReasoningItem,
+    visible_reasoning,
+)
 
 
 class Output:
     """One answer's items. `name` is the profile's, the tag on whatever must go back to it."""
 
-    __slots__ = ("answer", "at_index", "audio", "custom_tools", "items", "make_id", "name")
+    __slots__ = ("answer", "at_index", "audio", "custom_tools", "items", "make_id", "name", "open_calls")
 
     def __init__(self, answer: Accumulator, name: str, make_id: MakeId) -> None:
         self.answer: Accumulator = answer
@@ -28,15 +37,25 @@ class Output:
         self.custom_tools: CustomTools = CustomTools()
         self.items: list[Item] = []
         self.at_index: dict[int, Item] = {}
+        self.open_calls: dict[str, CallItem] = {}  # by call id: another item may take over the index of one
         self.audio: dict[str, list[str]] = {}  # sound belongs to no item: its `data` and its `transcript`, in pieces
 
     def open(self, index: int, item: JSONObject) -> Sequence[Event]:
         """An item begins at an index."""
-        return self._begun(index, item).open(item)
+        slot = self._begun(index, item)
+        events = slot.open(item)
+        if isinstance(slot, CallItem) and slot.block.started:
+            self.open_calls[slot.block.id] = slot
+        return events
 
     def take(self, index: int, item: JSONObject) -> Sequence[Event]:
         """An item is whole."""
-        return self._begun(index, item).take(item)
+        slot: Item | None = self.open_calls.pop(string(item, "call_id") or "", None)
+        if slot is None:
+            slot = self.at_index.get(index)
+            if slot is None or not comes_again(slot, item):
+                slot = self._begun(index, item)
+        return slot.take(item)
 
     def take_all(self, output: list[JSON]) -> list[Event]:
         """The final response's items. What was never told is told now; what it leaves out stays."""
@@ -90,8 +109,7 @@ class Output:
         index = integer(value, "output_index") or 0
         slot = self.at_index.get(index)
         if slot is None:
-            slot = self.at_index[index] = MessageItem(self.answer, self.name)
-            self.items.append(slot)
+            slot = self.at_index[index] = self._new({"type": "message"})
         return slot if isinstance(slot, MessageItem) else None
 
     def reasoning_at(self, value: JSONObject) -> ReasoningItem | None:
@@ -99,8 +117,7 @@ class Output:
         index = integer(value, "output_index") or 0
         slot = self.at_index.get(index)
         if slot is None:
-            slot = self.at_index[index] = ReasoningItem(self.answer, self.name)
-            self.items.append(slot)
+            slot = self.at_index[index] = self._new({"type": "reasoning"})
         return slot if isinstance(slot, ReasoningItem) else None
 
     def call_at(self, value: JSONObject) -> CallItem | None:
@@ -120,7 +137,8 @@ class Output:
         kind = string(item, "type")
         slot: Item
         if kind == "message":
-            slot = MessageItem(self.answer, self.name)
+            last = self.items[-1] if self.items else None
+            slot = MessageItem(self.answer, self.name, last if isinstance(last, MessageItem) else None)
         elif kind == "reasoning":
             slot = ReasoningItem(self.answer, self.name)
         elif kind in CALL_ARGUMENTS and (kind == "function_call" or self.custom_tools.callers(string(item, "name"))):
@@ -135,7 +153,25 @@ class Output:
         slot = self.at_index.get(index)
         if slot is not None and slot in waiting and fits(slot, item):
             return slot
-        return next((slot for slot in waiting if fits(slot, item)), None)
+        found = next((slot for slot in waiting if fits(slot, item)), None)
+        if found is not None:
+            return found
+        # A server that gives each event new ids may give the call another one, too.
+        return next((slot for slot in waiting if isinstance(slot, CallItem) and slot.asks_the_same(item)), None)
+
+
+def comes_again(slot: Item, item: JSONObject) -> bool:
+    """Whether a whole item is the one at its index once more, under another id. Messages find that out themselves."""
+    if slot.kind != (string(item, "type") or ""):
+        return False
+    if isinstance(slot, CallItem):
+        if not slot.done:
+            return slot.may_become(item)
+        return slot.block.id == string(item, "call_id") and slot.asks_the_same(item)
+    if isinstance(slot, ReasoningItem):
+        shown = visible_reasoning(item)
+        return slot.done and bool(shown) and shown == "".join(slot.block.pieces)
+    return isinstance(slot, ProviderItem) and slot.done and slot.holds(item)
 
 
 def fits(slot: Item, item: JSONObject) -> bool:
