@@ -31,6 +31,12 @@ UNKNOWN_TOOL = "unknown"
 """The name of a result's tool where no call tells it."""
 
 
+LATE_SYSTEM = (
+    "a system message after the first turn has no place here: put its text into the system prompt, or into a user's"
+    " message at the same place"
+)
+
+
 class HistoryError(ValueError):
     """A history that cannot be read or written. The message names the place and what is wrong with it."""
 
@@ -249,21 +255,34 @@ class History:
 
 
 def messages_of(history: History) -> list[Message]:
-    """The history as messages: the context first; the system prompt is no message."""
-    spoken = list(history.conversation)
-    if history.context:
-        spoken.insert(0, HistoryMessage(HistoryRole.CONTEXT, history.context))
-    return [
-        message
-        for message in (message_of(item) for item in spoken if item.role is not HistoryRole.SYSTEM)
-        if message.content
-    ]
+    """The history as messages: the context first; the system prompt is no message. Raises `HistoryError` for a system
+    message after the first turn, which has no place among messages."""
+    messages: list[Message] = []
+    for number, item in enumerate(turns(history)):
+        if item.role is HistoryRole.SYSTEM:
+            raise HistoryError(f"turns[{number}]", LATE_SYSTEM)
+        message = message_of(item)
+        if message.content:
+            messages.append(message)
+    return messages
 
 
 def system_texts(history: History) -> list[str]:
-    """The system prompt, and what the conversation itself holds of one."""
+    """The system prompt, and the system messages with which the conversation begins."""
     first = [history.system_message] if history.system_message else []
-    return first + [item.text for item in history.conversation if item.role is HistoryRole.SYSTEM and item.text]
+    return first + [item.text for item in history.conversation[: _first_turn(history)] if item.text]
+
+
+def turns(history: History) -> list[HistoryMessage]:
+    """What follows the system prompt, the context first. System messages among it belong where they stand."""
+    spoken = history.conversation[_first_turn(history) :]
+    return [HistoryMessage(HistoryRole.CONTEXT, history.context), *spoken] if history.context else spoken
+
+
+def _first_turn(history: History) -> int:
+    """How many system messages the conversation begins with."""
+    places = (place for place, item in enumerate(history.conversation) if item.role is not HistoryRole.SYSTEM)
+    return next(places, len(history.conversation))
 
 
 MESSAGE_ROLE: dict[HistoryRole, Role] = {

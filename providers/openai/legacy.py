@@ -25,7 +25,7 @@ from ..json_values import JSONObject, dumps_text
 from ..messages import Block, Message, Role, Text, ToolCall, ToolResult
 from ..provider import OpenAIChat
 from ..request import Request, ThinkingConfig, ThinkingLevel
-from ..row import Row, is_readable
+from ..row import Row, RowError, is_readable
 from ..rows import message_from_row
 from .chat import DIALECT
 from .thinking import takes_sampling
@@ -184,6 +184,8 @@ def serialize(legacy: LegacyRequest) -> bytes:
     messages: list[Message] = []
     for position, row in enumerate(legacy.conversation.rows):
         if row.kind == "system":
+            if messages:
+                raise RowError("kind", "must not be 'system' after the first message", row, position)
             system.append(Text(row.content or ""))
             continue
         message = message_from_row(row, position)

@@ -180,3 +180,9 @@ def test_a_row_that_cannot_be_read_is_named() -> None:
     rows = [LegacyRow("user", "x"), LegacyRow("tool_call", None, "{")]
     with pytest.raises(RowError, match=r"row 1 \(kind 'tool_call'\), field 'data_json'"):
         serialize(LegacyRequest("m", LegacyConversation(rows)))
+
+
+def test_a_later_system_row_is_refused_and_not_moved() -> None:
+    rows = [LegacyRow("system", "Be brief."), LegacyRow("user", "x"), LegacyRow("system", "Be long.")]
+    with pytest.raises(RowError, match=r"row 2 \(kind 'system'\), field 'kind': must not be 'system' after"):
+        serialize(LegacyRequest("m", LegacyConversation(rows)))

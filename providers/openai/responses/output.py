@@ -26,13 +26,15 @@ from .items import (
 
 
 class Output:
-    """One answer's items. `name` is the profile's, the tag on whatever must go back to it."""
+    """One answer's items. `name` is the profile's, the tag on whatever must go back to it. `is_history`: the items come
+    from a caller's history, where two equal messages side by side are two."""
 
-    __slots__ = ("answer", "at_index", "audio", "custom_tools", "items", "make_id", "name", "open_calls")
+    __slots__ = ("answer", "at_index", "audio", "custom_tools", "is_history", "items", "make_id", "name", "open_calls")
 
-    def __init__(self, answer: Accumulator, name: str, make_id: MakeId) -> None:
+    def __init__(self, answer: Accumulator, name: str, make_id: MakeId, *, is_history: bool = False) -> None:
         self.answer: Accumulator = answer
         self.name: str = name
+        self.is_history: bool = is_history
         self.make_id: MakeId = make_id
         self.custom_tools: CustomTools = CustomTools()
         self.items: list[Item] = []
@@ -137,7 +139,7 @@ class Output:
         kind = string(item, "type")
         slot: Item
         if kind == "message":
-            last = self.items[-1] if self.items else None
+            last = self.items[-1] if self.items and not self.is_history else None
             slot = MessageItem(self.answer, self.name, last if isinstance(last, MessageItem) else None)
         elif kind == "reasoning":
             slot = ReasoningItem(self.answer, self.name)
