@@ -127,8 +127,9 @@ class HistoryConverter(abc.ABC):
         return self._system_parameter(texts) if texts else None
 
     def to_history(self, wire: Iterable[Chunk]) -> list[HistoryMessage]:
-        """The provider's messages in the common form. A tool result that is not written as this form writes it is a
-        failed one that holds what was found. Raises `HistoryError` for an unknown role or part."""
+        """The provider's messages in the common form. A tool result that is plain text, or JSON of another form, is a
+        success with that text as its output, unless the provider's message marks it as an error. Raises `HistoryError`
+        for an unknown role or part."""
         names: dict[str, str] = {}
         items: list[HistoryMessage] = []
         read = self._read(_objects(wire), names)
@@ -138,7 +139,7 @@ class HistoryConverter(abc.ABC):
                 items.append(HistoryMessage(HistoryRole.SYSTEM, item))
                 continue
             names.update((call.id, call.name) for call in item.tool_calls)
-            items.extend(history_messages_of([item], names, strict_results=True))
+            items.extend(history_messages_of([item], names))
         return items
 
     # --- messages ---

@@ -80,7 +80,7 @@ def wire_thinking_block(block: Thinking | RedactedThinking, provider: str) -> JS
         return None
     if isinstance(block, RedactedThinking):
         return {"type": "redacted_thinking", "data": block.data}
-    if not block.signature and block.state is None:
+    if not block.signature and provider == FIRST_PARTY:
         return None
     return {"type": "thinking", "thinking": block.text, "signature": block.signature or ""}
 

@@ -222,6 +222,7 @@ class MessagesStream(StreamMachine):
         block, signature = self.thinkings.get(index), _text(delta, "signature")
         if block is not None and signature:
             block.signature_pieces.append(signature)
+            block.state = self.reader.tag
         return ()
 
     def input_json_delta(self, index: int, delta: JSONObject) -> Sequence[Event]:

@@ -233,9 +233,9 @@ class InputItems:
         """A reasoning item. Without ciphertext and without text the server could only look it up, so it is sent only
         to one that stores."""
         state = self._state(block.state)
-        if not state or isinstance(block, RedactedThinking):
+        if block.state is None or block.state.provider != self.name or isinstance(block, RedactedThinking):
             self.warnings.append(foreign_thinking(self.name))
-        elif self.stores or state.get("encrypted_content") or state.get("content"):
+        elif (self.stores and state) or state.get("encrypted_content") or state.get("content"):
             self.reasons = True
             self.items.append({"type": "reasoning", "summary": [], **state})
         else:

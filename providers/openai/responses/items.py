@@ -177,6 +177,7 @@ class ReasoningItem:
         self.done: bool = False
         self.source: str = ""
         self.block: ThinkingInProgress = answer.thinking()
+        self.block.state = ProviderState(name, {})  # who made it, if the stream is cut before the item is whole
 
     def delta(self, source: str, text: str) -> Sequence[Event]:
         """More visible reasoning. The place that speaks first is the one that is shown."""
