@@ -22,6 +22,7 @@ ThinkingMember: TypeAlias = Literal[
 ReasoningReturn: TypeAlias = Literal[
     "none", "as_received", "reasoning_content", "reasoning", "reasoning_details", "thinking_parts"
 ]
+ToolNameForm: TypeAlias = Literal["any", "word_64", "word_128", "gemini"]
 ToolCallIdForm: TypeAlias = Literal["any", "at_most_40", "nine_alphanumerics"]
 
 
@@ -36,6 +37,9 @@ class Quirks:
     - auth_header: the header that carries the key. `authorization` carries it as `Bearer …`, any other one bare.
     - query: sent with every request, without `?` (`api-version=…`).
     - headers: sent with every request.
+    - tool_name: the names of tools that are accepted, in every dialect (Gemini has one form for all its servers). A
+      tool of the request with another name is an error; in the conversation such a name is replaced by one derived
+      from it. `word_64`, `word_128`: so many letters, digits, `_` and `-`.
 
     How a request is spelled:
 
@@ -71,6 +75,7 @@ class Quirks:
     auth_header: str = "authorization"
     query: str = ""
     headers: tuple[tuple[str, str], ...] = ()
+    tool_name: ToolNameForm = "any"
 
     max_tokens_member: MaxTokensMember = "max_completion_tokens"
     stream_usage: bool = True
