@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from .accumulate import Accumulator
+from .cut_pairs import CutPairs
 from .errors import ProviderError
 from .events import Error, Event
 from .json_values import JSON, MalformedJSONError, loads
@@ -54,7 +55,7 @@ class StreamMachine(abc.ABC):
     repeated: the delta that the next event may repeat; whoever reads such a one elsewhere appends to its pieces.
     """
 
-    __slots__ = ("_lessons", "answer", "ended", "make_id", "provider", "repeated")
+    __slots__ = ("_cut_pairs", "_lessons", "answer", "ended", "make_id", "provider", "repeated")
 
     def __init__(self, provider: Provider, make_id: MakeId) -> None:
         self.provider: Provider = provider
@@ -63,6 +64,7 @@ class StreamMachine(abc.ABC):
         self.ended: bool = False
         self.repeated: RepeatedDelta | None = None
         self._lessons = LESSONS
+        self._cut_pairs: CutPairs | None = None
 
     def feed(self, event: str, data: bytes) -> Sequence[Event]:
         """Take one server-sent event: its name (empty where it has none) and its data.
@@ -80,7 +82,8 @@ class StreamMachine(abc.ABC):
             if repeated.served:
                 self._lessons = LESSONS
             self.forget(repeated)
-        return self.take_event(event, data)
+        events = self.take_event(event, data)
+        return events if self._cut_pairs is None else self._joined(events)
 
     def forget(self, repeated: RepeatedDelta) -> None:
         """An event came that is not `repeated` once more."""
@@ -99,10 +102,29 @@ class StreamMachine(abc.ABC):
             self._lessons -= 1
             self.repeated = learn(event, data, value, path, told, self.answer.blocks, counts)
 
-    @abc.abstractmethod
     def end(self, stray: bytes = b"") -> Sequence[Event]:
         """The body has ended. `stray`: the lines that were no SSE fields, joined with LF, bounded; some servers
         report an error there. Returns the terminal event, unless it was returned already."""
+        events = self.take_end(stray)
+        return events if self._cut_pairs is None else self._joined(events)
+
+    @abc.abstractmethod
+    def take_end(self, stray: bytes) -> Sequence[Event]:
+        """The body has ended; see `end`."""
+
+    def note_half(self, raw: str, text: str) -> None:
+        """A string of this event holds half a surrogate pair, whose other half may come with the next delta."""
+        if self._cut_pairs is None:
+            self._cut_pairs = CutPairs()
+        self._cut_pairs.note(raw, text)
+
+    def _joined(self, events: Sequence[Event]) -> Sequence[Event]:
+        pairs = self._cut_pairs
+        assert pairs is not None
+        joined = pairs.join(events, self.answer.blocks)
+        if not pairs.waits:
+            self._cut_pairs = None
+        return joined
 
     def feed_last(self, event: str, data: bytes) -> Sequence[Event]:
         """Take the last event of a body that ended inside it. It counts if it is whole; half of one does not."""

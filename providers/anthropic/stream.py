@@ -69,7 +69,7 @@ class MessagesStream(StreamMachine):
 
     def take_event(self, event: str, data: bytes) -> Sequence[Event]:
         try:
-            payload = loads(data)
+            payload = loads(data, self.note_half)
         except MalformedJSONError as error:
             return self._unreadable(event, data, str(error))
         if type(payload) is not dict:
@@ -103,7 +103,7 @@ class MessagesStream(StreamMachine):
             return self._finish() if self.stop_reason is not None else ()
         return self.fail(malformed(reason, data))
 
-    def end(self, stray: bytes = b"") -> Sequence[Event]:
+    def take_end(self, stray: bytes) -> Sequence[Event]:
         if self.ended:
             return ()
         if stray:

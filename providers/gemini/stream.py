@@ -100,7 +100,7 @@ class GeminiStream(StreamMachine):
 
     def take_event(self, event: str, data: bytes) -> Sequence[Event]:
         try:
-            chunk = loads(data)
+            chunk = loads(data, self.note_half)
         except MalformedJSONError as error:
             if data.strip() in (b"", b"[DONE]"):  # some gateways add OpenAI's marker; the body's end still decides
                 return ()
@@ -154,7 +154,7 @@ class GeminiStream(StreamMachine):
                 events.extend(self.take(chunk if type(chunk) is dict else None, data))
         return events
 
-    def end(self, stray: bytes = b"") -> Sequence[Event]:
+    def take_end(self, stray: bytes) -> Sequence[Event]:
         if self.ended:
             return ()
         events: list[Event] = []

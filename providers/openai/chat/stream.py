@@ -64,12 +64,12 @@ class ChatStream(StreamMachine):
         if data == DONE:
             return self._finish()
         try:
-            chunk = loads(data)
+            chunk = loads(data, self.note_half)
         except MalformedJSONError as error:
             return self._not_json(event, data, error)
         return self._take(event, chunk, data)
 
-    def end(self, stray: bytes = b"") -> Sequence[Event]:
+    def take_end(self, stray: bytes) -> Sequence[Event]:
         """The body has ended."""
         if self.ended:
             return ()

@@ -61,7 +61,7 @@ class ResponsesStream(StreamMachine):
 
     def take_event(self, event: str, data: bytes) -> Sequence[Event]:
         try:
-            value = loads(data)
+            value = loads(data, self.note_half)
         except MalformedJSONError as error:
             return self._unreadable(event, data, str(error))
         if type(value) is not dict:
@@ -80,7 +80,7 @@ class ResponsesStream(StreamMachine):
             self.expect_more(event, data, value, DELTA, events[0])
         return events
 
-    def end(self, stray: bytes = b"") -> Sequence[Event]:
+    def take_end(self, stray: bytes) -> Sequence[Event]:
         if self.ended:
             return ()
         reported = _error_in(stray)
