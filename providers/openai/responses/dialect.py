@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ...dialect import Headers, MakeId, StreamMachine, WireRequest
+from ...error_bodies import decode_error
 from ...errors import ProviderError
 from ...provider import Provider
 from ...request import Request
 from ...response import Response
-from ..errors import decode_error
 from .request import encode_request
 from .response import decode
 from .stream import ResponsesStream
