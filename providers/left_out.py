@@ -21,6 +21,11 @@ def foreign_thinking(name: str) -> str:
     return f"messages: thinking that {name!r} did not make is not sent to it"
 
 
+def unsigned_thinking(name: str) -> str:
+    """Some providers take back only what they signed. `name`: the one that is asked."""
+    return f"messages: thinking without a signature is not sent; {name!r} takes back only what it signed"
+
+
 def foreign_block(block: ProviderBlock) -> str:
     """So does content that only its provider understands."""
     return f"messages: {block.kind or 'a block'!r} of {block.provider!r} is not sent; only its maker understands it"

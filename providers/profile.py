@@ -68,6 +68,8 @@ class Quirks:
     - reasoning_return: the member that carries the model's own reasoning back with its tool calls. `as_received`:
       under the name it came by. `reasoning_details`: OpenRouter's signed list, else its `reasoning`.
       `thinking_parts`: in the content (Mistral).
+    - signed_thinking_only: Anthropic's dialect: thinking without a signature is refused, so it stays behind. A server
+      that signs nothing gets its own thinking back.
     - reasoning_required: the member must be there with every tool call, empty where no reasoning is known.
     """
 
@@ -98,6 +100,7 @@ class Quirks:
 
     reasoning_return: ReasoningReturn = "none"
     reasoning_required: bool = False
+    signed_thinking_only: bool = False
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)

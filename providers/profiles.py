@@ -369,7 +369,18 @@ FIRST_PARTY_ROWS: tuple[Profile, ...] = (
         base_url="https://api.anthropic.com",
         key_variables=("ANTHROPIC_API_KEY",),
         prefixes=("claude-",),
-        quirks=Quirks(strict_end=True, tool_name="word_128"),
+        quirks=Quirks(strict_end=True, tool_name="word_128", signed_thinking_only=True),
+    ),
+    Profile(
+        # A row of its own, so that thinking goes back to the server that made it, and not to Anthropic.
+        name="anthropic-compatible",
+        aliases=("anthropic", "claude"),
+        dialect="anthropic",
+        base_url="",
+        key_variables=("ANTHROPIC_API_KEY",),
+        prefixes=("claude-",),
+        generic=True,
+        quirks=_STRICT,
     ),
     Profile(
         name="google",
@@ -446,7 +457,7 @@ DEFAULT_PROFILES: dict[str, tuple[Profile, Profile]] = {
         _row("openai-responses", "openai-responses"),
         _row("responses-compatible", "openai-responses"),
     ),
-    "anthropic": (_row("anthropic", "anthropic"), _row("anthropic", "anthropic")),
+    "anthropic": (_row("anthropic", "anthropic"), _row("anthropic-compatible", "anthropic")),
     "gemini": (_row("google", "gemini"), _row("google", "gemini")),
 }
 """Dialect → the row without a base URL, and the row for a base URL that no row knows."""

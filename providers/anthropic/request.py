@@ -79,12 +79,12 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
 
 def _messages(request: Request, provider: Provider, warnings: list[str]) -> JSON:
     """The conversation. Raises `InvalidRequestError` where nothing is left to send."""
-    name, tool_name = provider.profile.name, provider.profile.quirks.tool_name
+    profile = provider.profile
 
     def write(messages: Sequence[Message], first: int, left: Left | None) -> Stretch[Left] | None:
-        return Turns(name, tool_name).build(messages, first, left)
+        return Turns(profile).build(messages, first, left)
 
-    way = ("anthropic", name, tool_name)
+    way = ("anthropic", profile)
     messages = write_messages(request.messages, request.written, way, write, warnings)
     if not messages:
         raise InvalidRequestError("messages", "hold nothing that Anthropic takes: no text, no call, no file")

@@ -20,7 +20,7 @@ from typing import TypeAlias
 from ..call_ids import unique_id
 from ..errors import InvalidRequestError
 from ..json_values import JSONObject
-from ..left_out import OPENING, foreign_block, foreign_thinking, opening_added, unanswered_call, unasked_result
+from ..left_out import OPENING, foreign_block, opening_added, unanswered_call, unasked_result
 from ..messages import (
     Block,
     File,
@@ -34,7 +34,7 @@ from ..messages import (
     ToolCall,
     ToolResult,
 )
-from ..profile import ToolNameForm
+from ..profile import Profile
 from ..tool_names import named_call
 from ..written import Stretch
 from .content import wire_call_id, wire_part_of, wire_text, wire_thinking_block, wire_tool_call, wire_tool_result
@@ -66,24 +66,23 @@ class Left:
 
 
 class Turns:
-    """Builds the turns of one request, or of a stretch of its messages. `provider`: the profile's name. `tool_name`:
-    the form of tool names that it takes."""
+    """Builds the turns of one request, or of a stretch of its messages, for the provider of a profile."""
 
     __slots__ = (
         "call_ids",
+        "profile",
         "provider",
         "result_calls",
         "taken",
-        "tool_name",
         "turn_of_call",
         "turns",
         "waiting",
         "warnings",
     )
 
-    def __init__(self, provider: str, tool_name: ToolNameForm = "any") -> None:
-        self.provider: str = provider
-        self.tool_name: ToolNameForm = tool_name
+    def __init__(self, profile: Profile) -> None:
+        self.profile: Profile = profile
+        self.provider: str = profile.name
         self.warnings: list[str] = []
         self.turns: list[Turn] = []
         self.call_ids: dict[Place, str] = {}
@@ -166,7 +165,7 @@ class Turns:
                 call_id = self.call_ids.get((number, position))
                 if call_id is None:
                     continue
-                call = named_call(block, self.tool_name, self.warnings)
+                call = named_call(block, self.profile.quirks.tool_name, self.warnings)
                 wire = wire_tool_call(call, call_id, self.provider, self.warnings)
             elif type(block) is ToolResult:
                 self._add_result(block, (number, position))
@@ -181,10 +180,7 @@ class Turns:
     def _assistant_wire(self, block: Block) -> JSONObject | None:
         """A block that is neither text nor call nor result."""
         if isinstance(block, (Thinking, RedactedThinking)):
-            wire = wire_thinking_block(block, self.provider)
-            if wire is None:
-                self.warnings.append(foreign_thinking(self.provider))
-            return wire
+            return wire_thinking_block(block, self.profile, self.warnings)
         if type(block) is ProviderBlock:
             return self._own(block)
         self.warnings.append(f"messages: an assistant's {type(block).__name__} is not sent; Anthropic takes none")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import pytest
@@ -81,3 +82,63 @@ def test_thinking_of_a_cut_stream_goes_to_no_other_provider(
     sent = DIALECTS[provider.profile.dialect].encode(conversation.request(model), model, provider, stream=True)
     assert b"canary" not in sent.body
     assert len(sent.warnings) == 1
+
+
+OWN = ms.Anthropic(base_url="http://127.0.0.1:8080")
+"""Such as llama.cpp's `/v1/messages`, which signs nothing."""
+
+
+def thought(by: ms.Provider, signature: str = "") -> ms.Message:
+    body = {
+        "type": "message",
+        "content": [
+            {"type": "thinking", "thinking": "canary", "signature": signature},
+            {"type": "text", "text": "answer"},
+        ],
+        "stop_reason": "end_turn",
+    }
+    return DIALECTS["anthropic"].decode(json.dumps(body).encode(), by, lambda: "id").to_message()
+
+
+def asked(provider: ms.Provider, message: ms.Message) -> tuple[bool, list[str]]:
+    """Whether the thinking of an answer is in the next request, and the request's warnings."""
+    request = ms.Request("m", [ms.Message.user("q"), message, ms.Message.user("next")])
+    sent = DIALECTS[provider.profile.dialect].encode(request, "m", provider, stream=True)
+    return b"canary" in sent.body, sent.warnings
+
+
+@pytest.mark.parametrize("own", [OWN, ms.Anthropic(base_url="https://llm.example/anthropic", name="mine")])
+def test_unsigned_thinking_goes_back_to_a_server_of_ones_own_and_to_no_other(own: ms.Provider) -> None:
+    assert asked(own, thought(own)) == (True, [])
+    assert asked(own, thought(own, "sig")) == (True, [])
+    for other in (ms.Anthropic(), ms.Gemini(), ms.OpenAIChat()):
+        for signature in ("", "sig"):
+            sent, warnings = asked(other, thought(own, signature))
+            assert not sent
+            assert warnings == [f"messages: thinking that {other.profile.name!r} did not make is not sent to it"]
+
+
+def test_anthropic_gets_back_only_what_it_signed_and_the_warning_says_so() -> None:
+    anthropic = ms.Anthropic()
+    assert asked(anthropic, thought(anthropic, "sig")) == (True, [])
+    reason = "messages: thinking without a signature is not sent; 'anthropic' takes back only what it signed"
+    assert asked(anthropic, thought(anthropic)) == (False, [reason])
+    assert not asked(OWN, thought(anthropic))[0]
+
+
+def test_a_signature_without_a_maker_goes_through_any_gateway_to_anthropic() -> None:
+    message = ms.Message.assistant([ms.Thinking("canary", "sig"), ms.Text("answer")])
+    assert asked(ms.Anthropic(), message) == (True, [])
+    assert asked(OWN, message) == (True, [])
+    message = ms.Message.assistant([ms.Thinking("canary"), ms.Text("answer")])
+    assert not asked(ms.Anthropic(), message)[0]
+    assert not asked(OWN, message)[0]
+
+
+def test_whether_unsigned_thinking_may_go_back_is_data_of_the_profile() -> None:
+    strict = ms.Profile(
+        name="strict", dialect="anthropic", base_url="http://x/", quirks=ms.Quirks(signed_thinking_only=True)
+    )
+    lenient = ms.Profile(name="lenient", dialect="anthropic", base_url="http://x/")
+    assert not asked(ms.Anthropic(profile=strict), thought(ms.Anthropic(profile=strict)))[0]
+    assert asked(ms.Anthropic(profile=lenient), thought(ms.Anthropic(profile=lenient)))[0]
