@@ -41,6 +41,8 @@ RETRY = "engine/test_retry.py::test_"
 DEFECTS = "faults/test_defects.py::test_"
 FATAL = "engine/test_fatal_callbacks.py::test_"
 PRESSURE = "faults/test_pressure.py::test_"
+PROVIDERS = "providers/"
+RESPONSES = "providers/openai_responses/test_repeated_items.py::test_"
 WRONG_PLACE = "faults/test_wrong_place.py::test_"
 
 GROUPS: dict[str, tuple[Row, ...]] = {
@@ -268,8 +270,22 @@ GROUPS: dict[str, tuple[Row, ...]] = {
              "of the body", "no", "by status", PRESSURE + "the_body_of_an_error_has_a_short_clock_of_its_own"),
         _row(86, "the replicas behind a load balancer change", "connections older than `PoolLimits.max_age` are not "
              "used again", "no", "not needed", PRESSURE + "a_connection_older_than_its_age_limit_serves_no_more"),
+        _row(87, "a surrogate pair cut between two deltas",
+             "success: the halves are joined; one that stays alone is U+FFFD", "yes", "-",
+             PROVIDERS + "test_cut_pairs.py::test_halves_are_joined_or_replaced",
+             PROVIDERS + "test_cut_pairs.py::test_any_units_cut_anywhere"),
+        _row(88, "an error in another dialect's form, in a stream or as a body",
+             "that error, classified, with its words", "yes", "by its code",
+             PROVIDERS + "test_foreign_errors.py::test_an_error_in_a_stream_is_read_in_any_form",
+             PROVIDERS + "test_foreign_errors.py::test_the_servers_words_are_in_the_error_of_a_failed_answer",
+             PROVIDERS + "test_foreign_errors.py::test_a_body_of_no_dialects_form_is_read_alike"),
+        _row(89, "a Responses item that comes again under another id; a final text unlike its deltas",
+             "success, once, with a warning; the final text is in the response", "yes", "-",
+             RESPONSES + "a_message_that_comes_again_under_another_id_is_reported_once",
+             RESPONSES + "a_call_that_comes_again_is_one_call",
+             RESPONSES + "a_final_text_wins_over_its_deltas_and_the_response_says_so"),
     ),
 }  # fmt: skip
 
 ROWS: tuple[Row, ...] = tuple(row for rows in GROUPS.values() for row in rows)
-COUNT = 86
+COUNT = 89

@@ -129,7 +129,7 @@ class MessageItem:
         if string(part, "type") not in TEXT_PARTS:
             self.others[place] = part
             return ()
-        text = _text_of(part)
+        text = _text_of(part.get("text"), "the text of a part")
         if place not in self.texts and (not text or self._repeats(place, text)):
             return ()
         block = self.text(place)
@@ -205,15 +205,15 @@ def visible_reasoning(item: JSONObject) -> str:
     return next(filter(None, texts), "")
 
 
-def _text_of(part: JSONObject) -> str:
-    """The text of a whole part; where a server in JSON mode sends the object itself, its JSON text."""
-    text = part.get("text")
-    if type(text) is not dict:
-        return text if type(text) is str else ""
+def _text_of(value: JSON, what: str) -> str:
+    """Text; of an object that a server sends in its place, the JSON text. Raises `MalformedJSONError` where that cannot
+    be written: an answer or a call must not go on without it."""
+    if type(value) is not dict:
+        return value if type(value) is str else ""
     try:
-        return arguments_text(text)
+        return arguments_text(value)
     except TypeError as error:
-        raise MalformedJSONError(f"the object of a text part cannot be written as text ({error})") from None
+        raise MalformedJSONError(f"{what} cannot be written as text ({error})") from None
 
 
 def reasoning_state(item: JSONObject) -> JSONObject:
@@ -289,15 +289,8 @@ class CallItem:
         return self.may_become(item) and self._arguments(item) == "".join(self.block.pieces)
 
     def _arguments(self, item: JSONObject) -> str:
-        """The arguments as text; a server that sends them as an object gets them written out. Raises
-        `MalformedJSONError` where that cannot be done: a call must not go on without its arguments."""
-        arguments = item.get(CALL_ARGUMENTS[self.kind])
-        if type(arguments) is not dict:
-            return arguments if type(arguments) is str else ""
-        try:
-            return arguments_text(arguments)
-        except TypeError as error:
-            raise MalformedJSONError(f"the arguments of a call cannot be written as text ({error})") from None
+        """The arguments as text."""
+        return _text_of(item.get(CALL_ARGUMENTS[self.kind]), "the arguments of a call")
 
     def _remember(self, item: JSONObject) -> None:
         state: JSONObject = {member: item[member] for member in CALL_STATE if item.get(member) is not None}
