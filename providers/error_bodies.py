@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from .errors import STATUS_CATEGORY, ErrorCategory, ProviderError, category_of_status
-from .json_values import JSON, JSONObject, MalformedJSONError, loads, mapping, string
+from .json_values import JSON, JSONObject, MalformedJSONError, loads, mapping, objects, string
 from .retry_hints import NO_HINT, duration_ms, retry_after_ms
 
 MESSAGE_LIMIT = 1000
@@ -201,7 +201,7 @@ def _is_bare(value: JSONObject) -> bool:
     """Whether an object is an error without any mark of one: a message with a code or a type, or FastAPI's `detail`."""
     if any(value.get(member) is not None for member in ANSWER_MEMBERS):
         return False
-    if value.get("detail"):
+    if value.get("detail") or objects(value, "errors"):
         return True
     if not string(value, "message"):
         return False

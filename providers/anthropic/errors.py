@@ -79,14 +79,15 @@ def _is_own(reported: JSON) -> TypeGuard[JSONObject]:
         return False
     error = mapping(reported, "error") or reported
     kind = string(error, "type")
-    return bool(kind and string(error, "message")) and (kind in TYPE_STATUS or reported.get("type") == "error")
+    named = error is not reported and reported.get("type") == "error"
+    return bool(kind and string(error, "message")) and (named or kind in TYPE_STATUS)
 
 
 def _error(status: int, payload: JSONObject, data: bytes, headers: Headers, now: float) -> ProviderError:
-    error = _error_object(payload)
+    error = mapping(payload, "error") or payload
     kind = string(error, "type")
     code = string(mapping(error, "details"), "error_code")
-    text = string(error, "message") or string(error, "detail")
+    text = string(error, "message")
     category = _category(status, kind, text, error)
     if category is ErrorCategory.UNKNOWN:
         category = error_from_object(error, http_status=status, body=b"").category
@@ -134,13 +135,3 @@ def _request_id(headers: Headers, payload: JSONObject) -> str | None:
         if headers.get(name):
             return headers[name]
     return string(payload, "request_id")
-
-
-def _error_object(payload: JSONObject) -> JSONObject:
-    """The object that holds type and message: `error` where there is one, itself or as a bare string."""
-    error = payload.get("error")
-    if type(error) is dict:
-        return error
-    if type(error) is str:
-        return {"message": error, **payload, "type": None}
-    return {**payload, "type": None} if payload.get("type") == "error" else payload

@@ -48,6 +48,7 @@ FORMS: dict[str, tuple[str, object, ErrorCategory]] = {
     "Gemini, by status": ("", {"error": {"message": "out of slots", "status": "RESOURCE_EXHAUSTED"}}, RATE),
     "vLLM": ("", {"object": "error", "message": "out of slots", "type": "InternalServerError", "code": 500}, SERVER),
     "FastAPI": ("error", {"detail": "out of slots"}, ErrorCategory.UNKNOWN),
+    "Rails": ("", {"errors": [{"message": "out of slots", "code": "overloaded"}]}, SERVER),
     "text": ("error", b"out of slots", ErrorCategory.UNKNOWN),
 }
 form = pytest.mark.parametrize("form", FORMS)

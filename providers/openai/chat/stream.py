@@ -164,7 +164,7 @@ def error_in(event: str, chunk: JSON) -> JSON:
     error = reported_error(event, chunk)
     if error is not None or type(chunk) is not dict:
         return error
-    places = (mapping(chunk, "x_groq"), *objects(chunk, "choices"))
-    return next(
-        (error for place in places if (error := reported_error("", {ERROR: place.get(ERROR)})) is not None), None
-    )
+    for place in (mapping(chunk, "x_groq"), *objects(chunk, "choices")):
+        if place.get(ERROR):
+            return reported_error("", {ERROR: place[ERROR]})
+    return None
