@@ -31,7 +31,7 @@ def find_key(provider: Provider, environment: Mapping[str, str]) -> str:
         if value:
             return _checked(value, variable)
     stored = _stored_keys(environment)
-    for name in (provider.name, provider.profile.name, *variables):
+    for name in (provider.name, provider.profile.name, *provider.profile.aliases, *variables):
         value = stored.get(name)
         if value:
             return _checked(value, f"the credentials file's {name!r}")

@@ -174,8 +174,8 @@ class ConversationStore:
     # --- reading ---
 
     def restore(self, conversation: str) -> Conversation:
-        """The conversation as it was saved. Raises `RowError` for rows that somebody else wrote and that cannot be
-        read."""
+        """The conversation as it was saved; of the pairs that `complete_tool` returned for one answer, only the last.
+        Raises `RowError` for rows that somebody else wrote and that cannot be read."""
         return Conversation.from_rows(self.rows(conversation), strict=False)
 
     def rows(self, conversation: str) -> list[Row]:

@@ -177,6 +177,11 @@ class Accumulator:
         self.warnings: list[str] = []
         self.provider_data: dict[str, JSON] = {}
 
+    def warn(self, warning: str) -> None:
+        """Put a warning on the response, once however often it is given."""
+        if warning not in self.warnings:
+            self.warnings.append(warning)
+
     def start(self, model: str | None, response_id: str | None) -> Start:
         """The answer begins."""
         self.model, self.id = model, response_id

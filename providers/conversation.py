@@ -113,6 +113,32 @@ def _is_call(block: Block) -> bool:
     return isinstance(block, ToolCall)
 
 
+def _without_replaced(messages: Iterable[Message]) -> list[Message]:
+    """The messages without each pair of calls and results that the pair after it repeats and extends."""
+    kept: list[Message] = []
+    for message in messages:
+        kept.append(message)
+        if message.role is Role.TOOL and len(kept) >= 4:
+            asked_before, answered_before, asked, answered = kept[-4:]
+            if _extends(asked, asked_before) and _extends(answered, answered_before):
+                del kept[-4:-2]
+    return kept
+
+
+def _extends(later: Message, earlier: Message) -> bool:
+    """Whether a message has all blocks of another one, in their order, and calls or results besides."""
+    more = iter(later.content)
+    if later.role is not earlier.role or len(later.content) <= len(earlier.content):
+        return False
+    return all(isinstance(block, ACCUMULATED) for block in later.content) and all(
+        any(block == candidate for candidate in more) for block in earlier.content
+    )
+
+
+ACCUMULATED = (Thinking, RedactedThinking, ToolCall, ToolResult)
+"""The blocks of the messages that `complete_tool` makes."""
+
+
 class Conversation:
     """Messages in order. `add` appends; `clone` is deep: changing the copy's blocks never changes the original.
 
@@ -197,16 +223,23 @@ class Conversation:
             elif isinstance(block, ToolCall):
                 self._round.blocks.append(block)
 
-    def complete_tool(self, call: ToolCall, output: str | list[Text | Image | File], *, is_error: bool = False) -> None:
+    def complete_tool(
+        self, call: ToolCall, output: str | list[Text | Image | File], *, is_error: bool = False
+    ) -> tuple[Message, Message]:
         """A tool was executed: append its call, with the pending thinking before it, and its result. The pending
         thinking is used up. The calls of one kept response may be completed in any order; they make one message, in
-        the response's order, and their results another."""
+        the response's order, and their results another.
+
+        Returns the two messages, which hold all calls of the response that were executed so far. They replace the two
+        that the previous call of the same response returned. Storage that can only append appends them after each call:
+        `from_rows` reads a pair that repeats and extends the one before it as that pair's replacement."""
         result = ToolResult(call.id, output, is_error)
         current = self._round
         if current.place_of(call) is None:
-            self.messages += (Message(Role.ASSISTANT, [*self.pending.blocks, call]), Message(Role.TOOL, result))
+            pair = Message(Role.ASSISTANT, [*self.pending.blocks, call]), Message(Role.TOOL, result)
+            self.messages += pair
             self._forget_round()
-            return
+            return pair
         if current.asked is not None:
             if len(self.messages) >= 2 and self.messages[-2] is current.asked:
                 # New messages take their places: a request that holds the old ones stays as it was.
@@ -218,6 +251,7 @@ class Conversation:
         current.asked = asked
         self.messages += (asked, answered)
         self.pending = PendingThinking()
+        return asked, answered
 
     def _forget_round(self) -> None:
         self.pending = PendingThinking()
@@ -231,6 +265,7 @@ class Conversation:
 
     @classmethod
     def from_rows(cls, rows: Iterable[Row], *, strict: bool = True) -> Conversation:
-        """A conversation from its rows. Raises `RowError`, for a result that no earlier call asked for, too; not
-        `strict` keeps such a result (no request will carry it)."""
-        return cls(messages_from_rows(rows, strict=strict))
+        """A conversation from its rows; of the pairs that `complete_tool` returned for one response, only the last.
+        Raises `RowError`, for a result that no earlier call asked for, too; not `strict` keeps such a result (no
+        request will carry it)."""
+        return cls(_without_replaced(messages_from_rows(rows, strict=strict)))

@@ -19,6 +19,7 @@ from .call_ids import separate_calls
 from .dialect import Dialect, MakeId
 from .events import Error
 from .history import (
+    LATE_SYSTEM,
     History,
     HistoryError,
     HistoryMessage,
@@ -30,8 +31,9 @@ from .history import (
     finish_message,
     history_messages_of,
     message_from_response,
-    messages_of,
+    message_of,
     system_texts,
+    turns,
 )
 from .json_values import JSON, JSONObject, dumps, string
 from .messages import Message
@@ -102,20 +104,32 @@ class HistoryConverter(abc.ABC):
     # --- histories ---
 
     def from_history(self, history: History) -> list[JSONObject]:
-        """The history as the provider's messages, in order. Raises `InvalidRequestError` for what it cannot take."""
+        """The history as the provider's messages, in order. A system message after the first turn stays in its place;
+        `HistoryError` is raised where the provider has no such message. Raises `InvalidRequestError` for what the
+        provider cannot take."""
         results = (part for item in history.conversation for part in item.parts if isinstance(part, ToolResultPart))
         names = {part.id: part.name for part in results}
-        return [*self._system_messages(system_texts(history)), *self._write(messages_of(history), names, [])]
+        wire = self._system_messages(system_texts(history))
+        spoken: list[Message] = []
+        for number, item in enumerate(turns(history)):
+            if item.role is not HistoryRole.SYSTEM:
+                spoken.append(message_of(item))
+                continue
+            wire += self._write([message for message in spoken if message.content], names, [])
+            wire.append(self._late_system_message(item.text, f"turns[{number}]"))
+            spoken.clear()
+        return [*wire, *self._write([message for message in spoken if message.content], names, [])]
 
     def system_parameter(self, history: History) -> JSON:
         """The system prompt where it is a parameter of the request; None where there is none, or where it is a
-        message."""
+        message. System messages after the first turn are no part of it: see `from_history`."""
         texts = system_texts(history)
         return self._system_parameter(texts) if texts else None
 
     def to_history(self, wire: Iterable[Chunk]) -> list[HistoryMessage]:
-        """The provider's messages in the common form. A tool result that is not written as this form writes it is a
-        failed one that holds what was found. Raises `HistoryError` for an unknown role or part."""
+        """The provider's messages in the common form. A tool result that is plain text, or JSON of another form, is a
+        success with that text as its output, unless the provider's message marks it as an error. Raises `HistoryError`
+        for an unknown role or part."""
         names: dict[str, str] = {}
         items: list[HistoryMessage] = []
         read = self._read(_objects(wire), names)
@@ -125,7 +139,7 @@ class HistoryConverter(abc.ABC):
                 items.append(HistoryMessage(HistoryRole.SYSTEM, item))
                 continue
             names.update((call.id, call.name) for call in item.tool_calls)
-            items.extend(history_messages_of([item], names, strict_results=True))
+            items.extend(history_messages_of([item], names))
         return items
 
     # --- messages ---
@@ -135,9 +149,20 @@ class HistoryConverter(abc.ABC):
         `InvalidRequestError`."""
         return self._write(messages, {}, warnings if warnings is not None else [])
 
-    def decode_messages(self, wire: Iterable[Chunk]) -> list[Message]:
-        """The provider's messages as messages; the system prompt is none. Raises `HistoryError`."""
-        messages = [item for item in self._read(_objects(wire), {}) if isinstance(item, Message)]
+    def decode_messages(self, wire: Iterable[Chunk], system: list[str] | None = None) -> list[Message]:
+        """The provider's messages as messages. The system prompt is none: `system` takes the texts of the system
+        messages that stand before all others, for `Request(system=…)`. Raises `HistoryError`: for a system message
+        where `system` is not given, and for one that comes later, which has no place among messages."""
+        messages: list[Message] = []
+        for item in self._read(_objects(wire), {}):
+            if isinstance(item, Message):
+                messages.append(item)
+            elif messages:
+                raise HistoryError(f"messages, after {len(messages)}", LATE_SYSTEM)
+            elif system is None:
+                raise HistoryError("messages", "begin with a system prompt: give a list as `system` to take its text")
+            elif item:
+                system.append(item)
         separate_calls(messages)
         return messages
 
@@ -151,6 +176,10 @@ class HistoryConverter(abc.ABC):
 
     def _system_messages(self, texts: Sequence[str]) -> list[JSONObject]:
         return []
+
+    def _late_system_message(self, text: str, where: str) -> JSONObject:
+        """A system message in the middle of a conversation, for a provider that has one."""
+        raise HistoryError(where, LATE_SYSTEM)
 
     def _system_parameter(self, texts: Sequence[str]) -> JSON:
         return None

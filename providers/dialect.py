@@ -13,6 +13,7 @@ from typing import Protocol, TypeAlias
 
 from .accumulate import Accumulator
 from .answer_limits import ANSWER_LIMITS, AnswerLimits
+from .cut_pairs import CutPairs
 from .errors import ProviderError
 from .events import Error, Event
 from .json_values import JSON, MalformedJSONError, loads
@@ -56,7 +57,7 @@ class StreamMachine(abc.ABC):
     repeated: the delta that the next event may repeat; whoever reads such a one elsewhere appends to its pieces.
     """
 
-    __slots__ = ("_lessons", "_shares", "answer", "ended", "make_id", "provider", "repeated")
+    __slots__ = ("_cut_pairs", "_lessons", "_shares", "answer", "ended", "make_id", "provider", "repeated")
 
     def __init__(self, provider: Provider, make_id: MakeId, limits: AnswerLimits = ANSWER_LIMITS) -> None:
         self.provider: Provider = provider
@@ -66,6 +67,7 @@ class StreamMachine(abc.ABC):
         self.repeated: RepeatedDelta | None = None
         self._lessons = LESSONS
         self._shares = SHARED_BY_ONE
+        self._cut_pairs: CutPairs | None = None
 
     def feed(self, event: str, data: bytes) -> Sequence[Event]:
         """Take one server-sent event: its name (empty where it has none) and its data.
@@ -84,9 +86,10 @@ class StreamMachine(abc.ABC):
                 self._lessons = LESSONS
             self.forget(repeated)
         try:
-            return self.take_event(event, data)
+            events = self.take_event(event, data)
         except ProviderError as error:
-            return self.fail(error.with_traceback(None))
+            events = self.fail(error.with_traceback(None))
+        return events if self._cut_pairs is None else self._joined(events)
 
     def forget(self, repeated: RepeatedDelta) -> None:
         """An event came that is not `repeated` once more."""
@@ -114,13 +117,28 @@ class StreamMachine(abc.ABC):
         if self.ended:
             return ()
         try:
-            return self.take_end(stray)
+            events = self.take_end(stray)
         except ProviderError as error:
-            return self.fail(error.with_traceback(None))
+            events = self.fail(error.with_traceback(None))
+        return events if self._cut_pairs is None else self._joined(events)
 
     @abc.abstractmethod
     def take_end(self, stray: bytes) -> Sequence[Event]:
         """The body of a stream that has not ended has. Raises as `take_event` does."""
+
+    def note_half(self, raw: str, text: str) -> None:
+        """A string of this event holds half a surrogate pair, whose other half may come with the next delta."""
+        if self._cut_pairs is None:
+            self._cut_pairs = CutPairs()
+        self._cut_pairs.note(raw, text)
+
+    def _joined(self, events: Sequence[Event]) -> Sequence[Event]:
+        pairs = self._cut_pairs
+        assert pairs is not None
+        joined = pairs.join(events, self.answer.blocks)
+        if not pairs.waits:
+            self._cut_pairs = None
+        return joined
 
     def feed_last(self, event: str, data: bytes) -> Sequence[Event]:
         """Take the last event of a body that ended inside it. It counts if it is whole; half of one does not."""

@@ -24,11 +24,15 @@ from .messages import Block, Message, Role, Text, ToolCall, ToolResult
 from .response import Response
 
 TEXT_OUTPUT = "text"
-UNPARSED_OUTPUT = "unparsed"
-"""`ToolOutput.type` of a result that was not written in this form: the output is what was found."""
 
 UNKNOWN_TOOL = "unknown"
 """The name of a result's tool where no call tells it."""
+
+
+LATE_SYSTEM = (
+    "a system message after the first turn has no place here: put its text into the system prompt, or into a user's"
+    " message at the same place"
+)
 
 
 class HistoryError(ValueError):
@@ -249,21 +253,34 @@ class History:
 
 
 def messages_of(history: History) -> list[Message]:
-    """The history as messages: the context first; the system prompt is no message."""
-    spoken = list(history.conversation)
-    if history.context:
-        spoken.insert(0, HistoryMessage(HistoryRole.CONTEXT, history.context))
-    return [
-        message
-        for message in (message_of(item) for item in spoken if item.role is not HistoryRole.SYSTEM)
-        if message.content
-    ]
+    """The history as messages: the context first; the system prompt is no message. Raises `HistoryError` for a system
+    message after the first turn, which has no place among messages."""
+    messages: list[Message] = []
+    for number, item in enumerate(turns(history)):
+        if item.role is HistoryRole.SYSTEM:
+            raise HistoryError(f"turns[{number}]", LATE_SYSTEM)
+        message = message_of(item)
+        if message.content:
+            messages.append(message)
+    return messages
 
 
 def system_texts(history: History) -> list[str]:
-    """The system prompt, and what the conversation itself holds of one."""
+    """The system prompt, and the system messages with which the conversation begins."""
     first = [history.system_message] if history.system_message else []
-    return first + [item.text for item in history.conversation if item.role is HistoryRole.SYSTEM and item.text]
+    return first + [item.text for item in history.conversation[: _first_turn(history)] if item.text]
+
+
+def turns(history: History) -> list[HistoryMessage]:
+    """What follows the system prompt, the context first. System messages among it belong where they stand."""
+    spoken = history.conversation[_first_turn(history) :]
+    return [HistoryMessage(HistoryRole.CONTEXT, history.context), *spoken] if history.context else spoken
+
+
+def _first_turn(history: History) -> int:
+    """How many system messages the conversation begins with."""
+    places = (place for place, item in enumerate(history.conversation) if item.role is not HistoryRole.SYSTEM)
+    return next(places, len(history.conversation))
 
 
 MESSAGE_ROLE: dict[HistoryRole, Role] = {
@@ -300,13 +317,11 @@ def _call_of(part: ToolCallPart) -> ToolCall:
     return ToolCall(part.id, part.name, arguments)
 
 
-def history_messages_of(
-    messages: Iterable[Message], names: Mapping[str, str] | None = None, *, strict_results: bool = False
-) -> list[HistoryMessage]:
+def history_messages_of(messages: Iterable[Message], names: Mapping[str, str] | None = None) -> list[HistoryMessage]:
     """Messages in the common form. A user's message that also holds results becomes two.
 
-    names: call id → tool, beyond those of the messages' own calls. strict_results: a result that is not written as
-    this form writes it is a failed one that holds what was found; otherwise it is plain output.
+    names: call id → tool, beyond those of the messages' own calls. A result that is not written as this form writes it
+    is its text: a success, or a failure where it is marked as an error.
     """
     known = dict(names or {})
     items: list[HistoryMessage] = []
@@ -319,7 +334,7 @@ def history_messages_of(
                 part = call_part(block)
             elif isinstance(block, ToolResult):
                 role = HistoryRole.TOOL
-                part = _result_part(block, known.get(block.tool_call_id) or UNKNOWN_TOOL, strict=strict_results)
+                part = _result_part(block, known.get(block.tool_call_id) or UNKNOWN_TOOL)
             else:
                 part = TextPart(block.text, origin=block) if isinstance(block, Text) else OtherPart(block)
             if position and items[-1].role is role:
@@ -337,17 +352,17 @@ def call_part(call: ToolCall) -> ToolCallPart:
         return ToolCallPart(call.id, call.name, malformed=call.arguments, origin=call)
 
 
-def _result_part(block: ToolResult, name: str, *, strict: bool) -> ToolResultPart | OtherPart:
+def _result_part(block: ToolResult, name: str) -> ToolResultPart | OtherPart:
     if not isinstance(block.content, str) and not all(isinstance(part, Text) for part in block.content):
         return OtherPart(block)
+    result: ToolCallResult | None = None
     try:
         written = exact_loads(block.text)
         result = ToolCallResult.from_json(written if type(written) is dict else {})
     except (MalformedJSONError, HistoryError):
-        if strict:
-            result = ToolCallResult(failure=True, output=ToolOutput(UNPARSED_OUTPUT, block.text))
-        else:
-            result = ToolCallResult.error(block.text) if block.is_error else ToolCallResult.ok(block.text)
+        pass  # any other text
+    if result is None or (block.is_error and result.success):
+        result = ToolCallResult.error(block.text) if block.is_error else ToolCallResult.ok(block.text)
     return ToolResultPart(block.tool_call_id, name, result)
 
 

@@ -83,14 +83,19 @@ strict_loads: Callable[[bytes | str], JSON] = orjson.loads
 """Parse without the second look. Raises `ValueError`."""
 
 
-def loads(data: bytes | str) -> JSON:
+NoteHalf: TypeAlias = "Callable[[str, str], None]"
+"""Takes a string that holds half a surrogate pair, and the same string with U+FFFD for each half."""
+
+
+def loads(data: bytes | str, note_half: NoteHalf | None = None) -> JSON:
     """Parse JSON text. Raises `MalformedJSONError`.
 
     A whole number beyond 64 bits becomes a float: `exact_loads` is for JSON in which numbers matter.
 
     orjson refuses lone surrogate escapes, NaN and bytes that are no UTF-8. Such an event still holds an answer,
-    so the slow path reads it once more with replacement characters, as browsers do (WHATWG UTF-8 decode). A text of
-    more than `MAX_VALUES` values is not read.
+    so the slow path reads it once more with replacement characters, as browsers do (WHATWG UTF-8 decode). `note_half`
+    is called with each string among the values that holds half a surrogate pair. A text of more than `MAX_VALUES`
+    values is not read.
     """
     try:
         result: JSON = orjson.loads(data) if len(data) < LARGE else _loads_large(data)
@@ -98,7 +103,7 @@ def loads(data: bytes | str) -> JSON:
         pass  # and is over: it holds the whole text, and would hang on whatever were raised from here
     else:
         return result
-    return _loads_leniently(data)
+    return _loads_leniently(data, note_half)
 
 
 def exact_loads(data: bytes | str) -> JSON:
@@ -318,24 +323,30 @@ def _replaced(value: JSON, large: str) -> tuple[JSON, int]:
     return value, count
 
 
-def _loads_leniently(data: bytes | str) -> JSON:
+def _loads_leniently(data: bytes | str, note_half: NoteHalf | None = None) -> JSON:
     text = data if isinstance(data, str) else data.decode("utf-8", "replace")
     try:
         # Both steps recurse: what is nested too deeply for either cannot be read.
         return _without_surrogates(
-            json.loads(text, parse_int=whole_number, parse_float=decimal_number, parse_constant=UnheldNumber)
+            json.loads(text, parse_int=whole_number, parse_float=decimal_number, parse_constant=UnheldNumber),
+            note_half,
         )
     except (ValueError, RecursionError) as error:
         reason = str(error)
     raise MalformedJSONError(f"malformed JSON {shown(data)}: {reason}")
 
 
-def _without_surrogates(value: JSON) -> JSON:
+def _without_surrogates(value: JSON, note_half: NoteHalf | None) -> JSON:
     if type(value) is str:
         # A lone surrogate cannot be encoded again, so it becomes U+FFFD; a pair that arrived as two becomes one.
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        text = value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        if note_half is not None and text != value:
+            note_half(value, text)
+        return text
     if type(value) is list:
-        return [_without_surrogates(member) for member in value]
+        return [_without_surrogates(member, note_half) for member in value]
     if type(value) is dict:
-        return {str(_without_surrogates(key)): _without_surrogates(member) for key, member in value.items()}
+        return {
+            str(_without_surrogates(key, None)): _without_surrogates(member, note_half) for key, member in value.items()
+        }
     return value

@@ -1,4 +1,4 @@
-"""The warnings of what a conversation holds and a request does not carry, in words that all dialects share.
+"""The warnings of what a conversation holds and a request does not carry as it is, in words that all dialects share.
 
 They name no place: a long conversation that was begun with another provider would otherwise tell of each message.
 """
@@ -7,10 +7,23 @@ from __future__ import annotations
 
 from .messages import ProviderBlock
 
+OPENING = "(The conversation begins with the assistant's message.)"
+"""What the user is made to say before an assistant's first message, for a provider that needs the user to begin."""
+
+
+def opening_added(provider: str) -> str:
+    """`OPENING` was put in."""
+    return f"messages: begin with the assistant, which {provider} refuses; sent with {OPENING!r} as the user's first"
+
 
 def foreign_thinking(name: str) -> str:
     """Thinking goes back only to the provider that made it. `name`: the one that is asked."""
     return f"messages: thinking that {name!r} did not make is not sent to it"
+
+
+def unsigned_thinking(name: str) -> str:
+    """Some providers take back only what they signed. `name`: the one that is asked."""
+    return f"messages: thinking without a signature is not sent; {name!r} takes back only what it signed"
 
 
 def foreign_block(block: ProviderBlock) -> str:

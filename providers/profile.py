@@ -22,6 +22,7 @@ ThinkingMember: TypeAlias = Literal[
 ReasoningReturn: TypeAlias = Literal[
     "none", "as_received", "reasoning_content", "reasoning", "reasoning_details", "thinking_parts"
 ]
+ToolNameForm: TypeAlias = Literal["any", "word_64", "word_128", "gemini"]
 ToolCallIdForm: TypeAlias = Literal["any", "at_most_40", "nine_alphanumerics"]
 
 
@@ -36,6 +37,9 @@ class Quirks:
     - auth_header: the header that carries the key. `authorization` carries it as `Bearer …`, any other one bare.
     - query: sent with every request, without `?` (`api-version=…`).
     - headers: sent with every request.
+    - tool_name: the names of tools that are accepted, in every dialect (Gemini has one form for all its servers). A
+      tool of the request with another name is an error; in the conversation such a name is replaced by one derived
+      from it. `word_64`, `word_128`: so many letters, digits, `_` and `-`.
 
     How a request is spelled:
 
@@ -64,6 +68,8 @@ class Quirks:
     - reasoning_return: the member that carries the model's own reasoning back with its tool calls. `as_received`:
       under the name it came by. `reasoning_details`: OpenRouter's signed list, else its `reasoning`.
       `thinking_parts`: in the content (Mistral).
+    - signed_thinking_only: Anthropic's dialect: thinking without a signature is refused, so it stays behind. A server
+      that signs nothing gets its own thinking back.
     - reasoning_required: the member must be there with every tool call, empty where no reasoning is known.
     """
 
@@ -71,6 +77,7 @@ class Quirks:
     auth_header: str = "authorization"
     query: str = ""
     headers: tuple[tuple[str, str], ...] = ()
+    tool_name: ToolNameForm = "any"
 
     max_tokens_member: MaxTokensMember = "max_completion_tokens"
     stream_usage: bool = True
@@ -93,6 +100,7 @@ class Quirks:
 
     reasoning_return: ReasoningReturn = "none"
     reasoning_required: bool = False
+    signed_thinking_only: bool = False
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)

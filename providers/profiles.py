@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from .profile import Profile, Quirks, ReasoningReturn, ThinkingMember
 
 _STRICT = Quirks(strict_end=True)
+_STRICT_OPENAI = Quirks(strict_end=True, tool_name="word_64")
 _NO_THINKING = ("none", "low", "medium", "high")
 _OPENAI_PREFIXES = ("gpt-", "o1", "o3", "o4", "chatgpt-")
 
@@ -72,7 +73,7 @@ def _chat(
 
 
 _AZURE_HOSTS = ("*.openai.azure.com", "*.cognitiveservices.azure.com", "*.services.ai.azure.com")
-_AZURE = Quirks(auth_header="api-key", tool_call_id="at_most_40", reasoning_refuses_sampling=True)
+_AZURE = Quirks(auth_header="api-key", tool_name="word_64", tool_call_id="at_most_40", reasoning_refuses_sampling=True)
 
 OPENAI_ROWS: tuple[Profile, ...] = (
     _chat(
@@ -83,7 +84,7 @@ OPENAI_ROWS: tuple[Profile, ...] = (
         prefixes=_OPENAI_PREFIXES,
         addresses=("*.api.openai.com",),
         # OpenAI refuses ids of more than 40 characters, which other providers' histories may hold.
-        quirks=Quirks(strict_end=True, tool_call_id="at_most_40", reasoning_refuses_sampling=True),
+        quirks=replace(_STRICT_OPENAI, tool_call_id="at_most_40", reasoning_refuses_sampling=True),
     ),
     Profile(
         name="openai-compatible",
@@ -128,7 +129,7 @@ OPENAI_ROWS: tuple[Profile, ...] = (
         key_variables=("OPENAI_API_KEY",),
         prefixes=_OPENAI_PREFIXES,
         addresses=("*.api.openai.com",),
-        quirks=_STRICT,
+        quirks=_STRICT_OPENAI,
     ),
     Profile(
         # A row of its own, so that what OpenAI encrypted does not go to another server. Its end is as strict: there
@@ -150,7 +151,7 @@ OPENAI_ROWS: tuple[Profile, ...] = (
         base_url="",
         key_variables=("AZURE_OPENAI_API_KEY",),
         addresses=_AZURE_HOSTS,
-        quirks=Quirks(strict_end=True, auth_header="api-key"),
+        quirks=replace(_STRICT_OPENAI, auth_header="api-key"),
     ),
 )
 """OpenAI itself, and where else its models are served. `openai-compatible` is the row for unknown servers."""
@@ -368,6 +369,17 @@ FIRST_PARTY_ROWS: tuple[Profile, ...] = (
         base_url="https://api.anthropic.com",
         key_variables=("ANTHROPIC_API_KEY",),
         prefixes=("claude-",),
+        quirks=Quirks(strict_end=True, tool_name="word_128", signed_thinking_only=True),
+    ),
+    Profile(
+        # A row of its own, so that thinking goes back to the server that made it, and not to Anthropic.
+        name="anthropic-compatible",
+        aliases=("anthropic", "claude"),
+        dialect="anthropic",
+        base_url="",
+        key_variables=("ANTHROPIC_API_KEY",),
+        prefixes=("claude-",),
+        generic=True,
         quirks=_STRICT,
     ),
     Profile(
@@ -445,7 +457,7 @@ DEFAULT_PROFILES: dict[str, tuple[Profile, Profile]] = {
         _row("openai-responses", "openai-responses"),
         _row("responses-compatible", "openai-responses"),
     ),
-    "anthropic": (_row("anthropic", "anthropic"), _row("anthropic", "anthropic")),
+    "anthropic": (_row("anthropic", "anthropic"), _row("anthropic-compatible", "anthropic")),
     "gemini": (_row("google", "gemini"), _row("google", "gemini")),
 }
 """Dialect → the row without a base URL, and the row for a base URL that no row knows."""

@@ -19,7 +19,8 @@ class Response:
     model, id: as the server names them.
     refusal: the model's words where it declined, for dialects that keep them apart from text.
     parsed: the object that a structured answer holds, where the request had a `response_schema`.
-    warnings: what the request asked for and the dialect could only do in part.
+    warnings: what the request asked for and the dialect could only do in part, and where the server contradicted itself
+    (a final text that differs from its deltas, a message that it sent twice).
     provider_data: whatever else the answer carried, raw, under the wire's own names.
     """
 

@@ -21,7 +21,7 @@ from ...providers.anthropic.converter import AnthropicConverter
 from ...providers.converter import HistoryConverter
 from ...providers.errors import InvalidRequestError
 from ...providers.history import HistoryError
-from ...providers.json_values import JSON, JSONObject, MalformedJSONError, loads_object, mapping, objects, string
+from ...providers.json_values import JSON, JSONObject, MalformedJSONError, loads_object, mapping, string
 from ...providers.messages import Message
 from ...providers.openai.chat.converter import ChatConverter
 from ...providers.openai.responses.converter import ResponsesConverter
@@ -34,7 +34,6 @@ ChooseModel: TypeAlias = "Callable[[str | None], str | None]"
 """From the model that a line names (or None) to the one that is asked; None: there is none."""
 
 ID_NAMES = ("id", "custom_id")
-SYSTEM_ROLES = ("system", "developer")
 LEVELS = {level.value: level for level in ThinkingLevel}
 URLS = ("/v1/chat/completions", "/v1/responses")
 
@@ -107,10 +106,11 @@ def _read_ours(line: JSONObject, choose_model: ChooseModel) -> Request:
     members.take("id")
     members.take("custom_id")
     items = _messages(members, "messages")
+    system: list[str] = []
     request = Request(
         _model(members, choose_model),
-        _decoded(ChatConverter, items),
-        system=_joined(members.text("system"), _system_texts(items)),
+        _decoded(ChatConverter, items, system),
+        system=_joined(members.text("system"), system),
         tools=[_tool(tool, f"tools[{position}]") for position, tool in enumerate(members.objects("tools"))],
         tool_choice=members.text("tool_choice") or "auto",
         thinking=_thinking(members.take("thinking")),
@@ -207,14 +207,15 @@ def _read_chat(members: Members, choose_model: ChooseModel) -> Request:
     if members.whole("n") not in (None, 1):
         raise MemberError("body.n", "must be 1: a line has one answer")
     items = _messages(members, "messages")
+    system: list[str] = []
     effort = members.text("reasoning_effort")
     form = members.object("response_format")
     schema = mapping(mapping(form or {}, "json_schema"), "schema") or None
     limits = members.whole("max_completion_tokens"), members.whole("max_tokens")
     return Request(
         _model(members, choose_model),
-        _decoded(ChatConverter, items),
-        system=_joined(None, _system_texts(items)),
+        _decoded(ChatConverter, items, system),
+        system=_joined(None, system),
         tools=[_tool(tool, f"body.tools[{position}]") for position, tool in enumerate(members.objects("tools"))],
         tool_choice=_openai_choice(members.take("tool_choice")),
         thinking=ThinkingConfig(effort=effort) if effort is not None else None,
@@ -236,14 +237,15 @@ def _read_responses(members: Members, choose_model: ChooseModel) -> Request:
         items: list[JSONObject] = [{"role": "user", "content": given}]
     else:
         items = _as_objects(given, "body.input")
+    system: list[str] = []
     text, reasoning = members.object("text") or {}, members.object("reasoning") or {}
     form = mapping(text, "format")
     schema = mapping(form, "schema") or None
     effort = string(reasoning, "effort")
     return Request(
         _model(members, choose_model),
-        _decoded(ResponsesConverter, items),
-        system=_joined(members.text("instructions"), _system_texts(items)),
+        _decoded(ResponsesConverter, items, system),
+        system=_joined(members.text("instructions"), system),
         tools=[_tool(tool, f"body.tools[{position}]") for position, tool in enumerate(members.objects("tools"))],
         tool_choice=_openai_choice(members.take("tool_choice")),
         thinking=ThinkingConfig(effort=effort) if effort is not None else None,
@@ -288,7 +290,7 @@ def _read_anthropic(line: JSONObject, choose_model: ChooseModel) -> Request:
     budget = Members(thinking or {}, "params.thinking").whole("budget_tokens")
     return Request(
         _model(members, choose_model),
-        _decoded(AnthropicConverter, items),
+        _decoded(AnthropicConverter, items, []),
         system=_anthropic_system(members.take("system")),
         tools=[_anthropic_tool(tool, position) for position, tool in enumerate(members.objects("tools"))],
         tool_choice=(string(choice, "name") or "") if kind == "tool" else ANTHROPIC_CHOICES.get(kind, kind),
@@ -338,17 +340,9 @@ def _as_objects(value: JSON, where: str) -> list[JSONObject]:
     return Members({where: value}).objects(where)
 
 
-def _decoded(converter: type[HistoryConverter], items: list[JSONObject]) -> list[Message]:
-    return converter().decode_messages(items)
-
-
-def _system_texts(items: list[JSONObject]) -> list[str]:
-    texts: list[str] = []
-    for item in items:
-        if item.get("role") in SYSTEM_ROLES:
-            content = item.get("content")
-            texts += [content] if type(content) is str else [string(p, "text") or "" for p in objects(item, "content")]
-    return texts
+def _decoded(converter: type[HistoryConverter], items: list[JSONObject], system: list[str]) -> list[Message]:
+    """The messages; `system` takes the system messages before them."""
+    return converter().decode_messages(items, system)
 
 
 def _joined(first: str | None, others: list[str]) -> str | None:

@@ -88,16 +88,17 @@ Opened: TypeAlias = "TextInProgress | ThinkingInProgress | CallInProgress | Prov
 
 
 class BlockReader:
-    """Puts wire blocks into one answer. `tag` is the provider's name where its state needs one."""
+    """Puts wire blocks into one answer. `maker` marks thinking with the provider that made it. `tag` is the mark of
+    thinking that is signed: none for Anthropic's own, which a signature alone is taken to mean."""
 
-    __slots__ = ("answer", "make_id", "provider", "tag")
+    __slots__ = ("answer", "make_id", "maker", "provider", "tag")
 
     def __init__(self, answer: Accumulator, provider: str, make_id: MakeId) -> None:
         self.answer: Accumulator = answer
         self.provider: str = provider
         self.make_id: MakeId = make_id
-        # Untagged thinking is Anthropic's by convention, so its own needs no tag.
-        self.tag: ProviderState | None = None if provider == FIRST_PARTY else ProviderState(provider, {})
+        self.maker: ProviderState = ProviderState(provider, {})
+        self.tag: ProviderState | None = None if provider == FIRST_PARTY else self.maker
 
     def open(self, wire: JSONObject, events: list[Event]) -> Opened:
         """Begin a block with what its start holds, and add the events for that."""
@@ -114,8 +115,9 @@ class BlockReader:
 
     def open_thinking(self, wire: JSONObject, events: list[Event]) -> Opened:
         block = self.answer.thinking()
-        block.state = self.tag
         text, signature = string(wire, "thinking"), string(wire, "signature")
+        # A stream that is cut has sent no signature: without its maker, such thinking would belong to nobody.
+        block.state = self.tag if signature else self.maker
         if text:
             events.append(block.delta(text))
         if signature:

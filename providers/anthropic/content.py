@@ -12,7 +12,9 @@ from hashlib import sha256
 
 from ..errors import InvalidRequestError
 from ..json_values import JSON, JSONObject, MalformedJSONError
+from ..left_out import foreign_thinking, unsigned_thinking
 from ..messages import CacheControl, File, Image, RedactedThinking, Text, Thinking, ToolCall, ToolResult
+from ..profile import Profile
 
 IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 IMAGE_SPELLINGS = {"image/jpg": "image/jpeg"}
@@ -70,17 +72,24 @@ def wire_text(block: Text, *, with_citations: bool = False) -> JSONObject | None
     return wire if block.cache_control is None else marked(wire, block.cache_control)
 
 
-def wire_thinking_block(block: Thinking | RedactedThinking, provider: str) -> JSONObject | None:
-    """Thinking for the provider that made it, unchanged; None for any other.
+def wire_thinking_block(block: Thinking | RedactedThinking, profile: Profile, warnings: list[str]) -> JSONObject | None:
+    """Thinking for the provider that made it, unchanged; None, with a warning, for any other.
 
-    Anthropic itself needs the signature; a compatible server that signs nothing gets back what it sent.
+    A signature without a maker is Anthropic's, and may have come through any gateway to it. Anthropic itself needs the
+    signature; a compatible server that signs nothing gets back what it sent.
     """
-    maker = block.state.provider if block.state is not None else FIRST_PARTY
-    if maker != provider:
+    if block.state is not None:
+        ours = block.state.provider == profile.name
+    else:
+        signed = isinstance(block, RedactedThinking) or bool(block.signature)
+        ours = signed and (profile.name == FIRST_PARTY or profile.generic)
+    if not ours:
+        warnings.append(foreign_thinking(profile.name))
         return None
     if isinstance(block, RedactedThinking):
         return {"type": "redacted_thinking", "data": block.data}
-    if not block.signature and block.state is None:
+    if not block.signature and profile.quirks.signed_thinking_only:
+        warnings.append(unsigned_thinking(profile.name))
         return None
     return {"type": "thinking", "thinking": block.text, "signature": block.signature or ""}
 

@@ -86,7 +86,7 @@ class AnthropicConverter(HistoryConverter):
         if isinstance(block, Text):
             return wire_text(block, with_citations=True)
         if isinstance(block, Thinking | RedactedThinking):
-            return wire_thinking_block(block, owner)
+            return wire_thinking_block(block, self.provider.profile, warnings)
         if isinstance(block, ToolCall):
             return wire_tool_call(block, wire_call_id(block.id), owner, warnings)
         if isinstance(block, ToolResult):

@@ -7,9 +7,13 @@ compatible servers. Must not know streams.
 
 from __future__ import annotations
 
+from typing import TypeGuard
+
 from ..dialect import Headers
+from ..error_bodies import decode_error as decode_any_error
+from ..error_bodies import error_from_object, object_of, reported_error
 from ..errors import RETRYABLE, STATUS_CATEGORY, ErrorCategory, ProviderError, category_of_status
-from ..json_values import JSON, JSONObject, MalformedJSONError, integer, loads, mapping, string
+from ..json_values import JSON, JSONObject, integer, mapping, string
 from ..retry_hints import retry_after_ms
 
 TYPE_STATUS: dict[str, int] = {
@@ -51,22 +55,42 @@ def is_error(payload: JSONObject) -> bool:
     return payload.get("type") == "error" or (payload.get("error") is not None and "content" not in payload)
 
 
-def error_in(payload: JSONObject, data: bytes) -> ProviderError:
-    """The error that an event or a body with status 200 holds."""
-    return _error(0, payload, data, headers={}, now=0.0)
+def error_in(reported: JSON, data: bytes) -> ProviderError:
+    """The error that an event or a body with status 200 holds, in Anthropic's form or any other."""
+    if _is_own(reported):
+        return _error(0, reported, data, headers={}, now=0.0)
+    return error_from_object(reported_error("error", reported), http_status=0, body=data)
 
 
 def decode_error(status: int, headers: Headers, body: bytes, now: float) -> ProviderError:
     """Read a failed response. Never raises; `now` is the wall clock in Unix seconds."""
-    return _error(status, _payload(body), body, headers, now)
+    reported = object_of(body)
+    if type(reported) is list and reported:
+        reported = reported[0]
+    if _is_own(reported):
+        return _error(status, reported, body, headers, now)
+    return decode_any_error(status, headers, body, now)
+
+
+def _is_own(reported: JSON) -> TypeGuard[JSONObject]:
+    """Whether an error has Anthropic's form: an object with a message and a type that it documents, or any type where
+    it stands in an object whose own type is `error`."""
+    if type(reported) is not dict:
+        return False
+    error = mapping(reported, "error") or reported
+    kind = string(error, "type")
+    named = error is not reported and reported.get("type") == "error"
+    return bool(kind and string(error, "message")) and (named or kind in TYPE_STATUS)
 
 
 def _error(status: int, payload: JSONObject, data: bytes, headers: Headers, now: float) -> ProviderError:
-    error = _error_object(payload)
+    error = mapping(payload, "error") or payload
     kind = string(error, "type")
     code = string(mapping(error, "details"), "error_code")
-    text = string(error, "message") or string(error, "detail")
+    text = string(error, "message")
     category = _category(status, kind, text, error)
+    if category is ErrorCategory.UNKNOWN:
+        category = error_from_object(error, http_status=status, body=b"").category
     return ProviderError(
         _message(kind, text, status),
         category=category,
@@ -111,27 +135,3 @@ def _request_id(headers: Headers, payload: JSONObject) -> str | None:
         if headers.get(name):
             return headers[name]
     return string(payload, "request_id")
-
-
-def _payload(body: bytes) -> JSONObject:
-    """The object in a body: JSON, a list around it, or an SSE event (some servers fail a stream request that way)."""
-    text = body.strip()
-    if not text.startswith((b"{", b"[")):
-        text = text.partition(b"data:")[2].partition(b"\n")[0]
-    try:
-        value: JSON = loads(text) if text else None
-    except MalformedJSONError:
-        return {}
-    if type(value) is list and value:
-        value = value[0]
-    return value if type(value) is dict else {}
-
-
-def _error_object(payload: JSONObject) -> JSONObject:
-    """The object that holds type and message: `error` where there is one, itself or as a bare string."""
-    error = payload.get("error")
-    if type(error) is dict:
-        return error
-    if type(error) is str:
-        return {"message": error, **payload, "type": None}
-    return {**payload, "type": None} if payload.get("type") == "error" else payload

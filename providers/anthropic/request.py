@@ -17,6 +17,7 @@ from ..messages import Message
 from ..provider import Provider
 from ..request import Request, Tool
 from ..structured import schema_of
+from ..tool_names import check_tool_names
 from ..written import Stretch, serialised, write_messages
 from .content import marked
 from .schema import adapt_schema
@@ -53,6 +54,7 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
     if system:
         body["system"] = system
     body["messages"] = _messages(request, provider, warnings)
+    check_tool_names(request.tools, provider.profile.quirks.tool_name, provider.name)
     _add_tools(body, request, warnings)
     if thinking.member is not None:
         body["thinking"] = thinking.member
@@ -77,12 +79,13 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
 
 def _messages(request: Request, provider: Provider, warnings: list[str]) -> JSON:
     """The conversation. Raises `InvalidRequestError` where nothing is left to send."""
-    name = provider.profile.name
+    profile = provider.profile
 
     def write(messages: Sequence[Message], first: int, left: Left | None) -> Stretch[Left] | None:
-        return Turns(name).build(messages, first, left)
+        return Turns(profile).build(messages, first, left)
 
-    messages = write_messages(request.messages, request.written, ("anthropic", name), write, warnings)
+    way = ("anthropic", profile)
+    messages = write_messages(request.messages, request.written, way, write, warnings)
     if not messages:
         raise InvalidRequestError("messages", "hold nothing that Anthropic takes: no text, no call, no file")
     return messages

@@ -9,6 +9,7 @@ from __future__ import annotations
 from ..accumulate import Accumulator
 from ..answer_limits import ANSWER_LIMITS, AnswerLimits
 from ..dialect import MakeId
+from ..error_bodies import reported_error
 from ..errors import malformed
 from ..events import Event, FinishReason
 from ..json_values import JSON, JSONObject, MalformedJSONError, items, loads_object, mapping, shown, string
@@ -63,7 +64,7 @@ def decode_response(body: bytes, provider: Provider, make_id: MakeId, limits: An
         message = loads_object(body)
     except MalformedJSONError as error:
         raise malformed(str(error), body) from None
-    if is_error(message):
+    if is_error(message) or reported_error("", message) is not None:
         raise error_in(message, body)
     if type(message.get("content")) is not list:
         raise malformed(f"expected a message with content, got {shown(body)}", body)

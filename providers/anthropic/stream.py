@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from ..accumulate import CUT_SHORT, TextInProgress, ThinkingInProgress
 from ..answer_limits import ANSWER_LIMITS, AnswerLimits
 from ..dialect import MakeId, StreamMachine
+from ..error_bodies import reported_error, reported_in_text
 from ..errors import malformed, truncated
 from ..events import Event
 from ..json_values import JSON, JSONObject, MalformedJSONError, exactly_object, loads, mapping, objects, shown, string
@@ -25,7 +26,7 @@ from ..provider import Provider
 from ..repeated import Path
 from ..response import Response
 from .blocks import BlockReader, CallInProgress, ProviderBlockInProgress
-from .errors import error_in, is_error
+from .errors import error_in
 from .response import MESSAGE_MEMBERS, add_provider_data, add_usage, finish_reason
 
 WITH_BLOCKS = frozenset({"message_start", "content_block_start"})
@@ -70,27 +71,29 @@ class MessagesStream(StreamMachine):
 
     def take_event(self, event: str, data: bytes) -> Sequence[Event]:
         try:
-            payload = loads(data)
+            payload = loads(data, self.note_half)
         except MalformedJSONError as error:
             return self._unreadable(event, data, str(error))
         if type(payload) is not dict:
+            if reported_error(event, payload) is not None:
+                return self.fail(error_in(payload, data))
             return self.fail(malformed(f"expected an event object, got {shown(data)}", data))
         kind = payload.get("type")
-        events = self._dispatch(kind if type(kind) is str else event, payload, data)
+        events = self._dispatch(event, kind if type(kind) is str else event, payload, data)
         if kind == "content_block_delta" and len(events) == 1:
             path = REPEATED.get(string(mapping(payload, "delta"), "type") or "")
             if path is not None:
                 self.expect_more(event, data, payload, path, events[0])
         return events
 
-    def _dispatch(self, kind: str, payload: JSONObject, data: bytes) -> Sequence[Event]:
+    def _dispatch(self, event: str, kind: str, payload: JSONObject, data: bytes) -> Sequence[Event]:
         handle = EVENTS.get(kind)
         try:
             if handle is not None:
                 if kind in WITH_BLOCKS and _may_hold_numbers(payload):
                     payload = exactly_object(payload, data)
                 return handle(self, payload)
-            if kind == "error" or is_error(payload):
+            if reported_error(event, payload) is not None:
                 return self.fail(error_in(payload, data))
         except MalformedJSONError as error:
             return self.fail(malformed(f"{kind}: {error} in {shown(data)}", data))
@@ -102,16 +105,14 @@ class MessagesStream(StreamMachine):
             return ()
         if data.strip() == DONE_MARK:
             return self._finish() if self.stop_reason is not None else ()
+        if event == "error":
+            return self.fail(error_in(data.decode("utf-8", "replace"), data))
         return self.fail(malformed(reason, data))
 
     def take_end(self, stray: bytes) -> Sequence[Event]:
-        if stray:
-            try:
-                payload = loads(stray)
-            except MalformedJSONError:
-                payload = None
-            if type(payload) is dict and is_error(payload):
-                return self.fail(error_in(payload, stray))
+        reported = reported_in_text(stray)
+        if reported is not None:
+            return self.fail(error_in(reported, stray))
         if self.stop_reason is not None and not self.provider.profile.quirks.strict_end:
             return self._finish()
         return self.fail(truncated("truncated stream: it ended without message_stop"))
@@ -222,6 +223,7 @@ class MessagesStream(StreamMachine):
         block, signature = self.thinkings.get(index), _text(delta, "signature")
         if block is not None and signature:
             block.signature_pieces.append(signature)
+            block.state = self.reader.tag
         return ()
 
     def input_json_delta(self, index: int, delta: JSONObject) -> Sequence[Event]:

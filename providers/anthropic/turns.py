@@ -7,6 +7,7 @@ The rules, all Anthropic's own (https://platform.claude.com/docs/en/agents-and-t
 - Call ids are unique and of `[a-zA-Z0-9_-]`; others are rewritten, the same way in the call and in its result.
 - Thinking goes back only to the provider that made it, and never ends a message.
 - A message that is one plain text is sent as a string.
+- The first message is the user's. Before an assistant's, one is put that says so, with a warning.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import TypeAlias
 from ..call_ids import TakenIds, unique_id
 from ..errors import InvalidRequestError
 from ..json_values import JSONObject
-from ..left_out import foreign_block, foreign_thinking, unanswered_call, unasked_result
+from ..left_out import OPENING, foreign_block, opening_added, unanswered_call, unasked_result
 from ..messages import (
     Block,
     File,
@@ -33,6 +34,8 @@ from ..messages import (
     ToolCall,
     ToolResult,
 )
+from ..profile import Profile
+from ..tool_names import named_call
 from ..written import Stretch
 from .content import wire_call_id, wire_part_of, wire_text, wire_thinking_block, wire_tool_call, wire_tool_result
 
@@ -63,12 +66,23 @@ class Left:
 
 
 class Turns:
-    """Builds the turns of one request, or of a stretch of its messages. `provider`: the profile's name."""
+    """Builds the turns of one request, or of a stretch of its messages, for the provider of a profile."""
 
-    __slots__ = ("call_ids", "provider", "result_calls", "taken", "turn_of_call", "turns", "waiting", "warnings")
+    __slots__ = (
+        "call_ids",
+        "profile",
+        "provider",
+        "result_calls",
+        "taken",
+        "turn_of_call",
+        "turns",
+        "waiting",
+        "warnings",
+    )
 
-    def __init__(self, provider: str) -> None:
-        self.provider: str = provider
+    def __init__(self, profile: Profile) -> None:
+        self.profile: Profile = profile
+        self.provider: str = profile.name
         self.warnings: list[str] = []
         self.turns: list[Turn] = []
         self.call_ids: dict[Place, str] = {}
@@ -92,6 +106,11 @@ class Turns:
                 self._add_user(message.content, number)
         ends_with_user = bool(self.turns) and self.turns[-1].role == "user"
         self._trim()
+        if not first and self.turns and self.turns[0].role == "assistant":
+            opening = Turn("user")
+            opening.content.append({"type": "text", "text": OPENING})
+            self.turns.insert(0, opening)
+            self.warnings.append(opening_added("Anthropic"))
         if left is not None and self.turns and self.turns[0].role == "user":
             return None
         return Stretch(
@@ -146,7 +165,8 @@ class Turns:
                 call_id = self.call_ids.get((number, position))
                 if call_id is None:
                     continue
-                wire = wire_tool_call(block, call_id, self.provider, self.warnings)
+                call = named_call(block, self.profile.quirks.tool_name, self.warnings)
+                wire = wire_tool_call(call, call_id, self.provider, self.warnings)
             elif type(block) is ToolResult:
                 self._add_result(block, (number, position))
                 continue
@@ -160,10 +180,7 @@ class Turns:
     def _assistant_wire(self, block: Block) -> JSONObject | None:
         """A block that is neither text nor call nor result."""
         if isinstance(block, (Thinking, RedactedThinking)):
-            wire = wire_thinking_block(block, self.provider)
-            if wire is None:
-                self.warnings.append(foreign_thinking(self.provider))
-            return wire
+            return wire_thinking_block(block, self.profile, self.warnings)
         if type(block) is ProviderBlock:
             return self._own(block)
         self.warnings.append(f"messages: an assistant's {type(block).__name__} is not sent; Anthropic takes none")

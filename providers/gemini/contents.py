@@ -5,6 +5,7 @@ The rules, all of them Gemini's own (documentation, "Function calling" and "Thou
 - All calls of one turn stand in one content, in order, and all their results in the content right after it,
   wherever the history has them. As many results as calls: a call without a result, or a result without a call,
   cannot be sent and is left out, with a warning.
+- The first content is the user's. Before the model's, one is put that says so, with a warning.
 - From Gemini 3 on the first call of a turn needs a thought signature. A call that another provider made has none;
   the documented value that tells the server so takes its place.
 """
@@ -16,8 +17,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..json_values import JSON, JSONObject
-from ..left_out import unanswered_call, unasked_result
+from ..left_out import OPENING, opening_added, unanswered_call, unasked_result
 from ..messages import Message, Role, Text, ToolCall, ToolResult
+from ..tool_names import named_call
 from ..written import Stretch
 from .parts import PartWriter
 
@@ -96,8 +98,12 @@ class ContentsWriter:
                     if part is not None:
                         turn.parts.append(part)
         items = [content for turn in self._turns for content in self._contents(turn)]
+        if not first and items and items[0]["role"] == MODEL:
+            items.insert(0, {"role": USER, "parts": [{"text": OPENING}]})
+            self._warnings.append(opening_added("Gemini"))
         unanswered = [unanswered_call(id) for id in self._open_calls()]
-        return Stretch(items, self._left(), self._warnings, unanswered)
+        # Where nothing was written yet, what comes next is the first content: it is written in one with these.
+        return Stretch(items, self._left() if items or left is not None else None, self._warnings, unanswered)
 
     def _left(self) -> Left | None:
         """What to tell those after these; None where they might go on with a turn of the model's that is in these."""
@@ -119,6 +125,7 @@ class ContentsWriter:
         return last if last is not None and last.role == MODEL and not last.answered else self._new_turn(MODEL)
 
     def _call(self, turn: _Turn, block: ToolCall, where: str) -> None:
+        block = named_call(block, "gemini", self._warnings)
         call = _Call(block, self._parts.call(block, where))
         turn.parts.append(call)
         turn.calls.append(call)

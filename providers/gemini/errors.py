@@ -10,8 +10,10 @@ from __future__ import annotations
 import re
 
 from ..dialect import Headers
+from ..error_bodies import ERROR, error_from_object, object_of, reported_error
+from ..error_bodies import decode_error as decode_any_error
 from ..errors import STATUS_CATEGORY, ErrorCategory, ProviderError, category_of_status
-from ..json_values import JSON, JSONObject, MalformedJSONError, integer, loads, mapping, objects, string
+from ..json_values import JSON, JSONObject, integer, mapping, objects, string
 from ..retry_hints import NO_HINT, hint_ms, retry_after_ms
 
 STATUS_CODES: dict[str, int] = {
@@ -61,13 +63,14 @@ _SECRETS = re.compile(rb"AIza[0-9A-Za-z_\-]{10,}|(?<=API key: )[^\s\"'\\,]+")
 
 
 def decode_error(status: int, headers: Headers, body: bytes, now: float) -> ProviderError:
-    """Read an error answer. Never raises; a body that is no error object (a proxy's HTML) leaves the status."""
-    try:
-        value = loads(body)
-    except MalformedJSONError:
-        value = None
-    hint = retry_after_ms(headers, now, status=status)
+    """Read an error answer. Never raises."""
+    value = object_of(body)
     request_id = headers.get("x-goog-request-id") or headers.get("x-request-id")
+    if _own_error(value) is None:
+        error = decode_any_error(status, headers, body, now)
+        error.request_id = request_id or error.request_id
+        return _safe(error)
+    hint = retry_after_ms(headers, now, status=status)
     return read_error(value, body, status=status, header_hint_ms=hint, request_id=request_id)
 
 
@@ -79,12 +82,14 @@ def parse_error(status: int, body: bytes | str) -> ProviderError:
 def read_error(
     value: JSON, body: bytes, *, status: int = 200, header_hint_ms: int = NO_HINT, request_id: str | None = None
 ) -> ProviderError:
-    """An error object, already parsed → `ProviderError`.
+    """An error, already parsed → `ProviderError`.
 
     status: of the HTTP answer; below 400 for an error inside an answer that began well, which is then classified by
-    its own code as the HTTP error would be.
+    its own code as the HTTP error would be. An error in another form than Google's is read as every dialect reads it.
     """
-    error = _error_object(value)
+    error = _own_error(value)
+    if error is None:
+        return _safe(error_from_object(reported_error(ERROR, value), http_status=status, body=body))
     name = string(error, "status")
     details = objects(error, "details")
     reason = next((text for detail in details if (text := string(detail, "reason"))), None)
@@ -130,15 +135,24 @@ def without_secrets(body: bytes) -> bytes:
     return _SECRETS.sub(b"[removed]", body)
 
 
-def _error_object(value: JSON) -> JSONObject:
+def _safe(error: ProviderError) -> ProviderError:
+    """The error without the keys that it quotes."""
+    error.message = without_secrets(error.message.encode("utf-8", "replace")).decode()
+    error.body = without_secrets(error.body)
+    return error
+
+
+def _own_error(value: JSON) -> JSONObject | None:
+    """The error object where it has Google's form: a known `status`, or a number as its code and no other dialect's
+    `type`. It may stand in an array."""
     if type(value) is list:
         value = next((member for member in value if type(member) is dict and member.get("error")), None)
-    if type(value) is not dict:
-        return {}
-    error = value.get("error")
-    if type(error) is dict:
+    error = value.get("error", value) if type(value) is dict else None
+    if type(error) is not dict:
+        return None
+    if string(error, "status") in STATUS_CODES:
         return error
-    return {"message": error} if type(error) is str else value
+    return error if error.get("type") is None and integer(error, "code") is not None else None
 
 
 def _own_code(error: JSONObject, name: str | None) -> int | None:

@@ -18,6 +18,7 @@ from ..messages import Message
 from ..provider import Provider
 from ..request import TOOL_CHOICE_MODES, Request, Tool
 from ..structured import schema_of
+from ..tool_names import check_tool_names
 from ..written import Stretch, serialised, write_messages
 from .contents import ContentsWriter, Left
 from .parts import PartWriter
@@ -32,9 +33,6 @@ STRICT_MODE = "VALIDATED"
 """AUTO, with calls held to their schemas. There is no such mark on a single function."""
 
 JSON_TYPE = "application/json"
-
-_TOOL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:\-]{0,127}", re.ASCII)
-"""`FunctionDeclaration.name` as it is documented."""
 
 _LABEL = re.compile(r"[a-z][a-z0-9_\-]{0,62}", re.ASCII)
 _LABEL_VALUE = re.compile(r"[a-z0-9_\-]{0,63}", re.ASCII)
@@ -51,6 +49,7 @@ def encode(request: Request, model: str, provider: Provider, *, stream: bool) ->
     body: dict[str, JSON] = {}
     _add_system(body, request, warnings)
     body["contents"] = _contents(request, name, provider, warnings)
+    check_tool_names(request.tools, "gemini", provider.name)
     _add_tools(body, request, warnings)
     config = _generation_config(request, name, warnings)
     if config:
@@ -125,11 +124,6 @@ def _add_tools(body: dict[str, JSON], request: Request, warnings: list[str]) -> 
 
 def _declaration(tool: Tool, place: int, warnings: list[str]) -> JSONObject:
     field = f"tools[{place}]"
-    if not _TOOL_NAME.fullmatch(tool.name):
-        raise InvalidRequestError(
-            f"{field}.name",
-            f"{tool.name!r} is none that Gemini takes: letters, digits and _ . : - up to 128, not first a digit",
-        )
     if tool.cache_control is not None:
         warnings.append(f"{field}.cache_control: left out, Gemini caches by itself or by cachedContent")
     declaration: dict[str, JSON] = {"name": tool.name}

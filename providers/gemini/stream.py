@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence, Set
 from ..accumulate import CUT_SHORT, TextInProgress, ThinkingInProgress, ToolCallInProgress
 from ..answer_limits import ANSWER_LIMITS, AnswerLimits
 from ..dialect import MakeId, StreamMachine
+from ..error_bodies import ERROR, reported_error, reported_in_text
 from ..errors import malformed, truncated
 from ..events import Error, Event, TextDelta
 from ..json_values import (
@@ -101,11 +102,15 @@ class GeminiStream(StreamMachine):
 
     def take_event(self, event: str, data: bytes) -> Sequence[Event]:
         try:
-            chunk = loads(data)
+            chunk = loads(data, self.note_half)
         except MalformedJSONError as error:
             if data.strip() in (b"", b"[DONE]"):  # some gateways add OpenAI's marker; the body's end still decides
                 return ()
+            if event == ERROR:
+                return self.fail(read_error(data.decode("utf-8", "replace"), data))
             return self.fail(malformed(f"Gemini sent an event that is no JSON: {error}", data))
+        if event == ERROR:
+            return self.fail(read_error(chunk, data))
         if type(chunk) is dict and tuple(chunk) == self._shape:
             part = only_part(chunk)
             if part is not None:
@@ -182,6 +187,9 @@ class GeminiStream(StreamMachine):
     def _stray(self, stray: bytes) -> list[Event]:
         """Lines outside the events: an error that was written into the stream as bare JSON, or a whole answer from a
         server that did not mind `alt=sse`."""
+        reported = reported_in_text(stray)
+        if reported is not None:
+            return list(self.fail(read_error(reported, stray)))
         try:
             value = exact_loads(stray)
         except MalformedJSONError:
@@ -207,7 +215,7 @@ class GeminiStream(StreamMachine):
         usage = chunk.get("usageMetadata")
         if type(usage) is dict:
             self._usage = usage  # cumulative: the last one counts, none is added to another
-        if chunk.get("error"):
+        if (chunk.get(ERROR) or chunk.get("candidates") is None) and reported_error("", chunk) is not None:
             return list(self.fail(read_error(chunk, data)))
         refusal = blocked(chunk, data) if chunk.get("promptFeedback") is not None else None
         if refusal is not None:

@@ -25,7 +25,7 @@ from ..json_values import JSONObject, dumps_text
 from ..messages import Block, Message, Role, Text, ToolCall, ToolResult
 from ..provider import OpenAIChat
 from ..request import Request, ThinkingConfig, ThinkingLevel
-from ..row import Row, is_readable
+from ..row import Row, RowError, is_readable
 from ..rows import message_from_row
 from .chat import DIALECT
 from .thinking import takes_sampling
@@ -67,7 +67,8 @@ class LegacyConversation:
 
 @dataclass(slots=True)
 class LegacyRequest:
-    """A request in the older form. `warnings` name what the original asked for and this form cannot say."""
+    """A request in the older form. `warnings` name what the original asked for and this form cannot say, and after
+    `serialize` also what Chat Completions cannot."""
 
     model: str
     conversation: LegacyConversation
@@ -178,12 +179,14 @@ def _result_row(block: ToolResult, name: str, where: str) -> LegacyRow:
 
 
 def serialize(legacy: LegacyRequest) -> bytes:
-    """The Chat Completions JSON of a request in the older form. Raises `RowError` for rows that cannot be read, and
-    `InvalidRequestError`."""
+    """The Chat Completions JSON of a request in the older form. What it cannot say goes into `legacy.warnings`, each
+    line once. Raises `RowError` for rows that cannot be read, and `InvalidRequestError`."""
     system: list[Text] = []
     messages: list[Message] = []
     for position, row in enumerate(legacy.conversation.rows):
         if row.kind == "system":
+            if messages:
+                raise RowError("kind", "must not be 'system' after the first message", row, position)
             system.append(Text(row.content or ""))
             continue
         message = message_from_row(row, position)
@@ -201,4 +204,6 @@ def serialize(legacy: LegacyRequest) -> bytes:
         temperature=None if default else legacy.temperature,
         max_output_tokens=legacy.max_completion_tokens,
     )
-    return DIALECT.encode(request, legacy.model, OpenAIChat(), stream=legacy.stream).body
+    wire = DIALECT.encode(request, legacy.model, OpenAIChat(), stream=legacy.stream)
+    legacy.warnings += [warning for warning in wire.warnings if warning not in legacy.warnings]
+    return wire.body

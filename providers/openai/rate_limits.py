@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 
 from ..dialect import Headers
+from ..error_bodies import SPENT_QUOTA
 from ..errors import ProviderError
 from ..json_values import JSON, JSONObject, MalformedJSONError, loads, mapping, string
 from ..quota_report import DAY, MINUTE, MONTH, SECOND, QuotaReport, Refusal, ReportedLimit, Unit
 from ..rate_headers import HeaderRow, amount, read_rows
-from .errors import SPENT_QUOTA
 
 LONGEST_PAUSE = 60.0
 """Seconds. A day's limit that has room again within this is a pause; beyond, it is spent."""

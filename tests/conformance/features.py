@@ -89,6 +89,9 @@ answer. Calls that the server runs itself are kept as `ProviderBlock`s and are n
 For every dialect alike: the request's warnings are in `response.warnings`, the provider's own usage report in
 `response.usage.raw`, its own word for the end in `response.raw_finish_reason`, the response's headers (rate limits
 among them) in `completion.headers`, and the provider's id for the request in `completion.request_id`.
+
+The joined deltas of a block are its text in the response, with one exception: where a Responses server ends an item
+with another text than its deltas had, the final text is in the response, and a line in `response.warnings` says so.
 """
 
 PROFILES_HEAD = f"""

@@ -72,6 +72,23 @@ def test_thinking_may_be_written_in_full() -> None:
     assert request.thinking == ms.ThinkingConfig(ms.ThinkingLevel.HIGH, 2000, "max")
 
 
+LATE = [{"role": "user", "content": "Hi"}, {"role": "system", "content": "Be long."}, {"role": "user", "content": "Go"}]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"id": "a", "model": "m", "messages": LATE},
+        {"custom_id": "a", "url": "/v1/chat/completions", "body": {"model": "m", "messages": LATE}},
+        {"custom_id": "a", "url": "/v1/responses", "body": {"model": "m", "input": LATE}},
+    ],
+    ids=["ours", "chat", "responses"],
+)
+def test_a_system_message_after_the_first_turn_is_refused(value: dict[str, object]) -> None:
+    with pytest.raises(LineError, match="a system message after the first turn"):
+        read(value)
+
+
 def test_messages_hold_systems_pictures_calls_and_results() -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     picture = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}

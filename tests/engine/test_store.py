@@ -48,6 +48,34 @@ def test_messages_are_appended_one_or_several(store: ms.ConversationStore) -> No
     assert store.restore(id).messages == MESSAGES
 
 
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1)])
+def test_calls_that_are_stored_as_they_are_completed_are_restored_once(
+    store: ms.ConversationStore, order: tuple[int, ...]
+) -> None:
+    calls = [ms.ToolCall(f"c{n}", "look", f'{{"n":{n}}}') for n in range(3)]
+    conversation = ms.Conversation([ms.Message.user("Look.")])
+    id = store.save(conversation)
+    conversation.keep_thinking(ms.Response([ms.Thinking("hm", "sig"), *calls]))
+    for number in order:
+        pair = conversation.complete_tool(calls[number], f"seen {number}")
+        assert list(pair) == conversation.messages[-2:]
+        store.append(id, pair)
+        assert store.restore(id) == conversation
+    assert len(conversation) == 3
+    # The next round is another one, even with ids that the server counts from 0 again.
+    conversation.keep_thinking(ms.Response([*calls[:2]]))
+    for call in calls[:2]:
+        store.append(id, conversation.complete_tool(call, "seen again"))
+    assert store.restore(id) == conversation
+    assert len(conversation) == 5
+
+
+def test_equal_calls_of_two_answers_are_both_restored(store: ms.ConversationStore) -> None:
+    pair = [ms.Message.tool_call("c0", "look", "{}"), ms.Message.tool_result("c0", "seen")]
+    conversation = ms.Conversation([ms.Message.user("Look."), *pair, *pair])
+    assert store.restore(store.save(conversation)) == conversation
+
+
 def test_a_new_conversation_is_empty(store: ms.ConversationStore) -> None:
     assert store.restore(store.create()) == ms.Conversation()
 

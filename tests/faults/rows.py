@@ -41,6 +41,8 @@ RETRY = "engine/test_retry.py::test_"
 DEFECTS = "faults/test_defects.py::test_"
 FATAL = "engine/test_fatal_callbacks.py::test_"
 PRESSURE = "faults/test_pressure.py::test_"
+PROVIDERS = "providers/"
+RESPONSES = "providers/openai_responses/test_repeated_items.py::test_"
 WRONG_PLACE = "faults/test_wrong_place.py::test_"
 BATCH = "engine/test_batch_faults.py::test_"
 STORE = "engine/test_store_faults.py::test_"
@@ -273,41 +275,55 @@ GROUPS: dict[str, tuple[Row, ...]] = {
              "of the body", "no", "by status", PRESSURE + "the_body_of_an_error_has_a_short_clock_of_its_own"),
         _row(86, "the replicas behind a load balancer change", "connections older than `PoolLimits.max_age` are not "
              "used again", "no", "not needed", PRESSURE + "a_connection_older_than_its_age_limit_serves_no_more"),
+        _row(87, "a surrogate pair cut between two deltas",
+             "success: the halves are joined; one that stays alone is U+FFFD", "yes", "-",
+             PROVIDERS + "test_cut_pairs.py::test_halves_are_joined_or_replaced",
+             PROVIDERS + "test_cut_pairs.py::test_any_units_cut_anywhere"),
+        _row(88, "an error in another dialect's form, in a stream or as a body",
+             "that error, classified, with its words", "yes", "by its code",
+             PROVIDERS + "test_foreign_errors.py::test_an_error_in_a_stream_is_read_in_any_form",
+             PROVIDERS + "test_foreign_errors.py::test_the_servers_words_are_in_the_error_of_a_failed_answer",
+             PROVIDERS + "test_foreign_errors.py::test_a_body_of_no_dialects_form_is_read_alike"),
+        _row(89, "a Responses item that comes again under another id; a final text unlike its deltas",
+             "success, once, with a warning; the final text is in the response", "yes", "-",
+             RESPONSES + "a_message_that_comes_again_under_another_id_is_reported_once",
+             RESPONSES + "a_call_that_comes_again_is_one_call",
+             RESPONSES + "a_final_text_wins_over_its_deltas_and_the_response_says_so"),
     ),
     "Batches, stores and recordings": (
-        _row(87, "a batch is cancelled, or its engine closed", "its calls are cancelled and waited for; no line fails; "
+        _row(90, "a batch is cancelled, or its engine closed", "its calls are cancelled and waited for; no line fails; "
              "nothing is written afterwards", "no", "in the next run",
              BATCH + "a_cancelled_run_leaves_no_call_and_writes_nothing_afterwards",
              BATCH + "a_journal_that_is_closed_too_early_writes_nowhere",
              BATCH + "an_engine_that_is_closed_fails_no_line"),
-        _row(88, "a batch line that cannot be read or sent", "that line fails, by its number; the others are answered",
+        _row(91, "a batch line that cannot be read or sent", "that line fails, by its number; the others are answered",
              "-", "in the next run", BATCH + "a_line_of_any_kind_fails_alone_and_its_neighbours_are_answered",
              BATCH + "a_defect_in_reading_or_sending_a_line_is_that_line_s"),
-        _row(89, "an answer that JSON cannot hold", "recorded, with a warning; what cannot be written is replaced",
+        _row(92, "an answer that JSON cannot hold", "recorded, with a warning; what cannot be written is replaced",
              "yes", "-", BATCH + "an_answer_of_any_kind_is_kept_and_ends_no_batch",
              BATCH + "what_json_cannot_hold_is_replaced_and_the_record_says_so"),
-        _row(90, "`-o` or `--errors` is the input, or no file of a batch", "JournalError; the file stays as it is", "-",
+        _row(93, "`-o` or `--errors` is the input, or no file of a batch", "JournalError; the file stays as it is", "-",
              "-", BATCH + "an_input_is_never_taken_for_a_file_of_a_batch",
              BATCH + "answers_and_failures_need_two_files", BATCH + "a_file_of_something_else_keeps_its_last_line",
              BATCH + "what_is_no_regular_file_is_refused_and_stays"),
-        _row(91, "a full disk", "BatchError or StoreError; whole lines and messages stay, and those are counted", "-",
+        _row(94, "a full disk", "BatchError or StoreError; whole lines and messages stay, and those are counted", "-",
              "in the next run", BATCH + "a_full_disk_ends_the_batch_and_only_whole_lines_are_stored_and_counted",
              BATCH + "no_room_to_clean_the_failures_up_loses_none",
              STORE + "a_full_disk_is_a_store_error_and_costs_no_message_that_was_stored"),
-        _row(92, "Ctrl-C during a store's call", "KeyboardInterrupt at once; no lock and no transaction is left", "-",
+        _row(95, "Ctrl-C during a store's call", "KeyboardInterrupt at once; no lock and no transaction is left", "-",
              "-", STORE + "ctrl_c_at_any_step_leaves_no_lock_and_no_transaction",
              STORE + "ctrl_c_ends_the_wait_for_another_writer_at_once"),
-        _row(93, "a store's file that is damaged or was changed by others", "StoreError or RowError, in bounded time",
+        _row(96, "a store's file that is damaged or was changed by others", "StoreError or RowError, in bounded time",
              "-", "-", STORE + "a_damaged_file_is_a_store_error_whatever_is_damaged",
              STORE + "a_cycle_of_parents_is_a_store_error", STORE + "a_file_with_other_tables_or_triggers_is_refused",
              STORE + "a_value_of_another_type_is_a_store_error"),
-        _row(94, "a lone surrogate in what is saved or looked up", "StoreError; the conversation stays as it was", "-",
+        _row(97, "a lone surrogate in what is saved or looked up", "StoreError; the conversation stays as it was", "-",
              "-", STORE + "a_lone_surrogate_is_a_store_error_wherever_it_is"),
-        _row(95, "a recording over an existing file or link", "FileExistsError; the file stays as it is", "-", "-",
+        _row(98, "a recording over an existing file or link", "FileExistsError; the file stays as it is", "-", "-",
              FILES + "a_recording_is_never_written_over_what_is_there",
              FILES + "a_recording_that_replaces_a_link_leaves_its_target_alone"),
     ),
 }  # fmt: skip
 
 ROWS: tuple[Row, ...] = tuple(row for rows in GROUPS.values() for row in rows)
-COUNT = 95
+COUNT = 98

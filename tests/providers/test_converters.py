@@ -11,7 +11,6 @@ from manystream.providers.anthropic.converter import AnthropicConverter
 from manystream.providers.converter import HistoryConverter
 from manystream.providers.gemini.converter import GeminiConverter
 from manystream.providers.history import (
-    UNPARSED_OUTPUT,
     History,
     HistoryError,
     HistoryMessage,
@@ -78,7 +77,9 @@ def test_the_system_prompt_alone(converter: type[HistoryConverter]) -> None:
 def test_chats_system_message_is_read_as_one() -> None:
     wire: list[JSONObject] = [{"role": "system", "content": "a"}, {"role": "developer", "content": "b"}]
     assert ChatConverter().to_history(wire) == [HistoryMessage("system", "a"), HistoryMessage("system", "b")]
-    assert ChatConverter().decode_messages(wire) == []
+    system: list[str] = []
+    assert ChatConverter().decode_messages(wire, system) == []
+    assert system == ["a", "b"]
 
 
 USER = {
@@ -341,12 +342,55 @@ UNPARSABLE = {
 
 
 @each
-def test_an_unparsable_result_becomes_a_failed_one_that_holds_the_original(converter: type[HistoryConverter]) -> None:
+def test_a_plain_result_is_a_success_that_holds_its_text(converter: type[HistoryConverter]) -> None:
     (item,) = converter().to_history([UNPARSABLE[converter]])
     (part,) = item.parts
     assert isinstance(part, ToolResultPart)
-    assert part.result == ToolCallResult(failure=True, output=ToolOutput(UNPARSED_OUTPUT, "sunny"))
+    assert part.result == ToolCallResult(success=True, output=ToolOutput("text", "sunny"))
     assert part.name == ("f" if converter is GeminiConverter else "unknown")
+
+
+@pytest.mark.parametrize(
+    ("converter", "wire", "text"),
+    [
+        (
+            AnthropicConverter,
+            {"role": "user", "content": [
+                {"type": "tool_result", "tool_use_id": "c", "content": "no such city", "is_error": True}
+            ]},
+            "no such city",
+        ),
+        (
+            AnthropicConverter,
+            {"role": "user", "content": [
+                {"type": "tool_result", "tool_use_id": "c", "content": '{"success":true}', "is_error": True}
+            ]},
+            '{"success":true}',
+        ),
+        (
+            GeminiConverter,
+            {"role": "user", "parts": [
+                {"functionResponse": {"id": "c", "name": "f", "response": {"error": "no such city"}}}
+            ]},
+            "no such city",
+        ),
+    ],
+)  # fmt: skip
+def test_a_plain_result_that_the_wire_marks_as_an_error_is_a_failure(
+    converter: type[HistoryConverter], wire: JSONObject, text: str
+) -> None:
+    (item,) = converter().to_history([wire])
+    (part,) = item.parts
+    assert isinstance(part, ToolResultPart)
+    assert part.result == ToolCallResult(failure=True, output=ToolOutput("text", text))
+
+
+@pytest.mark.parametrize("text", ['{"temperature":21}', "[1,2]", "21", '{"success":false}', ""])
+def test_a_result_that_is_json_of_another_form_is_a_success(text: str) -> None:
+    (item,) = ChatConverter().to_history([{"role": "tool", "tool_call_id": "c", "content": text}])
+    (part,) = item.parts
+    assert isinstance(part, ToolResultPart)
+    assert part.result == ToolCallResult(success=True, output=ToolOutput("text", text))
 
 
 @each

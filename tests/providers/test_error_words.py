@@ -15,9 +15,9 @@ from openai.types.responses import ResponseError
 
 from manystream.providers.anthropic import DIALECT as ANTHROPIC
 from manystream.providers.anthropic.errors import SPENT_CODES
+from manystream.providers.error_bodies import CODE_CATEGORY, SPENT_QUOTA, TYPE_CATEGORY, error_from_object
 from manystream.providers.errors import STATUS_CATEGORY, ErrorCategory, ProviderError
 from manystream.providers.openai.chat import DIALECT as CHAT
-from manystream.providers.openai.errors import CODE_CATEGORY, SPENT_QUOTA, TYPE_CATEGORY, error_from_object
 from manystream.providers.openai.responses.dialect import DIALECT as RESPONSES
 from tests.providers.statuses import STATUSES
 
@@ -33,6 +33,10 @@ SPENT = {
     "insufficient_credits",  # OpenRouter
     "credit_balance_too_low",  # gateways to Anthropic
     "arrearage",  # Alibaba: Arrearage
+    "contract_spend_limit_reached",  # Anthropic, as those that follow
+    "enforced_spend_limit_reached",
+    "linked_organization_billing_unavailable",
+    "linked_organization_spend_limit_reached",
 }
 """The account has no money or no quota left."""
 
@@ -59,6 +63,8 @@ CODES: dict[ErrorCategory, set[str]] = {
         "invalid_authentication_error", "incorrect_api_key_error",  # Moonshot
         "wrong_api_key",  # Cerebras
         "invalidapikey",  # Alibaba: InvalidApiKey
+        "api_key_invalid", "api_key_expired", "api_key_service_blocked", "service_disabled",  # Google's ErrorInfo
+        "access_token_expired",
     },
     ErrorCategory.RATE_LIMIT: {
         *SPENT,
@@ -90,7 +96,7 @@ CODES: dict[ErrorCategory, set[str]] = {
         "tool_use_failed", "json_validate_failed",  # Groq
         "request_too_large",  # Anthropic
         "exceed_context_size_error",  # llama.cpp
-        "failed_precondition", "invalid_argument",  # google.rpc.Code
+        "failed_precondition", "invalid_argument", "out_of_range",  # google.rpc.Code
         "too_many_prompt_tokens", "max_tokens_exceeded",
     },
     ErrorCategory.SERVER: {
@@ -122,7 +128,7 @@ TYPES: dict[ErrorCategory, set[str]] = {
     },
     ErrorCategory.SERVER: {
         "server_error", "image_generation_server_error",  # OpenAI
-        "internal",  # google.rpc.Code
+        "internal", "data_loss",  # google.rpc.Code
         "api_error",  # Anthropic
         "internalservererror",  # vLLM: InternalServerError
         "internal_error", "internal_server_error", "service_error", "upstream_error", "provider_error",

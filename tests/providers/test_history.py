@@ -136,7 +136,7 @@ def test_every_speaking_role_has_its_role_in_the_message_model(role: str, messag
 
 
 def test_the_context_stands_first_and_the_system_prompt_is_no_message() -> None:
-    history = History("Be brief.", "Files: a.py", [HistoryMessage("user", "hi"), HistoryMessage("system", "more")])
+    history = History("Be brief.", "Files: a.py", [HistoryMessage("system", "more"), HistoryMessage("user", "hi")])
     assert messages_of(history) == [ms.Message.user("Files: a.py"), ms.Message.user("hi")]
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+
 import pytest
 
 import manystream as ms
@@ -44,3 +47,98 @@ def test_thinking_is_told_of_once_however_long_the_conversation(provider: ms.Pro
     request = ms.Request(model, [ms.Message.user("q"), said, ms.Message.user("next")] * 9)
     sent = DIALECTS[provider.profile.dialect].encode(request, model, provider, stream=True)
     assert sent.warnings == [f"messages: thinking that {provider.profile.name!r} did not make is not sent to it"]
+
+
+def cut_anthropic_stream() -> ms.Response:
+    machine = DIALECTS["anthropic"].machine(ms.Anthropic(), lambda: "id")
+    machine.feed("", b'{"type":"message_start","message":{"id":"m","model":"claude","content":[]}}')
+    machine.feed("", b'{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":""}}')
+    machine.feed("", b'{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"canary"}}')
+    machine.end()
+    return machine.response()
+
+
+def cut_responses_stream() -> ms.Response:
+    machine = DIALECTS["openai-responses"].machine(ms.OpenAIResponses(), lambda: "id")
+    machine.feed("", b'{"type":"response.reasoning_summary_text.delta","output_index":0,"delta":"canary"}')
+    machine.end()
+    return machine.response()
+
+
+@pytest.mark.parametrize("cut", [cut_anthropic_stream, cut_responses_stream])
+@pytest.mark.parametrize("stored", [False, True])
+@pytest.mark.parametrize(("provider", "model"), PROVIDERS)
+def test_thinking_of_a_cut_stream_goes_to_no_other_provider(
+    cut: Callable[[], ms.Response], stored: bool, provider: ms.Provider, model: str
+) -> None:
+    response = cut()
+    assert response.thinking == "canary"
+    conversation = ms.Conversation([ms.Message.user("q")])
+    conversation.add_response(response)
+    conversation.messages[-1].content.append(ms.Text("answer"))
+    conversation.add(ms.Message.user("next"))
+    if stored:
+        conversation = ms.Conversation.from_rows(conversation.rows())
+    sent = DIALECTS[provider.profile.dialect].encode(conversation.request(model), model, provider, stream=True)
+    assert b"canary" not in sent.body
+    assert len(sent.warnings) == 1
+
+
+OWN = ms.Anthropic(base_url="http://127.0.0.1:8080")
+"""Such as llama.cpp's `/v1/messages`, which signs nothing."""
+
+
+def thought(by: ms.Provider, signature: str = "") -> ms.Message:
+    body = {
+        "type": "message",
+        "content": [
+            {"type": "thinking", "thinking": "canary", "signature": signature},
+            {"type": "text", "text": "answer"},
+        ],
+        "stop_reason": "end_turn",
+    }
+    return DIALECTS["anthropic"].decode(json.dumps(body).encode(), by, lambda: "id").to_message()
+
+
+def asked(provider: ms.Provider, message: ms.Message) -> tuple[bool, list[str]]:
+    """Whether the thinking of an answer is in the next request, and the request's warnings."""
+    request = ms.Request("m", [ms.Message.user("q"), message, ms.Message.user("next")])
+    sent = DIALECTS[provider.profile.dialect].encode(request, "m", provider, stream=True)
+    return b"canary" in sent.body, sent.warnings
+
+
+@pytest.mark.parametrize("own", [OWN, ms.Anthropic(base_url="https://llm.example/anthropic", name="mine")])
+def test_unsigned_thinking_goes_back_to_a_server_of_ones_own_and_to_no_other(own: ms.Provider) -> None:
+    assert asked(own, thought(own)) == (True, [])
+    assert asked(own, thought(own, "sig")) == (True, [])
+    for other in (ms.Anthropic(), ms.Gemini(), ms.OpenAIChat()):
+        for signature in ("", "sig"):
+            sent, warnings = asked(other, thought(own, signature))
+            assert not sent
+            assert warnings == [f"messages: thinking that {other.profile.name!r} did not make is not sent to it"]
+
+
+def test_anthropic_gets_back_only_what_it_signed_and_the_warning_says_so() -> None:
+    anthropic = ms.Anthropic()
+    assert asked(anthropic, thought(anthropic, "sig")) == (True, [])
+    reason = "messages: thinking without a signature is not sent; 'anthropic' takes back only what it signed"
+    assert asked(anthropic, thought(anthropic)) == (False, [reason])
+    assert not asked(OWN, thought(anthropic))[0]
+
+
+def test_a_signature_without_a_maker_goes_through_any_gateway_to_anthropic() -> None:
+    message = ms.Message.assistant([ms.Thinking("canary", "sig"), ms.Text("answer")])
+    assert asked(ms.Anthropic(), message) == (True, [])
+    assert asked(OWN, message) == (True, [])
+    message = ms.Message.assistant([ms.Thinking("canary"), ms.Text("answer")])
+    assert not asked(ms.Anthropic(), message)[0]
+    assert not asked(OWN, message)[0]
+
+
+def test_whether_unsigned_thinking_may_go_back_is_data_of_the_profile() -> None:
+    strict = ms.Profile(
+        name="strict", dialect="anthropic", base_url="http://x/", quirks=ms.Quirks(signed_thinking_only=True)
+    )
+    lenient = ms.Profile(name="lenient", dialect="anthropic", base_url="http://x/")
+    assert not asked(ms.Anthropic(profile=strict), thought(ms.Anthropic(profile=strict)))[0]
+    assert asked(ms.Anthropic(profile=lenient), thought(ms.Anthropic(profile=lenient)))[0]

@@ -180,3 +180,26 @@ def test_a_row_that_cannot_be_read_is_named() -> None:
     rows = [LegacyRow("user", "x"), LegacyRow("tool_call", None, "{")]
     with pytest.raises(RowError, match=r"row 1 \(kind 'tool_call'\), field 'data_json'"):
         serialize(LegacyRequest("m", LegacyConversation(rows)))
+
+
+def test_a_later_system_row_is_refused_and_not_moved() -> None:
+    rows = [LegacyRow("system", "Be brief."), LegacyRow("user", "x"), LegacyRow("system", "Be long.")]
+    with pytest.raises(RowError, match=r"row 2 \(kind 'system'\), field 'kind': must not be 'system' after"):
+        serialize(LegacyRequest("m", LegacyConversation(rows)))
+
+
+def test_what_chat_cannot_say_is_in_the_warnings() -> None:
+    messages = [
+        ms.Message.user("x"),
+        ms.Message.tool_call("c", "f", "{}"),
+        ms.Message.tool_result("c", "no such city", is_error=True),
+        ms.Message.tool_call("d", "f", "{}"),
+    ]
+    legacy = transform_request(ms.Request("gpt-4.1", messages))
+    assert legacy.warnings == []
+    expected = [
+        "messages[2].content[0].is_error: not sent; this dialect has no mark for failed results",
+        "messages[3].content[0]: call 'd' has no result and is not sent",
+    ]
+    assert serialize(legacy) == serialize(legacy)
+    assert legacy.warnings == expected

@@ -25,6 +25,7 @@ DIALECTS_OWN_WAY: dict[str, object] = {
     "auth_header": "authorization",
     "query": "",
     "headers": (),
+    "tool_name": "any",
     "max_tokens_member": "max_completion_tokens",
     "stream_usage": True,
     "system_role": "system",
@@ -45,6 +46,7 @@ DIALECTS_OWN_WAY: dict[str, object] = {
     "video_parts": False,
     "reasoning_return": "none",
     "reasoning_required": False,
+    "signed_thinking_only": False,
 }
 """What a row has that does not say otherwise."""
 

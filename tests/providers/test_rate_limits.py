@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from manystream.providers import error_bodies as openai_errors
 from manystream.providers.anthropic import errors as anthropic_errors
 from manystream.providers.anthropic import rate_limits as anthropic
 from manystream.providers.gemini import errors as gemini_errors
 from manystream.providers.gemini import rate_limits as gemini
-from manystream.providers.openai import errors as openai_errors
 from manystream.providers.openai import rate_limits as openai
 from manystream.providers.quota_report import DAY, MINUTE, MONTH, SECOND, QuotaReport, Refusal, ReportedLimit, Unit
 

@@ -39,6 +39,9 @@ CHUNK_MEMBERS = frozenset({"id", "object", "model", "choices", "usage", "error",
 CHOICE_MEMBERS = frozenset({"index", "delta", "message", "finish_reason", "logprobs", "usage", "error", "text"})
 """The same for a choice. `text` repeats the content for clients of an older dialect."""
 
+TEXT_PARTS = frozenset({"text", "output_text"})
+"""Kinds of content part that are text."""
+
 PADDING = frozenset({"role", "name", "index", "token_id", "thought_signature"})
 """Members of a message or delta that say nothing new (the signature stands in `extra_content`, too)."""
 
@@ -217,6 +220,8 @@ class ChatAnswer:
                     self._logprobs.setdefault(name, []).extend(tokens)
         message = self._message_of(choice)
         if message:
+            if self._whole and message.get("content") == {}:
+                message = {**message, "content": "{}"}  # an answer in JSON mode, and not the absence of one
             self._message(message, events)
 
     def _other(self, index: int) -> ChatAnswer:
@@ -301,6 +306,11 @@ class ChatAnswer:
                     self._say(part, events)
                 elif type(part) is dict:
                     self._part(part, events)
+        elif type(content) is dict:
+            if string(content, "type") in TEXT_PARTS and string(content, "text") is not None:
+                self._part(content, events)
+            else:
+                self._say(_as_text(content, "content"), events)  # JSON mode: the object itself
         else:
             raise MalformedJSONError("content is neither text nor parts")
 
@@ -311,7 +321,7 @@ class ChatAnswer:
 
     def _part(self, part: JSONObject, events: list[Event]) -> None:
         kind = string(part, "type") or ""
-        if kind in ("text", "output_text"):
+        if kind in TEXT_PARTS:
             text = string(part, "text")
             if text:
                 self._say(text, events)
@@ -469,12 +479,15 @@ def _arguments(value: JSON) -> str:
     """Arguments as JSON text; a few servers send the object itself."""
     if type(value) is str:
         return value
-    if value is None:
-        return ""
+    return "" if value is None else _as_text(value, "arguments")
+
+
+def _as_text(value: JSON, name: str) -> str:
+    """A value's JSON text, for a member that should have been text."""
     try:
         return arguments_text(value)
     except TypeError:
-        raise MalformedJSONError("arguments are nested too deeply") from None
+        raise MalformedJSONError(f"{name} cannot be written as JSON text") from None
 
 
 def _objects_in(value: JSON, name: str) -> list[JSONObject]:

@@ -57,6 +57,9 @@ class ChatConverter(HistoryConverter):
         parts = Parts(self.provider.profile.quirks, [])
         return [{"role": role, "content": [parts.part(Text(text), "system") for text in texts]}] if texts else []
 
+    def _late_system_message(self, text: str, where: str) -> JSONObject:
+        return {"role": self.provider.profile.quirks.system_role, "content": text}
+
     # --- out ---
 
     def _write(self, messages: Sequence[Message], names: Mapping[str, str], warnings: list[str]) -> list[JSONObject]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from ...answer_limits import ANSWER_LIMITS, AnswerLimits
 from ...dialect import Dialect, Headers, MakeId, StreamMachine, WireRequest
+from ...error_bodies import decode_error
 from ...errors import ProviderError
 from ...provider import Provider
 from ...request import Request
 from ...response import Response
-from ..errors import decode_error
 from .request import encode_request
 from .response import decode_response
 from .stream import ChatStream

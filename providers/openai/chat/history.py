@@ -37,6 +37,7 @@ from ...messages import (
     ToolResult,
 )
 from ...profile import Profile, ToolCallIdForm
+from ...tool_names import named_call
 from ...written import Stretch
 from .parts import Parts
 from .reasoning import DETAILS, STATE_MEMBER, TEXT_MEMBERS, state_members
@@ -162,7 +163,7 @@ class History:
                     if id in taken:
                         id = unique_id(block.id, taken, self._wire_id)
                     taken.add(id)
-                    calls.append(self.call(block, id))
+                    calls.append(self.call(named_call(block, self._quirks.tool_name, self._warnings), id))
                     answers.append((id, *answer))
             elif isinstance(block, (Thinking, RedactedThinking)):
                 thinking.append(block)

@@ -24,6 +24,7 @@ from ...profile import Profile, Quirks
 from ...provider import Provider
 from ...request import TOOL_CHOICE_MODES, Request, Tool
 from ...structured import schema_of
+from ...tool_names import check_tool_names
 from ...written import Stretch, serialised, write_messages
 from ..schema import strict_schema
 from ..thinking import is_reasoning_model, takes_sampling
@@ -102,6 +103,7 @@ def _add_tools(body: JSONObject, request: Request, quirks: Quirks, warnings: lis
         if request.parallel_tool_calls is not None:
             warnings.append("parallel_tool_calls: not sent; the request has no tools")
         return
+    check_tool_names(request.tools, quirks.tool_name, "the server")
     body["tools"] = [_tool(tool, position, quirks, warnings) for position, tool in enumerate(request.tools)]
     body["tool_choice"] = _tool_choice(request, quirks)
     if request.parallel_tool_calls is not None:

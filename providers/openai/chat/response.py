@@ -5,11 +5,11 @@ from __future__ import annotations
 from ...accumulate import Accumulator
 from ...answer_limits import ANSWER_LIMITS, AnswerLimits
 from ...dialect import MakeId
+from ...error_bodies import error_from_object
 from ...errors import malformed
 from ...json_values import MalformedJSONError, items, loads_object
 from ...provider import Provider
 from ...response import Response
-from ..errors import error_from_object
 from .answer import ChatAnswer
 from .stream import error_in
 

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 
 from ...answer_limits import ANSWER_LIMITS, AnswerLimits
 from ...dialect import MakeId, StreamMachine
+from ...error_bodies import error_from_object, reported_error, reported_in_text
 from ...errors import ProviderError, malformed, truncated
 from ...events import Event, Start
 from ...json_values import JSON, JSONObject, MalformedJSONError, integer, items, loads, mapping, objects
 from ...provider import Provider
 from ...repeated import Path
 from ...response import Response
-from ..errors import error_from_object
 from .answer import PADDING, ChatAnswer
 
 DONE = b"[DONE]"
@@ -65,7 +65,7 @@ class ChatStream(StreamMachine):
         if data == DONE:
             return self._finish()
         try:
-            chunk = loads(data)
+            chunk = loads(data, self.note_half)
         except MalformedJSONError as error:
             return self._not_json(event, data, error)
         return self._take(event, chunk, data)
@@ -92,10 +92,12 @@ class ChatStream(StreamMachine):
 
     def _take(self, event: str, chunk: JSON, data: bytes) -> Sequence[Event]:
         """Take one chunk."""
+        error = error_in(event, chunk)
         if type(chunk) is not dict:
+            if error is not None:
+                return self.fail(error_from_object(error, http_status=STREAM_STATUS, body=data))
             return self.fail(malformed("malformed event: a chat chunk must be a JSON object", data))
         self.answer.count.check_choices(len(items(chunk, "choices")))  # before any of them is looked at
-        error = error_in(event, chunk)
         if error is not None:
             self._content.take_usage(chunk)
             return self.fail(error_from_object(error, http_status=STREAM_STATUS, body=data))
@@ -153,29 +155,16 @@ class ChatStream(StreamMachine):
             if not value.get("choices"):
                 return self.fail(error_from_object(value, http_status=STREAM_STATUS, body=text))
             return self._take("", value, text)
-        if stray.lstrip()[:6].lower() == b"error:":
-            words = stray.strip()[6:].decode("utf-8", "replace")
-            return self.fail(error_from_object(words, http_status=STREAM_STATUS, body=stray))
-        return ()
+        error = reported_in_text(stray)
+        return () if error is None else self.fail(error_from_object(error, http_status=STREAM_STATUS, body=stray))
 
 
-def error_in(event: str, chunk: JSONObject) -> JSON:
-    """The error that a chunk reports, in whichever place; None where it reports none."""
-    error = chunk.get("error")
-    if _says_something(error):
-        # What stands beside the error may say more about it (`{"code": "…", "error": "text"}`).
-        return error if type(error) is dict else chunk
-    if ERROR in (event, chunk.get("object"), chunk.get("type")):
-        return chunk
-    error = mapping(chunk, "x_groq").get("error")
-    if _says_something(error):
+def error_in(event: str, chunk: JSON) -> JSON:
+    """The error that a chunk reports, in whichever place and form; None where it reports none."""
+    error = reported_error(event, chunk)
+    if error is not None or type(chunk) is not dict:
         return error
-    for choice in objects(chunk, "choices"):
-        error = choice.get("error")
-        if _says_something(error):
-            return error
-    return chunk if chunk.get("choices") is None and chunk.get("detail") else None
-
-
-def _says_something(error: JSON) -> bool:
-    return any(error.values()) if type(error) is dict else bool(error)
+    for place in (mapping(chunk, "x_groq"), *objects(chunk, "choices")):
+        if place.get(ERROR):
+            return reported_error("", {ERROR: place[ERROR]})
+    return None

@@ -45,6 +45,9 @@ class ResponsesConverter(HistoryConverter):
     def _system_parameter(self, texts: Sequence[str]) -> JSON:
         return "\n\n".join(texts)
 
+    def _late_system_message(self, text: str, where: str) -> JSONObject:
+        return {"type": "message", "role": "system", "content": [{"type": "input_text", "text": text}]}
+
     # --- out ---
 
     def _write(self, messages: Sequence[Message], names: Mapping[str, str], warnings: list[str]) -> list[JSONObject]:
@@ -121,7 +124,7 @@ class ResponsesConverter(HistoryConverter):
         if not run:
             return
         answer = Accumulator(keep_ids=True)
-        output = Output(answer, self.provider.profile.name, self.make_id)
+        output = Output(answer, self.provider.profile.name, self.make_id, is_history=True)
         try:
             for index, item in enumerate(run):
                 output.take(index, item if type(item) is dict else {})

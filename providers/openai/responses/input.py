@@ -37,6 +37,8 @@ from ...messages import (
     ToolCall,
     ToolResult,
 )
+from ...profile import ToolNameForm
+from ...tool_names import named_call
 from ...written import Stretch
 from .parts import MARKS_LEFT_OUT, Parts
 
@@ -76,7 +78,8 @@ class Left:
 
 class InputItems:
     """Builds the input of one request, or of a stretch of its messages. `name` is the profile's; `keeps_calls`: whether
-    the server knows earlier calls itself; `stores`: whether it keeps this answer's items."""
+    the server knows earlier calls itself; `stores`: whether it keeps this answer's items; `tool_name`: the form of tool
+    names that it takes."""
 
     __slots__ = (
         "answered",
@@ -93,12 +96,16 @@ class InputItems:
         "reasons",
         "stores",
         "taken",
+        "tool_name",
         "waiting",
         "warnings",
     )
 
-    def __init__(self, name: str, parts: Parts, *, keeps_calls: bool, stores: bool) -> None:
+    def __init__(
+        self, name: str, parts: Parts, *, keeps_calls: bool, stores: bool, tool_name: ToolNameForm = "any"
+    ) -> None:
         self.name: str = name
+        self.tool_name: ToolNameForm = tool_name
         self.parts: Parts = parts
         self.warnings: list[str] = []
         self.keeps_calls: bool = keeps_calls
@@ -233,9 +240,9 @@ class InputItems:
         """A reasoning item. Without ciphertext and without text the server could only look it up, so it is sent only
         to one that stores."""
         state = self._state(block.state)
-        if not state or isinstance(block, RedactedThinking):
+        if block.state is None or block.state.provider != self.name or isinstance(block, RedactedThinking):
             self.warnings.append(foreign_thinking(self.name))
-        elif self.stores or state.get("encrypted_content") or state.get("content"):
+        elif (self.stores and state) or state.get("encrypted_content") or state.get("content"):
             self.reasons = True
             self.items.append({"type": "reasoning", "summary": [], **state})
         else:
@@ -246,6 +253,7 @@ class InputItems:
         if result is None:
             return
         call_id = self.call_ids[place]
+        block = named_call(block, self.tool_name, self.warnings)
         if block.state is None:
             arguments = block.arguments or "{}"
             self.items.append({"type": "function_call", "call_id": call_id, "name": block.name, "arguments": arguments})

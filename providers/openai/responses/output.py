@@ -1,8 +1,8 @@
 """The items of one answer, found again by what their events say of them.
 
-`output_index` is the key. Item ids are no key: some servers give an item a new id in every event. A few servers
-have index 0 for everything; there a new item takes the index over, and events belong to the latest. Knows how
-items are matched, and nothing of what is in them.
+`output_index` is the key. Item ids are no key: some servers give an item a new id in every event, and some send a whole
+item again under another id. A few servers have index 0 for everything; there a new item takes the index over, and
+events belong to the latest. Knows how items are matched, and of what is in them only how to compare it.
 """
 
 from __future__ import annotations
@@ -14,30 +14,52 @@ from ...accumulate import Accumulator
 from ...dialect import MakeId
 from ...events import Event
 from ...json_values import JSON, JSONObject, integer, string
-from .items import CALL_ARGUMENTS, CallItem, CustomTools, Item, MessageItem, ProviderItem, ReasoningItem
+from .items import (
+    CALL_ARGUMENTS,
+    CallItem,
+    CustomTools,
+    Item,
+    MessageItem,
+    ProviderItem,
+    ReasoningItem,
+    arguments_of,
+    visible_reasoning,
+)
 
 
 class Output:
-    """One answer's items. `name` is the profile's, the tag on whatever must go back to it."""
+    """One answer's items. `name` is the profile's, the tag on whatever must go back to it. `is_history`: the items come
+    from a caller's history, where two equal messages side by side are two."""
 
-    __slots__ = ("answer", "at_index", "audio", "custom_tools", "items", "make_id", "name")
+    __slots__ = ("answer", "at_index", "audio", "custom_tools", "is_history", "items", "make_id", "name", "open_calls")
 
-    def __init__(self, answer: Accumulator, name: str, make_id: MakeId) -> None:
+    def __init__(self, answer: Accumulator, name: str, make_id: MakeId, *, is_history: bool = False) -> None:
         self.answer: Accumulator = answer
         self.name: str = name
+        self.is_history: bool = is_history
         self.make_id: MakeId = make_id
         self.custom_tools: CustomTools = CustomTools()
         self.items: list[Item] = []
         self.at_index: dict[int, Item] = {}
+        self.open_calls: dict[str, CallItem] = {}  # by call id: another item may take over the index of one
         self.audio: dict[str, list[str]] = {}  # sound belongs to no item: its `data` and its `transcript`, in pieces
 
     def open(self, index: int, item: JSONObject) -> Sequence[Event]:
         """An item begins at an index."""
-        return self._begun(index, item).open(item)
+        slot = self._begun(index, item)
+        events = slot.open(item)
+        if isinstance(slot, CallItem) and slot.block.started:
+            self.open_calls[slot.block.id] = slot
+        return events
 
     def take(self, index: int, item: JSONObject) -> Sequence[Event]:
         """An item is whole."""
-        return self._begun(index, item).take(item)
+        slot: Item | None = self.open_calls.pop(string(item, "call_id") or "", None)
+        if slot is None:
+            slot = self.at_index.get(index)
+            if slot is None or not comes_again(slot, item):
+                slot = self._begun(index, item)
+        return slot.take(item)
 
     def take_all(self, output: list[JSON]) -> list[Event]:
         """The final response's items. What was never told is told now; what it leaves out stays."""
@@ -90,8 +112,7 @@ class Output:
         index = integer(value, "output_index") or 0
         slot = self.at_index.get(index)
         if slot is None:
-            slot = self.at_index[index] = MessageItem(self.answer, self.name)
-            self._add(slot)
+            slot = self.at_index[index] = self._new({"type": "message"})
         return slot if isinstance(slot, MessageItem) else None
 
     def reasoning_at(self, value: JSONObject) -> ReasoningItem | None:
@@ -99,8 +120,7 @@ class Output:
         index = integer(value, "output_index") or 0
         slot = self.at_index.get(index)
         if slot is None:
-            slot = self.at_index[index] = ReasoningItem(self.answer, self.name)
-            self._add(slot)
+            slot = self.at_index[index] = self._new({"type": "reasoning"})
         return slot if isinstance(slot, ReasoningItem) else None
 
     def call_at(self, value: JSONObject) -> CallItem | None:
@@ -120,7 +140,8 @@ class Output:
         kind = string(item, "type")
         slot: Item
         if kind == "message":
-            slot = MessageItem(self.answer, self.name)
+            last = self.items[-1] if self.items and not self.is_history else None
+            slot = MessageItem(self.answer, self.name, last if isinstance(last, MessageItem) else None)
         elif kind == "reasoning":
             slot = ReasoningItem(self.answer, self.name)
         elif kind in CALL_ARGUMENTS and (kind == "function_call" or self.custom_tools.callers(string(item, "name"))):
@@ -142,17 +163,18 @@ class _Waiting:
     Each group is in order, and may begin with items that were taken since.
     """
 
-    __slots__ = ("_all", "_named", "_open", "_order")
+    __slots__ = ("_all", "_asked", "_named", "_open", "_order")
 
     def __init__(self, slots: Sequence[Item]) -> None:
         self._order: dict[Item, int] = {slot: place for place, slot in enumerate(slots)}
         self._all: dict[str, deque[Item]] = {}  # by kind
         self._named: dict[tuple[str, str], deque[Item]] = {}  # by kind and call id: calls that have one
         self._open: dict[str, deque[Item]] = {}  # by kind: what may have any call id
+        self._asked: dict[tuple[str, str, str], deque[Item]] | None = None  # by kind, name and arguments; if needed
         for slot in slots:
             self._all.setdefault(slot.kind, deque()).append(slot)
             if isinstance(slot, CallItem) and slot.block.started:
-                self._named.setdefault((slot.kind, slot.block.id), deque()).append(slot)
+                self._named.setdefault((slot.kind, slot.block.wire_id), deque()).append(slot)
             else:
                 self._open.setdefault(slot.kind, deque()).append(slot)
 
@@ -169,12 +191,38 @@ class _Waiting:
         if not call_id:
             return self._head(self._all.get(kind))
         found = (self._head(self._named.get((kind, call_id))), self._head(self._open.get(kind)))
-        return min((slot for slot in found if slot is not None), key=self._order.__getitem__, default=None)
+        first = min((slot for slot in found if slot is not None), key=self._order.__getitem__, default=None)
+        return self._asking_the_same(kind, item) if first is None else first
+
+    def _asking_the_same(self, kind: str, item: JSONObject) -> Item | None:
+        """A call under another id: a server that gives each event new ids may give the call another one, too."""
+        if self._asked is None:
+            self._asked = {}
+            for slot in self._order:
+                if isinstance(slot, CallItem):
+                    self._asked.setdefault((slot.kind, slot.block.name, slot.asked()), deque()).append(slot)
+        if kind not in CALL_ARGUMENTS:
+            return None
+        return self._head(self._asked.get((kind, string(item, "name") or "", arguments_of(kind, item))))
 
     def _head(self, group: deque[Item] | None) -> Item | None:
         while group and group[0] not in self._order:
             group.popleft()
         return group[0] if group else None
+
+
+def comes_again(slot: Item, item: JSONObject) -> bool:
+    """Whether a whole item is the one at its index once more, under another id. Messages find that out themselves."""
+    if slot.kind != (string(item, "type") or ""):
+        return False
+    if isinstance(slot, CallItem):
+        if not slot.done:
+            return slot.may_become(item)
+        return slot.block.id == string(item, "call_id") and slot.asks_the_same(item)
+    if isinstance(slot, ReasoningItem):
+        shown = visible_reasoning(item)
+        return slot.done and bool(shown) and shown == "".join(slot.block.pieces)
+    return isinstance(slot, ProviderItem) and slot.done and slot.holds(item)
 
 
 def fits(slot: Item, item: JSONObject) -> bool:

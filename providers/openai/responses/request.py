@@ -26,6 +26,7 @@ from ...profile import Quirks
 from ...provider import Provider
 from ...request import TOOL_CHOICE_MODES, Request, ThinkingConfig, ThinkingLevel, Tool
 from ...structured import schema_of
+from ...tool_names import check_tool_names
 from ...written import Stretch, serialised, write_messages
 from ..schema import is_strict, strict_schema
 from ..thinking import effort_for, is_reasoning_model, may_reason, takes_sampling
@@ -71,6 +72,7 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
     if may_reason(model):
         body["include"] = [ENCRYPTED_REASONING]
     _add_reasoning(body, request, model, quirks, warnings)
+    check_tool_names(request.tools, quirks.tool_name, provider.name)
     _add_tools(body, request, extra)
     if request.response_schema is not None:
         schema = schema_of(request.response_schema)
@@ -106,14 +108,14 @@ def _input(request: Request, model: str, provider: Provider, extra: Mapping[str,
     keeps = any(extra.get(member) is not None for member in KEEPS_CONVERSATION)
     stores = keeps or extra.get("store") is True
     breakpoints = takes_breakpoints(model)
-    name = provider.profile.name
+    name, tool_name = provider.profile.name, provider.profile.quirks.tool_name
 
     def write(messages: Sequence[Message], first: int, left: Left | None) -> Stretch[Left] | None:
-        return InputItems(name, Parts(breakpoints=breakpoints), keeps_calls=keeps, stores=stores).build(
-            messages, first, left
-        )
+        parts = Parts(breakpoints=breakpoints)
+        items = InputItems(name, parts, keeps_calls=keeps, stores=stores, tool_name=tool_name)
+        return items.build(messages, first, left)
 
-    way = ("openai-responses", name, breakpoints, keeps, stores)
+    way = ("openai-responses", name, tool_name, breakpoints, keeps, stores)
     items = write_messages(request.messages, request.written, way, write, warnings)
     marks = [tool.cache_control for tool in request.tools] + [block.cache_control for block in request.system_blocks]
     if any(mark is not None for mark in marks):

@@ -10,13 +10,13 @@ from ... import errors
 from ...accumulate import CUT_SHORT, Accumulator
 from ...answer_limits import ANSWER_LIMITS, AnswerLimits
 from ...dialect import MakeId
+from ...error_bodies import error_from_object, reported_error
 from ...errors import ErrorCategory, ProviderError
 from ...events import Error, Event, FinishReason
 from ...json_values import JSONObject, MalformedJSONError, integer, items, loads_object, mapping, shown, string
 from ...provider import Provider
 from ...response import Response
 from ...usage import Usage
-from ..errors import error_from_object
 from .output import Output
 
 STATUS_REASON: dict[str, FinishReason] = {
@@ -64,6 +64,9 @@ def decode(body: bytes, provider: Provider, make_id: MakeId, limits: AnswerLimit
     except MalformedJSONError as error:
         raise errors.malformed(f"the answer cannot be read: {error}", body) from None
     if not any(response.get(member) is not None for member in MEMBERS_OF_A_RESPONSE):
+        reported = reported_error("", response)
+        if reported is not None:
+            raise error_from_object(reported, http_status=200, body=body)
         raise errors.malformed(f"the answer is no response object: {shown(body)}", body)
     answer = Accumulator(limits)
     try:

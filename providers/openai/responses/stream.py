@@ -18,9 +18,9 @@ from collections.abc import Callable, Sequence
 from ... import errors
 from ...answer_limits import ANSWER_LIMITS, AnswerLimits
 from ...dialect import MakeId, StreamMachine
+from ...error_bodies import error_from_object, reported_error, reported_in_text
 from ...events import Error, Event, FinishReason, Start
 from ...json_values import (
-    JSON,
     JSONObject,
     MalformedJSONError,
     exactly_object,
@@ -34,7 +34,6 @@ from ...json_values import (
 )
 from ...provider import Provider
 from ...repeated import Path
-from ..errors import error_from_object
 from .items import CONTENT, SUMMARY, may_hold_numbers
 from .output import Output
 from .response import conclude, describe, keep
@@ -62,10 +61,13 @@ class ResponsesStream(StreamMachine):
 
     def take_event(self, event: str, data: bytes) -> Sequence[Event]:
         try:
-            value = loads(data)
+            value = loads(data, self.note_half)
         except MalformedJSONError as error:
             return self._unreadable(event, data, str(error))
         if type(value) is not dict:
+            reported = reported_error(event, value)
+            if reported is not None:
+                return self.fail(error_from_object(reported, http_status=200, body=data))
             return self._unreadable(event, data, f"expected an event object, got {shown(data)}")
         kind = event if event in EVENTS else string(value, "type") or ""
         handle = EVENTS.get(kind)
@@ -82,7 +84,7 @@ class ResponsesStream(StreamMachine):
         return events
 
     def take_end(self, stray: bytes) -> Sequence[Event]:
-        reported = _error_in(stray)
+        reported = reported_in_text(stray)
         if reported is not None:
             return self.fail(error_from_object(reported, http_status=200, body=stray))
         if self.done_mark and self.output.all_done() and not self.provider.profile.quirks.strict_end:
@@ -100,13 +102,14 @@ class ResponsesStream(StreamMachine):
         if data.strip() == DONE_MARK:
             self.done_mark = True
             return ()
+        if event == "error":
+            return self.fail(error_from_object(data.decode("utf-8", "replace"), http_status=200, body=data))
         return self.fail(errors.malformed(reason, data))
 
     def _unnamed(self, value: JSONObject, data: bytes) -> Sequence[Event]:
-        """An event that the table does not have. One without any type that holds an error is a gateway's."""
-        if value.get("error") and value.get("type") is None:
-            return self.error(value, data)
-        return ()
+        """An event that the table does not have: one of no interest, or an error in another dialect's form."""
+        reported = reported_error("", value)
+        return () if reported is None else self.fail(error_from_object(reported, http_status=200, body=data))
 
     def _with_start(self, events: Sequence[Event]) -> Sequence[Event]:
         """The first event that tells anything, in a stream that has not begun: only an error may stand alone."""
@@ -238,7 +241,9 @@ class ResponsesStream(StreamMachine):
         """An error event, nested (`error: {…}`) or flat. The `response.failed` that may follow says the same."""
         reported = value.get("error")
         if not reported:
-            reported = {key: member for key, member in value.items() if key not in ENVELOPE}
+            # A type that is not the event's own is the error's.
+            own = ENVELOPE if value.get("type") == "error" else ENVELOPE[1:]
+            reported = {key: member for key, member in value.items() if key not in own}
         return self.fail(error_from_object(reported, http_status=200, body=data))
 
 
@@ -304,18 +309,3 @@ def _nothing(value: JSONObject) -> Sequence[Event]:
     if value.get("delta") in (None, ""):
         return ()
     raise MalformedJSONError("a delta that is no text")
-
-
-def _error_in(stray: bytes) -> JSON:
-    """The error in lines that were no SSE fields: a JSON object that has one, or the line `error: {…}`."""
-    text = stray.strip()
-    if text.startswith(b"error:"):
-        text = text.removeprefix(b"error:").strip()
-        return text.decode("utf-8", "replace") or None
-    try:
-        value = loads(text) if text else None
-    except MalformedJSONError:
-        return None
-    if type(value) is dict:
-        return value.get("error") or (value if items(value, "errors") or string(value, "detail") else None)
-    return None

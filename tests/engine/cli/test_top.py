@@ -28,7 +28,7 @@ from manystream.engine.simulator import start_simulator_thread
 async def main():
     with start_simulator_thread("rate=50,events=4000") as simulator:
         urls = simulator.base_urls
-        providers = [ms.OpenAIChat("k", urls["openai-chat"]), ms.Anthropic("k", urls["anthropic"])]
+        providers = [ms.OpenAIChat("k", urls["openai-chat"]), ms.Anthropic("k", urls["anthropic"], name="anthropic")]
         async with ms.open_engine(providers, proxy="", monitor=True) as engine:
             counts, both_told = [0, 0], trio.Event()
 

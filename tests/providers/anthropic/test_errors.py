@@ -63,7 +63,7 @@ def test_an_error_in_a_stream_is_classified_as_the_same_http_error_is(kind: str)
 
 @pytest.mark.parametrize(("status", "category"), CASES)
 def test_a_status_without_a_readable_body_has_its_category(status: int, category: ErrorCategory) -> None:
-    for body in (b"", b"<html>Bad Gateway</html>", b"{", b"[]", b"null", b"\xff"):
+    for body in (b"", b"<html></html>", b"{", b"[]", b"null", b"\xff"):
         error = failed(status, body)
         assert error.category is category
         assert error.message == f"HTTP {status}"
@@ -154,8 +154,10 @@ def test_an_error_that_waiting_cannot_cure_has_no_hint() -> None:
         ({"message": "m"}, "m", None),
         ({"detail": "m"}, "m", None),
         ({"type": "error", "message": "m"}, "m", None),
-        ({"object": "error", "message": "m", "type": "BadRequestError"}, "BadRequestError: m", "BadRequestError"),
-        ([{"error": {"code": 400, "message": "m", "status": "INVALID_ARGUMENT"}}], "m", None),
+        ({"object": "error", "message": "m", "type": "BadRequestError"}, "m", "BadRequestError"),
+        ([{"error": {"code": 400, "message": "m", "status": "INVALID_ARGUMENT"}}], "m", "400"),
+        (b"Invalid API key", "Invalid API key", None),
+        ({"detail": [{"loc": ["body", "model"], "msg": "Field required"}]}, "body.model: Field required", None),
         (b'event: error\ndata: {"type": "error", "error": {"type": "t", "message": "m"}}\n\n', "t: m", "t"),
         (b'\n  {"error": {"message": "m"}}  ', "m", None),
         ({"error": 7}, "HTTP 400", None),

@@ -10,7 +10,7 @@ from manystream.providers.anthropic import DIALECT
 from manystream.providers.anthropic.response import FINISH_REASONS
 from manystream.providers.errors import ErrorCategory, ProviderError
 from manystream.providers.events import FinishReason
-from manystream.providers.messages import Message, ProviderBlock, Role, Text, Thinking, ToolCall
+from manystream.providers.messages import Message, ProviderBlock, ProviderState, Role, Text, Thinking, ToolCall
 from manystream.providers.usage import Usage
 
 from .wire import LENIENT, MESSAGE, START, STOP, STRICT, block, decode, finish, made_ids, message, run, sse, text
@@ -178,7 +178,7 @@ def test_content_shapes_that_differ_only_in_what_is_absent_give_equal_answers() 
             {"type": "thinking", "thinking": "b", "signature": ""},
         )
     )
-    assert spare.content == full.content == [Text("a"), Thinking("b")]
+    assert spare.content == full.content == [Text("a"), Thinking("b", state=ProviderState("anthropic", {}))]
 
 
 def test_arguments_given_as_text_stay_that_text() -> None:

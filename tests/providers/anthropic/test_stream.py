@@ -163,7 +163,7 @@ def test_a_delta_for_a_block_that_never_began_begins_it() -> None:
         + finish()
         + STOP
     )
-    assert run(wire).response.content == [Thinking("hm"), Text("ab")]
+    assert run(wire).response.content == [Thinking("hm", state=ProviderState("anthropic", {})), Text("ab")]
 
 
 def test_a_delta_after_its_blocks_end_is_tolerated() -> None:

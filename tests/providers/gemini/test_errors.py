@@ -145,7 +145,7 @@ def test_a_delay_in_the_message_counts_where_the_details_are_gone() -> None:
 
 def test_headers_are_the_hint_where_the_body_has_none() -> None:
     error = DIALECT.decode_error(503, {"retry-after": "7"}, b"<html>busy</html>", NOW)
-    assert (error.retry_after_ms, error.message) == (7000, "HTTP 503")
+    assert (error.retry_after_ms, error.message) == (7000, "busy")
     detail = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "2s"}
     error = DIALECT.decode_error(429, {"retry-after": "7"}, body(429, "x", "RESOURCE_EXHAUSTED", detail), NOW)
     assert error.retry_after_ms == 2000
@@ -201,8 +201,11 @@ def test_a_spent_quota_may_be_told_in_words_only(message: str, retryable: bool) 
         (b'{"error": null}', "HTTP 400"),
         (b"[]", "HTTP 400"),
         (b"[1, null]", "HTTP 400"),
-        (b"<!doctype html><title>Error 400</title>", "HTTP 400"),
-        (b'"text"', "HTTP 400"),
+        (b"<!doctype html><title>Error 400</title>", "Error 400"),
+        (b'"text"', "text"),
+        (b"Bad key", "Bad key"),
+        (b'{"detail": "Not Found"}', "Not Found"),
+        (b'{"detail": [{"loc": ["body", "contents"], "msg": "Field required"}]}', "body.contents: Field required"),
         (b"\xff\xfe", "HTTP 400"),
     ],
 )

@@ -15,7 +15,7 @@ from manystream.providers.openai.chat import DIALECT
 from manystream.providers.openai.chat.usage import FINISH_REASONS
 from manystream.providers.provider import OpenAIChat
 
-from .wire import OPENAI, SERVER, chunk, deltas, id_maker, known, run, stream
+from .wire import OPENAI, SERVER, answer, chunk, deltas, id_maker, known, run, stream
 
 PLAIN = """
     data: {"id":"c-1","object":"chat.completion.chunk","created":7,"model":"m-1","choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}],"usage":null}
@@ -344,3 +344,18 @@ def test_bad_unicode_does_not_cost_the_stream() -> None:
         ]
     )
     assert told.response.text == "a\ufffd\ufffd\u2028\u0085"
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ({"city": "Paris", "sunny": True}, '{"city":"Paris","sunny":true}'),
+        ({"type": "circle", "text": "round"}, '{"type":"circle","text":"round"}'),
+        ({"type": "text", "text": "sunny"}, "sunny"),
+        ({}, "{}"),
+    ],
+)
+def test_content_that_is_an_object_is_its_json_text(content: dict[str, object], text: str) -> None:
+    assert answer({"content": content}).text == text
+    if content:
+        assert deltas({"content": content}).response.text == text

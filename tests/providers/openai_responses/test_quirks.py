@@ -321,7 +321,7 @@ def test_a_ciphertext_that_has_only_begun_is_no_state() -> None:
         CREATED
         + 'data: {"type":"response.output_item.added","output_index":0,"item":{"id":"rs","type":"reasoning","encrypted_content":"beg"}}'
     )
-    assert told.response.content == [Thinking("")]
+    assert told.response.content == [Thinking("", state=ProviderState("openai-responses", {}))]
 
 
 def test_summaries_and_reasoning_text_are_never_both_shown() -> None:

@@ -1,7 +1,9 @@
-"""Error bodies of OpenAI and the servers compatible with it, in both dialects → `ProviderError`.
+"""The one reader of errors: bodies of failed answers, and errors inside a stream, of every dialect → `ProviderError`.
 
-Knows every shape such a body has been seen in and what its codes mean. Must not know streams or sockets: a body
-arrives with its status and headers, an error inside a 200 stream as its object.
+Servers and gateways answer in each other's forms: llama.cpp puts its own error into an Anthropic stream, LiteLLM
+OpenAI's into a Gemini stream. So every dialect asks here: OpenAI's two for all errors, Anthropic and Gemini for those
+that are not of their own form. Knows every form an error has been seen in and what its codes mean. Must not know
+streams or sockets: a body arrives with its status and headers, an error inside a 200 stream as its object.
 
 What says most wins, in this order: a code or type with a meaning of its own (`insufficient_quota`,
 `context_length_exceeded`), the HTTP status, a status inside the object, a general type (`server_error`), and last
@@ -14,10 +16,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from ..errors import STATUS_CATEGORY, ErrorCategory, ProviderError, category_of_status
-from ..json_values import JSON, JSONObject, MalformedJSONError, loads
-from ..page import page_words
-from ..retry_hints import NO_HINT, hint_ms, retry_after_ms
+from .errors import STATUS_CATEGORY, ErrorCategory, ProviderError, category_of_status
+from .json_values import JSON, JSONObject, MalformedJSONError, loads, mapping, objects, string
+from .page import page_words
+from .retry_hints import NO_HINT, hint_ms, retry_after_ms
 
 MESSAGE_LIMIT = 1000
 """An error's message keeps at most this many characters of what the server said."""
@@ -36,6 +38,10 @@ SPENT_QUOTA = frozenset(
         "exceeded_current_quota_error",
         "credit_balance_too_low",
         "arrearage",
+        "contract_spend_limit_reached",
+        "enforced_spend_limit_reached",
+        "linked_organization_billing_unavailable",
+        "linked_organization_spend_limit_reached",
     }
 )
 """Codes and types that say the money is gone: a rate limit that waiting does not lift."""
@@ -52,7 +58,8 @@ CODE_CATEGORY: dict[str, ErrorCategory] = {
         ("invalid_api_key", "invalid_org", "invalid_organization", "authentication_error", "unauthorized",
          "permission_error", "permission_denied", "access_denied", "invalid_authentication_error", "wrong_api_key",
          "account_deactivated", "unsupported_country_region_territory", "unauthenticated", "incorrect_api_key_error",
-         "permission_denied_error", "invalidapikey"),
+         "permission_denied_error", "invalidapikey", "api_key_invalid", "api_key_expired", "api_key_service_blocked",
+         "service_disabled", "access_token_expired"),
         ErrorCategory.AUTH,
     ),
     **dict.fromkeys(
@@ -71,7 +78,7 @@ CODE_CATEGORY: dict[str, ErrorCategory] = {
          "invalid_value", "missing_required_parameter", "unknown_parameter", "invalid_type", "invalid_image_url",
          "invalid_image", "image_parse_error", "tool_use_failed", "json_validate_failed", "too_many_prompt_tokens",
          "request_too_large", "exceed_context_size_error", "invalid_prompt", "invalid_function_parameters",
-         "max_tokens_exceeded", "array_above_max_length", "failed_precondition", "invalid_argument",
+         "max_tokens_exceeded", "array_above_max_length", "failed_precondition", "invalid_argument", "out_of_range",
          "data_residency_mismatch", "invalid_image_format", "invalid_base64_image", "invalid_image_mode",
          "image_too_large", "image_too_small", "image_file_too_large", "unsupported_image_media_type",
          "empty_image_file", "failed_to_download_image"),
@@ -111,6 +118,7 @@ TYPE_CATEGORY: dict[str, ErrorCategory] = {
     "upstream_error": ErrorCategory.SERVER,
     "provider_error": ErrorCategory.SERVER,
     "image_generation_server_error": ErrorCategory.SERVER,
+    "data_loss": ErrorCategory.SERVER,
 }
 """General types and codes, in lower case. They count only where no HTTP error status says it better."""
 
@@ -149,9 +157,67 @@ class _Facts(NamedTuple):
     request_id: str | None
 
 
+def reported_error(event: str, value: JSON) -> JSON:
+    """The error that a parsed event or body reports, in whichever dialect's form; None where it reports none.
+
+    event: the server-sent event's name; empty where it has none, or for a body.
+    """
+    if type(value) is list:
+        # Gemini without `alt=sse` wraps its error into an array.
+        return next((found for item in value[:1] if (found := reported_error(event, item)) is not None), None)
+    if type(value) is not dict:
+        return value if event == ERROR else None
+    error = value.get(ERROR)
+    if _says_something(error):
+        # What stands beside the error may say more about it (`{"code": "…", "error": "text"}`).
+        return error if type(error) is dict else value
+    if ERROR in (event, value.get("object"), value.get("type")):
+        return value
+    if value.get("type") == "response.failed" and mapping(value, "response").get(ERROR):
+        return mapping(value, "response")[ERROR]
+    return value if _is_bare(value) else None
+
+
+def reported_in_text(text: bytes) -> JSON:
+    """The error in lines that are no server-sent events: JSON, or the line `error: …`; None where there is none."""
+    text = text.strip()
+    named = text[:6].lower() == b"error:"
+    if named:
+        text = text[6:].strip()
+    try:
+        value = loads(text) if text[:1] in (b"{", b"[") else None
+    except MalformedJSONError:
+        value = None
+    if value is not None:
+        return reported_error(ERROR if named else "", value)
+    return text.decode("utf-8", "replace") or None if named else None
+
+
+ERROR = "error"
+
+ANSWER_MEMBERS = frozenset({"choices", "candidates", "content", "delta", "output", "response", "item", "part", "index"})
+"""Members of an event or body that is part of an answer, in any dialect: it is no bare error, whatever else it has."""
+
+
+def _is_bare(value: JSONObject) -> bool:
+    """Whether an object is an error without any mark of one: a message with a code or a type, or FastAPI's `detail`."""
+    if any(value.get(member) is not None for member in ANSWER_MEMBERS):
+        return False
+    if value.get("detail") or objects(value, "errors"):
+        return True
+    if not string(value, "message"):
+        return False
+    words = list(_words(value))
+    return bool(_status_of(value)) or any(word in CODE_CATEGORY or word in TYPE_CATEGORY for word in words)
+
+
+def _says_something(error: JSON) -> bool:
+    return any(error.values()) if type(error) is dict else bool(error)
+
+
 def decode_error(status: int, headers: Mapping[str, str], body: bytes, now: float) -> ProviderError:
     """Read an error answer. Never raises. `headers`: names in lower case; `now`: Unix seconds."""
-    error = error_from_object(_object_of(body), http_status=status, body=body)
+    error = error_from_object(object_of(body), http_status=status, body=body)
     hint = retry_after_ms(headers, now, status=status)
     if hint != NO_HINT:
         error.retry_after_ms = hint
@@ -186,15 +252,18 @@ def error_from_object(error: JSON, *, http_status: int, body: bytes) -> Provider
     )
 
 
-def _object_of(body: bytes) -> JSON:
-    """The body as JSON where it is some, else as text."""
+def object_of(body: bytes) -> JSON:
+    """The body as JSON where it is some, else as text. Of a server-sent event, its data."""
     text = body.strip()
+    if text.startswith((b"event:", b"data:")):
+        text = text.partition(b"data:")[2].partition(b"\n")[0].strip()
     if text[:1] in (b"{", b"[", b'"'):
         try:
             return loads(text)
         except MalformedJSONError:
             pass
-    return text[: MESSAGE_LIMIT * 8].decode("utf-8", "replace")
+    words = text[: MESSAGE_LIMIT * 8].decode("utf-8", "replace")
+    return words if any(map(str.isalnum, words)) and words != "null" else ""
 
 
 def _category(facts: _Facts, http_status: int) -> ErrorCategory:
@@ -251,10 +320,15 @@ def _facts_of_list(values: list[JSON], depth: int) -> _Facts:
     found = [_facts(value, depth + 1) for value in values[:8]]
     first = found[0] if found else _Facts([], None, 0, "", NO_HINT, None)
     message = "; ".join(facts.message for facts in found if facts.message)
-    return first._replace(message=message[:MESSAGE_LIMIT])
+    hint = next((facts.retry_after_ms for facts in found if facts.retry_after_ms != NO_HINT), NO_HINT)
+    words = [word for facts in found for word in facts.words]
+    return first._replace(words=words, message=message[:MESSAGE_LIMIT], retry_after_ms=hint)
 
 
-_INNER = ("error", "errors", "detail", "message", "error_message", "errorMessage", "msg", "title", "reason", "details")
+_INNER = (
+    "error", "errors", "detail", "message", "error_message", "errorMessage", "msg", "title", "reason", "details",
+    "response",
+)  # fmt: skip
 """Members that hold the message, or the object that does, in the order in which they are looked at."""
 
 _ASIDE = ("innererror", "inner_error", "metadata", "raw", "details")
@@ -283,6 +357,8 @@ def _facts_of_object(value: JSONObject, depth: int) -> _Facts:
                 message = f"{message}: {aside.message}" if message else aside.message
     hint = _hint_member(value, hint)
     code = code or _code_of(value, ("type", "error_type", "status"))
+    if code == ERROR:
+        code = None  # says that it is one, and not which
     own_id = value.get("request_id")
     return _Facts(words, code, status, message[:MESSAGE_LIMIT], hint, own_id if type(own_id) is str else request_id)
 

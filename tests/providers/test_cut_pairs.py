@@ -1,0 +1,196 @@
+"""Surrogate pairs that a gateway cuts between two deltas are joined, in every dialect; a half that stays alone is
+U+FFFD."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import manystream as ms
+from manystream.providers.events import Event
+from manystream.providers.order import OrderChecker
+from manystream.providers.registry import DIALECTS
+
+Wire = list[dict[str, Any]]
+WOMAN = "\ud83d\udc69"
+"""U+1F469 as its two halves."""
+
+
+def chat(member: str) -> Callable[[Sequence[str]], Wire]:
+    def wire(pieces: Sequence[str]) -> Wire:
+        return [
+            *({"choices": [{"index": 0, "delta": {member: piece}}]} for piece in pieces),
+            {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
+        ]
+
+    return wire
+
+
+def chat_call(pieces: Sequence[str]) -> Wire:
+    def call(**members: Any) -> dict[str, Any]:
+        return {"choices": [{"index": 0, "delta": {"tool_calls": [{"index": 0, **members}]}}]}
+
+    return [
+        call(id="c", function={"name": "f", "arguments": ""}),
+        *(call(function={"arguments": piece}) for piece in pieces),
+        {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]},
+    ]
+
+
+def anthropic(begin: dict[str, Any], kind: str, member: str) -> Callable[[Sequence[str]], Wire]:
+    def wire(pieces: Sequence[str]) -> Wire:
+        return [
+            {"type": "message_start", "message": {"id": "m", "model": "claude", "content": []}},
+            {"type": "content_block_start", "index": 0, "content_block": begin},
+            *({"type": "content_block_delta", "index": 0, "delta": {"type": kind, member: piece}} for piece in pieces),
+            {"type": "content_block_stop", "index": 0},
+            {"type": "message_delta", "delta": {"stop_reason": "end_turn"}},
+            {"type": "message_stop"},
+        ]
+
+    return wire
+
+
+def responses(item: dict[str, Any], kind: str) -> Callable[[Sequence[str]], Wire]:
+    def wire(pieces: Sequence[str]) -> Wire:
+        return [
+            {"type": "response.output_item.added", "output_index": 0, "item": item},
+            *({"type": f"response.{kind}.delta", "output_index": 0, "delta": piece} for piece in pieces),
+            {"type": "response.completed", "response": {"status": "completed", "output": []}},
+        ]
+
+    return wire
+
+
+def gemini(part: Callable[[str], dict[str, Any]], *first: dict[str, Any]) -> Callable[[Sequence[str]], Wire]:
+    def wire(pieces: Sequence[str]) -> Wire:
+        parts = [*first, *(part(piece) for piece in pieces)]
+        chunks: Wire = [
+            {"candidates": [{"content": {"parts": [part]}, "index": 0}], "modelVersion": "g", "responseId": "r"}
+            for part in parts
+        ]
+        return [*chunks, {"candidates": [{"finishReason": "STOP", "index": 0}]}]
+
+    return wire
+
+
+def more_argument(piece: str) -> dict[str, Any]:
+    partial = [{"jsonPath": "$.x", "stringValue": piece, "willContinue": True}]
+    return {"functionCall": {"partialArgs": partial, "willContinue": True}}
+
+
+CALL = {"functionCall": {"name": "f", "willContinue": True}}
+TOOL_USE = {"type": "tool_use", "id": "c", "name": "f", "input": {}}
+FUNCTION_CALL = {"type": "function_call", "call_id": "c", "name": "f", "arguments": ""}
+CASES: dict[str, tuple[ms.Provider, Callable[[Sequence[str]], Wire]]] = {
+    "chat text": (ms.OpenAIChat(base_url="http://127.0.0.1:9"), chat("content")),
+    "chat thinking": (ms.OpenAIChat(base_url="http://127.0.0.1:9"), chat("reasoning_content")),
+    "chat arguments": (ms.OpenAIChat(base_url="http://127.0.0.1:9"), chat_call),
+    "anthropic text": (ms.Anthropic(), anthropic({"type": "text", "text": ""}, "text_delta", "text")),
+    "anthropic thinking": (
+        ms.Anthropic(),
+        anthropic({"type": "thinking", "thinking": ""}, "thinking_delta", "thinking"),
+    ),
+    "anthropic arguments": (ms.Anthropic(), anthropic(TOOL_USE, "input_json_delta", "partial_json")),
+    "responses text": (ms.OpenAIResponses(), responses({"type": "message", "content": []}, "output_text")),
+    "responses thinking": (ms.OpenAIResponses(), responses({"type": "reasoning"}, "reasoning_summary_text")),
+    "responses arguments": (ms.OpenAIResponses(), responses(FUNCTION_CALL, "function_call_arguments")),
+    "gemini text": (ms.Gemini(), gemini(lambda piece: {"text": piece})),
+    "gemini thinking": (ms.Gemini(), gemini(lambda piece: {"text": piece, "thought": True})),
+    "gemini arguments": (ms.Gemini(), gemini(more_argument, CALL)),
+}
+each = pytest.mark.parametrize("case", CASES)
+
+
+def run(case: str, pieces: Sequence[str], *, cut: bool = False) -> str:
+    """What the deltas said; it is what the response holds."""
+    provider, wire = CASES[case]
+    machine = DIALECTS[provider.profile.dialect].machine(provider, lambda: "id")
+    events: list[Event] = []
+    # As servers write it: each half that is alone as an escape, all else as UTF-8.
+    for value in wire([*pieces])[: -1 if cut else None]:
+        text = json.dumps(value, ensure_ascii=False)
+        data = "".join(json.dumps(c)[1:-1] if "\ud800" <= c <= "\udfff" else c for c in text).encode()
+        events += machine.feed(value.get("type", ""), data)
+    events += machine.end()
+    checker = OrderChecker()
+    for event in events:
+        checker.check(event)
+    assert checker.stream == "ended"
+    said = "".join(event.text for event in events if isinstance(event, ms.TextDelta | ms.ThinkingDelta))
+    said += "".join(event.arguments for event in events if isinstance(event, ms.ToolCallDelta))
+    response = machine.response()
+    (block,) = response.content
+    assert said == (block.arguments if isinstance(block, ms.ToolCall) else getattr(block, "text", None))
+    if case == "gemini arguments":
+        return str(json.loads(said)["x"]) if not cut else said
+    return said
+
+
+def whole(units: str) -> str:
+    """Text as its UTF-16 units → as a browser reads it."""
+    return units.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+@each
+@pytest.mark.parametrize("before", [[], ["Hello ", "there ", "now ", "and "]], ids=["first", "after others"])
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [WOMAN[0], WOMAN[1]],
+        ["a" + WOMAN[0], WOMAN[1] + "b", "c", "d"],
+        [WOMAN[0], WOMAN[1] + WOMAN[0], WOMAN[1]],
+        ["a", WOMAN[0], "b", "c"],
+        ["a", WOMAN[1], "b", "c"],
+        [WOMAN[0], WOMAN[0], WOMAN[1], WOMAN[1]],
+        ["\U0001f469 \ufffd" + WOMAN[0], WOMAN[1] + "\ufffd", "\ufffd"],
+        ["a" + WOMAN[0] + "b", "c"],
+        ["a" + WOMAN[0]],
+    ],
+)
+def test_halves_are_joined_or_replaced(case: str, before: list[str], pieces: list[str]) -> None:
+    assert run(case, [*before, *pieces]) == whole("".join([*before, *pieces]))
+
+
+@each
+def test_a_half_that_waits_when_the_stream_is_cut_is_told(case: str) -> None:
+    said = run(case, ["a" + WOMAN[0]], cut=True)
+    assert said.endswith("a\ufffd")
+
+
+@given(
+    st.lists(st.sampled_from(["a", "é", "\ufffd", "\U0001f469", WOMAN[0], WOMAN[1]]), min_size=1, max_size=12),
+    st.sampled_from(sorted(CASES)),
+    st.data(),
+)
+def test_any_units_cut_anywhere(units: list[str], case: str, data: st.DataObject) -> None:
+    pieces: list[str] = []
+    for unit in units:
+        if pieces and data.draw(st.booleans()):
+            pieces[-1] += unit
+        else:
+            pieces.append(unit)
+    assert run(case, pieces) == whole("".join(pieces))
+
+
+@pytest.mark.parametrize("case", ["chat arguments", "anthropic arguments", "responses arguments"])
+def test_halves_in_the_json_of_arguments_can_be_read(case: str) -> None:
+    assert json.loads(run(case, ['{"x":"' + WOMAN[0], WOMAN[1] + '"}'])) == {"x": "\U0001f469"}
+    # Escaped once more, they are text like any other until the arguments are parsed.
+    assert json.loads(run(case, ['{"x":"\\ud83d', '\\udc69"}'])) == {"x": "\U0001f469"}
+
+
+def test_two_blocks_that_take_turns_keep_their_halves_apart() -> None:
+    machine = DIALECTS["openai-responses"].machine(ms.OpenAIResponses(), lambda: "id")
+    events: list[Event] = []
+    for index, piece in ((0, "a\\ud83d"), (1, "b\\ud83d"), (1, "x"), (1, "y"), (0, "\\udc69c")):
+        kind = "reasoning_summary_text" if index else "output_text"
+        data = f'{{"type":"response.{kind}.delta","output_index":{index},"delta":"{piece}"}}'
+        events += machine.feed(f"response.{kind}.delta", data.encode())
+    assert machine.response().text == "a\U0001f469c"
+    assert machine.response().thinking == "b\ufffdxy"

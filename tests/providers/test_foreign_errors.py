@@ -1,0 +1,146 @@
+"""Errors in another dialect's form: every dialect reads them, inside a stream, unstreamed, and as a failed answer."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import manystream as ms
+from manystream.providers.errors import ErrorCategory, ProviderError
+from manystream.providers.events import Error
+from manystream.providers.registry import DIALECTS
+
+PROVIDERS: dict[str, ms.Provider] = {
+    "openai-chat": ms.OpenAIChat(),
+    "openai-responses": ms.OpenAIResponses(),
+    "anthropic": ms.Anthropic(),
+    "gemini": ms.Gemini(),
+}
+each = pytest.mark.parametrize("dialect", PROVIDERS)
+
+SERVER, RATE = ErrorCategory.SERVER, ErrorCategory.RATE_LIMIT
+FORMS: dict[str, tuple[str, object, ErrorCategory]] = {
+    "llama.cpp": ("error", {"code": 500, "message": "out of slots", "type": "server_error"}, SERVER),
+    "llama.cpp, unnamed": ("", {"code": 500, "message": "out of slots", "type": "server_error"}, SERVER),
+    "LiteLLM": ("", {"error": {"message": "out of slots", "type": None, "param": None, "code": "500"}}, SERVER),
+    "LiteLLM, typed": ("", {"error": {"message": "out of slots", "type": "throttling", "code": "429"}}, RATE),
+    "OpenAI Chat": ("", {"error": {"message": "out of slots", "type": "server_error", "code": None}}, SERVER),
+    "OpenAI Chat, code": ("", {"error": {"message": "out of slots", "code": "rate_limit_exceeded"}}, RATE),
+    "Responses, flat": ("error", {"type": "error", "code": "server_error", "message": "out of slots"}, SERVER),
+    "Responses, nested": (
+        "error",
+        {"type": "error", "error": {"type": "too_many_requests", "message": "out of slots"}},
+        RATE,
+    ),
+    "Responses, failed": (
+        "response.failed",
+        {
+            "type": "response.failed",
+            "response": {"status": "failed", "error": {"code": "server_error", "message": "out of slots"}},
+        },
+        SERVER,
+    ),
+    "Anthropic": ("error", {"type": "error", "error": {"type": "overloaded_error", "message": "out of slots"}}, SERVER),
+    "Anthropic, unnamed": ("", {"type": "error", "error": {"type": "api_error", "message": "out of slots"}}, SERVER),
+    "Gemini": ("", {"error": {"code": 503, "message": "out of slots", "status": "UNAVAILABLE"}}, SERVER),
+    "Gemini, in an array": ("", [{"error": {"code": 429, "message": "out of slots"}}], RATE),
+    "Gemini, by status": ("", {"error": {"message": "out of slots", "status": "RESOURCE_EXHAUSTED"}}, RATE),
+    "vLLM": ("", {"object": "error", "message": "out of slots", "type": "InternalServerError", "code": 500}, SERVER),
+    "FastAPI": ("error", {"detail": "out of slots"}, ErrorCategory.UNKNOWN),
+    "Rails": ("", {"errors": [{"message": "out of slots", "code": "overloaded"}]}, SERVER),
+    "text": ("error", b"out of slots", ErrorCategory.UNKNOWN),
+}
+form = pytest.mark.parametrize("form", FORMS)
+
+
+def wire(value: object) -> bytes:
+    return value if isinstance(value, bytes) else json.dumps(value).encode()
+
+
+def streamed(dialect: str, name: str, data: bytes) -> ProviderError:
+    machine = DIALECTS[dialect].machine(PROVIDERS[dialect], lambda: "id")
+    events = [*machine.feed(name, data), *machine.end()]
+    assert len(events) == 1, events
+    assert isinstance(events[0], Error)
+    return events[0].error
+
+
+@each
+@form
+def test_an_error_in_a_stream_is_read_in_any_form(dialect: str, form: str) -> None:
+    name, value, category = FORMS[form]
+    error = streamed(dialect, name, wire(value))
+    assert (error.category, "out of slots" in error.message) == (category, True)
+    assert error.body == wire(value)
+
+
+@each
+@form
+def test_it_is_read_outside_of_the_events_too(dialect: str, form: str) -> None:
+    name, value, category = FORMS[form]
+    machine = DIALECTS[dialect].machine(PROVIDERS[dialect], lambda: "id")
+    (event,) = machine.end(b"error: " + wire(value) if name == "error" else wire(value))
+    assert isinstance(event, Error)
+    assert (event.error.category, "out of slots" in event.error.message) == (category, True)
+
+
+@each
+@form
+def test_a_body_with_status_200_that_is_an_error_is_raised(dialect: str, form: str) -> None:
+    _, value, category = FORMS[form]
+    if dialect != "gemini" and (isinstance(value, bytes | list) or form == "Responses, failed"):
+        pytest.skip("a body that is no object is quoted")
+    with pytest.raises(ProviderError, match="out of slots") as raised:
+        DIALECTS[dialect].decode(wire(value), PROVIDERS[dialect], lambda: "id")
+    assert raised.value.category is (SERVER if isinstance(value, bytes) else category)
+
+
+@each
+@form
+@pytest.mark.parametrize(("status", "by_status"), [(404, ErrorCategory.NOT_FOUND), (502, SERVER)])
+def test_the_servers_words_are_in_the_error_of_a_failed_answer(
+    dialect: str, form: str, status: int, by_status: ErrorCategory
+) -> None:
+    _, value, category = FORMS[form]
+    error = DIALECTS[dialect].decode_error(status, {"retry-after": "2"}, wire(value), 0.0)
+    assert "out of slots" in error.message
+    assert error.http_status == status
+    assert error.category in (by_status, category)
+
+
+@each
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"Invalid API key", "Invalid API key"),
+        (b'{"detail":"Not Found"}', "Not Found"),
+        (b"<html><head><title>502 Bad Gateway</title></head></html>", "502 Bad Gateway"),
+        (b'"upstream down"', "upstream down"),
+        (b'event: error\ndata: {"detail": "busy"}\n\n', "busy"),
+        (b'{"message":"no route","request_id":"r-1"}', "no route"),
+        (b"", "HTTP 502"),
+        (b"{}", "HTTP 502"),
+        (b"\xff\xfe", "HTTP 502"),
+    ],
+)
+def test_a_body_of_no_dialects_form_is_read_alike(dialect: str, body: bytes, message: str) -> None:
+    error = DIALECTS[dialect].decode_error(502, {}, body, 0.0)
+    assert (error.message, error.category, error.retryable) == (message, SERVER, True)
+
+
+@each
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"type": "ping"},
+        {"type": "some.progress", "message": "working"},
+        {"type": "status", "code": 200, "message": "fine"},
+        {"error": None},
+        {"type": "x", "error": {"message": None, "code": None}},
+    ],
+)
+def test_what_is_no_error_is_not_taken_for_one(dialect: str, value: object) -> None:
+    machine = DIALECTS[dialect].machine(PROVIDERS[dialect], lambda: "id")
+    machine.feed("", wire(value))
+    assert not machine.ended
