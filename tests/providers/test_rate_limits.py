@@ -310,6 +310,9 @@ REFUSALS: list[tuple[str, str, int, dict[str, str], str, Refusal, Unit | None, f
      None, None),
     ("anthropic overloaded", "anthropic", 529, {}, error_body("Overloaded", type="overloaded_error"),
      Refusal.OVERLOAD, None, None),
+    ("anthropic overloaded, said by the status alone", "anthropic", 529, {}, "<html>Site is overloaded</html>",
+     Refusal.OVERLOAD, None, None),
+    ("anthropic unavailable, said by the status alone", "anthropic", 503, {}, "", Refusal.OVERLOAD, None, None),
     ("anthropic spent", "anthropic", 400, {}, error_body(
      "You have reached your specified API usage limits. You will regain access on 2026-10-01",
      type="invalid_request_error"), Refusal.SPENT, None, None),
@@ -357,6 +360,12 @@ def test_an_error_names_its_limit() -> None:
     assert found.limits == (ReportedLimit("tokens", TOKENS, MINUTE, 10000, 500),)
     found = report("google", {}, 429, google_body(PER_MINUTE))
     assert found.limits == (ReportedLimit("requests", REQUESTS, MINUTE, 15, 0),)
+
+
+def test_a_unit_without_a_number_is_no_limit() -> None:
+    words = "Number of requests has exceeded your per-minute rate limit"
+    found = report("anthropic", {}, 429, error_body(words, type="rate_limit_error"))
+    assert (found.limits, found.refused_by) == ((), REQUESTS)
 
 
 def test_openrouter_repeats_its_headers_within_the_error() -> None:
