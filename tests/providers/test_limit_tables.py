@@ -149,9 +149,7 @@ STATUSES = {
 
 
 @pytest.mark.parametrize("provider", STATUSES)
-@pytest.mark.parametrize(
-    "status", [400, 401, 402, 403, 404, 408, 413, 422, 428, 429, 430, 498, 499, 500, 503, 529]
-)
+@pytest.mark.parametrize("status", [400, 401, 402, 403, 404, 408, 413, 422, 428, 429, 430, 498, 499, 500, 503, 529])
 def test_a_status_alone_says_which_refusal(provider: str, status: int) -> None:
     assert report(provider, {}, status).refusal is STATUSES[provider].get(status, Refusal.NONE)
 

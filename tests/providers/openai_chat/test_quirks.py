@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+
+import pytest
+
 from manystream.providers.events import FinishReason, Start
 from manystream.providers.messages import File, Image, ProviderBlock, ProviderState, Text, Thinking
 
@@ -193,6 +197,24 @@ def test_sound_is_a_file_that_knows_its_id() -> None:
     assert told.response.content == [
         File(data=b"RIFF\x00\x01\x02", media_type="audio/wav", state=ProviderState("openai-chat", {"audio": audio}))
     ]
+
+
+@pytest.mark.parametrize(
+    ("data", "media_type"),
+    [
+        (b"RIFF$\x00\x00\x00WAVEfmt ", "audio/wav"),
+        (b"ID3\x04\x00\x00", "audio/mpeg"),
+        (b"\xff\xfb\x90\x64", "audio/mpeg"),
+        (b"\xff\xf3\x40\xc4", "audio/mpeg"),
+        (b"OggS\x00\x02", "audio/ogg"),
+        (b"fLaC\x00\x00", "audio/flac"),
+        (b"\x00\x01\x02\x03", "audio/pcm"),
+    ],
+)
+def test_sound_says_its_format_by_how_it_begins(data: bytes, media_type: str) -> None:
+    (block,) = answer({"audio": {"id": "a", "data": base64.b64encode(data).decode()}}).content
+    assert isinstance(block, File)
+    assert (block.data, block.media_type) == (data, media_type)
 
 
 def test_sound_in_one_encoding_cut_anywhere() -> None:
