@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 
 import pytest
 
@@ -344,3 +345,14 @@ def test_a_signature_beside_the_message_is_kept_and_text_is_untouched() -> None:
     assert response.text == "a"
     (signed,) = [block for block in response.content if isinstance(block, Thinking)]
     assert signed == Thinking("", state=ProviderState("openai-compatible", {"extra_content": extra}))
+
+
+def test_members_that_are_read_elsewhere_are_not_kept_as_unknown() -> None:
+    usage = {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}
+    logprobs = {"content": [{"token": "a"}]}
+    head = {"id": "1", "object": "chat.completion.chunk", "model": "m", "obfuscation": "x", "p": "y", "later": 1}
+    choice = {"index": 0, "delta": {"content": "a"}, "finish_reason": "stop", "logprobs": logprobs, "text": "a"}
+    data = {**head, "usage": usage, "choices": [{**choice, "usage": usage, "unheard": "of"}]}
+    told = run([("", json.dumps(data).encode()), ("", b"[DONE]")])
+    assert told.response.text == "a"
+    assert told.response.provider_data == {"later": 1, "unheard": "of", "logprobs": logprobs}
