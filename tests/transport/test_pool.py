@@ -117,6 +117,7 @@ async def test_an_idle_connection_is_taken_before_acquire_returns_the_youngest_f
         assert third.connection is second.connection
         assert third.reused
         assert rig.dials == 2
+        assert (rig.pool.opened, rig.pool.reused) == (2, 1)
 
 
 async def test_waiters_are_served_first_in_first_out_within_the_cap() -> None:
