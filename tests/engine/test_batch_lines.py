@@ -230,6 +230,17 @@ def test_anthropics_line_becomes_the_same_request() -> None:
         ({"custom_id": "a", "body": {"n": 2, "messages": []}}, "body.n: must be 1"),
         ({"custom_id": "a", "body": 5}, "body: must be an object, not a number"),
         ({"custom_id": "a", "params": {"model": "m"}}, "params.messages: must hold at least one"),
+        (
+            {
+                "custom_id": "a",
+                "params": {
+                    "model": "m",
+                    "messages": [{"role": "user", "content": "q"}],
+                    "thinking": {"type": "enabled", "budget_tokens": "much"},
+                },
+            },
+            r"params\.thinking\.budget_tokens: must be a whole number, not text",
+        ),
     ],
 )
 def test_a_line_that_is_no_request_is_refused_by_name(value: object, complaint: str) -> None:

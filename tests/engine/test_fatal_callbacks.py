@@ -6,6 +6,7 @@ import asyncio
 import concurrent.futures
 import os
 import signal
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -257,3 +258,17 @@ def test_on_a_portal_waiters_are_released_and_the_block_raises_it(error: Callabl
     trio.run(with_peer)
     assert len(waited) == NEIGHBOURS + 1
     assert [len(each.completions) for each in recorders] == [1] * NEIGHBOURS
+
+
+@pytest.mark.trio
+async def test_a_program_without_asyncio_can_be_interrupted_in_a_callback(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "asyncio.exceptions")
+
+    async def use(provider: ms.OpenAIChat) -> None:
+        async with ms.open_engine([provider]) as engine:
+            engine.start_stream(hello(), raising(KeyboardInterrupt))
+            await trio.sleep_forever()
+
+    async with open_peer(two_texts) as peer:
+        with pytest.raises(KeyboardInterrupt):
+            await use(peer.chat)

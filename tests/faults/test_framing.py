@@ -11,7 +11,7 @@ import trio.testing
 
 import manystream as ms
 from manystream.transport.exchange import WireHead
-from manystream.transport.response_head import MAX_HEAD_BYTES, MAX_INFORMATIONAL
+from manystream.transport.response_head import MAX_HEAD_BYTES
 from tests.engine.peers import CHAT_DONE, chat_chunk, chat_stream, chunked, error_body
 from tests.faults.exchange import EVENTS, ONE, WHOLE, End, Wire, in_chunks, observe, ok, raw
 from tests.transport.exchanges import open_rig
@@ -177,7 +177,8 @@ INFORMATIONAL_CASES = [
     Case("27 100 with a header", after("100 Continue\r\nX: y"), SUCCESS, "one", True),
     Case("27 102 twenty times", after(*["102 Processing"] * 20), SUCCESS, "one", True),
     Case("27 103 and 199", after("103 Early Hints\r\nLink: </x>", "199 Whatever"), SUCCESS, "one", True),
-    Case("27 as many as allowed", after(*["100 Continue"] * MAX_INFORMATIONAL), SUCCESS, "one", True),
+    Case("27 as many as allowed", after(*["100 Continue"] * 1000), SUCCESS, "one", True),
+    Case("27 one too many", after(*["100 Continue"] * 1001), NETWORK, says="more than 1000 informational responses"),
     Case("27 five thousand", after(*["100 Continue"] * 5000), NETWORK, says="informational responses"),
     Case("28 101", after("101 Switching Protocols\r\nUpgrade: x"), NETWORK, says="malformed response"),
 ]

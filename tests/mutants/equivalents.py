@@ -28,6 +28,11 @@ class Equivalent:
         )  # fmt: skip
 
 
+_IN_PROGRESS = (
+    "_IN_PROGRESS = frozenset({errno.EINPROGRESS, errno.EWOULDBLOCK, errno.EAGAIN, "
+    'getattr(errno, "WSAEWOULDBLOCK", -1)})'
+)
+
 EQUIVALENTS: tuple[Equivalent, ...] = (
     Equivalent(
         "providers/retry_hints.py",
@@ -52,6 +57,50 @@ EQUIVALENTS: tuple[Equivalent, ...] = (
         "self._answers = -1",
         "pass",
         "entering the journal sets it before anything reads it",
+    ),
+    Equivalent(
+        "engine/simulator/schema_example.py",
+        "TYPES",
+        '"string": _text,',
+        '"string"',
+        "'stringx'",
+        "a type that is not in the table gives a text, too",
+    ),
+    Equivalent(
+        "engine/cli/examination.py",
+        "_Answer.on_body",
+        "if len(self.body) > MOST_BODY_BYTES:",
+        ">",
+        ">=",
+        "a body of exactly this length is kept whole, and nothing else is read from the answer",
+    ),
+    Equivalent(
+        "engine/traffic/queue.py",
+        "FairQueue._drop",
+        "if len(self._deadlines) > 2 * self._with_deadline + 32:",
+        ">",
+        ">=",
+        "old entries leave the heap one call earlier; entries of calls that wait stay either way",
+    ),
+    Equivalent(
+        "engine/traffic/quota.py",
+        "Quota._read_limit",
+        "if abs(rate - bucket.rate) > 1e-9 * rate:",
+        ">",
+        ">=",
+        "a rate that differs by exactly the tolerance for rounding may be taken or left",
+    ),
+    *(
+        Equivalent("transport/dial.py", "_IN_PROGRESS", _IN_PROGRESS, before, after, reason)
+        for before, after, reason in (
+            ("errno.EWOULDBLOCK", "errno.EAGAIN", "they are one number on POSIX; on Windows the fourth entry is it"),
+            (
+                "errno.EAGAIN",
+                "errno.EINPROGRESS",
+                "EWOULDBLOCK is it on POSIX; on Windows no connect gives it",
+            ),
+            ('"WSAEWOULDBLOCK"', "'WSAEWOULDBLOCKx'", "on Windows errno.EWOULDBLOCK is the same number"),
+        )
     ),
 )
 

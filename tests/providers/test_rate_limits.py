@@ -2,36 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manystream.providers import error_bodies as openai_errors
-from manystream.providers.anthropic import errors as anthropic_errors
 from manystream.providers.anthropic import rate_limits as anthropic
-from manystream.providers.gemini import errors as gemini_errors
-from manystream.providers.gemini import rate_limits as gemini
 from manystream.providers.openai import rate_limits as openai
 from manystream.providers.quota_report import DAY, MINUTE, MONTH, SECOND, QuotaReport, Refusal, ReportedLimit, Unit
 
-NOW = 1_790_000_000.0
-"""2026-09-21T14:13:20Z."""
+from .limit_reports import NOW, report
 
 REQUESTS, INPUT, OUTPUT, TOKENS = Unit.REQUESTS, Unit.INPUT_TOKENS, Unit.OUTPUT_TOKENS, Unit.TOKENS
-
-
-def report(provider: str, headers: dict[str, str], status: int = 200, body: str = "") -> QuotaReport:
-    """The report of one response, read as the engine reads it: the error first, then what it says about limits."""
-    read: Callable[..., QuotaReport] = openai.read_report
-    decode = openai_errors.decode_error
-    if provider == "anthropic":
-        read, decode = anthropic.read_report, anthropic_errors.decode_error
-    elif provider == "google":
-        read, decode = gemini.read_report, gemini_errors.decode_error
-    error = decode(status, headers, body.encode(), NOW) if status >= 400 else None
-    return read(provider, headers, NOW, error, body.encode())
 
 
 HEADER_ROWS: list[tuple[str, str, dict[str, str], tuple[ReportedLimit, ...]]] = [
@@ -310,6 +291,9 @@ REFUSALS: list[tuple[str, str, int, dict[str, str], str, Refusal, Unit | None, f
      None, None),
     ("anthropic overloaded", "anthropic", 529, {}, error_body("Overloaded", type="overloaded_error"),
      Refusal.OVERLOAD, None, None),
+    ("anthropic overloaded, said by the status alone", "anthropic", 529, {}, "<html>Site is overloaded</html>",
+     Refusal.OVERLOAD, None, None),
+    ("anthropic unavailable, said by the status alone", "anthropic", 503, {}, "", Refusal.OVERLOAD, None, None),
     ("anthropic spent", "anthropic", 400, {}, error_body(
      "You have reached your specified API usage limits. You will regain access on 2026-10-01",
      type="invalid_request_error"), Refusal.SPENT, None, None),
@@ -357,6 +341,12 @@ def test_an_error_names_its_limit() -> None:
     assert found.limits == (ReportedLimit("tokens", TOKENS, MINUTE, 10000, 500),)
     found = report("google", {}, 429, google_body(PER_MINUTE))
     assert found.limits == (ReportedLimit("requests", REQUESTS, MINUTE, 15, 0),)
+
+
+def test_a_unit_without_a_number_is_no_limit() -> None:
+    words = "Number of requests has exceeded your per-minute rate limit"
+    found = report("anthropic", {}, 429, error_body(words, type="rate_limit_error"))
+    assert (found.limits, found.refused_by) == ((), REQUESTS)
 
 
 def test_openrouter_repeats_its_headers_within_the_error() -> None:

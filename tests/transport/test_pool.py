@@ -32,6 +32,7 @@ class Asker:
         self.connection: Connection | None = None
         self.reused: bool | None = None
         self.error: TransportError | None = None
+        self.defect: Exception | None = None
 
     def on_phase(self, phase: Phase) -> None: ...
 
@@ -43,13 +44,16 @@ class Asker:
     def on_connect_failure(self, error: TransportError) -> None:
         self.error = error
 
+    def on_defect(self, error: Exception) -> None:
+        self.defect = error
+
 
 class Rig:
     def __init__(self) -> None:
         self.servers: dict[str, list[socket.socket]] = {}
         self.other_end: dict[socket.socket, socket.socket] = {}
         self.dials = 0
-        self.fail: TransportError | None = None
+        self.fail: Exception | None = None
         self.hold: trio.Event | None = None
 
     async def dial(self, origin: Origin, on_phase: Callable[[Phase], None]) -> socket.socket:
@@ -113,6 +117,7 @@ async def test_an_idle_connection_is_taken_before_acquire_returns_the_youngest_f
         assert third.connection is second.connection
         assert third.reused
         assert rig.dials == 2
+        assert (rig.pool.opened, rig.pool.reused) == (2, 1)
 
 
 async def test_waiters_are_served_first_in_first_out_within_the_cap() -> None:
@@ -167,6 +172,15 @@ async def test_a_failed_dial_is_told_and_frees_its_place() -> None:
         assert first.error is rig.fail
         assert second.error is rig.fail
         assert rig.dials == 2
+
+
+async def test_a_dial_that_raises_anything_else_ends_the_calls_that_wait_for_it() -> None:
+    async with open_rig(PoolLimits(max_per_origin=1)) as rig:
+        rig.fail = ValueError("a defect")
+        first, second = rig.ask(), rig.ask()
+        await rig.settle()
+        assert (first.defect, second.defect) == (rig.fail, rig.fail)
+        assert (first.error, second.error) == (None, None)
 
 
 async def test_a_connection_closed_or_dirty_while_idle_is_never_handed_out() -> None:

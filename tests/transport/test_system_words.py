@@ -6,6 +6,7 @@ import socket
 
 import pytest
 
+from manystream.transport import dial
 from manystream.transport.dial import SOCKET_OPTIONS
 from manystream.transport.exchange import METHODS_WITH_BODY, WireHead
 from manystream.transport.framing import BODILESS
@@ -83,3 +84,4 @@ def test_a_silent_connection_is_probed_and_a_dead_one_given_up() -> None:
     here = [(getattr(socket, level), getattr(socket, name), value) for level, name, value in wanted
             if hasattr(socket, name)]  # fmt: skip
     assert [*SOCKET_OPTIONS] == here
+    assert [*dial._SOCKET_OPTIONS] == wanted  # pyright: ignore[reportPrivateUsage]

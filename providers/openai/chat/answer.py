@@ -116,12 +116,6 @@ class ChatAnswer:
             self._choice(choice, position if self._whole else integer(choice, "index") or 0, events)
         return self._begun(events)
 
-    def take_delta(self, delta: JSONObject) -> list[Event]:
-        """Take the delta of the first choice, of a chunk that holds nothing else. Raises as `take` does."""
-        events: list[Event] = []
-        self._message(delta, events)
-        return events if self.started else self._begun(events)
-
     def take_usage(self, chunk: JSONObject) -> None:
         """Take the token report, wherever the chunk has it. Reports are cumulative: the last one holds."""
         report = mapping(chunk, "usage") or mapping(mapping(chunk, "x_groq"), "usage")

@@ -36,6 +36,13 @@ def test_styles_are_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not is_terminal(Terminal())
 
 
+@pytest.mark.parametrize(("style", "code"), [("dim", 2), ("bold", 1), ("red", 31), ("green", 32), ("yellow", 33)])
+def test_a_style_is_its_ansi_code_alone(style: str, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert Paint(Terminal())("x", style) == f"\x1b[{code}mx\x1b[0m"
+
+
 @pytest.mark.parametrize("text", ["\x1b[2J", "\x07", "\x9b31m", "\r", "\x00", "\x7f"])
 def test_text_from_outside_cannot_steer_the_terminal(text: str) -> None:
     shown = harmless(f"a{text}b")

@@ -137,6 +137,19 @@ def test_the_child_loads_nothing_of_the_package_around_it() -> None:
     assert loaded.stdout.strip() == "[]"
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="the platform has no such limit")
+def test_a_process_that_asks_for_many_sockets_may_open_as_many_as_the_system_allows() -> None:
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+        process_module.allow_many_sockets()
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
 def test_a_thread_serves_as_well_and_leaves_nothing() -> None:
     before = threading.active_count()
     with start_simulator_thread("events=2") as simulator:

@@ -141,6 +141,36 @@ def test_an_example_fits_its_schema(schema: dict[str, JSON], kind: type) -> None
         assert len(value) >= 30
 
 
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({}, "some"),
+        ({"type": "string", "format": "email"}, "ada@example.org"),
+        ({"type": "string", "minLength": 7}, "some words"),
+        ({"type": "string", "minLength": 2, "maxLength": 3}, "som"),
+        ({"type": "string", "enum": ["a", "b"]}, "a"),
+        ({"type": "integer"}, 4),
+        ({"type": "integer", "minimum": 50}, 50),
+        ({"type": "integer", "maximum": 3}, 3),
+        ({"type": "integer", "exclusiveMinimum": 4}, 5),
+        ({"type": "integer", "exclusiveMaximum": 4}, 3),
+        ({"type": "number"}, 4.5),
+        ({"type": "number", "minimum": 50.25}, 50.25),
+        ({"type": "number", "maximum": 0.5}, 0.5),
+        ({"type": "boolean"}, True),
+        ({"type": ["null"]}, None),
+        ({"type": "array", "items": {"type": "integer"}, "minItems": 2}, [4, 5]),
+        ({"type": "array", "items": {"type": "integer"}, "maxItems": 0}, []),
+        ({"items": {"type": "string"}}, ["some"]),
+        ({"properties": {"a": {"const": 1}, "b": {"type": "string"}}}, {"a": 1, "b": "some"}),
+        ({"anyOf": [{"type": "null"}, {"type": "integer"}]}, 4),
+        ({"oneOf": [{"type": "NULL"}, {"type": "BOOLEAN"}]}, True),
+    ],
+)
+def test_an_example_is_the_same_every_time(schema: dict[str, JSON], value: JSON) -> None:
+    assert example(schema, itertools.cycle(["some", "words"])) == value
+
+
 def test_a_schema_that_refers_to_itself_has_an_end() -> None:
     node: dict[str, JSON] = {
         "type": "object",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import random
 
@@ -177,3 +178,16 @@ def test_what_is_ahead_is_the_higher_classes_and_a_fair_share_of_the_own() -> No
     waiting(queue, 300, priority=INTERACTIVE)
     waiting(queue, 5000, priority=BATCH)
     assert queue.ahead(waiting(queue, 512, tenant="another")) == 300 + 512 + 512
+
+
+@pytest.mark.parametrize("deadline", [math.inf, 1e9])
+def test_calls_that_were_sent_or_cancelled_are_not_kept(deadline: float) -> None:
+    before = sum(type(found) is Ticket for found in gc.get_objects())
+    queue = FairQueue()
+    waiting(queue, deadline=deadline)
+    for _ in range(1000):
+        queue.remove(waiting(queue, deadline=deadline))
+        waiting(queue, deadline=deadline)
+        queue.take(0)
+    assert len(queue) == 1
+    assert sum(type(found) is Ticket for found in gc.get_objects()) - before < 100

@@ -451,3 +451,12 @@ def test_whatever_the_history_calls_are_answered_directly_and_once(messages: lis
         assert not seen.intersection(asked)
         seen.update(asked)
     assert not asked
+
+
+def test_a_users_block_of_another_provider_is_left_out_with_a_warning() -> None:
+    block = ProviderBlock("openai-responses", {"type": "input_file", "file_id": "f"})
+    request = encode(Message(Role.USER, [Text("q"), block]))
+    assert json.loads(request.body)["messages"] == [{"role": "user", "content": "q"}]
+    assert request.warnings == [
+        "messages: 'input_file' of 'openai-responses' is not sent; only its maker understands it"
+    ]

@@ -376,3 +376,10 @@ def test_these_files_may_stand_inside_a_functions_response(media_type: str) -> N
     call = Message.assistant(ToolCall("c", "f", "{}"))
     answer = contents(HI, call, result, model="gemini-3-pro")[2]["parts"][0]["functionResponse"]
     assert answer["parts"] == [{"inlineData": {"mimeType": media_type, "data": "eA=="}}]
+
+
+def test_a_conversation_may_begin_with_the_models_words() -> None:
+    assert contents(Message.assistant("Ask me."), HI) == [
+        {"role": "model", "parts": [{"text": "Ask me."}]},
+        {"role": "user", "parts": [{"text": "Hi"}]},
+    ]

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import json
+
+import pytest
+
 from manystream.providers.events import FinishReason, Start
 from manystream.providers.messages import File, Image, ProviderBlock, ProviderState, Text, Thinking
 
@@ -195,6 +200,24 @@ def test_sound_is_a_file_that_knows_its_id() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("data", "media_type"),
+    [
+        (b"RIFF$\x00\x00\x00WAVEfmt ", "audio/wav"),
+        (b"ID3\x04\x00\x00", "audio/mpeg"),
+        (b"\xff\xfb\x90\x64", "audio/mpeg"),
+        (b"\xff\xf3\x40\xc4", "audio/mpeg"),
+        (b"OggS\x00\x02", "audio/ogg"),
+        (b"fLaC\x00\x00", "audio/flac"),
+        (b"\x00\x01\x02\x03", "audio/pcm"),
+    ],
+)
+def test_sound_says_its_format_by_how_it_begins(data: bytes, media_type: str) -> None:
+    (block,) = answer({"audio": {"id": "a", "data": base64.b64encode(data).decode()}}).content
+    assert isinstance(block, File)
+    assert (block.data, block.media_type) == (data, media_type)
+
+
 def test_sound_in_one_encoding_cut_anywhere() -> None:
     told = deltas({"audio": {"id": "a", "data": "AAE"}}, {"audio": {"data": "CAwQ="}})
     (block,) = told.response.content
@@ -322,3 +345,14 @@ def test_a_signature_beside_the_message_is_kept_and_text_is_untouched() -> None:
     assert response.text == "a"
     (signed,) = [block for block in response.content if isinstance(block, Thinking)]
     assert signed == Thinking("", state=ProviderState("openai-compatible", {"extra_content": extra}))
+
+
+def test_members_that_are_read_elsewhere_are_not_kept_as_unknown() -> None:
+    usage = {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}
+    logprobs = {"content": [{"token": "a"}]}
+    head = {"id": "1", "object": "chat.completion.chunk", "model": "m", "obfuscation": "x", "p": "y", "later": 1}
+    choice = {"index": 0, "delta": {"content": "a"}, "finish_reason": "stop", "logprobs": logprobs, "text": "a"}
+    data = {**head, "usage": usage, "choices": [{**choice, "usage": usage, "unheard": "of"}]}
+    told = run([("", json.dumps(data).encode()), ("", b"[DONE]")])
+    assert told.response.text == "a"
+    assert told.response.provider_data == {"later": 1, "unheard": "of", "logprobs": logprobs}

@@ -98,6 +98,8 @@ def test_on_and_off(provider: OpenAIChat, thinking: ThinkingConfig, expected: ob
     [
         (NONE, {"thinking": {"type": "disabled"}}),
         (LOW, {"thinking": {"type": "enabled", "budget_tokens": 4096}}),
+        (MED, {"thinking": {"type": "enabled", "budget_tokens": 12288}}),
+        (HIGH, {"thinking": {"type": "enabled", "budget_tokens": 32768}}),
         (ThinkingConfig(budget_tokens=2000), {"thinking": {"type": "enabled", "budget_tokens": 2000}}),
         (ThinkingConfig(effort="low"), {"reasoning_effort": "low"}),
         (ThinkingConfig(include_summary=True), {}),

@@ -1,0 +1,237 @@
+"""An unstreamed answer of each dialect, member by member.
+
+A program that tests itself against the simulator may hold an answer as a literal: the same question, with the same
+knobs, has the same answer in every release.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from manystream.engine.simulator import Knobs, Prompt, Simulator, write_scenario
+
+from .raw_client import connected, request_bytes
+
+QUESTION = "What is the weather?"
+CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+KNOBS = "events=4,calls=1,cached=2,seed=7"
+MESSAGES = [{"role": "user", "content": QUESTION}]
+
+REQUESTS: dict[str, tuple[str, dict[str, object]]] = {
+    "openai-chat": (
+        "/v1/chat/completions",
+        {
+            "model": "sim-mixed",
+            "messages": MESSAGES,
+            "tools": [{"type": "function", "function": {"name": "weather", "parameters": CITY}}],
+        },
+    ),
+    "openai-responses": (
+        "/v1/responses",
+        {
+            "model": "sim-mixed",
+            "input": QUESTION,
+            "tools": [{"type": "function", "name": "weather", "parameters": CITY}],
+            "include": ["reasoning.encrypted_content"],
+        },
+    ),
+    "anthropic": (
+        "/v1/messages",
+        {
+            "model": "sim-mixed",
+            "max_tokens": 500,
+            "messages": MESSAGES,
+            "tools": [{"name": "weather", "input_schema": CITY}],
+        },
+    ),
+    "gemini": (
+        "/v1beta/models/sim-mixed:generateContent",
+        {
+            "contents": [{"role": "user", "parts": [{"text": QUESTION}]}],
+            "tools": [{"functionDeclarations": [{"name": "weather", "parameters": CITY}]}],
+        },
+    ),
+}
+
+CHAT_ANSWER: dict[str, object] = {
+    "id": "chatcmpl-4ac611171b8fde2eef3d8359ed83d",
+    "object": "chat.completion",
+    "created": 1700000000,
+    "model": "sim-mixed",
+    "choices": [
+        {
+            "index": 0,
+            "message": {
+                "role": "assistant",
+                "content": "pieces façade others ",
+                "refusal": None,
+                "annotations": [],
+                "reasoning_content": "crosses ",
+                "tool_calls": [
+                    {
+                        "id": "call_ed5881ce8a4070bff58c46",
+                        "type": "function",
+                        "function": {"name": "weather", "arguments": '{"city":"under"}'},
+                    }
+                ],
+            },
+            "logprobs": None,
+            "finish_reason": "tool_calls",
+        }
+    ],
+    "usage": {
+        "prompt_tokens": 14,
+        "completion_tokens": 8,
+        "total_tokens": 22,
+        "prompt_tokens_details": {"cached_tokens": 2, "audio_tokens": 0},
+        "completion_tokens_details": {
+            "reasoning_tokens": 1,
+            "audio_tokens": 0,
+            "accepted_prediction_tokens": 0,
+            "rejected_prediction_tokens": 0,
+        },
+    },
+    "service_tier": "default",
+    "system_fingerprint": "fp_simulator",
+}
+
+RESPONSES_ANSWER: dict[str, object] = {
+    "id": "resp_fc56921e1a3560184841877e3490c94fcc209b88f0f3ed0d",
+    "object": "response",
+    "created_at": 1700000000,
+    "completed_at": 1700000000,
+    "status": "completed",
+    "background": False,
+    "error": None,
+    "incomplete_details": None,
+    "instructions": None,
+    "max_output_tokens": None,
+    "model": "sim-mixed",
+    "output": [
+        {
+            "id": "rs_e3cda3029908250d473ea37090fce7438cb988188221f4be",
+            "type": "reasoning",
+            "summary": [{"type": "summary_text", "text": "crosses "}],
+            "encrypted_content": "simsd148ee8fb2c6ba78ff86c63fe82dc912fce6953544084c98795fb84f95dc4a13",
+        },
+        {
+            "id": "msg_b0477fab062c7c10d2b2f901c4097d44a254549bb7fe0903",
+            "type": "message",
+            "status": "completed",
+            "content": [{"type": "output_text", "annotations": [], "logprobs": [], "text": "pieces façade others "}],
+            "role": "assistant",
+        },
+        {
+            "id": "fc_3aeab1580771bec63238be192760e6ccaddf6eeaab5d9b69",
+            "type": "function_call",
+            "status": "completed",
+            "arguments": '{"city":"under"}',
+            "call_id": "call_ed5881ce8a4070bff58c46",
+            "name": "weather",
+        },
+    ],
+    "parallel_tool_calls": True,
+    "previous_response_id": None,
+    "reasoning": {"effort": None, "summary": None},
+    "service_tier": "default",
+    "store": True,
+    "temperature": 1.0,
+    "text": {"format": {"type": "text"}},
+    "tool_choice": "auto",
+    "tools": [{"type": "function", "name": "weather", "parameters": CITY}],
+    "top_p": 1.0,
+    "truncation": "disabled",
+    "usage": {
+        "input_tokens": 14,
+        "input_tokens_details": {"cached_tokens": 2, "cache_write_tokens": 0},
+        "output_tokens": 8,
+        "output_tokens_details": {"reasoning_tokens": 1},
+        "total_tokens": 22,
+    },
+    "user": None,
+    "metadata": {},
+}
+
+ANTHROPIC_ANSWER: dict[str, object] = {
+    "model": "sim-mixed",
+    "id": "msg_01f68f5df2710bc5ca299d72",
+    "type": "message",
+    "role": "assistant",
+    "content": [
+        {
+            "type": "thinking",
+            "thinking": "crosses ",
+            "signature": "simscb4cee485a8cf4be768f5ce6786579bab9400a0dde0fb7bd8bb1d2fd58e36f6d",
+        },
+        {"type": "text", "text": "pieces façade others "},
+        {"type": "tool_use", "id": "toolu_01ed5881ce8a4070bff58c46", "name": "weather", "input": {"city": "under"}},
+    ],
+    "stop_reason": "tool_use",
+    "stop_sequence": None,
+    "usage": {
+        "input_tokens": 12,
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": 2,
+        "cache_creation": {"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": 0},
+        "output_tokens": 8,
+        "output_tokens_details": {"thinking_tokens": 1},
+        "service_tier": "standard",
+    },
+}
+
+GEMINI_ANSWER: dict[str, object] = {
+    "candidates": [
+        {
+            "content": {
+                "parts": [
+                    {"text": "crosses ", "thought": True},
+                    {"text": "pieces façade others "},
+                    {
+                        "functionCall": {"name": "weather", "args": {"city": "under"}, "id": "ed5881ce"},
+                        "thoughtSignature": "simsa95ef8fe9b1c999ec5cc16c50d1cb95d139c7148d35d63b48b1ec68c53e841f8",
+                    },
+                ],
+                "role": "model",
+            },
+            "finishReason": "STOP",
+            "index": 0,
+        }
+    ],
+    "usageMetadata": {
+        "promptTokenCount": 14,
+        "cachedContentTokenCount": 2,
+        "candidatesTokenCount": 7,
+        "promptTokensDetails": [{"modality": "TEXT", "tokenCount": 14}],
+        "thoughtsTokenCount": 1,
+        "totalTokenCount": 22,
+    },
+    "modelVersion": "sim-mixed",
+    "responseId": "f10850ad684cf42fc717bd",
+}
+
+ANSWERS = {
+    "openai-chat": CHAT_ANSWER,
+    "openai-responses": RESPONSES_ANSWER,
+    "anthropic": ANTHROPIC_ANSWER,
+    "gemini": GEMINI_ANSWER,
+}
+
+
+@pytest.mark.parametrize("dialect", REQUESTS)
+def test_an_unstreamed_answer_has_these_members(simulator: Simulator, dialect: str) -> None:
+    path, body = REQUESTS[dialect]
+    with connected(simulator) as line:
+        line.send(request_bytes(path, body, directive=KNOBS))
+        answer = line.read()
+    assert answer.status == 200
+    assert answer.json() == ANSWERS[dialect]
+
+
+def test_text_is_made_of_these_words() -> None:
+    text = write_scenario(Prompt(model="sim-text", text="Hello.", characters=6), Knobs(kind="text", events=3000)).text
+    assert set(text[:-1].split(" ")) == {
+        "the", "stream", "carries", "many", "small", "pieces", "and", "each", "of", "them", "arrives", "in", "order",
+        "while", "others", "wait", "a", "river", "crosses", "plain", "under", "stone", "bridges", "where", "boats",
+        "move", "slowly", "towards", "Zürich", "naïve", "façade", "Łódź", "Ελλάδα", "москва", "東京", "서울", "🙂",
+        "👩\u200d🚀", "line\u2028break", 'quote"d', "back\\slash", "tab\tbed", "new\nline",
+    }  # fmt: skip

@@ -1,0 +1,258 @@
+"""Every header, code, status and word about limits that a server may send, one at a time, and every row of charging."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from manystream.providers.charging import CHARGING, Charging, charging_of
+from manystream.providers.quota_report import QuotaReport, Refusal, ReportedLimit, Unit
+
+from .limit_reports import NOW, report
+
+REQUESTS, INPUT, OUTPUT, TOKENS = Unit.REQUESTS, Unit.INPUT_TOKENS, Unit.OUTPUT_TOKENS, Unit.TOKENS
+RATE, SPENT, OVERLOAD = Refusal.RATE, Refusal.SPENT, Refusal.OVERLOAD
+SECOND, MINUTE, DAY, MONTH = 1, 60, 86_400, 30 * 86_400
+
+AZURE = (("requests", REQUESTS, MINUTE), ("tokens", TOKENS, MINUTE))
+GROQ = (("requests", REQUESTS, DAY), ("tokens", TOKENS, MINUTE))
+OPENAI = (("requests", REQUESTS, MINUTE), ("tokens", TOKENS, MINUTE), ("project-tokens", TOKENS, MINUTE))
+NAMES: dict[str, tuple[tuple[str, Unit, int], ...]] = {
+    "openai-chat": OPENAI,
+    "openai-responses": OPENAI,
+    "vllm": OPENAI,
+    "azure": AZURE,
+    "azure-deployment": AZURE,
+    "azure-models": AZURE,
+    "azure-responses": AZURE,
+    "groq": GROQ,
+    "groq-responses": GROQ,
+    "cerebras": (("requests-day", REQUESTS, DAY), ("tokens-minute", TOKENS, MINUTE)),
+    "mistral": (
+        ("req-second", REQUESTS, SECOND),
+        ("req-minute", REQUESTS, MINUTE),
+        ("tokens-minute", TOKENS, MINUTE),
+        ("tokens-month", TOKENS, MONTH),
+    ),
+    "fireworks": (
+        ("requests", REQUESTS, MINUTE),
+        ("tokens-prompt", INPUT, MINUTE),
+        ("tokens-generated", OUTPUT, MINUTE),
+    ),
+}
+"""Row name → what follows `x-ratelimit-limit-`, what it counts, and the seconds that its number is for."""
+
+
+@pytest.mark.parametrize(
+    ("provider", "name", "unit", "window"),
+    [(provider, *row) for provider, rows in NAMES.items() for row in rows],
+    ids=[f"{provider} {row[0]}" for provider, rows in NAMES.items() for row in rows],
+)
+def test_one_limit_in_three_headers(provider: str, name: str, unit: Unit, window: int) -> None:
+    headers = {
+        f"x-ratelimit-limit-{name}": "90",
+        f"x-ratelimit-remaining-{name}": "80",
+        f"x-ratelimit-reset-{name}": "7s",
+    }
+    assert report(provider, headers) == QuotaReport((ReportedLimit(name, unit, window, 90, 80, 7),))
+
+
+@pytest.mark.parametrize(("name", "unit"), [row[:2] for row in OPENAI])
+@pytest.mark.parametrize("prefix", ["", "llm_provider-"])
+def test_openai_sends_the_days_limits_under_the_minutes_names(prefix: str, name: str, unit: Unit) -> None:
+    headers = {f"{prefix}x-ratelimit-limit-{name}": "90", f"{prefix}x-ratelimit-reset-{name}": "2h"}
+    found = report("openai-compatible", headers)
+    assert found == QuotaReport((ReportedLimit(f"{name} per day", unit, DAY, 90, None, 7200),))
+
+
+@pytest.mark.parametrize("provider", ["azure", "azure-deployment", "azure-models", "azure-responses", "fireworks"])
+def test_others_send_no_days_limits_under_the_minutes_names(provider: str) -> None:
+    headers = {"x-ratelimit-limit-requests": "90", "x-ratelimit-reset-requests": "2h"}
+    assert report(provider, headers).limits == (ReportedLimit("requests", REQUESTS, MINUTE, 90, None, 7200),)
+
+
+@pytest.mark.parametrize("provider", ["openrouter", "openrouter-responses"])
+@pytest.mark.parametrize(
+    ("reset", "name", "window"), [(40, "requests", MINUTE), (600, "requests", MINUTE), (601, "requests per day", DAY)]
+)
+def test_openrouter_says_when_in_milliseconds(provider: str, reset: int, name: str, window: int) -> None:
+    headers = {
+        "x-ratelimit-limit": "20",
+        "x-ratelimit-remaining": "3",
+        "x-ratelimit-reset": f"{(NOW + reset) * 1000:.0f}",
+    }
+    assert report(provider, headers) == QuotaReport((ReportedLimit(name, REQUESTS, window, 20, 3, reset),))
+
+
+@pytest.mark.parametrize(
+    ("prefix", "tier"),
+    [("anthropic-ratelimit", ""), ("anthropic-priority", "priority"), ("anthropic-fast", "fast")],
+)
+@pytest.mark.parametrize(("name", "unit"), [("requests", REQUESTS), ("input-tokens", INPUT), ("output-tokens", OUTPUT)])
+def test_one_limit_of_anthropic(prefix: str, tier: str, name: str, unit: Unit) -> None:
+    headers = {
+        f"{prefix}-{name}-limit": "90",
+        f"{prefix}-{name}-remaining": "80",
+        f"{prefix}-{name}-reset": "2026-09-21T14:13:27Z",
+    }
+    assert report("anthropic", headers) == QuotaReport((ReportedLimit(name, unit, MINUTE, 90, 80, 7, tier),))
+
+
+CODES: dict[str, dict[str, Refusal]] = {
+    "openai-chat": {
+        "insufficient_quota": SPENT,
+        "quota_exceeded": SPENT,
+        "billing_hard_limit_reached": SPENT,
+        "billing_not_active": SPENT,
+        "insufficient_balance": SPENT,
+        "insufficient_credits": SPENT,
+        "exceeded_current_quota_error": SPENT,
+        "credit_balance_too_low": SPENT,
+        "arrearage": SPENT,
+        "credit_balance_exhausted": SPENT,
+        "budget_exceeded": SPENT,
+        "in_flight_budget_exhausted": RATE,
+        "slow_down": RATE,
+        "resource_unavailable": OVERLOAD,
+        "capacity_exceeded": OVERLOAD,
+        "overloaded_error": OVERLOAD,
+        "engine_overloaded_error": OVERLOAD,
+    },
+    "anthropic": {
+        "contract_spend_limit_reached": SPENT,
+        "enforced_spend_limit_reached": SPENT,
+        "linked_organization_billing_unavailable": SPENT,
+        "linked_organization_spend_limit_reached": SPENT,
+        "billing_error": SPENT,
+        "overloaded_error": OVERLOAD,
+        "rate_limit_error": RATE,
+    },
+}
+"""A code or type of error → what it says, whatever the status."""
+
+
+@pytest.mark.parametrize(
+    ("provider", "code", "refusal"),
+    [(provider, *row) for provider, rows in CODES.items() for row in rows.items()],
+)
+def test_a_code_says_which_refusal(provider: str, code: str, refusal: Refusal) -> None:
+    body = json.dumps({"type": "error", "error": {"type": code, "message": "No."}})
+    assert report(provider, {}, 400, body).refusal is refusal
+
+
+STATUSES = {
+    "openai-chat": {402: SPENT, 429: RATE, 498: OVERLOAD, 503: OVERLOAD, 529: OVERLOAD},
+    "anthropic": {402: SPENT, 429: RATE, 503: OVERLOAD, 529: OVERLOAD},
+    "google": {402: SPENT, 429: RATE, 503: OVERLOAD},
+}
+
+
+@pytest.mark.parametrize("provider", STATUSES)
+@pytest.mark.parametrize("status", [400, 401, 402, 403, 404, 408, 413, 422, 428, 429, 430, 498, 499, 500, 503, 529])
+def test_a_status_alone_says_which_refusal(provider: str, status: int) -> None:
+    assert report(provider, {}, status).refusal is STATUSES[provider].get(status, Refusal.NONE)
+
+
+@pytest.mark.parametrize(
+    ("words", "limit"),
+    [
+        ("input tokens per minute: Limit 90", ReportedLimit("input tokens", INPUT, MINUTE, 90)),
+        ("output tokens per minute (OTPM): Limit 90", ReportedLimit("output tokens", OUTPUT, MINUTE, 90)),
+        ("tokens per second: limit 90", ReportedLimit("tokens", TOKENS, SECOND, 90)),
+        ("requests per min (RPM): Limit: 1,090, Used: 1,080", ReportedLimit("requests", REQUESTS, MINUTE, 1090, 10)),
+        ("Tokens per day: Limit 90, Used 95", ReportedLimit("tokens per day", TOKENS, DAY, 90, 0)),
+    ],
+)
+def test_openais_words_name_a_limit(words: str, limit: ReportedLimit) -> None:
+    body = json.dumps({"error": {"message": f"Rate limit reached on {words}", "code": "rate_limit_exceeded"}})
+    found = report("openai-chat", {"retry-after": "1"}, 429, body)
+    assert found == QuotaReport((limit,), RATE, limit.unit, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("words", "unit", "limit"),
+    [
+        ("rate limit of 50 requests per minute", REQUESTS, ReportedLimit("requests", REQUESTS, MINUTE, 50)),
+        ("rate limit of 8,000 tokens per minute", TOKENS, ReportedLimit("tokens", TOKENS, MINUTE, 8000)),
+        ("Rate Limit of 8,000 Input Tokens per minute", INPUT, ReportedLimit("input-tokens", INPUT, MINUTE, 8000)),
+        ("rate limit of 8,000 output tokens per minute", OUTPUT, ReportedLimit("output-tokens", OUTPUT, MINUTE, 8000)),
+        ("rate limit of 0 output tokens per minute", OUTPUT, None),
+        ("Number of requests has exceeded", REQUESTS, None),
+        ("Number of tokens has exceeded", TOKENS, None),
+        ("Number of input tokens has exceeded", INPUT, None),
+        ("Number of request tokens has exceeded", INPUT, None),
+        ("Number of output tokens has exceeded", OUTPUT, None),
+        ("Number of images has exceeded", None, None),
+    ],
+)
+def test_anthropics_words_name_a_limit(words: str, unit: Unit | None, limit: ReportedLimit | None) -> None:
+    body = json.dumps({"type": "error", "error": {"type": "rate_limit_error", "message": words}})
+    assert report("anthropic", {}, 429, body) == QuotaReport((limit,) if limit else (), RATE, unit)
+
+
+@pytest.mark.parametrize(
+    ("quota", "unit", "name"),
+    [
+        ("GenerateContentInputTokensPerMinute", INPUT, "input tokens"),
+        ("generate_content_input_token_count_PerMinute", INPUT, "input tokens"),
+        ("GenerateContentOutputTokensPerMinute", OUTPUT, "output tokens"),
+        ("generate_content_output_token_count_PerMinute", OUTPUT, "output tokens"),
+        ("TokensPerMinute", TOKENS, "tokens"),
+        ("GenerateRequestsPerMinute", REQUESTS, "requests"),
+    ],
+)
+def test_geminis_quota_names_a_limit(quota: str, unit: Unit, name: str) -> None:
+    details = [{"violations": [{"quotaId": quota, "quotaValue": 90}]}]
+    body = json.dumps({"error": {"code": 429, "message": "Resource exhausted", "details": details}})
+    assert report("google", {}, 429, body) == QuotaReport((ReportedLimit(name, unit, MINUTE, 90, 0),), RATE, unit)
+
+
+OPENAI_WAY = ("reserved", "larger", "unknown", "quota", True, True, True)
+AZURE_WAY = ("reserved", "sum", "unknown", "quota", False, True, True)
+ANTHROPIC_WAY = ("produced", "sum", "usage", "quota", False, True, False)
+GEMINI_WAY = ("free", "sum", "usage", "quota", False, True, True)
+PLAIN_WAY = ("reserved", "sum", "usage", "quota", False, True, True)
+SERVER_WAY = ("free", "sum", "usage", "concurrency", False, True, True)
+SLOTS_WAY = ("free", "sum", "usage", "slots", False, True, True)
+WAYS = {
+    "openai-chat": OPENAI_WAY,
+    "openai-responses": OPENAI_WAY,
+    "azure": AZURE_WAY,
+    "azure-deployment": AZURE_WAY,
+    "azure-models": AZURE_WAY,
+    "azure-responses": AZURE_WAY,
+    "anthropic": ANTHROPIC_WAY,
+    "anthropic-openai": ANTHROPIC_WAY,
+    "google": GEMINI_WAY,
+    "google-openai": GEMINI_WAY,
+    "groq": PLAIN_WAY,
+    "groq-responses": PLAIN_WAY,
+    "cerebras": PLAIN_WAY,
+    "mistral": PLAIN_WAY,
+    "together": PLAIN_WAY,
+    "fireworks": ("produced", "sum", "usage", "quota", False, True, True),
+    "deepseek": SLOTS_WAY,
+    "vllm": SERVER_WAY,
+    "sglang": SERVER_WAY,
+    "llama.cpp": SERVER_WAY,
+    "tgi": SLOTS_WAY,
+}
+"""Row name → output, combined, settlement, limited_by, refused_requests, failed_requests, cached_input."""
+
+
+def way(row: Charging) -> tuple[object, ...]:
+    return (
+        row.output, row.combined, row.settlement, row.limited_by, row.refused_requests, row.failed_requests,
+        row.cached_input,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("provider", WAYS)
+def test_how_a_server_charges(provider: str) -> None:
+    assert way(charging_of(provider)) == WAYS[provider]
+
+
+def test_no_other_server_has_a_row_and_one_without_is_charged_as_azure() -> None:
+    assert set(CHARGING) == set(WAYS)
+    assert way(charging_of("openai-compatible")) == AZURE_WAY
