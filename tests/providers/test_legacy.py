@@ -180,3 +180,11 @@ def test_a_row_that_cannot_be_read_is_named() -> None:
     rows = [LegacyRow("user", "x"), LegacyRow("tool_call", None, "{")]
     with pytest.raises(RowError, match=r"row 1 \(kind 'tool_call'\), field 'data_json'"):
         serialize(LegacyRequest("m", LegacyConversation(rows)))
+
+
+def test_a_single_results_name_is_found_among_the_messages_before_it() -> None:
+    rows = triples(transform_message(ROUND[2], ROUND[:2]))
+    assert [(data["tool_call_id"], data["name"]) for _, _, data in rows if isinstance(data, dict)] == [
+        ("a", "weather"),
+        ("b", "w"),
+    ]
