@@ -98,7 +98,7 @@ class ChatConverter(HistoryConverter):
             else:
                 content = [block for block in message.content if isinstance(block, Text | Image | File)]
                 if content:
-                    said = parts.content(content, where)
+                    said: JSON = parts.content(content, where)
                     if self.content_lists and type(said) is str:
                         said = [{"type": "text", "text": said}]
                     wire.append({"role": "user", "content": said})
