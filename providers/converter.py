@@ -54,6 +54,13 @@ Read: TypeAlias = "Message | str"
 """What a provider's message is: a message, or a piece of the system prompt."""
 
 
+def member_names(value: Chunk) -> frozenset[str]:
+    """The names of a value's members, those that are null included: they tell which type a library's object has."""
+    if isinstance(value, dict):
+        return frozenset(value)
+    return frozenset(value.model_dump(mode="json", by_alias=True, exclude_none=False))
+
+
 def as_object(value: Chunk, where: str) -> JSONObject:
     """The members of a chunk or of a provider's message. Raises `HistoryError` for anything else."""
     if isinstance(value, dict):
@@ -86,19 +93,27 @@ class ChunkView:
 
 
 class HistoryConverter(abc.ABC):
-    """One provider's messages. `provider`: whose state goes back, the dialect's first party by default. `make_id`: ids
-    for calls that have none; by default they are numbered, anew for each converter."""
+    """One provider's messages.
+
+    provider: whose state goes back, the dialect's first party by default.
+    make_id: makes ids for calls that have none; by default they are numbered, anew for each converter.
+    content_lists: whether what the user says is always written as a list of parts. Otherwise Chat writes a single text
+        as a string. The other dialects write lists in any case.
+    """
 
     dialect: ClassVar[Dialect]
     provider_class: ClassVar[type[Provider]]
 
-    def __init__(self, provider: Provider | None = None, make_id: MakeId | None = None) -> None:
+    def __init__(
+        self, provider: Provider | None = None, make_id: MakeId | None = None, *, content_lists: bool = False
+    ) -> None:
         given = provider if provider is not None else self.provider_class()
         # Chunks that a client library hands out have lost the stream's terminal marker.
         quirks = replace(given.profile.quirks, strict_end=False)
         profile = replace(given.profile, quirks=quirks)
         self.provider: Provider = self.provider_class(base_url=given.base_url, profile=profile)
         count = itertools.count(1)
+        self.content_lists = content_lists
         self.make_id: MakeId = make_id if make_id is not None else lambda: f"call_{next(count)}"
 
     # --- histories ---
@@ -189,7 +204,22 @@ class HistoryConverter(abc.ABC):
     def message_from_chunks(self, chunks: Iterable[Chunk]) -> HistoryMessage | None:
         """The answer that a stream's chunks, or one whole answer, make; None where they hold nothing. Raises
         `ProviderError` for an error among them."""
-        return message_from_response(self._response([as_object(chunk, "chunk") for chunk in chunks]))
+        return message_from_response(self._response_of_chunks(chunks))
+
+    def provider_messages_from_chunks(self, chunks: Iterable[Chunk]) -> list[JSONObject]:
+        """The answer as `message_from_chunks` takes it, as the provider's own messages, ready to be sent back: one, in
+        Responses one for each item, none where the chunks hold nothing. Raises as `message_from_chunks`."""
+        return self._write([self._response_of_chunks(chunks).to_message()], {}, [])
+
+    def provider_message_from_chunks(self, chunks: Iterable[Chunk]) -> JSONObject | None:
+        """As `provider_messages_from_chunks`, for an answer that is one message. Raises `HistoryError` where it is
+        several, which happens in Responses only."""
+        messages = self.provider_messages_from_chunks(chunks)
+        if len(messages) > 1:
+            raise HistoryError(
+                "chunks", f"make {len(messages)} of the provider's messages: use provider_messages_from_chunks"
+            )
+        return messages[0] if messages else None
 
     def message_from_tool_results(self, results: Iterable[ToolResultPart]) -> HistoryMessage | None:
         """The message with a turn's results, None for no results. Raises `TypeError` for anything else."""
@@ -200,13 +230,49 @@ class HistoryConverter(abc.ABC):
             parts.append(result)
         return HistoryMessage(HistoryRole.TOOL, parts) if parts else None
 
+    def provider_messages_from_tool_results(self, results: Iterable[ToolResultPart]) -> list[JSONObject]:
+        """A turn's results as the provider's own messages: one with all of them, in Chat and Responses one for each
+        result; none for no results. Raises `TypeError` for anything else."""
+        message = self.message_from_tool_results(results)
+        return self.from_history(History(conversation=[message])) if message is not None else []
+
     def wrap_chunk(self, chunk: Chunk) -> ChunkView:
-        """One chunk by itself. Raises `ProviderError` for an error."""
-        return ChunkView(self._response([as_object(chunk, "chunk")]))
+        """One chunk by itself, or a part of one: a choice, a candidate, a message, a delta, a block, as JSON or as the
+        client library's object. Raises `ProviderError` for an error, and `HistoryError` for anything else."""
+        wire = as_object(chunk, "chunk")
+        names = member_names(chunk)
+        if not self.is_chunk(names, wire):
+            whole = self.chunk_around(names, wire)
+            if whole is None:
+                self._response([wire])  # raises for an error, which has many forms
+                raise HistoryError("chunk", f"{_described(chunk)} is no chunk of this dialect, and no part of one")
+            wire = whole
+        return ChunkView(self._response([wire]))
+
+    @abc.abstractmethod
+    def is_chunk(self, names: frozenset[str], wire: JSONObject) -> bool:
+        """Whether it is an event of a stream or a whole answer. names: its members, those that are null included."""
+
+    @abc.abstractmethod
+    def chunk_around(self, names: frozenset[str], wire: JSONObject) -> JSONObject | None:
+        """The chunk whose only content is this part of one; None for anything else."""
 
     def is_whole(self, chunk: JSONObject) -> bool:
         """Whether it is an unstreamed answer that no event of a stream looks like."""
         return False
+
+    def _response_of_chunks(self, chunks: Iterable[Chunk]) -> Response:
+        read: list[JSONObject] = []
+        for number, chunk in enumerate(chunks):
+            wire = as_object(chunk, f"chunks[{number}]")
+            names = frozenset(wire)
+            if names and not self.is_chunk(names, wire) and self.chunk_around(names, wire) is not None:
+                raise HistoryError(
+                    f"chunks[{number}]",
+                    f"{_described(chunk)} is a part of a chunk: give the whole one, or wrap_chunk it",
+                )
+            read.append(wire)
+        return self._response(read)
 
     def _response(self, chunks: Sequence[JSONObject]) -> Response:
         if len(chunks) == 1 and self.is_whole(chunks[0]):
@@ -218,6 +284,14 @@ class HistoryConverter(abc.ABC):
                     raise event.error
         machine.end()  # where there is no end yet, what came is all there is
         return machine.response()
+
+
+def _described(value: Chunk) -> str:
+    """What a value is, for a message: its type, or its members' names."""
+    if not isinstance(value, dict):
+        return f"a {type(value).__name__}"
+    shown = ", ".join(repr(name) for name in [*value][:5])
+    return f"an object with {shown}" if shown else "an empty object"
 
 
 def _objects(wire: Iterable[Chunk]) -> list[JSONObject]:

@@ -238,14 +238,17 @@ class Message:
 
     @classmethod
     def tool_call(cls, id: str, name: str, arguments: str) -> Message:
-        """An assistant message with one tool call; `arguments` is JSON text."""
+        """An assistant message with one tool call; `arguments` is JSON text. Raises `InvalidRequestError` for an id,
+        name or arguments that are no text, and for an empty id or name."""
+        _check_call(id, name, arguments)
         return cls(Role.ASSISTANT, ToolCall(id, name, arguments))
 
     @classmethod
     def tool_result(
         cls, tool_call_id: str, content: str | list[Text | Image | File], is_error: bool = False
     ) -> Message:
-        """A tool message with one result."""
+        """A tool message with one result. Raises `InvalidRequestError` for an id that is empty or no text."""
+        _check_text("tool_call_id", tool_call_id)
         return cls(Role.TOOL, ToolResult(tool_call_id, content, is_error))
 
     @classmethod
@@ -260,7 +263,9 @@ class Message:
         tool_arguments: str,
     ) -> Message:
         """An assistant message whose blocks are, in this order: thinking (where text is given), redacted thinking
-        (where data is given), tool call. Anthropic wants the thinking back before the call it led to."""
+        (where data is given), tool call. Anthropic wants the thinking back before the call it led to. Raises
+        `InvalidRequestError` for an id, name or arguments that are no text, and for an empty id or name."""
+        _check_call(tool_id, tool_name, tool_arguments, prefix="tool_")
         content: list[Block] = []
         if thinking_text is not None:
             content.append(Thinking(thinking_text, thinking_signature))
@@ -278,3 +283,16 @@ class Message:
     def tool_calls(self) -> list[ToolCall]:
         """The tool calls, in order."""
         return [block for block in self.content if isinstance(block, ToolCall)]
+
+
+def _check_call(id: object, name: object, arguments: object, *, prefix: str = "") -> None:
+    _check_text(f"{prefix}id", id)
+    _check_text(f"{prefix}name", name)
+    _check_text(f"{prefix}arguments", arguments, may_be_empty=True)
+
+
+def _check_text(field_name: str, value: object, *, may_be_empty: bool = False) -> None:
+    if not isinstance(value, str):
+        raise InvalidRequestError(field_name, f"must be text, not {type(value).__name__}")
+    if not value and not may_be_empty:
+        raise InvalidRequestError(field_name, "must not be empty")

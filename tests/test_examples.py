@@ -9,8 +9,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
+import signal
 import subprocess
 import sys
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -39,15 +42,15 @@ def run(name: str, *arguments: str, given: str = "", status: int = 0) -> subproc
     return done
 
 
-def drive(program: str) -> str:
-    """Run a program that imports the relay, beside it."""
+def drive(program: str, display: str = "") -> str:
+    """Run a program that imports an example, beside it."""
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", program],
         cwd=FOLDER,
         capture_output=True,
         text=True,
         encoding="utf-8",
-        env=ENVIRONMENT,
+        env=ENVIRONMENT | ({"DISPLAY": display} if display else {}),
         timeout=WAIT,
         check=False,
     )
@@ -173,6 +176,117 @@ def test_the_relay_follows_its_servers_lifespan_and_a_mounts_prefix() -> None:
 
 def test_the_relay_stops_its_call_when_sending_fails() -> None:
     assert drive(FAILING_SEND).split() == ["1"]
+
+
+# --- loops of the host's own ---
+
+NO_ENGINE = """
+from guest import Guest
+from select_loop import SelectLoop
+import manystream as ms
+
+loop = SelectLoop()
+provider = ms.OpenAIChat("key", "ftp://nowhere")
+guest = Guest([provider], print, loop.stop, call_soon_threadsafe=loop.call_soon_threadsafe)
+loop.run()
+try:
+    guest.check()
+except ms.InvalidRequestError as error:
+    print(error)
+loop.close()
+"""
+
+WINDOW = """
+import threading, tkinter
+from argparse import Namespace
+from setting import open_setting
+from tkinter_window import TkLoop, Window, start_guest
+
+with open_setting(Namespace(model=None, base_url=None), "events=200,rate=400") as setting:
+    root = tkinter.Tk()
+    window = Window(root, setting.model)
+    loop = TkLoop(root)
+    clicks = 0
+
+    def on_open(engine):
+        window.on_open(engine)
+        window.ask()
+        click()
+
+    def click():
+        global clicks
+        clicks += 1
+        if window.state["text"] == "answering":
+            root.after(10, click)
+        else:
+            print(window.state["text"], len(window.text.get("1.0", "end").split()), clicks > 5)
+            guest.close()
+
+    guest = start_guest(loop, setting.providers, on_open)
+    loop.run()
+    guest.check()
+    root.destroy()
+"""
+
+
+@pytest.fixture
+def display() -> Generator[str, None, None]:
+    """An X display: the one that is there, or a virtual one."""
+    pytest.importorskip("tkinter", reason="this Python has no tkinter")
+    if os.environ.get("DISPLAY"):
+        yield os.environ["DISPLAY"]
+        return
+    if shutil.which("Xvfb") is None:
+        pytest.skip("there is no display, and no Xvfb for a virtual one")
+    with subprocess.Popen(["Xvfb", "-displayfd", "1"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as server:
+        assert server.stdout is not None
+        yield f":{server.stdout.readline().decode().strip()}"
+        server.terminate()
+
+
+def test_a_select_loop_serves_its_clients_and_cancels_the_call_of_one_that_leaves() -> None:
+    done = run("select_loop.py")
+    lines = done.stdout.splitlines()
+    assert [line.split(":")[0] for line in lines[:2]] == ["rivers", "bridges"]
+    assert all(int(re.findall(r"\d+", line)[0]) > 10 for line in lines[:2])
+    assert lines[2:] == ["3 calls, 1 cancelled"]
+    assert not done.stderr
+
+
+def test_a_guest_that_cannot_open_its_engine_ends_and_says_why() -> None:
+    assert "base_url" in drive(NO_ENGINE)
+
+
+def test_tks_loop_carries_an_answer_without_a_display() -> None:
+    pytest.importorskip("tkinter", reason="this Python has no tkinter")
+    done = run("tkinter_window.py", "--no-window")
+    lines = done.stdout.split("\n")
+    assert lines[0] == "[answering]"
+    assert len(lines[1].split()) > 10
+    assert lines[-2] == "[done]"
+    assert not done.stderr
+
+
+def test_a_window_stays_alive_while_its_answer_streams(display: str) -> None:
+    state, words, alive = drive(WINDOW, display).split()
+    assert (state, alive) == ("done", "True")
+    assert int(words) > 100
+
+
+@pytest.mark.parametrize("arguments", [["select_loop.py", "--port", "0"], ["tkinter_window.py", "--no-window"]])
+def test_ctrl_c_closes_a_guest_and_its_loop(arguments: list[str]) -> None:
+    if arguments[0].startswith("tkinter"):
+        pytest.importorskip("tkinter", reason="this Python has no tkinter")
+    command = [sys.executable, "-W", "error", "-u", arguments[0], *arguments[1:]]
+    with subprocess.Popen(
+        command, cwd=FOLDER, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as program:
+        assert program.stdout is not None
+        assert program.stdout.readline()
+        program.send_signal(signal.SIGINT)
+        rest, complaints = program.communicate(timeout=WAIT)
+        assert (program.returncode, complaints) == (0, "")
+        assert rest.endswith(("0 cancelled\n", "[cancelled]\n"))
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.py")), ids=lambda path: path.name)

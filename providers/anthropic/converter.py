@@ -43,10 +43,17 @@ from .content import (
     wire_tool_result,
 )
 from .dialect import DIALECT
+from .stream import DELTAS, EVENTS
 
 ASSISTANT_KINDS = re.compile(
     r"text|thinking|redacted_thinking|tool_use|\w+_tool_use|\w+_tool_result|compaction|fallback|container_upload"
 )
+MORE_PARTS: dict[str, frozenset[str]] = {
+    "delta": frozenset({"compaction_delta"}),
+    "block": frozenset({"mcp_tool_listing"}),
+}
+"""Types of deltas and blocks of Anthropic's beta interface that have no text and no calls."""
+
 USER_KINDS = re.compile(r"search_result|container_upload|\w+_tool_result")
 """Kinds of block that only Anthropic understands and that a message may hold, beside those with a block of ours."""
 
@@ -59,6 +66,21 @@ class AnthropicConverter(HistoryConverter):
 
     def is_whole(self, chunk: JSONObject) -> bool:
         return chunk.get("type") == "message"
+
+    def is_chunk(self, names: frozenset[str], wire: JSONObject) -> bool:
+        return self.is_whole(wire) or string(wire, "type") in EVENTS
+
+    def chunk_around(self, names: frozenset[str], wire: JSONObject) -> JSONObject | None:
+        kind = string(wire, "type")
+        if kind is None:
+            return {"type": "message_delta", "delta": wire} if "stop_reason" in names else None
+        if kind in DELTAS or kind in MORE_PARTS["delta"]:
+            return {"type": "content_block_delta", "index": 0, "delta": wire}
+        if "snapshot" in names:  # an event of `client.messages.stream()` that repeats another one
+            return {"type": "ping"}
+        if not ASSISTANT_KINDS.fullmatch(kind) and kind not in MORE_PARTS["block"]:
+            return None
+        return {"type": "message", "role": "assistant", "content": [wire]}
 
     def _system_parameter(self, texts: Sequence[str]) -> JSON:
         return "\n\n".join(texts)

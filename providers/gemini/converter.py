@@ -32,12 +32,31 @@ PROVIDER_PARTS = frozenset({"executableCode", "codeExecutionResult", "toolCall",
 
 RESULT = "functionResponse"
 
+CHUNK_MEMBERS = frozenset({"candidates", "promptFeedback", "usageMetadata", "modelVersion", "responseId"})
+CANDIDATE_MEMBERS = frozenset({"content", "finishReason"})
+CALL_MEMBERS = frozenset({"name", "args"})
+"""Members by which a chunk and the parts of one are known: a candidate, a function call."""
+
 
 class GeminiConverter(HistoryConverter):
     """Gemini's contents."""
 
     dialect: ClassVar[Dialect] = DIALECT
     provider_class: ClassVar[type[Provider]] = Gemini
+
+    def is_chunk(self, names: frozenset[str], wire: JSONObject) -> bool:
+        return bool(names & CHUNK_MEMBERS)
+
+    def chunk_around(self, names: frozenset[str], wire: JSONObject) -> JSONObject | None:
+        if not names & CANDIDATE_MEMBERS:
+            if "parts" not in names:
+                if names >= CALL_MEMBERS:
+                    wire = {"functionCall": wire}
+                elif not names & (PARTS.keys() | PROVIDER_PARTS):
+                    return None
+                wire = {"parts": [wire]}
+            wire = {"content": wire}
+        return {"candidates": [wire]}
 
     def _system_parameter(self, texts: Sequence[str]) -> JSON:
         return {"parts": [{"text": text} for text in texts]}

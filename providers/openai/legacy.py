@@ -16,7 +16,7 @@ Every block has a row of its own; any other kind of block is refused.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ..checks import validate_request
@@ -119,10 +119,12 @@ def build_conversation(request: Request) -> LegacyConversation:
     return LegacyConversation(rows)
 
 
-def transform_message(message: Message) -> list[LegacyRow]:
-    """The rows of one message, by itself: the tools' names in its results are empty, for their calls are elsewhere.
-    Raises `InvalidRequestError` for a block that has no row."""
-    return _rows(message, "message", {}, known_calls=False)
+def transform_message(message: Message, earlier: Iterable[Message] = ()) -> list[LegacyRow]:
+    """The rows of one message. `earlier`: the messages before it, whose calls name the tools of its results; the name
+    in the row of a result whose call is not among them is empty. Raises `InvalidRequestError` for a block that has no
+    row."""
+    names = {call.id: call.name for before in earlier for call in before.tool_calls}
+    return _rows(message, "message", names, known_calls=False)
 
 
 def _rows(message: Message, where: str, names: dict[str, str], *, known_calls: bool) -> list[LegacyRow]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from manystream.providers import error_bodies as openai_errors
 from manystream.providers.anthropic import errors as anthropic_errors
 from manystream.providers.anthropic import rate_limits as anthropic
 from manystream.providers.gemini import errors as gemini_errors
 from manystream.providers.gemini import rate_limits as gemini
-from manystream.providers.openai import errors as openai_errors
 from manystream.providers.openai import rate_limits as openai
 from manystream.providers.quota_report import QuotaReport
 

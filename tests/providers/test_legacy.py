@@ -60,6 +60,14 @@ def test_each_block_has_its_row(message: ms.Message, row: tuple[str, str | None,
     assert triples(transform_message(message)) == [row]
 
 
+def test_a_single_results_name_is_found_among_the_messages_before_it() -> None:
+    rows = triples(transform_message(ROUND[2], ROUND[:2]))
+    assert [(data["tool_call_id"], data["name"]) for _, _, data in rows if isinstance(data, dict)] == [
+        ("a", "weather"),
+        ("b", "w"),
+    ]
+
+
 def test_a_message_with_several_blocks_keeps_all_of_them_in_order() -> None:
     assert [row[0] for row in triples(transform_message(ROUND[1]))] == ["assistant", "tool_call", "tool_call"]
     assert [row[1] for row in triples(transform_message(ROUND[4]))] == ["And ", "tomorrow?"]

@@ -91,3 +91,32 @@ def test_base64_is_decoded_once_and_checked() -> None:
     assert ms.File.from_base64("AAE=", "application/pdf", "a.pdf").name == "a.pdf"
     with pytest.raises(ValueError, match=r"base64|padding|Incorrect"):
         ms.Image.from_base64("A", "image/png")
+
+
+WRONG_CALLS = [
+    ({"tool_id": None}, "tool_id: must be text, not NoneType"),
+    ({"tool_name": None}, "tool_name: must be text, not NoneType"),
+    ({"tool_arguments": None}, "tool_arguments: must be text, not NoneType"),
+    ({"tool_arguments": {"city": "Oslo"}}, "tool_arguments: must be text, not dict"),
+    ({"tool_id": ""}, "tool_id: must not be empty"),
+    ({"tool_name": ""}, "tool_name: must not be empty"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "complaint"), WRONG_CALLS)
+def test_a_call_needs_its_id_its_name_and_its_arguments(wrong: dict[str, object], complaint: str) -> None:
+    given: dict[str, object] = {**CALL, **wrong}
+    with pytest.raises(ms.InvalidRequestError, match=complaint):
+        ms.Message.tool_call_with_thinking(thinking_text="hm", **given)  # type: ignore[arg-type]
+    with pytest.raises(ms.InvalidRequestError, match=complaint.removeprefix("tool_")):
+        ms.Message.tool_call(given["tool_id"], given["tool_name"], given["tool_arguments"])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("id", [None, "", 5])
+def test_a_result_needs_the_id_of_its_call(id: object) -> None:
+    with pytest.raises(ms.InvalidRequestError, match="tool_call_id: must"):
+        ms.Message.tool_result(id, "rain")  # type: ignore[arg-type]
+
+
+def test_a_call_may_have_no_arguments() -> None:
+    assert ms.Message.tool_call_with_thinking(tool_id="t", tool_name="f", tool_arguments="").tool_calls[0].parsed == {}

@@ -8,6 +8,7 @@ Must not know pairing or order.
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
@@ -37,6 +38,17 @@ from .parts import AUDIO_FORMATS, Parts
 
 SYSTEM_ROLES = ("system", "developer")
 
+CHUNK_MEMBERS = frozenset({"choices", "usage"})
+CHOICE_MEMBERS = frozenset({"delta", "message"})
+CALL_MEMBERS = frozenset({"function", "custom"})
+MESSAGE_MEMBERS = frozenset({
+    "content", "tool_calls", "function_call", "refusal", "audio", "reasoning_content", "reasoning", "reasoning_details",
+})  # fmt: skip
+"""Members by which a chunk and the parts of one are known: a choice, a tool call, a message or its delta."""
+
+HELPER_EVENTS = re.compile(r"(content|refusal|logprobs|tool_calls\.function\.arguments)\.(delta|done)")
+"""Events of `client.chat.completions.stream()`, which repeat what its events of type `chunk` hold."""
+
 AUDIO_TYPES: dict[str, str] = {form: media_type for media_type, form in reversed(AUDIO_FORMATS.items())}
 """`input_audio.format` → media type."""
 
@@ -51,6 +63,22 @@ class ChatConverter(HistoryConverter):
         return any(
             choice.get("message") is not None and choice.get("delta") is None for choice in objects(chunk, "choices")
         )
+
+    def is_chunk(self, names: frozenset[str], wire: JSONObject) -> bool:
+        return bool(names & CHUNK_MEMBERS) or wire.get("object") in ("chat.completion.chunk", "chat.completion")
+
+    def chunk_around(self, names: frozenset[str], wire: JSONObject) -> JSONObject | None:
+        if wire.get("type") == "chunk":
+            return mapping(wire, "chunk") or None
+        if HELPER_EVENTS.match(string(wire, "type") or ""):
+            return {"choices": []}
+        if names & CHOICE_MEMBERS:
+            return {"choices": [wire]}
+        if names & CALL_MEMBERS:
+            wire = {"tool_calls": [wire]}
+        elif names and not names & MESSAGE_MEMBERS and wire.get("role") != "assistant":
+            return None  # a stream's first delta may have a role only, its last is empty
+        return {"choices": [{"index": 0, "delta": wire}]}
 
     def _system_messages(self, texts: Sequence[str]) -> list[JSONObject]:
         role = self.provider.profile.quirks.system_role
@@ -72,7 +100,10 @@ class ChatConverter(HistoryConverter):
             else:
                 content = [block for block in message.content if isinstance(block, Text | Image | File)]
                 if content:
-                    wire.append({"role": "user", "content": parts.content(content, where)})
+                    said: JSON = parts.content(content, where)
+                    if self.content_lists and type(said) is str:
+                        said = [{"type": "text", "text": said}]
+                    wire.append({"role": "user", "content": said})
             results = [block for block in message.content if isinstance(block, ToolResult)]
             wire += [self._result(result, parts, where, warnings) for result in results]
         return wire

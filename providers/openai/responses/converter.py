@@ -30,6 +30,17 @@ SYSTEM_ROLES = ("system", "developer")
 ANSWER_KINDS = re.compile(r"reasoning|\w+_call|mcp_\w+|tool_search_\w+|compaction\w*|item_reference|program")
 """Kinds of item that an assistant's turn is made of, beside its messages."""
 
+SERVER_KINDS = re.compile(r"\w+_output|additional_tools")
+"""Kinds of item beside those that an answer's output may hold: what ran on the server, or came with it."""
+
+ITEM_OF_PART: dict[str, tuple[str, str]] = {
+    "output_text": ("message", "content"),
+    "refusal": ("message", "content"),
+    "reasoning_text": ("reasoning", "content"),
+    "summary_text": ("reasoning", "summary"),
+}
+"""Type of a part → the type of its item, and the member there that holds it."""
+
 OUTPUTS = ("function_call_output", "custom_tool_call_output")
 
 
@@ -41,6 +52,19 @@ class ResponsesConverter(HistoryConverter):
 
     def is_whole(self, chunk: JSONObject) -> bool:
         return chunk.get("object") == "response"
+
+    def is_chunk(self, names: frozenset[str], wire: JSONObject) -> bool:
+        kind = string(wire, "type") or ""
+        return self.is_whole(wire) or kind in ("error", "keepalive") or kind.startswith("response.")
+
+    def chunk_around(self, names: frozenset[str], wire: JSONObject) -> JSONObject | None:
+        kind = string(wire, "type") or ""
+        if kind in ITEM_OF_PART:
+            item_kind, member = ITEM_OF_PART[kind]
+            wire = {"type": item_kind, "role": "assistant", member: [wire]}
+        elif kind != "message" and not ANSWER_KINDS.fullmatch(kind) and not SERVER_KINDS.fullmatch(kind):
+            return None
+        return {"type": "response.output_item.done", "output_index": 0, "item": wire}
 
     def _system_parameter(self, texts: Sequence[str]) -> JSON:
         return "\n\n".join(texts)

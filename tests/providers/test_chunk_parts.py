@@ -1,0 +1,270 @@
+"""Parts of chunks, wrapped by themselves: choices, candidates, messages, deltas, blocks and items of each SDK. Anything
+else is refused. And an answer or its results as the provider's own messages."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import pytest
+from anthropic import types as anthropic
+from anthropic.lib.streaming import TextEvent
+from anthropic.types import beta as anthropic_beta
+from anthropic.types.raw_message_delta_event import Delta
+from google.genai import types as gemini
+from openai.types import responses
+from openai.types.chat import ChatCompletionMessage, ChatCompletionMessageFunctionToolCall
+from openai.types.chat.chat_completion_chunk import Choice, ChoiceDelta, ChoiceDeltaToolCall
+from openai.types.responses.response_output_item import ResponseOutputItem
+
+import manystream as ms
+from manystream.providers.anthropic.converter import AnthropicConverter
+from manystream.providers.converter import HistoryConverter
+from manystream.providers.gemini.converter import GeminiConverter
+from manystream.providers.history import (
+    History,
+    HistoryError,
+    HistoryMessage,
+    ToolCallPart,
+    ToolCallResult,
+    ToolResultPart,
+)
+from manystream.providers.json_values import JSONObject
+from manystream.providers.openai.chat.converter import ChatConverter
+from manystream.providers.openai.responses.converter import ResponsesConverter
+
+from .test_chunks import ANTHROPIC, CHAT, GEMINI, MESSAGE_ITEM, RESPONSES, call_item
+
+F = {"name": "f", "arguments": '{"a":1}'}
+CHAT_CALL = {"id": "c", "type": "function", "function": F}
+BOTH = {"content": "hi", "tool_calls": [{"index": 0, **CHAT_CALL}]}
+CALL = [ToolCallPart("c", "f", {"a": 1})]
+GEMINI_CALL = gemini.FunctionCall(id="c", name="f", args={"a": 1})
+GEMINI_PARTS = gemini.Content(role="model", parts=[gemini.Part(text="hi"), gemini.Part(function_call=GEMINI_CALL)])
+ITEM = {"type": "function_call", "call_id": "c", **F}
+
+PARTS: list[tuple[type[HistoryConverter], Any, str, list[ToolCallPart], str | None]] = [
+    (ChatConverter, ChoiceDelta.model_validate(BOTH), "hi", CALL, None),
+    (ChatConverter, ChoiceDelta(role="assistant"), "", [], None),
+    (ChatConverter, ChoiceDelta(), "", [], None),
+    (ChatConverter, ChoiceDeltaToolCall.model_validate(BOTH["tool_calls"][0]), "", CALL, None),  # type: ignore[index]
+    (ChatConverter, Choice.model_validate({"index": 0, "delta": BOTH, "finish_reason": "stop"}), "hi", CALL, "stop"),
+    (
+        ChatConverter,
+        ChatCompletionMessage.model_validate({"role": "assistant", "content": "hi", "tool_calls": [CHAT_CALL]}),
+        "hi",
+        CALL,
+        None,
+    ),
+    (ChatConverter, ChatCompletionMessageFunctionToolCall.model_validate(CHAT_CALL), "", CALL, None),
+    (AnthropicConverter, anthropic.TextDelta(type="text_delta", text="hi"), "hi", [], None),
+    (AnthropicConverter, anthropic.ThinkingDelta(type="thinking_delta", thinking="hm"), "", [], None),
+    (AnthropicConverter, anthropic.TextBlock(type="text", text="hi"), "hi", [], None),
+    (
+        AnthropicConverter,
+        anthropic.ToolUseBlock.model_validate({"type": "tool_use", "id": "c", "name": "f", "input": {"a": 1}}),
+        "",
+        CALL,
+        None,
+    ),
+    (AnthropicConverter, Delta(stop_reason="end_turn"), "", [], "end_turn"),
+    (AnthropicConverter, Delta(), "", [], None),
+    # The SDK's stream gives it after the event that it repeats.
+    (AnthropicConverter, TextEvent(type="text", text="hi", snapshot="hi"), "", [], None),
+    (GeminiConverter, gemini.Part(text="hi"), "hi", [], None),
+    (GeminiConverter, gemini.Part(text="hm", thought=True), "", [], None),
+    (GeminiConverter, gemini.Part(), "", [], None),
+    (GeminiConverter, GEMINI_CALL, "", CALL, None),
+    (GeminiConverter, GEMINI_PARTS, "hi", CALL, None),
+    (
+        GeminiConverter,
+        gemini.Candidate(content=GEMINI_PARTS, finish_reason=gemini.FinishReason.STOP),
+        "hi",
+        CALL,
+        "STOP",
+    ),
+    (
+        ResponsesConverter,
+        responses.ResponseOutputText(type="output_text", text="hi", annotations=[]),
+        "hi",
+        [],
+        None,
+    ),
+    (ResponsesConverter, responses.ResponseFunctionToolCall.model_validate(ITEM), "", CALL, None),
+    (ResponsesConverter, responses.ResponseOutputMessage.model_validate(MESSAGE_ITEM), "I look.", [], None),
+]
+
+
+@pytest.mark.parametrize(
+    ("converter", "part", "text", "calls", "finish"), PARTS, ids=[f"{type(row[1]).__name__}-{row[2]}" for row in PARTS]
+)
+def test_a_part_of_a_chunk_is_wrapped_by_itself(
+    converter: type[HistoryConverter], part: Any, text: str, calls: list[ToolCallPart], finish: str | None
+) -> None:
+    view = converter().wrap_chunk(part)
+    assert (view.get_text(), view.get_tool_calls(), view.get_finish_message()) == (text, calls, finish)
+    as_json = converter().wrap_chunk(part.model_dump(mode="json", by_alias=True))
+    assert (as_json.get_text(), as_json.get_tool_calls(), as_json.get_finish_message()) == (text, calls, finish)
+
+
+UNIONS = [
+    (AnthropicConverter, anthropic.RawContentBlockDelta),
+    (AnthropicConverter, anthropic.ContentBlock),
+    (AnthropicConverter, anthropic_beta.BetaRawContentBlockDelta),
+    (AnthropicConverter, anthropic_beta.BetaContentBlock),
+    (ResponsesConverter, ResponseOutputItem),
+]
+KINDS = [(converter, kind) for converter, union in UNIONS for kind in get_args(get_args(union)[0])]
+
+
+@pytest.mark.parametrize(("converter", "kind"), KINDS, ids=lambda value: value.__name__)
+def test_every_delta_block_and_item_of_the_sdks_is_taken(converter: type[HistoryConverter], kind: Any) -> None:
+    (name,) = get_args(kind.model_fields["type"].annotation)
+    assert converter().wrap_chunk({"type": name, "id": "x", "call_id": "x", "name": "f"}).get_text() == ""
+
+
+FOREIGN: list[tuple[type[HistoryConverter], Any]] = [
+    (ChatConverter, anthropic.TextBlock(type="text", text="hi")),
+    (ChatConverter, gemini.Part(text="hi")),
+    (AnthropicConverter, ChoiceDelta.model_validate(BOTH)),
+    (AnthropicConverter, gemini.Part(text="hi")),
+    (AnthropicConverter, {}),
+    (GeminiConverter, responses.ResponseFunctionToolCall.model_validate(ITEM)),
+    (GeminiConverter, {}),
+    (ResponsesConverter, ChoiceDelta.model_validate(BOTH)),
+    (ResponsesConverter, {}),
+    *((converter, {"foo": 1}) for converter in (ChatConverter, AnthropicConverter, GeminiConverter)),
+    *((converter, {"type": "smell"}) for converter in (AnthropicConverter, ResponsesConverter)),
+]
+
+
+@pytest.mark.parametrize(("converter", "value"), FOREIGN)
+def test_anything_else_is_refused(converter: type[HistoryConverter], value: Any) -> None:
+    with pytest.raises(HistoryError, match=r"chunk: an? .* is no chunk of this dialect, and no part of one"):
+        converter().wrap_chunk(value)
+
+
+@pytest.mark.parametrize(("converter", "part"), [(row[0], row[1]) for row in PARTS if row[2]])
+def test_a_part_of_a_chunk_is_not_lost_among_whole_ones(converter: type[HistoryConverter], part: Any) -> None:
+    with pytest.raises(HistoryError, match=r"chunks\[0\]: .* is a part of a chunk"):
+        converter().message_from_chunks([part])
+
+
+def test_an_error_is_raised_as_what_it_is_and_not_as_something_unknown() -> None:
+    with pytest.raises(ms.ProviderError, match="boom"):
+        GeminiConverter().wrap_chunk({"error": {"code": 503, "status": "UNAVAILABLE", "message": "boom"}})
+
+
+# --- the provider's own messages ---
+
+ANSWERS: dict[type[HistoryConverter], tuple[list[JSONObject], list[JSONObject]]] = {
+    ChatConverter: (
+        CHAT,
+        [
+            {
+                "role": "assistant",
+                "content": [{"type": "text", "text": "I look."}],
+                "tool_calls": [
+                    {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"city":"Oslo"}'}},
+                    {"id": "c2", "type": "function", "function": {"name": "weather", "arguments": '{"city":"Rome"}'}},
+                ],
+            }
+        ],
+    ),
+    AnthropicConverter: (
+        ANTHROPIC,
+        [
+            {
+                "role": "assistant",
+                "content": [
+                    {"type": "text", "text": "I look."},
+                    {"type": "tool_use", "id": "c1", "name": "weather", "input": {"city": "Oslo"}},
+                    {"type": "tool_use", "id": "c2", "name": "weather", "input": {"city": "Rome"}},
+                ],
+            }
+        ],
+    ),
+    GeminiConverter: (
+        GEMINI,
+        [
+            {
+                "role": "model",
+                "parts": [
+                    {"text": "I look."},
+                    {"functionCall": {"id": "c1", "name": "weather", "args": {"city": "Oslo"}}},
+                    {"functionCall": {"id": "c2", "name": "weather", "args": {"city": "Rome"}}},
+                ],
+            }
+        ],
+    ),
+    ResponsesConverter: (
+        RESPONSES,
+        [
+            {"type": "message", "role": "assistant", "content": "I look."},
+            {"type": "function_call", "call_id": "c1", "name": "weather", "arguments": '{"city":"Oslo"}'},
+            {"type": "function_call", "call_id": "c2", "name": "weather", "arguments": '{"city":"Rome"}'},
+        ],
+    ),
+}
+each = pytest.mark.parametrize("converter", ANSWERS, ids=lambda kind: kind.__name__)
+
+
+def subset(wire: JSONObject, of: JSONObject) -> bool:
+    """Whether every member of `of` is in `wire`; ids and states that the provider wants back may stand beside them."""
+    return all(wire.get(name) == value for name, value in of.items())
+
+
+@each
+def test_an_answers_chunks_make_the_providers_own_message(converter: type[HistoryConverter]) -> None:
+    chunks, expected = ANSWERS[converter]
+    messages = converter().provider_messages_from_chunks(chunks)
+    assert len(messages) == len(expected)
+    assert all(map(subset, messages, expected)), messages
+    assert converter().provider_messages_from_chunks([]) == []
+    assert converter().provider_message_from_chunks([]) is None
+    if converter is not ResponsesConverter:
+        assert converter().provider_message_from_chunks(chunks) == messages[0]
+
+
+def test_an_answer_of_several_items_is_not_one_message() -> None:
+    with pytest.raises(HistoryError, match="make 3 of the provider's messages: use provider_messages_from_chunks"):
+        ResponsesConverter().provider_message_from_chunks(RESPONSES)
+    item = call_item("c1", "{}")
+    done: JSONObject = {"type": "response.output_item.done", "output_index": 0, "item": item}
+    message = ResponsesConverter().provider_message_from_chunks([done])
+    assert message is not None
+    assert message["call_id"] == "c1"
+
+
+@each
+def test_results_make_the_providers_own_messages(converter: type[HistoryConverter]) -> None:
+    results = [ToolResultPart(f"c{n}", "weather", ToolCallResult.ok("rain")) for n in (1, 2)]
+    messages = converter().provider_messages_from_tool_results(results)
+    assert len(messages) == (2 if converter in (ChatConverter, ResponsesConverter) else 1)
+    assert repr(messages).index("c1") < repr(messages).index("c2")
+    calls = HistoryMessage("model", [ToolCallPart(f"c{n}", "weather", {}) for n in (1, 2)])
+    asked = converter().from_history(History(conversation=[calls]))
+    assert converter().to_history([*asked, *messages]) == [calls, HistoryMessage("tool", [*results])]
+    assert converter().provider_messages_from_tool_results([]) == []
+
+
+def test_gemini_results_have_the_names_of_their_tools() -> None:
+    result = ToolResultPart("c1", "weather", ToolCallResult.ok("rain"))
+    (message,) = GeminiConverter().provider_messages_from_tool_results([result])
+    assert message["parts"][0]["functionResponse"]["name"] == "weather"  # type: ignore[index, call-overload]
+
+
+# --- list form ---
+
+
+@each
+def test_what_the_user_says_is_a_list_of_parts_on_request(converter: type[HistoryConverter]) -> None:
+    history = History(context="It is cold.", conversation=[HistoryMessage("user", "Hi")])
+    context, said = converter(content_lists=True).from_history(history)
+    for message, text in ((context, "It is cold."), (said, "Hi")):
+        parts = message.get("content") or message.get("parts")
+        assert isinstance(parts, list)
+        assert [part["text"] for part in parts if isinstance(part, dict)] == [text]
+    assert ChatConverter(content_lists=True).encode_messages([ms.Message.user("Hi")]) == [
+        {"role": "user", "content": [{"type": "text", "text": "Hi"}]}
+    ]
+    assert ChatConverter().encode_messages([ms.Message.user("Hi")]) == [{"role": "user", "content": "Hi"}]
