@@ -56,7 +56,7 @@ instructions: $(VENV)/.test ## instructions per event against the recorded ones;
 	@$(BIN)/python -m benchmarks.instructions
 
 interop: $(VENV)/.test ## against servers that others wrote
-	@$(PYTEST) -q -m servers $(TEST)
+	@$(PYTEST) -q -m servers -o faulthandler_timeout=0 $(TEST)
 
 conformance: $(VENV)/.test ## against recorded answers: make conformance CORPUS=folder
 	@$(BIN)/python -m tests.conformance "$(CORPUS)"

@@ -1,4 +1,4 @@
-"""Servers that others wrote: installed into a cache of their own, started on loopback, stopped by their process id.
+"""Servers that others wrote: installed below `build/interop`, started on loopback, stopped by their process id.
 
 Knows how to install and start each. Must not know what tests ask of them. Whatever is missing on this machine (npm, a
 way to the registries, time) is a `MissingServerError` that says so; a test that meets one is skipped.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import shutil
 import socket
 import subprocess
@@ -21,13 +22,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-INSTALL_SECONDS = 300
-START_SECONDS = 30
+INSTALL_SECONDS = 1200
+START_SECONDS = 240
 STOP_SECONDS = 10
 CONTROL_SECONDS = 10
 
 LLMOCK = "llmock==0.2.2"
 AIMOCK = "@copilotkit/aimock@1.43.0"
+ROUTER = "@musistudio/claude-code-router@2.0.0"
+LITELLM = "litellm[proxy]==1.106.2"
+
+INSTALLED = Path(__file__).parents[2] / "build" / "interop"
+"""Each server has a folder of its own here, named after its version. `make clean` removes them."""
 
 
 class MissingServerError(Exception):
@@ -36,9 +42,10 @@ class MissingServerError(Exception):
 
 @dataclass(slots=True, frozen=True)
 class Running:
-    """A server that listens. origin: `http://127.0.0.1:port`."""
+    """A server that listens. origin: `http://127.0.0.1:port`. key: what it takes as an API key."""
 
     origin: str
+    key: str = "key"
 
     def post(self, path: str, body: object = None) -> Any:
         """Tell it something; returns its answer's JSON, if it is some."""
@@ -70,14 +77,7 @@ class Running:
 @contextmanager
 def llmock() -> Generator[Running, None, None]:
     """llmock, from the Python registry, in a virtual environment of its own. Raises `MissingServerError`."""
-    place = _cache("llmock-0.2.2")
-    program = place / "bin" / "llmock"
-    if not program.exists():
-        with _fresh(place) as new:
-            _run([sys.executable, "-m", "venv", str(new)])
-            # Straight into its place: scripts of an environment know where it lies.
-            pip = [str(new / "bin" / "python"), "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
-            _run([*pip, LLMOCK])
+    program = _python_program(LLMOCK, "llmock")
     port = _free_port()
     command = [str(program), "serve", "--host", "127.0.0.1", "--port", str(port), "--log-level", "error"]
     with _started(command, port, "/health") as running:
@@ -85,27 +85,106 @@ def llmock() -> Generator[Running, None, None]:
 
 
 @contextmanager
-def aimock(fixtures: Sequence[object], scratch: Path) -> Generator[Running, None, None]:
-    """aimock, from the JavaScript registry, with these fixtures. Raises `MissingServerError`."""
-    node, npm = shutil.which("node"), shutil.which("npm")
-    if node is None or npm is None:
-        raise MissingServerError("node and npm are not installed")
-    place = _cache("aimock-1.43.0")
-    program = place / "node_modules" / "@copilotkit" / "aimock" / "dist" / "cli.js"
-    if not program.exists():
-        with _fresh(place) as new:
-            _run([npm, "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(new), AIMOCK])
+def aimock(fixtures: Sequence[object], scratch: Path, chunk_size: int = 8) -> Generator[Running, None, None]:
+    """aimock, from the JavaScript registry, with these fixtures. Raises `MissingServerError`.
+
+    chunk_size: of each delta, in UTF-16 code units. aimock cuts without regard to surrogate pairs.
+    """
+    command = _node_program(AIMOCK, "dist/cli.js")
     answers = scratch / "fixtures.json"
     answers.write_text(json.dumps({"fixtures": list(fixtures)}), "utf-8")
     port = _free_port()
-    options = ["-p", str(port), "-h", "127.0.0.1", "-f", str(answers), "-c", "8", "--log-level", "silent"]
-    with _started([node, str(program), *options], port, "/health") as running:
+    options = ["-p", str(port), "-h", "127.0.0.1", "-f", str(answers), "-c", str(chunk_size), "--log-level", "silent"]
+    with _started([*command, *options], port, "/health") as running:
         yield running
 
 
-def _cache(name: str) -> Path:
-    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return base / "manystream-interop" / name
+@contextmanager
+def router(upstream: Running, scratch: Path) -> Generator[Running, None, None]:
+    """claude-code-router in front of `upstream`: Anthropic in, Chat or Gemini out. Raises `MissingServerError`.
+
+    Its models are `chat,gpt-4o` and `gemini,gemini-2.5-flash`. It reads its settings from the home folder.
+    """
+    command = _node_program(ROUTER, "dist/cli.js")
+    port, key = _free_port(), secrets.token_hex(16)
+    chat = {"name": "chat", "api_base_url": upstream.origin + "/v1/chat/completions", "models": ["gpt-4o"]}
+    gemini = {"name": "gemini", "api_base_url": upstream.origin + "/v1beta/models/", "models": ["gemini-2.5-flash"]}
+    settings = {
+        "HOST": "127.0.0.1", "PORT": port, "APIKEY": key, "LOG": False, "NON_INTERACTIVE_MODE": True,
+        "Providers": [{**chat, "api_key": upstream.key},
+                      {**gemini, "api_key": upstream.key, "transformer": {"use": ["gemini"]}}],
+        "Router": {"default": "chat,gpt-4o"},
+    }  # fmt: skip
+    home = scratch / "router"
+    folder = home / ".claude-code-router"
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps(settings), "utf-8")
+    with _started([*command, "start"], port, "/", _clean_environment(home), key) as running:
+        yield running
+
+
+@contextmanager
+def litellm(upstream: Running, scratch: Path) -> Generator[Running, None, None]:
+    """The LiteLLM proxy in front of `upstream`: four dialects in, three out. Raises `MissingServerError`.
+
+    Its models are `chat`, `anthropic` and `gemini`, after the dialect that it speaks with `upstream`.
+    """
+    program = _python_program(LITELLM, "litellm")
+    behind = {
+        "chat": ("openai/gpt-4o", "/v1"),
+        "anthropic": ("anthropic/claude-sonnet-4-5", ""),
+        "gemini": ("gemini/gemini-2.5-flash", "/v1beta"),
+    }
+    models = [
+        {"model_name": name,
+         "litellm_params": {"model": model, "api_base": upstream.origin + path, "api_key": upstream.key}}
+        for name, (model, path) in behind.items()
+    ]  # fmt: skip
+    settings = {
+        "model_list": models,
+        "litellm_settings": {"telemetry": False, "num_retries": 0},
+        "router_settings": {"num_retries": 0, "disable_cooldowns": True},
+    }
+    home = scratch / "litellm"
+    home.mkdir()
+    (home / "settings.yaml").write_text(json.dumps(settings), "utf-8")  # JSON is YAML
+    port, key = _free_port(), "sk-" + secrets.token_hex(16)
+    environment = _clean_environment(home) | {"LITELLM_MASTER_KEY": key, "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+    command = [str(program), "--config", str(home / "settings.yaml"), "--host", "127.0.0.1", "--port", str(port)]
+    with _started(command, port, "/health/liveliness", environment, key) as running:
+        yield running
+
+
+def _clean_environment(home: Path) -> dict[str, str]:
+    """No proxy, no keys, and a home folder of its own: nothing of the user's is read or written."""
+    return {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(home)}
+
+
+def _python_program(package: str, name: str) -> Path:
+    """Its script, in a virtual environment that holds only this package."""
+    place = INSTALLED / f"{name}-{package.partition('==')[2]}"
+    program = place / "bin" / name
+    if not program.exists():
+        with _fresh(place) as new:
+            _run([sys.executable, "-m", "venv", str(new)])
+            # Straight into its place: scripts of an environment know where it lies.
+            pip = [str(new / "bin" / "python"), "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
+            _run([*pip, package])
+    return program
+
+
+def _node_program(package: str, script: str) -> list[str]:
+    """The command that runs a script of this package."""
+    node, npm = shutil.which("node"), shutil.which("npm")
+    if node is None or npm is None:
+        raise MissingServerError("node and npm are not installed")
+    name, _, version = package.rpartition("@")
+    place = INSTALLED / f"{name.rpartition('/')[2]}-{version}"
+    program = place / "node_modules" / name / script
+    if not program.exists():
+        with _fresh(place) as new:
+            _run([npm, "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(new), package])
+    return [node, str(program)]
 
 
 @contextmanager
@@ -141,9 +220,12 @@ def _free_port() -> int:
 
 
 @contextmanager
-def _started(command: Sequence[str], port: int, health: str) -> Generator[Running, None, None]:
-    running = Running(f"http://127.0.0.1:{port}")
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+def _started(
+    command: Sequence[str], port: int, health: str, environment: dict[str, str] | None = None, key: str = "key"
+) -> Generator[Running, None, None]:
+    running = Running(f"http://127.0.0.1:{port}", key)
+    nowhere = subprocess.DEVNULL
+    process = subprocess.Popen(command, stdin=nowhere, stdout=nowhere, stderr=nowhere, env=environment)
     try:
         _wait_until_it_answers(running, health, process)
         yield running
