@@ -155,9 +155,15 @@ def whole(low: int, high: float = math.inf, *, must: str = "") -> Rule:
 
 
 def number(low: float, high: float = math.inf, *, must: str, above: bool = False, infinite: bool = False) -> Rule:
-    """A number from `low`, or above it, to `high`; infinity only where that is said."""
+    """A number from `low`, or above it, to `high`; infinity only where that is said. Never a whole number that is
+    larger than a float can be: it is below infinity, too."""
     lowest = math.nextafter(low, math.inf) if above else low
-    return Rule(must, (int, float), _between(lowest, high if infinite else min(high, LARGEST)))
+    finite = _between(lowest, min(high, LARGEST))
+
+    def fits(value: float) -> bool:
+        return finite(value) or value == math.inf
+
+    return Rule(must, (int, float), fits if infinite else finite)
 
 
 def flag() -> Rule:

@@ -120,7 +120,7 @@ class Batch:
         self._provider = provider
         self._price = price
         self._seen: dict[LineId, int] = {}
-        self._calls: dict[LineId, Call] = {}
+        self._calls: dict[LineId, Call | None] = {}
         self._scope = trio.CancelScope()
         self._idle = trio.Event()
         self._spent = 0
@@ -170,7 +170,8 @@ class Batch:
         self._stopped = True
         self._scope.cancel()
         for call in list(self._calls.values()):
-            call.cancel()
+            if call is not None:
+                call.cancel()
 
     # --- a line ---
 
@@ -214,17 +215,22 @@ class Batch:
             self._end(item, tokens, completion)
 
         engine, request = self._engine, item.request
+        self._calls[item.id] = None  # registered first: a call may end while it is being started
+        self.tally.running += 1
         try:
             if self._stream:
                 call = engine.start_stream(request, None, on_completion)
             else:
                 call = engine.start_request(request, on_completion)
         except Exception as error:
-            self._slots.release()
-            self._not_started(item, error)
+            if item.id in self._calls:
+                self._forget(item)
+                self._not_started(item, error)
             return
-        self._calls[item.id] = call
-        self.tally.running += 1
+        if item.id in self._calls:
+            self._calls[item.id] = call
+        if self._stopped:
+            call.cancel()
 
     def _not_started(self, item: Item, error: Exception) -> None:
         """Refuse the line, or raise `BatchError` where its fault is not the line's."""
@@ -238,18 +244,21 @@ class Batch:
     # --- its end ---
 
     def _end(self, item: Item, tokens: float, completion: Completion) -> None:
-        del self._calls[item.id]
-        self.tally.running -= 1
+        self._forget(item)
         self.tally.retries += max(0, completion.attempts - 1)
-        self._slots.release()
-        if not self._calls:
-            self._idle.set()
         try:
             self._record(item, completion)
             self._count_tokens(item, tokens, completion)
         except Exception as error:
             # The engine would log it, and the answer would be lost unseen.
             self._fail(BatchError(f"line {item.number} ended and could not be recorded: {error!r}"))
+
+    def _forget(self, item: Item) -> None:
+        del self._calls[item.id]
+        self.tally.running -= 1
+        self._slots.release()
+        if not self._calls:
+            self._idle.set()
 
     def _record(self, item: Item, completion: Completion) -> None:
         error = completion.error

@@ -243,6 +243,23 @@ async def test_a_defect_in_reading_or_sending_a_line_is_that_line_s(
 
 
 @pytest.mark.trio
+async def test_a_call_that_ends_while_it_is_being_started_is_counted_once(tmp_path: Path) -> None:
+    class Hasty:
+        """Completes a call before it returns it."""
+
+        def start_request(self, request: ms.Request, on_completion: Callable[[ms.Completion], object]) -> object:
+            response = ms.Response([ms.Text("yes")], ms.FinishReason.STOP)
+            on_completion(ms.Completion(success=True, http_status=200, response=response, attempts=1))
+            return object()
+
+    prompts = write(tmp_path / "p.jsonl", [line(str(n)) for n in range(9)])
+    with Journal(tmp_path / "a.jsonl") as journal, trio.fail_after(20):
+        batch = Batch(cast("ms.Engine", Hasty()), journal, model, concurrency=2)
+        await batch.run(read_lines(prompts))
+    assert (batch.tally.answered, batch.tally.running) == (9, 0)
+
+
+@pytest.mark.trio
 async def test_a_source_whose_name_is_no_text_can_be_written_about(provider: ms.Provider, tmp_path: Path) -> None:
     prompts = write(Path(os.fsdecode(os.fsencode(tmp_path) + b"/p\xff.jsonl")), ["{oh", line("a")])
     await run(provider, prompts, tmp_path / "a.jsonl")

@@ -295,6 +295,8 @@ def test_a_system_message_is_told_its_place() -> None:
         (lambda: ms.Timeouts(idle=0), "timeouts.idle: must be a number of seconds above 0, not 0"),
         (lambda: ms.Timeouts(idle=math.nan), "timeouts.idle: must be a number of seconds above 0, not nan"),
         (lambda: ms.Timeouts(connect=True), "timeouts.connect: must be a number of seconds above 0, not True"),
+        (lambda: ms.Timeouts(total=10**400), "timeouts.total: must be a number of seconds above 0, not a larger int"),
+        (lambda: ms.Retry(cap=10**400), "retry.cap: must be a number of seconds of at least 0, not a larger int"),
         (lambda: ms.Retry(max_attempts=0), "retry.max_attempts: must be a whole number of at least 1, not 0"),
         (lambda: ms.Retry(max_attempts="3"), "retry.max_attempts: must be a whole number of at least 1, not '3'"),  # type: ignore[arg-type]
         (lambda: ms.Retry(max_attempts=2.5), "retry.max_attempts: must be a whole number of at least 1, not 2.5"),  # type: ignore[arg-type]
