@@ -279,7 +279,8 @@ def machine(dialect: str, data: bytes) -> None:
     """Any stream keeps the order and ends once, tells what it holds, and is the same however it is cut."""
     for provider in PROVIDERS[dialect]:
         whole = run_machine(dialect, provider, [data[1:]])
-        assert run_machine(dialect, provider, cut(data)) == whole
+        in_pieces = run_machine(dialect, provider, cut(data))
+        assert in_pieces == whole or repr(in_pieces) == repr(whole)  # NaN, which is kept, equals nothing
 
 
 def answers(data: bytes) -> None:
