@@ -22,7 +22,7 @@ import manystream
 from manystream.providers.accumulate import TextInProgress
 from manystream.providers.events import TextDelta
 from manystream.providers.json_values import loads
-from manystream.providers.openai.errors import error_from_object
+from manystream.providers.error_bodies import error_from_object
 from manystream.providers.repeated import learn
 from manystream.transport.response_head import HeadError, HeadReader
 from tests.backtracking import attacks, growth, steps, worst
@@ -100,7 +100,7 @@ USED_AS = {
 def test_the_patterns_are_found() -> None:
     assert len(PATTERNS) > 50
     assert "transport.chunked._SIZE_LINE" in PATTERNS
-    assert "providers.openai.errors.MESSAGE_CATEGORY[6]" in PATTERNS
+    assert "providers.error_bodies.MESSAGE_CATEGORY[6]" in PATTERNS
 
 
 @pytest.mark.parametrize("name", PATTERNS)

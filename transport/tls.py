@@ -177,7 +177,7 @@ def _raise_transport_error(error: OSError | ValueError, origin: str, via: str) -
         text = f"certificate verify failed: {error.verify_message}" + (f" ({hint})" if hint else "")
         raise TransportError(f"TLS with {origin}{through}: {text}", phase=Phase.TLS, origin=origin, permanent=True)
     if isinstance(error, ssl.SSLError) and not isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)):
-        text, no_tls = _reason(error), error.reason in NOT_TLS_REASONS
+        text, no_tls = _reason(error), _openssl_reason(error) in NOT_TLS_REASONS
         if no_tls:
             text += " (plain HTTP on this port? then write http://)"
         raise TransportError(
@@ -214,9 +214,14 @@ def _load_client_certificate(context: ssl.SSLContext, certificate: ClientCertifi
         raise TLSConfigError(f"cannot load the client certificate of {files}: {_reason(error)}") from None
 
 
+def _openssl_reason(error: OSError | ValueError) -> str:
+    """OpenSSL's word for what went wrong; empty for an error that did not come from OpenSSL."""
+    return getattr(error, "reason", None) or "" if isinstance(error, ssl.SSLError) else ""
+
+
 def _reason(error: OSError | ValueError) -> str:
-    if isinstance(error, ssl.SSLError) and error.reason:
-        return error.reason.replace("_", " ").lower()
+    if word := _openssl_reason(error):
+        return word.replace("_", " ").lower()
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return str(error) or type(error).__name__
