@@ -118,9 +118,10 @@ class EventStream(BufferedEvents[Call]):
 
     async def __aenter__(self) -> EventStream:
         self._check_not_entered()
-        # Before the start: if this raises, `__aexit__` is not called, and a started call would go on.
-        await trio.lowlevel.checkpoint()
+        # Nothing after the start may raise: `__aexit__` would not be called, and the started call would go on.
+        await trio.lowlevel.checkpoint_if_cancelled()
         self._call = self._start(self._on_event, self._on_completion)
+        await trio.lowlevel.cancel_shielded_checkpoint()
         return self
 
     async def __aexit__(
