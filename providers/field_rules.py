@@ -15,7 +15,15 @@ from .errors import InvalidRequestError
 from .message_rules import MAYBE_FLAG, MAYBE_MARK, NAME, TEXT, TEXT_BLOCK
 from .messages import Message, Text
 from .options import Retry, Timeouts
-from .profile import MaxTokensMember, Profile, Quirks, ReasoningReturn, ThinkingMember, ToolCallIdForm
+from .profile import (
+    MaxTokensMember,
+    Profile,
+    Quirks,
+    ReasoningReturn,
+    ThinkingMember,
+    ToolCallIdForm,
+    ToolNameForm,
+)
 from .request import LEVEL_NAMES, Request, ThinkingConfig, ThinkingLevel, Tool
 from .rules import (
     Checker,
@@ -177,6 +185,8 @@ QUIRKS = Checker(
         "video_parts": flag(),
         "reasoning_return": word(*get_args(ReasoningReturn)),
         "reasoning_required": flag(),
+        "signed_thinking_only": flag(),
+        "tool_name": word(*get_args(ToolNameForm)),
     },
 )
 PROFILE = Checker(

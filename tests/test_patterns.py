@@ -20,9 +20,9 @@ import pytest
 
 import manystream
 from manystream.providers.accumulate import TextInProgress
+from manystream.providers.error_bodies import error_from_object
 from manystream.providers.events import TextDelta
 from manystream.providers.json_values import loads
-from manystream.providers.error_bodies import error_from_object
 from manystream.providers.repeated import learn
 from manystream.transport.response_head import HeadError, HeadReader
 from tests.backtracking import attacks, growth, steps, worst
