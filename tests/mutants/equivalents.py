@@ -51,14 +51,6 @@ EQUIVALENTS: tuple[Equivalent, ...] = (
         "the first string of an object is a name, never the large one; a bare string is then read by the parser",
     ),
     Equivalent(
-        "engine/batch/journal.py",
-        "Journal.__init__",
-        "self._answers = -1",
-        "self._answers = -1",
-        "pass",
-        "entering the journal sets it before anything reads it",
-    ),
-    Equivalent(
         "engine/simulator/schema_example.py",
         "TYPES",
         '"string": _text,',

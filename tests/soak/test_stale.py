@@ -11,12 +11,14 @@ import trio
 import manystream as ms
 from manystream.engine import Limits
 from manystream.transport.pool import PoolLimits
-from tests.engine.peers import NO_RETRY, hello
+from tests.engine.peers import hello
 from tests.soak.test_soak import open_world
 
 pytestmark = pytest.mark.trio
 
 AT_ONCE = 20
+RETRY = ms.Retry(base=0, jitter=0)
+"""A request that the server may have read is not sent again unasked: on a busy machine the end comes too late."""
 
 
 async def reuse(times: int) -> tuple[ms.Statistics, list[ms.ProviderError]]:
@@ -27,7 +29,7 @@ async def reuse(times: int) -> tuple[ms.Statistics, list[ms.ProviderError]]:
     limits = Limits(pool=PoolLimits(max_per_origin=AT_ONCE))
     async with open_world() as world:
         provider = ms.OpenAIChat(api_key="k", base_url=f"http://127.0.0.1:{world.fickle}/v1")
-        async with ms.open_engine([provider], retry=NO_RETRY, limits=limits, proxy="") as engine:
+        async with ms.open_engine([provider], retry=RETRY, limits=limits, proxy="") as engine:
 
             def start() -> None:
                 nonlocal running
@@ -39,7 +41,7 @@ async def reuse(times: int) -> tuple[ms.Statistics, list[ms.ProviderError]]:
                 running -= 1
                 if completion.error is not None:
                     errors.append(completion.error)
-                assert completion.attempts == 1
+                assert completion.resent <= 1
                 if engine.pool.reused < times:
                     start()
                 elif not running:

@@ -378,8 +378,9 @@ def test_these_files_may_stand_inside_a_functions_response(media_type: str) -> N
     assert answer["parts"] == [{"inlineData": {"mimeType": media_type, "data": "eA=="}}]
 
 
-def test_a_conversation_may_begin_with_the_models_words() -> None:
+def test_a_conversation_that_begins_with_the_models_words_gets_a_users_turn_before_them() -> None:
     assert contents(Message.assistant("Ask me."), HI) == [
+        {"role": "user", "parts": [{"text": "(The conversation begins with the assistant's message.)"}]},
         {"role": "model", "parts": [{"text": "Ask me."}]},
         {"role": "user", "parts": [{"text": "Hi"}]},
     ]
