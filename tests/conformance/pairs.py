@@ -19,6 +19,7 @@ from typing import Any
 import manystream as ms
 from manystream.providers.errors import ProviderError
 from manystream.providers.json_values import JSONObject, MalformedJSONError, loads_object, objects, string
+from manystream.providers.openai.responses.items import FINAL_TEXT_WINS
 from manystream.providers.registry import DIALECTS
 from manystream.providers.response import Response
 from manystream.transport.sse import SSEParser
@@ -92,7 +93,9 @@ def _parsed(response: Response) -> Response:
         else block
         for block in response.content
     ]
-    return replace(response, content=content)
+    # An answer without deltas has none that its text could differ from.
+    warnings = [warning for warning in response.warnings if warning != FINAL_TEXT_WINS]
+    return replace(response, content=content, warnings=warnings)
 
 
 def _chunks(case: Case) -> list[Chunk]:
