@@ -104,8 +104,8 @@ class Checker:
     __slots__ = ("kind", "passes", "rules")
 
     def __init__(self, kind: type, rules: Mapping[str, Rule]) -> None:
-        self.kind = kind
-        self.rules = rules
+        self.kind: type = kind
+        self.rules: Mapping[str, Rule] = rules
         self.passes: Callable[[object], bool] = _compiled(kind, rules)
 
     def check(self, value: object, where: str = "") -> None:

@@ -48,9 +48,9 @@ class Ticket:
 
     def __init__(self, waiter: Waiter, host: Host, fresh: bool, clock: Callable[[], float]) -> None:
         self.waiter: Waiter | None = waiter
-        self.host = host
-        self.fresh = fresh
-        self.place = Place.QUEUED
+        self.host: Host = host
+        self.fresh: bool = fresh
+        self.place: Place = Place.QUEUED
         self.scope: trio.CancelScope | None = None
         self._clock = clock
         self._connecting: float | None = None
@@ -82,13 +82,13 @@ class Host:
     __slots__ = ("dialling", "idle", "live", "origin", "queue", "starved", "waiting")
 
     def __init__(self, origin: Origin) -> None:
-        self.origin = origin
+        self.origin: Origin = origin
         self.idle: list[Connection] = []
-        self.live = 0  # open connections and running dials
-        self.dialling = 0
+        self.live: int = 0  # open connections and running dials
+        self.dialling: int = 0
         self.queue: deque[Ticket] = deque()
-        self.waiting = 0  # tickets in the queue that were not abandoned
-        self.starved = False  # waits in `Pool._starved` for a place under the total cap
+        self.waiting: int = 0  # tickets in the queue that were not abandoned
+        self.starved: bool = False  # waits in `Pool._starved` for a place under the total cap
 
 
 def refuse(waiter: Waiter, error: Exception) -> None:

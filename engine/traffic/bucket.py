@@ -23,10 +23,10 @@ class Bucket:
     __slots__ = ("at", "capacity", "level", "rate")
 
     def __init__(self, rate: float, capacity: float, level: float, at: float) -> None:
-        self.rate = rate
-        self.capacity = capacity
-        self.level = min(level, capacity)
-        self.at = at
+        self.rate: float = rate
+        self.capacity: float = capacity
+        self.level: float = min(level, capacity)
+        self.at: float = at
 
     def fill(self, now: float) -> float:
         """Bring the level up to date; returns it. What was given back above the capacity stays."""

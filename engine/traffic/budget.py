@@ -140,8 +140,8 @@ class Holding:
     __slots__ = ("accounts", "amounts")
 
     def __init__(self, accounts: tuple[Account, ...], amounts: Amounts) -> None:
-        self.accounts = accounts
-        self.amounts = amounts
+        self.accounts: tuple[Account, ...] = accounts
+        self.amounts: Amounts = amounts
 
 
 class Budgets:

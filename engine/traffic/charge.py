@@ -46,8 +46,8 @@ class Charger:
     __slots__ = ("_answers", "charging", "mean_output")
 
     def __init__(self, charging: Charging) -> None:
-        self.charging = charging
-        self.mean_output = DEFAULT_OUTPUT
+        self.charging: Charging = charging
+        self.mean_output: float = DEFAULT_OUTPUT
         self._answers = 0
 
     def estimate(self, input_tokens: float, max_output: float | None) -> Cost:

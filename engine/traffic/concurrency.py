@@ -76,10 +76,10 @@ class Concurrency:
     """
 
     def __init__(self, *, at_most: int | None = None, adaptive: bool = True) -> None:
-        self.at_most = math.inf if at_most is None else float(at_most)
+        self.at_most: float = math.inf if at_most is None else float(at_most)
         self.adaptive = adaptive
-        self.limit = min(float(START), self.at_most) if adaptive else self.at_most
-        self.hold_until = -math.inf
+        self.limit: float = min(float(START), self.at_most) if adaptive else self.at_most
+        self.hold_until: float = -math.inf
         self._calls: dict[Ticket, _Running] = {}
         self._least_to_token = LeastTimes()
         self._least_per_token = LeastTimes()

@@ -50,9 +50,9 @@ class LearnedBucket:
     )
 
     def __init__(self, rate: float, cost: float, now: float) -> None:
-        self.bucket = Bucket(rate, max(rate, cost), 0.0, now)
-        self.cut_at = now
-        self.made_at = now
+        self.bucket: Bucket = Bucket(rate, max(rate, cost), 0.0, now)
+        self.cut_at: float = now
+        self.made_at: float = now
         self._least_capacity = cost
         self._accepted = 0.0
         self._backoff = FIRST_BACKOFF

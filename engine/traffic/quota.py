@@ -80,18 +80,18 @@ class Quota:
     def __init__(
         self, charging: Charging, *, declared: tuple[ReportedBucket, ...] = (), adaptive: bool = True, tier: str = ""
     ) -> None:
-        self.charger = Charger(charging)
+        self.charger: Charger = Charger(charging)
         self.adaptive = adaptive
         self.tier = tier
-        self.window = Window()
-        self.hold_until = -math.inf
-        self.spent_until = -math.inf
-        self.spent_why = ""
-        self.sent = 0
-        self.refused = 0
+        self.window: Window = Window()
+        self.hold_until: float = -math.inf
+        self.spent_until: float = -math.inf
+        self.spent_why: str = ""
+        self.sent: int = 0
+        self.refused: int = 0
         self.reported: dict[str, ReportedBucket] = {bucket.name: bucket for bucket in declared}
         self.learned: dict[Unit, LearnedBucket] = {}
-        self.outstanding = FREE
+        self.outstanding: Cost = FREE
         self._totals = FREE
         self._first_sent_at = math.inf
 

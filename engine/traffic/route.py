@@ -61,7 +61,7 @@ class RouteState:
 
     def __init__(self, balance: Balance, targets: Sequence[TargetRecord], random: Callable[[], float]) -> None:
         self.balance = balance
-        self.targets = tuple(targets)
+        self.targets: tuple[TargetRecord, ...] = tuple(targets)
         self._random = random
         self._sessions: OrderedDict[str, tuple[int, float]] = OrderedDict()
         self._uses_breakers = balance in (Balance.ORDER, Balance.WEIGHTED)

@@ -35,10 +35,12 @@ class Scope:
         adaptive: bool = True,
     ) -> None:
         self.name = name
-        self.queue = FairQueue()
-        self.quota = Quota(charging, declared=declared, adaptive=adaptive)
+        self.queue: FairQueue = FairQueue()
+        self.quota: Quota = Quota(charging, declared=declared, adaptive=adaptive)
         learns = adaptive and charging.limited_by != "quota"
-        self.concurrency = Concurrency(at_most=concurrent, adaptive=learns) if learns or concurrent else None
+        self.concurrency: Concurrency | None = (
+            Concurrency(at_most=concurrent, adaptive=learns) if learns or concurrent else None
+        )
 
     def admit(self, now: float) -> Ticket | None:
         """Take the next call out of the queue and reserve its cost, where it may be sent now."""

@@ -29,10 +29,10 @@ class Score:
     __slots__ = ("failures", "heard_at", "outstanding", "time")
 
     def __init__(self) -> None:
-        self.outstanding = 0
-        self.time = math.inf
-        self.failures = 0.0
-        self.heard_at = -math.inf
+        self.outstanding: int = 0
+        self.time: float = math.inf
+        self.failures: float = 0.0
+        self.heard_at: float = -math.inf
 
     @property
     def is_known(self) -> bool:

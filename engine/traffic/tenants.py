@@ -26,12 +26,12 @@ class TenantLine:
     __slots__ = ("backlog", "first", "last", "length", "name", "octave", "service", "version")
 
     def __init__(self, name: str | None) -> None:
-        self.name = name
-        self.service = 0.0
-        self.backlog = 0.0
-        self.length = 0
-        self.version = 0
-        self.octave = 0
+        self.name: str | None = name
+        self.service: float = 0.0
+        self.backlog: float = 0.0
+        self.length: int = 0
+        self.version: int = 0
+        self.octave: int = 0
         self.first: Ticket | None = None
         self.last: Ticket | None = None
 
@@ -81,8 +81,8 @@ class TenantClass:
     """
 
     def __init__(self) -> None:
-        self.length = 0
-        self.backlog = 0.0
+        self.length: int = 0
+        self.backlog: float = 0.0
         self.present: dict[str | None, TenantLine] = {}
         self._away: dict[str | None, TenantLine] = {}
         self._away_heap: list[tuple[float, int, str | None]] = []
