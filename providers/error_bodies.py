@@ -168,12 +168,13 @@ def reported_error(event: str, value: JSON) -> JSON:
     if type(value) is not dict:
         return value if event == ERROR else None
     error = value.get(ERROR)
-    if _says_something(error):
+    if error is not None and _says_something(error):
         # What stands beside the error may say more about it (`{"code": "…", "error": "text"}`).
         return error if type(error) is dict else value
-    if ERROR in (event, value.get("object"), value.get("type")):
+    kind = value.get("type")
+    if ERROR in (event, value.get("object"), kind):
         return value
-    if value.get("type") == "response.failed" and mapping(value, "response").get(ERROR):
+    if kind == "response.failed" and mapping(value, "response").get(ERROR):
         return mapping(value, "response")[ERROR]
     return value if _is_bare(value) else None
 
@@ -199,8 +200,14 @@ ANSWER_MEMBERS = frozenset({"choices", "candidates", "content", "delta", "output
 """Members of an event or body that is part of an answer, in any dialect: it is no bare error, whatever else it has."""
 
 
+BARE_MEMBERS = frozenset({"detail", "errors", "message"})
+"""A bare error has one of these. Nearly every event of a stream has none, and is looked at no further."""
+
+
 def _is_bare(value: JSONObject) -> bool:
     """Whether an object is an error without any mark of one: a message with a code or a type, or FastAPI's `detail`."""
+    if BARE_MEMBERS.isdisjoint(value):
+        return False
     if any(value.get(member) is not None for member in ANSWER_MEMBERS):
         return False
     if value.get("detail") or objects(value, "errors"):

@@ -26,7 +26,7 @@ from tests.faults.crowds import CROWDS, Crowd
 MEGABYTE = 1_000_000
 READ = 16 * 1024
 
-CALLS_PER_BYTE = 4
+CALLS_PER_BYTE = 2.5
 """Calls of functions, Python's and C's, for a byte received. An ordinary delta has about a tenth."""
 
 BYTES_PER_BYTE = 80
