@@ -1,7 +1,7 @@
-"""How many instructions does an event take? A guard that does not depend on the clock.
+"""How many instructions does an event take, and the start of a call? A guard that does not depend on the clock.
 
-Counted by valgrind (cachegrind), in user space only, for decoding (each dialect) and for the whole way from socket to
-callback (the loop, in lockstep with the load source). Start-up is taken off by counting two lengths. The recorded
+Counted by valgrind (cachegrind), in user space only, for decoding (each dialect), for the whole way from socket to
+callback (the loop, in lockstep with the load source), and for the start of a call (no network). Start-up is taken off by counting two lengths. The recorded
 figures belong to one build of CPython; others are shown, and compared with nothing.
 
     python -m benchmarks.instructions [--record]
@@ -29,6 +29,7 @@ RECORD = Path(__file__).parent / "instructions.json"
 MARGIN = 1.1
 FEW, MANY = 200, 2200
 LOOP_STREAMS, LOOP_FEW, LOOP_MANY = 40, 5, 45
+FEW_STARTS, MANY_STARTS = 100, 1100
 COUNTED = re.compile(r"I\s+refs:\s+([\d,]+)")
 
 
@@ -62,10 +63,11 @@ def count(python: str, module: str, *arguments: str) -> int:
 
 
 def count_all(python: str, source: Source) -> dict[str, float]:
-    """What → instructions per event."""
-    decode = "benchmarks.peers.decode_ours"
+    """What → instructions per event, or per call started."""
+    decode, start = "benchmarks.peers.decode_ours", "benchmarks.peers.start_ours"
     loop = ("benchmarks.peers.ours_steps", source.origin(), str(LOOP_STREAMS))
     runs = [(decode, dialect, str(events), "1") for dialect in DIALECTS for events in (FEW, MANY)]
+    runs += [(start, str(starts)) for starts in (FEW_STARTS, MANY_STARTS)]
     # Once each without counting: the first run of a program compiles it, which is most of its instructions.
     for module, *arguments in (*runs[::2], (*loop, "1")):
         warm_up = [python, "-m", module, *arguments]
@@ -77,12 +79,13 @@ def count_all(python: str, source: Source) -> dict[str, float]:
     found = {
         f"decode {dialect}": (counted[2 * i + 1] - counted[2 * i]) / (MANY - FEW) for i, dialect in enumerate(DIALECTS)
     }
+    found["start of a call"] = (counted[-1] - counted[-2]) / (MANY_STARTS - FEW_STARTS)
     return {**found, "loop chat": (many - few) / (LOOP_MANY - LOOP_FEW) / LOOP_STREAMS}
 
 
 def answer(run: Run) -> Answer:
     """Each count against the recorded one."""
-    result = Answer("Instructions per event")
+    result = Answer("Instructions per event, and per call started")
     if not shutil.which("valgrind"):
         result.notes.append("no valgrind: instructions were not counted")
         return result
@@ -123,7 +126,7 @@ def main() -> None:
         known[build_of(python)] = {row.what: row.value for row in found.rows}
         RECORD.write_text(json.dumps(known, indent=2) + "\n")
     elif any(row.met is False for row in found.rows):
-        raise SystemExit("more instructions per event than recorded; find out why, or record the new figures")
+        raise SystemExit("more instructions than recorded; find out why, or record the new figures")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,46 @@
+"""manystream's start of a call, without the network: for counting instructions, which must not depend on time.
+
+    python -m benchmarks.peers.start_ours STARTS
+
+Starts calls one after the other in one tick, so that each is checked, encoded, given its clocks and put in the queue for
+a connection; nothing is dialled. Then it cancels them. Prints the number of calls.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import trio
+
+import manystream as ms
+
+NOWHERE = "http://127.0.0.1:9/v1"
+"""A loopback address that is never dialled: the calls are cancelled before the engine gets a turn."""
+
+WEATHER = ms.Tool(
+    "get_weather", "The weather at a place.", {"type": "object", "properties": {"place": {"type": "string"}}}
+)
+
+
+def history() -> list[ms.Message]:
+    """What an agent sends in its second turn: a question, a call of a tool and its result."""
+    call = ms.ToolCall("call_1", "get_weather", '{"place":"Oslo"}')
+    return [
+        ms.Message.user("What is the weather in Oslo?"),
+        ms.Message(ms.Role.ASSISTANT, [ms.Text("I look it up."), call]),
+        ms.Message(ms.Role.TOOL, [ms.ToolResult("call_1", [ms.Text("sunny, 21 °C")])]),
+    ]
+
+
+async def main(starts: int) -> None:
+    provider = ms.OpenAIChat("key", NOWHERE, name="bench")
+    async with ms.open_engine([provider]) as engine:
+        request = ms.Request("bench/gpt-4o-mini", history(), system="Answer in one sentence.", tools=[WEATHER])
+        calls = [engine.start_stream(request) for _ in range(starts)]
+        for call in calls:
+            call.cancel()
+    print(len(calls))
+
+
+if __name__ == "__main__":
+    trio.run(main, int(sys.argv[1]))
