@@ -21,8 +21,8 @@ import urllib.request
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from manystream.engine.simulator import HEADER, Simulator, start_simulator
-from manystream.engine.simulator.process import allow_many_sockets
+from manystream.simulator import HEADER, Simulator, start_simulator
+from manystream.simulator.process import allow_many_sockets
 
 PROMISED = 80_000
 """Paced events a second on one core."""

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import trio
 
 import manystream as ms
-from manystream.engine.simulator import start_simulator
+from manystream.simulator import start_simulator
 
 SIMULATED_DELAYS = {"openai-chat/slow": "delay=5", "anthropic/quick": "delay=0.1", "google/broken": "fail=401"}
 """Simulated model → what the simulator is told to do to it."""

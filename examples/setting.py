@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import manystream as ms
-from manystream.engine.simulator import start_simulator
+from manystream.simulator import start_simulator
 
 
 @dataclass(frozen=True)

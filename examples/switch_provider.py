@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import trio
 
 import manystream as ms
-from manystream.engine.simulator import start_simulator
+from manystream.simulator import start_simulator
 
 WEATHER = ms.Tool(
     "get_weather",

@@ -31,7 +31,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     ),
     "manystream.engine.otel": ("OpenTelemetryObserver",),
     "manystream.engine.portal": ("Portal", "PortalCall", "PortalRecording", "PortalStream", "open_portal"),
-    "manystream.engine.simulator": ("Simulator", "SimulatorError", "start_simulator", "start_simulator_thread"),
+    "manystream.simulator": ("Simulator", "SimulatorError", "start_simulator", "start_simulator_thread"),
 }  # fmt: skip
 """Module → the names in it that are public; none: those that it exports."""
 

@@ -34,13 +34,16 @@ print(json.dumps(sorted(name for name in loaded if name not in sys.stdlib_module
 
 def modules() -> set[str]:
     """Every module of the checkout, as the path it has in the package."""
-    inside = {
-        f"manystream/{path.relative_to(ROOT).as_posix()}"
-        for package in PACKAGES
-        for path in (ROOT / package).rglob("*.py")
+    package = ROOT / "manystream"
+    files = [path for name in PACKAGES for path in (ROOT / name).rglob("*.py")]
+    files += [
+        path for path in package.rglob("*.py") if not any(package / name in path.parents for name in PACKAGES)
+    ]  # the links lead to what is already in the list
+    return {
+        "/".join(("manystream", *(part for part in path.relative_to(ROOT).parts if part != "manystream")))
+        for path in files
         if "__pycache__" not in path.parts
     }
-    return inside | {f"manystream/{path.name}" for path in (ROOT / "manystream").glob("*.py")}
 
 
 @pytest.fixture(scope="module")

@@ -21,12 +21,12 @@ import trio
 from ...providers.errors import InvalidRequestError
 from ...providers.options import Retry
 from ...providers.provider import OpenAIChat, Provider
+from ...simulator import SimulatorError, start_simulator
+from ...simulator.process import allow_many_sockets
 from .. import Engine, open_engine
 from ..batch import Batch, BatchError, Journal, JournalError, Pace, Price, Tally, count_lines, read_lines
 from ..batch.journal import default_errors_path
 from ..cost import CostExtraError, check_installed, price_response
-from ..simulator import SimulatorError, start_simulator
-from ..simulator.process import allow_many_sockets
 from .batch_progress import LOOK_SECONDS, Progress, open_progress, summary
 from .errors import CommandError
 from .run import RunOptions, choose_provider

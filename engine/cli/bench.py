@@ -23,10 +23,10 @@ from ...providers.messages import Message
 from ...providers.options import Retry
 from ...providers.provider import Provider
 from ...providers.request import Request
+from ...simulator import KnobError, SimulatorError, start_simulator
+from ...simulator.process import allow_many_sockets
 from .. import open_engine
 from ..credentials import is_loopback
-from ..simulator import KnobError, SimulatorError, start_simulator
-from ..simulator.process import allow_many_sockets
 from .addresses import DIALECT_CLASSES, provider_at
 from .bench_figures import Result
 from .bench_load import Load, Plan

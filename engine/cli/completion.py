@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 
-from ..simulator.knobs import READERS
+from ...simulator.knobs import READERS
 from .completion_scripts import SCRIPTS
 from .completion_tree import Words, read_parser
 from .run import provider_names

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import trio
 
 from ...providers.provider import Anthropic, Gemini, OpenAIChat, OpenAIResponses, Provider
+from ...simulator import Simulator, SimulatorError, start_simulator
 from .. import Call, Engine, open_engine
-from ..simulator import Simulator, SimulatorError, start_simulator
 from .demo_display import Display
 from .demo_streams import DemoStream, plan_streams
 from .errors import CommandError

@@ -30,10 +30,10 @@ from ...providers.events import (
 from ...providers.messages import Message
 from ...providers.options import Retry, Timeouts
 from ...providers.request import Request
+from ...simulator.knobs import HEADER, Knobs, combine
+from ...simulator.prompt import Prompt
+from ...simulator.scenario import Scenario, write_scenario
 from ..completion import Completion
-from ..simulator.knobs import HEADER, Knobs, combine
-from ..simulator.prompt import Prompt
-from ..simulator.scenario import Scenario, write_scenario
 from .latency import LAST, SHIFT, Counts, new_counts
 
 MODEL = "demonstration"

@@ -9,9 +9,9 @@ import argparse
 import inspect
 import signal
 
-from ..simulator import HEADER, KnobError, Knobs, ReplayError, Settings, Simulator, serve, settings_of
-from ..simulator.knobs import READERS
-from ..simulator.service import BASE_PATHS
+from ...simulator import HEADER, KnobError, Knobs, ReplayError, Settings, Simulator, serve, settings_of
+from ...simulator.knobs import READERS
+from ...simulator.service import BASE_PATHS
 from .errors import CommandError
 
 HELP = "the simulator of the four dialects, in the foreground"

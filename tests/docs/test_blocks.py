@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from manystream.engine.simulator import start_simulator
+from manystream.simulator import start_simulator
 from tests.docs.blocks import FENCE, LANGUAGES, ROOT, name_of, pages, read_blocks, setting
 
 RUNNER = Path(__file__).with_name("run_page.py")

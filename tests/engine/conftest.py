@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import manystream as ms
-from manystream.engine.simulator import Simulator, start_simulator_thread
+from manystream.simulator import Simulator, start_simulator_thread
 
 
 @pytest.fixture

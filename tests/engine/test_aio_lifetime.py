@@ -18,7 +18,7 @@ import manystream as ms
 from manystream.engine import aio
 from manystream.engine.aio import EventLoopError
 from manystream.engine.core import EngineClosedError
-from manystream.engine.simulator import Simulator, start_simulator_thread
+from manystream.simulator import Simulator, start_simulator_thread
 from tests.engine.asyncio_programs import ENDLESS, WAIT, ask, run, until
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -20,7 +20,6 @@ import pytest
 import trio
 
 import manystream as ms
-from manystream.engine.simulator import Simulator, start_simulator
 from manystream.providers.anthropic.converter import AnthropicConverter
 from manystream.providers.converter import HistoryConverter
 from manystream.providers.gemini.contents import SKIP_SIGNATURE
@@ -28,6 +27,7 @@ from manystream.providers.gemini.converter import GeminiConverter
 from manystream.providers.history import History, TextPart, ToolCallPart, ToolResultPart
 from manystream.providers.openai.chat.converter import ChatConverter
 from manystream.providers.openai.responses.converter import ResponsesConverter
+from manystream.simulator import Simulator, start_simulator
 
 from . import agent as agent_module
 from .agent import LOST, ROUTE, Agent, providers

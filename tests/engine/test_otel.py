@@ -16,7 +16,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 import manystream as ms
 from manystream.engine.otel import OpenTelemetryObserver
-from manystream.engine.simulator import Simulator, start_simulator_thread
+from manystream.simulator import Simulator, start_simulator_thread
 
 from .peers import NO_RETRY
 

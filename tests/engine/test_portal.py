@@ -16,7 +16,7 @@ import pytest
 import manystream as ms
 from manystream.engine.core import EngineClosedError
 from manystream.engine.portal import Portal, open_portal
-from manystream.engine.simulator import Simulator, start_simulator_thread
+from manystream.simulator import Simulator, start_simulator_thread
 from tests.engine.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]

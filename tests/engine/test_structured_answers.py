@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 import manystream as ms
-from manystream.engine.simulator import Simulator, start_simulator
 from manystream.providers.json_values import JSONObject
 from manystream.providers.structured import fitted
+from manystream.simulator import Simulator, start_simulator
 
 from .peers import NO_RETRY, STREAM_HEAD, Line, Recorder, answer, chat_answer, chat_stream, chunked, open_peer
 

@@ -17,7 +17,7 @@ import trio
 import manystream as ms
 from manystream.engine import EngineClosedError, aio
 from manystream.engine.portal import Portal, open_portal
-from manystream.engine.simulator import Simulator, start_simulator_thread
+from manystream.simulator import Simulator, start_simulator_thread
 from tests.engine.peers import STREAM_HEAD, Line, chat_chunk, chat_stream, chunked, hello, open_peer
 
 PROVIDER = ms.OpenAIChat(api_key="k", base_url="http://127.0.0.1:9/v1")

@@ -51,7 +51,7 @@ EQUIVALENTS: tuple[Equivalent, ...] = (
         "the first string of an object is a name, never the large one; a bare string is then read by the parser",
     ),
     Equivalent(
-        "engine/simulator/schema_example.py",
+        "manystream/simulator/schema_example.py",
         "TYPES",
         '"string": _text,',
         '"string"',

@@ -21,7 +21,7 @@ from manystream.engine.batch import Tally
 from manystream.engine.cli import main
 from manystream.engine.cli.batch import _work
 from manystream.engine.cli.batch_progress import clock, compact, open_progress
-from manystream.engine.simulator import Simulator, start_simulator
+from manystream.simulator import Simulator, start_simulator
 from tests.engine.waiting import until
 
 CANARY = "canary-5ecret-key"

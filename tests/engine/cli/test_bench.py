@@ -12,11 +12,11 @@ from manystream.engine import Completion, Timings
 from manystream.engine.cli import main
 from manystream.engine.cli.bench_figures import Figures, StreamWatch, percentiles, warnings_of
 from manystream.engine.credentials import is_loopback
-from manystream.engine.simulator import Simulator, start_simulator_thread
 from manystream.providers.errors import ErrorCategory, ProviderError
 from manystream.providers.events import Error, Start, TextDelta
 from manystream.providers.response import Response
 from manystream.providers.usage import Usage
+from manystream.simulator import Simulator, start_simulator_thread
 
 Bench: TypeAlias = "Callable[..., tuple[int, str, str]]"
 

@@ -19,7 +19,7 @@ from typing import TypeAlias
 import pytest
 
 from manystream.engine.cli import main
-from manystream.engine.simulator import Simulator, start_simulator_thread
+from manystream.simulator import Simulator, start_simulator_thread
 
 Call: TypeAlias = "Callable[..., Done]"
 

@@ -17,7 +17,7 @@ from manystream.engine.cli import main
 from manystream.engine.cli.command_line import COMMANDS, command_parser
 from manystream.engine.cli.completion_scripts import SCRIPTS, fish_script
 from manystream.engine.cli.completion_tree import read_parser
-from manystream.engine.simulator.knobs import READERS
+from manystream.simulator.knobs import READERS
 
 WAIT = 20.0
 MARK = "prompt-is-here>"

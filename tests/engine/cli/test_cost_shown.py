@@ -21,7 +21,7 @@ from manystream.engine.cli.batch_progress import open_progress
 from manystream.engine.cli.batch_progress import summary as batch_summary
 from manystream.engine.cli.terminal import Paint, money
 from manystream.engine.cost import Cost, Unpriced
-from manystream.engine.simulator import Simulator, start_simulator_thread
+from manystream.simulator import Simulator, start_simulator_thread
 
 COST = Cost(
     currency="USD",

@@ -17,7 +17,7 @@ from manystream.engine.cli import main
 from manystream.engine.cli.doctor import choose_providers, configured_rows
 from manystream.engine.cli.errors import CommandError
 from manystream.engine.cli.examination import Finding, Verdict, examine
-from manystream.engine.simulator import start_simulator_thread
+from manystream.simulator import start_simulator_thread
 
 CANARY = "sk-canary-5ecret"
 HOME = {"HOME": "/nonexistent", "MANYSTREAM_CREDENTIALS": ""}

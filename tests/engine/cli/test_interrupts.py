@@ -16,7 +16,7 @@ import pytest
 
 from manystream.engine.cli import main
 from manystream.engine.cli.command_line import COMMANDS
-from manystream.engine.simulator import start_simulator_thread
+from manystream.simulator import start_simulator_thread
 from tests.engine.waiting import until
 
 WAIT = 30.0

@@ -23,7 +23,7 @@ WAIT = 30.0
 ENGINE = """
 import sys, trio
 import manystream as ms
-from manystream.engine.simulator import start_simulator_thread
+from manystream.simulator import start_simulator_thread
 
 async def main():
     with start_simulator_thread("rate=50,events=4000") as simulator:

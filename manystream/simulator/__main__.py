@@ -1,4 +1,4 @@
-"""The simulator's command line: `python -m manystream.engine.simulator --port 8080 --default rate=50,events=250`."""
+"""The simulator's command line: `python -m manystream.simulator --port 8080 --default rate=50,events=250`."""
 
 from __future__ import annotations
 

@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from manystream.engine.simulator import KnobError, Knobs, Prompt, ToolAnswer, ToolDeclaration, combine, write_scenario
-from manystream.engine.simulator.json_text import JSON
-from manystream.engine.simulator.knobs import directive_in_model, directive_in_text, read_directive
-from manystream.engine.simulator.scenario import is_forged, sign
-from manystream.engine.simulator.schema_example import example
+from manystream.simulator import KnobError, Knobs, Prompt, ToolAnswer, ToolDeclaration, combine, write_scenario
+from manystream.simulator.json_text import JSON
+from manystream.simulator.knobs import directive_in_model, directive_in_text, read_directive
+from manystream.simulator.scenario import is_forged, sign
+from manystream.simulator.schema_example import example
 
 PROMPT = Prompt(model="sim-mixed", text="Hello.", characters=6)
 TOOLS = (

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from manystream.engine.simulator import Simulator, start_simulator, start_simulator_thread
+from manystream.simulator import Simulator, start_simulator, start_simulator_thread
 
 
 @pytest.fixture(scope="session")

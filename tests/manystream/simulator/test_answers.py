@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from manystream.engine.simulator import Knobs, Prompt, Simulator, write_scenario
+from manystream.simulator import Knobs, Prompt, Simulator, write_scenario
 
 from .raw_client import connected, request_bytes
 

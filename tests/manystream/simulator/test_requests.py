@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from manystream.engine.simulator import Simulator
+from manystream.simulator import Simulator
 
 from .raw_client import DIALECTS, HEADERS, Answer, body_of, connected, get, path_of, request_bytes, statistics
 

@@ -11,7 +11,7 @@ import pytest
 from openai.types.chat import ChatCompletionToolParam
 from openai.types.responses import FunctionToolParam
 
-from manystream.engine.simulator import (
+from manystream.simulator import (
     HEADER,
     Knobs,
     Prompt,

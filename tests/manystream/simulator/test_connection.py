@@ -6,8 +6,8 @@ import socket
 
 import pytest
 
-from manystream.engine.simulator.connection import Connection
-from manystream.engine.simulator.program import Program
+from manystream.simulator.connection import Connection
+from manystream.simulator.program import Program
 
 
 @pytest.mark.parametrize(

@@ -11,14 +11,14 @@ import time
 
 import pytest
 
-from manystream.engine.simulator import KnobError, Simulator, SimulatorError, start_simulator, start_simulator_thread
-from manystream.engine.simulator import process as process_module
+from manystream.simulator import KnobError, Simulator, SimulatorError, start_simulator, start_simulator_thread
+from manystream.simulator import process as process_module
 
 from .raw_client import PATIENCE, ask, body_of, connected, get, path_of, request_bytes, statistics
 
 ORPHAN = """
 import os, sys
-from manystream.engine.simulator import start_simulator
+from manystream.simulator import start_simulator
 with start_simulator() as simulator:
     print(simulator.pid, flush=True)
     sys.stdin.read()

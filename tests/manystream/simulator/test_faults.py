@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from manystream.engine.simulator import Simulator
+from manystream.simulator import Simulator
 
 from .raw_client import DIALECTS, ask, body_of, connected, path_of, request_bytes, statistics
 

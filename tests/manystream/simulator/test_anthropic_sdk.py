@@ -8,7 +8,7 @@ import anthropic
 import pytest
 from anthropic.types import MessageParam, ToolParam
 
-from manystream.engine.simulator import (
+from manystream.simulator import (
     HEADER,
     Knobs,
     Prompt,

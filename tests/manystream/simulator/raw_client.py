@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from manystream.engine.simulator import HEADER, Simulator
+from manystream.simulator import HEADER, Simulator
 
 PATIENCE = 20.0
 """Seconds that any wait may take before it is a failure."""

@@ -8,7 +8,7 @@ import pytest
 from google import genai
 from google.genai import errors, types
 
-from manystream.engine.simulator import (
+from manystream.simulator import (
     HEADER,
     Knobs,
     Prompt,
