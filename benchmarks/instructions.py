@@ -1,8 +1,9 @@
 """How many instructions does an event take, and the start of a call? A guard that does not depend on the clock.
 
 Counted by valgrind (cachegrind), in user space only, for decoding (each dialect), for the whole way from socket to
-callback (the loop, in lockstep with the load source), and for the start of a call (no network). Start-up is taken off by counting two lengths. The recorded
-figures belong to one build of CPython; others are shown, and compared with nothing.
+callback (the loop, in lockstep with the load source), and for the start of a call (no network). Start-up is taken off
+by counting two lengths. The recorded figures belong to one build of CPython; others are shown, and compared with
+nothing.
 
     python -m benchmarks.instructions [--record]
 """

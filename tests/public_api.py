@@ -25,8 +25,8 @@ HOMES: dict[str, tuple[str, ...]] = {
     "manystream": (),
     "manystream.engine": (),
     "manystream.engine.aio": ("Call", "Engine", "EventLoopError", "EventStream", "open_engine"),
-    "manystream.engine.batch": (),
-    "manystream.engine.cost": (
+    "manystream.batch": (),
+    "manystream.cost": (
         "Cost", "CostExtraError", "Unpriced", "check_installed", "price_response", "price_usage",
     ),
     "manystream.engine.otel": ("OpenTelemetryObserver",),

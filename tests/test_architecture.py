@@ -25,7 +25,7 @@ MAY_IMPORT = {
     "engine": {*BELOW, "engine/cli"},
     "transport": {"transport"},
     "providers": {"providers"},
-    "manystream": {"manystream", "manystream/simulator", *BELOW},
+    "manystream": {"manystream", "manystream/simulator", "engine/cli", *BELOW},
     "manystream/simulator": {"manystream/simulator"},
     "engine/cli": {"manystream", "manystream/simulator", *BELOW, "engine/cli"},
 }
@@ -76,8 +76,10 @@ def package_of(name: str) -> str:
 
 
 def imports_of(path: Path) -> Iterator[tuple[int, str]]:
-    """Line and target of each import, also of those inside functions and `if TYPE_CHECKING`. Relative ones come as
-    paths from the top (`providers/errors`, `manystream/batch/run`), absolute ones as dotted names (`urllib.request`)."""
+    """Line and target of each import, also of those inside functions and `if TYPE_CHECKING`.
+
+    Relative ones come as paths from the top (`providers/errors`, `manystream/batch/run`), absolute ones as dotted names
+    (`urllib.request`)."""
     here = path.relative_to(ROOT).parent.parts
     if here[0] in PACKAGES:
         here = ("manystream", *here)  # where the package sees it

@@ -2,8 +2,8 @@
 
     python -m benchmarks.peers.start_ours STARTS
 
-Starts calls one after the other in one tick, so that each is checked, encoded, given its clocks and put in the queue for
-a connection; nothing is dialled. Then it cancels them. Prints the number of calls.
+Starts calls one after the other in one tick: each is checked, encoded, given its clocks and put in the queue for a
+connection; nothing is dialled. Then it cancels them. Prints the number of calls.
 """
 
 from __future__ import annotations

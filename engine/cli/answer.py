@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TextIO
 
+from ...cost import Cost, Unpriced
 from ...providers.events import Event, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallStart
 from ...providers.messages import Text, Thinking, ToolCall
 from ...providers.response import Response
 from ...providers.usage import Usage
 from ..completion import Completion, Timings
-from ..cost import Cost, Unpriced
 from .terminal import Paint, duration, harmless, is_terminal, money
 
 USAGE_WORDS = (

@@ -1,7 +1,7 @@
 """`manystream batch`: a file of prompts in, a file of answers out, resumable by id.
 
 Knows the command line: whom to ask, which files, and what to tell at the end. Must not know how a batch is worked
-through (`engine/batch`) nor how progress looks (`batch_progress`).
+through (`manystream/batch`) nor how progress looks (`batch_progress`).
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from pathlib import Path
 
 import trio
 
+from ...batch import Batch, BatchError, Journal, JournalError, Pace, Price, Tally, count_lines, read_lines
+from ...batch.journal import default_errors_path
+from ...cost import CostExtraError, check_installed, price_response
 from ...providers.errors import InvalidRequestError
 from ...providers.options import Retry
 from ...providers.provider import OpenAIChat, Provider
 from ...simulator import SimulatorError, start_simulator
 from ...simulator.process import allow_many_sockets
 from .. import Engine, open_engine
-from ..batch import Batch, BatchError, Journal, JournalError, Pace, Price, Tally, count_lines, read_lines
-from ..batch.journal import default_errors_path
-from ..cost import CostExtraError, check_installed, price_response
 from .batch_progress import LOOK_SECONDS, Progress, open_progress, summary
 from .errors import CommandError
 from .run import RunOptions, choose_provider

@@ -11,7 +11,7 @@ import time
 from collections import deque
 from pathlib import Path
 
-from ..batch import Tally
+from ...batch import Tally
 from .terminal import Paint, harmless, money
 
 LOOK_SECONDS = 0.25

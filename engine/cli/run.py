@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 import trio
 
+from ...cost import CostExtraError, check_installed, price_response
 from ...providers.errors import ErrorCategory, InvalidRequestError, ProviderError
 from ...providers.messages import Message
 from ...providers.options import Retry
@@ -26,7 +27,6 @@ from ...providers.profiles import PROFILES, profile_by_name
 from ...providers.provider import Provider
 from ...providers.request import Request, ThinkingLevel
 from .. import Completion, Engine, open_engine
-from ..cost import CostExtraError, check_installed, price_response
 from .addresses import DIALECT_CLASSES, provider_at
 from .answer import AnswerWriter
 from .errors import CommandError

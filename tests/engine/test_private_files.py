@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 import manystream as ms
+from manystream.batch import Journal, JournalError
 from manystream.engine import aio
-from manystream.engine.batch import Journal, JournalError
 from manystream.engine.portal import open_portal
 
-from .batches import records, write
+from ..manystream.batch.batches import records, write
 from .peers import Line, Peer, answer, chat_answer, hello, open_peer
 
 FAILURE = {"id": "f", "error": {"category": "server"}}

@@ -22,8 +22,8 @@ import pytest
 import trio
 
 import manystream as ms
+from manystream.batch import Batch, BatchError, Journal, read_lines
 from manystream.engine import aio
-from manystream.engine.batch import Batch, BatchError, Journal, read_lines
 from manystream.engine.portal import open_portal
 from tests.engine.peers import NO_RETRY, STREAM_HEAD, Line, answer, chat_stream, chunked, hello, open_peer
 from tests.engine.test_otel import Telemetry

@@ -17,7 +17,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from manystream.engine.batch import Tally
+from manystream.batch import Tally
 from manystream.engine.cli import main
 from manystream.engine.cli.batch import _work
 from manystream.engine.cli.batch_progress import clock, compact, open_progress

@@ -14,13 +14,13 @@ from genai_prices.data_snapshot import DataSnapshot, set_custom_snapshot
 from genai_prices.types import ClauseContains, ModelInfo, ModelPrice, Provider
 
 import manystream as ms
-from manystream.engine.batch import Tally
+from manystream.batch import Tally
+from manystream.cost import Cost, Unpriced
 from manystream.engine.cli import main
 from manystream.engine.cli.answer import summary
 from manystream.engine.cli.batch_progress import open_progress
 from manystream.engine.cli.batch_progress import summary as batch_summary
 from manystream.engine.cli.terminal import Paint, money
-from manystream.engine.cost import Cost, Unpriced
 from manystream.simulator import Simulator, start_simulator_thread
 
 COST = Cost(

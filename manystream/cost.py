@@ -1,6 +1,6 @@
 """What an answer cost, by the price list of genai-prices (https://github.com/pydantic/genai-prices).
 
-    from manystream.engine.cost import Cost, price_response
+    from manystream.cost import Cost, price_response
 
     cost = price_response(response, provider)
     print(cost.total if isinstance(cost, Cost) else cost.reason)
@@ -25,10 +25,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from ..providers.json_values import JSONObject, integer, mapping, objects, string
-from ..providers.provider import Provider
-from ..providers.response import Response
-from ..providers.usage import Usage
+from .providers.json_values import JSONObject, integer, mapping, objects, string
+from .providers.provider import Provider
+from .providers.response import Response
+from .providers.usage import Usage
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelPrice, PriceCalculation, TieredPrices

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeAlias
 
-from ...providers.json_values import JSON, JSONObject, MalformedJSONError, dumps, items, loads_object
-from .. import private_file
+from ..engine import private_file
+from ..providers.json_values import JSON, JSONObject, MalformedJSONError, dumps, items, loads_object
 
 OnRecord: TypeAlias = "Callable[[int, JSONObject], str | None]"
 """Is called with the position in bytes and the object of each line that the file holds when it is opened. Returns why

@@ -15,10 +15,10 @@ import pytest
 import trio
 
 import manystream as ms
+from manystream.batch import Batch, BatchError, Journal, JournalError, Pace, read_lines
+from manystream.batch.pace import BURST_SECONDS, CATCH_UP, TokenEstimate
+from manystream.cost import Cost, Unpriced
 from manystream.engine import Engine
-from manystream.engine.batch import Batch, BatchError, Journal, JournalError, Pace, read_lines
-from manystream.engine.batch.pace import BURST_SECONDS, CATCH_UP, TokenEstimate
-from manystream.engine.cost import Cost, Unpriced
 
 from .batches import line, model, records, run, write
 

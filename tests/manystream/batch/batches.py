@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import manystream as ms
-from manystream.engine.batch import Batch, Journal, read_lines
+from manystream.batch import Batch, Journal, read_lines
 
 
 def model(named: str | None) -> str | None:

@@ -9,8 +9,8 @@ import pytest
 import trio
 
 import manystream as ms
-from manystream.engine.batch import count_lines, read_lines
-from manystream.engine.batch.lines import LineError, read_item, read_line
+from manystream.batch import count_lines, read_lines
+from manystream.batch.lines import LineError, read_item, read_line
 
 
 def line(id: str | int, text: str = "hello", **members: object) -> dict[str, object]:

@@ -14,12 +14,12 @@ import pytest
 import trio
 
 import manystream as ms
-from manystream.engine.batch import Batch, BatchError, Journal, JournalError, read_lines
+from manystream.batch import Batch, BatchError, Journal, JournalError, read_lines
 from manystream.engine.limits import Limits
 
+from ...engine.disk import room
+from ...engine.peers import Line, Peer, answer, chat_answer, open_peer, until
 from .batches import line, model, records, run, write
-from .disk import room
-from .peers import Line, Peer, answer, chat_answer, open_peer, until
 
 
 def at(peer: Peer) -> ms.Provider:

@@ -15,23 +15,23 @@ from typing import TypeAlias
 
 import trio
 
-from ...providers.errors import ErrorCategory, InvalidRequestError, ProviderError
-from ...providers.json_values import JSONObject
-from ...providers.request import Request
-from ...providers.response import Response
-from ...providers.usage import Usage
-from ..call import Call
-from ..callbacks import check_callback
-from ..completion import Completion
-from ..core import Engine, EngineClosedError, TooManyCallsError
 from ..cost import Cost, Unpriced
+from ..engine.call import Call
+from ..engine.callbacks import check_callback
+from ..engine.completion import Completion
+from ..engine.core import Engine, EngineClosedError, TooManyCallsError
+from ..providers.errors import ErrorCategory, InvalidRequestError, ProviderError
+from ..providers.json_values import JSONObject
+from ..providers.request import Request
+from ..providers.response import Response
+from ..providers.usage import Usage
 from .journal import INVALID_LINE, Journal
 from .line_file import JournalError
 from .lines import ChooseModel, Item, LineError, LineId, read_item, read_line
 from .pace import Pace, TokenEstimate
 
 Price: TypeAlias = "Callable[[Request, Response], Cost | Unpriced]"
-"""From what was asked and answered to what it cost (`engine/cost.py` has some)."""
+"""From what was asked and answered to what it cost (`manystream/cost.py` has some)."""
 
 RECORDED_TEXT = 2000
 """Characters of an error's message that are kept."""

@@ -13,7 +13,7 @@ import os
 from pathlib import Path
 from types import TracebackType
 
-from ...providers.json_values import JSON, JSONObject, mapping, string
+from ..providers.json_values import JSON, JSONObject, mapping, string
 from .line_file import JournalError, LineFile
 from .lines import LineId
 

@@ -17,16 +17,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from ...providers.anthropic.converter import AnthropicConverter
-from ...providers.converter import HistoryConverter
-from ...providers.errors import InvalidRequestError
-from ...providers.history import HistoryError
-from ...providers.json_values import JSON, JSONObject, MalformedJSONError, loads_object, mapping, string
-from ...providers.messages import Message
-from ...providers.openai.chat.converter import ChatConverter
-from ...providers.openai.responses.converter import ResponsesConverter
-from ...providers.options import Retry, Timeouts
-from ...providers.request import Request, ThinkingConfig, ThinkingLevel, Tool
+from ..providers.anthropic.converter import AnthropicConverter
+from ..providers.converter import HistoryConverter
+from ..providers.errors import InvalidRequestError
+from ..providers.history import HistoryError
+from ..providers.json_values import JSON, JSONObject, MalformedJSONError, loads_object, mapping, string
+from ..providers.messages import Message
+from ..providers.openai.chat.converter import ChatConverter
+from ..providers.openai.responses.converter import ResponsesConverter
+from ..providers.options import Retry, Timeouts
+from ..providers.request import Request, ThinkingConfig, ThinkingLevel, Tool
 from .members import MemberError, Members
 
 LineId: TypeAlias = "str | int"

@@ -9,7 +9,7 @@ import difflib
 import math
 from collections.abc import Sequence
 
-from ...providers.json_values import JSON, JSONObject
+from ..providers.json_values import JSON, JSONObject
 
 
 class MemberError(ValueError):

@@ -20,7 +20,7 @@ from genai_prices.types import ClauseEquals, ModelInfo, ModelPrice, PriceVariant
 from genai_prices.types import Provider as ListedProvider
 
 import manystream as ms
-from manystream.engine.cost import Cost, CostExtraError, Unpriced, _counts, check_installed, price_response, price_usage
+from manystream.cost import Cost, CostExtraError, Unpriced, _counts, check_installed, price_response, price_usage
 from manystream.providers.anthropic.blocks import read_usage as anthropic_usage
 from manystream.providers.gemini.usage import read_usage as gemini_usage
 from manystream.providers.json_values import JSONObject
@@ -289,7 +289,7 @@ def test_without_the_extra_the_error_says_what_to_install(monkeypatch: pytest.Mo
 
 
 def test_the_price_list_is_loaded_by_nobody_who_asks_for_no_price() -> None:
-    program = "import sys, manystream.engine.cli, manystream.engine.batch, manystream.engine.cost\n"
+    program = "import sys, manystream.engine.cli, manystream.batch, manystream.cost\n"
     program += "sys.exit('genai_prices' in sys.modules)"
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
