@@ -6,7 +6,7 @@ import sys
 def main() -> int:
     """Run the command line; the exit status. Ctrl-C while it is still being loaded is no traceback either."""
     try:
-        from .engine.cli import main as run_command_line
+        from .cli import main as run_command_line
     except KeyboardInterrupt:
         return 130
     return run_command_line()

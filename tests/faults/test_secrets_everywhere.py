@@ -186,7 +186,7 @@ COMMANDS = {
     "doctor, refused": ["doctor", "--base-url", "http://127.0.0.1:{closed}/v1", "--timeout", "2"],
     "batch": ["batch", "{prompts}", "-o", "{answers}", "--model", "m", "--base-url", "{url}"],
 }
-PROGRAM = "import logging, sys; logging.basicConfig(level=1); from manystream.engine.cli import main; sys.exit(main())"
+PROGRAM = "import logging, sys; logging.basicConfig(level=1); from manystream.cli import main; sys.exit(main())"
 
 
 @pytest.mark.parametrize("name", COMMANDS)

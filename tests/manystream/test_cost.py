@@ -289,7 +289,7 @@ def test_without_the_extra_the_error_says_what_to_install(monkeypatch: pytest.Mo
 
 
 def test_the_price_list_is_loaded_by_nobody_who_asks_for_no_price() -> None:
-    program = "import sys, manystream.engine.cli, manystream.batch, manystream.cost\n"
+    program = "import sys, manystream.cli, manystream.batch, manystream.cost\n"
     program += "sys.exit('genai_prices' in sys.modules)"
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 

@@ -1,0 +1,230 @@
+"""The load of a bench: so many calls at a time, each followed by the next, until the time or the calls are over.
+
+Knows the engine and the figures. Must not know the command line, nor how results look. Callbacks drive it: a call that
+ends starts the next one; only one that failed waits a little first, so that a dead server is not asked in a circle.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import trio
+
+from ..engine import Call, Completion, Engine
+from ..providers.errors import ErrorCategory, InvalidRequestError
+from ..providers.request import Request
+from ..transport.loop import LAG_WINDOW
+from .figures import Figures, Result, StreamWatch, percentiles, warnings_of
+
+LOOK_SECONDS = 0.25
+RAMP_STEP = 0.01
+LAG_MEMORY = 2 * LAG_WINDOW
+"""Seconds after which the loop has forgotten how long the turns of the ramp took."""
+FIRST_DELAY, LONGEST_DELAY = 0.05, 2.0
+"""Seconds that a place waits after a failure: doubled with each one that follows."""
+HOPELESS = frozenset({ErrorCategory.AUTH, ErrorCategory.INVALID_ARG, ErrorCategory.NOT_FOUND})
+"""What will not go better the next time."""
+PATIENCE = 5
+"""Failures without a single success, at least, after which it is no use."""
+
+
+@dataclass(slots=True, frozen=True)
+class Plan:
+    """What a run is to be. seconds: of measuring, after the ramp. requests: calls in all; None: as many as fit.
+    ramp: seconds over which the first calls are started."""
+
+    request: Request
+    stream: bool
+    concurrency: int
+    seconds: float
+    requests: int | None
+    ramp: float
+
+
+class Load:
+    """One run. on_look: told a few times a second how it goes. simulator: the process id of one that answers."""
+
+    def __init__(
+        self, engine: Engine, plan: Plan, on_look: Callable[[Load], None], simulator: int | None = None
+    ) -> None:
+        self._engine = engine
+        self._plan = plan
+        self._on_look = on_look
+        self._simulator = simulator
+        self.figures: Figures = Figures()
+        self.began: float = time.perf_counter()
+        self.running: dict[int, Call] = {}
+        self.interrupted: bool = False
+        self.hopeless: bool = False
+        self._started = 0
+        self._failures_in_a_row = 0
+        self._window = self.began
+        self._client_before = time.process_time()
+        self._simulator_before = self._simulator_seconds()
+        self._over = trio.Event()
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the beginning."""
+        return time.perf_counter() - self.began
+
+    async def run(self) -> Result:
+        """Carry it out. Ctrl-C ends it early, with what there is. Raises `InvalidRequestError`."""
+        failure: InvalidRequestError | None = None
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._end_on_signal)
+            nursery.start_soon(self._look)
+            try:
+                await self._ramp()
+            except InvalidRequestError as error:
+                failure = error
+                self._over.set()
+            self._open_window()
+            with trio.move_on_after(self._plan.seconds):
+                await self._over.wait()
+            result = self._result()
+            self._over.set()
+            for call in list(self.running.values()):
+                call.cancel()
+            while self.running:
+                await trio.sleep(0)
+            nursery.cancel_scope.cancel()
+        if failure is not None:  # raised here, since the nursery would wrap it
+            raise failure
+        return result
+
+    # --- calls ---
+
+    async def _ramp(self) -> None:
+        plan = self._plan
+        places = plan.concurrency if plan.requests is None else min(plan.concurrency, plan.requests)
+        opened = 0
+        while opened < places and not self._over.is_set():
+            share = 1.0 if plan.ramp <= 0 else min(1.0, (self.elapsed + RAMP_STEP) / plan.ramp)
+            due = max(1, math.floor(places * share))
+            for _ in range(opened, due):
+                self._start()
+            opened = due
+            if opened < places:
+                await trio.sleep(RAMP_STEP)
+
+    def _start(self) -> None:
+        plan = self._plan
+        if self._over.is_set() or (plan.requests is not None and self._started >= plan.requests):
+            if not self.running and not self._over.is_set():
+                self._over.set()
+            return
+        self._started += 1
+        number = self._started
+
+        watch = StreamWatch(self.figures, time.perf_counter_ns)
+
+        def on_completion(completion: Completion) -> None:
+            del self.running[number]
+            self._ended(completion, watch.events if plan.stream else 1)
+
+        if plan.stream:
+            call = self._engine.start_stream(plan.request, watch.on_event, on_completion)
+        else:
+            call = self._engine.start_request(plan.request, on_completion)
+        self.running[number] = call
+
+    def _ended(self, completion: Completion, events: int) -> None:
+        self.figures.on_completion(completion, events)
+        if self._over.is_set():
+            return
+        if completion.error is None:
+            self._failures_in_a_row = 0
+            if not self._plan.stream:
+                self.figures.events += 1
+            self._start()
+            return
+        self._failures_in_a_row += 1
+        without_success = not self.figures.ok and not self.figures.first_contents
+        enough = completion.error.category in HOPELESS or self.figures.failed >= max(PATIENCE, self._plan.concurrency)
+        if without_success and enough:
+            self.hopeless = True
+            self._over.set()
+            return
+        delay = min(LONGEST_DELAY, FIRST_DELAY * 2.0 ** min(self._failures_in_a_row // self._plan.concurrency, 10))
+        self._engine.timers.at(self._engine.loop.clock() + delay, self._start)
+
+    async def _end_on_signal(self) -> None:
+        with trio.open_signal_receiver(signal.SIGINT) as signals:
+            async for _ in signals:
+                self.interrupted = True
+                self._over.set()
+
+    # --- figures ---
+
+    def _open_window(self) -> None:
+        """All places are taken: now it is measured. A run whose calls were all started in the ramp is its own window,
+        as nothing of it may be left to measure."""
+        if self._over.is_set() or self._started == self._plan.requests:
+            return
+        self.figures.open_window()
+        self._window = time.perf_counter()
+        self._client_before = time.process_time()
+        self._simulator_before = self._simulator_seconds()
+
+    async def _look(self) -> None:
+        while True:
+            await trio.sleep(LOOK_SECONDS)
+            if time.perf_counter() - self._window > LAG_MEMORY:
+                self.figures.loop_lag = max(self.figures.loop_lag, self._engine.loop.lag)
+            self._on_look(self)
+
+    def _simulator_seconds(self) -> float | None:
+        return process_seconds(self._simulator) if self._simulator is not None else None
+
+    def _result(self) -> Result:
+        figures = self.figures
+        seconds = max(time.perf_counter() - self._window, 1e-6)
+        client = time.process_time() - self._client_before
+        after = self._simulator_seconds()
+        simulator = after - self._simulator_before if after is not None and self._simulator_before is not None else None
+        lag = figures.loop_lag or self._engine.loop.lag
+        return Result(
+            concurrency=self._plan.concurrency,
+            seconds=seconds,
+            stream=self._plan.stream,
+            ok=figures.ok,
+            calls_per_second=(figures.ok - figures.ok_before_window) / seconds,
+            unfinished=len(self.running),
+            failures=dict(figures.failures),
+            first_failure=figures.first_failure,
+            first_content=percentiles(figures.first_contents),
+            call=percentiles(figures.call_seconds),
+            events=figures.events,
+            tokens=figures.tokens,
+            gap_p50=figures.gap(0.5),
+            gap_p99=figures.gap(0.99),
+            gap_longest=figures.longest_gap / 1e9 if figures.longest_gap else None,
+            client_seconds=client,
+            simulator_seconds=simulator,
+            loop_lag=lag,
+            connections_opened=self._engine.pool.opened,
+            connections_reused=self._engine.pool.reused,
+            interrupted=self.interrupted,
+            warnings=warnings_of(
+                seconds=seconds,
+                client_share=client / seconds,
+                simulator_share=simulator / seconds if simulator is not None else None,
+                loop_lag=lag,
+            ),
+        )
+
+
+def process_seconds(process: int) -> float | None:
+    """Processor seconds that another process has taken; None where the system does not tell (proc(5))."""
+    try:
+        with open(f"/proc/{process}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError):
+        return None

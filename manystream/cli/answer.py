@@ -1,0 +1,132 @@
+"""An answer as it is shown: text on one stream; thinking, tool calls and figures on another.
+
+Knows events and completions. Must not know who was asked or how.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TextIO
+
+from ..cost import Cost, Unpriced
+from ..engine.completion import Completion, Timings
+from ..providers.events import Event, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallStart
+from ..providers.messages import Text, Thinking, ToolCall
+from ..providers.response import Response
+from ..providers.usage import Usage
+from .terminal import Paint, duration, harmless, is_terminal, money
+
+USAGE_WORDS = (
+    ("input_tokens", "in"),
+    ("cached_tokens", "from cache"),
+    ("cache_write_tokens", "to cache"),
+    ("output_tokens", "out"),
+    ("thinking_tokens", "thinking"),
+)
+
+
+class AnswerWriter:
+    """Shows one answer, event by event or whole.
+
+    A block begins on a new line; a thinking block and a tool call begin with what they are. Text is passed on as it
+    is, except on a terminal, where control characters are taken out.
+    """
+
+    __slots__ = ("_aside", "_clean", "_column_used", "_index", "_paint", "_text")
+
+    def __init__(self, text: TextIO, aside: TextIO) -> None:
+        self._text = text
+        self._aside = aside
+        self._paint = Paint(aside)
+        self._clean: Callable[[str], str] = harmless if is_terminal(text) else str
+        self._index: int | None = None
+        self._column_used: dict[TextIO, bool] = {text: False, aside: False}
+
+    def on_event(self, event: Event) -> None:
+        """Show an event at once."""
+        if isinstance(event, TextDelta):
+            self._write(event.index, event.text, self._text)
+        elif isinstance(event, ThinkingDelta):
+            self._write(event.index, event.text, self._aside, "thinking: ")
+        elif isinstance(event, ToolCallStart):
+            self._write(event.index, "", self._aside, f"tool call {harmless(event.name)} ")
+        elif isinstance(event, ToolCallDelta):
+            self._write(event.index, event.arguments, self._aside)
+
+    def show_response(self, response: Response) -> None:
+        """Show an answer that came whole."""
+        for index, block in enumerate(response.content):
+            if isinstance(block, Text):
+                self._write(index, block.text, self._text)
+            elif isinstance(block, Thinking):
+                self._write(index, block.text, self._aside, "thinking: ")
+            elif isinstance(block, ToolCall):
+                self._write(index, block.arguments, self._aside, f"tool call {harmless(block.name)} ")
+
+    def finish(self, completion: Completion, *, streamed: bool, cost: Cost | Unpriced | None = None) -> None:
+        """End the last line, and show usage, cost and timings; also of an answer that ended early."""
+        response = completion.response
+        if response is not None and not streamed:
+            self.show_response(response)
+        self._end_line()
+        if response is not None:
+            print(self._paint(summary(completion, response, cost), "dim"), file=self._aside, flush=True)
+
+    def _write(self, index: int, text: str, stream: TextIO, label: str = "") -> None:
+        if index != self._index:
+            self._end_line()
+            self._index = index
+            if label:
+                stream.write(self._paint(label, "bold"))
+                self._column_used[stream] = True
+        if text:
+            shown = self._clean(text) if stream is self._text else self._paint(harmless(text), "dim")
+            stream.write(shown)
+            self._column_used[stream] = not text.endswith("\n")
+        stream.flush()
+
+    def _end_line(self) -> None:
+        for stream, used in self._column_used.items():
+            if used:
+                stream.write("\n")
+                stream.flush()
+                self._column_used[stream] = False
+
+
+def summary(completion: Completion, response: Response, cost: Cost | Unpriced | None = None) -> str:
+    """Model, finish reason, usage, cost and timings in one line."""
+    parts = [harmless(response.model or "unknown model")]
+    if completion.success:
+        parts.append(response.finish_reason.value)
+    told = (usage_text(response.usage), cost_text(cost), timings_text(completion.timings))
+    parts += [part for part in told if part]
+    if completion.attempts > 1:
+        parts.append(f"{completion.attempts} attempts")
+    return "[" + " · ".join(parts) + "]"
+
+
+def usage_text(usage: Usage) -> str:
+    """Tokens, of those counts that are known."""
+    known = ((getattr(usage, name), word) for name, word in USAGE_WORDS)
+    text = ", ".join(f"{count} {word}" for count, word in known if count is not None)
+    return f"{text} tokens" if text else ""
+
+
+def cost_text(cost: Cost | Unpriced | None) -> str:
+    """The price and what of it is input and output, or why there is none; empty where nobody asked."""
+    if cost is None:
+        return ""
+    if isinstance(cost, Unpriced):
+        return f"cost unknown: {harmless(cost.reason)}"
+    given = money(cost.input + cost.cached + cost.cache_write, cost.currency)
+    return f"{money(cost.total, cost.currency)} ({given} in, {money(cost.output, cost.currency)} out)"
+
+
+def timings_text(timings: Timings) -> str:
+    """How long it took to the first token and to the end."""
+    parts = [
+        f"{words} {duration(seconds)}"
+        for words, seconds in (("first token after", timings.first_token), ("whole after", timings.finished))
+        if seconds is not None
+    ]
+    return ", ".join(parts)

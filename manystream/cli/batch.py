@@ -1,0 +1,361 @@
+"""`manystream batch`: a file of prompts in, a file of answers out, resumable by id.
+
+Knows the command line: whom to ask, which files, and what to tell at the end. Must not know how a batch is worked
+through (`manystream/batch`) nor how progress looks (`batch_progress`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import signal
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import trio
+
+from ..batch import Batch, BatchError, Journal, JournalError, Pace, Price, Tally, count_lines, read_lines
+from ..batch.journal import default_errors_path
+from ..cost import CostExtraError, check_installed, price_response
+from ..engine import Engine, open_engine
+from ..providers.errors import InvalidRequestError
+from ..providers.options import Retry
+from ..providers.provider import OpenAIChat, Provider
+from ..simulator import SimulatorError, start_simulator
+from ..simulator.process import allow_many_sockets
+from .batch_progress import LOOK_SECONDS, Progress, open_progress, summary
+from .errors import CommandError
+from .run import RunOptions, choose_provider
+from .terminal import Paint, is_terminal
+
+HELP = "a file of prompts in, a file of answers out, many at a time; resumable"
+DESCRIPTION = """\
+Ask a model every line of a JSONL file, many at a time, and write each answer as it completes. What was interrupted, in
+whatever way, goes on where it was when the same command is given again: answers are found by their id.
+
+  manystream batch prompts.jsonl -o answers.jsonl                       against the built-in simulator: no key, no cost
+  manystream batch prompts.jsonl -o answers.jsonl --model gpt-5-mini --concurrency 1000
+  manystream batch prompts.jsonl -o answers.jsonl --model claude-sonnet-4-5 --max-rps 50 --max-tpm 400000
+  manystream batch prompts.jsonl -o answers.jsonl --model llama3.2 --base-url http://127.0.0.1:11434/v1
+  manystream batch prompts.jsonl -o answers.jsonl --model gpt-5-mini --retry-failed
+"""
+EPILOG = """\
+a line of the input is one of
+  {"id": "1", "messages": [{"role": "user", "content": "Why is the sky blue?"}], "max_output_tokens": 500}
+  {"custom_id": "1", "method": "POST", "url": "/v1/chat/completions", "body": {…}}         as OpenAI's batches take it
+  {"custom_id": "1", "params": {…}}                                                    as Anthropic's batches take it
+
+A line of the output has the same id, and text, thinking, tool_calls, finish_reason, usage, attempts, seconds. Lines
+that failed are kept apart, in answers.errors.jsonl, with the reason; they are tried again with --retry-failed. Lines
+that are no request are named there by file and line number, and looked at again each time.
+
+--model is asked for every line, whatever model the line names. The lines' own models are asked with --provider or
+--base-url and no --model.
+
+With the extra `cost` (pip install 'manystream[cost]') progress, summary and answers say what the answers cost.
+
+Exit status: 0 every line has its answer, 1 some failed, 2 called wrongly, 130 interrupted (what is done is kept).
+"""
+
+SIMULATOR = "simulator"
+SIMULATED_MODEL = "sim-text"
+EXAMPLE = '{"id": "1", "messages": [{"role": "user", "content": "Hello"}]}'
+SIMULATED_ANSWERS = 32
+"""Events of a simulated answer."""
+
+
+@dataclass(slots=True, frozen=True)
+class BatchOptions:
+    """The command line, checked."""
+
+    prompts: Path | None
+    output: Path
+    errors: Path | None
+    model: str | None
+    provider: str | None
+    base_url: str | None
+    concurrency: int
+    max_rps: float | None
+    max_tpm: float | None
+    attempts: int
+    stream: bool
+    retry_failed: bool
+    monitor: bool
+    plain: bool
+
+    @property
+    def simulated(self) -> bool:
+        """Whether nobody was named, so that the simulator answers."""
+        return self.model is None and self.provider is None and self.base_url is None
+
+    @property
+    def source(self) -> str:
+        """The input's name."""
+        return str(self.prompts) if self.prompts is not None else "standard input"
+
+
+@dataclass(slots=True)
+class Run:
+    """What there is to report once the engine and the files are closed."""
+
+    tally: Tally
+    started: bool = False
+    interrupted: bool = False
+    elapsed: float = 0.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("prompts", metavar="PROMPTS", help="the JSONL file to work through; - reads standard input")
+    parser.add_argument("-o", "--output", required=True, metavar="FILE", help="where answers are appended")
+    parser.add_argument("--errors", metavar="FILE", help="where failures go (default: beside it, FILE.errors.jsonl)")
+    parser.add_argument("--model", metavar="MODEL", help="which model; without it, the built-in simulator answers")
+    parser.add_argument("--provider", metavar="PROVIDER", help="who to ask, as in `manystream run`")
+    parser.add_argument("--base-url", metavar="URL", help="a server of your own (OpenAI-compatible unless --provider)")
+    parser.add_argument("--concurrency", type=int, default=100, metavar="N", help="calls at a time (default: 100)")
+    parser.add_argument("--max-rps", type=float, metavar="R", help="start at most so many requests a second")
+    parser.add_argument(
+        "--max-tpm", type=float, metavar="T", help="use at most about so many tokens a minute, input and output"
+    )
+    parser.add_argument(
+        "--attempts", type=int, default=6, metavar="N", help="how often to try a line in one run (default: 6)"
+    )
+    parser.add_argument(
+        "--stream", action="store_true", help="ask for streams: for answers that take minutes, over idle-shy networks"
+    )
+    parser.add_argument("--retry-failed", action="store_true", help="try again what failed in earlier runs")
+    parser.add_argument("--monitor", action="store_true", help="let `manystream top` look at it meanwhile")
+    parser.add_argument("--plain", action="store_true", help="plain lines of progress, also on a terminal")
+    parser.epilog = EPILOG
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Work through the file; the exit status."""
+    options = _read_options(arguments)
+    allow_many_sockets()
+    try:
+        with _open_provider(options) as (provider, choose_model):
+            return trio.run(_batch, options, provider, choose_model)
+    except (JournalError, SimulatorError) as error:
+        raise CommandError(str(error)) from None
+    except InvalidRequestError as error:
+        raise CommandError(str(error)) from None
+
+
+def _read_options(arguments: argparse.Namespace) -> BatchOptions:
+    options = BatchOptions(
+        prompts=None if arguments.prompts == "-" else Path(arguments.prompts),
+        output=Path(arguments.output),
+        errors=Path(arguments.errors) if arguments.errors is not None else None,
+        model=arguments.model,
+        provider=arguments.provider,
+        base_url=arguments.base_url,
+        concurrency=arguments.concurrency,
+        max_rps=arguments.max_rps,
+        max_tpm=arguments.max_tpm,
+        attempts=arguments.attempts,
+        stream=arguments.stream,
+        retry_failed=arguments.retry_failed,
+        monitor=arguments.monitor,
+        plain=arguments.plain or not is_terminal(sys.stderr),
+    )
+    given = {"concurrency": options.concurrency, "attempts": options.attempts}
+    paces = {"max-rps": options.max_rps, "max-tpm": options.max_tpm}
+    for name, value in (given | paces).items():
+        if value is not None and not (math.isfinite(value) and value > 0):
+            raise CommandError(f"--{name} must be above 0, not {value:g}", status=2)
+    _check_input(options)
+    return options
+
+
+def _check_input(options: BatchOptions) -> None:
+    """Raises `CommandError` where the input cannot be read, or is one of the files that are written."""
+    try:
+        if options.prompts is not None:
+            with options.prompts.open("rb") as file:
+                status = os.fstat(file.fileno())
+        else:
+            status = os.fstat(sys.stdin.fileno())
+    except (OSError, ValueError) as error:
+        if options.prompts is None:
+            return  # closed, or no file: reading it will say so
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise CommandError(
+            f"cannot read {options.prompts}: {reason}; a file of prompts has lines such as {EXAMPLE}"
+        ) from None
+    errors = options.errors if options.errors is not None else default_errors_path(options.output)
+    for name, path in (("-o", options.output), ("--errors", errors)):
+        if _is_file(path, status):
+            raise CommandError(f"{name} {path} is the input itself: name another file with {name}", status=2)
+    if errors.exists() and _is_file(options.output, errors.stat()):
+        raise CommandError(f"--errors {errors} is the file of answers itself: name another one", status=2)
+
+
+def _is_file(path: Path, status: os.stat_result) -> bool:
+    """Whether the path leads to this file: spelt differently, or through a link of either kind."""
+    try:
+        return os.path.samestat(path.stat(), status)
+    except OSError:
+        return False
+
+
+@contextmanager
+def _open_provider(options: BatchOptions) -> Generator[tuple[Provider, Callable[[str | None], str | None]], None, None]:
+    """Whom to ask, and which model for a line that names one or none."""
+    if options.simulated:
+        with start_simulator(f"events={SIMULATED_ANSWERS}", journal=0) as simulator:
+            simulated = OpenAIChat("simulated", simulator.base_urls["openai-chat"], name=SIMULATOR)
+            yield simulated, lambda named: f"{SIMULATOR}/{named or SIMULATED_MODEL}"
+        return
+    wanted = RunOptions(
+        provider=options.provider,
+        model=options.model or (SIMULATED_MODEL if options.provider or options.base_url else None),
+        base_url=options.base_url,
+        system=None,
+        thinking=None,
+        max_output_tokens=None,
+        headers={},
+        attempts=options.attempts,
+        stream=options.stream,
+        prompt="",
+    )
+    provider, model = choose_provider(wanted, os.environ)
+    name = provider.name
+    if options.model is None:
+        yield provider, lambda named: f"{name}/{named}" if named else None
+    else:
+        yield provider, lambda named: f"{name}/{model}"
+
+
+async def _batch(options: BatchOptions, provider: Provider, choose_model: Callable[[str | None], str | None]) -> int:
+    """Work through the input, print the summary whatever ended it, and give the exit status."""
+    journal = Journal(options.output, options.errors)
+    run = Run(Tally())
+    failure: Exception | None = None
+    try:
+        with journal:
+            _check_makers(journal, provider.name)
+            await _ask(options, provider, choose_model, journal, run)
+    except (BatchError, JournalError, CommandError) as error:
+        failure = error
+    if run.started:
+        print(summary(run.tally, run.elapsed, options.output, journal.errors_path, Paint(sys.stdout)))
+    if isinstance(failure, BatchError):
+        raise CommandError(f"{failure}; what is done is kept, and the same command goes on from there")
+    if failure is not None:
+        raise failure
+    if run.interrupted:
+        print("Interrupted. The same command goes on from here.", file=sys.stderr)
+        return 130
+    tally = run.tally
+    return 1 if tally.failed + tally.failed_before + tally.invalid else 0
+
+
+async def _ask(
+    options: BatchOptions,
+    provider: Provider,
+    choose_model: Callable[[str | None], str | None],
+    journal: Journal,
+    run: Run,
+) -> None:
+    retry = Retry(max_attempts=options.attempts, cap=60.0)
+    proxy = "" if options.simulated else None
+    failure: Exception | None = None
+    async with open_engine([provider], retry=retry, proxy=proxy, monitor=options.monitor) as engine:
+        if options.simulated:
+            print(
+                "No --model was given: the built-in simulator answers, not a model. Its words mean nothing.",
+                file=sys.stderr,
+            )
+        batch = _new_batch(options, engine, journal, provider, choose_model)
+        total = count_lines(options.prompts) if options.prompts is not None and options.prompts.is_file() else None
+        progress = open_progress(batch.tally, total, plain=options.plain)
+        run.started, run.tally = True, batch.tally
+        try:
+            run.interrupted = await _work(batch, options, progress)
+        except (BatchError, CommandError) as error:
+            failure = error
+        finally:
+            run.elapsed = progress.elapsed
+            progress.close()
+    if failure is not None:  # raised here, since the engine would wrap it
+        raise failure
+
+
+def _new_batch(
+    options: BatchOptions,
+    engine: Engine,
+    journal: Journal,
+    provider: Provider,
+    choose_model: Callable[[str | None], str | None],
+) -> Batch:
+    paced = options.max_rps is not None or options.max_tpm is not None
+    return Batch(
+        engine,
+        journal,
+        choose_model,
+        concurrency=options.concurrency,
+        pace=Pace(options.max_rps, options.max_tpm, trio.current_time()) if paced else None,
+        stream=options.stream,
+        retry_failed=options.retry_failed,
+        source=options.source,
+        provider=provider.name,
+        price=None if options.simulated else _price_list(provider),
+    )
+
+
+def _price_list(provider: Provider) -> Price | None:
+    """What tells an answer's cost; None without the extra."""
+    try:
+        check_installed()
+    except CostExtraError:
+        return None
+    chosen = f"{provider.name}/"
+    return lambda request, response: price_response(response, provider, model=request.model.removeprefix(chosen))
+
+
+async def _work(batch: Batch, options: BatchOptions, progress: Progress) -> bool:
+    """Run the batch and show how it goes; whether Ctrl-C ended it."""
+    interrupted = False
+    async with trio.open_nursery() as nursery:
+
+        async def look() -> None:
+            while True:
+                await trio.sleep(LOOK_SECONDS)
+                progress.look()
+
+        async def stop_on_signal() -> None:
+            nonlocal interrupted
+            with trio.open_signal_receiver(signal.SIGINT) as signals:
+                async for _ in signals:
+                    interrupted = True
+                    batch.stop()
+
+        nursery.start_soon(look)
+        nursery.start_soon(stop_on_signal)
+        failure: Exception | None = None
+        try:
+            await batch.run(read_lines(options.prompts if options.prompts is not None else sys.stdin.buffer))
+        except OSError as error:
+            failure = CommandError(f"cannot read {options.source}: {error.strerror}")
+        except BatchError as error:
+            failure = error
+        nursery.cancel_scope.cancel()
+    if failure is not None:  # raised here, since the nursery would wrap it
+        raise failure
+    return interrupted
+
+
+def _check_makers(journal: Journal, name: str) -> None:
+    """Simulated answers and real ones must not end up in one file unseen."""
+    simulated = SIMULATOR in journal.makers
+    if journal.makers and simulated != (name == SIMULATOR):
+        whose = "the simulator's" if simulated else "a model's"
+        raise JournalError(
+            f"{journal.answers_path} holds answers that are {whose}, and now {name!r} is to be asked:"
+            " choose another file with -o, or delete that one"
+        )

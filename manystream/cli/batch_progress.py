@@ -1,0 +1,205 @@
+"""How a batch goes: a bar where rich and a terminal are there, a line now and then otherwise; and the summary.
+
+Knows tallies. Must not know batches. Everything but the summary goes to standard error.
+"""
+
+from __future__ import annotations
+
+import abc
+import sys
+import time
+from collections import deque
+from pathlib import Path
+
+from ..batch import Tally
+from .terminal import Paint, harmless, money
+
+LOOK_SECONDS = 0.25
+PLAIN_SECONDS = 5.0
+"""Between two plain lines."""
+
+RECENT_SECONDS = 60.0
+"""What the time that is left is judged by."""
+
+RATE_WEIGHT = 0.1
+"""Of the newest look in the rate that is shown; a few seconds count."""
+
+
+class Progress(abc.ABC):
+    """The figures of a run, a look at a time. total: lines of the input, None where nobody can know."""
+
+    def __init__(self, tally: Tally, total: int | None) -> None:
+        self._tally = tally
+        self._total = total
+        self._began = self._last = time.monotonic()
+        self._done = self._tokens = 0
+        self._rate = self._token_rate = 0.0
+        self._ended: deque[tuple[float, int]] = deque([(self._began, 0)])
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the beginning."""
+        return time.monotonic() - self._began
+
+    def look(self) -> None:
+        """Show what happened since the last look."""
+        now = time.monotonic()
+        span, self._last = max(now - self._last, 1e-3), now
+        tally = self._tally
+        done, tokens = tally.answered + tally.failed, tally.input_tokens + tally.output_tokens
+        weight = max(RATE_WEIGHT, LOOK_SECONDS / max(self.elapsed, LOOK_SECONDS))  # at first, all there is
+        self._rate += ((done - self._done) / span - self._rate) * weight
+        self._token_rate += ((tokens - self._tokens) / span - self._token_rate) * weight
+        self._done, self._tokens = done, tokens
+        self._ended.append((now, done))
+        while self._ended[0][0] < now - RECENT_SECONDS:
+            self._ended.popleft()
+        self.show()
+
+    @property
+    def remaining(self) -> str:
+        """How long it will take yet, as `1:02:03`; empty where nobody can know. By the lines that ended within the
+        last minute: the rate of a moment falls to nothing while lines wait for their next attempt."""
+        (since, before), (now, done) = self._ended[0], self._ended[-1]
+        if self._total is None or done <= before:
+            return ""
+        return clock((self._total - self._tally.ended) * (now - since) / (done - before))
+
+    def figures(self) -> str:
+        """Everything but the bar."""
+        tally = self._tally
+        failed = tally.failed + tally.invalid
+        parts = [
+            f"{self._rate:,.1f}/s",
+            f"{compact(tally.input_tokens + tally.output_tokens)} tokens ({compact(self._token_rate * 60)}/min)",
+            *([cost] if (cost := cost_text(tally)) else []),
+            f"{tally.running:,} running",
+            f"{failed:,} failed",
+        ]
+        if tally.retries:
+            parts.append(f"{tally.retries:,} retried")
+        return ", ".join(parts)
+
+    @abc.abstractmethod
+    def show(self) -> None:
+        """Show the figures."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """No more looks."""
+
+
+class PlainProgress(Progress):
+    """A line every few seconds."""
+
+    def __init__(self, tally: Tally, total: int | None) -> None:
+        super().__init__(tally, total)
+        self._next = self._began + PLAIN_SECONDS
+
+    def show(self) -> None:
+        if self._last < self._next:
+            return
+        self._next = self._last + PLAIN_SECONDS
+        total = f"/{self._total:,}" if self._total is not None else ""
+        eta = f", {self.remaining} left" if self.remaining else ""
+        line = f"{clock(self.elapsed):>7}  {self._tally.ended:,}{total} lines, {self.figures()}{eta}"
+        print(line, file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        pass
+
+
+def open_progress(tally: Tally, total: int | None, *, plain: bool) -> Progress:
+    """The best that this terminal and this installation can show."""
+    if not plain:
+        try:
+            return _rich_progress(tally, total)
+        except ImportError:
+            pass
+    return PlainProgress(tally, total)
+
+
+def _rich_progress(tally: Tally, total: int | None) -> Progress:
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn
+    from rich.progress import Progress as Bars
+
+    class RichProgress(Progress):
+        """rich's bar. It is drawn when it is looked at: a thread of its own would take the core from the calls."""
+
+        def __init__(self, tally: Tally, total: int | None) -> None:
+            super().__init__(tally, total)
+            self._bars = Bars(
+                BarColumn(24),
+                TextColumn("{task.completed:,.0f}" + (f"/{total:,}" if total is not None else "")),
+                TextColumn("{task.fields[figures]}", style="dim"),
+                TextColumn("{task.fields[remaining]}", style="cyan"),
+                console=Console(stderr=True),
+                auto_refresh=False,
+                transient=True,
+            )
+            self._task = self._bars.add_task("batch", total=total, figures="", remaining="")
+            self._bars.start()
+
+        def show(self) -> None:
+            left = self.remaining
+            self._bars.update(
+                self._task,
+                completed=self._tally.ended,
+                figures=self.figures(),
+                remaining=f"{left} left" if left else "",
+                refresh=True,
+            )
+
+        def close(self) -> None:
+            self._bars.stop()
+
+    return RichProgress(tally, total)
+
+
+def summary(tally: Tally, elapsed: float, answers: Path, errors: Path, paint: Paint) -> str:
+    """What came of it, for the end."""
+    rate = tally.answered / elapsed if elapsed > 0 else 0.0
+    shown = harmless(str(errors))
+    lines = [
+        paint(f"{tally.answered:,} answered", "green")
+        + f" in {elapsed:.1f} s ({rate:,.1f}/s), {tally.input_tokens:,} tokens in, {tally.output_tokens:,} out"
+        + f" → {harmless(str(answers))}"
+    ]
+    if tally.cost:
+        lines.append(f"{cost_text(tally)} by the prices of genai-prices")
+    if tally.unpriced:
+        lines.append(f"{tally.unpriced:,} without a price: {harmless(tally.unpriced_reason)}")
+    if tally.answered_before:
+        lines.append(f"{tally.answered_before:,} had their answer before")
+    if tally.failed:
+        kinds = ", ".join(f"{count:,} {category}" for category, count in sorted(tally.failures.items()))
+        lines.append(paint(f"{tally.failed:,} failed", "red") + f" ({kinds}) → {shown}")
+    if tally.failed_before:
+        lines.append(f"{tally.failed_before:,} failed before and were passed over: --retry-failed tries them again")
+    if tally.invalid:
+        what = "line is" if tally.invalid == 1 else "lines are"
+        lines.append(paint(f"{tally.invalid:,} {what} no request", "red") + f" → {shown}")
+    return "\n".join(lines)
+
+
+def cost_text(tally: Tally) -> str:
+    """What the answers of this run cost; empty where no answer has a price."""
+    text = " + ".join(money(amount, currency) for currency, amount in sorted(tally.cost.items()))
+    return f"at least {text}" if text and tally.unpriced else text
+
+
+def clock(seconds: float) -> str:
+    """A span as `0:59` or `1:02:03`."""
+    minutes, second = divmod(max(0, round(seconds)), 60)
+    hours, minute = divmod(minutes, 60)
+    return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"
+
+
+def compact(number: float) -> str:
+    """A count in three figures or so: `950`, `12.3k`, `4.56M`."""
+    for limit, divisor, unit in ((1e3, 1, ""), (1e6, 1e3, "k"), (1e9, 1e6, "M")):
+        if number < limit:
+            value = number / divisor
+            return f"{value:.0f}" if not unit else f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f}{unit}"
+    return f"{number / 1e9:.2f}G"

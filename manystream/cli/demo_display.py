@@ -1,0 +1,131 @@
+"""What the demo shows while it runs, and the table at its end.
+
+Knows tallies. Must not know streams or engines. It runs on the core that is being measured, so a look costs a fraction
+of a millisecond, twice a second.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+
+from ..bench.latency import Counts, merge, new_counts, percentile
+from .demo_streams import Tally
+from .terminal import Column, Paint, Redrawn, duration, print_table, text_table
+
+LIVE_COLUMNS = (
+    Column("dialect", "left"),
+    Column("open"),
+    Column("events/s"),
+    Column("p50"),
+    Column("p99"),
+    Column("errors"),
+)
+# Short headings: the table is to fit into 80 columns, with a dialect's name of 16 and half a million events.
+FINAL_COLUMNS = (
+    Column("dialect", "left"),
+    Column("streams"),
+    Column("done"),
+    Column("errors"),
+    Column("events"),
+    Column("events/s"),
+    Column("p50"),
+    Column("p99"),
+)
+BAR_WIDTH = 40
+
+
+class Display:
+    """The figures of a run, a look at a time.
+
+    peak: the most streams that were open at a look.
+    """
+
+    __slots__ = ("_began", "_events", "_last", "_paint", "_redrawn", "_seconds", "_tallies", "peak")
+
+    def __init__(self, tallies: Sequence[Tally], seconds: float, *, plain: bool) -> None:
+        self._tallies = tallies
+        self._seconds = seconds
+        self._redrawn = None if plain else Redrawn(sys.stdout)
+        self._paint = Paint(sys.stdout)
+        self._began = self._last = time.monotonic()
+        self._events = [0] * len(tallies)
+        self.peak: int = 0
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the display was made."""
+        return time.monotonic() - self._began
+
+    def look(self) -> None:
+        """Show what happened since the last look."""
+        now = time.monotonic()
+        span, self._last = max(now - self._last, 1e-9), now
+        everything = new_counts()
+        rates = [(tally.events - before) / span for tally, before in zip(self._tallies, self._events, strict=True)]
+        self._events = [tally.events for tally in self._tallies]
+        rows: list[list[str]] = []
+        for tally, rate in zip(self._tallies, rates, strict=True):
+            window, tally.window = tally.window, new_counts()
+            merge(tally.latencies, window)
+            merge(everything, window)
+            rows.append(_live_row(tally.dialect, tally.open, rate, window, tally.errors))
+        open_streams = sum(tally.open for tally in self._tallies)
+        self.peak = max(self.peak, open_streams)
+        total = _live_row("all", open_streams, sum(rates), everything, sum(tally.errors for tally in self._tallies))
+        if self._redrawn is None:
+            figures = [f"{column.heading} {cell}" for column, cell in zip(LIVE_COLUMNS[1:], total[1:], strict=True)]
+            print(f"{now - self._began:6.1f} s  " + "  ".join(figures), flush=True)
+        else:
+            self._redraw([*rows, total], now - self._began)
+
+    def _redraw(self, rows: Sequence[Sequence[str]], elapsed: float) -> None:
+        assert self._redrawn is not None
+        done = round(BAR_WIDTH * min(1.0, elapsed / self._seconds))
+        bar = "━" * done + self._paint("─" * (BAR_WIDTH - done), "dim")
+        table = text_table(LIVE_COLUMNS, rows)
+        heading, total = self._paint(table[0], "dim"), self._paint(table[-1], "bold")
+        self._redrawn.draw([f"{bar} {elapsed:5.1f} s", heading, *table[1:-1], total])
+
+    def close(self) -> None:
+        """Take the live lines away; the table follows."""
+        if self._redrawn is not None:
+            self._redrawn.clear()
+
+    def print_summary(self, elapsed: float, *, plain: bool) -> Counts:
+        """Print the final table; gives the latencies of all dialects together."""
+        everything = new_counts()
+        rows: list[list[str]] = []
+        for tally in self._tallies:
+            merge(tally.latencies, tally.window)
+            tally.window = new_counts()
+            merge(everything, tally.latencies)
+            rows.append(_final_row(tally, elapsed))
+        total = Tally("all", latencies=everything)
+        for tally in self._tallies:
+            total.started += tally.started
+            total.completed += tally.completed
+            total.errors += tally.errors
+            total.events += tally.events
+        rows.append(_final_row(total, elapsed))
+        print_table(FINAL_COLUMNS, rows, sys.stdout, plain=plain)
+        return everything
+
+
+def _live_row(name: str, open_streams: int, rate: float, window: Counts, errors: int) -> list[str]:
+    p50, p99 = percentile(window, 0.5), percentile(window, 0.99)
+    return [name, f"{open_streams:,}", f"{rate:,.0f}", duration(p50), duration(p99), f"{errors:,}"]
+
+
+def _final_row(tally: Tally, elapsed: float) -> list[str]:
+    return [
+        tally.dialect,
+        f"{tally.started:,}",
+        f"{tally.completed:,}",
+        f"{tally.errors:,}",
+        f"{tally.events:,}",
+        f"{tally.events / elapsed:,.0f}" if elapsed > 0 else "–",
+        duration(percentile(tally.latencies, 0.5)),
+        duration(percentile(tally.latencies, 0.99)),
+    ]

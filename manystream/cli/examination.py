@@ -1,0 +1,255 @@
+"""Whether one provider can be reached: the steps that a call takes, taken with the same code, and told one by one.
+
+Key, proxy, DNS, connect, tunnel, TLS, HTTP. The one request asks for the list of models: it costs nothing, carries the
+key as any call does, and no prompt. Knows how to dial and to make one exchange. Must not know the command line, nor a
+dialect beyond where its models are listed.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+import socket
+import ssl
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import trio
+
+from ..engine.core import make_id
+from ..engine.errors import redacted
+from ..engine.limits import Limits
+from ..engine.prepare import Preparer
+from ..engine.prepared import Prepared
+from ..engine.redaction import Redaction
+from ..providers.errors import InvalidRequestError
+from ..providers.messages import Message
+from ..providers.provider import Provider
+from ..providers.request import Request
+from ..transport.dial import dial
+from ..transport.errors import Phase, TransportError, URLError
+from ..transport.exchange import RawHeaders, WireHead
+from ..transport.headers import headers_to_mapping
+from ..transport.http1 import Connection
+from ..transport.loop import make_loop
+from ..transport.proxy import choose_proxy
+from ..transport.tls import TLSConfig, TLSConfigError, make_context
+from ..transport.tls_socket import TLSSocket
+from .terminal import duration, harmless
+
+MODELS_PATH = re.compile(r"/(?:chat/completions|responses|messages|models/[^/]*)$")
+"""The end of a request's path in each dialect; the list of models stands beside it."""
+
+MOST_BODY_BYTES = 16 * 1024
+MOST_WORDS = 160
+CERTIFICATE_DAYS = 14
+"""A certificate that ends within so many days is worth a note."""
+
+
+class Verdict(enum.Enum):
+    """How a step went."""
+
+    OK = "ok"
+    NOTE = "note"
+    FAIL = "FAIL"
+
+
+@dataclass(slots=True, frozen=True)
+class Finding:
+    """One step of one provider."""
+
+    verdict: Verdict
+    step: str
+    text: str
+
+
+STEPS: dict[Phase, str] = {
+    Phase.DNS: "DNS",
+    Phase.CONNECT: "connect",
+    Phase.PROXY: "tunnel",
+    Phase.TLS: "TLS",
+    Phase.SEND: "answer",
+    Phase.HEAD: "answer",
+    Phase.BODY: "answer",
+}
+
+ANSWERS: dict[int, tuple[Verdict, str]] = {
+    401: (Verdict.FAIL, "the key was refused"),
+    403: (Verdict.FAIL, "the key lacks a permission, or this place is not served"),
+    404: (Verdict.NOTE, "the server answers, but lists no models here; is the base URL right?"),
+    405: (Verdict.NOTE, "the server answers, but lists no models, so the key was not tried"),
+    407: (Verdict.FAIL, "a proxy wants a password"),
+    429: (Verdict.NOTE, "the server answers, and says that the rate limit is reached"),
+}
+"""Status → what it means here; any other below 300 is well, and from 400 on is a failure."""
+
+
+async def examine(provider: Provider, environment: Mapping[str, str], limit: float) -> list[Finding]:
+    """Every step for one provider, up to the first that fails. `limit`: seconds for all of them together."""
+    examination = _Examination(provider, environment)
+    with trio.move_on_after(limit) as scope:
+        await examination.run()
+    if scope.cancelled_caught:
+        examination.find(Verdict.FAIL, f"not done within {limit:g} s")
+    return examination.findings
+
+
+class _Examination:
+    """One provider's steps, as far as they have come."""
+
+    def __init__(self, provider: Provider, environment: Mapping[str, str]) -> None:
+        self.findings: list[Finding] = []
+        self._provider = provider
+        self._environment = environment
+        self._step = "key"
+        self._secrets: Redaction | None = None
+        self._since = 0.0
+
+    async def run(self) -> None:
+        """Take the steps."""
+        try:
+            prepared = self._prepare()
+            sock = await self._dial(prepared)
+            with sock:
+                if isinstance(sock, TLSSocket):
+                    self._look_at_certificate(sock)
+                self._begin("answer")
+                answer = await _exchange(sock, _models_head(prepared.head), str(prepared.origin))
+            self._judge(prepared, answer)
+        except (InvalidRequestError, URLError, TLSConfigError) as error:
+            self.find(Verdict.FAIL, str(error))
+        except TransportError as error:
+            self._step = STEPS.get(error.phase, self._step)
+            self.find(Verdict.FAIL, harmless(str(error)))
+
+    def find(self, verdict: Verdict, text: str) -> None:
+        """Note how the current step went, without the key, which a server's words may repeat."""
+        if self._secrets is not None:
+            text = self._secrets.hide_parts(text)
+        self.findings.append(Finding(verdict, self._step, text))
+
+    # --- steps ---
+
+    def _prepare(self) -> Prepared:
+        """What a call would send, with the key in it."""
+        provider = self._provider
+        preparer = Preparer([provider], self._environment, Limits(), make_id, time.time)
+        prepared, _ = preparer.prepare(Request(f"{provider.name}/any", [Message.user("never sent")]), stream=False)
+        self._secrets = prepared.secrets
+        variables = [
+            name for name in provider.profile.key_variables if self._environment.get(name) == prepared.secrets.key
+        ]
+        where = variables[0] if variables else "the credentials file"
+        self.find(Verdict.OK, f"from {where}" if prepared.secrets.key else "none is needed")
+        return prepared
+
+    async def _dial(self, prepared: Prepared) -> socket.socket | TLSSocket:
+        origin = prepared.origin
+        self._step = "proxy"
+        proxy = choose_proxy(origin, self._environment)
+        self.find(Verdict.OK, str(proxy) if proxy is not None else "none")
+        self._step = "TLS"
+        context = make_context(TLSConfig()) if origin.scheme == "https" else None
+        self._begin("")
+        sock = await dial(origin, tls_context=context, proxy=proxy, on_phase=self._begin_phase)
+        self._end_step()
+        return sock
+
+    def _begin_phase(self, phase: Phase) -> None:
+        self._end_step()
+        self._begin(STEPS[phase])
+
+    def _begin(self, step: str) -> None:
+        self._step = step
+        self._since = trio.current_time()
+
+    def _end_step(self) -> None:
+        if self._step:
+            self.find(Verdict.OK, f"in {duration(trio.current_time() - self._since)}")
+
+    def _look_at_certificate(self, sock: TLSSocket) -> None:
+        until = sock.expires()
+        if until is None:
+            return
+        left = (ssl.cert_time_to_seconds(until) - time.time()) / 86400
+        verdict = Verdict.OK if left > CERTIFICATE_DAYS else Verdict.NOTE
+        self.find(verdict, f"{sock.version()}, the certificate ends in {left:.0f} days")
+
+    def _judge(self, prepared: Prepared, answer: _Answer) -> None:
+        verdict, text = ANSWERS.get(answer.status, (Verdict.OK, "the server answers, and took the key"))
+        if answer.status not in ANSWERS and answer.status >= 300:
+            verdict, text = Verdict.FAIL, "the server cannot serve"
+        if verdict is Verdict.OK and not prepared.secrets.key:
+            text = "the server answers"
+        took = duration(trio.current_time() - self._since)
+        said = ""
+        if answer.status >= 400:
+            body = prepared.secrets.hide_bytes(bytes(answer.body))
+            error = prepared.dialect.decode_error(answer.status, answer.headers, body, time.time())
+            said = " ".join(redacted(error, prepared.secrets).message.split())[:MOST_WORDS]
+            said = f" ({harmless(said)})" if said else ""
+        self.find(verdict, f"HTTP {answer.status} in {took}: {text}{said}")
+
+
+class _Answer:
+    """One exchange, as a connection tells it. ended: set at its end, `failure` where that is a bad one."""
+
+    def __init__(self) -> None:
+        self.status = 0
+        self.headers: dict[str, str] = {}
+        self.body = bytearray()
+        self.failure: TransportError | None = None
+        self.ended = trio.Event()
+
+    def on_head(self, status: int, headers: RawHeaders) -> None:
+        self.status = status
+        self.headers = headers_to_mapping(headers)
+
+    def on_body(self, data: bytes) -> None:
+        self.body += data
+        if len(self.body) > MOST_BODY_BYTES:
+            self.ended.set()  # a long list of models; the status has said it all
+
+    def on_end(self) -> None:
+        self.ended.set()
+
+    def on_failure(self, error: TransportError) -> None:
+        if not self.status:
+            self.failure = error
+        self.ended.set()
+
+    def on_defect(self, error: Exception) -> None:
+        self.failure = TransportError(f"internal error: {type(error).__name__}", phase=Phase.BODY)
+        self.ended.set()
+
+
+async def _exchange(sock: socket.socket | TLSSocket, head: WireHead, origin: str) -> _Answer:
+    """Send a request without a body. Raises `TransportError` where no answer comes."""
+    answer = _Answer()
+    async with trio.open_nursery() as nursery:
+        loop = make_loop(nursery)
+        try:
+            connection = Connection(sock, origin, loop, _nothing, _nothing)
+            nursery.start_soon(loop.run)
+            connection.send(head, b"", answer)
+            await answer.ended.wait()
+            connection.close()
+        finally:
+            nursery.cancel_scope.cancel()
+    loop.close()
+    if answer.failure is not None:
+        raise answer.failure
+    return answer
+
+
+def _models_head(head: WireHead) -> WireHead:
+    """The head of a call's request → that of the request for the list of models."""
+    path, mark, query = head.target.decode().partition("?")
+    target = MODELS_PATH.sub("/models", path) + mark + query
+    headers = [(name, value) for name, value in head.headers if name.lower() != b"content-type"]
+    return WireHead(b"GET", target.encode(), headers)
+
+
+def _nothing(_: Connection) -> None:
+    pass

@@ -1,0 +1,264 @@
+"""How `manystream top` looks: what a monitor told, as tables on a terminal, as text, or as one line.
+
+Knows a look's members (engine/monitor.py). Must not know sockets. Whatever came from outside loses its control
+characters before it is shown.
+"""
+
+from __future__ import annotations
+
+import abc
+import sys
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from ..providers.json_values import JSON, JSONObject, integer, mapping, objects, string
+from .batch_progress import clock, compact
+from .terminal import Column, Paint, Redrawn, duration, harmless, text_table
+
+SORTS = {"quiet": "quietest", "age": "oldest"}
+"""What calls are listed by → the member of a look that lists them so."""
+
+PLACES = ("active", "idle", "connecting", "waiting")
+"""Of an origin: connections by state, and calls that wait for one."""
+
+STATES = ("queued", "connecting", "sending", "waiting", "reading", "backoff")
+"""In the order in which a call goes through them."""
+
+PROVIDER_COLUMNS = (
+    Column("provider", "left"),
+    Column("running"),
+    Column("events/s"),
+    Column("ended/s"),
+    Column("ended"),
+    Column("failed"),
+    Column("by category", "left"),
+)
+ORIGIN_COLUMNS = (
+    Column("origin", "left"),
+    Column("active"),
+    Column("idle"),
+    Column("connecting"),
+    Column("calls waiting"),
+)
+CALL_COLUMNS = (
+    Column("call"),
+    Column("provider", "left"),
+    Column("model", "left"),
+    Column("phase", "left"),
+    Column("age"),
+    Column("silent for"),
+    Column("attempt"),
+    Column("request id", "left"),
+)
+MODEL_WIDTH = 32
+ID_WIDTH = 24
+
+
+@dataclass(slots=True)
+class Section:
+    """A table with its title."""
+
+    title: str
+    columns: Sequence[Column]
+    rows: list[list[str]] = field(default_factory=list[list[str]])
+
+
+class View:
+    """One look, ready to be shown. sort: a key of `SORTS`. calls: how many are listed at most."""
+
+    def __init__(self, look: JSONObject, *, sort: str, calls: int) -> None:
+        self._look = look
+        self._rates = mapping(look, "rates")
+        self._statistics = mapping(look, "statistics")
+        self.heading: list[str] = self._heading()
+        self.sections: list[Section] = [self._providers(), self._origins()]
+        if calls:
+            self.sections.append(self._calls(sort, calls))
+
+    def lines(self, paint: Callable[[str, str], str] = lambda text, _: text) -> list[str]:
+        """All of it as text."""
+        shown = list(self.heading)
+        for section in self.sections:
+            heading, *rows = text_table(section.columns, section.rows)
+            shown += ["", paint(f"{section.title}", "bold"), paint(heading, "dim"), *rows]
+        return shown
+
+    def _heading(self) -> list[str]:
+        look, rates, statistics = self._look, self._rates, self._statistics
+        running = mapping(statistics, "calls")
+        known = [(state, running.get(state)) for state in STATES]
+        others = [(harmless(state), count) for state, count in running.items() if state not in STATES]
+        phases = [f"{state} {count:,}" for state, count in (*known, *others) if isinstance(count, int)]
+        version = harmless(string(look, "manystream") or "?")
+        return [
+            f"manystream {version}, process {integer(look, 'pid')}, up {clock(_number(look, 'uptime'))}",
+            f"calls    {_total(running):,} running, {_count(look, 'streams')} of them streams"
+            + (f": {', '.join(phases)}" if phases else ""),
+            f"rates    {_number(rates, 'events'):,.0f} events/s, {_number(rates, 'completed'):,.1f} calls ended/s,"
+            f" {compact(_number(rates, 'bytes_received'))}B/s in, {compact(_number(rates, 'bytes_sent'))}B/s out",
+            f"since    {_count(statistics, 'started')} calls started, {_count(statistics, 'completed')}"
+            f" ended, {_count(statistics, 'failed')} failed, {_count(statistics, 'retried')} retries;"
+            f" {_count(statistics, 'events')} events; connections {_count(statistics, 'opened')} opened,"
+            f" {_count(statistics, 'reused')} reused",
+            f"loop lag {lag_text(statistics)}",
+        ]
+
+    def _providers(self) -> Section:
+        rows: list[list[str]] = []
+        rates = mapping(self._rates, "providers")
+        providers = mapping(self._statistics, "providers")
+        for name in providers:
+            provider, rate = mapping(providers, name), mapping(rates, name)
+            failures = mapping(provider, "failures")
+            by_count = sorted(failures.items(), key=lambda pair: -_as_number(pair[1]))
+            rows.append(
+                [
+                    harmless(name),
+                    _count(provider, "running"),
+                    f"{_number(rate, 'events'):,.0f}",
+                    f"{_number(rate, 'completed'):,.1f}",
+                    _count(provider, "completed"),
+                    f"{_total(failures):,}",
+                    ", ".join(f"{harmless(category)} {_as_number(count):,.0f}" for category, count in by_count),
+                ]
+            )
+        return Section("providers", PROVIDER_COLUMNS, rows)
+
+    def _origins(self) -> Section:
+        origins = mapping(self._statistics, "connections")
+        rows = [[harmless(name)] + [_count(mapping(origins, name), place) for place in PLACES] for name in origins]
+        return Section("connections", ORIGIN_COLUMNS, rows)
+
+    def _calls(self, sort: str, count: int) -> Section:
+        listed = objects(self._look, SORTS[sort])
+        rows = [
+            [
+                f"{integer(call, 'number') or 0}",
+                harmless(string(call, "provider") or ""),
+                _short(string(call, "model") or "", MODEL_WIDTH),
+                harmless(string(call, "state") or "") + ("" if call.get("stream") else ", unstreamed"),
+                duration(_number(call, "age")),
+                duration(_number(call, "quiet")),
+                f"{integer(call, 'attempts') or 0}",
+                _short(string(call, "request_id") or "–", ID_WIDTH),
+            ]
+            for call in listed[:count]
+        ]
+        words = {"quiet": "silent for longest", "age": "oldest"}[sort]
+        return Section(f"calls, {words} first", CALL_COLUMNS, rows)
+
+
+def lag_text(statistics: JSONObject) -> str:
+    """The loop's lag, and whose it was."""
+    culprit = harmless(string(statistics, "loop_culprit") or "")
+    whose = f", most of it {culprit}" if culprit else ""
+    return f"{duration(_number(statistics, 'loop_lag'))} (the slowest turn of the last second{whose})"
+
+
+def summary_line(look: JSONObject) -> str:
+    """A look in one line, for a log."""
+    statistics, rates = mapping(look, "statistics"), mapping(look, "rates")
+    parts = [
+        time.strftime("%H:%M:%S", time.localtime(_number(look, "time"))),
+        f"{_total(mapping(statistics, 'calls')):,} calls ({_count(look, 'streams')} streams)",
+        f"{_number(rates, 'events'):,.0f} events/s",
+        f"{_number(rates, 'completed'):,.1f} ended/s",
+        f"{_count(statistics, 'failed')} failed",
+        f"lag {duration(_number(statistics, 'loop_lag'))}",
+    ]
+    quietest = objects(look, "quietest")
+    if quietest:
+        parts.append(f"longest silence {duration(_number(quietest[0], 'quiet'))}")
+    return "  ".join(parts)
+
+
+def rates_between(before: JSONObject, after: JSONObject) -> JSONObject:
+    """What happened each second between two looks: events, calls that ended, bytes; the first two also by provider."""
+    span = max(_number(after, "uptime") - _number(before, "uptime"), 1e-6)
+    old, new = mapping(before, "statistics"), mapping(after, "statistics")
+    rates: JSONObject = {
+        name: (_number(new, name) - _number(old, name)) / span
+        for name in ("events", "completed", "failed", "bytes_received", "bytes_sent")
+    }
+    providers: JSONObject = {}
+    for name in mapping(new, "providers"):
+        first, last = (mapping(mapping(side, "providers"), name) for side in (old, new))
+        providers[name] = {
+            member: (_number(last, member) - _number(first, member)) / span for member in ("events", "completed")
+        }
+    rates["providers"] = providers
+    return rates
+
+
+def _as_number(value: JSON) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+def _number(value: JSONObject, key: str) -> float:
+    return _as_number(value.get(key))
+
+
+def _count(value: JSONObject, key: str) -> str:
+    return f"{integer(value, key) or 0:,}"
+
+
+def _total(counts: JSONObject) -> int:
+    return sum(count for count in counts.values() if isinstance(count, int))
+
+
+def _short(text: str, width: int) -> str:
+    text = harmless(text)
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+# --- screens ---
+
+
+class Screen(abc.ABC):
+    """Where views replace each other. plain: there is none; what is told is printed."""
+
+    plain = False
+
+    @abc.abstractmethod
+    def show(self, view: View) -> None:
+        """Show this in the place of the last one."""
+
+
+class NoScreen(Screen):
+    """No terminal."""
+
+    plain = True
+
+    def show(self, view: View) -> None:
+        print("\n".join(view.lines()), flush=True)
+
+
+class TextScreen(Screen):
+    """A terminal, without rich."""
+
+    def __init__(self) -> None:
+        self._redrawn = Redrawn(sys.stdout)
+        self._paint = Paint(sys.stdout)
+
+    def show(self, view: View) -> None:
+        self._redrawn.draw(view.lines(self._paint))
+
+
+@contextmanager
+def open_screen(*, plain: bool) -> Generator[Screen, None, None]:
+    """The best that this terminal and this installation can show. What was shown last stays when it closes."""
+    if plain:
+        yield NoScreen()
+        return
+    try:
+        from .top_rich import RichScreen
+    except ImportError:
+        yield TextScreen()
+        return
+    screen = RichScreen()
+    try:
+        yield screen
+    finally:
+        screen.close()

@@ -1,0 +1,389 @@
+"""`manystream batch` as a person meets it: files, exit status, interruptions of every kind."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from manystream.batch import Tally
+from manystream.cli import main
+from manystream.cli.batch import _work
+from manystream.cli.batch_progress import clock, compact, open_progress
+from manystream.simulator import Simulator, start_simulator
+from tests.engine.waiting import until
+
+CANARY = "canary-5ecret-key"
+KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "MANYSTREAM_CREDENTIALS")
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in KEYS and "proxy" not in name.lower()}
+ENVIRONMENT |= {"HOME": "/nonexistent", "PYTHONIOENCODING": "utf-8", "OPENAI_API_KEY": CANARY}
+WAIT = 60.0
+
+
+@pytest.fixture(scope="module")
+def simulator() -> Iterator[Simulator]:
+    with start_simulator("events=4") as simulator:
+        yield simulator
+
+
+def line(id: str, text: str = "hello", **members: object) -> dict[str, object]:
+    return {"id": id, "messages": [{"role": "user", "content": text}], **members}
+
+
+def write(path: Path, lines: Sequence[object]) -> Path:
+    path.write_text("".join(f"{json.dumps(entry)}\n" for entry in lines), "utf-8")
+    return path
+
+
+def ids(path: Path) -> list[str]:
+    return [json.loads(text)["id"] for text in path.read_bytes().split(b"\n") if text] if path.exists() else []
+
+
+def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-W", "error", "-m", "manystream", "batch", *arguments],
+        cwd=folder,
+        env=ENVIRONMENT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+    )
+
+
+def run(folder: Path, *arguments: str, given: str = "") -> tuple[int, str, str]:
+    process = start(folder, *arguments)
+    try:
+        out, err = process.communicate(given, timeout=WAIT)
+    finally:
+        process.kill()
+        process.wait()
+    assert "Traceback" not in err
+    assert CANARY not in out + err
+    return process.returncode, out, err
+
+
+def lines_in(path: Path) -> int:
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+def reached(process: subprocess.Popen[str], answers: Path, goal: int) -> bool:
+    """Whether so many answers are there, or the process has ended."""
+    return lines_in(answers) >= goal or process.poll() is not None
+
+
+FILES = ("p.jsonl", "-o", "a.jsonl")
+
+
+def against(simulator: Simulator) -> tuple[str, ...]:
+    return (*FILES, "--model", "sim-text", "--base-url", simulator.base_urls["openai-chat"])
+
+
+def test_without_a_model_it_runs_on_a_machine_without_a_key(tmp_path: Path) -> None:
+    write(tmp_path / "p.jsonl", [line(str(n)) for n in range(30)])
+    status, out, err = run(tmp_path, *FILES)
+    assert status == 0
+    assert sorted(ids(tmp_path / "a.jsonl"), key=int) == [str(n) for n in range(30)]
+    assert out.startswith("30 answered in ")
+    assert "the built-in simulator answers, not a model" in err
+
+
+def test_a_batch_killed_again_and_again_loses_nothing_and_does_nothing_twice(
+    simulator: Simulator, tmp_path: Path
+) -> None:
+    wanted = [f"q{n}" for n in range(600)]
+    write(tmp_path / "p.jsonl", [line(id, "simulate: delay=0.05") for id in wanted])
+    answers = tmp_path / "a.jsonl"
+    for goal in (50, 150, 300, 450):
+        process = start(tmp_path, *against(simulator), "--concurrency", "20")
+        try:
+            until(partial(reached, process, answers, goal))
+        finally:
+            process.kill()
+            process.communicate()
+        assert process.returncode == -signal.SIGKILL
+        with answers.open("ab") as file:
+            file.write(b'{"id":"q599","te')  # as a machine leaves it that stops in mid-write
+    kept = answers.read_bytes().rpartition(b"\n")[0]
+    status, out, _ = run(tmp_path, *against(simulator), "--concurrency", "20")
+    assert status == 0
+    assert sorted(ids(answers)) == sorted(wanted)
+    assert answers.read_bytes().startswith(kept)
+    assert "had their answer before" in out
+
+
+def test_ctrl_c_keeps_what_is_done_and_says_130(simulator: Simulator, tmp_path: Path) -> None:
+    write(tmp_path / "p.jsonl", [*(line(f"q{n}") for n in range(20)), line("slow", "simulate: delay=600")])
+    process = start(tmp_path, *against(simulator))
+    try:
+        until(lambda: lines_in(tmp_path / "a.jsonl") == 20)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=WAIT)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    assert out.startswith("20 answered")
+    assert "goes on from here" in err
+    assert len(ids(tmp_path / "a.jsonl")) == 20
+    assert not (tmp_path / "a.errors.jsonl").exists()
+
+
+def test_failures_give_status_1_and_are_tried_again_on_demand(simulator: Simulator, tmp_path: Path) -> None:
+    lines = [line("good"), line("bad", "simulate: fail=400,times=1,key=cli")]
+    write(tmp_path / "p.jsonl", lines)
+    status, out, _ = run(tmp_path, *against(simulator))
+    assert status == 1
+    assert "1 failed (1 invalid_arg) → a.errors.jsonl" in out
+    status, out, _ = run(tmp_path, *against(simulator))
+    assert status == 1
+    assert "1 failed before and were passed over: --retry-failed tries them again" in out
+    status, out, _ = run(tmp_path, *against(simulator), "--retry-failed")
+    assert status == 0
+    assert sorted(ids(tmp_path / "a.jsonl")) == ["bad", "good"]
+    assert not (tmp_path / "a.errors.jsonl").exists()
+
+
+def test_bad_lines_are_told_with_file_and_number(simulator: Simulator, tmp_path: Path) -> None:
+    write(tmp_path / "p.jsonl", [line("a"), line("b", temprature=1)])
+    status, out, _ = run(tmp_path, *against(simulator), "--errors", "bad.jsonl")
+    assert status == 1
+    assert "1 line is no request → bad.jsonl" in out
+    (told,) = (json.loads(text) for text in (tmp_path / "bad.jsonl").read_bytes().splitlines())
+    assert told["id"] == "b"
+    assert told["error"]["message"].startswith("p.jsonl line 2: temprature: is no member")
+
+
+def test_standard_input_is_read_as_it_comes(simulator: Simulator, tmp_path: Path) -> None:
+    given = "".join(json.dumps(line(str(n))) + "\n" for n in range(5))
+    status, _, _ = run(tmp_path, "-", *against(simulator)[1:], given=given)
+    assert status == 0
+    assert sorted(ids(tmp_path / "a.jsonl")) == ["0", "1", "2", "3", "4"]
+
+
+def test_the_lines_own_models_are_asked_where_only_a_server_is_named(simulator: Simulator, tmp_path: Path) -> None:
+    write(tmp_path / "p.jsonl", [line("a", model="sim-text@events=2"), line("b")])
+    status, _, _ = run(tmp_path, *FILES, "--base-url", simulator.base_urls["openai-chat"])
+    assert status == 1
+    (answer,) = (json.loads(text) for text in (tmp_path / "a.jsonl").read_bytes().splitlines())
+    assert (answer["id"], answer["model"]) == ("a", "sim-text@events=2")
+    assert "model: is missing" in (tmp_path / "a.errors.jsonl").read_text("utf-8")
+
+
+def test_other_providers_batch_lines_are_read(simulator: Simulator, tmp_path: Path) -> None:
+    messages = [{"role": "user", "content": "hello"}]
+    lines = [
+        {
+            "custom_id": "o",
+            "method": "POST",
+            "url": "/v1/chat/completions",
+            "body": {"model": "x", "messages": messages},
+        },
+        {"custom_id": "r", "method": "POST", "url": "/v1/responses", "body": {"model": "x", "input": "hello"}},
+        {"custom_id": "a", "params": {"model": "x", "max_tokens": 50, "messages": messages}},
+    ]
+    write(tmp_path / "p.jsonl", lines)
+    status, _, _ = run(tmp_path, *against(simulator))
+    assert status == 0
+    assert sorted(ids(tmp_path / "a.jsonl")) == ["a", "o", "r"]
+
+
+def test_simulated_answers_and_real_ones_do_not_mix(simulator: Simulator, tmp_path: Path) -> None:
+    write(tmp_path / "p.jsonl", [line("a")])
+    assert run(tmp_path, *FILES)[0] == 0
+    status, out, err = run(tmp_path, *against(simulator))
+    assert status == 1
+    assert not out
+    assert "holds answers that are the simulator's" in err
+
+
+def test_a_refused_key_is_told_in_a_line_and_nothing_is_recorded(simulator: Simulator, tmp_path: Path) -> None:
+    write(tmp_path / "p.jsonl", [line(str(n), "simulate: fail=401") for n in range(50)])
+    status, _, err = run(tmp_path, *against(simulator))
+    assert status == 1
+    assert "manystream batch: the key was refused: " in err
+    assert ids(tmp_path / "a.errors.jsonl") == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "complaint"),
+    [
+        (
+            ("nowhere.jsonl", "-o", "a.jsonl"),
+            1,
+            "cannot read nowhere.jsonl: No such file or directory; a file of prompts",
+        ),
+        (("p.jsonl", "-o", "p.jsonl"), 2, "-o p.jsonl is the input itself"),
+        (("p.jsonl", "-o", "link.jsonl"), 2, "-o link.jsonl is the input itself"),
+        (("p.jsonl", "-o", "a.jsonl", "--errors", "p.jsonl"), 2, "--errors p.jsonl is the input itself"),
+        (("p.jsonl", "-o", "a.jsonl", "--errors", "./link.jsonl"), 2, "--errors link.jsonl is the input itself"),
+        (("x.errors.jsonl", "-o", "x.jsonl"), 2, "--errors x.errors.jsonl is the input itself"),
+        (("p.jsonl", "-o", "b.jsonl", "--errors", "same.jsonl"), 2, "is the file of answers itself"),
+        (("p.jsonl", "-o", "a.jsonl", "--concurrency", "0"), 2, "--concurrency must be above 0"),
+        (("p.jsonl", "-o", "a.jsonl", "--max-rps", "nan"), 2, "--max-rps must be above 0"),
+        (("p.jsonl", "-o", "nowhere/a.jsonl"), 1, "cannot write nowhere/a.jsonl"),
+        (("p.jsonl", "-o", "a.jsonl", "--model", "nobody-knows"), 1, "unknown model 'nobody-knows'"),
+        (("p.jsonl",), 2, "-o/--output"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_a_line(
+    arguments: tuple[str, ...],
+    status: int,
+    complaint: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    write(tmp_path / "p.jsonl", [line("a")])
+    write(tmp_path / "x.errors.jsonl", [line("a")])
+    (tmp_path / "link.jsonl").hardlink_to(tmp_path / "p.jsonl")
+    (tmp_path / "b.jsonl").touch()
+    (tmp_path / "same.jsonl").symlink_to("b.jsonl")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    monkeypatch.chdir(tmp_path)
+    assert main(["batch", *arguments]) == status
+    assert complaint in capsys.readouterr().err
+    assert {name: (tmp_path / name).read_bytes() for name in before} == before
+
+
+@pytest.mark.parametrize("option", ["-o", "--errors"])
+def test_a_file_on_standard_input_is_not_written_to(tmp_path: Path, option: str) -> None:
+    prompts = write(tmp_path / "p.jsonl", [line("a")])
+    before = prompts.read_bytes()
+    files = ("-o", "a.jsonl", "--errors", "p.jsonl") if option == "--errors" else ("-o", "p.jsonl")
+    with prompts.open() as given:
+        command = [sys.executable, "-W", "error", "-m", "manystream", "batch", "-", *files]
+        ended = subprocess.run(command, cwd=tmp_path, env=ENVIRONMENT, stdin=given, capture_output=True, timeout=WAIT)
+    assert (ended.returncode, prompts.read_bytes()) == (2, before)
+    assert f"{option} p.jsonl is the input itself".encode() in ended.stderr
+
+
+def test_a_full_disk_leaves_a_summary_of_what_is_stored(simulator: Simulator, tmp_path: Path) -> None:
+    write(tmp_path / "p.jsonl", [line(str(n)) for n in range(50)])
+    program = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000));"
+        "from manystream.cli import main; sys.exit(main(sys.argv[1:]))"
+    )
+    command = [sys.executable, "-W", "error", "-c", program, "batch", *against(simulator), "--concurrency", "3"]
+    ended = subprocess.run(command, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, timeout=WAIT, encoding="utf-8")
+    stored = len(ids(tmp_path / "a.jsonl"))
+    assert ended.returncode == 1
+    assert "Traceback" not in ended.stderr
+    assert "cannot write a.jsonl: File too large; what is done is kept, and the same command goes on" in ended.stderr
+    assert 0 < stored < 50
+    assert ended.stdout.startswith(f"{stored} answered in ")
+    status, out, _ = run(tmp_path, *against(simulator))
+    assert (status, f"{stored} had their answer before" in out) == (0, True)
+
+
+def test_a_file_whose_name_is_no_text_can_be_reported_on(simulator: Simulator, tmp_path: Path) -> None:
+    write(tmp_path / "p.jsonl", [line("a")])
+    answers = os.fsdecode(b"a\xff.jsonl")
+    status, out, _ = run(tmp_path, "p.jsonl", "-o", answers, *against(simulator)[3:])
+    assert (status, out.startswith("1 answered")) == (0, True)
+
+
+def test_the_help_shows_the_forms_of_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["batch", "--help"]) == 0
+    out = capsys.readouterr().out
+    for word in ("custom_id", "params", "--max-tpm", "answers.errors.jsonl", "Exit status"):
+        assert word in out
+
+
+def test_progress_tells_rate_tokens_failures_and_the_rest(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = 0.0
+    monkeypatch.setattr("manystream.cli.batch_progress.time.monotonic", lambda: now)
+    tally = Tally()
+    progress = open_progress(tally, 1000, plain=True)
+    for _ in range(40):
+        now += 0.25
+        tally.answered += 5
+        tally.input_tokens += 1000
+        progress.look()
+    told = capsys.readouterr().err.splitlines()
+    assert len(told) == 2
+    assert told[1] == "   0:10  200/1,000 lines, 20.0/s, 40.0k tokens (240k/min), 0 running, 0 failed, 0:40 left"
+
+
+def test_the_time_left_stays_sensible_while_lines_wait_for_their_next_attempt(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = 0.0
+    monkeypatch.setattr("manystream.cli.batch_progress.time.monotonic", lambda: now)
+    tally = Tally(running=3)
+    progress = open_progress(tally, 100, plain=True)
+    left: dict[float, str] = {}
+    for _ in range(4 * 120):
+        now += 0.25
+        if now <= 20:
+            tally.answered = round(97 * now / 20)
+        progress.look()
+        left[now] = progress.remaining
+    capsys.readouterr()
+    assert left[20.0] == "0:01", "3 lines at 97 in 20 seconds"
+    assert left[60.0] == "0:02", "97 in a minute"
+    assert left[110.0] == "", "none for more than a minute: nobody can know"
+
+
+def test_the_time_left_of_slow_lines_is_judged_by_more_than_a_moment(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = 0.0
+    monkeypatch.setattr("manystream.cli.batch_progress.time.monotonic", lambda: now)
+    tally = Tally()
+    progress = open_progress(tally, 20, plain=True)
+    for _ in range(4 * 69):  # a line each 10 seconds; 9 seconds after the sixth
+        now += 0.25
+        tally.answered = int(now // 10)
+        progress.look()
+    capsys.readouterr()
+    assert progress.remaining == "2:20", "14 lines at 6 a minute"
+
+
+def test_the_bar_shows_the_same_figures(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("rich")
+    monkeypatch.setenv("FORCE_COLOR", "1")  # so that rich takes the captured output for a terminal
+    monkeypatch.setenv("TERM", "xterm")
+    tally = Tally()
+    progress = open_progress(tally, 10, plain=False)
+    tally.answered, tally.invalid = 5, 1
+    progress.look()
+    progress.close()
+    assert "6/10" in capsys.readouterr().err
+
+
+def test_spans_and_counts_are_short() -> None:
+    assert [clock(seconds) for seconds in (0, 59.4, 61, 3723)] == ["0:00", "0:59", "1:01", "1:02:03"]
+    assert [compact(number) for number in (0, 999, 1234, 45_678, 456_789, 4.56e6, 7e9)] == [
+        "0", "999", "1.23k", "45.7k", "457k", "4.56M", "7.00G",
+    ]  # fmt: skip
+
+
+@pytest.mark.trio
+async def test_the_progress_is_looked_at_four_times_a_second(autojump_clock: MockClock) -> None:
+    looks: list[float] = []
+
+    async def ten_seconds(lines: object) -> None:
+        await trio.sleep(10.1)
+
+    batch = SimpleNamespace(run=ten_seconds)
+    progress = SimpleNamespace(look=lambda: looks.append(trio.current_time()))
+    options = SimpleNamespace(prompts=io.BytesIO(), source="nothing")
+    assert await _work(batch, options, progress) is False  # type: ignore[arg-type]
+    assert len(looks) == 40
+    assert looks[1] - looks[0] == pytest.approx(0.25)

@@ -1,0 +1,289 @@
+"""`manystream bench`: what it measures, against servers whose answers are known, and what it says of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
+
+import pytest
+
+from manystream.bench.figures import Figures, StreamWatch, percentiles, warnings_of
+from manystream.cli import main
+from manystream.engine import Completion, Timings
+from manystream.engine.credentials import is_loopback
+from manystream.providers.errors import ErrorCategory, ProviderError
+from manystream.providers.events import Error, Start, TextDelta
+from manystream.providers.response import Response
+from manystream.providers.usage import Usage
+from manystream.simulator import Simulator, start_simulator_thread
+
+Bench: TypeAlias = "Callable[..., tuple[int, str, str]]"
+
+KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "MANYSTREAM_CREDENTIALS")
+DIALECTS = ("openai-chat", "openai-responses", "anthropic", "gemini")
+
+
+@pytest.fixture(scope="module")
+def simulator() -> Iterator[Simulator]:
+    with start_simulator_thread("events=8") as simulator:
+        yield simulator
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Bench:
+    """Runs it in this process, without any key; gives status, output and errors."""
+    for name in KEYS:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", "/nonexistent")
+
+    def bench(*arguments: str) -> tuple[int, str, str]:
+        status = main(["bench", *arguments])
+        return status, *capsys.readouterr()
+
+    return bench
+
+
+def told(out: str) -> dict[str, Any]:
+    """The JSON, which is one line and nothing else."""
+    assert out.count("\n") == 1
+    result: dict[str, Any] = json.loads(out)
+    return result
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_streams_of_every_dialect_are_counted_without_any_key_on_this_machine(
+    bench: Bench, simulator: Simulator, dialect: str
+) -> None:
+    url = simulator.base_urls[dialect]
+    status, out, _ = bench(url, "--dialect", dialect, "-n", "6", "-c", "2", "--ramp", "0", "--json")
+    result = told(out)
+    assert status == 0
+    assert (result["url"], result["dialect"], result["concurrency"], result["stream"]) == (url, dialect, 2, True)
+    assert result["calls"] == {"ok": 6, "failed": 0, "unfinished": 0}
+    assert result["events"] == 6 * 10, "Start, eight pieces of text, Done"
+    assert result["output_tokens"] == 6 * 8
+    for spans in (result["first_content"], result["call"]):
+        assert 0 < spans["p50"] <= spans["p90"] <= spans["p99"]
+    assert 0 < result["gap"]["p50"] <= result["gap"]["p99"]
+    assert result["client"]["cpu_per_event"] > 0
+    assert result["connections"]["opened"] + result["connections"]["reused"] == 6
+    assert result["interrupted"] is False
+
+
+@pytest.mark.parametrize("dialect", ["openai-chat", "anthropic"])
+def test_unstreamed_calls_are_counted_without_gaps(bench: Bench, simulator: Simulator, dialect: str) -> None:
+    url = simulator.base_urls[dialect]
+    status, out, _ = bench(url, "--dialect", dialect, "-n", "5", "--ramp", "0.1", "--no-stream", "--json")
+    result = told(out)
+    assert status == 0
+    assert result["calls"]["ok"] == 5
+    assert result["events"] == 5, "an answer each, though all may have come within the ramp"
+    assert result["gap"] == {"p50": None, "p99": None, "longest": None}
+    assert result["first_content"]["p50"] is None
+    assert result["call"]["p50"] > 0
+
+
+def test_a_person_is_told_in_lines(bench: Bench, simulator: Simulator) -> None:
+    status, out, _ = bench(simulator.base_urls["openai-chat"], "-n", "3", "--model", "m", "--ramp", "0")
+    assert status == 0
+    heading, empty, *rows = out.splitlines()
+    assert "openai-chat, model m: streams, 10 at a time" in heading
+    assert not empty
+    lines = {row[:18].strip(): row[18:] for row in rows}
+    assert lines["calls"].startswith("3 ok (")
+    assert "0 failed" in lines["calls"]
+    assert "an event" in lines["this client"]
+    assert {"first content", "gaps in a stream", "events", "whole call", "output tokens", "connections"} <= set(lines)
+
+
+def test_failures_are_counted_by_category_and_are_status_1(bench: Bench, simulator: Simulator) -> None:
+    knobs = "x-simulate=fail=429,times=2,events=4,key=bench"
+    status, out, _ = bench(simulator.base_urls["openai-chat"], "-n", "6", "-c", "3", "--header", knobs, "--json")
+    result = told(out)
+    assert status == 1
+    assert result["failures"] == {"rate_limit": 2}
+    assert result["calls"] == {"ok": 4, "failed": 2, "unfinished": 0}
+    assert result["first_failure"]
+
+
+@pytest.mark.parametrize(
+    ("knobs", "category"), [("fail=401", "auth"), ("fail=404", "not_found"), ("drop=1", "network")]
+)
+def test_a_hopeless_run_ends_soon_and_says_why(bench: Bench, simulator: Simulator, knobs: str, category: str) -> None:
+    url = simulator.base_urls["openai-chat"]
+    status, out, _ = bench(url, "-c", "2", "--seconds", "60", "--header", f"x-simulate={knobs}")
+    assert status == 1
+    assert f"({category} " in out
+    assert "first failure" in out
+    assert "gaps" not in out, "there is nothing to tell of what never came"
+
+
+def test_what_runs_when_the_time_is_over_is_no_failure(bench: Bench, simulator: Simulator) -> None:
+    arguments = ("-c", "2", "--seconds", "0.3", "--header", "x-simulate=rate=100,events=5000", "--json")
+    status, out, _ = bench(simulator.base_urls["gemini"], "--dialect", "gemini", *arguments)
+    result = told(out)
+    assert status == 0
+    assert result["calls"] == {"ok": 0, "failed": 0, "unfinished": 2}
+    assert result["seconds"] == pytest.approx(0.3, abs=0.25)
+    assert result["gap"]["p50"] == pytest.approx(0.01, abs=0.008)
+
+
+def test_without_a_url_the_simulator_answers_and_says_so(bench: Bench) -> None:
+    status, out, err = bench("--simulate", "events=4", "-n", "3", "--dialect", "anthropic", "--json")
+    assert status == 0
+    assert told(out)["simulated"] is True
+    assert not err
+    status, out, err = bench("--simulate", "events=4", "-n", "3")
+    assert "built-in simulator answers (events=4)" in err
+
+
+def test_a_search_ends_with_the_most_that_holds(bench: Bench, simulator: Simulator) -> None:
+    knobs = ("--header", "x-simulate=rate=50,events=5000", "--seconds", "0.4", "--ramp", "0")
+    url = simulator.base_urls["openai-chat"]
+    status, out, _ = bench(url, "--streams", "4,1,2", "--max-gap", "5000", "--json", *knobs)
+    result = told(out)
+    assert status == 0
+    assert result["most_streams"] == 4
+    assert result["max_gap"] == 5.0
+    assert [(step["concurrency"], step["holds"]) for step in result["steps"]] == [(1, True), (2, True), (4, True)]
+    status, out, _ = bench(url, "--streams", "1,2", "--max-gap", "0.001", *knobs)
+    assert status == 1
+    assert "0 streams is the most" in out
+    assert "p99 above" in out
+
+
+def test_a_key_that_is_missing_is_one_line(bench: Bench) -> None:
+    status, _, err = bench("https://api.anthropic.com", "--dialect", "anthropic")
+    assert status == 1
+    assert "ANTHROPIC_API_KEY" in err
+    assert err.count("\n") == 1
+    status, _, err = bench("--model", "gpt-5-mini")
+    assert status == 1
+    assert "OPENAI_API_KEY" in err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("-c", "0"),
+        ("--seconds", "nan"),
+        ("--requests", "-1"),
+        ("--ramp", "-1"),
+        ("--max-gap", "0"),
+        ("--streams", "1,x"),
+        ("--streams", "0,1"),
+        ("--streams", "1", "--no-stream"),
+        ("--streams", "1", "-n", "5"),
+        ("--dialect", "soap"),
+        ("--simulate", "nonsense=1"),
+        ("http://127.0.0.1:1/v1", "--simulate", "rate=5"),
+        ("--header", "novalue"),
+    ],
+)
+def test_a_wrong_command_line_is_status_2(bench: Bench, arguments: tuple[str, ...]) -> None:
+    status, out, err = bench(*arguments)
+    assert status == 2
+    assert err
+    assert not out
+
+
+def test_a_password_in_a_url_is_not_shown(bench: Bench) -> None:
+    _, out, err = bench("http://user:canary-5ecret@127.0.0.1:1/v1", "-n", "1")
+    assert "canary" not in out + err
+
+
+# What is counted
+
+
+def test_gaps_are_between_pieces_of_content_and_the_first_is_counted_from_the_start() -> None:
+    figures = Figures()
+    times = iter([0, 40_000_000, 50_000_000, 70_000_000, 6_070_000_000])
+    watch = StreamWatch(figures, lambda: next(times))
+    watch.on_event(Start("m", "id"))
+    for _ in range(4):
+        watch.on_event(TextDelta(0, "a"))
+    watch.on_event(Error(ProviderError("cut", category=ErrorCategory.NETWORK)))
+    assert figures.events == 5, "an error is none"
+    assert figures.first_contents == [0.04]
+    assert figures.gap(0.3) == pytest.approx(0.01, abs=2e-5)
+    assert figures.gap(0.6) == pytest.approx(0.02, abs=2e-5)
+    assert figures.gap(0.99) == 6.0, "beyond the last bucket it is exact"
+    assert figures.longest_gap == 6_000_000_000
+
+
+def test_the_window_forgets_what_came_while_streams_were_started() -> None:
+    figures = Figures()
+    usage = Usage(output_tokens=3, thinking_tokens=2)
+    answer = Completion(success=True, response=Response(usage=usage), timings=Timings(finished=1.5))
+    figures.on_completion(answer)
+    figures.events = 7
+    figures.open_window()
+    figures.on_completion(answer)
+    assert (figures.ok, figures.ok_before_window, figures.tokens, figures.events) == (2, 1, 0, 0)
+    assert figures.call_seconds == [1.5, 1.5]
+
+
+def test_tokens_are_those_of_the_events_in_the_window() -> None:
+    """Of three streams that send 2 tokens an event, one begins before the window and one is still running at its end:
+    40 + 50 + 30 events are in the window."""
+    figures = Figures()
+    watches = [StreamWatch(figures, lambda: 1) for _ in range(3)]
+
+    def receive(stream: int, count: int) -> None:
+        for _ in range(count):
+            watches[stream].on_event(TextDelta(0, "ab"))
+
+    def end(stream: int) -> None:
+        response = Response(usage=Usage(output_tokens=2 * watches[stream].events))
+        completion = Completion(success=True, response=response, timings=Timings(finished=1.0))
+        figures.on_completion(completion, watches[stream].events)
+
+    receive(0, 60)
+    figures.open_window()
+    receive(0, 40)
+    end(0)
+    receive(1, 50)
+    end(1)
+    receive(2, 30)
+    assert figures.tokens == 2 * (40 + 50 + 30)
+
+
+def test_no_tokens_are_told_of_servers_that_tell_none() -> None:
+    figures = Figures()
+    figures.events = 10
+    assert figures.tokens is None
+    figures.on_completion(Completion(success=True, response=Response(), timings=Timings(finished=1.0)), 10)
+    assert figures.tokens is None
+
+
+def test_percentiles_are_by_nearest_rank() -> None:
+    spans = percentiles([float(number) for number in range(1, 101)])
+    assert (spans.p50, spans.p90, spans.p99) == (50, 90, 99)
+    assert percentiles([]).p50 is None
+    assert Figures().gap(0.5) is None
+
+
+@pytest.mark.parametrize(
+    ("client", "simulator", "lag", "words"),
+    [
+        (0.97, None, 0.2, ["the client was the limit"]),
+        (0.5, 0.95, 0.01, ["the simulator, one Python process"]),
+        (0.3, 0.3, 0.3, ["was held up for 300 ms"]),
+        (0.3, None, 0.01, []),
+    ],
+)
+def test_it_warns_when_something_else_than_the_server_was_the_limit(
+    client: float, simulator: float | None, lag: float, words: list[str]
+) -> None:
+    found = warnings_of(seconds=5.0, client_share=client, simulator_share=simulator, loop_lag=lag)
+    assert len(found) == len(words)
+    assert all(word in warning for word, warning in zip(words, found, strict=True))
+    assert not warnings_of(seconds=0.01, client_share=client, simulator_share=simulator, loop_lag=lag)
+
+
+def test_this_machine_is_told_from_others() -> None:
+    for url in ("http://127.0.0.1:8000/v1", "http://localhost/v1", "http://[::1]:1/v1", "http://127.9.9.9"):
+        assert is_loopback(url)
+    for url in ("https://api.openai.com/v1", "http://10.0.0.1", "http://127.0.0.1.example", "nonsense", "http://[::"):
+        assert not is_loopback(url)

@@ -1,0 +1,363 @@
+"""The command as a person or a script meets it: exit status, and what is written where.
+
+Most tests call `main` in this process; those about signals, pipes, terminals and start-up run the command in a process
+of its own, from a folder of no importance.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+from manystream.cli import main
+from manystream.simulator import Simulator, start_simulator_thread
+
+Call: TypeAlias = "Callable[..., Done]"
+
+CANARY = "canary-5ecret-key"
+KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "MANYSTREAM_CREDENTIALS")
+WITHOUT_KEYS = {name: value for name, value in os.environ.items() if name not in KEYS and "proxy" not in name.lower()}
+ENVIRONMENT = WITHOUT_KEYS | {"HOME": "/nonexistent", "PYTHONIOENCODING": "utf-8"}
+WITH_KEYS = ENVIRONMENT | dict.fromkeys(KEYS[:3], CANARY)
+WAIT = 30.0
+
+
+@pytest.fixture(scope="module")
+def simulator() -> Iterator[Simulator]:
+    with start_simulator_thread() as simulator:
+        yield simulator
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Iterator[Command]:
+    command = Command(tmp_path)
+    yield command
+    command.end()
+
+
+class Command:
+    """Runs the command with arguments in a folder outside the checkout."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._processes: list[subprocess.Popen[str]] = []
+
+    def start(self, *arguments: str, environment: dict[str, str] = WITH_KEYS) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-W", "error", "-m", "manystream", *arguments],
+            cwd=self._folder,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+        )
+        self._processes.append(process)
+        return process
+
+    def __call__(self, *arguments: str, environment: dict[str, str] = WITH_KEYS) -> Done:
+        """Run it to its end."""
+        process = self.start(*arguments, environment=environment)
+        out, err = process.communicate(timeout=WAIT)
+        return Done(process.returncode, out, err)
+
+    def end(self) -> None:
+        for process in self._processes:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+
+
+@dataclass
+class Done:
+    """How it ended. Whatever it was told, it shows no traceback and no key."""
+
+    status: int
+    out: str
+    err: str
+
+    def __post_init__(self) -> None:
+        assert "Traceback" not in self.err
+        assert CANARY not in self.out + self.err
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+    """Calls `main` in this process."""
+
+    def call(*arguments: str, environment: dict[str, str] = WITH_KEYS, given: str = "") -> Done:
+        for name in KEYS:
+            monkeypatch.delenv(name, raising=False)
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setattr("sys.stdin", io.StringIO(given))
+        status = main(arguments)
+        out, err = capsys.readouterr()
+        return Done(status, out, err)
+
+    return call
+
+
+def one_line(text: str) -> str:
+    """The text, which must be one line that says which command speaks."""
+    assert text.startswith("manystream ")
+    assert text.count("\n") == 1
+    return text
+
+
+# Help and usage
+
+
+def test_alone_it_prints_a_help_that_names_every_command(command: Command) -> None:
+    done = command()
+    assert done.status == 0
+    assert not done.err
+    for word in ("demo", "run", "simulate", "ANTHROPIC_API_KEY", "Exit status"):
+        assert word in done.out
+
+
+def test_the_version_is_told(call: Call) -> None:
+    import manystream
+
+    assert call("--version").out == f"manystream {manystream.__version__}\n"
+
+
+@pytest.mark.parametrize("name", ["demo", "run", "simulate"])
+def test_every_command_explains_itself(call: Call, name: str) -> None:
+    done = call(name, "--help")
+    assert done.status == 0
+    assert f"usage: manystream {name}" in done.out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("fly",),
+        ("run",),
+        ("run", "--thinking", "hard", "x"),
+        ("run", "--max-tokens", "many", "x"),
+        ("run", "--provider", "anthropic", "--attempts", "0", "x"),
+        ("run", "   "),
+        ("run", "--header", "novalue", "x"),
+        ("demo", "--streams", "0"),
+        ("demo", "--rate", "nan"),
+        ("demo", "--seconds", "-1"),
+        ("simulate", "rate=fast"),
+        ("simulate", "nonsense"),
+    ],
+)
+def test_a_wrong_command_line_is_status_2_and_says_what_is_wrong(call: Call, arguments: tuple[str, ...]) -> None:
+    done = call(*arguments)
+    assert done.status == 2
+    assert done.err
+    assert not done.out
+
+
+# run
+
+
+def test_the_answer_goes_to_standard_output_and_all_else_to_standard_error(
+    command: Command, simulator: Simulator
+) -> None:
+    url = simulator.base_urls["anthropic"]
+    knobs = "x-simulate=kind=mixed,events=8,calls=1"
+    done = command("run", "--provider", "anthropic", "--base-url", url, "--header", knobs, "Hello")
+    assert done.status == 0
+    assert done.out.count("\n") == 1
+    thinking, call, summary = done.err.splitlines()
+    assert thinking.startswith("thinking: ")
+    assert call.startswith("tool call get_weather {")
+    assert "tool_use" in summary
+    assert "tokens" in summary
+
+
+@pytest.mark.parametrize("name", ["anthropic", "openai-chat", "openai-responses", "gemini"])
+def test_streamed_and_whole_answers_read_the_same_in_every_dialect(call: Call, simulator: Simulator, name: str) -> None:
+    arguments = ("run", "--provider", name, "--model", "m", "--base-url", simulator.base_urls[name], "Hello")
+    streamed, whole = call(*arguments), call(*arguments, "--no-stream")
+    assert streamed.status == whole.status == 0, streamed.err + whole.err
+    assert streamed.out == whole.out != ""
+
+
+def test_a_base_url_alone_is_a_compatible_server_that_needs_no_key(call: Call, simulator: Simulator) -> None:
+    url = simulator.base_urls["openai-chat"]
+    done = call("run", "--base-url", url, "--model", "llama3.2", "Hello", environment=ENVIRONMENT)
+    assert done.status == 0, done.err
+
+
+def test_a_dash_reads_the_prompt_from_standard_input(call: Call, simulator: Simulator) -> None:
+    arguments = ("run", "--provider", "anthropic", "--base-url", simulator.base_urls["anthropic"])
+    assert call(*arguments, "-", given="Hello").out == call(*arguments, "Hello").out
+    assert call(*arguments, "-", given="").status == 2
+
+
+def test_a_missing_key_is_one_line_that_says_what_to_set(command: Command) -> None:
+    done = command("run", "--provider", "anthropic", "Hello", environment=ENVIRONMENT)
+    assert done.status == 1
+    assert "ANTHROPIC_API_KEY" in one_line(done.err)
+
+
+def test_without_any_key_it_says_so(call: Call) -> None:
+    done = call("run", "Hello", environment=ENVIRONMENT)
+    assert done.status == 1
+    assert "no key found" in one_line(done.err)
+
+
+def test_an_unknown_model_is_one_line(call: Call, simulator: Simulator) -> None:
+    done = call("run", "--model", "mystery", "Hello")
+    assert done.status == 1
+    assert "'mystery'" in one_line(done.err)
+    url = simulator.base_urls["anthropic"]
+    done = call("run", "--provider", "anthropic", "--base-url", url, "--header", "x-simulate=fail=404", "Hello")
+    assert done.status == 1
+    assert "not found (HTTP 404)" in one_line(done.err)
+
+
+def test_a_refused_connection_is_one_line(call: Call) -> None:
+    done = call("run", "--provider", "anthropic", "--base-url", "http://127.0.0.1:1", "--attempts", "1", "Hello")
+    assert done.status == 1
+    line = one_line(done.err)
+    assert "127.0.0.1:1" in line
+    assert "refused" in line.lower()
+
+
+def test_a_base_url_that_is_none_is_one_line(call: Call) -> None:
+    done = call("run", "--base-url", "127.0.0.1:8080", "--model", "m", "Hello")
+    assert done.status == 1
+    one_line(done.err)
+
+
+def test_a_refused_key_is_one_line_without_the_key(call: Call, simulator: Simulator) -> None:
+    url = simulator.base_urls["anthropic"]
+    done = call("run", "--provider", "anthropic", "--base-url", url, "--header", "x-simulate=fail=401", "Hello")
+    assert done.status == 1
+    assert "the key was refused (HTTP 401)" in one_line(done.err)
+
+
+def test_a_cut_answer_shows_what_arrived_and_what_happened(call: Call, simulator: Simulator) -> None:
+    url = simulator.base_urls["anthropic"]
+    done = call("run", "--provider", "anthropic", "--base-url", url, "--header", "x-simulate=cut=8", "Hello")
+    assert done.status == 1
+    assert done.out.strip()
+    assert "truncated stream" in done.err.splitlines()[-1]
+
+
+def test_ctrl_c_ends_it_with_what_arrived_and_status_130(command: Command, simulator: Simulator) -> None:
+    url = simulator.base_urls["anthropic"]
+    process = command.start(
+        "run", "--provider", "anthropic", "--base-url", url, "--header", "x-simulate=stall=6", "Hello"
+    )
+    assert process.stdout is not None
+    first = os.read(process.stdout.fileno(), 100).decode()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=WAIT)
+    assert process.returncode == 130
+    assert (first + out).endswith("\n")
+    assert len(first + out) > 2
+    assert "Traceback" not in err
+
+
+def test_a_reader_that_goes_away_is_no_traceback(command: Command, simulator: Simulator) -> None:
+    url = simulator.base_urls["anthropic"]
+    knobs = "x-simulate=events=100000"
+    process = command.start("run", "--provider", "anthropic", "--base-url", url, "--header", knobs, "Hello")
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.read(10)
+    process.stdout.close()
+    err = process.stderr.read()
+    assert process.wait(WAIT) == 141
+    assert "Traceback" not in err
+
+
+# demo and simulate
+
+
+def test_the_demo_without_a_terminal_prints_lines_a_table_and_its_verdict(command: Command) -> None:
+    done = command("demo", "--streams", "24", "--seconds", "0.5", "--rate", "40")
+    assert done.status == 0, done.out + done.err
+    assert "\x1b" not in done.out
+    for dialect in ("openai-chat", "openai-responses", "anthropic", "gemini"):
+        (row,) = [line.split() for line in done.out.splitlines() if line.startswith(dialect + " ")]
+        assert row[1:4] == ["6", "6", "0"]
+    assert "Everything is as sent: 24 streams" in done.out
+    assert not done.err
+
+
+def test_the_demo_redraws_on_a_terminal(tmp_path: Path) -> None:
+    pty = pytest.importorskip("pty")
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "manystream", "demo", "--streams", "8", "--seconds", "0.5"],
+        cwd=tmp_path,
+        env=ENVIRONMENT | {"TERM": "xterm", "COLUMNS": "120"},
+        stdin=subprocess.DEVNULL,
+        stdout=theirs,
+        stderr=subprocess.PIPE,
+    )
+    os.close(theirs)
+    shown = b""
+    try:
+        while data := _read(ours):
+            shown += data
+        assert process.wait(WAIT) == 0
+    finally:
+        process.kill()
+        process.communicate()
+        os.close(ours)
+    assert b"\x1b[6A" in shown or b"\x1b[7A" in shown, "the live lines replace each other"
+    assert b"Everything is as sent:" in shown
+
+
+def _read(descriptor: int) -> bytes:
+    """What a terminal shows; nothing once its other end is closed, which Linux tells as an error."""
+    try:
+        return os.read(descriptor, 65536)
+    except OSError:
+        return b""
+
+
+def test_ctrl_c_ends_the_demo_with_its_table(command: Command) -> None:
+    process = command.start("demo", "--streams", "8", "--seconds", "60")
+    assert process.stdout is not None
+    while "open" not in process.stdout.readline():
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=WAIT)
+    assert process.returncode == 130
+    assert "dialect" in out
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(("ending", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+def test_the_simulator_tells_its_addresses_serves_and_ends_with_a_signal(
+    command: Command, call: Call, ending: signal.Signals, status: int
+) -> None:
+    process = command.start("simulate", "kind=text", "events=3")
+    assert process.stdout is not None
+    addresses = dict(process.stdout.readline().split() for _ in range(4))
+    assert set(addresses) == {"openai-chat", "openai-responses", "anthropic", "gemini"}
+    process.stdout.readline()
+    done = call("run", "--provider", "gemini", "--base-url", addresses["gemini"], "Hello")
+    assert done.status == 0, done.err
+    assert len(done.out.split()) == 3
+    process.send_signal(ending)
+    _, err = process.communicate(timeout=WAIT)
+    assert process.returncode == status
+    assert not err
+
+
+def test_a_port_in_use_is_one_line(call: Call, simulator: Simulator) -> None:
+    done = call("simulate", "--port", str(simulator.port))
+    assert done.status == 1
+    assert "cannot listen" in one_line(done.err)

@@ -1,0 +1,293 @@
+"""Completion, asked of the shells themselves: each is given the script, and Tab is pressed."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import select
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from manystream.cli import main
+from manystream.cli.command_line import COMMANDS, command_parser
+from manystream.cli.completion_scripts import SCRIPTS, fish_script
+from manystream.cli.completion_tree import read_parser
+from manystream.simulator.knobs import READERS
+
+WAIT = 20.0
+MARK = "prompt-is-here>"
+
+
+def needs(shell: str) -> str:
+    path = shutil.which(shell)
+    if path is None:
+        pytest.skip(f"{shell} is not installed")
+    return path
+
+
+@pytest.fixture
+def script(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Callable[[str], Path]:
+    def write(shell: str) -> Path:
+        assert main(["completion", shell]) == 0
+        path = tmp_path / f"completion.{shell}"
+        path.write_text(capsys.readouterr().out, "utf-8")
+        return path
+
+    return write
+
+
+# The cases hold for every shell: what is typed, and what must, and must not, be offered.
+
+CASES = [
+    ("manystream ", {*COMMANDS}, {"--help"}),
+    ("manystream si", {"simulate"}, {"run"}),
+    ("manystream --", {"--help", "--version"}, {"--model"}),
+    ("manystream run --thin", {"--thinking"}, {"--model"}),
+    ("manystream run --thinking ", {"none", "low", "med", "high"}, {"--model"}),
+    ("manystream run --model m --thinking h", {"high"}, {"low"}),
+    ("manystream run --provider anth", {"anthropic"}, {"openai-chat"}),
+    ("manystream bench --dialect openai-", {"openai-chat", "openai-responses"}, {"gemini"}),
+    ("manystream top --sort ", {"age", "quiet"}, set[str]()),
+    ("manystream batch --ret", {"--retry-failed"}, set[str]()),
+    ("manystream completion ", {"bash", "zsh", "fish"}, set[str]()),
+    ("manystream simulate kind=text retry", {"retry-after="}, {"kind="}),
+]
+FILE_CASES = ["manystream batch ", "manystream batch --output ", "manystream simulate --replay ", "manystream top "]
+
+
+# bash
+
+
+def bash_offers(script: Path, line: str) -> set[str]:
+    """What the function gives for a line that ends at the cursor, its words cut as readline cuts them."""
+    words = line.replace("=", " = ").split() + ([""] if line.endswith((" ", "=")) else [])
+    if line.endswith("="):
+        words.pop()  # the sign is the word that the cursor is in
+    program = (
+        f"source {script}\nCOMP_WORDS=({' '.join(repr(word) for word in words)})\nCOMP_CWORD={len(words) - 1}\n"
+        '_manystream\nprintf "%s\\n" "${COMPREPLY[@]}"'
+    )
+    done = subprocess.run(
+        [needs("bash"), "--norc", "-uc", program], capture_output=True, text=True, timeout=WAIT, check=True
+    )
+    assert not done.stderr
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize(("line", "offered", "kept_back"), CASES)
+def test_bash_offers_what_fits(
+    script: Callable[[str], Path], line: str, offered: set[str], kept_back: set[str]
+) -> None:
+    found = bash_offers(script("bash"), line)
+    assert offered <= found
+    assert not kept_back & found
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("manystream run --thinking=", {"none", "low", "med", "high"}),
+        ("manystream run --thinking=l", {"low"}),
+        ("manystream run --thinking=low --mod", {"--model"}),
+        ("manystream run --model ", set[str]()),
+        ("manystream run prompt ", set[str]()),
+        ("manystream simulate rate=", set[str]()),
+        ("manystream completion --help ", {"bash", "zsh", "fish"}),
+        ("manystream completion bash ", set[str]()),
+    ],
+)
+def test_bash_offers_exactly(script: Callable[[str], Path], line: str, offered: set[str]) -> None:
+    assert bash_offers(script("bash"), line) == offered
+
+
+class Terminal:
+    """A shell on a terminal."""
+
+    def __init__(self, arguments: Sequence[str], folder: Path) -> None:
+        pty = pytest.importorskip("pty")
+        self._ours, theirs = pty.openpty()
+        self.shown = b""
+        self.process = subprocess.Popen(
+            arguments,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            cwd=folder,
+            start_new_session=True,
+            env={"PATH": os.environ["PATH"], "TERM": "dumb", "HOME": str(folder), "PS1": MARK, "LC_ALL": "C.UTF-8"},
+        )
+        os.close(theirs)
+
+    def type(self, text: str, until: str) -> str:
+        """Type, and wait until that is shown; what was shown since."""
+        os.write(self._ours, text.encode())
+        begun, deadline = len(self.shown), time.monotonic() + WAIT
+        while until.encode() not in self.shown[begun:]:
+            assert time.monotonic() < deadline, self.shown[begun:]
+            if select.select([self._ours], [], [], 0.1)[0]:
+                self.shown += os.read(self._ours, 65536)
+        return self.shown[begun:].decode()
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait(WAIT)
+        os.close(self._ours)
+
+
+@pytest.fixture
+def terminal(tmp_path: Path) -> Iterator[Callable[[Sequence[str]], Terminal]]:
+    opened: list[Terminal] = []
+
+    def open_terminal(arguments: Sequence[str]) -> Terminal:
+        opened.append(Terminal(arguments, tmp_path))
+        return opened[-1]
+
+    yield open_terminal
+    for one in opened:
+        one.close()
+
+
+def test_bash_completes_when_tab_is_pressed(
+    script: Callable[[str], Path], terminal: Callable[[Sequence[str]], Terminal], tmp_path: Path
+) -> None:
+    (tmp_path / "my prompts.jsonl").touch()
+    shell = terminal([needs("bash"), "--norc", "--noprofile", "-i"])
+    shell.type(f"PS1='{MARK}'; source {script('bash')}; echo so''urced\n", "sourced\r\n" + MARK)
+    shell.type("manystream bat\t", "manystream batch ")
+    shell.type("--ou\t", "--output ")
+    shell.type("my\t", "my\\ prompts.jsonl ")
+    shell.type("\x15manystream simulate ra\t", "rate=")
+    shell.type("5", "5")
+    assert shell.shown.endswith(b"rate=5"), "there is no space after what is only a beginning"
+
+
+# zsh
+
+
+def test_zsh_offers_what_fits(script: Callable[[str], Path], tmp_path: Path) -> None:
+    lines = [line for line, _, _ in CASES]
+    for found, (line, offered, kept_back) in zip(zsh_offers(script("zsh"), tmp_path, lines), CASES, strict=True):
+        assert offered <= found, line
+        assert not kept_back & found, line
+
+
+def zsh_offers(script: Path, folder: Path, lines: Sequence[str]) -> list[set[str]]:
+    """What zsh's completion system adds for each line: its `compadd` is overheard."""
+    press = "zpty -w -n shell $'\\x15{}\\t'; zpty -r shell shown '*>>*'; print -r -- $shown"
+    ask = "\n".join(press.format(line) for line in lines)
+    program = f"""
+zmodload zsh/zpty
+zpty shell {needs("zsh")} -f -i
+zpty -w shell 'PS1=; cd {folder}; autoload -U compinit; compinit -u -D; source {script}'
+zpty -w shell 'compadd() {{ local -a found; builtin compadd -O found "$@"; print -l -- "<${{^found[@]}}>"'
+zpty -w shell 'builtin compadd "$@" }}'
+zpty -w shell 'zle -C ask complete-word ask'
+zpty -w shell 'ask() {{ print "<<"; _main_complete; print ">""> "; compstate[insert]=; compstate[list]= }}'
+zpty -w shell 'bindkey "^I" ask; print re""ady'
+zpty -r shell shown '*ready*'
+{ask}
+"""
+    done = subprocess.run([needs("zsh"), "-fc", program], capture_output=True, text=True, timeout=WAIT, check=False)
+    shown = done.stdout.replace("\r", "").split("<<\n")[1:]
+    assert len(shown) == len(lines), done.stdout + done.stderr
+    return [
+        {word.strip("<>") for word in part.partition(">>")[0].split("\n") if word.startswith("<") and len(word) > 2}
+        for part in shown
+    ]
+
+
+# fish
+
+
+@pytest.mark.parametrize(("line", "offered", "kept_back"), CASES)
+def test_fish_offers_what_fits(
+    script: Callable[[str], Path], tmp_path: Path, line: str, offered: set[str], kept_back: set[str]
+) -> None:
+    found = fish_offers(script("fish"), tmp_path, line)
+    assert offered <= found
+    assert not kept_back & found
+
+
+def fish_offers(script: Path, folder: Path, line: str) -> set[str]:
+    done = subprocess.run(
+        [needs("fish"), "--no-config", "-c", f"source {script}; complete -C '{line}'"],
+        capture_output=True,
+        text=True,
+        timeout=WAIT,
+        check=True,
+        cwd=folder,
+        env={"PATH": os.environ["PATH"], "HOME": str(folder)},
+    )
+    assert not done.stderr
+    return {offer.partition("\t")[0] for offer in done.stdout.splitlines()}
+
+
+@pytest.mark.parametrize("line", FILE_CASES)
+def test_fish_offers_files_where_a_file_is_meant(script: Callable[[str], Path], tmp_path: Path, line: str) -> None:
+    (tmp_path / "prompts.jsonl").touch()
+    assert "prompts.jsonl" in fish_offers(script("fish"), tmp_path, line)
+    assert "prompts.jsonl" not in fish_offers(script("fish"), tmp_path, "manystream run --model ")
+
+
+def test_zsh_offers_files_where_a_file_is_meant(script: Callable[[str], Path], tmp_path: Path) -> None:
+    (tmp_path / "prompts.jsonl").touch()
+    *files, model = zsh_offers(script("zsh"), tmp_path, [*FILE_CASES, "manystream run --model "])
+    assert all("prompts.jsonl" in found for found in files)
+    assert "prompts.jsonl" not in model
+
+
+# Without a shell
+
+
+def test_the_scripts_hold_every_option_of_every_command(script: Callable[[str], Path]) -> None:
+    tree = read_parser(command_parser(), {}, "manystream")
+    assert [branch.name for branch in tree.branches] == list(COMMANDS)
+    flags = {flag for branch in tree.branches for option in branch.options for flag in option.flags}
+    assert {"--concurrency", "--simulate", "--replay", "-o", "-c"} <= flags
+    for shell in SCRIPTS:
+        text = script(shell).read_text("utf-8")
+        for flag in flags:
+            assert (f"-l {flag[2:]} " if shell == "fish" and flag.startswith("--") else flag.lstrip("-")) in text
+
+
+@pytest.mark.parametrize("shell", list(SCRIPTS))
+def test_help_texts_are_quoted_never_run(shell: str, tmp_path: Path) -> None:
+    parser = argparse.ArgumentParser(prog="it's-a-tool", add_help=False)
+    ran = tmp_path / "ran"
+    evil = f'don\'t $(touch {ran}) `touch {ran}` [x]: \\ "100%% of"'
+    parser.add_argument("--all", metavar="A:B", help=evil)
+    parser.add_argument("--hidden", help=argparse.SUPPRESS)
+    commands = parser.add_subparsers()
+    commands.add_parser("go", help=evil).add_argument("-n", "--name", action="append", help=evil)
+    tree = read_parser(parser, {}, "tool")
+    assert tree.options[0].help.endswith('"100% of"')
+    path = tmp_path / "script"
+    path.write_text(SCRIPTS[shell](tree), "utf-8")
+    assert "hidden" not in path.read_text("utf-8")
+    begin = "autoload -U compinit; compinit -u -D; " if shell == "zsh" else ""
+    done = subprocess.run(
+        [needs(shell), "-c", f"{begin}source {path}"],
+        capture_output=True,
+        text=True,
+        timeout=WAIT,
+        check=True,
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
+    )
+    assert not done.stderr
+    assert not ran.exists()
+    assert fish_script(tree)
+
+
+def test_knobs_are_the_simulators(script: Callable[[str], Path]) -> None:
+    text = script("bash").read_text("utf-8")
+    assert all(f"{name.replace('_', '-')}=" in text for name in READERS)
+
+
+def test_an_unknown_shell_is_a_wrong_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", "csh"]) == 2
+    assert "bash" in capsys.readouterr().err

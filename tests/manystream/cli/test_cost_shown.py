@@ -1,0 +1,183 @@
+"""Cost as a person sees it: in `run --cost`, in a batch's progress, summary and answers; and nothing of it where there
+is no price list to ask."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from genai_prices.data_snapshot import DataSnapshot, set_custom_snapshot
+from genai_prices.types import ClauseContains, ModelInfo, ModelPrice, Provider
+
+import manystream as ms
+from manystream.batch import Tally
+from manystream.cli import main
+from manystream.cli.answer import summary
+from manystream.cli.batch_progress import open_progress
+from manystream.cli.batch_progress import summary as batch_summary
+from manystream.cli.terminal import Paint, money
+from manystream.cost import Cost, Unpriced
+from manystream.simulator import Simulator, start_simulator_thread
+
+COST = Cost(
+    currency="USD",
+    input=Decimal("0.0006"),
+    cached=Decimal("0.0001"),
+    cache_write=Decimal("0.0003"),
+    output=Decimal("0.25"),
+    other=Decimal(0),
+    total=Decimal("0.251"),
+    model="rye",
+    provider="mill",
+)
+
+
+@pytest.fixture(scope="module")
+def simulator() -> Iterator[Simulator]:
+    with start_simulator_thread("events=4") as simulator:
+        yield simulator
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+
+
+@pytest.fixture
+def listed() -> Iterator[None]:
+    """A price list that knows the simulator's address: two cents an answer, however long."""
+    model = ModelInfo("sim-text", ClauseContains("sim"), prices=ModelPrice(requests_kcount=Decimal(20)))
+    mill = Provider(id="mill", name="The mill", api_pattern=r"http://127\.0\.0\.1", models=[model])
+    set_custom_snapshot(DataSnapshot([mill], from_auto_update=False))
+    yield
+    set_custom_snapshot(None)
+
+
+@pytest.fixture
+def without_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "genai_prices", None)
+
+
+def ask(simulator: Simulator, *arguments: str) -> int:
+    address = simulator.base_urls["openai-chat"]
+    return main(["run", "--base-url", address, "--model", "sim-text", "--cost", *arguments, "hello"])
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"),
+    [
+        ("0", "$0.00"),
+        ("1234.5678", "$1,234.57"),
+        ("0.01", "$0.01"),
+        ("0.00999", "$0.0100"),
+        ("0.0042251", "$0.0042"),
+        ("0.00000123", "$0.0000012"),
+    ],
+)
+def test_amounts_are_shown_to_the_cent_and_small_ones_to_two_figures(amount: str, text: str) -> None:
+    assert money(Decimal(amount), "USD") == text
+
+
+def test_another_currency_is_shown_by_its_code() -> None:
+    assert money(Decimal("2.5"), "EUR") == "2.50 EUR"
+
+
+def test_an_answers_line_has_its_cost_or_why_there_is_none() -> None:
+    response = ms.Response(model="m")
+    completion = ms.Completion(success=False, response=response)
+    assert summary(completion, response) == "[m]"
+    assert summary(completion, response, COST) == "[m · $0.25 ($0.0010 in, $0.25 out)]"
+    assert summary(completion, response, Unpriced("no\x1b[2J list")) == "[m · cost unknown: no\ufffd[2J list]"
+
+
+@pytest.mark.parametrize("how", [[], ["--no-stream"]])
+def test_run_says_what_the_answer_cost(
+    simulator: Simulator, listed: None, how: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ask(simulator, *how) == 0
+    told = capsys.readouterr().err
+    assert " · $0.02 ($0.00 in, $0.00 out) · " in told
+
+
+def test_run_says_that_a_price_is_not_known(simulator: Simulator, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ask(simulator) == 0
+    assert "cost unknown: genai-prices knows no price of model" in capsys.readouterr().err
+
+
+def test_run_without_the_extra_says_what_to_install_before_it_asks(
+    simulator: Simulator, without_extra: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ask(simulator) == 2
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == (
+        "",
+        "manystream run: --cost: prices need the extra `cost`: pip install 'manystream[cost]'\n",
+    )
+
+
+def batch(simulator: Simulator, folder: Path, count: int = 3) -> list[dict[str, object]]:
+    lines = [{"id": str(n), "messages": [{"role": "user", "content": "hello"}]} for n in range(count)]
+    (folder / "p.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines), "utf-8")
+    answers = folder / "a.jsonl"
+    whom = ["--base-url", simulator.base_urls["openai-chat"], "--model", "sim-text"]
+    assert main(["batch", str(folder / "p.jsonl"), "-o", str(answers), *whom]) == 0
+    return [json.loads(line) for line in answers.read_bytes().splitlines()]
+
+
+def test_a_batch_tells_the_cost_of_each_answer_and_of_the_run(
+    simulator: Simulator, listed: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answers = batch(simulator, tmp_path)
+    assert [answer["cost"] for answer in answers] == [{"currency": "USD", "total": 0.02}] * 3
+    assert "$0.06 by the prices of genai-prices" in capsys.readouterr().out
+
+
+def test_a_batch_of_a_model_without_a_price_says_so(
+    simulator: Simulator, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answers = batch(simulator, tmp_path)
+    assert [answer["cost"] for answer in answers] == [None] * 3
+    told = capsys.readouterr().out
+    assert "3 without a price: genai-prices knows no price of model" in told
+    assert "$" not in told
+
+
+def test_a_batch_without_the_extra_says_nothing_of_cost(
+    simulator: Simulator, without_extra: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answers = batch(simulator, tmp_path)
+    assert not any("cost" in answer for answer in answers)
+    told = capsys.readouterr().out
+    assert "price" not in told
+    assert "$" not in told
+
+
+def test_a_batch_against_the_built_in_simulator_costs_nothing_and_says_nothing_of_cost(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "p.jsonl").write_text('{"id": 1, "messages": [{"role": "user", "content": "hello"}]}\n', "utf-8")
+    assert main(["batch", str(tmp_path / "p.jsonl"), "-o", str(tmp_path / "a.jsonl")]) == 0
+    assert "price" not in capsys.readouterr().out
+    assert "cost" not in json.loads((tmp_path / "a.jsonl").read_bytes())
+
+
+def test_progress_shows_the_cost_so_far_and_what_of_it_is_unknown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tally = Tally()
+    progress = open_progress(tally, 10, plain=True)
+    assert "$" not in progress.figures()
+    tally.cost["USD"] = Decimal("1.5")
+    assert "tokens (0/min), $1.50, 0 running" in progress.figures()
+    tally.unpriced, tally.unpriced_reason = 2, "no price"
+    assert "at least $1.50" in progress.figures()
+
+
+def test_a_summary_with_unpriced_answers_is_a_lower_bound_with_the_reason() -> None:
+    tally = Tally(answered=5, cost={"USD": Decimal("1.5")}, unpriced=2, unpriced_reason="no price of 'x'")
+    told = batch_summary(tally, 1.0, Path("a"), Path("e"), Paint(sys.stdout)).splitlines()
+    assert told[1:] == ["at least $1.50 by the prices of genai-prices", "2 without a price: no price of 'x'"]

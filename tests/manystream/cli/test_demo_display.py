@@ -1,0 +1,77 @@
+"""The demo's figures, worked out by hand: one line a look, and the table at the end."""
+
+from __future__ import annotations
+
+import pytest
+
+from manystream.cli import demo_display
+from manystream.cli.demo_display import Display
+from manystream.cli.demo_streams import Tally
+
+MILLISECOND = 61
+"""The bucket that 1.0 ms falls into: buckets are 16.384 µs wide."""
+
+
+class Clock:
+    """Seconds that the test sets."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(demo_display, "time", clock)
+    return clock
+
+
+def tallies() -> tuple[Tally, Tally]:
+    first = Tally("anthropic", started=5, completed=2, errors=1, events=300)
+    second = Tally("gemini", started=4, completed=4, events=100)
+    first.window[MILLISECOND] += 300
+    second.window[10 * MILLISECOND] += 100
+    return first, second
+
+
+def test_a_look_is_a_line_of_what_happened_since_the_last_one(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = tallies()
+    display = Display((first, second), 10.0, plain=True)
+    clock.now += 2
+    display.look()
+    assert capsys.readouterr().out == "   2.0 s  open 3  events/s 200  p50 1.0 ms  p99 10.0 ms  errors 1\n"
+    assert (dict(first.window), dict(first.latencies)) == ({}, {MILLISECOND: 300})
+    first.started, first.events = 7, 310
+    first.window[2 * MILLISECOND] += 10
+    clock.now += 1
+    display.look()
+    assert capsys.readouterr().out == "   3.0 s  open 5  events/s 10  p50 2.0 ms  p99 2.0 ms  errors 1\n"
+    first.completed = 7
+    clock.now += 1
+    display.look()
+    assert capsys.readouterr().out == "   4.0 s  open 0  events/s 0  p50 –  p99 –  errors 1\n"
+    assert display.peak == 5
+    assert display.elapsed == 4.0
+
+
+def test_the_table_at_the_end_counts_everything_once(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = tallies()
+    display = Display((first, second), 10.0, plain=True)
+    clock.now += 2
+    display.look()
+    first.events = 310
+    first.window[2 * MILLISECOND] += 10
+    capsys.readouterr()
+    everything = display.print_summary(4.0, plain=True)
+    assert dict(everything) == {MILLISECOND: 300, 2 * MILLISECOND: 10, 10 * MILLISECOND: 100}
+    rows = [line.split() for line in capsys.readouterr().out.splitlines() if line.strip()]
+    assert rows[0] == ["dialect", "streams", "done", "errors", "events", "events/s", "p50", "p99"]
+    assert rows[-3:] == [
+        ["anthropic", "5", "2", "1", "310", "78", "1.0", "ms", "2.0", "ms"],
+        ["gemini", "4", "4", "0", "100", "25", "10.0", "ms", "10.0", "ms"],
+        ["all", "9", "6", "1", "410", "102", "1.0", "ms", "10.0", "ms"],
+    ]
+    assert not first.window

@@ -1,0 +1,232 @@
+"""`manystream doctor`: each step that can fail is named, with what to do, and no key is ever shown."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import trio
+import trustme
+
+import manystream as ms
+from manystream.cli import main
+from manystream.cli.doctor import choose_providers, configured_rows
+from manystream.cli.errors import CommandError
+from manystream.cli.examination import Finding, Verdict, examine
+from manystream.simulator import start_simulator_thread
+
+CANARY = "sk-canary-5ecret"
+HOME = {"HOME": "/nonexistent", "MANYSTREAM_CREDENTIALS": ""}
+LIST = b'{"data": []}'
+
+
+def answer(status: str, body: bytes = LIST, headers: str = "") -> bytes:
+    return f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n{headers}\r\n".encode() + body
+
+
+@contextlib.asynccontextmanager
+async def server(response: bytes, seen: list[bytes], tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
+    """A server with one answer; the heads it was sent are in `seen`. Without an answer it stays silent."""
+
+    async def serve(plain: trio.SocketStream) -> None:
+        stream: trio.abc.Stream = plain if tls is None else trio.SSLStream(plain, tls, server_side=True)
+        head = b""
+        try:
+            while b"\r\n\r\n" not in head:
+                data = await stream.receive_some(65536)
+                if not data:
+                    return
+                head += data
+            seen.append(head)
+            if not response:
+                await trio.sleep_forever()
+            await stream.send_all(response)
+            await stream.receive_some(1)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            pass
+        finally:
+            plain.socket.close()
+
+    async with trio.open_nursery() as nursery:
+        listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        nursery.start_soon(trio.serve_listeners, serve, listeners)
+        try:
+            yield listeners[0].socket.getsockname()[1]
+        finally:
+            nursery.cancel_scope.cancel()
+
+
+def steps(findings: list[Finding]) -> list[str]:
+    return [f"{finding.verdict.value} {finding.step}" for finding in findings]
+
+
+async def checked(provider: ms.Provider, limit: float = 5.0, **environment: str) -> list[Finding]:
+    """The findings, none of which shows the key."""
+    findings = await examine(provider, HOME | environment, limit)
+    assert all(CANARY not in finding.text for finding in findings)
+    return findings
+
+
+PATHS = [
+    (ms.OpenAIChat, "/v1", b"GET /v1/models HTTP/1.1", b"Authorization: Bearer"),
+    (ms.OpenAIResponses, "/v1", b"GET /v1/models HTTP/1.1", b"Authorization: Bearer"),
+    (ms.Anthropic, "", b"GET /v1/models HTTP/1.1", b"x-api-key:"),
+    (ms.Gemini, "", b"GET /v1beta/models HTTP/1.1", b"x-goog-api-key:"),
+]
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize(("kind", "path", "line", "header"), PATHS, ids=lambda value: getattr(value, "__name__", ""))
+async def test_the_list_of_models_is_asked_for_with_the_key_and_without_a_prompt(
+    kind: type[ms.Provider], path: str, line: bytes, header: bytes
+) -> None:
+    seen: list[bytes] = []
+    async with server(answer("200 OK"), seen) as port:
+        findings = await checked(kind(CANARY, f"http://127.0.0.1:{port}{path}"))
+    assert steps(findings) == ["ok key", "ok proxy", "ok connect", "ok answer"]
+    assert findings[-1].text.endswith("the server answers, and took the key")
+    (head,) = seen
+    assert head.startswith(line + b"\r\n")
+    assert header.lower() in head.lower()
+    assert b"content-length" not in head.lower()
+    assert head.endswith(b"\r\n\r\n")
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize(
+    ("status", "verdict", "words"),
+    [
+        ("401 Unauthorized", Verdict.FAIL, "the key was refused (Bad key [key].)"),
+        ("403 Forbidden", Verdict.FAIL, "lacks a permission"),
+        ("404 Not Found", Verdict.NOTE, "is the base URL right?"),
+        ("429 Too Many Requests", Verdict.NOTE, "rate limit"),
+        ("503 Service Unavailable", Verdict.FAIL, "cannot serve"),
+        ("302 Found", Verdict.FAIL, "cannot serve"),
+    ],
+)
+async def test_a_status_is_told_with_what_it_means(status: str, verdict: Verdict, words: str) -> None:
+    body = b'{"error": {"message": "Bad key ' + CANARY.encode() + b'.", "type": "x"}}'
+    async with server(answer(status, body), []) as port:
+        findings = await checked(ms.OpenAIChat(CANARY, f"http://127.0.0.1:{port}/v1"))
+    assert (findings[-1].verdict, findings[-1].step) == (verdict, "answer")
+    assert words in findings[-1].text
+
+
+@pytest.mark.trio
+async def test_a_missing_key_is_the_first_thing_told_and_nothing_is_dialled() -> None:
+    (finding,) = await checked(ms.Anthropic())
+    assert (finding.verdict, finding.step) == (Verdict.FAIL, "key")
+    assert "ANTHROPIC_API_KEY" in finding.text
+
+
+@pytest.mark.trio
+async def test_a_key_with_a_line_break_is_told_without_being_shown() -> None:
+    (finding,) = await checked(ms.Anthropic(), ANTHROPIC_API_KEY=CANARY + "\n")
+    assert "line break" in finding.text
+
+
+@pytest.mark.trio
+async def test_a_name_that_nobody_has_fails_at_dns() -> None:
+    findings = await checked(ms.OpenAIChat(CANARY, "http://nowhere.invalid/v1"))
+    assert steps(findings) == ["ok key", "ok proxy", "FAIL DNS"]
+
+
+@pytest.mark.trio
+async def test_a_closed_port_fails_at_connecting() -> None:
+    findings = await checked(ms.OpenAIChat(CANARY, "http://127.0.0.1:1/v1"))
+    assert steps(findings)[-1] == "FAIL connect"
+
+
+@pytest.mark.trio
+async def test_a_certificate_of_an_unknown_ca_fails_at_tls_and_says_what_to_do() -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
+    async with server(answer("200 OK"), [], context) as port:
+        findings = await checked(ms.OpenAIChat(CANARY, f"https://127.0.0.1:{port}/v1"))
+    assert steps(findings) == ["ok key", "ok proxy", "ok connect", "FAIL TLS"]
+    assert "SSL_CERT_FILE" in findings[-1].text
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize(("days", "verdict"), [(90, "ok TLS"), (3, "note TLS")])
+async def test_a_certificate_that_ends_soon_is_noted(
+    days: int, verdict: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = trustme.CA()
+    ends = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=days)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1", not_after=ends).configure_cert(context)
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    from manystream.cli import examination
+    from manystream.transport.tls import TLSConfig
+
+    monkeypatch.setattr(examination, "TLSConfig", lambda: TLSConfig(ca_file=str(tmp_path / "ca.pem")))
+    async with server(answer("200 OK"), [], context) as port:
+        findings = await checked(ms.OpenAIChat(CANARY, f"https://127.0.0.1:{port}/v1"))
+    assert steps(findings) == ["ok key", "ok proxy", "ok connect", "ok TLS", verdict, "ok answer"]
+    assert "TLSv1.3" in findings[4].text
+
+
+@pytest.mark.trio
+async def test_a_proxy_is_named_without_its_password_and_a_refusal_is_its_own() -> None:
+    async with server(answer("407 Proxy Authentication Required"), []) as port:
+        findings = await checked(
+            ms.OpenAIChat(CANARY, "http://example.test/v1"), http_proxy=f"http://user:{CANARY}@127.0.0.1:{port}"
+        )
+    assert steps(findings) == ["ok key", "ok proxy", "ok connect", "FAIL tunnel"]
+    assert findings[1].text == f"http://127.0.0.1:{port}"
+
+
+@pytest.mark.trio
+async def test_what_is_no_http_fails_at_the_answer() -> None:
+    async with server(b"SSH-2.0-OpenSSH_9.6\r\n", []) as port:
+        findings = await checked(ms.OpenAIChat(CANARY, f"http://127.0.0.1:{port}/v1"))
+    assert steps(findings)[-1] == "FAIL answer"
+    assert "no HTTP/1.1" in findings[-1].text
+
+
+@pytest.mark.trio
+async def test_silence_ends_with_the_limit(autojump_clock: trio.testing.MockClock) -> None:
+    async with server(b"", []) as port:
+        autojump_clock.autojump_threshold = 0.2
+        findings = await checked(ms.OpenAIChat(CANARY, f"http://127.0.0.1:{port}/v1"), limit=7.0)
+    assert steps(findings)[-1] == "FAIL answer"
+    assert findings[-1].text == "not done within 7 s"
+
+
+def test_those_with_a_key_are_checked_and_one_host_only_once() -> None:
+    assert configured_rows(HOME) == []
+    rows = configured_rows(HOME | {"ANTHROPIC_API_KEY": "k", "GOOGLE_API_KEY": "k", "OPENAI_API_KEY": "k"})
+    hosts = [row.base_url.split("/")[2] for row in rows]
+    assert len(hosts) == len(set(hosts))
+    assert {"api.anthropic.com", "api.openai.com", "generativelanguage.googleapis.com"} <= set(hosts)
+
+
+def test_the_command_line_is_checked() -> None:
+    with pytest.raises(CommandError, match="no key found"):
+        choose_providers([], None, HOME)
+    with pytest.raises(CommandError, match="unknown provider 'nobody'"):
+        choose_providers(["nobody"], None, HOME)
+    with pytest.raises(CommandError, match="--base-url goes with one --provider"):
+        choose_providers(["anthropic", "groq"], "http://127.0.0.1:1", HOME)
+    (provider,) = choose_providers(["anthropic"], "http://127.0.0.1:1", HOME)
+    assert isinstance(provider, ms.Anthropic)
+    assert provider.base_url == "http://127.0.0.1:1"
+
+
+def test_the_exit_status_tells(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY", "MANYSTREAM_CREDENTIALS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", "/nonexistent")
+    with start_simulator_thread() as simulator:
+        assert main(["doctor", "--base-url", f"{simulator.origin}/v1"]) == 0
+        out = capsys.readouterr().out
+        assert "1 of 1 can be used" in out
+        assert main(["doctor", "--base-url", "http://127.0.0.1:1/v1"]) == 1
+        out = capsys.readouterr().out
+        assert "0 of 1 can be used; not: " in out
+    assert main(["doctor", "--timeout", "0"]) == 2

@@ -1,0 +1,187 @@
+"""Ctrl-C, as a terminal sends it: to the command and to every process that it has started. Each command ends soon,
+tells what there is by then, shows no traceback, and has the exit status 130."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from manystream.cli import main
+from manystream.cli.command_line import COMMANDS
+from manystream.simulator import start_simulator_thread
+from tests.engine.waiting import until
+
+WAIT = 30.0
+WITHOUT_KEYS = {name: value for name, value in os.environ.items() if "KEY" not in name and "proxy" not in name.lower()}
+
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts a command in a process group of its own."""
+    processes: list[subprocess.Popen[str]] = []
+
+    def start(*arguments: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-W", "error", "-m", "manystream", *arguments],
+            cwd=tmp_path,
+            env=WITHOUT_KEYS
+            | {"HOME": "/nonexistent", "XDG_RUNTIME_DIR": str(tmp_path / "run"), "PYTHONIOENCODING": "utf-8"}
+            | {"OPENAI_API_KEY": "any"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+            start_new_session=True,
+        )
+        processes.append(process)
+        return process
+
+    yield start
+    for process in processes:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def interrupt(process: subprocess.Popen[str]) -> tuple[str, str]:
+    """Press Ctrl-C; what it has told since."""
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=WAIT)
+    assert process.returncode == 130, out + err
+    assert "Traceback" not in err
+    return out, err
+
+
+def read_until(process: subprocess.Popen[str], word: str, *, stream: str = "stdout") -> None:
+    lines = process.stdout if stream == "stdout" else process.stderr
+    assert lines is not None
+    while word not in (line := lines.readline()):
+        assert line, f"it ended without {word!r}: {process.communicate(timeout=WAIT)}"
+
+
+def test_demo_shows_its_table(start: Start) -> None:
+    process = start("demo", "--streams", "8", "--seconds", "60")
+    read_until(process, "open 8")
+    out, err = interrupt(process)
+    assert "dialect" in out
+    assert "streams were open at once" in out
+    assert not err
+
+
+def test_run_ends_its_line_and_tells_the_usage(start: Start) -> None:
+    with start_simulator_thread("stall=6") as simulator:
+        process = start("run", "--base-url", simulator.base_urls["openai-chat"], "--model", "m", "Hello")
+        assert process.stdout is not None
+        first = process.stdout.read(4)
+        out, err = interrupt(process)
+    assert (first + out).endswith("\n")
+    assert "whole after" in err
+
+
+def test_batch_keeps_what_is_done_and_says_how_to_go_on(start: Start, tmp_path: Path) -> None:
+    prompts, answers = tmp_path / "prompts.jsonl", tmp_path / "answers.jsonl"
+    lines = [json.dumps({"id": str(n), "messages": [{"role": "user", "content": "Hello"}]}) for n in range(500)]
+    prompts.write_text("\n".join(lines))
+    with start_simulator_thread("events=4,delay=0.1") as simulator:
+        url = simulator.base_urls["openai-chat"]
+        process = start("batch", str(prompts), "-o", str(answers), "--base-url", url, "--model", "m", "--concurrency=2")
+        until(lambda: answers.exists() and answers.read_bytes().count(b"\n") > 2)
+        out, err = interrupt(process)
+    assert "answered in" in out
+    assert "The same command goes on from here" in err
+    assert 2 < answers.read_bytes().count(b"\n") < 500
+
+
+def test_bench_tells_what_it_has_measured(start: Start) -> None:
+    process = start("bench", "--concurrency", "4", "--seconds", "60", "--json")
+    read_until(process, "running", stream="stderr")
+    out, _ = interrupt(process)
+    result = json.loads(out)
+    assert result["interrupted"] is True
+    assert result["calls"] == {"ok": 0, "failed": 0, "unfinished": 4}
+    assert result["events"] > 0
+    assert result["gap"]["p50"] > 0
+
+
+def test_a_search_tells_the_steps_that_were_done(start: Start) -> None:
+    process = start("bench", "--streams", "2,3", "--seconds", "2.5")
+    read_until(process, " 2 running", stream="stderr")
+    read_until(process, " 3 running", stream="stderr")
+    out, _ = interrupt(process)
+    assert "holds" in out
+    assert "interrupted" in out
+    assert "2 streams is the most" in out
+
+
+def test_doctor_tells_what_was_not_checked(start: Start) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/v1"
+        process = start("doctor", "--base-url", url, "--timeout", "60")
+        line, _ = silent.accept()
+        with line:
+            line.recv(1)
+            out, err = interrupt(process)
+    assert "Interrupted: 1 of 1 were not checked" in out
+    assert not err
+
+
+def test_simulate_ends_and_a_polite_end_is_none(start: Start) -> None:
+    process = start("simulate")
+    read_until(process, "Ctrl-C")
+    interrupt(process)
+    process = start("simulate")
+    read_until(process, "Ctrl-C")
+    process.terminate()
+    assert process.wait(WAIT) == 0
+
+
+def test_top_ends(start: Start, tmp_path: Path) -> None:
+    demo = start("demo", "--streams", "4", "--seconds", "60", "--monitor")
+    read_until(demo, "open 4")
+    top = start("top", "--interval", "0.1", str(demo.pid))
+    read_until(top, "4 calls (4 streams)")
+    _, err = interrupt(top)
+    assert not err
+    interrupt(demo)
+    assert not list((tmp_path / "run" / "manystream").iterdir()), "the demo's socket went with it"
+
+
+def test_while_it_is_being_loaded_it_ends_without_a_traceback() -> None:
+    # Interrupted by hand: the moment cannot be hit from outside.
+    code = (
+        "import builtins, sys\n"
+        "real = builtins.__import__\n"
+        "def loaded(name, *rest):\n"
+        "    if name == 'trio': raise KeyboardInterrupt\n"
+        "    return real(name, *rest)\n"
+        "builtins.__import__ = loaded\n"
+        "from manystream.__main__ import main\n"
+        "sys.exit(main())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=WAIT, check=False)
+    assert done.returncode == 130
+    assert not done.stderr
+
+
+# Help
+
+
+@pytest.mark.parametrize("name", list(COMMANDS))
+def test_every_help_has_an_example_and_the_exit_statuses(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([name, "--help"]) == 0
+    text = capsys.readouterr().out
+    assert f"\n  manystream {name}" in text or f"(manystream {name} " in text
+    assert "Exit status: 0 " in text
+    assert "called wrongly" in text
+    assert all(len(line) <= 122 for line in text.splitlines()), "it fits a terminal of usual width"

@@ -1,0 +1,121 @@
+"""Who `run` asks: by name, by model, by base URL, or the first that has a key."""
+
+from __future__ import annotations
+
+import pytest
+
+import manystream as ms
+from manystream.cli.errors import CommandError
+from manystream.cli.run import RunOptions, choose_provider, describe_error, provider_names, read_headers
+from tests.providers.profile_rows import ROWS
+
+OPTIONS = RunOptions(
+    provider=None,
+    model=None,
+    base_url=None,
+    system=None,
+    thinking=None,
+    max_output_tokens=None,
+    headers={},
+    attempts=1,
+    stream=True,
+    prompt="hello",
+)
+LOCAL = "http://127.0.0.1:1/v1"
+
+
+def options(provider: str | None = None, model: str | None = None, base_url: str | None = None) -> RunOptions:
+    from dataclasses import replace
+
+    return replace(OPTIONS, provider=provider, model=model, base_url=base_url)
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "model"),
+    [
+        (options(provider="anthropic"), ms.Anthropic, "claude-sonnet-4-5"),
+        (options(provider="claude", model="x"), ms.Anthropic, "x"),
+        (options(provider="openai"), ms.OpenAIChat, "gpt-5-mini"),
+        (options(provider="openai-responses"), ms.OpenAIResponses, "gpt-5-mini"),
+        (options(provider="gemini"), ms.Gemini, "gemini-2.5-flash"),
+        (options(model="claude-opus-4-5"), ms.Anthropic, "claude-opus-4-5"),
+        (options(model="gpt-5.2"), ms.OpenAIChat, "gpt-5.2"),
+        (options(model="gemini-3-pro"), ms.Gemini, "gemini-3-pro"),
+        (options(model="anthropic/claude-next"), ms.Anthropic, "claude-next"),
+        (options(model="llama3.2", base_url=LOCAL), ms.OpenAIChat, "llama3.2"),
+        (options(model="meta/llama", base_url=LOCAL), ms.OpenAIChat, "meta/llama"),
+        (options(provider="anthropic", model="x", base_url=LOCAL), ms.Anthropic, "x"),
+    ],
+)
+def test_name_model_and_url_choose_the_provider(given: RunOptions, kind: type[ms.Provider], model: str) -> None:
+    provider, chosen = choose_provider(given, {})
+    assert type(provider) is kind
+    assert chosen == model
+    assert given.base_url is None or provider.base_url == given.base_url
+
+
+def test_without_a_name_the_first_provider_with_a_key_is_asked() -> None:
+    provider, model = choose_provider(OPTIONS, {"GEMINI_API_KEY": "k", "OPENAI_API_KEY": ""})
+    assert type(provider) is ms.Gemini
+    assert model == "gemini-2.5-flash"
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (options(), "no key found"),
+        (options(provider="nobody"), "unknown provider 'nobody'"),
+        (options(model="mystery"), "unknown model 'mystery'"),
+        (options(base_url=LOCAL), "which model?"),
+    ],
+)
+def test_what_is_missing_is_said_in_one_line(given: RunOptions, words: str) -> None:
+    with pytest.raises(CommandError, match=words.replace("?", r"\?")) as caught:
+        choose_provider(given, {})
+    assert "\n" not in str(caught.value)
+
+
+OTHER_DIALECTS = {
+    "anthropic": ms.Anthropic,
+    "google": ms.Gemini,
+    "openai-responses": ms.OpenAIResponses,
+    "openrouter-responses": ms.OpenAIResponses,
+    "xai-responses": ms.OpenAIResponses,
+    "groq-responses": ms.OpenAIResponses,
+    "github-copilot-responses": ms.OpenAIResponses,
+    "huggingface-responses": ms.OpenAIResponses,
+}
+"""Names of providers that do not speak OpenAI Chat."""
+
+
+def test_the_names_are_those_of_the_providers_that_have_an_address() -> None:
+    assert provider_names() == [name for name, row in ROWS.items() if row.base_url]
+    assert {"openai-chat", "groq", "ollama", *OTHER_DIALECTS} <= {*provider_names()}
+
+
+@pytest.mark.parametrize("name", [name for name, row in ROWS.items() if row.base_url])
+def test_every_provider_name_is_understood(name: str) -> None:
+    provider, model = choose_provider(options(provider=name, model="m"), {})
+    assert type(provider) is OTHER_DIALECTS.get(name, ms.OpenAIChat)
+    assert (provider.name, provider.base_url, model) == (name, ROWS[name].base_url, "m")
+
+
+def test_a_header_is_name_and_value() -> None:
+    assert read_headers(["x-a=1", "x-b = c=d"]) == {"x-a": "1", "x-b": "c=d"}
+
+
+@pytest.mark.parametrize("pair", ["secret-value", "=secret-value", ""])
+def test_a_header_that_cannot_be_read_is_not_shown(pair: str) -> None:
+    with pytest.raises(CommandError) as caught:
+        read_headers(["x-a=1", pair])
+    assert caught.value.status == 2
+    assert "number 2" in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+def test_an_error_is_one_harmless_line() -> None:
+    error = ms.ProviderError(
+        "slow\ndown \x1b[2J", category=ms.ErrorCategory.RATE_LIMIT, http_status=429, retry_after_ms=2500
+    )
+    line = describe_error(error, ms.OpenAIChat(base_url="http://user:secret@127.0.0.1:1/v1", name="local"))
+    assert line == "rate limit (HTTP 429), local at 127.0.0.1:1: slow down \ufffd[2J; try again in 2.50 s"

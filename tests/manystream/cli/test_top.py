@@ -1,0 +1,278 @@
+"""`manystream top` beside a running engine: what it shows, and what it says where there is nothing to see."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from manystream.cli import main
+from manystream.cli.top_view import View, rates_between, summary_line
+from manystream.providers.json_values import JSONObject
+
+WAIT = 30.0
+
+ENGINE = """
+import sys, trio
+import manystream as ms
+from manystream.simulator import start_simulator_thread
+
+async def main():
+    with start_simulator_thread("rate=50,events=4000") as simulator:
+        urls = simulator.base_urls
+        providers = [ms.OpenAIChat("k", urls["openai-chat"]), ms.Anthropic("k", urls["anthropic"], name="anthropic")]
+        async with ms.open_engine(providers, proxy="", monitor=True) as engine:
+            counts, both_told = [0, 0], trio.Event()
+
+            def told(number):
+                counts[number % 2] += 1
+                if min(counts) > 15:  # so that there are rates to show
+                    both_told.set()
+
+            for number in range(6):
+                model = ("gpt-5-mini", "claude-\\x1b[31mred")[number % 2]
+                knobs = {"x-simulate": "fail=400"} if number == 5 else {}
+                request = ms.Request(model, [ms.Message.user("canary")], extra_headers=knobs)
+                engine.start_stream(request, lambda _, number=number: told(number))
+            await both_told.wait()
+            print("ready", flush=True)
+            await trio.to_thread.run_sync(sys.stdin.read)
+
+trio.run(main)
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("run")
+
+
+@pytest.fixture
+def home(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
+    return folder / "manystream"
+
+
+@pytest.fixture(scope="module")
+def engine(folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process with an engine that can be watched, and six calls."""
+    with start_engine(folder) as process:
+        yield process
+        process.kill()
+
+
+def start_engine(folder: Path) -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", ENGINE],
+        env=os.environ | {"XDG_RUNTIME_DIR": str(folder)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def start_top(folder: Path, *arguments: str, **options: object) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-W", "error", "-m", "manystream", "top", *arguments],
+        env=os.environ | {"XDG_RUNTIME_DIR": str(folder), "TERM": "xterm", "COLUMNS": "140", "LINES": "50"},
+        stdin=subprocess.DEVNULL,
+        **({"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | options),  # type: ignore[call-overload]
+    )
+
+
+@pytest.mark.parametrize("how", ["alone", "pid", "path"])
+def test_once_shows_the_only_engine_a_process_or_a_path(
+    engine: subprocess.Popen[str], home: Path, capsys: pytest.CaptureFixture[str], how: str
+) -> None:
+    target = {"alone": [], "pid": [str(engine.pid)], "path": [str(home / f"{engine.pid}.sock")]}[how]
+    assert main(["top", "--once", "--interval", "0.2", *target]) == 0
+    out, err = capsys.readouterr()
+    assert not err
+    assert f"process {engine.pid}" in out
+    assert "5 running, 5 of them streams: reading 5" in out
+    (row,) = [line.split() for line in out.splitlines() if line.startswith("anthropic ") and "invalid_arg" in line]
+    assert row[1] == "2"
+    assert float(row[2]) > 10, "events a second"
+    assert row[4:] == ["1", "1", "invalid_arg", "1"]
+    assert "\x1b" not in out, "a model's name cannot steer the terminal"
+    assert "claude-\ufffd[31mred" in out
+    assert "canary" not in out
+
+
+def test_json_is_the_look_with_its_rates(
+    engine: subprocess.Popen[str], home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["top", "--once", "--json", "--interval", "0.2"]) == 0
+    look = json.loads(capsys.readouterr().out)
+    assert look["pid"] == engine.pid
+    assert look["rates"]["events"] > 50
+    assert look["rates"]["providers"]["anthropic"]["events"] > 20
+    assert len(look["quietest"]) == 5
+
+
+def test_without_a_terminal_it_prints_a_line_a_look_and_ctrl_c_is_status_130(
+    engine: subprocess.Popen[str], folder: Path
+) -> None:
+    with start_top(folder, "--interval", "0.1") as process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(3)]
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=WAIT)
+    assert process.returncode == 130
+    assert not err
+    assert all("5 calls (5 streams)" in line for line in lines)
+
+
+def test_on_a_terminal_it_takes_the_screen_and_leaves_the_last_view(
+    engine: subprocess.Popen[str], folder: Path
+) -> None:
+    pty = pytest.importorskip("pty")
+    pytest.importorskip("rich")
+    ours, theirs = pty.openpty()
+    with start_top(folder, "--interval", "0.1", stdout=theirs, text=False) as process:
+        os.close(theirs)
+        shown = b""
+        while shown.count(b"silent for longest") < 3:
+            shown += os.read(ours, 65536)
+        process.send_signal(signal.SIGINT)
+        try:
+            while data := os.read(ours, 65536):
+                shown += data
+        except OSError:
+            pass  # Linux tells the end of a terminal so
+        os.close(ours)
+        _, err = process.communicate(timeout=WAIT)
+    assert process.returncode == 130
+    assert not err
+    assert b"\x1b[?1049h" in shown
+    _, _, last = shown.rpartition(b"\x1b[?1049l")
+    assert b"silent for longest" in last
+    assert b"anthropic" in last
+
+
+def test_it_ends_with_the_engine(folder: Path, tmp_path: Path) -> None:
+    with start_engine(tmp_path) as engine, start_top(tmp_path, "--interval", "0.1") as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        engine.communicate("", timeout=WAIT)
+        _, err = process.communicate(timeout=WAIT)
+    assert process.returncode == 0
+    assert err == "The engine has ended.\n"
+
+
+# What can be wrong
+
+
+def complaint(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 1) -> str:
+    assert main(["top", *arguments]) == status
+    out, err = capsys.readouterr()
+    assert not out
+    assert err.startswith("manystream top: ")
+    return err
+
+
+def test_nothing_to_look_at_says_how_to_be_watched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    assert "monitor=True" in complaint(capsys)
+    assert "process 1 has no engine" in complaint(capsys, "1")
+    assert "there is nothing at" in complaint(capsys, str(tmp_path / "none.sock"))
+    assert "is no socket" in complaint(capsys, __file__)
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(tmp_path / "dead.sock"))
+    assert "nothing listens" in complaint(capsys, str(tmp_path / "dead.sock"))
+
+
+def test_of_several_engines_one_must_be_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    folder = tmp_path / "manystream"
+    folder.mkdir()
+    with socket.socket(socket.AF_UNIX) as one, socket.socket(socket.AF_UNIX) as two:
+        for listener, name in ((one, "1.sock"), (two, "2.sock")):
+            listener.bind(str(folder / name))
+            listener.listen()
+        err = complaint(capsys, status=2)
+    assert f"manystream top {folder / '1.sock'}\n" in err
+    assert f"manystream top {folder / '2.sock'}\n" in err
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (b"hello\n", "no engine's monitor"),
+        (b'{"format": 99}\n', "format 99"),
+        (b"", "ended while it was looked at"),
+        (None, "has not answered"),
+    ],
+)
+def test_what_is_no_monitor_or_does_not_answer_is_one_line(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    said: bytes | None,
+    words: str,
+) -> None:
+    monkeypatch.setattr("manystream.cli.top.ANSWER_SECONDS", 0.1)
+    path = tmp_path / "other.sock"
+    done = threading.Event()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+
+        def serve() -> None:
+            line, _ = listener.accept()
+            with line:
+                line.recv(100)
+                if said is None:
+                    done.wait(WAIT)
+                else:
+                    line.sendall(said)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        assert words in complaint(capsys, "--once", str(path))
+        done.set()
+        thread.join()
+
+
+@pytest.mark.parametrize("arguments", [("--interval", "0"), ("--interval", "nan"), ("--calls", "-1"), ("--sort", "x")])
+def test_a_wrong_command_line_is_status_2(arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["top", *arguments]) == 2
+    assert capsys.readouterr().err
+
+
+# What is made of looks
+
+
+def look(uptime: float, events: int) -> JSONObject:
+    return {
+        "uptime": uptime,
+        "time": 0,
+        "statistics": {"events": events, "providers": {"a": {"events": events, "failures": {}}}},
+    }
+
+
+def test_rates_are_per_second_between_two_looks() -> None:
+    rates = rates_between(look(1.0, 100), look(3.0, 500))
+    assert rates["events"] == 200.0
+    assert rates["providers"] == {"a": {"events": 200.0, "completed": 0.0}}
+
+
+def test_a_look_without_members_that_another_version_leaves_out_can_be_shown() -> None:
+    empty: JSONObject = {}
+    assert View(empty, sort="age", calls=3).lines()
+    assert summary_line(empty)
