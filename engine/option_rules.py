@@ -83,7 +83,7 @@ def check_options(*options: object) -> None:
     if not trio.lowlevel.in_trio_task():
         raise RuntimeError(
             "manystream.open_engine runs on trio, and this is no trio task: in an asyncio program use"
-            " manystream.engine.aio.open_engine; else start one with trio.run(main)"
+            " manystream.aio.open_engine; else start one with trio.run(main)"
         )
     for (name, rule), option in zip(OPTIONS.items(), options, strict=True):
         rule.check(option, name)

@@ -15,7 +15,7 @@ import asyncio
 from setting import Setting, add_arguments, open_setting
 
 import manystream as ms
-from manystream.engine import aio
+from manystream import aio
 
 QUESTIONS = [f"Name {count} rivers." for count in range(1, 6)]
 

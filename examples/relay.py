@@ -28,7 +28,7 @@ from urllib.parse import parse_qs
 from setting import open_setting
 
 import manystream as ms
-from manystream.engine import aio
+from manystream import aio
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

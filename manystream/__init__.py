@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from .engine import Statistics as Statistics
     from .engine import Timings as Timings
     from .engine import open_engine as open_engine
-    from .engine.store import ConversationStore as ConversationStore
     from .providers.conversation import Conversation as Conversation
     from .providers.errors import ErrorCategory as ErrorCategory
     from .providers.errors import InvalidRequestError as InvalidRequestError
@@ -74,6 +73,7 @@ if TYPE_CHECKING:
     from .providers.rows import message_from_row as message_from_row
     from .providers.rows import rows_from_message as rows_from_message
     from .providers.usage import Usage as Usage
+    from .store import ConversationStore as ConversationStore
 
 __version__ = "0.1.0"
 
@@ -87,7 +87,6 @@ HOMES: dict[str, tuple[str, ...]] = {
         "Timings",
         "open_engine",
     ),
-    ".engine.store": ("ConversationStore",),
     ".providers.conversation": ("Conversation",),
     ".providers.errors": (
         "ErrorCategory",
@@ -155,6 +154,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "rows_from_message",
     ),
     ".providers.usage": ("Usage",),
+    ".store": ("ConversationStore",),
 }
 """Module → the public names that live there. A test holds it to `__all__`."""
 

@@ -24,12 +24,12 @@ SNAPSHOT = Path(__file__).with_suffix(".txt")
 HOMES: dict[str, tuple[str, ...]] = {
     "manystream": (),
     "manystream.engine": (),
-    "manystream.engine.aio": ("Call", "Engine", "EventLoopError", "EventStream", "open_engine"),
+    "manystream.aio": ("Call", "Engine", "EventLoopError", "EventStream", "open_engine"),
     "manystream.batch": (),
     "manystream.cost": (
         "Cost", "CostExtraError", "Unpriced", "check_installed", "price_response", "price_usage",
     ),
-    "manystream.engine.otel": ("OpenTelemetryObserver",),
+    "manystream.otel": ("OpenTelemetryObserver",),
     "manystream.engine.portal": ("Portal", "PortalCall", "PortalRecording", "PortalStream", "open_portal"),
     "manystream.simulator": ("Simulator", "SimulatorError", "start_simulator", "start_simulator_thread"),
 }  # fmt: skip
@@ -39,7 +39,7 @@ CALL = ("cancel", "completion", "pause", "resume", "state", "wait")
 OFFERED: dict[str, tuple[str, ...]] = {
     "manystream.Call": CALL,
     "manystream.Engine": ("close", "record", "request", "start_request", "start_stream", "statistics", "stream"),
-    "manystream.engine.aio.Call": CALL,
+    "manystream.aio.Call": CALL,
     "manystream.engine.portal.Portal": ("record", "request", "start_request", "start_stream", "statistics", "stream"),
     "manystream.engine.portal.PortalCall": CALL,
     "manystream.engine.Recording": ("close", "closed"),

@@ -42,7 +42,7 @@ MUST_NOT_IMPORT = {
 environment; transport knows no JSON."""
 
 ALLOWED_IMPORTS = {
-    ("engine/aio.py", "asyncio"),
+    ("manystream/aio.py", "asyncio"),
     ("engine/monitor.py", "manystream/__version__"),
     ("providers/gemini/response.py", "secrets"),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import manystream as ms
-from manystream.engine import aio
+from manystream import aio
 
 from .common import Recorder, read_task
 from .ours import iterate, provider_for, request_for

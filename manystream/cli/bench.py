@@ -17,9 +17,9 @@ from urllib.parse import urlsplit
 
 import trio
 
-from ...bench.report import result_object
 from ..bench.figures import Result
 from ..bench.load import Load, Plan
+from ..bench.report import result_object
 from ..engine import open_engine
 from ..engine.credentials import is_loopback
 from ..providers.errors import InvalidRequestError

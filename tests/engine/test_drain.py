@@ -11,7 +11,8 @@ import trio
 import trio.testing
 
 import manystream as ms
-from manystream.engine import EngineClosedError, Limits, aio
+from manystream import aio
+from manystream.engine import EngineClosedError, Limits
 from manystream.engine.portal import open_portal
 from manystream.transport.pool import PoolLimits
 from tests.engine.peers import STREAM_HEAD, Line, Recorder, chat_stream, chunked, hello, open_peer

@@ -14,7 +14,7 @@ import trio
 import trio.testing
 
 import manystream as ms
-from manystream.engine import aio
+from manystream import aio
 from manystream.engine.portal import open_portal
 from tests.engine.peers import (
     STREAM_HEAD,

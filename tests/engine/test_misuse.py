@@ -13,8 +13,8 @@ import pytest
 import trio
 
 import manystream as ms
+from manystream import aio
 from manystream.batch import Batch
-from manystream.engine import aio
 from manystream.engine.portal import Portal, open_portal
 from manystream.engine.threads import FromThread
 from tests.engine.peers import Line, answer, chat_answer, hello, open_peer

@@ -6,9 +6,9 @@ import pytest
 from opentelemetry.semconv._incubating.attributes import gen_ai_attributes
 
 import manystream as ms
-from manystream.engine.otel import OPERATIONS, PROVIDER_NAMES, REQUEST_ATTRIBUTES
 from manystream.engine.record import REQUEST_HEADERS, RESPONSE_HEADER_PREFIXES, RESPONSE_HEADERS
 from manystream.engine.redaction import HARMLESS_QUERY
+from manystream.otel import OPERATIONS, PROVIDER_NAMES, REQUEST_ATTRIBUTES
 from tests.engine.peers import NO_RETRY, Line, answer, chat_answer, hello, open_peer
 
 

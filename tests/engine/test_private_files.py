@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import manystream as ms
+from manystream import aio
 from manystream.batch import Journal, JournalError
-from manystream.engine import aio
 from manystream.engine.portal import open_portal
 
 from ..manystream.batch.batches import records, write

@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 import manystream as ms
-from manystream.engine import aio
+from manystream import aio
 from manystream.engine.portal import open_portal
 from manystream.engine.steps import STEP_EVENTS
 from manystream.engine.stream import HIGH_WATER

@@ -15,7 +15,8 @@ import pytest
 import trio
 
 import manystream as ms
-from manystream.engine import EngineClosedError, aio
+from manystream import aio
+from manystream.engine import EngineClosedError
 from manystream.engine.portal import Portal, open_portal
 from manystream.simulator import Simulator, start_simulator_thread
 from tests.engine.peers import STREAM_HEAD, Line, chat_chunk, chat_stream, chunked, hello, open_peer

@@ -15,10 +15,10 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 import manystream as ms
-from manystream.engine.otel import OpenTelemetryObserver
+from manystream.otel import OpenTelemetryObserver
 from manystream.simulator import Simulator, start_simulator_thread
 
-from .peers import NO_RETRY
+from ..engine.peers import NO_RETRY
 
 pytestmark = pytest.mark.trio
 
@@ -169,7 +169,7 @@ async def test_no_call_is_kept_after_its_end(telemetry: Telemetry, simulator: Si
 async def test_the_names_are_those_of_the_conventions() -> None:
     import inspect
 
-    from manystream.engine import otel
+    from manystream import otel
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

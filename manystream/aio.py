@@ -24,25 +24,25 @@ from typing import Protocol, Self, TypeAlias
 
 import trio
 
-from ..providers.events import Event
-from ..providers.options import Retry, Timeouts
-from ..providers.provider import Provider
-from ..providers.request import Request
-from ..providers.response import Response
-from ..transport.tls import TLSConfig
-from . import core
-from .call import Call as NativeCall
-from .callbacks import check_callback
-from .clocks import CallState
-from .completion import Completion, answer_of
-from .core import EngineClosedError
-from .delivery import OnEvent
-from .ending import OnCompletion
-from .limits import Limits
-from .observe import Observer
-from .record import Recording
-from .statistics import Statistics
-from .stream import BufferedEvents
+from .engine import core
+from .engine.call import Call as NativeCall
+from .engine.callbacks import check_callback
+from .engine.clocks import CallState
+from .engine.completion import Completion, answer_of
+from .engine.core import EngineClosedError
+from .engine.delivery import OnEvent
+from .engine.ending import OnCompletion
+from .engine.limits import Limits
+from .engine.observe import Observer
+from .engine.record import Recording
+from .engine.statistics import Statistics
+from .engine.stream import BufferedEvents
+from .providers.events import Event
+from .providers.options import Retry, Timeouts
+from .providers.provider import Provider
+from .providers.request import Request
+from .providers.response import Response
+from .transport.tls import TLSConfig
 
 NativeBlock: TypeAlias = "AbstractAsyncContextManager[core.Engine]"
 
@@ -440,7 +440,7 @@ def _running_loop() -> asyncio.AbstractEventLoop:
     except RuntimeError:
         pass
     raise EventLoopError(
-        "manystream.engine.aio needs a running asyncio loop, and there is none in this thread: in a trio program use"
+        "manystream.aio needs a running asyncio loop, and there is none in this thread: in a trio program use"
         " manystream.open_engine, without any event loop use manystream.engine.portal"
     )
 

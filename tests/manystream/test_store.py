@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import manystream as ms
-from manystream.engine.store import APPLICATION_ID, SCHEMA_VERSION, StoreError
+from manystream.store import APPLICATION_ID, SCHEMA_VERSION, StoreError
 
 PATIENCE = 30.0
 """Seconds that another process may take before a test gives it up."""

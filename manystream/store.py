@@ -26,10 +26,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias, TypeGuard, TypeVar
 
-from ..providers.conversation import Conversation
-from ..providers.messages import Message
-from ..providers.rows import Row, rows_from_message
-from . import private_file
+from .engine import private_file
+from .providers.conversation import Conversation
+from .providers.messages import Message
+from .providers.rows import Row, rows_from_message
 
 Result = TypeVar("Result")
 Work: TypeAlias = "Callable[[sqlite3.Connection], Result]"

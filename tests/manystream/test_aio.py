@@ -11,9 +11,9 @@ import pytest
 import trio
 
 import manystream as ms
-from manystream.engine import aio
+from manystream import aio
 from manystream.simulator import Simulator, start_simulator_thread
-from tests.engine.asyncio_programs import ENDLESS, WAIT, ask, run, until
+from tests.manystream.asyncio_programs import ENDLESS, WAIT, ask, run, until
 
 ROOT = Path(__file__).resolve().parents[2]
 

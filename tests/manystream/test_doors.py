@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from manystream.engine import EventStream, aio, core, portal, threads
+from manystream import aio
+from manystream.engine import EventStream, core, portal, threads
 from manystream.engine.call import Call
 
 INSIDE = "what runs inside the engine needs it; no program does"

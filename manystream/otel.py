@@ -1,6 +1,6 @@
 """OpenTelemetry: a span and the client metrics of the GenAI conventions for every call.
 
-    from manystream.engine.otel import OpenTelemetryObserver
+    from manystream.otel import OpenTelemetryObserver
 
     async with ms.open_engine(providers=[…], observer=OpenTelemetryObserver()) as engine: …
 
@@ -21,13 +21,13 @@ from typing import TypeAlias
 from opentelemetry import metrics, trace
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 
-from ..providers.events import Event
-from ..providers.provider import Provider
-from ..providers.request import Request
-from ..providers.usage import Usage
-from .call import Call
-from .completion import Completion
-from .observe import CallStart, Observer
+from .engine.call import Call
+from .engine.completion import Completion
+from .engine.observe import CallStart, Observer
+from .providers.events import Event
+from .providers.provider import Provider
+from .providers.request import Request
+from .providers.usage import Usage
 
 Value: TypeAlias = "str | bool | int | float | Sequence[str]"
 

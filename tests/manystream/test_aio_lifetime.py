@@ -15,11 +15,11 @@ import pytest
 import trio
 
 import manystream as ms
-from manystream.engine import aio
-from manystream.engine.aio import EventLoopError
+from manystream import aio
+from manystream.aio import EventLoopError
 from manystream.engine.core import EngineClosedError
 from manystream.simulator import Simulator, start_simulator_thread
-from tests.engine.asyncio_programs import ENDLESS, WAIT, ask, run, until
+from tests.manystream.asyncio_programs import ENDLESS, WAIT, ask, run, until
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -216,7 +216,7 @@ def test_another_thread_is_told_how_to_get_in(provider: ms.Provider) -> None:
 INTERRUPTED = """
 import asyncio, sys
 import manystream as ms
-from manystream.engine import aio
+from manystream import aio
 
 async def main():
     provider = ms.OpenAIChat("key", sys.argv[1], name="sim")

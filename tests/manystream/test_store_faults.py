@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 import manystream as ms
-from manystream.engine.store import StoreError
+from manystream.store import StoreError
 
-from .disk import room
+from ..engine.disk import room
 
 PATIENCE = 30.0
 """Seconds that another process may take before a test gives it up."""
