@@ -8,9 +8,9 @@ from .clocks import CallState as CallState
 from .completion import Completion as Completion
 from .completion import Timings as Timings
 from .core import Engine as Engine
-from .core import EngineClosedError as EngineClosedError
-from .core import TooManyCallsError as TooManyCallsError
 from .core import open_engine as open_engine
+from .errors import EngineClosedError as EngineClosedError
+from .errors import TooManyCallsError as TooManyCallsError
 from .limits import Limits as Limits
 from .observe import CallStart as CallStart
 from .observe import Observer as Observer

@@ -10,27 +10,26 @@ import contextlib
 import logging
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Self, TypeAlias
 
 from ..providers.errors import ProviderError
 from ..providers.events import Error, Event
 from ..providers.options import Retry
 from ..providers.response import Response
 from ..transport.errors import Phase
-from ..transport.loop import Loop
-from ..transport.pool import Pool
-from ..transport.timers import Timer, Timers
+from ..transport.timers import Timer
 from .attempt import Attempt
-from .clocks import LENGTH, CallState, Clock, Clocks, next_deadline, timeout_error
+from .clocks import LENGTH, MAY_FOLLOW, CallState, Clock, Clocks, next_deadline, timeout_error
 from .completion import Completion
 from .delivery import Delivery, OnEvent, Tally
 from .ending import Ending, OnCompletion, Step
 from .errors import callback_failed, cancelled, hide_words, internal, redacted
-from .listener import Progress, Recorder
-from .observe import Watch
+from .listener import Progress
 from .prepared import Prepared
-from .retry import RetryBudget, retry_delay
+from .retry import retry_delay
+from .runtime import Runtime
 from .statistics import CallFigures
 from .steps import Action
 
@@ -41,38 +40,26 @@ ERROR_BODY_SECONDS: float = 5.0
 the explanation slowly; the status has said enough by then."""
 
 
-class Surroundings(Protocol):
-    """What a call needs of its engine."""
+UNTIMED = CallState.BACKOFF
+"""The state whose only clock is the total one: also of a call that is paused, or that delivers in steps."""
 
-    @property
-    def pool(self) -> Pool: ...
-    @property
-    def loop(self) -> Loop: ...
-    @property
-    def timers(self) -> Timers: ...
-    @property
-    def budget(self) -> RetryBudget: ...
-    def random(self) -> float: ...
-    def soon(self, call: Call) -> None:
-        """Call `conclude` at the loop's next iteration."""
-        ...
+Deliver: TypeAlias = "Callable[[Sequence[Event]], None]"
 
-    @property
-    def watch(self) -> Watch | None:
-        """Who is notified of how calls go, where somebody is."""
-        ...
 
-    @property
-    def recorder(self) -> Recorder | None:
-        """Who writes down what goes over the wire, where somebody does."""
-        ...
+@dataclass(slots=True)
+class CallHooks:
+    """What a call calls on its way; the same for all calls of an engine.
 
-    def count_retry(self) -> None: ...
-    def count_resent(self) -> None: ...
-    def call_ended(self, call: Call, completion: Completion) -> None: ...
-    def callback_raised(self, error: BaseException) -> None:
-        """A callback raised something that is no `Exception`: it may end the engine."""
-        ...
+    ended: with the call and its completion, before `on_completion`; may be called again if it raised.
+    attempt_started: with the call and the attempt's number, from 1.
+    first_token: once the first content was given to `on_event`.
+    observed: wraps the function that delivers the events of each further chunk; None: nobody looks at chunks.
+    """
+
+    ended: Callable[[Call, Completion], None]
+    attempt_started: Callable[[Call, int], None] | None = None
+    first_token: Callable[[Call], None] | None = None
+    observed: Callable[[Call, Deliver], Deliver] | None = None
 
 
 class Call(Ending):
@@ -83,6 +70,7 @@ class Call(Ending):
         "_attempts",
         "_clocks",
         "_finish_response",
+        "_hooks",
         "_paused",
         "_prepared",
         "_resent",
@@ -95,7 +83,8 @@ class Call(Ending):
 
     def __init__(
         self,
-        engine: Surroundings,
+        runtime: Runtime,
+        hooks: CallHooks,
         prepared: Prepared,
         tally: Tally,
         *,
@@ -106,7 +95,8 @@ class Call(Ending):
         on_completion: OnCompletion | None,
         finish_response: Callable[[Response], None],
     ) -> None:
-        super().__init__(engine, Delivery(on_event, self, tally), on_completion)
+        super().__init__(runtime, Delivery(on_event, self, tally), on_completion)
+        self._hooks = hooks
         self.number: int = number
         self.tally: Tally = tally
         self._prepared = prepared
@@ -122,16 +112,14 @@ class Call(Ending):
 
     def __repr__(self) -> str:
         kind = "stream" if self._prepared.stream else "request"
-        return f"<Call {kind} to {self._prepared.provider.name} {self._state.value}, attempt {self._attempts}>"
+        return f"<Call {kind} to {self._prepared.provider.name} {self._state_now().value}, attempt {self._attempts}>"
 
     # --- for the caller ---
 
     @property
     def state(self) -> CallState:
         """Where it stands."""
-        if self._state is CallState.SENDING:
-            self._deadline()  # looks whether the request is out, which nobody is told of
-        return self._state
+        return self._state_now()
 
     def cancel(self) -> None:
         """End the call. Its socket is closed at once; its completion (CANCELLED, with what had arrived) follows at
@@ -206,7 +194,7 @@ class Call(Ending):
         try:
             self._stop()
         finally:
-            self._engine.soon(self)
+            self._runtime.soon(self.conclude, self.on_defect)
 
     def end_now(self, error: ProviderError, *, forced: bool = False) -> None:
         """As `end`, but complete before this returns: the engine will have no next iteration.
@@ -240,30 +228,28 @@ class Call(Ending):
 
     # --- attempts ---
 
-    # --- attempts ---
-
     def begin(self, *, fresh: bool = False) -> None:
         """Start the first attempt, or another one. `fresh`: on a connection that has never served."""
         if self._attempt is not None:
             self._delivery.reset()
         self._attempts += 1
-        self._state = CallState.QUEUED
-        self._attempt = Attempt(self._prepared, self, self._deliver_first, self._engine.recorder)
-        watch = self._engine.watch
-        if watch is not None:
-            watch.attempt_started(self, self._attempts)
+        self._enter(CallState.QUEUED)
+        self._attempt = Attempt(self._prepared, self, self._deliver_first, self._runtime.recorder)
+        attempt_started = self._hooks.attempt_started
+        if attempt_started is not None:
+            attempt_started(self, self._attempts)
         attempt = self._attempt
-        self._engine.pool.acquire(self._prepared.origin, attempt, fresh=fresh)
+        self._runtime.pool.acquire(self._prepared.origin, attempt, fresh=fresh)
         if self._attempt is attempt and self._state is CallState.QUEUED:
             self._arm()  # it waits; with a connection at once its progress has set the clock
 
     def on_progress(self, progress: Progress) -> None:
-        loop = self._engine.loop
+        loop = self._runtime.loop
         if progress is Progress.DIALLING:
-            self._state = CallState.CONNECTING
+            self._enter(CallState.CONNECTING)
             self._timings.queued = loop.clock() - self._started
         elif progress is Progress.CONNECTED:
-            self._state = CallState.SENDING
+            self._enter(CallState.SENDING)
             elapsed = loop.now - self._started  # the clock was looked at when the request was sent
             if self._timings.queued is None:
                 self._timings.queued = elapsed
@@ -271,7 +257,7 @@ class Call(Ending):
             if self._paused:
                 self.pause()
         else:
-            self._state = CallState.READING
+            self._enter(CallState.READING)
             self._timings.first_byte = loop.clock() - self._started
         self._arm()
 
@@ -279,8 +265,8 @@ class Call(Ending):
         self._arm()
 
     def soon(self, callback: Action) -> None:
-        engine = self._engine
-        engine.timers.at(engine.loop.clock(), callback, self.on_defect)
+        runtime = self._runtime
+        runtime.timers.at(runtime.loop.clock(), callback, self.on_defect)
 
     def _deliver_first(self, events: Sequence[Event]) -> None:
         """Events, until the first content was told: notes when that was."""
@@ -290,13 +276,13 @@ class Call(Ending):
             return
         delivery.deliver_first(events)
         if delivery.delivered and self._attempt is not None:
-            self._timings.first_token = self._engine.loop.now - self._started
+            self._timings.first_token = self._runtime.loop.now - self._started
             self._attempt.deliver = delivery.deliver
-            watch = self._engine.watch
-            if watch is not None:
-                watch.first_token(self)
-            if watch is not None and watch.chunks:
-                self._attempt.deliver = watch.watched(self, delivery.deliver)
+            hooks = self._hooks
+            if hooks.first_token is not None:
+                hooks.first_token(self)
+            if hooks.observed is not None:
+                self._attempt.deliver = hooks.observed(self, delivery.deliver)
             else:
                 self._attempt.deliver_texts = delivery.deliver_texts
 
@@ -329,30 +315,30 @@ class Call(Ending):
                 # The server had closed the kept-alive connection before the request reached it. No waiting: nothing
                 # is wrong with the server. Once per call, on a fresh connection, and counted as an attempt.
                 self._resent += 1
-                self._engine.count_resent()
+                self._runtime.resent += 1
                 self.begin(fresh=True)
                 return
-            delay = retry_delay(error, self._attempts, self._retry, self._engine.random)
+            delay = retry_delay(error, self._attempts, self._retry, self._runtime.random)
             # A hint is the server's own word on when to come back. Without one, or with one that says "at once", do
             # not add retry traffic during an outage.
             hinted = error.retry_after_ms >= self._retry.base * 1000 and error.retry_after_ms > 0
-            if delay is not None and (hinted or self._engine.budget.spend()):
+            if delay is not None and (hinted or self._runtime.budget.spend()):
                 self._back_off(delay)
                 return
         self._fail(error)
         self.conclude()
 
     def _back_off(self, delay: float) -> None:
-        self._engine.count_retry()
-        self._state = CallState.BACKOFF
+        self._runtime.retried += 1
+        self._enter(CallState.BACKOFF)
         self._disarm()
-        loop = self._engine.loop
+        loop = self._runtime.loop
         when = loop.clock() + delay
         deadline, clock = self._deadline()
         if deadline < when:
-            self._timer = self._engine.timers.at(deadline, lambda: self._expired(clock), self.on_defect)
+            self._timer = self._runtime.timers.at(deadline, lambda: self._expired(clock), self.on_defect)
         else:
-            self._timer = self._engine.timers.at(when, self.begin, self.on_defect)
+            self._timer = self._runtime.timers.at(when, self.begin, self.on_defect)
 
     def on_callback_failure(self, failure: BaseException) -> None:
         """`on_event` raised, and is called no more."""
@@ -363,53 +349,61 @@ class Call(Ending):
 
     # --- clocks ---
 
+    def _enter(self, state: CallState) -> None:
+        assert state in MAY_FOLLOW[self._state], f"{self._state} is not followed by {state}"
+        self._state = state
+
+    def _state_now(self) -> CallState:
+        """The state, with what only the connection knows: whether the request is out, and whether an answer comes."""
+        state = self._state
+        if state is CallState.SENDING and self._attempt is not None:
+            connection = self._attempt.connection
+            if connection is not None and connection.sent_at is not None:
+                return CallState.READING if connection.received else CallState.WAITING
+        return state
+
     def _deadline(self) -> tuple[float, Clock]:
         """When the next clock ends, from what the connection has seen so far."""
-        state, since = self._state, self._started
-        attempt = self._attempt
+        attempt, started = self._attempt, self._started
         connection = attempt.connection if attempt is not None else None
+        state, since = self._state_now(), started
         if attempt is not None and attempt.steps is not None:
-            state = CallState.BACKOFF  # no clock but the total one
-        elif state is CallState.CONNECTING:
-            since = self._started + (self._timings.queued or 0.0)
+            return next_deadline(self._clocks, UNTIMED, started=started, state_since=since)
+        if state is CallState.CONNECTING:
+            since = started + (self._timings.queued or 0.0)
         elif connection is not None:
-            if state is CallState.SENDING and connection.sent_at is not None:
-                state = self._state = CallState.WAITING
-            if state is CallState.WAITING and connection.received:
-                state = CallState.READING  # bytes of the head have come
+            if connection.paused:
+                state = UNTIMED
+            elif attempt is not None and attempt.reads_error and self._timings.first_byte is not None:
+                # The status says enough: what of the body explains it may not take long.
+                body = (started + self._timings.first_byte + ERROR_BODY_SECONDS, Clock.IDLE)
+                since = connection.last_activity
+                return min(body, next_deadline(self._clocks, state, started=started, state_since=since))
             since = connection.last_activity
             if state is CallState.WAITING and connection.sent_at is not None:
                 since = connection.sent_at
-            if connection.paused:
-                state = CallState.BACKOFF  # no clock but the total one
-            elif attempt is not None and attempt.reads_error and self._timings.first_byte is not None:
-                # The status says enough: what of the body explains it may not take long.
-                deadline = self._started + self._timings.first_byte + ERROR_BODY_SECONDS
-                return min(
-                    (deadline, Clock.IDLE), next_deadline(self._clocks, state, started=self._started, state_since=since)
-                )
-        return next_deadline(self._clocks, state, started=self._started, state_since=since)
+        return next_deadline(self._clocks, state, started=started, state_since=since)
 
     def _arm(self) -> None:
         """See that a timer is set no later than the next deadline. An earlier one looks again and moves on, so
         bytes need not touch the timer."""
         deadline, _ = self._deadline()
-        if self._state is CallState.SENDING:
+        if self._state_now() is CallState.SENDING:
             # Once the request is out, the first-byte clock takes over unannounced; it may be the shorter one.
-            deadline = min(deadline, self._engine.loop.now + self._clocks.first_byte)
+            deadline = min(deadline, self._runtime.loop.now + self._clocks.first_byte)
         if deadline == math.inf:
             return  # a timer that is set will look, and find that
         if self._timer is not None:
             if self._timer.pending and self._timer.when <= deadline:
                 return
             self._timer.cancel()
-        self._timer = self._engine.timers.at(deadline, self._look_at_clocks, self.on_defect)
+        self._timer = self._runtime.timers.at(deadline, self._look_at_clocks, self.on_defect)
 
     def _look_at_clocks(self) -> None:
         if self._step is not Step.OPEN:
             return
         deadline, clock = self._deadline()
-        if deadline <= self._engine.loop.clock():
+        if deadline <= self._runtime.loop.clock():
             self._expired(clock)
         else:
             self._timer = None
@@ -423,7 +417,7 @@ class Call(Ending):
             self.on_attempt_failure(error, unread=False)  # during a back-off
             return
         if attempt.connection is None:
-            self._engine.pool.abandon(attempt)
+            self._runtime.pool.abandon(attempt)
         attempt.expire(error)
 
     def _where(self) -> str:
@@ -433,7 +427,7 @@ class Call(Ending):
         if self._state is CallState.CONNECTING and attempt is not None:
             step = {Phase.DNS: "looking up", Phase.TLS: "TLS handshake with", Phase.PROXY: "proxy tunnel to"}
             return f"{step.get(attempt.phase, 'connecting to')} {origin}"
-        return f"{self._state.value}, {origin}"
+        return f"{self._state_now().value}, {origin}"
 
     def _disarm(self) -> None:
         if self._timer is not None:
@@ -465,14 +459,14 @@ class Call(Ending):
         self._settle(self._failure(error, response), Error(error) if self._prepared.stream else None)
 
     def _stop(self) -> None:
-        self._state = CallState.ENDED
+        self._enter(CallState.ENDED)
         self._disarm()
         attempt = self._attempt
         if attempt is not None and (not attempt.over or attempt.connection is not None):
             if attempt.connection is None:
-                self._engine.pool.abandon(attempt)
+                self._runtime.pool.abandon(attempt)
             attempt.abort()
 
     def _book(self, completion: Completion) -> None:
         self._attempt = None
-        self._engine.call_ended(self, completion)
+        self._hooks.ended(self, completion)

@@ -61,6 +61,23 @@ STATE_CLOCK: dict[CallState, Clock | None] = {
 }
 """State → the clock that runs in it, beside the total one, which always runs."""
 
+MAY_FOLLOW: dict[CallState, frozenset[CallState]] = {
+    CallState.QUEUED: frozenset(
+        {CallState.QUEUED, CallState.CONNECTING, CallState.SENDING, CallState.BACKOFF, CallState.ENDED}
+    ),
+    CallState.CONNECTING: frozenset({CallState.SENDING, CallState.BACKOFF, CallState.ENDED}),
+    CallState.SENDING: frozenset({CallState.QUEUED, CallState.READING, CallState.BACKOFF, CallState.ENDED}),
+    CallState.WAITING: frozenset({CallState.QUEUED, CallState.READING, CallState.BACKOFF, CallState.ENDED}),
+    CallState.READING: frozenset({CallState.BACKOFF, CallState.ENDED}),
+    CallState.BACKOFF: frozenset({CallState.QUEUED, CallState.ENDED}),
+    CallState.ENDED: frozenset({CallState.ENDED}),
+}
+"""State → the states that may follow it.
+
+A call begins in the queue, and its first attempt enters it. A request on a connection that the server had closed goes
+back to the queue, for a fresh connection. The end may be entered twice: its steps can be repeated.
+"""
+
 LENGTH: dict[Clock, Callable[[Clocks], float]] = {clock: attrgetter(clock.value) for clock in Clock}
 """Clock → how long it runs, of a call's `Clocks`."""
 

@@ -10,7 +10,7 @@ import dataclasses
 import enum
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import trio
 
@@ -18,9 +18,7 @@ from ..providers.events import Error, Event
 from .completion import Completion, Timings
 from .delivery import Delivery
 from .errors import callback_failed
-
-if TYPE_CHECKING:
-    from .call import Surroundings
+from .runtime import Runtime
 
 logger: logging.Logger = logging.getLogger("manystream.engine")
 
@@ -57,10 +55,10 @@ class Ending:
     __slots__ = (
         "_delivery",
         "_ended",
-        "_engine",
         "_on_completion",
         "_outcome",
         "_raised",
+        "_runtime",
         "_started",
         "_step",
         "_terminal",
@@ -68,11 +66,11 @@ class Ending:
         "completion",
     )
 
-    def __init__(self, engine: Surroundings, delivery: Delivery, on_completion: OnCompletion | None) -> None:
-        self._engine = engine
+    def __init__(self, runtime: Runtime, delivery: Delivery, on_completion: OnCompletion | None) -> None:
+        self._runtime = runtime
         self._delivery = delivery
         self._on_completion = on_completion
-        self._started = engine.loop.clock()
+        self._started = runtime.loop.clock()
         self._timings = Timings()
         self._step = Step.OPEN
         self._outcome: Completion | None = None  # what `completion` will be
@@ -131,7 +129,7 @@ class Ending:
                 self._ended.set()
         raised, self._raised = self._raised, None
         if raised is not None:
-            self._engine.callback_raised(raised)
+            self._runtime.on_callback_raised(raised)
 
     def _conclude_by_all_means(self) -> None:
         """As `conclude`, passing over a step that raises."""
@@ -169,7 +167,7 @@ class Ending:
     def _record(self) -> None:
         completion = self._outcome
         assert completion is not None
-        self._timings.finished = self._engine.loop.clock() - self._started
+        self._timings.finished = self._runtime.loop.clock() - self._started
         self.completion = completion
         self._delivery.release()
         self._book(completion)

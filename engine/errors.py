@@ -125,3 +125,11 @@ def _redacted_word(word: object, secrets: Redaction) -> object:
 def _bounded(text: str, secrets: Redaction) -> str:
     """Redacted, then cut, then without what the cut left."""
     return secrets.hide_parts(secrets.hide(text)[:LONGEST_MESSAGE])
+
+
+class EngineClosedError(RuntimeError):
+    """The engine is used after its block was left, in another process, or on another thread."""
+
+
+class TooManyCallsError(RuntimeError):
+    """As many calls as `Limits.max_calls` allows are running: start this one when one of them has ended."""

@@ -24,16 +24,15 @@ import stat
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
 
 import trio
 
 from ..providers.json_values import dumps
 from .call import Call
+from .calls import Calls
 from .clocks import CallState
-from .statistics import CallFigures, Statistics
+from .statistics import CallFigures
 
 logger: logging.Logger = logging.getLogger("manystream.monitor")
 
@@ -61,25 +60,16 @@ class MonitorError(RuntimeError):
     """The monitor's socket cannot be where it is to be. The message names the path, and what to do."""
 
 
-class Watched(Protocol):
-    """What is needed of an engine."""
-
-    def totals(self, calls: Mapping[str, int]) -> Statistics: ...
-    def running(self) -> Sequence[Call]:
-        """The running calls, oldest first."""
-        ...
-
-
 class Monitor:
     """The socket of one engine, from now on. path: where; default: below `runtime_folder()`, named by the process.
 
     Raises `MonitorError`. `run` must be called, and removes the socket at its end.
     """
 
-    def __init__(self, engine: Watched, path: str | os.PathLike[str] | None = None) -> None:
+    def __init__(self, calls: Calls, path: str | os.PathLike[str] | None = None) -> None:
         if not hasattr(socket, "AF_UNIX"):
             raise MonitorError("monitor= needs Unix sockets, which this system does not have: leave it out")
-        self._engine = engine
+        self._calls = calls
         self.path: Path = Path(path) if path is not None else _free_path()
         self._listener = _listen(self.path)
         self._opened = trio.current_time()
@@ -144,7 +134,7 @@ class Monitor:
 
     async def _describe(self) -> dict[str, object]:
         now = trio.current_time()
-        calls = self._engine.running()
+        calls = self._calls.running()
         oldest = [call.figures(now) for call in calls[:LISTED]]
         streams = 0
         states: Counter[CallState] = Counter()
@@ -163,7 +153,7 @@ class Monitor:
             "time": time.time(),
             "uptime": now - self._opened,
             "streams": streams,
-            "statistics": self._engine.totals({state.value: count for state, count in states.items()}),
+            "statistics": self._calls.totals({state.value: count for state, count in states.items()}),
             "oldest": oldest,
             "quietest": [call.figures(now) for _, _, call in quietest if call.completion is None],
         }

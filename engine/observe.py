@@ -6,7 +6,7 @@
 
     async with ms.open_engine(providers=[…], observer=Log()) as engine: …
 
-Knows calls by name only. Must not know what an observer does with what it is told.
+Knows what a call calls on its way. Must not know what an observer does with it.
 """
 
 from __future__ import annotations
@@ -14,16 +14,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ..providers.events import Event
 from ..providers.provider import Provider
 from ..providers.request import Request
+from .call import Call, CallHooks
 from .callbacks import check_callback
-
-if TYPE_CHECKING:
-    from .call import Call
-    from .completion import Completion
+from .completion import Completion
 
 logger: logging.Logger = logging.getLogger("manystream.observe")
 
@@ -88,6 +85,10 @@ class Watch:
         self._observer = observer
         self._on_raise = on_raise
         self.chunks: bool = type(observer).chunk_received is not Observer.chunk_received
+
+    def hooks(self, ended: Callable[[Call, Completion], None]) -> CallHooks:
+        """What calls call on their way; `ended` is the engine's own."""
+        return CallHooks(ended, self.attempt_started, self.first_token, self.watched if self.chunks else None)
 
     def call_started(self, call: Call, start: CallStart) -> None:
         self._notify("call_started", call, start)

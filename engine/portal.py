@@ -1,45 +1,38 @@
-"""The engine for programs without any event loop: `with open_portal([…]) as portal: portal.request(request)`.
+"""An engine's calls for other threads: a method blocks the calling thread until the answer is there, or hands the work
+over and returns. Any number of threads may use one portal at the same time.
 
-trio and the engine run in a thread of their own; what is called here blocks the calling thread until the answer is
-there, or hands the work over and returns. Any number of threads may use one portal at the same time.
-
-Knows threads, and `engine.from_thread`. Must not know how a call works.
+`engine.from_thread` is one; `manystream.portal.open_portal` opens one with an engine in a thread of its own.
+Knows threads and trio's token. Must not know how a call works, nor who runs trio.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Generator, Mapping, Sequence
-from concurrent.futures import Future
-from contextlib import contextmanager
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self, TypeVar
 
 import trio
 
 from ..providers.events import Event
-from ..providers.options import Retry, Timeouts
-from ..providers.provider import Provider
 from ..providers.request import Request
 from ..providers.response import Response
-from ..transport.tls import TLSConfig
 from .call import Call
 from .callbacks import check_callback
+from .calls import Calls
 from .clocks import CallState
 from .completion import Completion, answer_of
-from .core import Engine, EngineClosedError, open_engine
 from .delivery import OnEvent
 from .ending import OnCompletion
-from .limits import Limits
-from .observe import Observer
+from .errors import EngineClosedError
 from .record import Recording
 from .statistics import Statistics
 from .stream import BufferedEvents
 
 Result = TypeVar("Result")
 
-CLOSED = "this portal is closed: its open_portal block was left"
+CLOSED = "this portal is closed: the block of its engine was left"
 FORKED = "this portal was opened in another process: open one after the fork"
 
 
@@ -215,16 +208,17 @@ class PortalRecording:
 
 
 class Portal:
-    """Many concurrent calls, from threads. Made by `open_portal`; all methods are for any thread."""
+    """Many concurrent calls, from threads: `engine.from_thread`, or what `open_portal` opens. All methods are for any
+    thread; callbacks run on the engine's."""
 
-    def __init__(self, engine: Engine, token: trio.lowlevel.TrioToken) -> None:
-        self._engine = engine
+    def __init__(self, calls: Calls, token: trio.lowlevel.TrioToken) -> None:
+        self._calls = calls
         self._token = token
         self._thread = threading.get_ident()
         self._process = os.getpid()
 
     def __repr__(self) -> str:
-        return f"<Portal to {self._engine!r}>"
+        return f"<Portal to {self._calls!r}>"
 
     def request(self, request: Request) -> Response:
         """Make an unstreamed call and block until its answer is there. Raises `ProviderError` if it fails; where the
@@ -245,7 +239,7 @@ class Portal:
         """Start an unstreamed call; returns once it is started. `on_completion(completion)` is called exactly once, on
         the engine's thread. Raises `InvalidRequestError` and `EngineClosedError`."""
         call = PortalCall(self, on_completion)
-        self.run(lambda: call.begin(lambda end: self._engine.start_request(request, end)))
+        self.run(lambda: call.begin(lambda end: self._calls.start(request, None, end, stream=False)))
         return call
 
     def start_stream(
@@ -254,7 +248,7 @@ class Portal:
         """Start a streamed call; returns once it is started. Callbacks as in `Engine.start_stream`, on the engine's
         thread: they must not block it, for every other call waits with it."""
         call = PortalCall(self, on_completion)
-        self.run(lambda: call.begin(lambda end: self._engine.start_stream(request, on_event, end)))
+        self.run(lambda: call.begin(lambda end: self._calls.start(request, on_event, end, stream=True)))
         return call
 
     def drain(self, timeout: float) -> bool:
@@ -262,17 +256,17 @@ class Portal:
         ended, at most `timeout` seconds. Returns whether all have. As `Engine.drain`."""
         self.check_may_block()
         try:
-            return trio.from_thread.run(self._engine.drain, timeout, trio_token=self._token)
+            return trio.from_thread.run(self._calls.drain, timeout, trio_token=self._token)
         except trio.RunFinishedError:
             raise EngineClosedError(CLOSED) from None
 
     def statistics(self) -> Statistics:
         """The engine in figures, as of now."""
-        return self.run(self._engine.statistics)
+        return self.run(self._calls.statistics)
 
     def record(self, path: str | os.PathLike[str], *, replace: bool = False) -> PortalRecording:
         """Write down what goes over the wire until the block is left: `with portal.record(path):`. As the engine's."""
-        return PortalRecording(self, self.run(lambda: self._engine.record(path, replace=replace)))
+        return PortalRecording(self, self.run(lambda: self._calls.record(path, replace=replace)))
 
     # --- for calls ---
 
@@ -303,62 +297,3 @@ class Portal:
     def _check_process(self) -> None:
         if os.getpid() != self._process:  # a fork copies no threads: the engine's is not here
             raise EngineClosedError(FORKED)
-
-
-@contextmanager
-def open_portal(
-    providers: Sequence[Provider],
-    *,
-    timeouts: Timeouts | None = None,
-    retry: Retry | None = None,
-    limits: Limits | None = None,
-    tls: TLSConfig | None = None,
-    proxy: str | None = None,
-    environment: Mapping[str, str] | None = None,
-    observer: Observer | None = None,
-    monitor: str | os.PathLike[str] | bool = False,
-) -> Generator[Portal, None, None]:
-    """Open an engine in a thread of its own, for the length of the block.
-
-    The options are those of `manystream.open_engine`. Leaving the block cancels what still runs, and waits until the
-    thread has ended. Raises `InvalidRequestError` for a provider that cannot work.
-    """
-    opened: Future[tuple[Portal, trio.Event]] = Future()
-
-    async def hold() -> None:
-        async with open_engine(
-            providers,
-            timeouts=timeouts,
-            retry=retry,
-            limits=limits,
-            tls=tls,
-            proxy=proxy,
-            environment=environment,
-            observer=observer,
-            monitor=monitor,
-        ) as engine:
-            leave = trio.Event()
-            opened.set_result((Portal(engine, trio.lowlevel.current_trio_token()), leave))
-            await leave.wait()
-
-    failures: list[BaseException] = []  # what ended the engine, such as `SystemExit` from a callback
-
-    def run() -> None:
-        try:
-            trio.run(hold)
-        except BaseException as error:
-            if opened.done():
-                failures.append(error)
-            else:
-                opened.set_exception(error)
-
-    thread = threading.Thread(target=run, name="manystream portal", daemon=True)
-    thread.start()
-    portal, leave = opened.result()
-    try:
-        yield portal
-    finally:
-        portal.soon(leave.set)
-        thread.join()
-    if failures:
-        raise failures[0]

@@ -17,7 +17,7 @@ import trio
 from setting import Setting, add_arguments, open_setting
 
 import manystream as ms
-from manystream.engine.portal import Portal, open_portal
+from manystream.portal import Portal, open_portal
 
 QUESTIONS = [f"Name {count} rivers." for count in range(1, 9)]
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from types import TracebackType
@@ -29,9 +29,9 @@ from .engine.call import Call as NativeCall
 from .engine.callbacks import check_callback
 from .engine.clocks import CallState
 from .engine.completion import Completion, answer_of
-from .engine.core import EngineClosedError
 from .engine.delivery import OnEvent
 from .engine.ending import OnCompletion
+from .engine.errors import EngineClosedError
 from .engine.limits import Limits
 from .engine.observe import Observer
 from .engine.record import Recording
@@ -219,11 +219,10 @@ class Engine:
         the `open_engine` block is left, which cancels them. Raises `ValueError` for a negative timeout.
         """
         self._check_thread()
-        core.check_drain_timeout(timeout)
-        self._native.stop_starting()
+        ended = self._native.drain(timeout)
         drained: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         scope = trio.CancelScope()
-        trio.lowlevel.spawn_system_task(_drain, self._native, timeout, scope, drained)
+        trio.lowlevel.spawn_system_task(_drain, ended, scope, drained)
         try:
             return await drained
         finally:
@@ -246,10 +245,12 @@ class Engine:
             )
 
 
-async def _drain(native: core.Engine, timeout: float, scope: trio.CancelScope, drained: asyncio.Future[bool]) -> None:
-    """Drain in trio, and hand the answer to asyncio."""
+async def _drain(
+    ended: Coroutine[object, object, bool], scope: trio.CancelScope, drained: asyncio.Future[bool]
+) -> None:
+    """Wait in trio, and hand the answer to asyncio."""
     with scope:
-        everything = await native.drain(timeout)
+        everything = await ended
         if not drained.done():
             drained.set_result(everything)
 
@@ -441,7 +442,7 @@ def _running_loop() -> asyncio.AbstractEventLoop:
         pass
     raise EventLoopError(
         "manystream.aio needs a running asyncio loop, and there is none in this thread: in a trio program use"
-        " manystream.open_engine, without any event loop use manystream.engine.portal"
+        " manystream.open_engine, without any event loop use manystream.portal"
     )
 
 

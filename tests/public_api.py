@@ -30,7 +30,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "Cost", "CostExtraError", "Unpriced", "check_installed", "price_response", "price_usage",
     ),
     "manystream.otel": ("OpenTelemetryObserver",),
-    "manystream.engine.portal": ("Portal", "PortalCall", "PortalRecording", "PortalStream", "open_portal"),
+    "manystream.portal": ("Portal", "PortalCall", "PortalRecording", "PortalStream", "open_portal"),
     "manystream.simulator": ("Simulator", "SimulatorError", "start_simulator", "start_simulator_thread"),
 }  # fmt: skip
 """Module → the names in it that are public; none: those that it exports."""
@@ -38,10 +38,9 @@ HOMES: dict[str, tuple[str, ...]] = {
 CALL = ("cancel", "completion", "pause", "resume", "state", "wait")
 OFFERED: dict[str, tuple[str, ...]] = {
     "manystream.Call": CALL,
-    "manystream.Engine": ("close", "record", "request", "start_request", "start_stream", "statistics", "stream"),
     "manystream.aio.Call": CALL,
-    "manystream.engine.portal.Portal": ("record", "request", "start_request", "start_stream", "statistics", "stream"),
-    "manystream.engine.portal.PortalCall": CALL,
+    "manystream.portal.Portal": ("record", "request", "start_request", "start_stream", "statistics", "stream"),
+    "manystream.portal.PortalCall": CALL,
     "manystream.engine.Recording": ("close", "closed"),
 }
 """Class → the members that are for programs, where the engine itself uses others."""

@@ -114,6 +114,21 @@ def test_imports_of_ours_go_in_one_direction(path: Path) -> None:
     assert not wrong
 
 
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """Imports for type checkers only, and imports inside functions, count as well: a circle means that two files are
+    one. A package's `__init__` hands names on, so who imports a name from it is not counted."""
+    modules = {name_of(path).removesuffix(".py"): path for path in sources(*SOURCES) if path.stem != "__init__"}
+    imports: dict[str, set[str]] = {name: set() for name in modules}
+    for name, path in modules.items():
+        for _, target in imports_of(path):
+            imports[name] |= {target, target.rpartition("/")[0]} & modules.keys()
+    while imports:
+        free = [name for name, needs in imports.items() if not needs & imports.keys()]
+        assert free, f"in a circle, or above one: {sorted(imports)}"
+        for name in free:
+            del imports[name]
+
+
 @pytest.mark.parametrize("path", sources(*SOURCES), ids=name_of)
 def test_a_package_keeps_off_what_is_not_its_business(path: Path) -> None:
     name = name_of(path)

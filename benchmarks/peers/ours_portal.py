@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import manystream as ms
-from manystream.engine.portal import open_portal
+from manystream.portal import open_portal
 
 from .common import Recorder, read_task
 from .ours import provider_for, request_for

@@ -19,7 +19,8 @@ from ..cost import Cost, Unpriced
 from ..engine.call import Call
 from ..engine.callbacks import check_callback
 from ..engine.completion import Completion
-from ..engine.core import Engine, EngineClosedError, TooManyCallsError
+from ..engine.core import Engine
+from ..engine.errors import EngineClosedError, TooManyCallsError
 from ..providers.errors import ErrorCategory, InvalidRequestError, ProviderError
 from ..providers.json_values import JSONObject
 from ..providers.request import Request

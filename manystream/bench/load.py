@@ -67,6 +67,7 @@ class Load:
         self._client_before = time.process_time()
         self._simulator_before = self._simulator_seconds()
         self._over = trio.Event()
+        self._nursery: trio.Nursery | None = None
 
     @property
     def elapsed(self) -> float:
@@ -76,7 +77,8 @@ class Load:
     async def run(self) -> Result:
         """Carry it out. Ctrl-C ends it early, with what there is. Raises `InvalidRequestError`."""
         failure: InvalidRequestError | None = None
-        async with trio.open_nursery() as nursery:
+        async with trio.open_nursery() as self._nursery:
+            nursery = self._nursery
             nursery.start_soon(self._end_on_signal)
             nursery.start_soon(self._look)
             try:
@@ -152,7 +154,12 @@ class Load:
             self._over.set()
             return
         delay = min(LONGEST_DELAY, FIRST_DELAY * 2.0 ** min(self._failures_in_a_row // self._plan.concurrency, 10))
-        self._engine.timers.at(self._engine.loop.clock() + delay, self._start)
+        assert self._nursery is not None, "calls end while the run is on"
+        self._nursery.start_soon(self._start_after, delay)
+
+    async def _start_after(self, seconds: float) -> None:
+        await trio.sleep(seconds)
+        self._start()
 
     async def _end_on_signal(self) -> None:
         with trio.open_signal_receiver(signal.SIGINT) as signals:
@@ -176,7 +183,7 @@ class Load:
         while True:
             await trio.sleep(LOOK_SECONDS)
             if time.perf_counter() - self._window > LAG_MEMORY:
-                self.figures.loop_lag = max(self.figures.loop_lag, self._engine.loop.lag)
+                self.figures.loop_lag = max(self.figures.loop_lag, self._engine.statistics().loop_lag)
             self._on_look(self)
 
     def _simulator_seconds(self) -> float | None:
@@ -188,7 +195,8 @@ class Load:
         client = time.process_time() - self._client_before
         after = self._simulator_seconds()
         simulator = after - self._simulator_before if after is not None and self._simulator_before is not None else None
-        lag = figures.loop_lag or self._engine.loop.lag
+        statistics = self._engine.statistics()
+        lag = figures.loop_lag or statistics.loop_lag
         return Result(
             concurrency=self._plan.concurrency,
             seconds=seconds,
@@ -208,8 +216,8 @@ class Load:
             client_seconds=client,
             simulator_seconds=simulator,
             loop_lag=lag,
-            connections_opened=self._engine.pool.opened,
-            connections_reused=self._engine.pool.reused,
+            connections_opened=statistics.opened,
+            connections_reused=statistics.reused,
             interrupted=self.interrupted,
             warnings=warnings_of(
                 seconds=seconds,

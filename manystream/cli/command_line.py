@@ -76,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line (default: the process's own). Gives the exit status and never raises."""
     parser = command_parser()
     try:
-        arguments = parser.parse_args(argv)
+        arguments = parser.parse_args(argv, argparse.Namespace(parser=parser))  # `completion` reads it
     except SystemExit as end:  # argparse has written the help, or what is wrong
         return end.code if isinstance(end.code, int) else 2
     name: str | None = arguments.command

@@ -40,8 +40,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the script; the exit status."""
-    from .command_line import command_parser  # which has imported this module to know the command
-
-    parser = command_parser()
+    parser: argparse.ArgumentParser = arguments.parser
     print(SCRIPTS[arguments.shell](read_parser(parser, WORDS, parser.prog)), end="")
     return 0

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import trio
 
-from ..engine.core import make_id
+from ..engine.calls import make_id
 from ..engine.errors import redacted
 from ..engine.limits import Limits
 from ..engine.prepare import Preparer

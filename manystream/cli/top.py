@@ -21,7 +21,8 @@ from ..engine.monitor import FORMAT, runtime_folder, sockets
 from ..providers.json_values import JSONObject, MalformedJSONError, dumps_text, integer, loads_object
 from .errors import CommandError
 from .terminal import is_terminal
-from .top_view import SORTS, Screen, View, open_screen, rates_between, summary_line
+from .top_screen import open_screen
+from .top_view import SORTS, Screen, View, rates_between, summary_line
 
 HELP = "a live view of a running engine, from another terminal"
 DESCRIPTION = """\

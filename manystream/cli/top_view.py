@@ -9,8 +9,7 @@ from __future__ import annotations
 import abc
 import sys
 import time
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from ..providers.json_values import JSON, JSONObject, integer, mapping, objects, string
@@ -244,21 +243,3 @@ class TextScreen(Screen):
 
     def show(self, view: View) -> None:
         self._redrawn.draw(view.lines(self._paint))
-
-
-@contextmanager
-def open_screen(*, plain: bool) -> Generator[Screen, None, None]:
-    """The best that this terminal and this installation can show. What was shown last stays when it closes."""
-    if plain:
-        yield NoScreen()
-        return
-    try:
-        from .top_rich import RichScreen
-    except ImportError:
-        yield TextScreen()
-        return
-    screen = RichScreen()
-    try:
-        yield screen
-    finally:
-        screen.close()

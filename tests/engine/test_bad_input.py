@@ -119,7 +119,7 @@ async def refused_with(environment: dict[str, str]) -> str:
 async def test_no_repr_shows_a_key() -> None:
     async with ms.open_engine([CHAT]) as engine:
         call = engine.start_stream(hello())
-        shown = f"{CHAT!r} {engine!r} {call!r} {engine.statistics()!r} {engine.pool!r}"
+        shown = f"{CHAT!r} {engine!r} {call!r} {engine.statistics()!r}"
         assert SECRET not in shown
         call.cancel()
 

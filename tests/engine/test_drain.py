@@ -13,7 +13,7 @@ import trio.testing
 import manystream as ms
 from manystream import aio
 from manystream.engine import EngineClosedError, Limits
-from manystream.engine.portal import open_portal
+from manystream.portal import open_portal
 from manystream.transport.pool import PoolLimits
 from tests.engine.peers import STREAM_HEAD, Line, Recorder, chat_stream, chunked, hello, open_peer
 

@@ -15,7 +15,7 @@ import trio.testing
 
 import manystream as ms
 from manystream import aio
-from manystream.engine.portal import open_portal
+from manystream.portal import open_portal
 from tests.engine.peers import (
     STREAM_HEAD,
     Line,

@@ -140,7 +140,7 @@ async def test_another_thread_starts_waits_and_cancels() -> None:
 
         def work() -> str:
             call = engine.from_thread.start_request(hello(), lambda _: threads.append(threading.get_ident()))
-            engine.from_thread.cancel(call)
+            call.cancel()
             return engine.from_thread.request(hello()).text
 
         assert await trio.to_thread.run_sync(work) == "threaded"

@@ -15,11 +15,10 @@ import trio
 import manystream as ms
 from manystream import aio
 from manystream.batch import Batch
-from manystream.engine.portal import Portal, open_portal
-from manystream.engine.threads import FromThread
+from manystream.portal import Portal, open_portal
 from tests.engine.peers import Line, answer, chat_answer, hello, open_peer
 
-Door = ms.Engine | FromThread | aio.Engine | Portal
+Door = ms.Engine | aio.Engine | Portal
 
 CHAT = ms.OpenAIChat(api_key="key", base_url="http://127.0.0.1:9/v1")
 LONG_RETRY = ms.Retry(base=1000.0)
@@ -240,11 +239,11 @@ def test_a_batch_refuses_functions_that_would_never_run() -> None:
 
 def test_open_engine_in_an_asyncio_program_names_its_door() -> None:
     async def main() -> None:
-        with pytest.raises(RuntimeError, match=r"manystream\.engine\.aio\.open_engine"):
+        with pytest.raises(RuntimeError, match=r"manystream\.aio\.open_engine"):
             async with ms.open_engine([CHAT]):
                 pass
         async with aio.open_engine([CHAT]):  # trio runs on this thread now, though not in this task
-            with pytest.raises(RuntimeError, match=r"manystream\.engine\.aio\.open_engine"):
+            with pytest.raises(RuntimeError, match=r"manystream\.aio\.open_engine"):
                 async with ms.open_engine([CHAT]):
                     pass
 

@@ -14,7 +14,7 @@ import pytest
 import manystream as ms
 from manystream import aio
 from manystream.batch import Journal, JournalError
-from manystream.engine.portal import open_portal
+from manystream.portal import open_portal
 
 from ..manystream.batch.batches import records, write
 from .peers import Line, Peer, answer, chat_answer, hello, open_peer

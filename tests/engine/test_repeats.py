@@ -372,4 +372,4 @@ async def test_an_engine_takes_the_short_way_and_ends_as_ever() -> None:
             completion = await engine.start_stream(hello(), recorder.on_event).wait()
             assert completion.success
             assert recorder.text == "".join(f"{number} " for number in range(40))
-        assert (engine.pool.opened, engine.pool.reused) == (1, 2)
+        assert (engine.statistics().opened, engine.statistics().reused) == (1, 2)

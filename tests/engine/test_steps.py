@@ -12,9 +12,9 @@ import trio.testing
 
 import manystream as ms
 from manystream import aio
-from manystream.engine.portal import open_portal
 from manystream.engine.steps import STEP_EVENTS
 from manystream.engine.stream import HIGH_WATER
+from manystream.portal import open_portal
 from tests.engine.peers import (
     NO_RETRY,
     STREAM_HEAD,

@@ -147,8 +147,8 @@ async def test_a_server_that_repeats_the_key_makes_nobody_else_repeat_it(
             completion = await call.wait()
             plain = await engine.start_request(request).wait()
             said = everything_said(
-                provider, request, engine, engine.pool, engine.statistics(), call, call.state, completion.error,
-                plain.error, *recorder.events, completion, plain, completion.headers, plain.headers,
+                provider, request, engine, engine._calls._runtime.pool, engine.statistics(), call, call.state,
+                completion.error, plain.error, *recorder.events, completion, plain, completion.headers, plain.headers,
             )  # fmt: skip
     assert not completion.success
     assert found_in(said) == []
@@ -193,7 +193,7 @@ async def test_failures_on_the_way_do_not_show_the_proxy_s_password(
             url = proxy.url_with(f"canary:{PROXY_WORD}")
             async with ms.open_engine([provider], proxy=url, timeouts=ms.Timeouts(connect=5)) as engine:
                 completion = await engine.start_stream(hello()).wait()
-                said += [engine, engine.pool, completion, completion.error]
+                said += [engine, engine._calls._runtime.pool, completion, completion.error]
     assert found_in(everything_said(*said)) == []
     assert found_in(log.text) == []
 

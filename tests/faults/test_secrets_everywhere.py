@@ -24,7 +24,7 @@ import trio
 import manystream as ms
 from manystream import aio
 from manystream.batch import Batch, BatchError, Journal, read_lines
-from manystream.engine.portal import open_portal
+from manystream.portal import open_portal
 from tests.engine.peers import NO_RETRY, STREAM_HEAD, Line, answer, chat_stream, chunked, hello, open_peer
 from tests.faults.test_secrets import ECHOES, KEY, everything_said, found_in
 from tests.manystream.test_otel import Telemetry
@@ -86,7 +86,9 @@ async def test_no_observer_sees_it(log: pytest.LogCaptureFixture) -> None:
     async with open_gossip() as (provider, ways), ms.open_engine([provider], observer=nosy, retry=NO_RETRY) as engine:
         for _ in range(ways):
             await engine.start_stream(hello()).wait()
-            nosy.told.append(everything_said(engine, engine.statistics(), engine.pool, engine.loop))
+            nosy.told.append(
+                everything_said(engine, engine.statistics(), engine._calls._runtime.pool, engine._calls._runtime.loop)
+            )
     assert len(nosy.told) > 4 * ways
     assert found_in("\n".join(nosy.told)) == []
     assert found_in(log.text) == []

@@ -17,7 +17,7 @@ import trio
 import manystream as ms
 from manystream import aio
 from manystream.aio import EventLoopError
-from manystream.engine.core import EngineClosedError
+from manystream.engine import EngineClosedError
 from manystream.simulator import Simulator, start_simulator_thread
 from tests.manystream.asyncio_programs import ENDLESS, WAIT, ask, run, until
 
@@ -152,7 +152,7 @@ def test_an_engine_that_breaks_down_ends_its_block_with_the_reason(provider: ms.
         async def use() -> None:
             async with aio.open_engine([provider]) as engine:
                 engine.start_stream(ask(ENDLESS), None, completions.append)
-                engine._native.pool._nursery.start_soon(defect)  # pyright: ignore[reportPrivateUsage]
+                engine._native._calls._runtime.pool._nursery.start_soon(defect)  # pyright: ignore[reportPrivateUsage]
                 await asyncio.sleep(WAIT)
 
         with pytest.raises(ZeroDivisionError):

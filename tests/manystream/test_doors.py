@@ -8,34 +8,20 @@ from collections.abc import Callable
 
 import pytest
 
-from manystream import aio
-from manystream.engine import EventStream, core, portal, threads
+import manystream as ms
+from manystream import aio, portal
+from manystream.engine import EventStream, core
 from manystream.engine.call import Call
 
-INSIDE = "what runs inside the engine needs it; no program does"
-
-FOR_THE_INSIDE = dict.fromkeys(
-    (
-        *("call_ended", "callback_raised", "check_open", "check_process", "count_resent", "count_retry", "fail"),
-        *("recorder", "running", "soon", "stop_starting", "totals"),
-    ),
-    INSIDE,
-)
 EXCEPTIONS: dict[type, dict[str, str]] = {
-    aio.Engine: {"close": "leaving the block does it"},
-    portal.Portal: {"close": "leaving the block does it"},
-    threads.FromThread: {
-        "close": "the trio side, which opened the engine, closes it",
-        "record": "the trio side can, for all of the engine's calls",
-        "stream": "an iterator for a thread, with backpressure, is what the portal has",
-    },
+    aio.Engine: {"close": "leaving the block does it", "from_thread": "loop.call_soon_threadsafe is asyncio's way"},
+    portal.Portal: {"close": "the block of its engine does it", "from_thread": "it is for every thread already"},
 }
 """Where something is missing → what → why."""
 
 OF_THE_NATIVE_ENGINE = {
     aio.Engine: core.Engine,
     portal.Portal: core.Engine,
-    threads.FromThread: core.Engine,
     aio.EventStream: EventStream,
     portal.PortalStream: EventStream,
 }
@@ -57,15 +43,15 @@ def parameters(function: Callable[..., object]) -> list[tuple[str, object]]:
 @pytest.mark.parametrize("door", OF_THE_NATIVE_ENGINE, ids=lambda door: f"{door.__module__}.{door.__name__}")
 def test_every_door_offers_what_the_engine_offers(door: type) -> None:
     native = offers(OF_THE_NATIVE_ENGINE[door])
-    missing = native - offers(door) - set(FOR_THE_INSIDE)
+    missing = native - offers(door)
     assert missing == set(EXCEPTIONS.get(door, {})), "missing without a reason, or excepted and not missing"
 
 
-@pytest.mark.parametrize("door", [aio.Engine, portal.Portal, threads.FromThread], ids=lambda door: door.__name__)
+@pytest.mark.parametrize("door", [aio.Engine, portal.Portal], ids=lambda door: door.__name__)
 def test_methods_of_one_name_take_the_same_parameters(door: type) -> None:
     for name in offers(core.Engine) & offers(door):
         native = getattr(core.Engine, name)
-        if inspect.isroutine(native) and name not in FOR_THE_INSIDE:
+        if inspect.isroutine(native):
             assert parameters(getattr(door, name)) == parameters(native), name
 
 
@@ -79,5 +65,7 @@ def test_every_door_gives_calls_that_can_do_the_same(call: type) -> None:
     assert [name for name in CALL if not hasattr(call, name)] == []
 
 
-def test_what_is_for_the_inside_is_there() -> None:
-    assert set(FOR_THE_INSIDE) <= offers(core.Engine)
+@pytest.mark.trio
+async def test_what_an_engine_gives_other_threads_is_a_portal() -> None:
+    async with core.open_engine([ms.OpenAIChat("key", "http://127.0.0.1:9/v1")]) as engine:
+        assert type(engine.from_thread) is portal.Portal

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 import manystream as ms
-from manystream.engine.core import EngineClosedError
-from manystream.engine.portal import Portal, open_portal
+from manystream.engine import EngineClosedError
+from manystream.portal import Portal, open_portal
 from manystream.simulator import Simulator, start_simulator_thread
 from tests.engine.waiting import until
 
@@ -223,7 +223,7 @@ def test_a_provider_that_cannot_work_is_refused_when_the_portal_opens(provider: 
 INTERRUPTED = """
 import sys, threading
 import manystream as ms
-from manystream.engine.portal import open_portal
+from manystream.portal import open_portal
 
 with open_portal([ms.OpenAIChat("key", sys.argv[1], name="sim")]) as portal:
     def tell():

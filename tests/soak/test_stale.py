@@ -42,7 +42,7 @@ async def reuse(times: int) -> tuple[ms.Statistics, list[ms.ProviderError]]:
                 if completion.error is not None:
                     errors.append(completion.error)
                 assert completion.resent <= 1
-                if engine.pool.reused < times:
+                if engine.statistics().reused < times:
                     start()
                 elif not running:
                     finished.set()

@@ -1,0 +1,322 @@
+"""The calls of one engine: they are started here, and the running ones are kept, counted and ended.
+
+Knows how the parts fit together. Must not know what happens inside a call (call.py, attempt.py), any dialect, nor the
+doors through which programs come.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import socket
+import time
+from collections import Counter
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+
+import trio
+
+from ..providers.errors import ProviderError
+from ..providers.options import Retry, Timeouts
+from ..providers.provider import Provider
+from ..providers.request import Request
+from ..providers.response import Response
+from ..providers.structured import add_parsed, schema_of
+from ..transport.dial import dial
+from ..transport.errors import Phase, TransportError, URLError
+from ..transport.loop import Loop
+from ..transport.pool import Pool
+from ..transport.proxy import ProxyConfig, choose_proxy
+from ..transport.resolve import Resolver, reason
+from ..transport.timers import Timers
+from ..transport.tls import TLSConfig, TLSConfigError, make_context
+from ..transport.tls_socket import TLSSocket
+from ..transport.url import Origin
+from .call import Call, CallHooks
+from .callbacks import check_callback
+from .clocks import CallState, effective
+from .completion import Completion
+from .delivery import OnEvent, Tally
+from .ending import OnCompletion
+from .errors import EngineClosedError, TooManyCallsError, cancelled, ends_engine, internal
+from .limits import Limits
+from .observe import CallStart, Observer, Watch
+from .prepare import Preparer
+from .prepared import Prepared
+from .record import Recording
+from .runtime import Runtime
+from .services import Services
+from .statistics import OriginStatistics, ProviderStatistics, Statistics
+
+logger: logging.Logger = logging.getLogger("manystream.engine")
+
+
+def make_id() -> str:
+    """22 characters of `A-Z a-z 0-9 - _`, from a cryptographic source."""
+    return secrets.token_urlsafe(16)
+
+
+class Calls:
+    """Many concurrent calls. All methods are for the engine's own thread.
+
+    failure: what ended the engine, such as `KeyboardInterrupt` from a callback.
+    """
+
+    def __init__(
+        self,
+        services: Services,
+        scope: trio.CancelScope,
+        loop: Loop,
+        providers: Sequence[Provider],
+        *,
+        timeouts: Timeouts | None,
+        retry: Retry,
+        limits: Limits,
+        tls: TLSConfig,
+        proxy: ProxyConfig | None,
+        environment: Mapping[str, str],
+        observer: Observer | None,
+    ) -> None:
+        timers = Timers()
+        watch = Watch(observer, self._callback_raised) if observer is not None else None
+        pool = Pool(services.nursery, loop, timers, self._dial, limits.pool, watch)
+        self._runtime = Runtime(loop, timers, pool, self._callback_raised)
+        self._watch = watch
+        self._hooks = CallHooks(self._call_ended) if watch is None else watch.hooks(self._call_ended)
+        self._scope = scope
+        self._preparer = Preparer(providers, environment, limits, make_id, time.time, proxy)
+        self._timeouts = timeouts
+        self._clocks = {stream: effective(None, timeouts, stream=stream) for stream in (False, True)}
+        self._retry = retry
+        self._limits = limits
+        self._tls = tls
+        self._proxy = proxy
+        self._environment = environment
+        self._resolver = Resolver()
+        self._token = trio.lowlevel.current_trio_token()
+        self._process = os.getpid()
+        self._calls: dict[Call, None] = {}
+        self._tallies = {provider.name: Tally() for provider in providers}
+        self._closed = self._draining = False
+        self._started = 0
+        self.failure: BaseException | None = None
+        services.on_failure = self._end_engine
+        services.nursery.start_soon(loop.run)
+        services.nursery.start_soon(timers.run)
+
+    def __repr__(self) -> str:
+        return f"{len(self._calls)} calls, {self._runtime.pool!r}{', closed' if self._closed else ''}"
+
+    def start(
+        self, request: Request, on_event: OnEvent | None, on_completion: OnCompletion | None, *, stream: bool
+    ) -> Call:
+        """Start a call. Raises `InvalidRequestError`, `EngineClosedError` and `TooManyCallsError`."""
+        self._check_usable()
+        if on_event is not None:
+            check_callback("on_event", on_event)
+        if on_completion is not None:
+            check_callback("on_completion", on_completion)
+        prepared, wire = self._preparer.prepare(request, stream=stream)
+        self._runtime.budget.call_started()
+        tally = self._tallies[prepared.provider.name]
+        tally.started += 1
+        self._started += 1
+        call = Call(
+            self._runtime,
+            self._hooks,
+            prepared,
+            tally,
+            number=self._started,
+            clocks=(
+                self._clocks[stream]
+                if request.timeouts is None
+                else effective(request.timeouts, self._timeouts, stream=stream)
+            ),
+            retry=request.retry or self._retry,
+            on_event=on_event,
+            on_completion=on_completion,
+            finish_response=_response_finisher(wire.warnings, request),
+        )
+        self._calls[call] = None
+        if self._watch is not None:
+            self._watch.call_started(call, _call_start(request, prepared))
+        try:
+            call.begin()
+        except Exception as error:
+            logger.exception("starting %r raised: a defect in manystream", call)
+            call.end(internal(error))
+        return call
+
+    def _check_usable(self) -> None:
+        self.check_here()
+        if len(self._calls) >= self._limits.max_calls:
+            raise TooManyCallsError(f"{self._limits.max_calls} calls are running already (limits.max_calls)")
+
+    def check_here(self) -> None:
+        """Raises `EngineClosedError` where `check_open` does, and on another thread."""
+        self.check_open()
+        try:
+            token = trio.lowlevel.current_trio_token()
+        except RuntimeError:
+            token = None
+        if token is not self._token:
+            raise EngineClosedError("this engine belongs to another trio.run or thread: use engine.from_thread there")
+
+    def check_process(self) -> None:
+        """Raises `EngineClosedError` in a process that was forked: there is no loop there that would ever answer."""
+        if os.getpid() != self._process:
+            raise EngineClosedError("this engine was opened in another process: open one after the fork")
+
+    def check_open(self) -> None:
+        """Raises `EngineClosedError` there, once the block was left, and from `drain` on."""
+        self.check_process()
+        if self._draining and not self._closed:
+            raise EngineClosedError("this engine takes no more calls: engine.drain() was called")
+        if self._closed:
+            raise EngineClosedError("this engine is closed: its open_engine block was left")
+
+    def _callback_raised(self, error: BaseException) -> None:
+        """A callback raised: end the engine where that was meant for the whole program."""
+        if ends_engine(error):
+            self._end_engine(error)
+
+    def _end_engine(self, error: BaseException) -> None:
+        """End the engine now: every call completes, every socket closes, and the `open_engine` block raises `error`."""
+        if self.failure is None:
+            self.failure = error
+        self.close(forced=True)
+        self._scope.cancel()
+
+    def _call_ended(self, call: Call, completion: Completion) -> None:
+        if call not in self._calls:
+            return
+        del self._calls[call]
+        call.tally.completed += 1
+        if completion.error_category is not None:
+            call.tally.failures[completion.error_category.value] += 1
+        if self._watch is not None:
+            self._watch.call_ended(call, completion)
+
+    async def _dial(self, origin: Origin, on_phase: Callable[[Phase], None]) -> socket.socket | TLSSocket:
+        try:
+            context = make_context(self._tls) if origin.scheme == "https" else None
+            proxy = self._proxy or choose_proxy(origin, self._environment)
+        except (URLError, TLSConfigError) as error:
+            raise TransportError(str(error), phase=Phase.CONNECT, origin=str(origin), permanent=True) from None
+        except OSError as error:
+            text = f"cannot set up TLS for {origin}: {reason(error)}"
+            raise TransportError(text, phase=Phase.TLS, origin=str(origin)) from error
+        return await dial(origin, tls_context=context, proxy=proxy, resolver=self._resolver, on_phase=on_phase)
+
+    # --- the whole ---
+
+    def statistics(self) -> Statistics:
+        """The engine in figures, as of now."""
+        states = Counter(call.state for call in self._calls)
+        return self.totals({state.value: count for state, count in states.items() if state is not CallState.ENDED})
+
+    def totals(self, calls: Mapping[str, int]) -> Statistics:
+        """The same at no cost per call: who asks has counted the running ones by state."""
+        tallies = self._tallies.values()
+        return Statistics(
+            calls=calls,
+            started=self._started,
+            completed=sum(tally.completed for tally in tallies),
+            failed=sum(tally.failures.total() for tally in tallies),
+            cancelled=sum(tally.failures["cancelled"] for tally in tallies),
+            retried=self._runtime.retried,
+            resent=self._runtime.resent,
+            providers={
+                name: ProviderStatistics(
+                    tally.started - tally.completed, tally.completed, tally.events, dict(tally.failures)
+                )
+                for name, tally in self._tallies.items()
+            },
+            connections={origin: OriginStatistics(*counts) for origin, counts in self._runtime.pool.counts().items()},
+            opened=self._runtime.pool.opened,
+            reused=self._runtime.pool.reused,
+            discarded=self._runtime.pool.discarded,
+            events=sum(tally.events for tally in tallies),
+            bytes_received=self._runtime.loop.bytes_received,
+            bytes_sent=self._runtime.loop.bytes_sent,
+            loop_lag=self._runtime.loop.lag,
+            loop_culprit=self._runtime.loop.culprit,
+            loop_turns=self._runtime.loop.turns,
+        )
+
+    def running(self) -> list[Call]:
+        """The running calls, oldest first."""
+        return list(self._calls)
+
+    def record(self, path: str | os.PathLike[str], *, replace: bool = False) -> Recording:
+        """Write down what goes over the wire, with its timing, until the block is left: `with engine.record(path):`.
+
+        Headers that carry keys are never written; prompts and answers are. Calls that begin an attempt inside the
+        block are recorded. `manystream simulate --replay PATH` plays it.
+
+        The file is new and its owner's alone to read. Raises `FileExistsError` where there is a file already; with
+        `replace` the new one takes its name. Raises `OSError` where the file cannot be written, `RuntimeError` where a
+        recording is running already, and `EngineClosedError`.
+        """
+        self.check_here()
+        if self._runtime.recorder is not None:
+            raise RuntimeError(f"{self._runtime.recording!r} is running: leave its block first")
+        recording = self._runtime.recording = Recording(path, replace=replace)
+        return recording
+
+    def drain(self, timeout: float) -> Coroutine[object, object, bool]:
+        """Start no call from now on. What this returns waits until those that run have ended, and gives whether all
+        have. Raises `ValueError` for a negative timeout."""
+        if not isinstance(timeout, (int, float)) or not timeout >= 0:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ValueError(f"drain: timeout must be seconds, 0 or more (math.inf: no limit), not {timeout!r}")
+        self.check_process()
+        self._draining = True
+        return self._all_ended(timeout)
+
+    async def _all_ended(self, timeout: float) -> bool:
+        with trio.move_on_after(timeout):
+            while self._calls:
+                await next(iter(self._calls)).wait()
+        return not self._calls
+
+    def close(self, *, forced: bool = False) -> None:
+        """Cancel what still runs, complete it, close every socket. Leaving the block does this.
+
+        forced: also complete calls whose last callbacks were interrupted.
+        """
+        if os.getpid() != self._process:
+            return  # the epoll set is shared after a fork: closing it here would break the parent
+        if self._closed and not forced:
+            return
+        self._closed = True
+        error: ProviderError = cancelled("the engine was closed")
+        for call in list(self._calls):
+            call.end_now(error, forced=forced)
+        self._runtime.forget_due()
+        if self._runtime.recording is not None:
+            self._runtime.recording.close()
+        self._runtime.pool.close()
+
+
+def _call_start(request: Request, prepared: Prepared) -> CallStart:
+    provider, origin = prepared.provider, prepared.origin
+    return CallStart(request, provider, prepared.model, origin.host, origin.port, prepared.stream)
+
+
+def _response_finisher(warnings: Sequence[str], request: Request) -> Callable[[Response], None]:
+    """What is done to an answer before it is told: the request's warnings are put on it, and where it was to fit a
+    schema, what it holds. That raises `ProviderError` where it does not fit."""
+    if not warnings and request.response_schema is None:
+        return _leave_as_it_is
+    schema = None if request.response_schema is None else schema_of(request.response_schema)
+
+    def finish(response: Response) -> None:
+        response.warnings.extend(warnings)
+        if schema is not None:
+            add_parsed(response, schema)
+
+    return finish
+
+
+def _leave_as_it_is(response: Response) -> None:
+    pass

@@ -1,0 +1,89 @@
+"""What the calls of one engine run on: the loop, its timers, the pool of connections, the retry budget, the next tick.
+
+Knows transport. Must not know calls: it calls back what it is given.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import TypeAlias
+
+import trio
+
+from ..transport.loop import Loop
+from ..transport.pool import Pool
+from ..transport.timers import Timers
+from .listener import Recorder
+from .record import Recording
+from .retry import RetryBudget
+
+Conclude: TypeAlias = "Callable[[], object]"
+OnDefect: TypeAlias = "Callable[[Exception], object]"
+
+
+class Runtime:
+    """One for each engine.
+
+    loop: reads and writes all sockets.
+    timers: call back at a moment of the loop's clock.
+    pool: gives connections to attempts.
+    budget: what retries of all calls may spend.
+    random: gives a number from 0 to 1, for the jitter of delays.
+    on_callback_raised: called with what a callback raised; it may end the engine.
+    recording: what goes over the wire is written here, while it is open.
+    retried, resent: attempts made after a failure, and on another connection because the first was stale.
+    """
+
+    __slots__ = (
+        "_due",
+        "_token",
+        "budget",
+        "loop",
+        "on_callback_raised",
+        "pool",
+        "random",
+        "recording",
+        "resent",
+        "retried",
+        "timers",
+    )
+
+    def __init__(
+        self, loop: Loop, timers: Timers, pool: Pool, on_callback_raised: Callable[[BaseException], None]
+    ) -> None:
+        self.loop: Loop = loop
+        self.timers: Timers = timers
+        self.pool: Pool = pool
+        self.budget: RetryBudget = RetryBudget()
+        self.random: Callable[[], float] = random.Random().random
+        self.on_callback_raised: Callable[[BaseException], None] = on_callback_raised
+        self.recording: Recording | None = None
+        self.retried: int = 0
+        self.resent: int = 0
+        self._token = trio.lowlevel.current_trio_token()
+        self._due: list[tuple[Conclude, OnDefect]] = []
+
+    def soon(self, conclude: Conclude, on_defect: OnDefect) -> None:
+        """Call `conclude` at the loop's next tick, outside whatever is running now; `on_defect` with what it raises."""
+        if not self._due:
+            self._token.run_sync_soon(self._run_due)
+        self._due.append((conclude, on_defect))
+
+    def forget_due(self) -> None:
+        """Call nothing at the next tick: the engine is closed."""
+        self._due.clear()
+
+    def _run_due(self) -> None:
+        due, self._due = self._due, []
+        for conclude, on_defect in due:
+            try:
+                conclude()
+            except Exception as error:
+                on_defect(error)
+
+    @property
+    def recorder(self) -> Recorder | None:
+        """The recording, while it takes exchanges."""
+        recording = self.recording
+        return None if recording is None or recording.closed else recording

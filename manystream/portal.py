@@ -1,0 +1,84 @@
+"""The engine for programs without any event loop: `with open_portal([…]) as portal: portal.request(request)`.
+
+trio and the engine run in a thread of their own, and the portal hands them the work.
+Knows threads. Must not know how a call works.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Generator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+
+import trio
+
+from .engine.core import open_engine
+from .engine.limits import Limits
+from .engine.observe import Observer
+from .engine.portal import Portal, PortalCall, PortalRecording, PortalStream
+from .providers.options import Retry, Timeouts
+from .providers.provider import Provider
+from .transport.tls import TLSConfig
+
+__all__ = ["Portal", "PortalCall", "PortalRecording", "PortalStream", "open_portal"]
+
+
+@contextmanager
+def open_portal(
+    providers: Sequence[Provider],
+    *,
+    timeouts: Timeouts | None = None,
+    retry: Retry | None = None,
+    limits: Limits | None = None,
+    tls: TLSConfig | None = None,
+    proxy: str | None = None,
+    environment: Mapping[str, str] | None = None,
+    observer: Observer | None = None,
+    monitor: str | os.PathLike[str] | bool = False,
+) -> Generator[Portal, None, None]:
+    """Open an engine in a thread of its own, for the length of the block.
+
+    The options are those of `manystream.open_engine`. Leaving the block cancels what still runs, and waits until the
+    thread has ended. Raises `InvalidRequestError` for a provider that cannot work.
+    """
+    opened: Future[tuple[Portal, trio.Event]] = Future()
+
+    async def hold() -> None:
+        async with open_engine(
+            providers,
+            timeouts=timeouts,
+            retry=retry,
+            limits=limits,
+            tls=tls,
+            proxy=proxy,
+            environment=environment,
+            observer=observer,
+            monitor=monitor,
+        ) as engine:
+            leave = trio.Event()
+            opened.set_result((engine.from_thread, leave))
+            await leave.wait()
+
+    failures: list[BaseException] = []  # what ended the engine, such as `SystemExit` from a callback
+
+    def run() -> None:
+        try:
+            trio.run(hold)
+        except BaseException as error:
+            if opened.done():
+                failures.append(error)
+            else:
+                opened.set_exception(error)
+
+    thread = threading.Thread(target=run, name="manystream portal", daemon=True)
+    thread.start()
+    portal, leave = opened.result()
+    try:
+        yield portal
+    finally:
+        portal.soon(leave.set)
+        thread.join()
+    if failures:
+        raise failures[0]
