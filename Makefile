@@ -9,6 +9,8 @@ PYTEST := $(BIN)/python -m pytest
 # What `make demo` and `make test` pass on: make demo DEMO="--streams 200 --seconds 3"; make test TEST="-k sse -x".
 DEMO ?=
 TEST ?=
+# The processes that `make test` spreads the tests over; 0 runs them all in pytest's own process.
+PROCESSES ?= 2
 # The folder of recorded answers that `make conformance` reads; the length of `make soak`; where `make wheel` and
 # `make docs` write.
 CORPUS ?=
@@ -33,8 +35,8 @@ help: ## this list
 demo: $(VENV)/.demo ## a thousand live streams over four dialects, from the built-in simulator
 	@$(BIN)/manystream demo $(DEMO)
 
-test: $(VENV)/.test ## the test suite: loopback only, a few minutes at most
-	@$(PYTEST) -q -m "not soak and not servers" $(TEST)
+test: $(VENV)/.test ## the test suite, in two processes: loopback only, a few minutes at most
+	@$(PYTEST) -q -m "not soak and not servers" -n $(PROCESSES) --dist worksteal $(TEST)
 
 lint: $(VENV)/.lint ## ruff, mypy strict, pyright strict
 	@$(BIN)/ruff check --quiet .

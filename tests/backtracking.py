@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from functools import cache
 from re import _constants as c  # type: ignore[attr-defined]
 from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Any, TypeAlias
@@ -21,7 +22,9 @@ FEW = 4
 MOST_STEPS = 200_000
 CLEARLY = 3.0
 
-Ops: TypeAlias = Sequence[tuple[Any, Any]]
+Ops: TypeAlias = tuple[tuple[Any, Any], ...]
+"""Operations of `re`'s parser as nested tuples, so that they can be cache keys. An assertion's argument is (direction,
+width of its body, body)."""
 Attack: TypeAlias = tuple[str, str, str]
 Worst: TypeAlias = tuple[float, str, Attack]
 
@@ -55,28 +58,28 @@ class Machine:
     def one(self, op: Any, argument: Any, place: int) -> Iterator[int]:
         if op in SINGLE:
             self.spend()
-            if place < len(self.text) and self.fits(op, argument, self.text[place]):
+            if place < len(self.text) and fits(op, argument, self.text[place], self.dot_all, self.ignore_case):
                 yield place + 1
         elif op is c.BRANCH:
             for branch in argument[1]:
-                yield from self.ends(list(branch), place)
+                yield from self.ends(branch, place)
         elif op is c.SUBPATTERN:
-            yield from self.ends(list(argument[-1]), place)
+            yield from self.ends(argument[-1], place)
         elif op in (c.MAX_REPEAT, c.MIN_REPEAT):
             low, high, body = argument
             if high != c.MAXREPEAT and high <= CONSTANT:
                 low, high = min(low, FEW), min(high, FEW)
             elif low != c.MAXREPEAT and low <= CONSTANT:
                 low = min(low, FEW)
-            yield from self.repeat(low, high, list(body), place, greedy=op is c.MAX_REPEAT)
+            yield from self.repeat(low, high, body, place, greedy=op is c.MAX_REPEAT)
         elif op is c.POSSESSIVE_REPEAT:
             end = next(self.one(c.MAX_REPEAT, argument, place), None)
             if end is not None:
                 yield end
         elif op in (c.ASSERT, c.ASSERT_NOT):
-            direction, body = argument
-            start = place if direction > 0 else place - parser.SubPattern(body.state, list(body)).getwidth()[0]
-            found = start >= 0 and next(self.ends(list(body), start), None) is not None
+            direction, width, body = argument
+            start = place if direction > 0 else place - width
+            found = start >= 0 and next(self.ends(body, start), None) is not None
             if found == (op is c.ASSERT):
                 yield place
         elif op is c.AT:
@@ -106,11 +109,15 @@ class Machine:
                 if end - place >= low:
                     yield end
                 self.spend()
-                if end == len(self.text) or not self.fits(op, argument, self.text[end]):
+                if end == len(self.text) or not fits(op, argument, self.text[end], self.dot_all, self.ignore_case):
                     return
                 end += 1
             return
-        while end < len(self.text) and end - place < high and self.fits(op, argument, self.text[end]):
+        while (
+            end < len(self.text)
+            and end - place < high
+            and fits(op, argument, self.text[end], self.dot_all, self.ignore_case)
+        ):
             self.spend()
             end += 1
         while end - place >= low:
@@ -127,10 +134,6 @@ class Machine:
             return place == len(self.text)
         before, after = self.text[place - 1 : place] if place else "", self.text[place : place + 1]
         return (is_word(before) != is_word(after)) == (where is c.AT_BOUNDARY)
-
-    def fits(self, op: Any, argument: Any, character: str) -> bool:
-        both = {character.lower(), character.upper()} if self.ignore_case else {character}
-        return any(fits(op, argument, each, self.dot_all) for each in both)
 
 
 SINGLE = {c.LITERAL, c.NOT_LITERAL, c.ANY, c.IN}
@@ -152,8 +155,11 @@ CATEGORIES = {
 }
 
 
-def fits(op: Any, argument: Any, character: str, dot_all: bool) -> bool:
+@cache
+def fits(op: Any, argument: Any, character: str, dot_all: bool, ignore_case: bool = False) -> bool:
     """Whether one character is what a single operation takes."""
+    if ignore_case:
+        return any(fits(op, argument, each, dot_all) for each in (character.lower(), character.upper()))
     code = ord(character)
     if op is c.LITERAL:
         return code == argument
@@ -174,8 +180,19 @@ def fits(op: Any, argument: Any, character: str, dot_all: bool) -> bool:
     return found == wanted
 
 
+@cache
 def parsed(pattern: re.Pattern[Any]) -> Ops:
-    return list(parser.parse(pattern.pattern, pattern.flags & ~re.DEBUG))
+    return nested(parser.parse(pattern.pattern, pattern.flags & ~re.DEBUG))
+
+
+def nested(value: Any) -> Any:
+    """A part of what the parser returns, with a tuple in place of each list and `SubPattern` within."""
+    if isinstance(value, tuple) and any(value[0] is op for op in (c.ASSERT, c.ASSERT_NOT)):  # == would take integers
+        op, (direction, body) = value
+        return op, (direction, body.getwidth()[0], nested(body))
+    if isinstance(value, list | tuple | parser.SubPattern):
+        return tuple(nested(each) for each in value)
+    return value
 
 
 def steps(pattern: re.Pattern[Any], text: str, method: str) -> int:
@@ -216,11 +233,11 @@ def _shortest(op: Any, argument: Any, once: bool) -> str:
         members = [chr(v if kind is c.LITERAL else v[0]) for kind, v in kinds if kind in (c.LITERAL, c.RANGE)]
         return next((each for each in [*members, *CANDIDATES] if fits(op, argument, each, True)), "")
     if op is c.BRANCH:
-        return min((shortest(list(branch), once) for branch in argument[1]), key=len)
+        return min((shortest(branch, once) for branch in argument[1]), key=len)
     if op is c.SUBPATTERN:
-        return shortest(list(argument[-1]), once)
+        return shortest(argument[-1], once)
     if op in REPEATS:
-        return shortest(list(argument[2]), once) * min(max(argument[0], int(once)), FEW)
+        return shortest(argument[2], once) * min(max(argument[0], int(once)), FEW)
     return ""
 
 
@@ -229,12 +246,12 @@ def repeats(ops: Ops, before: str = "") -> Iterator[tuple[str, str]]:
     for op, argument in ops:
         if op is c.BRANCH:
             for branch in argument[1]:
-                yield from repeats(list(branch), before)
+                yield from repeats(branch, before)
         elif op is c.SUBPATTERN:
-            yield from repeats(list(argument[-1]), before)
+            yield from repeats(argument[-1], before)
         elif op in REPEATS:
-            yield before, shortest(list(argument[2]))
-            yield from repeats(list(argument[2]), before)
+            yield before, shortest(argument[2])
+            yield from repeats(argument[2], before)
         before += _shortest(op, argument, False)
 
 
@@ -244,9 +261,9 @@ def singles(ops: Ops) -> Iterator[tuple[Any, Any]]:
             yield op, argument
         elif op is c.BRANCH:
             for branch in argument[1]:
-                yield from singles(list(branch))
+                yield from singles(branch)
         elif op is c.SUBPATTERN or op in REPEATS:
-            yield from singles(list(argument[-1]))
+            yield from singles(argument[-1])
 
 
 def attacks(pattern: re.Pattern[Any]) -> list[Attack]:

@@ -53,7 +53,7 @@ async def test_leaving_the_block_ends_every_call_once_and_leaves_nothing() -> No
             assert recorder.types == ["START", "TEXT_DELTA", "ERROR"]
         await trio.testing.wait_all_tasks_blocked(0.02)
         assert open_descriptors() == before
-        assert threading.active_count() == threads
+        assert threading.active_count() <= threads  # trio's idle worker threads of earlier tests may end meanwhile
         assert trio.lowlevel.current_statistics().tasks_living == tasks
 
 
@@ -96,6 +96,7 @@ async def test_use_after_close_is_a_clear_error() -> None:
         engine.start_stream(hello())
 
 
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")  # Python 3.12 and newer
 @pytest.mark.trio
 async def test_use_after_fork_is_a_clear_error() -> None:
     async with ms.open_engine([ms.OpenAIChat(api_key="k")]) as engine:

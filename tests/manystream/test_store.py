@@ -365,6 +365,7 @@ def test_a_file_may_be_made_by_several_processes_at_once(path: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")  # Python 3.12 and newer
 def test_no_connection_is_carried_through_a_fork(store: ms.ConversationStore) -> None:
     id = store.save(ms.Conversation(MESSAGES))
     child = os.fork()

@@ -89,11 +89,12 @@ def test_it_is_read_outside_of_the_events_too(dialect: str, form: str) -> None:
 @form
 def test_a_body_with_status_200_that_is_an_error_is_raised(dialect: str, form: str) -> None:
     _, value, category = FORMS[form]
-    if dialect != "gemini" and (isinstance(value, bytes | list) or form == "Responses, failed"):
-        pytest.skip("a body that is no object is quoted")
     with pytest.raises(ProviderError, match="out of slots") as raised:
         DIALECTS[dialect].decode(wire(value), PROVIDERS[dialect], lambda: "id")
-    assert raised.value.category is (SERVER if isinstance(value, bytes) else category)
+    # Gemini's own answers may be arrays; elsewhere a body that is no object is malformed, and quoted in the message.
+    malformed = isinstance(value, bytes) or (isinstance(value, list) and dialect != "gemini")
+    assert raised.value.category is (SERVER if malformed else category)
+    assert raised.value.body == wire(value)
 
 
 @each

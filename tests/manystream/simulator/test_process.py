@@ -157,7 +157,7 @@ def test_a_thread_serves_as_well_and_leaves_nothing() -> None:
         assert ask(simulator).whole
         assert get(simulator, "/sim/requests")
         assert statistics(simulator)["completed"] == 1
-    assert threading.active_count() == before
+    assert threading.active_count() <= before  # trio's idle worker threads of earlier tests may end meanwhile
 
 
 def test_the_journal_is_as_long_as_it_is_set_to() -> None:
