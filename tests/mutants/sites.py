@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+from bisect import bisect
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,6 +50,7 @@ class Mutant:
     """One change.
 
     path: below the root. scope: dotted name of the function or class, or of the table. line: the first changed line.
+    column: where the change begins in its line, in bytes and without the indentation.
     start, end: the replaced span, in bytes of the file. before, after: what stands there, and what is put there.
     names: what the changed statement binds where it runs at import; empty inside a function.
     text: the whole first line, without its indentation.
@@ -57,6 +59,7 @@ class Mutant:
     path: str
     scope: str
     line: int
+    column: int
     start: int
     end: int
     before: str
@@ -66,13 +69,13 @@ class Mutant:
 
     @property
     def id(self) -> str:
-        """Eight hexadecimal digits that stay the same when lines move; the same change twice in a line has one id."""
-        words = "\0".join((self.path, self.scope, self.text, self.before, self.after))
+        """Eight hexadecimal digits, which stay the same when lines move. Identical lines of one scope share them."""
+        words = "\0".join((self.path, self.scope, self.text, str(self.column), self.before, self.after))
         return hashlib.sha256(words.encode()).hexdigest()[:8]
 
     @property
     def title(self) -> str:
-        return f"{self.path}:{self.line} {self.scope}: {self.before!r} → {self.after!r}"
+        return f"{self.path}:{self.line}:{self.column} {self.scope}: {self.before!r} → {self.after!r}"
 
     def apply(self, source: bytes) -> bytes:
         assert source[self.start : self.end] == self.before.encode(), self.title
@@ -104,6 +107,12 @@ class Source:
     def line(self, number: int) -> str:
         """A line without its indentation."""
         return self.text(self._line_starts[number - 1], self._line_starts[number]).strip()
+
+    def column(self, start: int) -> int:
+        """How far into its line a place is, without the indentation."""
+        first = self._line_starts[bisect(self._line_starts, start) - 1]
+        before = self.data[first:start]
+        return len(before.lstrip())
 
     def between(self, left: ast.expr, right: ast.expr, word: str) -> tuple[int, int] | None:
         """The place of an operator between its operands; None where a comment there hides it."""
@@ -160,7 +169,17 @@ class _Walker:
         scope = ".".join(self._scope) or ",".join(self._names) or "module"
         if before != after:
             self._found.append(
-                Mutant(self._source.path, scope, line, *span, before, after, names, self._source.line(line))
+                Mutant(
+                    self._source.path,
+                    scope,
+                    line,
+                    self._source.column(span[0]),
+                    *span,
+                    before,
+                    after,
+                    names,
+                    self._source.line(line),
+                )
             )
 
     def _body(self, body: list[ast.stmt]) -> None:
