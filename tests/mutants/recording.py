@@ -34,6 +34,7 @@ class Recording:
         if self._coverage is None:
             include = [f"{ROOT}/{name}/*" for name in PACKAGES]
             self._coverage = coverage.Coverage(data_file=None, config_file=False, messages=False, include=include)
+            self._coverage.set_option("run:disable_warnings", ["no-data-collected"])
             self._coverage.start()
         self._coverage.switch_context(item.nodeid)
         result = yield

@@ -225,6 +225,13 @@ def test_sound_in_one_encoding_cut_anywhere() -> None:
     assert (block.data, block.media_type) == (b"\x00\x01\x02\x03\x04", "audio/pcm")
 
 
+def test_sound_whose_encoding_comes_without_padding() -> None:
+    told = deltas({"audio": {"id": "a", "data": "UklGR"}}, {"audio": {"data": "gABAg"}})
+    (block,) = told.response.content
+    assert isinstance(block, File)
+    assert block.data == b"RIFF\x00\x01\x02"
+
+
 def test_sound_that_is_no_base64_is_no_crash() -> None:
     told = deltas({"audio": {"id": "a", "data": "%"}}, {"audio": "text"}, {"audio": {"data": "é"}})
     assert isinstance(told.response.content[0], File)
