@@ -12,7 +12,11 @@ from anthropic.types import beta as anthropic_beta
 from anthropic.types.raw_message_delta_event import Delta
 from google.genai import types as gemini
 from openai.types import responses
-from openai.types.chat import ChatCompletionMessage, ChatCompletionMessageFunctionToolCall
+from openai.types.chat import (
+    ChatCompletionMessage,
+    ChatCompletionMessageCustomToolCall,
+    ChatCompletionMessageFunctionToolCall,
+)
 from openai.types.chat.chat_completion_chunk import Choice, ChoiceDelta, ChoiceDeltaToolCall
 from openai.types.responses.response_output_item import ResponseOutputItem
 
@@ -38,6 +42,8 @@ F = {"name": "f", "arguments": '{"a":1}'}
 CHAT_CALL = {"id": "c", "type": "function", "function": F}
 BOTH = {"content": "hi", "tool_calls": [{"index": 0, **CHAT_CALL}]}
 CALL = [ToolCallPart("c", "f", {"a": 1})]
+CUSTOM_CALL = {"id": "c", "type": "custom", "custom": {"name": "f", "input": "SELECT 1"}}
+CUSTOM = ToolCallPart("c", "f", {}, malformed="SELECT 1")  # its input is a text and no object
 GEMINI_CALL = gemini.FunctionCall(id="c", name="f", args={"a": 1})
 GEMINI_PARTS = gemini.Content(role="model", parts=[gemini.Part(text="hi"), gemini.Part(function_call=GEMINI_CALL)])
 ITEM = {"type": "function_call", "call_id": "c", **F}
@@ -56,6 +62,7 @@ PARTS: list[tuple[type[HistoryConverter], Any, str, list[ToolCallPart], str | No
         None,
     ),
     (ChatConverter, ChatCompletionMessageFunctionToolCall.model_validate(CHAT_CALL), "", CALL, None),
+    (ChatConverter, ChatCompletionMessageCustomToolCall.model_validate(CUSTOM_CALL), "", [CUSTOM], None),
     (AnthropicConverter, anthropic.TextDelta(type="text_delta", text="hi"), "hi", [], None),
     (AnthropicConverter, anthropic.ThinkingDelta(type="thinking_delta", thinking="hm"), "", [], None),
     (AnthropicConverter, anthropic.TextBlock(type="text", text="hi"), "hi", [], None),

@@ -186,6 +186,15 @@ def test_log_probabilities_are_gathered() -> None:
     assert told.response.text == "abc"
 
 
+@pytest.mark.parametrize("member", ["delta", "message"])
+def test_what_is_read_of_a_choice_is_not_kept_beside_it(member: str) -> None:
+    told = stream(f"""
+        data: {{"choices":[{{"index":3,"{member}":{{"content":"a"}},"finish_reason":"stop","text":"a","usage":{{"prompt_tokens":1}},"seen":true}}]}}
+    """)
+    assert (told.response.text, told.response.raw_finish_reason) == ("a", "stop")
+    assert told.response.provider_data == {"seen": True}
+
+
 def test_sound_is_a_file_that_knows_its_id() -> None:
     told = deltas(
         {"role": "assistant", "audio": {"id": "audio_1", "transcript": "Hi "}},
