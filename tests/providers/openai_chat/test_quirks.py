@@ -190,7 +190,7 @@ def test_log_probabilities_are_gathered() -> None:
 def test_what_is_read_of_a_choice_is_not_kept_beside_it(member: str) -> None:
     told = stream(f"""
         data: {{"choices":[{{"index":3,"{member}":{{"content":"a"}},"finish_reason":"stop","text":"a","usage":{{"prompt_tokens":1}},"seen":true}}]}}
-    """)
+    """)  # noqa: E501
     assert (told.response.text, told.response.raw_finish_reason) == ("a", "stop")
     assert told.response.provider_data == {"seen": True}
 
