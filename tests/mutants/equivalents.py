@@ -82,6 +82,30 @@ EQUIVALENTS: tuple[Equivalent, ...] = (
         ">=",
         "a rate that differs by exactly the tolerance for rounding may be taken or left",
     ),
+    Equivalent(
+        "engine/store.py",
+        "ConversationStore._run",
+        "if not _is_busy(error) or time.monotonic() > deadline:",
+        ">",
+        ">=",
+        "the clock does not stop at the deadline; one attempt more or less at that very moment",
+    ),
+    *(
+        Equivalent(
+            "providers/openai/responses/converter.py",
+            "ITEM_OF_PART",
+            text,
+            before,
+            after,
+            "a view of a chunk shows text, calls and the finish; reasoning is none of these, whatever its item",
+        )
+        for text, before, after in (
+            ('"reasoning_text": ("reasoning", "content"),', '"reasoning"', "'reasoningx'"),
+            ('"reasoning_text": ("reasoning", "content"),', '"content"', "'contentx'"),
+            ('"summary_text": ("reasoning", "summary"),', '"reasoning"', "'reasoningx'"),
+            ('"summary_text": ("reasoning", "summary"),', '"summary"', "'summaryx'"),
+        )
+    ),
     *(
         Equivalent("transport/dial.py", "_IN_PROGRESS", _IN_PROGRESS, before, after, reason)
         for before, after, reason in (
