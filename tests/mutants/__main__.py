@@ -34,7 +34,7 @@ from queue import SimpleQueue
 
 from tests.mutants.equivalents import reason_for
 from tests.mutants.reaching import Reach
-from tests.mutants.recorded import Row, append, digest, digest_of_folders, valid_rows
+from tests.mutants.recorded import Row, add_empty_rows, digest_of_folders, valid_rows
 from tests.mutants.sites import PACKAGES, Mutant, all_mutants
 from tests.mutants.tables import table_mutants
 from tests.mutants.verdicts import NOTICED, Verdict, Verdicts
@@ -97,7 +97,7 @@ def environment(tree: Path) -> dict[str, str]:
 
 def up_to_date_recording(trees: list[Path]) -> list[Row]:
     """The rows of all test files; those that are missing are recorded now, in all trees at a time."""
-    recording = FOLDER / f"recording-{digest_of_folders(ROOT, PACKAGES[:3])[:16]}.jsonl"
+    recording = FOLDER / f"recording-{digest_of_folders(ROOT, PACKAGES)[:16]}.jsonl"
     names = [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "tests").rglob("test_*.py"))]
     names = [name for name in names if not name.startswith(LEFT_OUT)]
     rows = valid_rows(ROOT, recording)
@@ -124,10 +124,7 @@ def record(tree: Path, recording: Path, tests: list[str]) -> None:
         status = subprocess.run([*command, *tests], cwd=tree, env=variables, stdout=log, stderr=log, check=False)
     if status.returncode not in (0, 1, 5):
         raise SystemExit(f"pytest ended with {status.returncode}; see {log.name}")
-    rows = valid_rows(ROOT, recording)
-    for name in tests:
-        if name not in rows:  # it holds no test that was chosen
-            append(recording, Row(name, digest(ROOT / name)))
+    add_empty_rows(tree, recording, tests)
 
 
 class Lane:
@@ -252,7 +249,7 @@ def main() -> int:
     for tree in trees:
         copy_tree(tree)
     reach = Reach(ROOT, up_to_date_recording(trees))
-    sources, tests = digest_of_folders(ROOT, PACKAGES[:3]), digest_of_folders(ROOT, ["tests"])
+    sources, tests = digest_of_folders(ROOT, PACKAGES), digest_of_folders(ROOT, ["tests"])
     verdicts = Verdicts(ROOT, FOLDER / "verdicts.jsonl", sources, tests)
     mutants = drawn(options)
     equivalents = [(mutant, reason) for mutant in mutants if (reason := reason_for(mutant))]

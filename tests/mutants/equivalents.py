@@ -83,7 +83,7 @@ EQUIVALENTS: tuple[Equivalent, ...] = (
         "a rate that differs by exactly the tolerance for rounding may be taken or left",
     ),
     Equivalent(
-        "engine/store.py",
+        "manystream/store.py",
         "ConversationStore._run",
         "if not _is_busy(error) or time.monotonic() > deadline:",
         ">",

@@ -54,6 +54,14 @@ def append(target: Path, row: Row) -> None:
         os.close(descriptor)
 
 
+def add_empty_rows(root: Path, recording: Path, files: Iterable[str]) -> None:
+    """Note that these files were run and hold no chosen test, where there is no row. root: where they were run."""
+    rows = valid_rows(root, recording)
+    for file in files:
+        if file not in rows:
+            append(recording, Row(file, digest(root / file)))
+
+
 def valid_rows(root: Path, recording: Path) -> dict[str, Row]:
     """Test file → its last row, where the file has not changed since. A line that was cut short is left out."""
     rows: dict[str, Row] = {}

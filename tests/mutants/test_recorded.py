@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from tests.mutants.__main__ import ROOT, drawn
 from tests.mutants.reaching import Reach
-from tests.mutants.recorded import Row, append, digest, digest_of_folders, valid_rows
+from tests.mutants.recorded import Row, add_empty_rows, append, digest, digest_of_folders, valid_rows
 from tests.mutants.sites import Mutant, all_mutants
 from tests.mutants.tables import table_mutants
 from tests.mutants.verdicts import Verdict, Verdicts
@@ -65,6 +66,16 @@ def test_a_row_that_was_cut_short_is_recorded_again(root: Path) -> None:
     append(recording, row(root, "test_b"))
     recording.write_bytes(recording.read_bytes()[:-20])
     assert list(valid_rows(root, recording)) == ["tests/test_a.py"]
+
+
+def test_a_file_that_changes_while_it_is_recorded_is_recorded_again(root: Path) -> None:
+    recording, copy = root / "recording.jsonl", root / "copy"
+    shutil.copytree(root / "tests", copy / "tests")
+    append(recording, row(root, "test_a", line2=[0]))
+    (root / "tests" / "test_a.py").write_text("# changed\n", "utf-8")
+    add_empty_rows(copy, recording, ["tests/test_a.py", "tests/test_b.py"])
+    assert list(valid_rows(root, recording)) == ["tests/test_b.py"]
+    assert valid_rows(copy, recording)["tests/test_a.py"].lines == {"engine/part.py": {"2": [0]}}
 
 
 def test_a_moved_or_changed_source_gives_another_hash(root: Path) -> None:
