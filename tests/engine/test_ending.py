@@ -80,3 +80,27 @@ async def test_a_defect_ends_the_call_and_is_logged_once_with_what_was_raised(
     assert record.getMessage().endswith(" ends, as something raised: a defect in manystream")
     assert record.exc_info is not None
     assert record.exc_info[1] is defect
+
+
+@pytest.mark.trio
+async def test_a_callback_that_raises_on_the_error_event_is_logged_and_hides_no_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    fault = ValueError("the caller's own")
+
+    def on_event(event: ms.Event) -> None:
+        raise fault
+
+    async def script(line: Line) -> None:
+        await line.request()
+        await line.send("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
+
+    with caplog.at_level(logging.ERROR, logger="manystream"):
+        async with open_peer(script) as peer, ms.open_engine([peer.chat], proxy="") as engine:
+            completion = await engine.start_stream(hello(), on_event).wait()
+    assert completion.error is not None
+    assert completion.error.http_status == 404
+    (record,) = caplog.records
+    assert record.getMessage() == "on_event raised on its Error event"
+    assert record.exc_info is not None
+    assert record.exc_info[1] is fault

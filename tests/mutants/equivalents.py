@@ -90,6 +90,14 @@ EQUIVALENTS: tuple[Equivalent, ...] = (
         ">=",
         "the clock does not stop at the deadline; one attempt more or less at that very moment",
     ),
+    Equivalent(
+        "transport/tls_socket.py",
+        "TLSSocket.recv",
+        "if self._incoming.pending and data:",
+        "and",
+        "or",
+        "with data and nothing pending no record more is read; at the end nothing is read, whatever is pending",
+    ),
     *(
         Equivalent(
             "providers/openai/responses/converter.py",

@@ -15,6 +15,7 @@ from manystream.bench import load
 from manystream.bench.figures import Figures, StreamWatch, percentiles, warnings_of
 from manystream.bench.load import Load, Plan
 from manystream.cli import main
+from manystream.cli.bench_report import Progress
 from manystream.engine import Completion, Engine, Timings
 from manystream.engine.credentials import is_loopback
 from manystream.providers.errors import ErrorCategory, ProviderError
@@ -325,3 +326,16 @@ async def test_a_lag_of_the_ramp_is_forgotten_two_seconds_after_it(
     plan = Plan(Request("m", "Hi"), stream=True, concurrency=1, seconds=5.0, requests=None, ramp=0.0)
     result = await Load(cast("Engine", StillEngine()), plan, lambda _: None).run()
     assert result.loop_lag == 0.3
+
+
+def test_the_rate_that_is_shown_counts_each_run_from_0(capsys: pytest.CaptureFixture[str]) -> None:
+    progress = Progress()
+    for elapsed, events in ((5.0, 1000), (10.0, 4000), (5.0, 500), (10.0, 1500)):
+        figures = SimpleNamespace(events=events, ok=1, failed=0)
+        progress.look(cast("Load", SimpleNamespace(elapsed=elapsed, figures=figures, running={})))
+    assert [line.rpartition("failed")[2].strip() for line in capsys.readouterr().err.splitlines()] == [
+        "200 events/s",
+        "600 events/s",
+        "100 events/s",
+        "200 events/s",
+    ]

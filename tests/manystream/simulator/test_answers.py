@@ -279,6 +279,9 @@ def test_a_streams_events_have_these_names_in_this_order(simulator: Simulator, d
     names = [name.removeprefix(b"event: ").decode() for name, _, _ in lines]
     assert [json.loads(data)["type"] for _, _, data in lines] == names
     assert [name for name, _ in itertools.groupby(names)] == EVENTS[dialect]
+    member = "output_index" if dialect == "openai-responses" else "index"
+    places = [place for _, _, data in lines if (place := json.loads(data).get(member)) is not None]
+    assert [place for place, _ in itertools.groupby(places)] == [0, 1, 2]
 
 
 @pytest.mark.parametrize(
