@@ -2,8 +2,9 @@
 
 Knows the recording and the sources. A line that runs at import, such as a table's, is reached by the tests that run a
 line which uses one of its names, directly or through another statement at module level, and by the test files that
-name one of them. A line that no test runs in its own process is taken to be reached by the tests beside it: those of
-the folder with the same name, which may start the package as a program.
+name one of them. Tests may also start the package as a program, which is not recorded: so every line of `cli/batch.py`
+is taken to be reached by the tests of `cli/test_batch.py`, too, and a line that no test runs in its own process by all
+tests of that folder.
 """
 
 from __future__ import annotations
@@ -100,7 +101,11 @@ class Reach:
     def _numbers(self, mutant: Mutant) -> set[int]:
         by_name = self._reached_by_name(mutant.names) if mutant.names else set[int]()
         found = by_name or self._reached(mutant.path, mutant.line)
-        return found or self._by_folder[f"tests/{mutant.path.rpartition('/')[0]}"]
+        folder, _, file = mutant.path.rpartition("/")
+        beside = self._by_folder[f"tests/{folder}"]
+        own = f"tests/{folder}/test_{file.removesuffix('.py')}"
+        # These may run the line in a process of their own, which is not recorded.
+        return found | {number for number in beside if self._tests[number].startswith(own)} or set(beside)
 
     def _reached(self, path: str, line: int) -> set[int]:
         """The tests that ran the statement that the line belongs to."""

@@ -101,6 +101,19 @@ def test_tests_that_reach_a_change_run_quick_ones_first(root: Path) -> None:
     assert reach.tests(mutant_of(root, "high")) == [["tests/test_d.py::slow"]]
 
 
+def test_tests_of_the_modules_own_file_are_run_although_no_line_of_them_is_recorded(root: Path) -> None:
+    own = root / "tests" / "engine" / "test_part_started.py"
+    own.parent.mkdir()
+    own.write_text("# starts it as a program\n", "utf-8")
+    rows = [row(root, "test_a", line2=[1]), row(root, "engine/test_part_started")]
+    low = Reach(root, rows).tests(mutant_of(root, "low"))
+    assert sorted(name for part in low for name in part) == [
+        "tests/engine/test_part_started.py::quick",
+        "tests/engine/test_part_started.py::slow",
+        "tests/test_a.py::quick",
+    ]
+
+
 def test_a_test_that_is_left_out_or_did_not_pass_is_not_run(root: Path) -> None:
     failing = row(root, "test_a", line2=[0, 1])
     failing.unusable.append("tests/test_a.py::slow")
