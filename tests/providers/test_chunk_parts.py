@@ -113,6 +113,25 @@ def test_a_part_of_a_chunk_is_wrapped_by_itself(
     assert (as_json.get_text(), as_json.get_tool_calls(), as_json.get_finish_message()) == (text, calls, finish)
 
 
+HELPER_EVENTS: list[JSONObject] = [
+    {"type": "content.delta", "delta": "hi", "snapshot": "hi"},
+    {"type": "content.done", "content": "hi"},
+    {"type": "refusal.delta", "delta": "no", "snapshot": "no"},
+    {"type": "refusal.done", "refusal": "no"},
+    {"type": "tool_calls.function.arguments.delta", "name": "f", "index": 0, "arguments": "{", "arguments_delta": "{"},
+    {"type": "tool_calls.function.arguments.done", "name": "f", "index": 0, "arguments": "{}"},
+    {"type": "logprobs.content.delta", "content": [{"token": "hi"}], "snapshot": [{"token": "hi"}]},
+    {"type": "logprobs.content.done", "content": [{"token": "hi"}]},
+    {"type": "logprobs.refusal.delta", "refusal": [{"token": "no"}], "snapshot": [{"token": "no"}]},
+    {"type": "logprobs.refusal.done", "refusal": [{"token": "no"}]},
+]
+
+
+@pytest.mark.parametrize("event", HELPER_EVENTS, ids=lambda event: event["type"])
+def test_an_event_of_openais_helper_that_repeats_a_chunk_holds_nothing(event: JSONObject) -> None:
+    assert ChatConverter().chunk_around(frozenset(event), event) == {"choices": []}
+
+
 UNIONS = [
     (AnthropicConverter, anthropic.RawContentBlockDelta),
     (AnthropicConverter, anthropic.ContentBlock),
