@@ -91,6 +91,14 @@ EQUIVALENTS: tuple[Equivalent, ...] = (
         "the clock does not stop at the deadline; one attempt more or less at that very moment",
     ),
     Equivalent(
+        "manystream/cli/batch.py",
+        "Run",
+        "interrupted: bool = False",
+        "False",
+        "True",
+        "a run that ends without an error has set it before it is read",
+    ),
+    Equivalent(
         "transport/tls_socket.py",
         "TLSSocket.recv",
         "if self._incoming.pending and data:",

@@ -17,6 +17,7 @@ from openai.types.chat import (
     ChatCompletionMessageCustomToolCall,
     ChatCompletionMessageFunctionToolCall,
 )
+from openai.types.chat.chat_completion import Choice as WholeChoice
 from openai.types.chat.chat_completion_chunk import Choice, ChoiceDelta, ChoiceDeltaToolCall
 from openai.types.responses.response_output_item import ResponseOutputItem
 
@@ -54,6 +55,20 @@ PARTS: list[tuple[type[HistoryConverter], Any, str, list[ToolCallPart], str | No
     (ChatConverter, ChoiceDelta(), "", [], None),
     (ChatConverter, ChoiceDeltaToolCall.model_validate(BOTH["tool_calls"][0]), "", CALL, None),  # type: ignore[index]
     (ChatConverter, Choice.model_validate({"index": 0, "delta": BOTH, "finish_reason": "stop"}), "hi", CALL, "stop"),
+    (
+        ChatConverter,
+        WholeChoice.model_validate(
+            {
+                "index": 0,
+                "message": {"role": "assistant", "content": "hi"},
+                "finish_reason": "stop",
+                "logprobs": None,
+            }
+        ),
+        "hi",
+        [],
+        "stop",
+    ),
     (
         ChatConverter,
         ChatCompletionMessage.model_validate({"role": "assistant", "content": "hi", "tool_calls": [CHAT_CALL]}),

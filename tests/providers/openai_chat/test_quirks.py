@@ -195,6 +195,14 @@ def test_what_is_read_of_a_choice_is_not_kept_beside_it(member: str) -> None:
     assert told.response.provider_data == {"seen": True}
 
 
+def test_what_says_nothing_new_in_a_delta_is_not_kept() -> None:
+    told = stream("""
+        data: {"choices":[{"index":0,"delta":{"role":"assistant","name":"bot","index":3,"token_id":5,"thought_signature":"c2ln","content":"a","seen":true},"finish_reason":"stop"}]}
+    """)  # noqa: E501
+    assert told.response.content == [Text("a")]
+    assert told.response.provider_data == {"seen": True}
+
+
 def test_sound_is_a_file_that_knows_its_id() -> None:
     told = deltas(
         {"role": "assistant", "audio": {"id": "audio_1", "transcript": "Hi "}},
