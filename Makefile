@@ -72,7 +72,8 @@ defects: $(VENV)/.test ## raise at every Python call of ticks and timers; the su
 fuzz: $(VENV)/.test ## coverage-guided, every parser, in an environment of its own: make fuzz MINUTES=30
 	@$(BIN)/python -m tests.fuzz --minutes "$(MINUTES)" $(TEST)
 
-# COUNT and SEED choose the draw; MUTANTS="--tables providers" changes every entry of the tables there instead.
+# COUNT and SEED choose the draw; MUTANTS="--tables providers" changes every entry of the tables there instead,
+# MUTANTS="--tables --count 200 --seed 2 providers" 200 of them, and MUTANTS="--only 1a2b3c4d" one survivor again.
 mutants: $(VENV)/.test ## 100 random changes of the code, each of which a test must notice: make mutants SEED=2 COUNT=40
 	@$(BIN)/python -m tests.mutants $(if $(MUTANTS),$(MUTANTS),--count "$(COUNT)" --seed "$(SEED)")
 

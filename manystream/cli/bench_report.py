@@ -42,7 +42,7 @@ class Progress:
         """Show how it goes, if it is time."""
         elapsed, figures = load.elapsed, load.figures
         if elapsed < self._elapsed:
-            self._elapsed, self._next = 0.0, PLAIN_SECONDS  # the next run
+            self._events, self._elapsed, self._next = 0, 0.0, PLAIN_SECONDS  # the next run counts from 0
         if self._redrawn is None and elapsed < self._next:
             return
         self._next += PLAIN_SECONDS

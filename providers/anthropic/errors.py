@@ -50,11 +50,6 @@ FILTER_PHRASE = "content filtering policy"
 REQUEST_ID_HEADERS = ("request-id", "x-request-id")
 
 
-def is_error(payload: JSONObject) -> bool:
-    """Whether an object is an error: it says so, or has an `error` and is no message."""
-    return payload.get("type") == "error" or (payload.get("error") is not None and "content" not in payload)
-
-
 def error_in(reported: JSON, data: bytes) -> ProviderError:
     """The error that an event or a body with status 200 holds, in Anthropic's form or any other."""
     if _is_own(reported):

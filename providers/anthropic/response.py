@@ -16,7 +16,7 @@ from ..json_values import JSON, JSONObject, MalformedJSONError, items, loads_obj
 from ..provider import Provider
 from ..response import Response
 from .blocks import BlockReader, CallInProgress, read_usage
-from .errors import error_in, is_error
+from .errors import error_in
 
 FINISH_REASONS: dict[str, FinishReason] = {
     "end_turn": FinishReason.STOP,
@@ -64,7 +64,7 @@ def decode_response(body: bytes, provider: Provider, make_id: MakeId, limits: An
         message = loads_object(body)
     except MalformedJSONError as error:
         raise malformed(str(error), body) from None
-    if is_error(message) or reported_error("", message) is not None:
+    if reported_error("", message) is not None:
         raise error_in(message, body)
     if type(message.get("content")) is not list:
         raise malformed(f"expected a message with content, got {shown(body)}", body)

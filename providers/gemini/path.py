@@ -51,7 +51,7 @@ def _prefix(path: str, *, vertex: bool) -> str:
         return ""
     if _PROJECT_AT_END.search(path):
         return PUBLISHER
-    last = path[path.rfind("/") :] if path else ""
+    last = path[path.rfind("/") :]
     versioned = _VERSION.fullmatch(last) is not None
     if vertex:
         return PUBLISHER if versioned else VERTEX_VERSION + PUBLISHER

@@ -10,7 +10,7 @@ import trio.testing
 
 import manystream as ms
 from manystream.engine import Limits
-from manystream.engine.buffered import STEP_BYTES, Buffered
+from manystream.engine.buffered import STEP_BYTES, Buffered, Holder
 from manystream.providers.kept import kept_bytes
 from manystream.providers.registry import DIALECTS
 from tests.engine.peers import (
@@ -141,6 +141,38 @@ async def test_many_streams_of_short_deltas_are_not_taken_for_large_ones() -> No
         calls = [engine.start_stream(hello()) for _ in range(20)]
         completions = [await call.wait() for call in calls]
     assert all(completion.success for completion in completions)
+
+
+@pytest.mark.trio
+async def test_the_size_of_an_answer_is_looked_at_once_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that it costs nothing per event. The server waits until each of its last chunks has been read."""
+    steps: list[int] = []
+    texts: list[str] = []
+    grown = Buffered.grown
+
+    def counted(buffered: Buffered, holder: Holder, size: int) -> None:
+        steps.append(size)
+        grown(buffered, holder, size)
+
+    def on_event(event: ms.Event) -> None:
+        if isinstance(event, ms.TextDelta):
+            texts.append(event.text)
+
+    async def script(line: Line) -> None:
+        await line.request()
+        await line.send(STREAM_HEAD.encode() + chunked(*[chat_chunk("x" * 1000)] * 100, end=False))
+        for number in range(20):
+            await until(lambda awaited=100 + number: len(texts) == awaited)
+            await line.send(chunked(chat_chunk("x"), end=False))
+        await line.send(chunked(chat_chunk(finish="stop"), CHAT_DONE))
+
+    monkeypatch.setattr(Buffered, "grown", counted)
+    async with open_peer(script) as peer, ms.open_engine([peer.chat], limits=LIMITS, proxy="") as engine:
+        completion = await engine.start_stream(hello(), on_event).wait()
+    assert completion.success
+    assert len(texts) == 120
+    assert steps
+    assert all(size >= STEP_BYTES for size in steps)
 
 
 @pytest.mark.trio

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from types import SimpleNamespace
 
 import pytest
 
 import manystream as ms
 from manystream.engine.ending import Ending, Step
+from manystream.providers.dialect import StreamMachine
+from tests.engine.peers import CHAT_DONE, STREAM_HEAD, Line, chat_chunk, chunked, hello, open_peer
 
 
 class Broken(Ending):
@@ -51,3 +54,53 @@ def test_a_step_that_raises_is_passed_over_and_the_others_are_taken_once(broken:
     assert call.end(outcome) is Step.ENDED
     assert call.taken == ["stop", "deliver", "record"]
     assert completed == [outcome]
+
+
+@pytest.mark.trio
+async def test_a_defect_ends_the_call_and_is_logged_once_with_what_was_raised(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    defect = RuntimeError("a number was None")
+
+    def feed(machine: StreamMachine, event: str, data: bytes) -> list[ms.Event]:
+        raise defect
+
+    async def script(line: Line) -> None:
+        await line.request()
+        await line.send(STREAM_HEAD.encode() + chunked(chat_chunk("a"), chat_chunk(finish="stop"), CHAT_DONE))
+
+    monkeypatch.setattr(StreamMachine, "feed", feed)
+    with caplog.at_level(logging.ERROR, logger="manystream"):
+        async with open_peer(script) as peer, ms.open_engine([peer.chat], proxy="") as engine:
+            completion = await engine.start_stream(hello()).wait()
+    assert completion.error is not None
+    assert "RuntimeError" in completion.error.message
+    (record,) = caplog.records
+    assert record.levelno == logging.ERROR
+    assert record.getMessage().endswith(" ends, as something raised: a defect in manystream")
+    assert record.exc_info is not None
+    assert record.exc_info[1] is defect
+
+
+@pytest.mark.trio
+async def test_a_callback_that_raises_on_the_error_event_is_logged_and_hides_no_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    fault = ValueError("the caller's own")
+
+    def on_event(event: ms.Event) -> None:
+        raise fault
+
+    async def script(line: Line) -> None:
+        await line.request()
+        await line.send("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
+
+    with caplog.at_level(logging.ERROR, logger="manystream"):
+        async with open_peer(script) as peer, ms.open_engine([peer.chat], proxy="") as engine:
+            completion = await engine.start_stream(hello(), on_event).wait()
+    assert completion.error is not None
+    assert completion.error.http_status == 404
+    (record,) = caplog.records
+    assert record.getMessage() == "on_event raised on its Error event"
+    assert record.exc_info is not None
+    assert record.exc_info[1] is fault

@@ -3,8 +3,12 @@
 `make mutants` runs this. A mutant is one small change of one file: a comparison, an operator, a constant, a condition
 or a removed statement. With `--tables`, every entry of every table is changed in turn. Mutants are made in a copy of
 the tree below `build/mutants`, never in the checkout. There the tests that reach the changed line are run until one
-fails. A recording of one whole run says which tests those are. It is made when the sources have changed, and takes some
-ten minutes.
+fails, quick ones first. A recording of one whole run says which tests those are. It is made when the sources have
+changed, and takes some ten minutes.
+
+Recordings and verdicts are kept below `build/mutants`, each from the moment it is known. A run that was interrupted
+goes on where it stopped when it is started again; so does one that `--minutes` has ended. `--only ID` judges the
+mutants with these ids, as printed for survivors.
 
 A mutant is noticed (a test fails, or runs for ever), survives, or is a known equivalent (`equivalents.py`). The exit
 status is 1 where less than `--least` percent of the others are noticed, and where an entry of a table is not.
@@ -13,8 +17,8 @@ status is 1 where less than `--least` percent of the others are noticed, and whe
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
+import math
 import os
 import random
 import shutil
@@ -24,21 +28,25 @@ import sys
 import time
 import venv
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from queue import SimpleQueue
 
 from tests.mutants.equivalents import reason_for
 from tests.mutants.reaching import Reach
+from tests.mutants.recorded import Row, add_empty_rows, digest_of_folders, valid_rows
 from tests.mutants.sites import PACKAGES, Mutant, all_mutants
 from tests.mutants.tables import table_mutants
+from tests.mutants.verdicts import NOTICED, Verdict, Verdicts
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 FOLDER = ROOT / "build" / "mutants"
 PYTHON = FOLDER / "environment" / "bin" / "python"
-RECORDING = FOLDER / "recording.json"
 LEFT_OUT = ("tests/test_packaging.py", "tests/soak", "tests/interop", "tests/mutants")
 """Tests that are not run: they run no line of the package in their own process, or take too long."""
+
+RECORDED_FIRST = ("tests/providers", "tests/transport")
+"""Folders with many quick tests: an interrupted recording then holds most of what it would have held."""
 
 COMMAND = """#!{python}
 import sys
@@ -47,8 +55,6 @@ from manystream.__main__ import main
 
 sys.exit(main())
 """
-
-NOTICED = frozenset({"failed", "died", "hung"})
 
 
 def prepare_environment() -> None:
@@ -89,62 +95,36 @@ def environment(tree: Path) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(tree), "PYTHONHASHSEED": "0"}
 
 
-def digests(*folders: str) -> dict[str, str]:
-    paths = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py")) if path.is_file()]
-    return {path.relative_to(ROOT).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
+def up_to_date_recording(trees: list[Path]) -> list[Row]:
+    """The rows of all test files; those that are missing are recorded now, in all trees at a time."""
+    recording = FOLDER / f"recording-{digest_of_folders(ROOT, PACKAGES)[:16]}.jsonl"
+    names = [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "tests").rglob("test_*.py"))]
+    names = [name for name in names if not name.startswith(LEFT_OUT)]
+    rows = valid_rows(ROOT, recording)
+    missing = [name for name in names if name not in rows]
+    missing.sort(key=lambda name: not name.startswith(RECORDED_FIRST))
+    if missing:
+        print(f"recording which lines the tests of {len(missing)} files reach; all files take some ten minutes …")
+        sys.stdout.flush()
+        parts = [missing[number :: len(trees)] for number in range(len(trees))]
+        with ThreadPoolExecutor(len(trees)) as pool:
+            for _ in pool.map(record, trees, [recording] * len(trees), parts):
+                pass
+        rows = valid_rows(ROOT, recording)
+    return [rows[name] for name in names if name in rows]
 
 
-def record(tree: Path, tests: list[str]) -> dict[str, object]:
-    """Run tests under coverage.py; returns the recording."""
-    target = FOLDER / "part.json"
-    target.unlink(missing_ok=True)
+def record(tree: Path, recording: Path, tests: list[str]) -> None:
+    """Run test files under coverage.py; the plugin appends a row for each."""
+    if not tests:
+        return
     command = [PYTHON, "-m", "pytest", "-q", "-p", "tests.mutants.recording", "-m", "not soak and not servers"]
-    command += [f"--ignore={name}" for name in LEFT_OUT]
-    variables = {**environment(tree), "MANYSTREAM_RECORDING": str(target)}
-    with (FOLDER / "recording.log").open("wb") as log:
-        subprocess.run([*command, *tests], cwd=tree, env=variables, stdout=log, stderr=log, check=False)
-    found: dict[str, object] = json.loads(target.read_text("utf-8"))
-    return found
-
-
-def up_to_date_recording(tree: Path) -> None:
-    """Record what is new: everything where the package has changed, else the changed test files alone."""
-    sources, tests = digests(*PACKAGES[:3]), digests("tests")
-    stamp = FOLDER / "recording.stamp"
-    old = json.loads(stamp.read_text("utf-8")) if stamp.exists() and RECORDING.exists() else {}
-    if old.get("sources") != sources:
-        print("recording which tests reach which lines; this runs the whole suite once …", flush=True)
-        RECORDING.write_text(json.dumps(record(tree, [])), "utf-8")
-    else:
-        changed = [name for name, digest in tests.items() if old["tests"].get(name) != digest]
-        changed = [name for name in changed if Path(name).name.startswith("test_") and not name.startswith(LEFT_OUT)]
-        if changed:
-            print(f"recording {len(changed)} changed test files …", flush=True)
-            fresh = merged(json.loads(RECORDING.read_text("utf-8")), record(tree, changed))
-            RECORDING.write_text(json.dumps(fresh), "utf-8")
-    stamp.write_text(json.dumps({"sources": sources, "tests": tests}), "utf-8")
-
-
-def merged(old: dict[str, object], fresh: dict[str, object]) -> dict[str, object]:
-    """The old recording, with the tests of the files in the fresh one replaced."""
-    files = {name.partition("::")[0] for name in fresh["seconds"]}  # type: ignore[attr-defined]
-    result: dict[str, object] = {"seconds": {}, "unusable": [], "lines": {}}
-    for part in (old, fresh):
-        names = list(part["seconds"])  # type: ignore[call-overload]
-        keep = {
-            number: name
-            for number, name in enumerate(names)
-            if part is fresh or (name.partition("::")[0] not in files and (ROOT / name.partition("::")[0]).exists())
-        }
-        start = len(result["seconds"])  # type: ignore[arg-type]
-        place = {number: start + order for order, number in enumerate(keep)}
-        result["seconds"].update({name: part["seconds"][name] for name in keep.values()})  # type: ignore
-        result["unusable"] += [name for name in part["unusable"] if name in keep.values()]  # type: ignore
-        for path, lines in part["lines"].items():  # type: ignore[attr-defined]
-            known = result["lines"].setdefault(path, {})  # type: ignore[attr-defined]
-            for line, numbers in lines.items():
-                known.setdefault(line, []).extend(place[number] for number in numbers if number in place)
-    return result
+    variables = {**environment(tree), "MANYSTREAM_RECORDING": str(recording)}
+    with (tree.parent / f"{tree.name}.recording.log").open("wb") as log:
+        status = subprocess.run([*command, *tests], cwd=tree, env=variables, stdout=log, stderr=log, check=False)
+    if status.returncode not in (0, 1, 5):
+        raise SystemExit(f"pytest ended with {status.returncode}; see {log.name}")
+    add_empty_rows(tree, recording, tests)
 
 
 class Lane:
@@ -171,15 +151,24 @@ class Lane:
             log = (self.tree / "lane.log").read_text("utf-8", "replace")[-2000:]
             raise SystemExit(f"the unchanged copy {self.tree} fails: {answer}\n{log}")
 
-    def judge(self, mutant: Mutant, parts: list[list[str]], seconds: dict[str, float]) -> dict[str, str]:
-        """Change the copy, run the tests until one fails, and change it back."""
+    def judge(self, mutant: Mutant, reach: Reach) -> dict[str, str]:
+        """Run the tests on the changed copy until one fails. One that fails on the unchanged copy, too, is left out."""
+        while True:
+            answer = self._run_changed(mutant, reach)
+            failed = answer["failed"]
+            if "::" not in failed or self.run([failed], 300)["status"] == "passed":
+                return answer
+            print(f"left out, because it fails without a change: {failed}", flush=True)
+            reach.leave_out(failed)
+
+    def _run_changed(self, mutant: Mutant, reach: Reach) -> dict[str, str]:
         path = self.tree / mutant.path
         original, times = path.read_bytes(), path.stat()
         path.write_bytes(mutant.apply(original))
         try:
             answer = {"status": "unreached", "failed": ""}
-            for tests in parts:
-                limit = 60 + 6 * sum(seconds[name] for name in tests)
+            for tests in reach.tests(mutant):
+                limit = 60 + 6 * sum(reach.seconds[name] for name in tests)
                 answer = self.run(tests, limit)
                 if answer["status"] in NOTICED:
                     break
@@ -194,71 +183,90 @@ class Lane:
         self._process.wait(60)
 
 
-def judged(mutants: list[Mutant], reach: Reach, lanes: int) -> Iterator[tuple[Mutant, dict[str, str]]]:
+def judged(mutants: list[Mutant], reach: Reach, verdicts: Verdicts, options: argparse.Namespace) -> Iterator[Verdict]:
+    """The verdicts in the order in which they come. After `--minutes`, no further mutant is begun."""
     free: SimpleQueue[Lane] = SimpleQueue()
-    opened = [Lane(FOLDER / f"tree{number}") for number in range(lanes)]
+    opened = [Lane(FOLDER / f"tree{number}") for number in range(options.lanes)]
     for lane in opened:
         lane.check(reach.quick_tests())
         free.put(lane)
+    until = time.monotonic() + 60 * options.minutes
 
-    def judge(mutant: Mutant) -> tuple[Mutant, dict[str, str]]:
-        reason = reason_for(mutant)
-        if reason:
-            return mutant, {"status": "equivalent", "failed": reason}
+    def judge(mutant: Mutant) -> Verdict | None:
         lane = free.get()
         try:
-            return mutant, lane.judge(mutant, reach.tests(mutant), reach.seconds)
+            return verdicts.of(mutant, lambda: lane.judge(mutant, reach), time.monotonic, until)
         finally:
             free.put(lane)
 
     try:
-        with ThreadPoolExecutor(lanes) as pool:
-            yield from pool.map(judge, mutants)
+        with ThreadPoolExecutor(options.lanes) as pool:
+            for future in as_completed([pool.submit(judge, mutant) for mutant in mutants]):
+                verdict = future.result()
+                if verdict is not None:
+                    yield verdict
     finally:
         for lane in opened:
             lane.close()
 
 
 def drawn(options: argparse.Namespace) -> list[Mutant]:
-    mutants = table_mutants(ROOT) if options.tables else all_mutants(ROOT)
+    """The mutants to judge: chosen ones, or a draw."""
+    mutants = [] if options.tables and not options.only else all_mutants(ROOT)
+    mutants += table_mutants(ROOT) if options.tables or options.only else []
     mutants = [mutant for mutant in mutants if mutant.path.startswith(tuple(options.within))]
-    if options.tables and options.count is None:
-        return mutants
-    return random.Random(options.seed).sample(mutants, min(options.count or 100, len(mutants)))
+    if options.only:
+        missing = set(options.only) - {mutant.id for mutant in mutants}
+        if missing:
+            raise SystemExit(
+                f"no mutant has the id {', '.join(sorted(missing))}: the line has changed, or was misspelt"
+            )
+        return list({mutant.title: mutant for mutant in mutants if mutant.id in options.only}.values())
+    count = options.count or (len(mutants) if options.tables else 100)
+    return random.Random(options.seed).sample(mutants, min(count, len(mutants)))
 
 
-def main() -> int:
+def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     parser.add_argument("--count", type=int, help="how many to draw; default: 100, with --tables all")
     parser.add_argument("--seed", type=int, default=1, help="which draw")
-    parser.add_argument("--tables", action="store_true", help="every entry of every table instead of a draw")
+    parser.add_argument("--tables", action="store_true", help="entries of tables instead of any code")
+    parser.add_argument("--only", action="append", default=[], metavar="ID", help="judge this mutant; repeatable")
     parser.add_argument("--lanes", type=int, default=1, help="how many mutants are run at a time")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="begin no mutant after this time")
     parser.add_argument("--least", type=float, default=97.0, help="percent that must be noticed")
     parser.add_argument("within", nargs="*", default=[""], help="beginnings of paths to change")
     options = parser.parse_args()
     options.within = options.within or [""]
+    return options
+
+
+def main() -> int:
+    options = parsed()
     FOLDER.mkdir(parents=True, exist_ok=True)
     prepare_environment()
-    for number in range(options.lanes):
-        copy_tree(FOLDER / f"tree{number}")
-    up_to_date_recording(FOLDER / "tree0")
-    reach = Reach(ROOT, RECORDING)
+    trees = [FOLDER / f"tree{number}" for number in range(options.lanes)]
+    for tree in trees:
+        copy_tree(tree)
+    reach = Reach(ROOT, up_to_date_recording(trees))
+    sources, tests = digest_of_folders(ROOT, PACKAGES), digest_of_folders(ROOT, ["tests"])
+    verdicts = Verdicts(ROOT, FOLDER / "verdicts.jsonl", sources, tests)
     mutants = drawn(options)
-    counts = dict.fromkeys(("noticed", "survived", "equivalent"), 0)
+    equivalents = [(mutant, reason) for mutant in mutants if (reason := reason_for(mutant))]
+    counts = {"noticed": 0, "survived": 0, "equivalent": len(equivalents)}
+    if options.only:
+        for mutant, reason in equivalents:
+            print(f"{mutant.id} equivalent: {mutant.title}\n    {mutant.text}\n    {reason}")
     began = time.monotonic()
-    with (FOLDER / "results.jsonl").open("w", encoding="utf-8") as results:
-        for mutant, answer in judged(mutants, reach, options.lanes):
-            word = "noticed" if answer["status"] in NOTICED else answer["status"]
-            word = word if word in counts else "survived"
-            counts[word] += 1
-            if word == "survived":
-                print(f"survived ({answer['status']}): {mutant.title}\n    {mutant.text}", flush=True)
-            results.write(json.dumps({"title": mutant.title, "outcome": word, **answer}) + "\n")
-            results.flush()
+    for verdict in judged([mutant for mutant in mutants if not reason_for(mutant)], reach, verdicts, options):
+        counts[verdict.outcome] += 1
+        if verdict.outcome == "survived" or options.only:
+            print(f"{verdict.id} {verdict.outcome} ({verdict.status} {verdict.detail}): {verdict.title}")
+            print(f"    {verdict.text}", flush=True)
     known = counts["noticed"] + counts["survived"]
     share = 100 * counts["noticed"] / known if known else 100.0
-    print(f"{len(mutants)} mutants, seed {options.seed}: {counts}, {share:.1f} % noticed, "
-          f"{time.monotonic() - began:.0f} s")  # fmt: skip
+    print(f"{len(mutants)} mutants, seed {options.seed}: {counts}, {len(mutants) - sum(counts.values())} not judged, "
+          f"{share:.1f} % noticed, {time.monotonic() - began:.0f} s")  # fmt: skip
     return 1 if share < (100.0 if options.tables else options.least) else 0
 
 

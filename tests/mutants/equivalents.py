@@ -82,6 +82,46 @@ EQUIVALENTS: tuple[Equivalent, ...] = (
         ">=",
         "a rate that differs by exactly the tolerance for rounding may be taken or left",
     ),
+    Equivalent(
+        "manystream/store.py",
+        "ConversationStore._run",
+        "if not _is_busy(error) or time.monotonic() > deadline:",
+        ">",
+        ">=",
+        "the clock does not stop at the deadline; one attempt more or less at that very moment",
+    ),
+    Equivalent(
+        "manystream/cli/batch.py",
+        "Run",
+        "interrupted: bool = False",
+        "False",
+        "True",
+        "a run that ends without an error has set it before it is read",
+    ),
+    Equivalent(
+        "transport/tls_socket.py",
+        "TLSSocket.recv",
+        "if self._incoming.pending and data:",
+        "and",
+        "or",
+        "with data and nothing pending no record more is read; at the end nothing is read, whatever is pending",
+    ),
+    *(
+        Equivalent(
+            "providers/openai/responses/converter.py",
+            "ITEM_OF_PART",
+            text,
+            before,
+            after,
+            "a view of a chunk shows text, calls and the finish; reasoning is none of these, whatever its item",
+        )
+        for text, before, after in (
+            ('"reasoning_text": ("reasoning", "content"),', '"reasoning"', "'reasoningx'"),
+            ('"reasoning_text": ("reasoning", "content"),', '"content"', "'contentx'"),
+            ('"summary_text": ("reasoning", "summary"),', '"reasoning"', "'reasoningx'"),
+            ('"summary_text": ("reasoning", "summary"),', '"summary"', "'summaryx'"),
+        )
+    ),
     *(
         Equivalent("transport/dial.py", "_IN_PROGRESS", _IN_PROGRESS, before, after, reason)
         for before, after, reason in (

@@ -2,39 +2,49 @@
 
 Knows the recording and the sources. A line that runs at import, such as a table's, is reached by the tests that run a
 line which uses one of its names, directly or through another statement at module level, and by the test files that
-name one of them. A line that no test runs in its own process is taken to be reached by the tests beside it: those of
-the folder with the same name, which may start the package as a program.
+name one of them. Tests may also start the package as a program, which is not recorded: so every line of `cli/batch.py`
+is taken to be reached by the tests of `cli/test_batch.py`, too, and a line that no test runs in its own process by all
+tests of that folder.
 """
 
 from __future__ import annotations
 
 import ast
-import json
 import re
 from bisect import bisect
 from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 
+from tests.mutants.recorded import Row
 from tests.mutants.sites import Mutant, bound_names, sources
 
 FIRST_FILES = 2
 """Files whose tests are run first: most mutants are noticed there."""
 
+FIRST_SECONDS = 3
+"""Each part after the first takes up to three times as long as the one before, beginning with three times this."""
+
 
 class Reach:
     """The recording, asked by mutant."""
 
-    def __init__(self, root: Path, recording: Path) -> None:
-        found = json.loads(recording.read_text("utf-8"))
-        self.seconds: dict[str, float] = found["seconds"]
-        unusable = set(found["unusable"])
+    def __init__(self, root: Path, rows: Iterable[Row]) -> None:
+        self.seconds: dict[str, float] = {}
+        self._lines: dict[str, dict[int, set[int]]] = defaultdict(lambda: defaultdict(set))
+        unusable: set[str] = set()
+        for row in rows:
+            first = len(self.seconds)
+            self.seconds.update(row.seconds)
+            unusable.update(row.unusable)
+            wrong = {number for number, name in enumerate(row.seconds) if name in unusable}
+            for path, lines in row.lines.items():
+                for line, numbers in lines.items():
+                    self._lines[path][int(line)].update(first + number for number in numbers if number not in wrong)
         self._tests = list(self.seconds)
+        self._left_out: set[str] = set()
         usable = {number for number, name in enumerate(self._tests) if name not in unusable}
         self._usable = [self._tests[number] for number in sorted(usable)]
-        self._lines: dict[str, dict[int, set[int]]] = {
-            path: {int(line): set(numbers) & usable for line, numbers in lines.items()}
-            for path, lines in found["lines"].items()
-        }
         self._breadth: dict[int, int] = defaultdict(int)
         for lines in self._lines.values():
             for numbers in lines.values():
@@ -53,25 +63,34 @@ class Reach:
             for source in sources(root)
         }
 
+    def leave_out(self, test: str) -> None:
+        """Do not run this test any more."""
+        self._left_out.add(test)
+
     def quick_tests(self) -> list[str]:
         """A sample of the tests, for a look whether an unchanged copy passes."""
         return sorted(self._usable, key=lambda name: self.seconds[name])[::100]
 
     def tests(self, mutant: Mutant) -> list[list[str]]:
-        """The tests to run, in two parts: those of the likeliest files, then all others."""
+        """The tests to run, in parts: those of the likeliest files, then the others, each part longer than the last."""
         numbers = self._numbers(mutant)
         likely = {*mutant.names, mutant.scope.rpartition(".")[2], mutant.scope.partition(".")[0]}
         by_file: dict[str, list[int]] = defaultdict(list)
         for number in numbers:
-            by_file[self._tests[number].partition("::")[0]].append(number)
+            if self._tests[number] not in self._left_out:
+                by_file[self._tests[number].partition("::")[0]].append(number)
         order = sorted(by_file, key=lambda file: self._rank(file, by_file[file], likely))
-        ordered = [
-            self._tests[number]
-            for file in order
-            for number in sorted(by_file[file], key=lambda number: (self.seconds[self._tests[number]], number))
-        ]
-        first = sum(len(by_file[file]) for file in order[:FIRST_FILES])
-        return [part for part in (ordered[:first], ordered[first:]) if part]
+        parts: list[list[str]] = []
+        part: list[str] = []
+        spent = 0.0
+        for place, file in enumerate(order, 1):
+            names = [self._tests[number] for number in by_file[file]]
+            part += sorted(names, key=lambda name: self.seconds[name])
+            spent += sum(self.seconds[name] for name in names)
+            if place == FIRST_FILES or (place > FIRST_FILES and spent > FIRST_SECONDS * 3 ** len(parts)):
+                parts.append(part)
+                part, spent = [], 0.0
+        return [*parts, part] if part else parts
 
     def _rank(self, file: str, numbers: list[int], likely: set[str]) -> tuple[bool, float]:
         mentioned = not likely.isdisjoint(self._words.get(file, set()))
@@ -82,7 +101,11 @@ class Reach:
     def _numbers(self, mutant: Mutant) -> set[int]:
         by_name = self._reached_by_name(mutant.names) if mutant.names else set[int]()
         found = by_name or self._reached(mutant.path, mutant.line)
-        return found or self._by_folder[f"tests/{mutant.path.rpartition('/')[0]}"]
+        folder, _, file = mutant.path.rpartition("/")
+        beside = self._by_folder[f"tests/{folder}"]
+        own = f"tests/{folder}/test_{file.removesuffix('.py')}"
+        # These may run the line in a process of their own, which is not recorded.
+        return found | {number for number in beside if self._tests[number].startswith(own)} or set(beside)
 
     def _reached(self, path: str, line: int) -> set[int]:
         """The tests that ran the statement that the line belongs to."""

@@ -1,18 +1,20 @@
 """A pytest plugin that records which lines of the package each test runs, how long it takes, and whether it passes.
 
-Loaded with `-p tests.mutants.recording` in a copy of the tree; `MANYSTREAM_RECORDING` names the file to write. Knows
-coverage.py, which is not part of the project's own environment. Lines that run at import belong to no test.
+Loaded with `-p tests.mutants.recording` in a copy of the tree; `MANYSTREAM_RECORDING` names the file to append to. One
+line of JSON is appended when the last test of a test file has ended, so a run that is interrupted loses one file.
+Knows coverage.py, which is not part of the project's own environment. Lines that run at import belong to no test.
 """
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import coverage
 import pytest
+
+from tests.mutants.recorded import Row, append, digest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PACKAGES = ("engine", "transport", "providers", "manystream")
@@ -22,38 +24,45 @@ class Recording:
     """The recording of one run."""
 
     def __init__(self, target: Path) -> None:
-        self.target = target
-        self.seconds: dict[str, float] = {}
-        self.unusable: set[str] = set()
-        self.coverage = coverage.Coverage(
-            data_file=None, config_file=False, messages=False, include=[f"{ROOT}/{name}/*" for name in PACKAGES]
-        )
+        self._target = target
+        self._seconds: dict[str, float] = {}
+        self._unusable: list[str] = []
+        self._coverage: coverage.Coverage | None = None
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        self.coverage.switch_context(item.nodeid)
-        return (yield)
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+        if self._coverage is None:
+            include = [f"{ROOT}/{name}/*" for name in PACKAGES]
+            self._coverage = coverage.Coverage(data_file=None, config_file=False, messages=False, include=include)
+            self._coverage.set_option("run:disable_warnings", ["no-data-collected"])
+            self._coverage.start()
+        self._coverage.switch_context(item.nodeid)
+        result = yield
+        if nextitem is None or nextitem.path != item.path:
+            self._write(item.path)
+        return result
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self.seconds[report.nodeid] = self.seconds.get(report.nodeid, 0.0) + report.duration
-        if report.outcome != "passed":
-            self.unusable.add(report.nodeid)
+        self._seconds[report.nodeid] = self._seconds.get(report.nodeid, 0.0) + report.duration
+        if report.outcome != "passed" and report.nodeid not in self._unusable:
+            self._unusable.append(report.nodeid)
 
-    def pytest_sessionstart(self) -> None:
-        self.coverage.start()
-
-    def pytest_sessionfinish(self) -> None:
-        self.coverage.stop()
-        data = self.coverage.get_data()
-        number = {name: place for place, name in enumerate(self.seconds)}
-        lines: dict[str, dict[int, list[int]]] = {}
-        for file in sorted(data.measured_files()):
-            lines[Path(file).relative_to(ROOT).as_posix()] = {
-                line: sorted(number[name] for name in names if name in number)
-                for line, names in data.contexts_by_lineno(file).items()
+    def _write(self, file: Path) -> None:
+        """Append what the tests of one file reached, and start anew."""
+        assert self._coverage is not None
+        self._coverage.stop()
+        data = self._coverage.get_data()
+        number = {name: place for place, name in enumerate(self._seconds)}
+        lines = {
+            Path(measured).relative_to(ROOT).as_posix(): {
+                str(line): sorted(number[name] for name in names if name in number)
+                for line, names in data.contexts_by_lineno(measured).items()
             }
-        found = {"seconds": self.seconds, "unusable": sorted(self.unusable), "lines": lines}
-        self.target.write_text(json.dumps(found), "utf-8")
+            for measured in sorted(data.measured_files())
+        }
+        name = file.relative_to(ROOT).as_posix()
+        append(self._target, Row(name, digest(file), self._seconds, self._unusable, lines))
+        self._seconds, self._unusable, self._coverage = {}, [], None
 
 
 def pytest_configure(config: pytest.Config) -> None:

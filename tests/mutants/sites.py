@@ -7,6 +7,8 @@ number. Not changed: docstrings, annotations, and texts for people, which are st
 from __future__ import annotations
 
 import ast
+import hashlib
+from bisect import bisect
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,6 +50,7 @@ class Mutant:
     """One change.
 
     path: below the root. scope: dotted name of the function or class, or of the table. line: the first changed line.
+    column: where the change begins in its line, in bytes and without the indentation.
     start, end: the replaced span, in bytes of the file. before, after: what stands there, and what is put there.
     names: what the changed statement binds where it runs at import; empty inside a function.
     text: the whole first line, without its indentation.
@@ -56,6 +59,7 @@ class Mutant:
     path: str
     scope: str
     line: int
+    column: int
     start: int
     end: int
     before: str
@@ -64,8 +68,14 @@ class Mutant:
     text: str
 
     @property
+    def id(self) -> str:
+        """Eight hexadecimal digits, which stay the same when lines move. Identical lines of one scope share them."""
+        words = "\0".join((self.path, self.scope, self.text, str(self.column), self.before, self.after))
+        return hashlib.sha256(words.encode()).hexdigest()[:8]
+
+    @property
     def title(self) -> str:
-        return f"{self.path}:{self.line} {self.scope}: {self.before!r} → {self.after!r}"
+        return f"{self.path}:{self.line}:{self.column} {self.scope}: {self.before!r} → {self.after!r}"
 
     def apply(self, source: bytes) -> bytes:
         assert source[self.start : self.end] == self.before.encode(), self.title
@@ -97,6 +107,12 @@ class Source:
     def line(self, number: int) -> str:
         """A line without its indentation."""
         return self.text(self._line_starts[number - 1], self._line_starts[number]).strip()
+
+    def column(self, start: int) -> int:
+        """How far into its line a place is, without the indentation."""
+        first = self._line_starts[bisect(self._line_starts, start) - 1]
+        before = self.data[first:start]
+        return len(before.lstrip())
 
     def between(self, left: ast.expr, right: ast.expr, word: str) -> tuple[int, int] | None:
         """The place of an operator between its operands; None where a comment there hides it."""
@@ -153,7 +169,17 @@ class _Walker:
         scope = ".".join(self._scope) or ",".join(self._names) or "module"
         if before != after:
             self._found.append(
-                Mutant(self._source.path, scope, line, *span, before, after, names, self._source.line(line))
+                Mutant(
+                    self._source.path,
+                    scope,
+                    line,
+                    self._source.column(span[0]),
+                    *span,
+                    before,
+                    after,
+                    names,
+                    self._source.line(line),
+                )
             )
 
     def _body(self, body: list[ast.stmt]) -> None:

@@ -63,8 +63,8 @@ class _Table:
     def _add(self, start: int, end: int, after: str, line: int) -> None:
         before = self._source.text(start, end)
         scope = ",".join(self._names)
-        text = self._source.line(line)
-        self._found.append(Mutant(self._source.path, scope, line, start, end, before, after, self._names, text))
+        text, column = self._source.line(line), self._source.column(start)
+        self._found.append(Mutant(self._source.path, scope, line, column, start, end, before, after, self._names, text))
 
     def _visit(self, node: ast.AST) -> None:
         if isinstance(node, ast.Lambda | ast.JoinedStr | ast.comprehension):

@@ -69,6 +69,22 @@ def test_every_kind_of_change_is_drawn_from(tmp_path: Path) -> None:
     }
 
 
+def test_an_id_names_one_change_and_stays_when_lines_move(tmp_path: Path) -> None:
+    root = written(tmp_path)
+    path = root / "engine" / "part.py"
+    path.write_text("def f(a):\n    return a(1, 1) + a(2)\n", "utf-8")
+    first = {mutant.title: mutant.id for mutant in all_mutants(root)}
+    assert list(first) == [
+        "engine/part.py:2:15 f: '+' → '-'",
+        "engine/part.py:2:9 f: '1' → '2'",
+        "engine/part.py:2:12 f: '1' → '2'",
+        "engine/part.py:2:19 f: '2' → '3'",
+    ]
+    assert len(set(first.values())) == 4
+    path.write_text('"""A docstring."""\n\n\ndef f(a):\n    return a(1, 1) + a(2)\n', "utf-8")
+    assert [mutant.id for mutant in all_mutants(root)] == list(first.values())
+
+
 def test_every_entry_of_a_table_is_changed(tmp_path: Path) -> None:
     root = written(tmp_path)
     assert changes(table_mutants(root)) == {

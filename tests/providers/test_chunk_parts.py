@@ -12,7 +12,12 @@ from anthropic.types import beta as anthropic_beta
 from anthropic.types.raw_message_delta_event import Delta
 from google.genai import types as gemini
 from openai.types import responses
-from openai.types.chat import ChatCompletionMessage, ChatCompletionMessageFunctionToolCall
+from openai.types.chat import (
+    ChatCompletionMessage,
+    ChatCompletionMessageCustomToolCall,
+    ChatCompletionMessageFunctionToolCall,
+)
+from openai.types.chat.chat_completion import Choice as WholeChoice
 from openai.types.chat.chat_completion_chunk import Choice, ChoiceDelta, ChoiceDeltaToolCall
 from openai.types.responses.response_output_item import ResponseOutputItem
 
@@ -38,6 +43,8 @@ F = {"name": "f", "arguments": '{"a":1}'}
 CHAT_CALL = {"id": "c", "type": "function", "function": F}
 BOTH = {"content": "hi", "tool_calls": [{"index": 0, **CHAT_CALL}]}
 CALL = [ToolCallPart("c", "f", {"a": 1})]
+CUSTOM_CALL = {"id": "c", "type": "custom", "custom": {"name": "f", "input": "SELECT 1"}}
+CUSTOM = ToolCallPart("c", "f", {}, malformed="SELECT 1")  # its input is a text and no object
 GEMINI_CALL = gemini.FunctionCall(id="c", name="f", args={"a": 1})
 GEMINI_PARTS = gemini.Content(role="model", parts=[gemini.Part(text="hi"), gemini.Part(function_call=GEMINI_CALL)])
 ITEM = {"type": "function_call", "call_id": "c", **F}
@@ -50,12 +57,27 @@ PARTS: list[tuple[type[HistoryConverter], Any, str, list[ToolCallPart], str | No
     (ChatConverter, Choice.model_validate({"index": 0, "delta": BOTH, "finish_reason": "stop"}), "hi", CALL, "stop"),
     (
         ChatConverter,
+        WholeChoice.model_validate(
+            {
+                "index": 0,
+                "message": {"role": "assistant", "content": "hi"},
+                "finish_reason": "stop",
+                "logprobs": None,
+            }
+        ),
+        "hi",
+        [],
+        "stop",
+    ),
+    (
+        ChatConverter,
         ChatCompletionMessage.model_validate({"role": "assistant", "content": "hi", "tool_calls": [CHAT_CALL]}),
         "hi",
         CALL,
         None,
     ),
     (ChatConverter, ChatCompletionMessageFunctionToolCall.model_validate(CHAT_CALL), "", CALL, None),
+    (ChatConverter, ChatCompletionMessageCustomToolCall.model_validate(CUSTOM_CALL), "", [CUSTOM], None),
     (AnthropicConverter, anthropic.TextDelta(type="text_delta", text="hi"), "hi", [], None),
     (AnthropicConverter, anthropic.ThinkingDelta(type="thinking_delta", thinking="hm"), "", [], None),
     (AnthropicConverter, anthropic.TextBlock(type="text", text="hi"), "hi", [], None),
@@ -104,6 +126,25 @@ def test_a_part_of_a_chunk_is_wrapped_by_itself(
     assert (view.get_text(), view.get_tool_calls(), view.get_finish_message()) == (text, calls, finish)
     as_json = converter().wrap_chunk(part.model_dump(mode="json", by_alias=True))
     assert (as_json.get_text(), as_json.get_tool_calls(), as_json.get_finish_message()) == (text, calls, finish)
+
+
+HELPER_EVENTS: list[JSONObject] = [
+    {"type": "content.delta", "delta": "hi", "snapshot": "hi"},
+    {"type": "content.done", "content": "hi"},
+    {"type": "refusal.delta", "delta": "no", "snapshot": "no"},
+    {"type": "refusal.done", "refusal": "no"},
+    {"type": "tool_calls.function.arguments.delta", "name": "f", "index": 0, "arguments": "{", "arguments_delta": "{"},
+    {"type": "tool_calls.function.arguments.done", "name": "f", "index": 0, "arguments": "{}"},
+    {"type": "logprobs.content.delta", "content": [{"token": "hi"}], "snapshot": [{"token": "hi"}]},
+    {"type": "logprobs.content.done", "content": [{"token": "hi"}]},
+    {"type": "logprobs.refusal.delta", "refusal": [{"token": "no"}], "snapshot": [{"token": "no"}]},
+    {"type": "logprobs.refusal.done", "refusal": [{"token": "no"}]},
+]
+
+
+@pytest.mark.parametrize("event", HELPER_EVENTS, ids=lambda event: event["type"])
+def test_an_event_of_openais_helper_that_repeats_a_chunk_holds_nothing(event: JSONObject) -> None:
+    assert ChatConverter().chunk_around(frozenset(event), event) == {"choices": []}
 
 
 UNIONS = [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -459,3 +461,21 @@ def test_gemini_results_without_ids_belong_to_the_first_open_call_of_their_funct
         ms.ToolResult(ids[0], '{"x":1}'),
         ms.ToolResult(ids[2], '{"x":2}'),
     ]
+
+
+@pytest.mark.parametrize(
+    ("mark", "expected"),
+    [({}, None), ({"ttl": None}, None), ({"ttl": "5m"}, "5m"), ({"ttl": "1h"}, "1h")],
+)
+def test_a_cache_mark_of_anthropics_is_read_with_its_lifetime(
+    mark: JSONObject, expected: Literal["5m", "1h"] | None
+) -> None:
+    block: JSONObject = {"type": "text", "text": "hi", "cache_control": {"type": "ephemeral", **mark}}
+    (message,) = AnthropicConverter().decode_messages([{"role": "user", "content": [block]}])
+    assert message.content == [ms.Text("hi", cache_control=ms.CacheControl(expected))]
+
+
+def test_a_cache_mark_with_another_lifetime_is_refused() -> None:
+    block: JSONObject = {"type": "text", "text": "hi", "cache_control": {"type": "ephemeral", "ttl": "9m"}}
+    with pytest.raises(HistoryError, match=r"cache_control\.ttl: must be '5m' or '1h', not '9m'"):
+        AnthropicConverter().decode_messages([{"role": "user", "content": [block]}])

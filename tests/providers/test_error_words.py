@@ -219,3 +219,32 @@ def test_every_error_of_anthropics_sdk_has_a_category() -> None:
         body = {"type": "error", "error": {"type": word, "message": "m"}}
         error = ANTHROPIC.decode_error(418, {}, json.dumps(body).encode(), NOW)
         assert error.category is not ErrorCategory.UNKNOWN, word
+
+
+SENTENCES: dict[ErrorCategory, tuple[str, ...]] = {
+    ErrorCategory.CONTENT_FILTER: (
+        "Stopped by the content filter", "it triggered our content management rules", "against the content policy",
+        "rejected by the safety system", "flagged by moderation",
+    ),
+    ErrorCategory.INVALID_ARG: (
+        "above the context length", "larger than the context window", "the context size is 4096",
+        "the maximum context is 4096", "too many tokens", "the prompt is too long",
+    ),
+    ErrorCategory.RATE_LIMIT: ("Rate limit reached", "rate-limited", "ratelimit", "Too many requests"),
+    ErrorCategory.TIMEOUT: ("the request timed out", "time out", "timeout", "deadline exceeded"),
+    ErrorCategory.SERVER: (
+        "the engine is overloaded", "service unavailable", "we are at capacity", "server error",
+        "the server had an error", "a worker disconnected",
+    ),
+    ErrorCategory.AUTH: (
+        "no such API key", "unauthorized", "unauthorised", "cannot authenticate you", "forbidden",
+    ),
+    ErrorCategory.NOT_FOUND: ("model not found", "it does not exist", "no such model"),
+    ErrorCategory.UNKNOWN: ("content", "a context", "limit", "too many", "requests", "server", "key", "no model"),
+}  # fmt: skip
+"""Messages of errors in a 200 that have no code, type or status."""
+
+
+@pytest.mark.parametrize(("category", "message"), [(kind, text) for kind, texts in SENTENCES.items() for text in texts])
+def test_an_error_that_is_only_words_means_what_they_say(category: ErrorCategory, message: str) -> None:
+    assert error_from_object({"message": message}, http_status=200, body=b"").category is category

@@ -18,6 +18,7 @@ from manystream.providers.json_values import (
     dumps,
     exact_loads,
     held_loads,
+    integer,
     loads_object,
 )
 from manystream.providers.messages import Message, Text, ToolCall
@@ -335,3 +336,20 @@ def test_deep_arguments_with_such_numbers_end_in_an_answer_or_an_error(name: str
                 sent(target, *asked(call))
             except InvalidRequestError:
                 pass
+
+
+@pytest.mark.parametrize(
+    ("number", "read"),
+    [
+        ("-9223372036854775808", -9223372036854775808),
+        ("-9223372036854775809", None),
+        ("18446744073709551615", 18446744073709551615),
+        ("18446744073709551616", None),
+        ("12.0", 12),
+        ("1e300", None),
+        ("12.5", None),
+        ("true", None),
+    ],
+)
+def test_a_whole_number_of_an_answer_has_at_most_64_bits(number: str, read: int | None) -> None:
+    assert integer({"n": json.loads(number)}, "n") == read

@@ -145,3 +145,18 @@ def test_what_is_no_error_is_not_taken_for_one(dialect: str, value: object) -> N
     machine = DIALECTS[dialect].machine(PROVIDERS[dialect], lambda: "id")
     machine.feed("", wire(value))
     assert not machine.ended
+
+
+@pytest.mark.parametrize(
+    ("dialect", "expected"),
+    [
+        ("openai-chat", "must have choices"),
+        ("openai-responses", "is no response object"),
+        ("anthropic", "expected a message with content"),
+    ],
+)
+@pytest.mark.parametrize("value", [{"error": {}}, {"error": ""}, {"error": False}, {"error": None}, {}])
+def test_a_body_with_an_empty_error_and_no_answer_is_malformed(dialect: str, expected: str, value: object) -> None:
+    with pytest.raises(ProviderError, match=expected) as caught:
+        DIALECTS[dialect].decode(wire(value), PROVIDERS[dialect], lambda: "id")
+    assert caught.value.category is SERVER

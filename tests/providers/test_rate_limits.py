@@ -309,6 +309,10 @@ REFUSALS: list[tuple[str, str, int, dict[str, str], str, Refusal, Unit | None, f
     ("gemini without details", "google", 429, {}, '{"error": {"code": 429, "message": "Quota exceeded for metric: '
      'generativelanguage.googleapis.com/generate_requests, limit: 15\\nPlease retry in 4.5s."}}', Refusal.RATE,
      REQUESTS, 4.5),
+    ("gemini behind a gateway, limit 0", "google", 429, {}, '{"detail": "Quota is used up, limit: 0, model: m"}',
+     Refusal.SPENT, None, None),
+    ("gemini behind a gateway, limit 0.5", "google", 429, {}, '{"detail": "Quota is used up, limit: 0.5, model: m"}',
+     Refusal.RATE, None, None),
     ("gemini no money", "google", 402, {}, '{"error": {"code": 402, "message": "Payment required"}}', Refusal.SPENT,
      None, None),
     ("vertex says nothing", "google", 429, {}, '{"error": {"code": 429, "message": "Resource exhausted.", '

@@ -54,6 +54,22 @@ def test_a_bad_name_is_refused_and_what_follows_it_is_not_shown(name: str) -> No
     assert "\n" not in str(caught.value)
 
 
+def test_the_connection_says_these_itself_and_no_others() -> None:
+    assert sorted(CONNECTION_HEADERS) == [
+        "connection",
+        "content-length",
+        "expect",
+        "host",
+        "keep-alive",
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    ]
+
+
 @pytest.mark.parametrize("name", sorted(CONNECTION_HEADERS))
 def test_what_the_connection_says_itself_can_be_forbidden(name: str) -> None:
     with pytest.raises(HeaderError, match="set by the connection itself"):

@@ -309,3 +309,11 @@ async def test_a_head_is_written_byte_for_byte_as_h11_writes_it(
     length = [(b"Content-Length", b"%d" % size)] if size or method == b"POST" else []
     request = h11.Request(method=head.method, target=head.target, headers=[*head.headers, *length])
     assert head.encode(size) == h11.Connection(h11.CLIENT).send(request)
+
+
+async def test_a_head_with_one_header_more_is_written_whole_and_leaves_the_first_as_it_was() -> None:
+    head = WireHead(b"POST", b"/", [(b"Host", b"h")])
+    more = head.with_header(b"Idempotency-Key", b"k-1")
+    assert more.encode(2) == b"POST / HTTP/1.1\r\nHost: h\r\nIdempotency-Key: k-1\r\nContent-Length: 2\r\n\r\n"
+    assert more.headers == ((b"Host", b"h"), (b"Idempotency-Key", b"k-1"))
+    assert head.encode(2) == b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import select
+import selectors
 import socket
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from manystream.transport import loop as module
-from manystream.transport.loop import HELD_UP_SECONDS, LAG_WINDOW, PollerLoop
+from manystream.transport.loop import HELD_UP_SECONDS, LAG_WINDOW, READ, WRITE, Poller, PollerLoop, SelectorPoller
 
 
 class Clock:
@@ -118,3 +119,30 @@ def test_a_slow_turn_is_forgotten_in_time(loop: PollerLoop, readers: list[Reader
         loop.turn()
     assert loop.culprit == ""
     assert loop.lag < HELD_UP_SECONDS
+
+
+@pytest.fixture(params=["epoll", "selector"])
+def poller(request: pytest.FixtureRequest) -> Iterator[Poller]:
+    if not hasattr(select, "epoll"):
+        pytest.skip("the pollers are tested on epoll, which is not here")
+    poller: Poller = select.epoll() if request.param == "epoll" else SelectorPoller(selectors.EpollSelector())
+    yield poller
+    poller.close()
+
+
+def test_a_poller_tells_what_was_asked_for_last(poller: Poller) -> None:
+    near, far = socket.socketpair()
+    with near, far:
+        far.send(b"x")
+        fd = near.fileno()
+        poller.register(fd, READ)
+        assert poller.poll(0, 8) == [(fd, READ)]
+        for mask in (READ | WRITE, WRITE, READ, WRITE):
+            poller.modify(fd, mask)
+            assert poller.poll(0, 8) == [(fd, mask)]
+        poller.modify(fd, 0)
+        assert poller.poll(0, 8) == []
+        poller.modify(fd, READ | WRITE)
+        assert poller.poll(0, 8) == [(fd, READ | WRITE)]
+        poller.unregister(fd)
+        assert poller.poll(0, 8) == []

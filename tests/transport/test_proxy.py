@@ -173,6 +173,7 @@ HTTPS, HTTP = ORIGIN, Origin("http", NAME, 8000)
         (HTTPS, {"HTTPS_PROXY": "http://a:1", "no_proxy": "", "NO_PROXY": "*"}, "http://a:1"),
         (HTTPS, {"HTTPS_PROXY": "http://a:1", "no_proxy": "other.test"}, "http://a:1"),
         (HTTPS, {"HTTPS_PROXY": "socks5://a:1", "no_proxy": "*"}, None),
+        (parse_base_url("https://x").origin, {"HTTPS_PROXY": "http://a:1"}, "http://a:1"),
     ],
 )
 def test_the_environment_names_the_proxy(origin: Origin, environment: dict[str, str], expected: str | None) -> None:

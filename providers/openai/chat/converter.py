@@ -46,7 +46,7 @@ MESSAGE_MEMBERS = frozenset({
 })  # fmt: skip
 """Members by which a chunk and the parts of one are known: a choice, a tool call, a message or its delta."""
 
-HELPER_EVENTS = re.compile(r"(content|refusal|logprobs|tool_calls\.function\.arguments)\.(delta|done)")
+HELPER_EVENTS = re.compile(r"((logprobs\.)?(content|refusal)|tool_calls\.function\.arguments)\.(delta|done)")
 """Events of `client.chat.completions.stream()`, which repeat what its events of type `chunk` hold."""
 
 AUDIO_TYPES: dict[str, str] = {form: media_type for media_type, form in reversed(AUDIO_FORMATS.items())}

@@ -42,8 +42,8 @@ FAILED_CATEGORY: dict[str, ErrorCategory] = {
 }
 """Status of a response that failed → category, where its error object does not say more."""
 
-MEMBERS_OF_A_RESPONSE = frozenset({"output", "status", "error"})
-"""An object with none of these is something else's answer."""
+MEMBERS_OF_A_RESPONSE = frozenset({"output", "status"})
+"""An object with none of these and without an error is something else's answer."""
 
 ECHOED = frozenset(
     {
@@ -63,7 +63,7 @@ def decode(body: bytes, provider: Provider, make_id: MakeId, limits: AnswerLimit
         response = loads_object(body)
     except MalformedJSONError as error:
         raise errors.malformed(f"the answer cannot be read: {error}", body) from None
-    if not any(response.get(member) is not None for member in MEMBERS_OF_A_RESPONSE):
+    if not response.get("error") and all(response.get(member) is None for member in MEMBERS_OF_A_RESPONSE):
         reported = reported_error("", response)
         if reported is not None:
             raise error_from_object(reported, http_status=200, body=body)

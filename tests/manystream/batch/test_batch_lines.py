@@ -248,6 +248,22 @@ def test_a_line_that_is_no_request_is_refused_by_name(value: object, complaint: 
         read(value)
 
 
+@pytest.mark.parametrize(
+    ("member", "value", "known"),
+    [
+        ("thinking", {"zz": 1}, "level, budget_tokens, effort, include_summary"),
+        ("timeouts", {"zz": 1}, "connect, first_byte, idle, total"),
+        ("retry", {"zz": 1}, "max_attempts"),
+        ("tools", [{"name": "f", "zz": 1}], "name, description, parameters, strict"),
+    ],
+)
+def test_a_member_that_is_like_no_other_is_refused_with_those_that_are_known(
+    member: str, value: object, known: str
+) -> None:
+    with pytest.raises(LineError, match=rf"\.zz: is no member of this form; known are {known}$"):
+        read(line("a", model="m", **{member: value}))
+
+
 def test_the_lines_of_a_file_come_with_their_numbers(tmp_path: Path) -> None:
     path = tmp_path / "p"
     path.write_bytes(b"a\n\n  \nb\r\n" + b"x" * 200_000 + b"\nlast")

@@ -97,3 +97,12 @@ def test_the_summary_of_an_answer_that_failed_has_no_finish_reason() -> None:
     partial = ms.Completion(success=False, response=ms.Response(model="m"), error=error, attempts=3)
     assert partial.response is not None
     assert summary(partial, partial.response) == "[m · 3 attempts]"
+
+
+def test_a_call_without_arguments_and_what_follows_it_stand_on_lines_of_their_own() -> None:
+    text, aside = io.StringIO(), io.StringIO()
+    writer = AnswerWriter(text, aside)
+    events = [ms.ToolCallStart(0, "call-1", "now"), ms.ToolCallDone(0), ms.ThinkingDelta(1, "well")]
+    for event in events:
+        writer.on_event(event)
+    assert aside.getvalue() == "tool call now \nthinking: well"

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias
+from types import SimpleNamespace
+from typing import Any, TypeAlias, cast
 
 import pytest
+import trio
+from trio.testing import MockClock
 
+from manystream.bench import load
 from manystream.bench.figures import Figures, StreamWatch, percentiles, warnings_of
+from manystream.bench.load import Load, Plan
 from manystream.cli import main
-from manystream.engine import Completion, Timings
+from manystream.cli.bench_report import Progress
+from manystream.engine import Completion, Engine, Timings
 from manystream.engine.credentials import is_loopback
 from manystream.providers.errors import ErrorCategory, ProviderError
 from manystream.providers.events import Error, Start, TextDelta
+from manystream.providers.request import Request
 from manystream.providers.response import Response
 from manystream.providers.usage import Usage
 from manystream.simulator import Simulator, start_simulator_thread
@@ -287,3 +294,48 @@ def test_this_machine_is_told_from_others() -> None:
         assert is_loopback(url)
     for url in ("https://api.openai.com/v1", "http://10.0.0.1", "http://127.0.0.1.example", "nonsense", "http://[::"):
         assert not is_loopback(url)
+
+
+class StillEngine:
+    """An engine whose calls wait until they are cancelled, and whose loop was held up in the ramp and once after it."""
+
+    def __init__(self) -> None:
+        self.began = trio.current_time()
+        self.loop = self
+        self.pool = SimpleNamespace(opened=0, reused=0)
+
+    @property
+    def lag(self) -> float:
+        since = trio.current_time() - self.began
+        return 0.5 if since < 2.0 else 0.3 if since < 3.0 else 0.1
+
+    def start_stream(self, request: Request, on_event: object, on_completion: Callable[[Completion], None]) -> Any:
+        cancelled = ProviderError("cancelled", category=ErrorCategory.CANCELLED)
+        ended = Completion(success=False, response=Response(), error=cancelled, timings=Timings())
+        return SimpleNamespace(cancel=lambda: on_completion(ended))
+
+
+@pytest.mark.trio
+async def test_a_lag_of_the_ramp_is_forgotten_two_seconds_after_it(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = SimpleNamespace(
+        perf_counter=trio.current_time, perf_counter_ns=lambda: int(trio.current_time() * 1e9), process_time=lambda: 0.0
+    )
+    monkeypatch.setattr(load, "time", clock)
+    plan = Plan(Request("m", "Hi"), stream=True, concurrency=1, seconds=5.0, requests=None, ramp=0.0)
+    result = await Load(cast("Engine", StillEngine()), plan, lambda _: None).run()
+    assert result.loop_lag == 0.3
+
+
+def test_the_rate_that_is_shown_counts_each_run_from_0(capsys: pytest.CaptureFixture[str]) -> None:
+    progress = Progress()
+    for elapsed, events in ((2.0, 10), (4.0, 1210), (2.0, 6), (4.0, 406)):
+        figures = SimpleNamespace(events=events, ok=1, failed=0)
+        progress.look(cast("Load", SimpleNamespace(elapsed=elapsed, figures=figures, running={})))
+    assert [line.rpartition("failed")[2].strip() for line in capsys.readouterr().err.splitlines()] == [
+        "5 events/s",
+        "600 events/s",
+        "3 events/s",
+        "200 events/s",
+    ]

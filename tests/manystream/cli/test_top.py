@@ -272,6 +272,18 @@ def test_rates_are_per_second_between_two_looks() -> None:
     assert rates["providers"] == {"a": {"events": 200.0, "completed": 0.0}}
 
 
+def test_each_provider_is_a_row_with_its_rates() -> None:
+    shown: JSONObject = {
+        "statistics": {"providers": {"a": {"running": 3, "completed": 40, "failures": {"server": 2}}, "b": {}}},
+        "rates": {"providers": {"a": {"events": 1234.4, "completed": 5.67}}},
+    }
+    lines = View(shown, sort="age", calls=0).lines()
+    assert [line.split() for line in lines if line.split()[:1] in (["a"], ["b"])] == [
+        ["a", "3", "1,234", "5.7", "40", "2", "server", "2"],
+        ["b", "0", "0", "0.0", "0", "0"],
+    ]
+
+
 def test_a_look_without_members_that_another_version_leaves_out_can_be_shown() -> None:
     empty: JSONObject = {}
     assert View(empty, sort="age", calls=3).lines()

@@ -6,11 +6,15 @@ knobs, has the same answer in every release.
 
 from __future__ import annotations
 
+import itertools
+import json
+
 import pytest
 
 from manystream.simulator import Knobs, Prompt, Simulator, write_scenario
+from manystream.simulator.program import http_head
 
-from .raw_client import connected, request_bytes
+from .raw_client import ask, connected, request_bytes
 
 QUESTION = "What is the weather?"
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -225,6 +229,75 @@ def test_an_unstreamed_answer_has_these_members(simulator: Simulator, dialect: s
         answer = line.read()
     assert answer.status == 200
     assert answer.json() == ANSWERS[dialect]
+
+
+EVENTS: dict[str, list[str]] = {
+    "openai-responses": [
+        "response.created",
+        "response.in_progress",
+        "response.output_item.added",  # reasoning
+        "response.reasoning_summary_part.added",
+        "response.reasoning_summary_text.delta",
+        "response.reasoning_summary_text.done",
+        "response.reasoning_summary_part.done",
+        "response.output_item.done",
+        "response.output_item.added",  # a message
+        "response.content_part.added",
+        "response.output_text.delta",
+        "response.output_text.done",
+        "response.content_part.done",
+        "response.output_item.done",
+        "response.output_item.added",  # a call
+        "response.function_call_arguments.delta",
+        "response.function_call_arguments.done",
+        "response.output_item.done",
+        "response.completed",
+    ],
+    "anthropic": [
+        "message_start",
+        "content_block_start",  # thinking
+        "ping",
+        "content_block_delta",
+        "content_block_stop",
+        "content_block_start",  # a text
+        "content_block_delta",
+        "content_block_stop",
+        "content_block_start",  # a call
+        "content_block_delta",
+        "content_block_stop",
+        "message_delta",
+        "message_stop",
+    ],
+}
+"""The names of a stream's events; of several deltas in a row the first."""
+
+
+@pytest.mark.parametrize("dialect", EVENTS)
+def test_a_streams_events_have_these_names_in_this_order(simulator: Simulator, dialect: str) -> None:
+    answer = ask(simulator, dialect, "kind=mixed,events=4,calls=1")
+    lines = [event.partition(b"\ndata: ") for event in answer.events]
+    names = [name.removeprefix(b"event: ").decode() for name, _, _ in lines]
+    assert [json.loads(data)["type"] for _, _, data in lines] == names
+    assert [name for name, _ in itertools.groupby(names)] == EVENTS[dialect]
+    member = "output_index" if dialect == "openai-responses" else "index"
+    places = [place for _, _, data in lines if (place := json.loads(data).get(member)) is not None]
+    assert [place for place, _ in itertools.groupby(places)] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        (200, "OK"), (400, "Bad Request"), (401, "Unauthorized"), (402, "Payment Required"), (403, "Forbidden"),
+        (404, "Not Found"), (405, "Method Not Allowed"), (408, "Request Timeout"), (409, "Conflict"),
+        (413, "Content Too Large"), (422, "Unprocessable Content"), (429, "Too Many Requests"),
+        (431, "Request Header Fields Too Large"), (500, "Internal Server Error"), (501, "Not Implemented"),
+        (502, "Bad Gateway"), (503, "Service Unavailable"), (504, "Gateway Timeout"), (529, "Site Overloaded"),
+        (599, "Unknown"),
+    ],
+)  # fmt: skip
+def test_a_status_line_names_the_reason(status: int, reason: str) -> None:
+    expected = f"HTTP/1.1 {status} {reason}\r\nA: b\r\n\r\n"
+    assert http_head(status, [("A", "b")]) == expected.encode()
 
 
 def test_text_is_made_of_these_words() -> None:

@@ -200,6 +200,40 @@ def test_a_knob_that_cannot_be_read_is_named(directive: str) -> None:
         read_directive(directive)
 
 
+SPANS: dict[str, tuple[float, float]] = {
+    "events": (0, 1_000_000),
+    "calls": (0, 1000),
+    "steps": (0, 1000),
+    "cached": (0, 1_000_000_000),
+    "seed": (0, 9_223_372_036_854_775_807),
+    "rate": (0, 1_000_000),
+    "delay": (0, 3600),
+    "chunk": (0, 1_048_576),
+    "ping": (0, 3600),
+    "fail": (400, 599),
+    "retry_after": (0, 86_400),
+    "cut": (-1_000_000, 1_000_000),
+    "reset": (-1_000_000, 1_000_000),
+    "truncate": (-1_000_000, 1_000_000),
+    "stall": (-1_000_000, 1_000_000),
+    "malformed": (-1_000_000, 1_000_000),
+    "error": (-1_000_000, 1_000_000),
+    "error_status": (400, 599),
+    "times": (0, 1_000_000),
+}
+"""Knob → its least and its largest number."""
+
+
+@pytest.mark.parametrize("knob", SPANS)
+def test_a_number_is_taken_from_the_least_to_the_largest_and_no_other(knob: str) -> None:
+    least, largest = SPANS[knob]
+    for value in (least, largest):
+        assert read_directive(f"{knob}={value}") == {knob: value}
+    for value in (least - 1, largest + 1):
+        with pytest.raises(KnobError, match=knob):
+            read_directive(f"{knob}={value}")
+
+
 @pytest.mark.parametrize(
     ("model", "directive"),
     [

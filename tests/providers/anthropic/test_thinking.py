@@ -60,7 +60,19 @@ def test_levels_of_budget_models_are_thirds_of_their_range(model: str, budgets: 
         assert body(model, level) == ({"type": "enabled", "budget_tokens": budget}, None)
 
 
-ADAPTIVE_MODELS = [name for name, row in MODELS.items() if row.form == "adaptive"]
+BUDGET_MODELS = (
+    "claude-3", "claude-haiku-4", "claude-sonnet-4", "claude-sonnet-4-5", "claude-opus-4", "claude-opus-4-5",
+)  # fmt: skip
+ADAPTIVE_MODELS = (
+    "claude-sonnet-4-6", "claude-opus-4-6", "claude-opus-4-7", "claude-opus-4-8", "claude-mythos-preview",
+    "claude-sonnet-5", "claude-sonnet-5-5", "claude-opus-5", "claude-opus-5-5", "claude-haiku-5", "claude-fable-",
+    "claude-mythos-",
+)  # fmt: skip
+
+
+def test_the_table_holds_these_models_and_no_others() -> None:
+    forms = {**dict.fromkeys(BUDGET_MODELS, "budget"), **dict.fromkeys(ADAPTIVE_MODELS, "adaptive")}
+    assert {name: row.form for name, row in MODELS.items()} == forms
 
 
 @pytest.mark.parametrize("model", ADAPTIVE_MODELS)

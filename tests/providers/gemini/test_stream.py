@@ -18,6 +18,7 @@ from manystream.providers.events import (
 )
 from manystream.providers.gemini import DIALECT
 from manystream.providers.gemini.finish import FINISH_NUMBERS, FINISH_REASONS
+from manystream.providers.json_values import JSON
 from manystream.providers.messages import ProviderState, Text, Thinking
 from manystream.providers.usage import Usage
 from tests.providers.gemini.wire import (
@@ -271,6 +272,19 @@ def test_candidate_0_is_the_answer_and_the_others_are_kept() -> None:
     assert answer.response.content == [Text("ab")]
     assert answer.response.provider_data["candidates"] == [
         {"index": 1, "content": {"role": "model", "parts": [{"text": "xy"}]}, "finishReason": "STOP"}
+    ]
+
+
+def test_other_candidates_keep_parts_of_every_kind_in_order() -> None:
+    call: JSON = {"functionCall": {"name": "f", "args": {}}}
+    thought: JSON = {"text": "Hm.", "thought": True}
+    parts: list[list[JSON]] = [[thought, {"text": "x"}], [{"text": "y"}, call, {"text": "z"}]]
+    answer = stream(
+        *({"candidates": [{"content": {"parts": some}, "index": 1}]} for some in parts),
+        {"candidates": [{"content": {"parts": [{"text": "a"}]}, "finishReason": "STOP"}]},
+    )
+    assert answer.response.provider_data["candidates"] == [
+        {"index": 1, "content": {"parts": [thought, {"text": "xy"}, call, {"text": "z"}]}}
     ]
 
 

@@ -186,6 +186,23 @@ def test_log_probabilities_are_gathered() -> None:
     assert told.response.text == "abc"
 
 
+@pytest.mark.parametrize("member", ["delta", "message"])
+def test_what_is_read_of_a_choice_is_not_kept_beside_it(member: str) -> None:
+    told = stream(f"""
+        data: {{"choices":[{{"index":3,"{member}":{{"content":"a"}},"finish_reason":"stop","text":"a","usage":{{"prompt_tokens":1}},"seen":true}}]}}
+    """)  # noqa: E501
+    assert (told.response.text, told.response.raw_finish_reason) == ("a", "stop")
+    assert told.response.provider_data == {"seen": True}
+
+
+def test_what_says_nothing_new_in_a_delta_is_not_kept() -> None:
+    told = stream("""
+        data: {"choices":[{"index":0,"delta":{"role":"assistant","name":"bot","index":3,"token_id":5,"thought_signature":"c2ln","content":"a","seen":true},"finish_reason":"stop"}]}
+    """)  # noqa: E501
+    assert told.response.content == [Text("a")]
+    assert told.response.provider_data == {"seen": True}
+
+
 def test_sound_is_a_file_that_knows_its_id() -> None:
     told = deltas(
         {"role": "assistant", "audio": {"id": "audio_1", "transcript": "Hi "}},
@@ -223,6 +240,13 @@ def test_sound_in_one_encoding_cut_anywhere() -> None:
     (block,) = told.response.content
     assert isinstance(block, File)
     assert (block.data, block.media_type) == (b"\x00\x01\x02\x03\x04", "audio/pcm")
+
+
+def test_sound_whose_encoding_comes_without_padding() -> None:
+    told = deltas({"audio": {"id": "a", "data": "UklGR"}}, {"audio": {"data": "gABAg"}})
+    (block,) = told.response.content
+    assert isinstance(block, File)
+    assert block.data == b"RIFF\x00\x01\x02"
 
 
 def test_sound_that_is_no_base64_is_no_crash() -> None:

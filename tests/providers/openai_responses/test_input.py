@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from manystream.providers.json_values import JSON, JSONObject
@@ -22,7 +24,7 @@ from manystream.providers.messages import (
 )
 from manystream.providers.openai.responses.input import OUTPUT_KIND
 from manystream.providers.request import Request, Tool
-from tests.providers.openai_responses.wire import body_of, decode, warnings_of
+from tests.providers.openai_responses.wire import DIALECT, PROVIDER, body_of, decode, warnings_of
 
 OURS = "openai-responses"
 ENCRYPTED: JSONObject = {"id": "rs_1", "summary": [], "encrypted_content": "gAAA"}
@@ -399,6 +401,17 @@ def test_a_custom_call_and_its_output_keep_their_kind() -> None:
     assert sent == [
         {"type": "custom_tool_call", "call_id": "c1", "name": "sql", "input": "SELECT"},
         {"type": "custom_tool_call_output", "call_id": "c1", "output": "1"},
+    ]
+
+
+def test_a_kept_call_of_an_unknown_kind_is_answered_like_a_functions_call() -> None:
+    state = ProviderState("openai-responses", {"type": "relay_call", "id": "rc_1"})
+    called = Message("assistant", [ToolCall("c1", "f", "{}", state=state)])
+    request = Request("gpt-5", [called, Message.tool_result("c1", "done")])
+    wire = DIALECT.encode(request, "gpt-5", PROVIDER, stream=False)
+    assert json.loads(wire.body)["input"] == [
+        {"type": "relay_call", "call_id": "c1", "name": "f", "arguments": "{}", "id": "rc_1"},
+        {"type": "function_call_output", "call_id": "c1", "output": "done"},
     ]
 
 

@@ -428,6 +428,25 @@ def test_a_whole_text_that_comes_only_in_its_done_event_is_told() -> None:
     assert told.events[1] == TextDelta(0, "All at once.")
 
 
+@pytest.mark.parametrize(
+    ("part", "text", "refusal"),
+    [
+        ('{"type":"output_text","text":"All at once."}', "All at once.", None),
+        ('{"type":"refusal","refusal":"I cannot."}', "", "I cannot."),
+    ],
+)
+def test_a_whole_part_that_comes_only_in_its_done_event_is_told(part: str, text: str, refusal: str | None) -> None:
+    told = stream(
+        CREATED
+        + f"""
+        data: {{"type":"response.content_part.done","output_index":0,"content_index":0,"part":{part}}}
+
+        data: {{"type":"response.completed","response":{{"status":"completed","output":[]}}}}
+    """
+    )
+    assert (told.response.text, told.response.refusal) == (text, refusal)
+
+
 def test_members_beside_the_response_are_kept() -> None:
     told = stream(
         CREATED

@@ -79,6 +79,15 @@ def test_a_reference_with_neighbours_is_written_out() -> None:
     assert adapted == {"a": {"type": "string", "title": "B", "description": "d"}}
 
 
+def test_the_words_beside_a_reference_win() -> None:
+    own = {"title": "A", "description": "d"}
+    schema = {
+        **object_of(a={"$ref": "#/$defs/B", **own}),
+        "$defs": {"B": {"type": "string", "title": "B", "description": "b"}},
+    }
+    assert strict_schema(schema)["properties"] == {"a": {"type": "string", **own}}
+
+
 def test_a_recursive_reference_ends() -> None:
     node = object_of(next={"$ref": "#/$defs/Node", "description": "the next one"})
     adapted = strict_schema({"$ref": "#/$defs/Node", "$defs": {"Node": node}})

@@ -107,6 +107,16 @@ def test_a_row_can_be_added(monkeypatch: pytest.MonkeyPatch) -> None:
     assert is_reasoning_model("my-model")
 
 
+@pytest.mark.parametrize(
+    "model",
+    ["gpt-3.5-turbo", "gpt-4o", "gpt-5-chat-latest", "chatgpt-4o-latest", "gpt-audio-mini", "gpt-realtime-2",
+     "davinci-002", "babbage-002"],
+)  # fmt: skip
+def test_these_have_no_reasoning_to_carry_over(model: str) -> None:
+    assert not may_reason(model)
+    assert may_reason(f"other-{model}")
+
+
 def test_every_reasoning_model_of_openais_client_has_an_effort() -> None:
     models = openai_models()
     assert len(models) > 90

@@ -1,0 +1,200 @@
+"""What the tool keeps between two runs: recordings and verdicts, and when they are no longer valid."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.mutants.__main__ import ROOT, drawn
+from tests.mutants.reaching import Reach
+from tests.mutants.recorded import Row, add_empty_rows, append, digest, digest_of_folders, valid_rows
+from tests.mutants.sites import Mutant, all_mutants
+from tests.mutants.tables import table_mutants
+from tests.mutants.verdicts import Verdict, Verdicts
+
+SOURCE = """def low(a):
+    return a < 3
+
+
+def high(a):
+    return a > 3
+"""
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "engine").mkdir()
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "engine" / "part.py").write_text(SOURCE, "utf-8")
+    for name in ("test_a", "test_b", "test_c", "test_d"):
+        (tmp_path / "tests" / f"{name}.py").write_text(f"# {name}\n", "utf-8")
+    return tmp_path
+
+
+def row(root: Path, name: str, **lines: list[int]) -> Row:
+    """Two tests, `::slow` (number 0) and `::quick` (number 1), which reach the given lines of the source."""
+    file = f"tests/{name}.py"
+    seconds = {f"{file}::slow": 2.0, f"{file}::quick": 0.1}
+    reached = {line.removeprefix("line"): numbers for line, numbers in lines.items()}
+    return Row(file, digest(root / file), seconds, [], {"engine/part.py": reached})
+
+
+def test_a_recording_is_read_again(root: Path) -> None:
+    recording = root / "recording.jsonl"
+    rows = [row(root, "test_a", line2=[0, 1]), row(root, "test_b", line6=[1])]
+    for each in rows:
+        append(recording, each)
+    assert valid_rows(root, recording) == {"tests/test_a.py": rows[0], "tests/test_b.py": rows[1]}
+
+
+def test_a_changed_or_removed_test_file_is_recorded_again(root: Path) -> None:
+    recording = root / "recording.jsonl"
+    for name in ("test_a", "test_b", "test_c"):
+        append(recording, row(root, name))
+    (root / "tests" / "test_a.py").write_text("# changed\n", "utf-8")
+    (root / "tests" / "test_b.py").unlink()
+    assert list(valid_rows(root, recording)) == ["tests/test_c.py"]
+
+
+def test_a_row_that_was_cut_short_is_recorded_again(root: Path) -> None:
+    recording = root / "recording.jsonl"
+    append(recording, row(root, "test_a"))
+    append(recording, row(root, "test_b"))
+    recording.write_bytes(recording.read_bytes()[:-20])
+    assert list(valid_rows(root, recording)) == ["tests/test_a.py"]
+
+
+def test_a_file_that_changes_while_it_is_recorded_is_recorded_again(root: Path) -> None:
+    recording, copy = root / "recording.jsonl", root / "copy"
+    shutil.copytree(root / "tests", copy / "tests")
+    append(recording, row(root, "test_a", line2=[0]))
+    (root / "tests" / "test_a.py").write_text("# changed\n", "utf-8")
+    add_empty_rows(copy, recording, ["tests/test_a.py", "tests/test_b.py"])
+    assert list(valid_rows(root, recording)) == ["tests/test_b.py"]
+    assert valid_rows(copy, recording)["tests/test_a.py"].lines == {"engine/part.py": {"2": [0]}}
+
+
+def test_a_moved_or_changed_source_gives_another_hash(root: Path) -> None:
+    path = root / "engine" / "part.py"
+    first = digest_of_folders(root, ["engine"])
+    path.rename(root / "engine" / "moved.py")
+    moved = digest_of_folders(root, ["engine"])
+    (root / "engine" / "moved.py").write_text(SOURCE + "\n", "utf-8")
+    assert len({first, moved, digest_of_folders(root, ["engine"])}) == 3
+
+
+def mutant_of(root: Path, scope: str) -> Mutant:
+    return next(mutant for mutant in all_mutants(root) if mutant.scope == scope)
+
+
+def test_tests_that_reach_a_change_run_quick_ones_first(root: Path) -> None:
+    rows = [row(root, name, line2=[0, 1]) for name in ("test_a", "test_b", "test_c")]
+    rows.append(row(root, "test_d", line6=[0]))
+    reach = Reach(root, rows)
+    files = ("test_a", "test_b", "test_c")
+    expected = [f"tests/{file}.py::{name}" for file in files for name in ("quick", "slow")]
+    assert reach.tests(mutant_of(root, "low")) == [expected[:4], expected[4:]]
+    assert reach.tests(mutant_of(root, "high")) == [["tests/test_d.py::slow"]]
+
+
+def test_tests_of_the_modules_own_file_are_run_although_no_line_of_them_is_recorded(root: Path) -> None:
+    own = root / "tests" / "engine" / "test_part_started.py"
+    own.parent.mkdir()
+    own.write_text("# starts it as a program\n", "utf-8")
+    rows = [row(root, "test_a", line2=[1]), row(root, "engine/test_part_started")]
+    low = Reach(root, rows).tests(mutant_of(root, "low"))
+    assert sorted(name for part in low for name in part) == [
+        "tests/engine/test_part_started.py::quick",
+        "tests/engine/test_part_started.py::slow",
+        "tests/test_a.py::quick",
+    ]
+
+
+def test_a_test_that_is_left_out_or_did_not_pass_is_not_run(root: Path) -> None:
+    failing = row(root, "test_a", line2=[0, 1])
+    failing.unusable.append("tests/test_a.py::slow")
+    reach = Reach(root, [failing, row(root, "test_b", line2=[0, 1])])
+    reach.leave_out("tests/test_b.py::quick")
+    assert reach.tests(mutant_of(root, "low")) == [["tests/test_a.py::quick", "tests/test_b.py::slow"]]
+
+
+class Judge:
+    """Answers with the given words and counts how often it is asked."""
+
+    def __init__(self, status: str, failed: str = "") -> None:
+        self.answer = {"status": status, "failed": failed}
+        self.asked = 0
+
+    def __call__(self) -> dict[str, str]:
+        self.asked += 1
+        return self.answer
+
+
+def verdict(root: Path, judge: Callable[[], dict[str, str]], *, now: float = 0.0, sources: str = "s") -> Verdict | None:
+    tests = digest_of_folders(root, ["tests"])
+    verdicts = Verdicts(root, root / "verdicts.jsonl", sources, tests)
+    return verdicts.of(mutant_of(root, "low"), judge, lambda: now, until=60.0)
+
+
+def test_a_mutant_that_was_noticed_is_judged_again_when_that_test_file_or_the_sources_change(root: Path) -> None:
+    judge = Judge("failed", "tests/test_a.py::quick")
+    first = verdict(root, judge)
+    assert first is not None
+    assert (first.outcome, first.detail, first.seconds) == ("noticed", "tests/test_a.py::quick", 0.0)
+    (root / "tests" / "test_b.py").write_text("# changed\n", "utf-8")
+    assert (verdict(root, judge), judge.asked) == (first, 1)
+    (root / "tests" / "test_a.py").write_text("# changed\n", "utf-8")
+    verdict(root, judge)
+    assert judge.asked == 2
+    verdict(root, judge, sources="other")
+    assert judge.asked == 3
+
+
+def test_a_survivor_is_judged_again_when_any_test_file_changes(root: Path) -> None:
+    judge = Judge("passed")
+    first = verdict(root, judge)
+    assert first is not None
+    assert first.outcome == "survived"
+    assert (verdict(root, judge), judge.asked) == (first, 1)
+    (root / "tests" / "test_d.py").write_text("# changed\n", "utf-8")
+    assert verdict(root, Judge("failed", "tests/test_d.py::new")) != first
+
+
+def test_after_the_last_minute_only_what_is_known_is_told(root: Path) -> None:
+    judge = Judge("hung")
+    assert verdict(root, judge, now=61.0) is None
+    assert judge.asked == 0
+    known = verdict(root, judge, now=59.0)
+    assert known is not None
+    assert known.outcome == "noticed"
+    assert verdict(root, judge, now=61.0) == known
+
+
+def options(**values: object) -> argparse.Namespace:
+    return argparse.Namespace(**{"tables": False, "only": [], "within": [""], "count": None, "seed": 1, **values})
+
+
+def test_entries_of_tables_are_drawn_by_seed_and_all_of_them_without_a_count() -> None:
+    everything = drawn(options(tables=True, within=["transport"]))
+    assert sorted(everything, key=lambda mutant: mutant.title) == sorted(
+        (mutant for mutant in table_mutants(ROOT) if mutant.path.startswith("transport")),
+        key=lambda mutant: mutant.title,
+    )
+    five = drawn(options(tables=True, within=["transport"], count=5))
+    assert len(five) == 5
+    assert set(five) < set(everything)
+    assert drawn(options(tables=True, within=["transport"], count=5)) == five
+    assert drawn(options(tables=True, within=["transport"], count=5, seed=2)) != five
+
+
+def test_chosen_mutants_are_found_by_id_in_code_and_tables() -> None:
+    chosen = [drawn(options(count=1, seed=seed))[0] for seed in (3, 4)]
+    chosen += drawn(options(tables=True, within=["transport"], count=1))
+    found = drawn(options(only=[mutant.id for mutant in chosen]))
+    assert {mutant.title for mutant in chosen} <= {mutant.title for mutant in found}
+    with pytest.raises(SystemExit, match="no mutant has the id 0000000x"):
+        drawn(options(only=["0000000x"]))
