@@ -21,7 +21,7 @@ from ..providers.response import Response
 from ..transport.errors import Phase
 from ..transport.timers import Timer
 from .attempt import Attempt
-from .clocks import LENGTH, MAY_FOLLOW, CallState, Clock, Clocks, next_deadline, timeout_error
+from .clocks import LENGTH, CallState, Clock, Clocks, next_deadline, timeout_error
 from .completion import Completion
 from .delivery import Delivery, OnEvent, Tally
 from .ending import Ending, OnCompletion, Step
@@ -194,7 +194,7 @@ class Call(Ending):
         try:
             self._stop()
         finally:
-            self._runtime.soon(self.conclude, self.on_defect)
+            self._runtime.soon(self)
 
     def end_now(self, error: ProviderError, *, forced: bool = False) -> None:
         """As `end`, but complete before this returns: the engine will have no next iteration.
@@ -233,7 +233,8 @@ class Call(Ending):
         if self._attempt is not None:
             self._delivery.reset()
         self._attempts += 1
-        self._enter(CallState.QUEUED)
+        if self._state is not CallState.QUEUED:
+            self._enter(CallState.QUEUED)
         self._attempt = Attempt(self._prepared, self, self._deliver_first, self._runtime.recorder)
         attempt_started = self._hooks.attempt_started
         if attempt_started is not None:
@@ -350,7 +351,7 @@ class Call(Ending):
     # --- clocks ---
 
     def _enter(self, state: CallState) -> None:
-        assert state in MAY_FOLLOW[self._state], f"{self._state} is not followed by {state}"
+        assert state in self._state.followers, f"{self._state} is not followed by {state}"
         self._state = state
 
     def _state_now(self) -> CallState:
@@ -366,7 +367,9 @@ class Call(Ending):
         """When the next clock ends, from what the connection has seen so far."""
         attempt, started = self._attempt, self._started
         connection = attempt.connection if attempt is not None else None
-        state, since = self._state_now(), started
+        state, since = self._state, started
+        if state is CallState.SENDING:
+            state = self._state_now()
         if attempt is not None and attempt.steps is not None:
             return next_deadline(self._clocks, UNTIMED, started=started, state_since=since)
         if state is CallState.CONNECTING:
@@ -388,7 +391,7 @@ class Call(Ending):
         """See that a timer is set no later than the next deadline. An earlier one looks again and moves on, so
         bytes need not touch the timer."""
         deadline, _ = self._deadline()
-        if self._state_now() is CallState.SENDING:
+        if self._state is CallState.SENDING and self._state_now() is CallState.SENDING:
             # Once the request is out, the first-byte clock takes over unannounced; it may be the shorter one.
             deadline = min(deadline, self._runtime.loop.now + self._clocks.first_byte)
         if deadline == math.inf:

@@ -30,7 +30,12 @@ STREAM_DEFAULTS = Timeouts(connect=10.0, first_byte=120.0, idle=120.0, total=mat
 
 
 class CallState(enum.StrEnum):
-    """Where a call stands."""
+    """Where a call stands.
+
+    followers: the states that may come next (`MAY_FOLLOW`), where looking needs no hash of a member.
+    """
+
+    followers: tuple[CallState, ...]
 
     QUEUED = "queued"
     CONNECTING = "connecting"
@@ -61,22 +66,28 @@ STATE_CLOCK: dict[CallState, Clock | None] = {
 }
 """State → the clock that runs in it, beside the total one, which always runs."""
 
-MAY_FOLLOW: dict[CallState, frozenset[CallState]] = {
-    CallState.QUEUED: frozenset(
-        {CallState.QUEUED, CallState.CONNECTING, CallState.SENDING, CallState.BACKOFF, CallState.ENDED}
+MAY_FOLLOW: dict[CallState, tuple[CallState, ...]] = {
+    CallState.QUEUED: (
+        CallState.CONNECTING,
+        CallState.SENDING,
+        CallState.BACKOFF,
+        CallState.ENDED,
     ),
-    CallState.CONNECTING: frozenset({CallState.SENDING, CallState.BACKOFF, CallState.ENDED}),
-    CallState.SENDING: frozenset({CallState.QUEUED, CallState.READING, CallState.BACKOFF, CallState.ENDED}),
-    CallState.WAITING: frozenset({CallState.QUEUED, CallState.READING, CallState.BACKOFF, CallState.ENDED}),
-    CallState.READING: frozenset({CallState.BACKOFF, CallState.ENDED}),
-    CallState.BACKOFF: frozenset({CallState.QUEUED, CallState.ENDED}),
-    CallState.ENDED: frozenset({CallState.ENDED}),
+    CallState.CONNECTING: (CallState.SENDING, CallState.BACKOFF, CallState.ENDED),
+    CallState.SENDING: (CallState.READING, CallState.QUEUED, CallState.BACKOFF, CallState.ENDED),
+    CallState.WAITING: (CallState.READING, CallState.QUEUED, CallState.BACKOFF, CallState.ENDED),
+    CallState.READING: (CallState.ENDED, CallState.BACKOFF),
+    CallState.BACKOFF: (CallState.QUEUED, CallState.ENDED),
+    CallState.ENDED: (CallState.ENDED,),
 }
 """State → the states that may follow it.
 
-A call begins in the queue, and its first attempt enters it. A request on a connection that the server had closed goes
+A call begins in the queue. A request on a connection that the server had closed goes
 back to the queue, for a fresh connection. The end may be entered twice: its steps can be repeated.
 """
+
+for _state, _followers in MAY_FOLLOW.items():
+    _state.followers = _followers
 
 LENGTH: dict[Clock, Callable[[Clocks], float]] = {clock: attrgetter(clock.value) for clock in Clock}
 """Clock → how long it runs, of a call's `Clocks`."""

@@ -18,7 +18,7 @@ from ..providers.events import Error, Event
 from .completion import Completion, Timings
 from .delivery import Delivery
 from .errors import callback_failed
-from .runtime import Runtime
+from .runtime import Due, Runtime
 
 logger: logging.Logger = logging.getLogger("manystream.engine")
 
@@ -46,7 +46,7 @@ class Step(enum.IntEnum):
     """Whoever waits for the call was woken."""
 
 
-class Ending:
+class Ending(Due):
     """What ends exactly once.
 
     completion: the final record, once the call has ended.

@@ -1,13 +1,13 @@
 """What the calls of one engine run on: the loop, its timers, the pool of connections, the retry budget, the next tick.
 
-Knows transport. Must not know calls: it calls back what it is given.
+Knows transport. Must not know calls: only that one is due.
 """
 
 from __future__ import annotations
 
+import abc
 import random
 from collections.abc import Callable
-from typing import TypeAlias
 
 import trio
 
@@ -18,8 +18,19 @@ from .listener import Recorder
 from .record import Recording
 from .retry import RetryBudget
 
-Conclude: TypeAlias = "Callable[[], object]"
-OnDefect: TypeAlias = "Callable[[Exception], object]"
+
+class Due(abc.ABC):
+    """What is to happen at the next tick."""
+
+    __slots__ = ()
+
+    @abc.abstractmethod
+    def conclude(self) -> None:
+        """Do it."""
+
+    @abc.abstractmethod
+    def on_defect(self, error: Exception) -> None:
+        """It raised: a defect in this library."""
 
 
 class Runtime:
@@ -62,13 +73,13 @@ class Runtime:
         self.retried: int = 0
         self.resent: int = 0
         self._token = trio.lowlevel.current_trio_token()
-        self._due: list[tuple[Conclude, OnDefect]] = []
+        self._due: list[Due] = []
 
-    def soon(self, conclude: Conclude, on_defect: OnDefect) -> None:
-        """Call `conclude` at the loop's next tick, outside whatever is running now; `on_defect` with what it raises."""
+    def soon(self, due: Due) -> None:
+        """Conclude it at the loop's next tick, outside whatever is running now."""
         if not self._due:
             self._token.run_sync_soon(self._run_due)
-        self._due.append((conclude, on_defect))
+        self._due.append(due)
 
     def forget_due(self) -> None:
         """Call nothing at the next tick: the engine is closed."""
@@ -76,11 +87,11 @@ class Runtime:
 
     def _run_due(self) -> None:
         due, self._due = self._due, []
-        for conclude, on_defect in due:
+        for each in due:
             try:
-                conclude()
+                each.conclude()
             except Exception as error:
-                on_defect(error)
+                each.on_defect(error)
 
     @property
     def recorder(self) -> Recorder | None:
