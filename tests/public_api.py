@@ -31,6 +31,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     ),
     "manystream.otel": ("OpenTelemetryObserver",),
     "manystream.engine.portal": ("Portal", "PortalCall", "PortalRecording", "PortalStream", "open_portal"),
+    "manystream.providers.dialect": ("Dialect", "StreamMachine", "WireRequest", "bearer_token"),
     "manystream.simulator": ("Simulator", "SimulatorError", "start_simulator", "start_simulator_thread"),
 }  # fmt: skip
 """Module → the names in it that are public; none: those that it exports."""
@@ -43,7 +44,10 @@ OFFERED: dict[str, tuple[str, ...]] = {
     "manystream.engine.portal.Portal": ("record", "request", "start_request", "start_stream", "statistics", "stream"),
     "manystream.engine.portal.PortalCall": CALL,
     "manystream.engine.Recording": ("close", "closed"),
-}
+    "manystream.providers.dialect.StreamMachine": (
+        "answer", "end", "ended", "fail", "feed", "provider", "response", "take_end", "take_event",
+    ),
+}  # fmt: skip
 """Class → the members that are for programs, where the engine itself uses others."""
 
 PROTOCOLS = {"__aenter__", "__aexit__", "__enter__", "__exit__", "__aiter__", "__anext__", "__iter__", "__next__"}

@@ -40,7 +40,7 @@ _LABEL_VALUE = re.compile(r"[a-z0-9_\-]{0,63}", re.ASCII)
 MOST_LABELS = 64
 
 
-def encode(request: Request, model: str, provider: Provider, *, stream: bool) -> WireRequest:
+def encode_request(request: Request, model: str, provider: Provider, *, stream: bool) -> WireRequest:
     """Serialise a request. Raises `InvalidRequestError` naming the field that cannot be sent."""
     validate_options(request)
     warnings: list[str] = []

@@ -1,6 +1,6 @@
 """A whole Responses object → the end of an answer: its items, its usage, and why it stopped.
 
-Knows the response object and its statuses. Used twice: by `decode` for an unstreamed answer, and by the stream
+Knows the response object and its statuses. Used twice: by `decode_response` for an unstreamed answer, and by the stream
 machine for the response inside its terminal event; so both read an ending in the same way.
 """
 
@@ -57,7 +57,7 @@ ECHOED = frozenset(
 """Members that are told elsewhere, or that only repeat the request. All others are kept in `provider_data`."""
 
 
-def decode(body: bytes, provider: Provider, make_id: MakeId, limits: AnswerLimits = ANSWER_LIMITS) -> Response:
+def decode_response(body: bytes, provider: Provider, make_id: MakeId, limits: AnswerLimits = ANSWER_LIMITS) -> Response:
     """Read an unstreamed answer. Raises `ProviderError`, also for a failure that a 200 reports."""
     try:
         response = loads_object(body)
