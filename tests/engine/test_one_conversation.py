@@ -22,8 +22,8 @@ import trio
 import manystream as ms
 from manystream.providers.anthropic.converter import AnthropicConverter
 from manystream.providers.converter import HistoryConverter
-from manystream.providers.gemini.contents import SKIP_SIGNATURE
 from manystream.providers.gemini.converter import GeminiConverter
+from manystream.providers.gemini.message_writer import SKIP_SIGNATURE
 from manystream.providers.history import History, TextPart, ToolCallPart, ToolResultPart
 from manystream.providers.openai.chat.converter import ChatConverter
 from manystream.providers.openai.responses.converter import ResponsesConverter
