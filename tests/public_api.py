@@ -32,6 +32,14 @@ HOMES: dict[str, tuple[str, ...]] = {
     "manystream.otel": ("OpenTelemetryObserver",),
     "manystream.engine.portal": ("Portal", "PortalCall", "PortalRecording", "PortalStream", "open_portal"),
     "manystream.providers.dialect": ("Dialect", "StreamMachine", "WireRequest", "bearer_token"),
+    "manystream.providers.rows": (),
+    "manystream.providers.history": (),
+    "manystream.providers.history.converter": ("ChunkView", "HistoryConverter"),
+    "manystream.providers.anthropic.converter": ("AnthropicConverter",),
+    "manystream.providers.gemini.converter": ("GeminiConverter",),
+    "manystream.providers.openai.chat.converter": ("ChatConverter",),
+    "manystream.providers.openai.responses.converter": ("ResponsesConverter",),
+    "manystream.providers.openai.legacy": (),
     "manystream.simulator": ("Simulator", "SimulatorError", "start_simulator", "start_simulator_thread"),
 }  # fmt: skip
 """Module → the names in it that are public; none: those that it exports."""

@@ -114,6 +114,25 @@ def test_imports_of_ours_go_in_one_direction(path: Path) -> None:
     assert not wrong
 
 
+OWNED_ROOMS: dict[str, tuple[str, ...]] = {
+    "providers/history": ("providers/*/converter.py", "providers/openai/*/converter.py", "manystream/batch/*.py"),
+    "providers/openai/legacy": (),
+}
+"""Room → the files outside it that may import it."""
+
+
+@pytest.mark.parametrize("room", OWNED_ROOMS)
+def test_a_room_is_imported_by_its_owner_alone(room: str) -> None:
+    wrong = [
+        f"{name_of(path)}:{line} imports {target}"
+        for path in sources(*SOURCES)
+        if room not in name_of(path) and not any(path.match(pattern) for pattern in OWNED_ROOMS[room])
+        for line, target in imports_of(path)
+        if target == room or target.startswith(room + "/")
+    ]
+    assert not wrong
+
+
 @pytest.mark.parametrize("path", sources(*SOURCES), ids=name_of)
 def test_a_package_keeps_off_what_is_not_its_business(path: Path) -> None:
     name = name_of(path)

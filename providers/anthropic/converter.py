@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from ..accumulate import Accumulator
-from ..converter import HistoryConverter, Read
 from ..dialect import Dialect
 from ..events import Event
-from ..history import HistoryError
+from ..history.converter import HistoryConverter, Read
+from ..history.view import HistoryError
 from ..json_values import JSON, JSONObject, MalformedJSONError, dumps_text, mapping, string
 from ..messages import (
     Block,

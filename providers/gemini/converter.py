@@ -13,9 +13,9 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from ..converter import HistoryConverter, Read
 from ..dialect import Dialect
-from ..history import UNKNOWN_TOOL, HistoryError
+from ..history.converter import HistoryConverter, Read
+from ..history.view import UNKNOWN_TOOL, HistoryError
 from ..json_values import JSON, JSONObject, dumps_text, mapping, objects, string, without_nulls
 from ..messages import Block, Message, Role, ToolCall, ToolResult
 from ..provider import Gemini, Provider

@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from ...accumulate import Accumulator
-from ...converter import HistoryConverter, Read
 from ...dialect import Dialect
-from ...history import HistoryError
+from ...history.converter import HistoryConverter, Read
+from ...history.view import HistoryError
 from ...json_values import JSON, JSONObject, MalformedJSONError, mapping, objects, string
 from ...messages import (
     Block,

@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar, Literal
 
 from ...accumulate import Accumulator
-from ...converter import HistoryConverter, Read
 from ...dialect import Dialect
-from ...history import HistoryError
+from ...history.converter import HistoryConverter, Read
+from ...history.view import HistoryError
 from ...json_values import JSON, JSONObject, MalformedJSONError, string
 from ...messages import Block, File, Image, Message, ProviderBlock, ProviderState, Role, Text, Thinking, ToolCall
 from ...messages import ToolResult as Result
