@@ -6,6 +6,7 @@ Reads the files, imports nothing of ours: a rule holds for code that no test hap
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -190,6 +191,35 @@ def test_the_links_lead_to_the_folders_beside_them() -> None:
         link = ROOT / "manystream" / package
         assert link.is_symlink(), f"{link} must be a link, not a copy"
         assert link.readlink() == Path("..") / package
+
+
+SUPPORT = "support"
+BORROWERS = {
+    ("fuzz", "engine"): "it looks for seeds in what the tests try: keys and their spellings",
+    ("fuzz", "transport"): "the same: framings of chunks and of events",
+    ("docs", "conformance"): "the pages on dialects are written from its tables",
+    ("providers", "conformance"): "its cases, and its reading of the official types, are what dialects are held to",
+}
+"""Folder of tests, and the one it borrows from beside `support` → why."""
+
+
+def folder_of_tests(module: list[str]) -> str:
+    """The folder below `tests` that a module is in; empty for one that is in `tests` itself."""
+    return module[1] if len(module) > 1 and (ROOT / "tests" / module[1]).is_dir() else ""
+
+
+@pytest.mark.parametrize("path", sources("tests"), ids=name_of)
+def test_tests_share_what_is_in_support_alone(path: Path) -> None:
+    folder = folder_of_tests([*path.relative_to(ROOT).parent.parts])
+    wrong: list[str] = []
+    for line, target in imports_of(path):
+        module = re.split(r"[./]", target)
+        if "/" in target and module[0] in PACKAGES:
+            module.insert(0, "tests")  # a relative one: `imports_of` leaves out what is above a package's name
+        lender = folder_of_tests(module) if module[0] == "tests" else ""
+        if folder and lender not in ("", folder, SUPPORT) and (folder, lender) not in BORROWERS:
+            wrong.append(f"{name_of(path)}:{line} imports {target}")
+    assert not wrong
 
 
 PLACE_OF_CASES = {"pytest.mark.parametrize": 1, "st.sampled_from": 0}

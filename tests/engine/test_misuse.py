@@ -17,7 +17,7 @@ from manystream import aio
 from manystream.batch import Batch
 from manystream.engine.portal import Portal, open_portal
 from manystream.engine.threads import FromThread
-from tests.engine.peers import Line, answer, chat_answer, hello, open_peer
+from tests.support.peers import Line, answer, chat_answer, hello, open_peer
 
 Door = ms.Engine | FromThread | aio.Engine | Portal
 

@@ -20,8 +20,8 @@ from manystream.providers.partial_json import LiveCalls
 from manystream.providers.registry import DIALECTS
 from manystream.transport.chunked import ChunkDecoder, ChunkError
 from manystream.transport.sse import SSEOverflowError, SSEParser
-from tests.engine.peers import chunked
-from tests.faults.crowds import CROWDS, Crowd
+from tests.support.crowds import CROWDS, Crowd
+from tests.support.peers import chunked
 
 MEGABYTE = 1_000_000
 READ = 16 * 1024

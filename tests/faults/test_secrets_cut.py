@@ -19,10 +19,10 @@ import pytest
 import manystream as ms
 from manystream.engine.redaction import LONGEST_PART
 from manystream.providers.registry import DIALECTS
-from tests.engine.peers import NO_RETRY, STREAM_HEAD, Line, answer, chat_chunk, chunked, error_body, open_peer
-from tests.engine.test_redaction import longest_common_run
 from tests.faults.servers import open_proxy
 from tests.faults.test_secrets import everything_said
+from tests.support.common_runs import longest_common_run
+from tests.support.peers import NO_RETRY, STREAM_HEAD, Line, answer, chat_chunk, chunked, error_body, open_peer
 
 pytestmark = pytest.mark.trio
 

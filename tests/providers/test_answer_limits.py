@@ -10,7 +10,7 @@ import manystream as ms
 from manystream.providers.answer_limits import ANSWER_LIMITS, AnswerLimits
 from manystream.providers.json_values import MAX_VALUES, MalformedJSONError, loads
 from manystream.providers.registry import DIALECTS
-from tests.faults.crowds import CROWDS, Crowd
+from tests.support.crowds import CROWDS, Crowd
 
 MOST = 20
 LIMITED = [crowd for crowd in CROWDS if crowd.limit]

@@ -14,7 +14,7 @@ from manystream.providers.profiles import DEFAULT_PROFILES, PROFILES, profile_by
 from manystream.providers.provider import Anthropic, Gemini, OpenAIChat, OpenAIResponses, Provider
 from manystream.providers.registry import DIALECTS, select
 from manystream.providers.request import Request
-from tests.providers.profile_rows import ROWS, Row
+from tests.support.profile_rows import ROWS, Row
 
 CLASSES: dict[str, type[Provider]] = {kind.dialect: kind for kind in (OpenAIChat, OpenAIResponses, Anthropic, Gemini)}
 HTTPS = [row for row in PROFILES if row.base_url.startswith("https://")]
