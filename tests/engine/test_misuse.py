@@ -240,11 +240,11 @@ def test_a_batch_refuses_functions_that_would_never_run() -> None:
 
 def test_open_engine_in_an_asyncio_program_names_its_door() -> None:
     async def main() -> None:
-        with pytest.raises(RuntimeError, match=r"manystream\.engine\.aio\.open_engine"):
+        with pytest.raises(RuntimeError, match=r"manystream\.aio\.open_engine"):
             async with ms.open_engine([CHAT]):
                 pass
         async with aio.open_engine([CHAT]):  # trio runs on this thread now, though not in this task
-            with pytest.raises(RuntimeError, match=r"manystream\.engine\.aio\.open_engine"):
+            with pytest.raises(RuntimeError, match=r"manystream\.aio\.open_engine"):
                 async with ms.open_engine([CHAT]):
                     pass
 
