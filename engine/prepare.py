@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from ..providers.dialect import Dialect, MakeId, WireRequest
 from ..providers.errors import InvalidRequestError
 from ..providers.provider import Provider
-from ..providers.registry import DIALECTS, select
+from ..providers.registry import dialect_of, select
 from ..providers.request import Request
 from ..transport.errors import URLError
 from ..transport.exchange import RawHeaders, WireHead
@@ -80,7 +80,7 @@ class Preparer:
         self._heads: dict[tuple[object, ...], tuple[WireHead, Redaction]] = {}
         self._bases: dict[str, BaseURL] = {p.name: _base_url(p) for p in providers}
         # Loaded now: at a first call it would hold up the streams, and could fail.
-        self._dialects: dict[str, Dialect] = {p.name: DIALECTS[p.profile.dialect] for p in providers}
+        self._dialects: dict[str, Dialect] = {p.name: dialect_of(p.profile) for p in providers}
 
     def prepare(self, request: Request, *, stream: bool) -> tuple[Prepared, WireRequest]:
         """Check and serialise. Raises `InvalidRequestError`."""

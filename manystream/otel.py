@@ -120,7 +120,7 @@ class OpenTelemetryObserver(Observer):
 
     def call_started(self, call: Call, start: CallStart) -> None:
         attributes: dict[str, Value] = {
-            "gen_ai.operation.name": OPERATIONS.get(start.provider.profile.dialect, "chat"),
+            "gen_ai.operation.name": OPERATIONS.get(start.provider.profile.dialect_name, "chat"),
             "gen_ai.provider.name": _provider_name(start.provider),
             "gen_ai.request.model": start.model,
             "server.address": start.host,

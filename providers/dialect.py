@@ -1,4 +1,4 @@
-"""What a wire dialect must offer, and the base of its stream machines.
+"""A wire dialect as a value (`Dialect`), and the base of its stream machines.
 
 Knows the shape of the work: values → wire, wire → values. Sans-IO: no socket, no clock, no randomness; the time
 and a maker of ids are handed in.
@@ -11,16 +11,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
+from . import error_bodies
 from .accumulate import Accumulator
 from .answer_limits import ANSWER_LIMITS, AnswerLimits
 from .cut_pairs import CutPairs
-from .errors import ProviderError
+from .errors import InvalidRequestError, ProviderError
 from .events import Error, Event
 from .json_values import JSON, MalformedJSONError, loads
 from .provider import Provider
 from .repeated import LARGEST_DELTA, SHARED_BY_ONE, Path, RepeatedDelta, learn
 from .request import Request
 from .response import Response
+from .rules import described
 
 MakeId: TypeAlias = "Callable[[], str]"
 """Gives a new id of 22 base64url characters, from a cryptographic source, at each call."""
@@ -161,32 +163,79 @@ class StreamMachine(abc.ABC):
         return self.answer.response()
 
 
-class Dialect(Protocol):
-    """One wire format. Implementations are modules' singletons without state."""
+class Encode(Protocol):
+    """A request → its wire form. `model` is the name as the provider knows it. Raises `InvalidRequestError` naming the
+    field that this wire format cannot carry."""
 
-    @property
-    def name(self) -> str:
-        """`openai-chat`, `openai-responses`, `anthropic` or `gemini`."""
-        ...
+    def __call__(self, request: Request, model: str, provider: Provider, /, *, stream: bool) -> WireRequest: ...
 
-    def auth_headers(self, provider: Provider, api_key: str) -> list[tuple[str, str]]:
-        """The headers that carry the key."""
-        ...
 
-    def encode(self, request: Request, model: str, provider: Provider, *, stream: bool) -> WireRequest:
-        """Serialise. `model` is the name as the provider knows it. Raises `InvalidRequestError`."""
-        ...
+class Decode(Protocol):
+    """The whole body of an unstreamed answer → the response. Raises `ProviderError`, also for an error inside a 200."""
 
-    def decode(
-        self, body: bytes, provider: Provider, make_id: MakeId, limits: AnswerLimits = ANSWER_LIMITS
-    ) -> Response:
-        """Read an unstreamed answer. Raises `ProviderError`, also for an error inside a 200."""
-        ...
+    def __call__(
+        self, body: bytes, provider: Provider, make_id: MakeId, limits: AnswerLimits = ANSWER_LIMITS, /
+    ) -> Response: ...
 
-    def machine(self, provider: Provider, make_id: MakeId, limits: AnswerLimits = ANSWER_LIMITS) -> StreamMachine:
-        """A machine for one stream."""
-        ...
 
-    def decode_error(self, status: int, headers: Headers, body: bytes, now: float) -> ProviderError:
-        """Read an error answer. Never raises; `now` is the wall clock in Unix seconds, for dates in headers."""
-        ...
+class MakeMachine(Protocol):
+    """A new machine for one stream. A subclass of `StreamMachine` is such a function itself."""
+
+    def __call__(
+        self, provider: Provider, make_id: MakeId, limits: AnswerLimits = ANSWER_LIMITS, /
+    ) -> StreamMachine: ...
+
+
+class DecodeError(Protocol):
+    """An error answer → the error. Never raises; `now` is the wall clock in Unix seconds, for dates in headers."""
+
+    def __call__(self, status: int, headers: Headers, body: bytes, now: float, /) -> ProviderError: ...
+
+
+class AuthHeaders(Protocol):
+    """The headers that carry the key; none where the key is empty."""
+
+    def __call__(self, provider: Provider, api_key: str, /) -> list[tuple[str, str]]: ...
+
+
+AUTHORIZATION = "authorization"
+
+
+def bearer_token(provider: Provider, api_key: str) -> list[tuple[str, str]]:
+    """`Authorization: Bearer …` (RFC 6750), or the key bare in the header that the profile names; none without a
+    key."""
+    if not api_key:
+        return []
+    header = provider.profile.quirks.auth_header
+    return [(header, f"Bearer {api_key}" if header == AUTHORIZATION else api_key)]
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Dialect:
+    """One wire format: a name, and the functions that write its requests and read its answers.
+
+    name: what the format is called, in profiles and in traces.
+    encode: a request → path, headers and body.
+    decode: the body of an unstreamed answer → response.
+    machine: makes the machine that reads one stream of server-sent events.
+    auth_headers: the headers that carry the key. Default: a bearer token.
+    decode_error: an error answer → error. Default: reads every form of error that is known from the other dialects.
+
+    The functions do no I/O: they have no socket, no clock and no randomness but what they are given. Raises
+    `InvalidRequestError` for an empty name, or for something that is no function.
+    """
+
+    name: str
+    encode: Encode = field(repr=False)
+    decode: Decode = field(repr=False)
+    machine: MakeMachine = field(repr=False)
+    auth_headers: AuthHeaders = field(default=bearer_token, repr=False)
+    decode_error: DecodeError = field(default=error_bodies.decode_error, repr=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name.strip():  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidRequestError("Dialect.name", f"must be text that is not empty, not {described(self.name)}")
+        for name in ("encode", "decode", "machine", "auth_headers", "decode_error"):
+            value = getattr(self, name)
+            if not callable(value):
+                raise InvalidRequestError(f"Dialect.{name}", f"must be a function, not {described(value)}")

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import get_args
 
+from .dialect import Dialect
 from .errors import InvalidRequestError
 from .message_rules import MAYBE_FLAG, MAYBE_MARK, NAME, TEXT, TEXT_BLOCK
 from .messages import Message, Text
@@ -193,7 +194,7 @@ PROFILE = Checker(
     Profile,
     {
         "name": NAME,
-        "dialect": NAME,
+        "dialect": Rule("a dialect's name or a Dialect", (str, Dialect), NAME.fits, free=(Dialect,)),
         "base_url": TEXT,
         "key_variables": WORDS,
         "aliases": WORDS,

@@ -7,7 +7,10 @@ means on the wire is the dialect's business.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from .dialect import Dialect
 
 MaxTokensMember: TypeAlias = Literal["max_completion_tokens", "max_tokens", "by_model"]
 ThinkingMember: TypeAlias = Literal[
@@ -107,7 +110,8 @@ class Quirks:
 class Profile:
     """One provider.
 
-    name: its row's name, and the tag on the state it wants back; no two rows share one. aliases: other names for
+    name: its row's name, and the tag on the state it wants back; no two rows share one. dialect: the name of one of the
+    four, or a `Dialect` of your own. aliases: other names for
     `"name/model"`. prefixes: beginnings of model names that belong to it. key_variables: environment variables that
     hold its key, first found wins. needs_key: False for servers that run without one. generic: stands for servers
     without a row; its aliases and prefixes count where no known row's do. base_url: empty where every customer has
@@ -116,7 +120,7 @@ class Profile:
     """
 
     name: str
-    dialect: str
+    dialect: str | Dialect
     base_url: str
     key_variables: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
@@ -125,3 +129,8 @@ class Profile:
     generic: bool = False
     addresses: tuple[str, ...] = ()
     quirks: Quirks = field(default_factory=Quirks)
+
+    @property
+    def dialect_name(self) -> str:
+        """What the dialect is called."""
+        return self.dialect if isinstance(self.dialect, str) else self.dialect.name

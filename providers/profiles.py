@@ -405,7 +405,7 @@ _SHARED_PORTS = frozenset({8000, 8080, 4000, 30000})
 
 def profile_by_name(name: str, dialect: str) -> Profile | None:
     """The row of that name that speaks the dialect, else the row with that alias."""
-    rows = [row for row in PROFILES if row.dialect == dialect]
+    rows = [row for row in PROFILES if row.dialect_name == dialect]
     return next((row for row in rows if row.name == name), None) or next(
         (row for row in rows if name in row.aliases), None
     )
@@ -417,10 +417,10 @@ def profile_by_host(base_url: str, dialect: str) -> Profile | None:
     if not host:
         return None
     for row in PROFILES:
-        if row.dialect == dialect and any(_fits(pattern, host, path) for pattern in row.addresses):
+        if row.dialect_name == dialect and any(_fits(pattern, host, path) for pattern in row.addresses):
             return row
     for row in PROFILES:
-        if row.dialect == dialect and row.base_url and _address(row.base_url)[0] == host:
+        if row.dialect_name == dialect and row.base_url and _address(row.base_url)[0] == host:
             return None if _says_nothing(row.base_url) else row
     return None
 

@@ -15,7 +15,8 @@ from .rules import Checker, Rule, instance, members, optional, text
 
 
 class Provider:
-    """One provider, as configured.
+    """One provider, as configured. `OpenAIChat` and the like are made for the four dialects; a plain `Provider` takes
+    its dialect from the `Profile` that it is given.
 
     api_key: None looks it up (environment, then credentials file) when the engine opens.
     base_url: None is the profile's own. name: how `"name/model"` selects it; default: the profile's name.
@@ -51,7 +52,7 @@ class Provider:
     def _choose_profile(self, name: str | None, base_url: str | None, profile: str | Profile | None) -> Profile:
         if isinstance(profile, Profile):
             return profile
-        if profile is not None:
+        if profile is not None and self.dialect:
             row = profile_by_name(profile, self.dialect)
             if row is None:
                 raise InvalidRequestError("profile", f"no profile {profile!r} speaks {self.dialect}")
@@ -59,6 +60,12 @@ class Provider:
         row = profile_by_name(name, self.dialect) if name is not None else None
         if row is None and base_url is not None:
             row = profile_by_host(base_url, self.dialect)
+        if not self.dialect:
+            raise InvalidRequestError(
+                "profile",
+                "a plain Provider speaks no dialect: give it a Profile, or take OpenAIChat, OpenAIResponses, Anthropic"
+                " or Gemini",
+            )
         first_party, generic = DEFAULT_PROFILES[self.dialect]
         return row or (first_party if base_url is None else generic)
 

@@ -11,6 +11,7 @@ from importlib import import_module
 from .checks import validate_model
 from .dialect import Dialect
 from .errors import InvalidRequestError
+from .profile import Profile
 from .provider import Provider
 
 DIALECT_MODULES: dict[str, str] = {
@@ -42,6 +43,19 @@ class Dialects(Mapping[str, Dialect]):
 
 
 DIALECTS = Dialects()
+
+
+def dialect_of(profile: Profile) -> Dialect:
+    """The dialect that a profile gives or names. Raises `InvalidRequestError` for a name that is none of the four."""
+    if not isinstance(profile.dialect, str):
+        return profile.dialect
+    if profile.dialect not in DIALECT_MODULES:
+        raise InvalidRequestError(
+            "profile.dialect",
+            f"no dialect is named {profile.dialect!r}; known are {', '.join(DIALECT_MODULES)}; for another wire format"
+            " give the Dialect itself: Profile(dialect=my_dialect)",
+        )
+    return DIALECTS[profile.dialect]
 
 
 def select(model: str, providers: Sequence[Provider]) -> tuple[Provider, str]:

@@ -31,6 +31,15 @@ HOMES: dict[str, tuple[str, ...]] = {
     ),
     "manystream.otel": ("OpenTelemetryObserver",),
     "manystream.portal": ("Portal", "PortalCall", "PortalRecording", "PortalStream", "open_portal"),
+    "manystream.providers.dialect": ("Dialect", "StreamMachine", "WireRequest", "bearer_token"),
+    "manystream.providers.rows": (),
+    "manystream.providers.history": (),
+    "manystream.providers.history.converter": ("ChunkView", "HistoryConverter"),
+    "manystream.providers.anthropic.converter": ("AnthropicConverter",),
+    "manystream.providers.gemini.converter": ("GeminiConverter",),
+    "manystream.providers.openai.chat.converter": ("ChatConverter",),
+    "manystream.providers.openai.responses.converter": ("ResponsesConverter",),
+    "manystream.providers.openai.legacy": (),
     "manystream.simulator": ("Simulator", "SimulatorError", "start_simulator", "start_simulator_thread"),
 }  # fmt: skip
 """Module → the names in it that are public; none: those that it exports."""
@@ -42,7 +51,10 @@ OFFERED: dict[str, tuple[str, ...]] = {
     "manystream.portal.Portal": ("record", "request", "start_request", "start_stream", "statistics", "stream"),
     "manystream.portal.PortalCall": CALL,
     "manystream.engine.Recording": ("close", "closed"),
-}
+    "manystream.providers.dialect.StreamMachine": (
+        "answer", "end", "ended", "fail", "feed", "provider", "response", "take_end", "take_event",
+    ),
+}  # fmt: skip
 """Class → the members that are for programs, where the engine itself uses others."""
 
 PROTOCOLS = {"__aenter__", "__aexit__", "__enter__", "__exit__", "__aiter__", "__anext__", "__iter__", "__next__"}

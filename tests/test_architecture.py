@@ -6,6 +6,7 @@ Reads the files, imports nothing of ours: a rule holds for code that no test hap
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -114,6 +115,11 @@ def test_imports_of_ours_go_in_one_direction(path: Path) -> None:
     assert not wrong
 
 
+FOR_THE_TYPE = {("providers/profile", "providers/dialect")}
+"""Importer and imported that make a circle of types: a profile may hold a dialect, whose functions take a provider, which
+has a profile."""
+
+
 def test_no_modules_import_each_other_in_a_circle() -> None:
     """Imports for type checkers only, and imports inside functions, count as well: a circle means that two files are
     one. A package's `__init__` hands names on, so who imports a name from it is not counted."""
@@ -122,11 +128,32 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
     for name, path in modules.items():
         for _, target in imports_of(path):
             imports[name] |= {target, target.rpartition("/")[0]} & modules.keys()
+    for importer, imported in FOR_THE_TYPE:
+        imports[importer].remove(imported)
     while imports:
         free = [name for name, needs in imports.items() if not needs & imports.keys()]
         assert free, f"in a circle, or above one: {sorted(imports)}"
         for name in free:
             del imports[name]
+
+
+OWNED_ROOMS: dict[str, tuple[str, ...]] = {
+    "providers/history": ("providers/*/converter.py", "providers/openai/*/converter.py", "manystream/batch/*.py"),
+    "providers/openai/legacy": (),
+}
+"""Room → the files outside it that may import it."""
+
+
+@pytest.mark.parametrize("room", OWNED_ROOMS)
+def test_a_room_is_imported_by_its_owner_alone(room: str) -> None:
+    wrong = [
+        f"{name_of(path)}:{line} imports {target}"
+        for path in sources(*SOURCES)
+        if room not in name_of(path) and not any(path.match(pattern) for pattern in OWNED_ROOMS[room])
+        for line, target in imports_of(path)
+        if target == room or target.startswith(room + "/")
+    ]
+    assert not wrong
 
 
 @pytest.mark.parametrize("path", sources(*SOURCES), ids=name_of)
@@ -186,6 +213,35 @@ def test_the_links_lead_to_the_folders_beside_them() -> None:
         link = ROOT / "manystream" / package
         assert link.is_symlink(), f"{link} must be a link, not a copy"
         assert link.readlink() == Path("..") / package
+
+
+SUPPORT = "support"
+BORROWERS = {
+    ("fuzz", "engine"): "it looks for seeds in what the tests try: keys and their spellings",
+    ("fuzz", "transport"): "the same: framings of chunks and of events",
+    ("docs", "conformance"): "the pages on dialects are written from its tables",
+    ("providers", "conformance"): "its cases, and its reading of the official types, are what dialects are held to",
+}
+"""Folder of tests, and the one it borrows from beside `support` → why."""
+
+
+def folder_of_tests(module: list[str]) -> str:
+    """The folder below `tests` that a module is in; empty for one that is in `tests` itself."""
+    return module[1] if len(module) > 1 and (ROOT / "tests" / module[1]).is_dir() else ""
+
+
+@pytest.mark.parametrize("path", sources("tests"), ids=name_of)
+def test_tests_share_what_is_in_support_alone(path: Path) -> None:
+    folder = folder_of_tests([*path.relative_to(ROOT).parent.parts])
+    wrong: list[str] = []
+    for line, target in imports_of(path):
+        module = re.split(r"[./]", target)
+        if "/" in target and module[0] in PACKAGES:
+            module.insert(0, "tests")  # a relative one: `imports_of` leaves out what is above a package's name
+        lender = folder_of_tests(module) if module[0] == "tests" else ""
+        if folder and lender not in ("", folder, SUPPORT) and (folder, lender) not in BORROWERS:
+            wrong.append(f"{name_of(path)}:{line} imports {target}")
+    assert not wrong
 
 
 PLACE_OF_CASES = {"pytest.mark.parametrize": 1, "st.sampled_from": 0}

@@ -178,6 +178,59 @@ def test_the_relay_stops_its_call_when_sending_fails() -> None:
     assert drive(FAILING_SEND).split() == ["1"]
 
 
+# --- a wire format of the program's own ---
+
+OWN_DIALECT_READS = """
+import manystream as ms
+from own_dialect import PARROT
+
+provider = ms.Provider("any", profile=PARROT)
+
+def streamed(*events, stray=b""):
+    machine = PARROT.dialect.machine(provider, lambda: "id")
+    told = [event for name, data in events for event in machine.feed(name, data)] + list(machine.end(stray))
+    return told[-1].error if isinstance(told[-1], ms.Error) else machine.response()
+
+body = b'{"talk": "t", "model": "m", "words": "ab", "why": "too long", "heard": 1, "spoken": 2}'
+whole = PARROT.dialect.decode(body, provider, lambda: "id")
+begin, a, b = ("begin", b'{"talk": "t", "model": "m"}'), ("words", b'{"words": "a"}'), ("words", b'{"words": "b"}')
+end = ("end", b'{"why": "too long", "heard": 1, "spoken": 2}')
+print(streamed(begin, a, b, end) == whole, whole.finish_reason)
+print(streamed(begin, ("gossip", b"?"), a, b, end) == whole)
+print(streamed(begin, a).category)
+print(streamed(begin, ("words", b"{"), b))
+print(streamed(begin, ("words", b'{"words": 5}'), end).text == "")
+print(streamed(begin, ("trouble", b'{"trouble": "fell over", "again_in": 1}')).retry_after_ms)
+print(repr(PARROT.dialect.decode_error(503, {}, b"<html>", 0.0)))
+for wrong in ({"tools": [ms.Tool("t", "", {})]}, {"temperature": -1}):
+    try:
+        PARROT.dialect.encode(ms.Request("m", [ms.Message.user("x")], **wrong), "m", provider, stream=True)
+    except ms.InvalidRequestError as error:
+        print(error.field)
+"""
+
+
+def test_a_wire_format_of_ones_own_is_asked_streamed_and_whole_and_its_errors_are_read() -> None:
+    lines = run("own_dialect.py").stdout.splitlines()
+    assert [line.split("(")[0] for line in lines[:4]] == ["Start", "TextDelta", "TextDelta", "Done"]
+    assert lines[5] == "Hello! stop 6 ['seed: not sent; the server has no such setting']"
+    assert lines[6:] == ["rate_limit: I am hoarse; again in 2000 ms"]
+
+
+def test_a_wire_format_of_ones_own_reads_both_forms_alike_and_whatever_else_comes() -> None:
+    assert drive(OWN_DIALECT_READS).splitlines() == [
+        "True length",
+        "True",
+        "network",
+        "the server sent something that is no JSON object",
+        "True",
+        "1000",
+        "ProviderError('HTTP 503', category=SERVER, http_status=503, retryable=True)",
+        "tools",
+        "temperature",
+    ]
+
+
 # --- loops of the host's own ---
 
 NO_ENGINE = """

@@ -25,7 +25,7 @@ from manystream.providers.events import TextDelta
 from manystream.providers.json_values import loads
 from manystream.providers.repeated import learn
 from manystream.transport.response_head import HeadError, HeadReader
-from tests.backtracking import attacks, growth, steps, worst
+from tests.support.backtracking import attacks, growth, steps, worst
 from tests.test_architecture import PACKAGES, name_of, sources
 
 LINEAR = 2.0
@@ -131,7 +131,7 @@ def test_what_is_worse_than_linear_is_noticed(pattern: str | bytes) -> None:
 
 def test_the_machine_reads_as_re_does() -> None:
     """Where a search succeeds and where it fails; the machine would otherwise count the steps of something else."""
-    from tests.backtracking import Machine, parsed
+    from tests.support.backtracking import Machine, parsed
 
     for pattern in PATTERNS.values():
         ops = parsed(pattern)

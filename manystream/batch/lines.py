@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from ..providers.anthropic.converter import AnthropicConverter
-from ..providers.converter import HistoryConverter
 from ..providers.errors import InvalidRequestError
 from ..providers.history import HistoryError
+from ..providers.history.converter import HistoryConverter
 from ..providers.json_values import JSON, JSONObject, MalformedJSONError, loads_object, mapping, string
 from ..providers.messages import Message
 from ..providers.openai.chat.converter import ChatConverter

@@ -255,7 +255,7 @@ def _open_target(options: BenchOptions) -> Generator[Target, None, None]:
 
 async def _bench(options: BenchOptions, target: Target) -> int:
     streamed = "streams" if options.stream else "unstreamed calls"
-    what = f"{harmless(target.shown)}, {target.provider.profile.dialect}, model {harmless(target.model)}"
+    what = f"{harmless(target.shown)}, {target.provider.profile.dialect_name}, model {harmless(target.model)}"
     if not options.json:
         much = f"{len(options.steps)} steps" if options.steps else f"{options.concurrency:,} at a time"
         print(f"{what}: {streamed}, {much}, {options.seconds:g} s", flush=True)
@@ -263,7 +263,7 @@ async def _bench(options: BenchOptions, target: Target) -> int:
             print(f"No URL was given: the built-in simulator answers ({options.knobs}).", file=sys.stderr)
     about: JSONObject = {
         "url": target.shown,
-        "dialect": target.provider.profile.dialect,
+        "dialect": target.provider.profile.dialect_name,
         "model": target.model,
         "simulated": options.simulated,
     }

@@ -73,7 +73,7 @@ def choose_providers(names: Sequence[str], base_url: str | None, environment: Ma
             "no key found: set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY,"
             " or name a server with --provider or --base-url"
         )
-    return [DIALECT_CLASSES[row.dialect](base_url=base_url, profile=row) for row in rows]
+    return [DIALECT_CLASSES[row.dialect_name](base_url=base_url, profile=row) for row in rows]
 
 
 def _known_row(name: str) -> Profile:
@@ -96,7 +96,7 @@ def _has_key(row: Profile, environment: Mapping[str, str]) -> bool:
     if any(environment.get(variable) for variable in row.key_variables):
         return True  # even where it cannot be used: the check will say why
     try:
-        return bool(find_key(DIALECT_CLASSES[row.dialect](profile=row), environment))
+        return bool(find_key(DIALECT_CLASSES[row.dialect_name](profile=row), environment))
     except InvalidRequestError as error:
         if "credentials file" in str(error):
             raise CommandError(str(error)) from None

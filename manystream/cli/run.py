@@ -183,7 +183,7 @@ def choose_provider(options: RunOptions, environment: Mapping[str, str]) -> tupl
         raise CommandError("which model? add --model")
     if row is None:
         return provider_at(options.base_url or "", "openai-chat", environment), model
-    return DIALECT_CLASSES[row.dialect](base_url=options.base_url, profile=row), model
+    return DIALECT_CLASSES[row.dialect_name](base_url=options.base_url, profile=row), model
 
 
 def _row_by_name(name: str) -> Profile | None:

@@ -5,6 +5,4 @@ Wire truth: https://platform.claude.com/docs/en/api/messages, in API version 202
 
 from __future__ import annotations
 
-from .dialect import DIALECT, AnthropicDialect
-
-__all__ = ["DIALECT", "AnthropicDialect"]
+from .dialect import DIALECT as DIALECT

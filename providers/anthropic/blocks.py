@@ -18,14 +18,12 @@ from ..json_values import (
     MalformedJSONError,
     arguments_text,
     exact_loads,
-    integer,
     mapping,
     objects,
     string,
 )
 from ..messages import ProviderBlock, ProviderState, RedactedThinking
-from ..usage import Usage
-from .content import FIRST_PARTY
+from .block_writer import FIRST_PARTY
 
 TOOL_CALL_MEMBERS = frozenset({"type", "id", "name", "input"})
 """What our `ToolCall` holds itself; a call's other members (`caller`, `toolset_name`) ride along as its state."""
@@ -174,28 +172,3 @@ def _parsed(text: str) -> JSON:
         return exact_loads(text)
     except MalformedJSONError:
         return text
-
-
-def read_usage(raw: JSONObject) -> Usage:
-    """Anthropic's token counts → ours.
-
-    Its `input_tokens` leave out what was read from or written to a cache, ours do not; its `output_tokens` include
-    thinking, ours do not. Thinking is reported only by some models (`output_tokens_details`).
-    """
-    if not raw:
-        return Usage()
-    uncached = integer(raw, "input_tokens")
-    read = integer(raw, "cache_read_input_tokens")
-    written = integer(raw, "cache_creation_input_tokens")
-    generated = integer(raw, "output_tokens")
-    thinking = integer(mapping(raw, "output_tokens_details"), "thinking_tokens")
-    given = None if uncached is None else uncached + (read or 0) + (written or 0)
-    return Usage(
-        input_tokens=given,
-        output_tokens=None if generated is None else max(0, generated - (thinking or 0)),
-        thinking_tokens=thinking,
-        cached_tokens=read,
-        cache_write_tokens=written,
-        total_tokens=None if given is None or generated is None else given + generated,
-        raw=raw,
-    )

@@ -1,7 +1,7 @@
 """Anthropic's `messages` ⇄ the common history. The system prompt is a parameter of the request, not a message.
 
-Blocks are written by `content.py` and an assistant's are read by `blocks.py`, as in requests and answers. Knows how
-a message is put together of blocks, and the blocks that a user's message may hold. Must not know pairing or order.
+Blocks are written by `block_writer.py` and an assistant's are read by `blocks.py`, as in requests and answers. Knows
+how a message is put together of blocks, and the blocks that a user's message may hold. Must not know pairing or order.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from ..accumulate import Accumulator
-from ..converter import HistoryConverter, Read
 from ..dialect import Dialect
 from ..events import Event
-from ..history import HistoryError
+from ..history.converter import HistoryConverter, Read
+from ..history.view import HistoryError
 from ..json_values import JSON, JSONObject, MalformedJSONError, dumps_text, mapping, string
 from ..messages import (
     Block,
@@ -32,8 +32,7 @@ from ..messages import (
     ToolResult,
 )
 from ..provider import Anthropic, Provider
-from .blocks import BlockReader, CallInProgress
-from .content import (
+from .block_writer import (
     INVALID_JSON,
     wire_call_id,
     wire_part_of,
@@ -42,6 +41,7 @@ from .content import (
     wire_tool_call,
     wire_tool_result,
 )
+from .blocks import BlockReader, CallInProgress
 from .dialect import DIALECT
 from .stream import DELTAS, EVENTS
 

@@ -1,7 +1,7 @@
 """A request → the body of `POST /v1/messages`.
 
 Knows every option's wire form and what Anthropic refuses. What it cannot express is told in `WireRequest.warnings`,
-or raised as `InvalidRequestError` where leaving it out would change what is asked. `turns.py` writes the
+or raised as `InvalidRequestError` where leaving it out would change what is asked. `message_writer.py` writes the
 conversation, `thinking.py` the thinking, `schema.py` the schemas. Must not know keys or hosts.
 """
 
@@ -19,10 +19,10 @@ from ..request import Request, Tool
 from ..structured import schema_of
 from ..tool_names import check_tool_names
 from ..written import Stretch, serialised, write_messages
-from .content import marked
+from .block_writer import marked
+from .message_writer import Left, MessageWriter
 from .schema import adapt_schema
 from .thinking import WireThinking, thinking_model, wire_thinking
-from .turns import Left, Turns
 
 API_VERSION = "2023-06-01"
 """The version of the API whose shapes are written here; `extra_headers` may name another."""
@@ -82,7 +82,7 @@ def _messages(request: Request, provider: Provider, warnings: list[str]) -> JSON
     profile = provider.profile
 
     def write(messages: Sequence[Message], first: int, left: Left | None) -> Stretch[Left] | None:
-        return Turns(profile).build(messages, first, left)
+        return MessageWriter(profile).write(messages, first, left)
 
     way = ("anthropic", profile)
     messages = write_messages(request.messages, request.written, way, write, warnings)

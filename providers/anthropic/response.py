@@ -15,8 +15,9 @@ from ..events import Event, FinishReason
 from ..json_values import JSON, JSONObject, MalformedJSONError, items, loads_object, mapping, shown, string
 from ..provider import Provider
 from ..response import Response
-from .blocks import BlockReader, CallInProgress, read_usage
+from .blocks import BlockReader, CallInProgress
 from .errors import error_in
+from .usage import read_usage
 
 FINISH_REASONS: dict[str, FinishReason] = {
     "end_turn": FinishReason.STOP,

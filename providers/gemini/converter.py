@@ -1,7 +1,7 @@
 """Gemini's `contents` ⇄ the common history. The system prompt is `systemInstruction`, a member of the request.
 
-Parts are written by `parts.py` and read by the stream machine, as in requests and answers. Knows how a content is
-put together of them. Must not know order; of pairing only what the wire leaves out: a result that names no call
+Parts are written by `block_writer.py` and read by the stream machine, as in requests and answers. Knows how a content
+is put together of them. Must not know order; of pairing only what the wire leaves out: a result that names no call
 belongs to the first call of its function that has none.
 
 The wire has ids for calls and results, and a history writes them; a request does so only with Gemini's own.
@@ -13,14 +13,14 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from ..converter import HistoryConverter, Read
 from ..dialect import Dialect
-from ..history import UNKNOWN_TOOL, HistoryError
+from ..history.converter import HistoryConverter, Read
+from ..history.view import UNKNOWN_TOOL, HistoryError
 from ..json_values import JSON, JSONObject, dumps_text, mapping, objects, string, without_nulls
 from ..messages import Block, Message, Role, ToolCall, ToolResult
 from ..provider import Gemini, Provider
+from .block_writer import BlockWriter
 from .dialect import DIALECT
-from .parts import PartWriter
 from .stream import ANNOTATIONS, PARTS, GeminiStream
 
 MODEL, USER = "model", "user"
@@ -64,7 +64,7 @@ class GeminiConverter(HistoryConverter):
     # --- out ---
 
     def _write(self, messages: Sequence[Message], names: Mapping[str, str], warnings: list[str]) -> list[JSONObject]:
-        writer = PartWriter(self.provider.profile.name, self.provider.base_url, warnings, media_in_results=True)
+        writer = BlockWriter(self.provider.profile.name, self.provider.base_url, warnings, media_in_results=True)
         calls = {call_id: deque((ToolCall(call_id, name, ""),)) for call_id, name in names.items()}
         contents: list[JSONObject] = []
         for number, message in enumerate(messages):
@@ -131,7 +131,7 @@ class GeminiConverter(HistoryConverter):
         return ToolResult(call_id, text, is_error=member == "error")
 
 
-def _parts(writer: PartWriter, block: Block, where: str, calls: dict[str, deque[ToolCall]]) -> list[JSONObject]:
+def _parts(writer: BlockWriter, block: Block, where: str, calls: dict[str, deque[ToolCall]]) -> list[JSONObject]:
     """A block's parts: one, none where there is nothing to write, and more where a result's files stand beside it."""
     if isinstance(block, ToolCall):
         calls.setdefault(block.id, deque()).append(block)

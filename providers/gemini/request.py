@@ -1,7 +1,7 @@
 """A request → the body of `generateContent`.
 
 Knows every option's wire form and what Gemini refuses. What it cannot express is told in `WireRequest.warnings`, or
-raised as `InvalidRequestError` where leaving it out would change what is asked. `contents.py` writes the
+raised as `InvalidRequestError` where leaving it out would change what is asked. `message_writer.py` writes the
 conversation, `thinking.py` the thinking, `schema.py` the schemas, `path.py` the path. Must not know keys.
 """
 
@@ -20,8 +20,8 @@ from ..request import TOOL_CHOICE_MODES, Request, Tool
 from ..structured import schema_of
 from ..tool_names import check_tool_names
 from ..written import Stretch, serialised, write_messages
-from .contents import ContentsWriter, Left
-from .parts import PartWriter
+from .block_writer import BlockWriter
+from .message_writer import Left, MessageWriter
 from .path import request_path
 from .schema import gemini_schema, parameters_schema
 from .thinking import ignores_sampling, needs_signatures, thinking_config
@@ -40,7 +40,7 @@ _LABEL_VALUE = re.compile(r"[a-z0-9_\-]{0,63}", re.ASCII)
 MOST_LABELS = 64
 
 
-def encode(request: Request, model: str, provider: Provider, *, stream: bool) -> WireRequest:
+def encode_request(request: Request, model: str, provider: Provider, *, stream: bool) -> WireRequest:
     """Serialise a request. Raises `InvalidRequestError` naming the field that cannot be sent."""
     validate_options(request)
     warnings: list[str] = []
@@ -96,8 +96,8 @@ def _contents(request: Request, model: str, provider: Provider, warnings: list[s
 
     def write(messages: Sequence[Message], first: int, left: Left | None) -> Stretch[Left] | None:
         warned: list[str] = []
-        parts = PartWriter(owner, base_url, warned, media_in_results=modern)
-        return ContentsWriter(parts, warned, sign_calls=modern).write(messages, first, left)
+        parts = BlockWriter(owner, base_url, warned, media_in_results=modern)
+        return MessageWriter(parts, warned, sign_calls=modern).write(messages, first, left)
 
     way = ("gemini", owner, base_url, modern)
     contents = write_messages(request.messages, request.written, way, write, warnings)

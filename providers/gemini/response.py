@@ -16,7 +16,7 @@ from ..response import Response
 from .stream import GeminiStream, first_error
 
 
-def decode(body: bytes, provider: Provider, make_id: MakeId, limits: AnswerLimits = ANSWER_LIMITS) -> Response:
+def decode_response(body: bytes, provider: Provider, make_id: MakeId, limits: AnswerLimits = ANSWER_LIMITS) -> Response:
     """Read an answer. Raises `ProviderError`: for an error object, a refused prompt, or what is no answer at all."""
     try:
         value = exact_loads(body)
@@ -36,7 +36,7 @@ def parse_response(body: bytes | str, make_id: MakeId | None = None) -> Response
     make_id: gives ids to tool calls that came without one; by default 22 characters from the system's cryptographic
     source, new for each call.
     """
-    return decode(body.encode() if isinstance(body, str) else body, Gemini(), make_id or _new_id)
+    return decode_response(body.encode() if isinstance(body, str) else body, Gemini(), make_id or _new_id)
 
 
 def _new_id() -> str:

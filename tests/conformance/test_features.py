@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 import manystream as ms
-from tests.engine.peers import Line, answer, chat_answer, open_peer
+from tests.support.peers import Line, answer, chat_answer, open_peer
 
 from .exchange import PROVIDERS
 from .features import DOCUMENT, EXAMPLE, document

@@ -88,7 +88,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def _rows(dialect: str) -> list[str]:
-    found = [row for row in PROFILES if row.dialect == dialect]
+    found = [row for row in PROFILES if row.dialect_name == dialect]
     names = ", ".join(f"`{row.name}`" for row in found)
     first, generic = DEFAULT_PROFILES[dialect]
     if generic is first:

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 import manystream as ms
-from tests.engine.peers import Line, answer, hello, open_peer
+from tests.support.peers import Line, answer, hello, open_peer
 
 pytestmark = pytest.mark.trio
 

@@ -13,7 +13,7 @@ from manystream.engine import Limits
 from manystream.engine.buffered import STEP_BYTES, Buffered, Holder
 from manystream.providers.kept import kept_bytes
 from manystream.providers.registry import DIALECTS
-from tests.engine.peers import (
+from tests.support.peers import (
     CHAT_DONE,
     NO_RETRY,
     STREAM_HEAD,

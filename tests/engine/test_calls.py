@@ -6,7 +6,7 @@ import pytest
 import trio
 
 import manystream as ms
-from tests.engine.peers import (
+from tests.support.peers import (
     NO_RETRY,
     STREAM_HEAD,
     Line,

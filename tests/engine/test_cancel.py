@@ -9,7 +9,7 @@ import trio
 import trio.testing
 
 import manystream as ms
-from tests.engine.peers import (
+from tests.support.peers import (
     STREAM_HEAD,
     Line,
     Recorder,

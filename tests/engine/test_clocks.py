@@ -10,7 +10,7 @@ import trio
 import trio.testing
 
 import manystream as ms
-from tests.engine.peers import (
+from tests.support.peers import (
     NO_RETRY,
     STREAM_HEAD,
     Line,

@@ -15,7 +15,7 @@ from manystream import aio
 from manystream.engine import EngineClosedError, Limits
 from manystream.portal import open_portal
 from manystream.transport.pool import PoolLimits
-from tests.engine.peers import STREAM_HEAD, Line, Recorder, chat_stream, chunked, hello, open_peer
+from tests.support.peers import STREAM_HEAD, Line, Recorder, chat_stream, chunked, hello, open_peer
 
 
 async def slow(line: Line) -> None:

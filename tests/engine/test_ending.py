@@ -10,7 +10,7 @@ import pytest
 import manystream as ms
 from manystream.engine.ending import Ending, Step
 from manystream.providers.dialect import StreamMachine
-from tests.engine.peers import CHAT_DONE, STREAM_HEAD, Line, chat_chunk, chunked, hello, open_peer
+from tests.support.peers import CHAT_DONE, STREAM_HEAD, Line, chat_chunk, chunked, hello, open_peer
 
 
 class Broken(Ending):
@@ -26,6 +26,9 @@ class Broken(Ending):
         self._settle(completion, None)
         self._conclude_by_all_means()
         return self._step
+
+    def on_defect(self, error: Exception) -> None:
+        raise AssertionError("nothing is due here")
 
     def _take(self, step: str) -> None:
         self.taken.append(step)

@@ -16,7 +16,7 @@ import trio.testing
 import manystream as ms
 from manystream import aio
 from manystream.portal import open_portal
-from tests.engine.peers import (
+from tests.support.peers import (
     STREAM_HEAD,
     Line,
     Peer,

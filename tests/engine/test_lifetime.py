@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 import manystream as ms
-from tests.engine.peers import (
+from tests.support.peers import (
     STREAM_HEAD,
     Line,
     Recorder,

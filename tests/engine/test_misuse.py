@@ -16,7 +16,7 @@ import manystream as ms
 from manystream import aio
 from manystream.batch import Batch
 from manystream.portal import Portal, open_portal
-from tests.engine.peers import Line, answer, chat_answer, hello, open_peer
+from tests.support.peers import Line, answer, chat_answer, hello, open_peer
 
 Door = ms.Engine | aio.Engine | Portal
 

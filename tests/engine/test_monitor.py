@@ -19,8 +19,18 @@ import trio
 import manystream as ms
 from manystream.engine import monitor
 from manystream.engine.monitor import Monitor, MonitorError, runtime_folder, sockets
-
-from .peers import STREAM_HEAD, Line, answer, chat_answer, chat_chunk, chunked, error_body, hello, open_peer, until
+from tests.support.peers import (
+    STREAM_HEAD,
+    Line,
+    answer,
+    chat_answer,
+    chat_chunk,
+    chunked,
+    error_body,
+    hello,
+    open_peer,
+    until,
+)
 
 pytestmark = pytest.mark.trio
 

@@ -10,8 +10,7 @@ import trio
 
 import manystream as ms
 from manystream.engine.observe import CallStart, Observer
-
-from .peers import (
+from tests.support.peers import (
     STREAM_HEAD,
     Line,
     Recorder,

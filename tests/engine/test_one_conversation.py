@@ -21,10 +21,10 @@ import trio
 
 import manystream as ms
 from manystream.providers.anthropic.converter import AnthropicConverter
-from manystream.providers.converter import HistoryConverter
-from manystream.providers.gemini.contents import SKIP_SIGNATURE
 from manystream.providers.gemini.converter import GeminiConverter
+from manystream.providers.gemini.message_writer import SKIP_SIGNATURE
 from manystream.providers.history import History, TextPart, ToolCallPart, ToolResultPart
+from manystream.providers.history.converter import HistoryConverter
 from manystream.providers.openai.chat.converter import ChatConverter
 from manystream.providers.openai.responses.converter import ResponsesConverter
 from manystream.simulator import Simulator, start_simulator

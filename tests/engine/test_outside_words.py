@@ -9,7 +9,7 @@ import manystream as ms
 from manystream.engine.record import REQUEST_HEADERS, RESPONSE_HEADER_PREFIXES, RESPONSE_HEADERS
 from manystream.engine.redaction import HARMLESS_QUERY
 from manystream.otel import OPERATIONS, PROVIDER_NAMES, REQUEST_ATTRIBUTES
-from tests.engine.peers import NO_RETRY, Line, answer, chat_answer, hello, open_peer
+from tests.support.peers import NO_RETRY, Line, answer, chat_answer, hello, open_peer
 
 
 async def completion_of(response: bytes, *, stream: bool) -> ms.Completion:

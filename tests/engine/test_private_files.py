@@ -15,9 +15,8 @@ import manystream as ms
 from manystream import aio
 from manystream.batch import Journal, JournalError
 from manystream.portal import open_portal
-
-from ..manystream.batch.batches import records, write
-from .peers import Line, Peer, answer, chat_answer, hello, open_peer
+from tests.support.batches import records, write
+from tests.support.peers import Line, Peer, answer, chat_answer, hello, open_peer
 
 FAILURE = {"id": "f", "error": {"category": "server"}}
 OLD_FAILURES = [FAILURE, FAILURE, {"id": "a", "error": {"category": "server"}}]

@@ -12,8 +12,7 @@ import trio
 import manystream as ms
 from manystream.cli import main
 from manystream.simulator import ReplayError, Simulator, read_replay, start_simulator_thread
-
-from .peers import NO_RETRY, STREAM_HEAD, Line, answer, chat_answer, chat_stream, chunked, hello, open_peer
+from tests.support.peers import NO_RETRY, STREAM_HEAD, Line, answer, chat_answer, chat_stream, chunked, hello, open_peer
 
 KEY = "sk-canary-5ecret"
 

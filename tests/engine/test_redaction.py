@@ -15,7 +15,8 @@ from manystream.engine.redaction import LONGEST_PART, REDACTED, Redaction
 from manystream.providers.provider import OpenAIChat
 from manystream.providers.request import Request
 from manystream.transport.exchange import WireHead
-from tests.backtracking import growth
+from tests.support.backtracking import growth
+from tests.support.common_runs import longest_common_run
 
 KEY = "sk-proj/Ab1+cd2\"Ef3&gh4<Ij5>kl6'Mn7=op8.Qr9~st0 uv\\wx"
 
@@ -76,15 +77,6 @@ def test_a_key_that_was_cut_leaves_a_few_characters(name: str, cut: int) -> None
     for part in (spelled[:cut], spelled[cut:]):
         left = redaction().hide_parts(f"illegal line '{part}…")
         assert longest_common_run(KEY, left) <= LONGEST_PART
-
-
-def longest_common_run(key: str, text: str) -> int:
-    """How many characters of the key, one after the other, stand in the text; neither's escapes count."""
-    key, longest = key.replace("\\", ""), 0
-    for start in range(len(key)):
-        while start + longest < len(key) and key[start : start + longest + 1] in text:
-            longest += 1
-    return longest
 
 
 SECRETS = {

@@ -27,8 +27,7 @@ from manystream.transport.exchange import WireHead
 from manystream.transport.http1 import Connection
 from manystream.transport.loop import Poller, PollerLoop
 from manystream.transport.url import Origin
-
-from .peers import Line, Recorder, hello, open_peer
+from tests.support.peers import Line, Recorder, hello, open_peer
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 END = b"0\r\n\r\n"

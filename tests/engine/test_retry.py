@@ -10,7 +10,7 @@ import trio.testing
 
 import manystream as ms
 from manystream.engine.retry import RetryBudget, retry_delay
-from tests.engine.peers import (
+from tests.support.peers import (
     STREAM_HEAD,
     Line,
     Recorder,

@@ -15,7 +15,7 @@ from manystream import aio
 from manystream.engine.steps import STEP_EVENTS
 from manystream.engine.stream import HIGH_WATER
 from manystream.portal import open_portal
-from tests.engine.peers import (
+from tests.support.peers import (
     NO_RETRY,
     STREAM_HEAD,
     Line,

@@ -10,8 +10,17 @@ import manystream as ms
 from manystream.providers.json_values import JSONObject
 from manystream.providers.structured import fitted
 from manystream.simulator import Simulator, start_simulator
-
-from .peers import NO_RETRY, STREAM_HEAD, Line, Recorder, answer, chat_answer, chat_stream, chunked, open_peer
+from tests.support.peers import (
+    NO_RETRY,
+    STREAM_HEAD,
+    Line,
+    Recorder,
+    answer,
+    chat_answer,
+    chat_stream,
+    chunked,
+    open_peer,
+)
 
 pytestmark = pytest.mark.trio
 

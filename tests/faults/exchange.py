@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import trio
 
 import manystream as ms
-from tests.engine.peers import (
+from tests.support.peers import (
     NO_RETRY,
     STREAM_HEAD,
     Line,

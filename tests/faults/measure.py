@@ -18,9 +18,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from tests.engine.peers import STREAM_HEAD, chat_stream, chunked
 from tests.faults.exchange import WHOLE, End, Wire
 from tests.faults.wires import CUT, WIRES
+from tests.support.peers import STREAM_HEAD, chat_stream, chunked
 
 PATIENCE = 1.5
 """Seconds until a client that waits counts as waiting."""

@@ -44,8 +44,8 @@ PRESSURE = "faults/test_pressure.py::test_"
 PROVIDERS = "providers/"
 RESPONSES = "providers/openai_responses/test_repeated_items.py::test_"
 WRONG_PLACE = "faults/test_wrong_place.py::test_"
-BATCH = "engine/test_batch_faults.py::test_"
-STORE = "engine/test_store_faults.py::test_"
+BATCH = "manystream/batch/test_batch_faults.py::test_"
+STORE = "manystream/test_store_faults.py::test_"
 FILES = "engine/test_private_files.py::test_"
 
 GROUPS: dict[str, tuple[Row, ...]] = {

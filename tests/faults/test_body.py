@@ -12,7 +12,9 @@ import trio.testing
 
 import manystream as ms
 from manystream.engine import Limits
-from tests.engine.peers import (
+from tests.faults.exchange import CLOCKS, ONCE_MORE, WHOLE, End, Wire, in_chunks, observe, ok, raw
+from tests.support.dialects import CHAT, DIALECTS, Wording
+from tests.support.peers import (
     NO_RETRY,
     STREAM_HEAD,
     Line,
@@ -26,8 +28,6 @@ from tests.engine.peers import (
     open_peer,
     until,
 )
-from tests.faults.dialects import CHAT, DIALECTS, Wording
-from tests.faults.exchange import CLOCKS, ONCE_MORE, WHOLE, End, Wire, in_chunks, observe, ok, raw
 
 pytestmark = pytest.mark.trio
 

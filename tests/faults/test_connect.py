@@ -20,7 +20,9 @@ from manystream.engine import Limits
 from manystream.transport import dial
 from manystream.transport.pool import PoolLimits
 from manystream.transport.tls import TLSConfig
-from tests.engine.peers import (
+from tests.faults.servers import Proxy, TLSLine, open_proxy, serving_tls
+from tests.support.addresses import BLACK_HOLE, LOOPBACK, Names, answering, black_hole, closed_port
+from tests.support.peers import (
     NO_RETRY,
     STREAM_HEAD,
     Line,
@@ -33,8 +35,6 @@ from tests.engine.peers import (
     open_peer,
     until,
 )
-from tests.faults.servers import Proxy, TLSLine, open_proxy, serving_tls
-from tests.transport.peers import BLACK_HOLE, LOOPBACK, Names, answering, black_hole, closed_port
 
 pytestmark = pytest.mark.trio
 

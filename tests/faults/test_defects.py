@@ -27,8 +27,8 @@ from manystream.engine import Limits
 from manystream.transport.loop import PollerLoop
 from manystream.transport.pool import PoolLimits
 from manystream.transport.timers import Timers
-from tests.engine.peers import Line, answer, chat_answer, chunked, error_body, open_descriptors, open_peer
-from tests.faults.dialects import DIALECTS
+from tests.support.dialects import DIALECTS
+from tests.support.peers import Line, answer, chat_answer, chunked, error_body, open_descriptors, open_peer
 
 STEP = int(os.environ.get("MANYSTREAM_DEFECT_STEP", "20"))
 """Every so manyth Python call raises in some run: 1 is the complete run (`make defects`)."""

@@ -18,7 +18,7 @@ import trio.testing
 
 import manystream as ms
 from manystream.engine import Limits
-from tests.engine.peers import (
+from tests.support.peers import (
     NO_RETRY,
     STREAM_HEAD,
     Line,

@@ -12,9 +12,9 @@ import trio.testing
 import manystream as ms
 from manystream.transport.exchange import WireHead
 from manystream.transport.response_head import MAX_HEAD_BYTES
-from tests.engine.peers import CHAT_DONE, chat_chunk, chat_stream, chunked, error_body
 from tests.faults.exchange import EVENTS, ONE, WHOLE, End, Wire, in_chunks, observe, ok, raw
-from tests.transport.exchanges import open_rig
+from tests.support.exchanges import open_rig
+from tests.support.peers import CHAT_DONE, chat_chunk, chat_stream, chunked, error_body
 
 pytestmark = pytest.mark.trio
 

@@ -11,7 +11,9 @@ import manystream as ms
 from manystream.engine import Limits
 from manystream.transport.pool import PoolLimits
 from manystream.transport.tls import TLSConfig
-from tests.engine.peers import (
+from tests.faults.exchange import ONCE_MORE, End, Wire, observe, ok, raw
+from tests.faults.servers import serve_records
+from tests.support.peers import (
     NO_RETRY,
     STREAM_HEAD,
     Line,
@@ -27,8 +29,6 @@ from tests.engine.peers import (
     open_peer,
     until,
 )
-from tests.faults.exchange import ONCE_MORE, End, Wire, observe, ok, raw
-from tests.faults.servers import serve_records
 
 pytestmark = pytest.mark.trio
 

@@ -7,7 +7,7 @@ import trio
 
 import manystream as ms
 from manystream.engine import Limits, TooManyCallsError
-from tests.engine.peers import (
+from tests.support.peers import (
     NO_RETRY,
     STREAM_HEAD,
     Line,

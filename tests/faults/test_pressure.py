@@ -16,7 +16,7 @@ from manystream.engine import Limits
 from manystream.transport import dial as dialling
 from manystream.transport.pool import PoolLimits
 from manystream.transport.resolve import Address
-from tests.engine.peers import (
+from tests.support.peers import (
     NO_RETRY,
     STREAM_HEAD,
     Line,

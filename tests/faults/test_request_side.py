@@ -13,7 +13,9 @@ import trustme
 
 import manystream as ms
 from manystream.transport.tls import TLSConfig
-from tests.engine.peers import (
+from tests.faults.exchange import CLOCKS, ended
+from tests.faults.servers import TLSLine, serving_tls
+from tests.support.peers import (
     NO_RETRY,
     STREAM_HEAD,
     Line,
@@ -29,8 +31,6 @@ from tests.engine.peers import (
     open_peer,
     until,
 )
-from tests.faults.exchange import CLOCKS, ended
-from tests.faults.servers import TLSLine, serving_tls
 
 pytestmark = pytest.mark.trio
 

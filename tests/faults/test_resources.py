@@ -20,8 +20,8 @@ from manystream.providers.partial_json import LiveCalls
 from manystream.providers.registry import DIALECTS
 from manystream.transport.chunked import ChunkDecoder, ChunkError
 from manystream.transport.sse import SSEOverflowError, SSEParser
-from tests.engine.peers import chunked
-from tests.faults.crowds import CROWDS, Crowd
+from tests.support.crowds import CROWDS, Crowd
+from tests.support.peers import chunked
 
 MEGABYTE = 1_000_000
 READ = 16 * 1024
@@ -70,7 +70,7 @@ class Measure:
 def read_stream(reads: Iterable[bytes], provider: ms.Provider, cost: Cost) -> None:
     """As an attempt reads a streamed answer, up to its error."""
     decoder, parser = ChunkDecoder(), SSEParser()
-    machine = DIALECTS[provider.profile.dialect].machine(provider, lambda: "id")
+    machine = DIALECTS[provider.profile.dialect_name].machine(provider, lambda: "id")
     for data in reads:
         cost.read += len(data)
         try:
@@ -97,7 +97,7 @@ def cost_of(crowd: Crowd) -> Cost:
         else:
             cost.read = len(body)
             with contextlib.suppress(ms.ProviderError):
-                DIALECTS[provider.profile.dialect].decode(body, provider, lambda: "id")
+                DIALECTS[provider.profile.dialect_name].decode(body, provider, lambda: "id")
     return cost
 
 

@@ -16,7 +16,8 @@ import manystream as ms
 from manystream.engine import Limits
 from manystream.engine.retry import RetryBudget
 from manystream.transport.pool import PoolLimits
-from tests.engine.peers import (
+from tests.faults.exchange import End, Wire
+from tests.support.peers import (
     STREAM_HEAD,
     Line,
     Recorder,
@@ -28,7 +29,6 @@ from tests.engine.peers import (
     hello,
     open_peer,
 )
-from tests.faults.exchange import End, Wire
 
 pytestmark = pytest.mark.trio
 

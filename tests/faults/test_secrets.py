@@ -13,7 +13,9 @@ import trio
 import trio.testing
 
 import manystream as ms
-from tests.engine.peers import (
+from tests.faults.servers import open_proxy
+from tests.support.addresses import closed_port
+from tests.support.peers import (
     STREAM_HEAD,
     Line,
     Recorder,
@@ -24,8 +26,6 @@ from tests.engine.peers import (
     hello,
     open_peer,
 )
-from tests.faults.servers import open_proxy
-from tests.transport.peers import closed_port
 
 pytestmark = pytest.mark.trio
 

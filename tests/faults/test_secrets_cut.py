@@ -11,6 +11,7 @@ import itertools
 import json
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from urllib.parse import quote, unquote
 
 import pytest
@@ -18,10 +19,10 @@ import pytest
 import manystream as ms
 from manystream.engine.redaction import LONGEST_PART
 from manystream.providers.registry import DIALECTS
-from tests.engine.peers import NO_RETRY, STREAM_HEAD, Line, answer, chat_chunk, chunked, error_body, open_peer
-from tests.engine.test_redaction import longest_common_run
 from tests.faults.servers import open_proxy
 from tests.faults.test_secrets import everything_said
+from tests.support.common_runs import longest_common_run
+from tests.support.peers import NO_RETRY, STREAM_HEAD, Line, answer, chat_chunk, chunked, error_body, open_peer
 
 pytestmark = pytest.mark.trio
 
@@ -209,9 +210,7 @@ async def test_a_proxy_s_password_that_comes_back_through_the_tunnel_is_redacted
     assert longest_common_run(token, said) <= LONGEST_PART
 
 
-async def test_a_defect_that_quotes_the_key_is_reported_without_it(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_defect_that_quotes_the_key_is_reported_without_it(caplog: pytest.LogCaptureFixture) -> None:
     """Whatever raises while it reads what a server sent may quote it, and the log shows the traceback."""
 
     def decode_error(status: int, headers: object, body: bytes, now: float) -> ms.ProviderError:
@@ -221,8 +220,12 @@ async def test_a_defect_that_quotes_the_key_is_reported_without_it(
         while await line.request():
             await line.send(answer(error_body("no"), status="400 No"))
 
-    monkeypatch.setattr(type(DIALECTS["openai-chat"]), "decode_error", staticmethod(decode_error))
-    async with open_peer(script) as peer, ms.open_engine([PROVIDERS["chat"](peer.origin)], retry=NO_RETRY) as engine:
+    broken = replace(DIALECTS["openai-chat"], decode_error=decode_error)
+    profile = ms.Profile(name="broken", dialect=broken, base_url="http://127.0.0.1")
+    async with (
+        open_peer(script) as peer,
+        ms.open_engine([ms.OpenAIChat(KEY, peer.origin, profile=profile)], retry=NO_RETRY) as engine,
+    ):
         completion = await engine.start_request(ms.Request("m", [ms.Message.user("hi")])).wait()
     assert completion.error is not None
     assert "cannot read" in caplog.text

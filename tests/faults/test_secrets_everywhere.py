@@ -25,10 +25,10 @@ import manystream as ms
 from manystream import aio
 from manystream.batch import Batch, BatchError, Journal, read_lines
 from manystream.portal import open_portal
-from tests.engine.peers import NO_RETRY, STREAM_HEAD, Line, answer, chat_stream, chunked, hello, open_peer
 from tests.faults.test_secrets import ECHOES, KEY, everything_said, found_in
-from tests.manystream.test_otel import Telemetry
-from tests.transport.peers import closed_port
+from tests.support.addresses import closed_port
+from tests.support.peers import NO_RETRY, STREAM_HEAD, Line, answer, chat_stream, chunked, hello, open_peer
+from tests.support.telemetry import Telemetry
 
 pytestmark = pytest.mark.trio
 

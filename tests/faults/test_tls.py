@@ -14,7 +14,9 @@ import trustme
 import manystream as ms
 from manystream.transport.tls import TLSConfig
 from manystream.transport.tls_socket import TLSSocket
-from tests.engine.peers import (
+from tests.faults.servers import LOOPBACK, TLSLine, TLSServer, serving_tls, serving_tls_with
+from tests.support.addresses import Names, answering
+from tests.support.peers import (
     NO_RETRY,
     STREAM_HEAD,
     Line,
@@ -27,8 +29,6 @@ from tests.engine.peers import (
     open_peer,
     until,
 )
-from tests.faults.servers import LOOPBACK, TLSLine, TLSServer, serving_tls, serving_tls_with
-from tests.transport.peers import Names, answering
 
 pytestmark = pytest.mark.trio
 

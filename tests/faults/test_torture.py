@@ -19,7 +19,10 @@ import trustme
 
 import manystream as ms
 from manystream.transport.tls import TLSConfig
-from tests.engine.peers import (
+from tests.faults.servers import TLSLine, open_proxy, serving_tls
+from tests.faults.tripwire import FAULTS, NOT_NOW, TrippedNames, Tripwire, tripwired
+from tests.support.addresses import LOOPBACK, answering
+from tests.support.peers import (
     NO_RETRY,
     STREAM_HEAD,
     Line,
@@ -34,9 +37,6 @@ from tests.engine.peers import (
     open_peer,
     until,
 )
-from tests.faults.servers import TLSLine, open_proxy, serving_tls
-from tests.faults.tripwire import FAULTS, NOT_NOW, TrippedNames, Tripwire, tripwired
-from tests.transport.peers import LOOPBACK, answering
 
 pytestmark = pytest.mark.trio
 

@@ -20,10 +20,10 @@ import pytest
 import trio
 import trio.testing
 
-from tests.engine.peers import chat_stream, chunked
 from tests.faults.exchange import End, Wire, observe, raw
 from tests.faults.page import CLIENTS
-from tests.transport.exchanges import Told, open_rig
+from tests.support.exchanges import Told, open_rig
+from tests.support.peers import chat_stream, chunked
 
 SHARED = "MANYSTREAM_SHARED"
 MODES = {"close": End.FIN, "open": End.OPEN}

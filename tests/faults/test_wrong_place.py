@@ -20,7 +20,7 @@ from manystream import aio
 from manystream.engine import EngineClosedError
 from manystream.portal import Portal, open_portal
 from manystream.simulator import Simulator, start_simulator_thread
-from tests.engine.peers import STREAM_HEAD, Line, chat_chunk, chat_stream, chunked, hello, open_peer
+from tests.support.peers import STREAM_HEAD, Line, chat_chunk, chat_stream, chunked, hello, open_peer
 
 PROVIDER = ms.OpenAIChat(api_key="k", base_url="http://127.0.0.1:9/v1")
 

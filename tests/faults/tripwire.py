@@ -18,7 +18,7 @@ import pytest
 
 from manystream.transport import dial, loop
 from manystream.transport.tls_socket import TLSSocket
-from tests.transport.peers import Names
+from tests.support.addresses import Names
 
 
 def error(code: int) -> OSError:

@@ -5,8 +5,8 @@ Data only: what the server writes after the first request, and how it leaves.
 
 from __future__ import annotations
 
-from tests.engine.peers import STREAM_HEAD, chat_chunk, chunked, error_body
 from tests.faults.exchange import EVENTS, ONE, WHOLE, End, Wire, in_chunks, ok, raw
+from tests.support.peers import STREAM_HEAD, chat_chunk, chunked, error_body
 
 _PIECE = chunked(ONE, end=False)
 _GOOD = Wire(STREAM_HEAD.encode() + chunked(WHOLE))

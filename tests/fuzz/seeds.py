@@ -11,7 +11,7 @@ import re
 from urllib.parse import quote
 
 from tests.engine.test_redaction import KEY
-from tests.faults.dialects import DIALECTS, frame
+from tests.support.dialects import DIALECTS, frame
 
 CUT = b"\x3f"
 

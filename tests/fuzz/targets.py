@@ -26,8 +26,7 @@ from manystream.providers.provider import Anthropic, Gemini, OpenAIChat, OpenAIR
 from manystream.providers.registry import DIALECTS
 from manystream.providers.response import Response
 from manystream.providers.retry_hints import LONGEST_HINT_MS, NO_HINT, retry_after_ms
-from manystream.providers.row import Row, RowError
-from manystream.providers.rows import message_from_row
+from manystream.providers.rows import Row, RowError, message_from_row
 from manystream.transport.errors import TransportError, URLError
 from manystream.transport.exchange import RawHeaders, WireHead
 from manystream.transport.headers import HeaderError, headers_to_mapping, validate_headers

@@ -21,11 +21,11 @@ from genai_prices.types import Provider as ListedProvider
 
 import manystream as ms
 from manystream.cost import Cost, CostExtraError, Unpriced, _counts, check_installed, price_response, price_usage
-from manystream.providers.anthropic.blocks import read_usage as anthropic_usage
+from manystream.providers.anthropic.usage import read_usage as anthropic_usage
 from manystream.providers.gemini.usage import read_usage as gemini_usage
 from manystream.providers.json_values import JSONObject
-from manystream.providers.openai.chat.usage import usage_of as chat_usage
-from manystream.providers.openai.responses.response import usage_of as responses_usage
+from manystream.providers.openai.chat.usage import read_usage as chat_usage
+from manystream.providers.openai.responses.usage import read_usage as responses_usage
 
 WHEN = datetime(2026, 11, 20, 12, tzinfo=UTC)
 

@@ -7,43 +7,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
 import manystream as ms
-from manystream.otel import OpenTelemetryObserver
 from manystream.simulator import Simulator, start_simulator_thread
-
-from ..engine.peers import NO_RETRY
+from tests.support.peers import NO_RETRY
+from tests.support.telemetry import Telemetry
 
 pytestmark = pytest.mark.trio
-
-
-class Telemetry:
-    """An SDK that keeps everything in memory."""
-
-    def __init__(self) -> None:
-        self._spans = InMemorySpanExporter()
-        self.tracers = TracerProvider()
-        self.tracers.add_span_processor(SimpleSpanProcessor(self._spans))
-        self._reader = InMemoryMetricReader()
-        self._meters = MeterProvider([self._reader])
-        self.observer = OpenTelemetryObserver(self.tracers, self._meters)
-
-    @property
-    def spans(self) -> list[ReadableSpan]:
-        return list(self._spans.get_finished_spans())
-
-    def metrics(self) -> dict[str, list[Any]]:
-        """Metric → its data points."""
-        data = self._reader.get_metrics_data()
-        assert data is not None
-        (scope,) = data.resource_metrics[0].scope_metrics
-        return {metric.name: list(metric.data.data_points) for metric in scope.metrics}
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ import manystream as ms
 from manystream.engine import EngineClosedError
 from manystream.portal import Portal, open_portal
 from manystream.simulator import Simulator, start_simulator_thread
-from tests.engine.waiting import until
+from tests.support.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 WAIT = 30.0

@@ -16,8 +16,7 @@ import pytest
 
 import manystream as ms
 from manystream.store import StoreError
-
-from ..engine.disk import room
+from tests.support.disk import room
 
 PATIENCE = 30.0
 """Seconds that another process may take before a test gives it up."""

@@ -21,7 +21,7 @@ OPENING = "(The conversation begins with the assistant's message.)"
 
 def encode(to: tuple[ms.Provider, str], request: ms.Request) -> WireRequest:
     provider, model = to
-    return DIALECTS[provider.profile.dialect].encode(request, model, provider, stream=False)
+    return DIALECTS[provider.profile.dialect_name].encode(request, model, provider, stream=False)
 
 
 def sent(to: tuple[ms.Provider, str], *messages: ms.Message) -> tuple[dict[str, Any], list[str]]:

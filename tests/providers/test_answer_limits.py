@@ -10,7 +10,7 @@ import manystream as ms
 from manystream.providers.answer_limits import ANSWER_LIMITS, AnswerLimits
 from manystream.providers.json_values import MAX_VALUES, MalformedJSONError, loads
 from manystream.providers.registry import DIALECTS
-from tests.faults.crowds import CROWDS, Crowd
+from tests.support.crowds import CROWDS, Crowd
 
 MOST = 20
 LIMITED = [crowd for crowd in CROWDS if crowd.limit]
@@ -19,7 +19,7 @@ LIMITED = [crowd for crowd in CROWDS if crowd.limit]
 def outcome(crowd: Crowd, number: int, limits: AnswerLimits) -> str:
     """The message of the error that an answer of so many things ends with; empty where it has none."""
     provider = crowd.dialect.provider("http://127.0.0.1")
-    dialect = DIALECTS[provider.profile.dialect]
+    dialect = DIALECTS[provider.profile.dialect_name]
     pieces: Iterable[bytes] = crowd.pieces(number)
     if not crowd.stream:
         try:

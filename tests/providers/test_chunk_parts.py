@@ -23,7 +23,6 @@ from openai.types.responses.response_output_item import ResponseOutputItem
 
 import manystream as ms
 from manystream.providers.anthropic.converter import AnthropicConverter
-from manystream.providers.converter import HistoryConverter
 from manystream.providers.gemini.converter import GeminiConverter
 from manystream.providers.history import (
     History,
@@ -33,6 +32,7 @@ from manystream.providers.history import (
     ToolCallResult,
     ToolResultPart,
 )
+from manystream.providers.history.converter import HistoryConverter
 from manystream.providers.json_values import JSONObject
 from manystream.providers.openai.chat.converter import ChatConverter
 from manystream.providers.openai.responses.converter import ResponsesConverter

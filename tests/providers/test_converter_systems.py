@@ -7,9 +7,9 @@ import pytest
 
 import manystream as ms
 from manystream.providers.anthropic.converter import AnthropicConverter
-from manystream.providers.converter import HistoryConverter
 from manystream.providers.gemini.converter import GeminiConverter
 from manystream.providers.history import History, HistoryError, HistoryMessage, messages_of
+from manystream.providers.history.converter import HistoryConverter
 from manystream.providers.json_values import JSONObject
 from manystream.providers.openai.chat.converter import ChatConverter
 from manystream.providers.openai.responses.converter import ResponsesConverter

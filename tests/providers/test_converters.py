@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 import manystream as ms
 from manystream.providers.anthropic.converter import AnthropicConverter
-from manystream.providers.converter import HistoryConverter
 from manystream.providers.gemini.converter import GeminiConverter
 from manystream.providers.history import (
     History,
@@ -24,6 +23,7 @@ from manystream.providers.history import (
     ToolResultPart,
     UsagePart,
 )
+from manystream.providers.history.converter import HistoryConverter
 from manystream.providers.json_values import JSONObject
 from manystream.providers.openai.chat.converter import ChatConverter
 from manystream.providers.openai.responses.converter import ResponsesConverter

@@ -110,7 +110,7 @@ each = pytest.mark.parametrize("case", CASES)
 def run(case: str, pieces: Sequence[str], *, cut: bool = False) -> str:
     """What the deltas said; it is what the response holds."""
     provider, wire = CASES[case]
-    machine = DIALECTS[provider.profile.dialect].machine(provider, lambda: "id")
+    machine = DIALECTS[provider.profile.dialect_name].machine(provider, lambda: "id")
     events: list[Event] = []
     # As servers write it: each half that is alone as an escape, all else as UTF-8.
     for value in wire([*pieces])[: -1 if cut else None]:

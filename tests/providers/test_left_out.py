@@ -35,7 +35,7 @@ def test_what_another_provider_made_stays_behind_with_a_warning(
 ) -> None:
     said = ms.Message.assistant([block, ms.Text("answer")])
     request = ms.Request(model, [ms.Message.user("q"), said, ms.Message.user("next")])
-    sent = DIALECTS[provider.profile.dialect].encode(request, model, provider, stream=True)
+    sent = DIALECTS[provider.profile.dialect_name].encode(request, model, provider, stream=True)
     assert b"canary" not in sent.body
     assert len(sent.warnings) == 1
     assert "canary" not in sent.warnings[0]
@@ -45,7 +45,7 @@ def test_what_another_provider_made_stays_behind_with_a_warning(
 def test_thinking_is_told_of_once_however_long_the_conversation(provider: ms.Provider, model: str) -> None:
     said = ms.Message.assistant([ms.Thinking("t", "s", ELSEWHERE), ms.Text("answer")])
     request = ms.Request(model, [ms.Message.user("q"), said, ms.Message.user("next")] * 9)
-    sent = DIALECTS[provider.profile.dialect].encode(request, model, provider, stream=True)
+    sent = DIALECTS[provider.profile.dialect_name].encode(request, model, provider, stream=True)
     assert sent.warnings == [f"messages: thinking that {provider.profile.name!r} did not make is not sent to it"]
 
 
@@ -79,7 +79,7 @@ def test_thinking_of_a_cut_stream_goes_to_no_other_provider(
     conversation.add(ms.Message.user("next"))
     if stored:
         conversation = ms.Conversation.from_rows(conversation.rows())
-    sent = DIALECTS[provider.profile.dialect].encode(conversation.request(model), model, provider, stream=True)
+    sent = DIALECTS[provider.profile.dialect_name].encode(conversation.request(model), model, provider, stream=True)
     assert b"canary" not in sent.body
     assert len(sent.warnings) == 1
 
@@ -103,7 +103,7 @@ def thought(by: ms.Provider, signature: str = "") -> ms.Message:
 def asked(provider: ms.Provider, message: ms.Message) -> tuple[bool, list[str]]:
     """Whether the thinking of an answer is in the next request, and the request's warnings."""
     request = ms.Request("m", [ms.Message.user("q"), message, ms.Message.user("next")])
-    sent = DIALECTS[provider.profile.dialect].encode(request, "m", provider, stream=True)
+    sent = DIALECTS[provider.profile.dialect_name].encode(request, "m", provider, stream=True)
     return b"canary" in sent.body, sent.warnings
 
 

@@ -14,7 +14,7 @@ from manystream.providers.profiles import DEFAULT_PROFILES, PROFILES, profile_by
 from manystream.providers.provider import Anthropic, Gemini, OpenAIChat, OpenAIResponses, Provider
 from manystream.providers.registry import DIALECTS, select
 from manystream.providers.request import Request
-from tests.providers.profile_rows import ROWS, Row
+from tests.support.profile_rows import ROWS, Row
 
 CLASSES: dict[str, type[Provider]] = {kind.dialect: kind for kind in (OpenAIChat, OpenAIResponses, Anthropic, Gemini)}
 HTTPS = [row for row in PROFILES if row.base_url.startswith("https://")]
@@ -70,7 +70,7 @@ def test_every_row_is_as_its_provider_documents_it(name: str) -> None:
         if (value := getattr(row.quirks, member.name)) != DIALECTS_OWN_WAY[member.name]
     }
     assert ROWS[name] == Row(
-        row.dialect,
+        row.dialect_name,
         row.base_url,
         row.key_variables,
         departs,
@@ -84,8 +84,8 @@ def test_every_row_is_as_its_provider_documents_it(name: str) -> None:
 
 @pytest.mark.parametrize("row", PROFILES, ids=lambda row: row.name)
 def test_rows_are_usable(row: Profile) -> None:
-    assert row.dialect in DIALECTS
-    assert DIALECTS[row.dialect].name == row.dialect
+    assert row.dialect_name in DIALECTS
+    assert DIALECTS[row.dialect_name].name == row.dialect_name
     assert row.key_variables
     assert all(name.isupper() and " " not in name for name in row.key_variables)
     assert row.name == row.name.lower()
@@ -102,9 +102,9 @@ def test_rows_are_usable(row: Profile) -> None:
 
 @pytest.mark.parametrize("row", PROFILES, ids=lambda row: row.name)
 def test_rows_are_found_by_name_and_alias(row: Profile) -> None:
-    assert profile_by_name(row.name, row.dialect) is row
+    assert profile_by_name(row.name, row.dialect_name) is row
     for alias in row.aliases:
-        found = profile_by_name(alias, row.dialect)
+        found = profile_by_name(alias, row.dialect_name)
         assert found is not None
         assert found is row or found.name == alias or (row.generic and not found.generic)
     assert profile_by_name(row.name, "another") is None
@@ -113,17 +113,17 @@ def test_rows_are_found_by_name_and_alias(row: Profile) -> None:
 @pytest.mark.parametrize("row", HTTPS, ids=lambda row: row.name)
 def test_rows_are_found_by_their_own_address(row: Profile) -> None:
     for url in (row.base_url, f"{row.base_url}/", row.base_url.upper().replace("HTTPS", "https")):
-        assert profile_by_host(url, row.dialect) is row
+        assert profile_by_host(url, row.dialect_name) is row
 
 
 @pytest.mark.parametrize("row", PROFILES, ids=lambda row: row.name)
 def test_every_row_encodes(row: Profile) -> None:
-    provider = CLASSES[row.dialect]("key", base_url=row.base_url or "https://mine.example/v1", profile=row)
+    provider = CLASSES[row.dialect_name]("key", base_url=row.base_url or "https://mine.example/v1", profile=row)
     request = Request("m", [Message.user("hello")], max_output_tokens=5)
-    wire = DIALECTS[row.dialect].encode(request, "m", provider, stream=True)
+    wire = DIALECTS[row.dialect_name].encode(request, "m", provider, stream=True)
     assert b"hello" in wire.body
     assert b"key" not in wire.body
-    assert row.quirks.query in wire.path or row.dialect != "openai-chat"
+    assert row.quirks.query in wire.path or row.dialect_name != "openai-chat"
 
 
 @pytest.mark.parametrize(

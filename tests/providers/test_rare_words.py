@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from manystream.providers.anthropic.content import CITATION_TYPES
+from manystream.providers.anthropic.block_writer import CITATION_TYPES
 from manystream.providers.anthropic.schema import adapt_schema
 from manystream.providers.errors import ErrorCategory
 from manystream.providers.gemini.errors import parse_error
@@ -17,7 +17,7 @@ from manystream.providers.openai.chat import DIALECT as CHAT
 from manystream.providers.openai.thinking import effort_for, is_reasoning_model
 from manystream.providers.request import ThinkingConfig, ThinkingLevel
 from manystream.providers.retry_hints import retry_after_ms
-from tests.providers.anthropic.test_turns import sent as sent_to_anthropic
+from tests.providers.anthropic.test_message_writer import sent as sent_to_anthropic
 from tests.providers.gemini.sent import sent as sent_to_gemini
 from tests.providers.gemini.wire import part_chunk, stream, text_chunk
 from tests.providers.openai_chat.wire import answer

@@ -11,9 +11,9 @@ import pytest
 from manystream.providers.anthropic.converter import AnthropicConverter
 from manystream.providers.call_ids import TakenIds, unique_id
 from manystream.providers.conversation import Conversation
-from manystream.providers.converter import HistoryConverter
 from manystream.providers.gemini.converter import GeminiConverter
 from manystream.providers.history import ToolResultPart
+from manystream.providers.history.converter import HistoryConverter
 from manystream.providers.messages import Message, Role, ToolCall, ToolResult
 from manystream.providers.openai.chat.converter import ChatConverter
 from manystream.providers.openai.responses.converter import ResponsesConverter

@@ -45,7 +45,7 @@ def encode(name: str, request: ms.Request) -> WireRequest | tuple[str, str]:
     """The wire request, or the complaint."""
     provider, model = PROVIDERS[name]
     try:
-        return DIALECTS[provider.profile.dialect].encode(request, model, provider, stream=True)
+        return DIALECTS[provider.profile.dialect_name].encode(request, model, provider, stream=True)
     except ms.InvalidRequestError as error:
         return error.field, str(error)
 

@@ -21,9 +21,9 @@ import pytest
 import trio
 
 import manystream as ms
-from tests.engine.peers import NO_RETRY, open_descriptors, until
 from tests.soak.books import Ledger, OtherSide, Sample, drift, report, sample
 from tests.soak.plan import MARK, Fault, plan
+from tests.support.peers import NO_RETRY, open_descriptors, until
 
 pytestmark = pytest.mark.trio
 

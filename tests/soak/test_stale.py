@@ -11,8 +11,8 @@ import trio
 import manystream as ms
 from manystream.engine import Limits
 from manystream.transport.pool import PoolLimits
-from tests.engine.peers import hello
 from tests.soak.test_soak import open_world
+from tests.support.peers import hello
 
 pytestmark = pytest.mark.trio
 

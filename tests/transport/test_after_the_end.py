@@ -16,8 +16,8 @@ from manystream.transport.errors import Phase
 from manystream.transport.http1 import Connection, State
 from manystream.transport.loop import Loop, Pollable
 from manystream.transport.pool import PoolLimits
-from tests.transport.exchanges import HEAD, Told, open_rig
-from tests.transport.peers import open_sockets
+from tests.support.addresses import open_sockets
+from tests.support.exchanges import HEAD, Told, open_rig
 from tests.transport.test_pool import OK, A, B, Rig
 from tests.transport.test_pool import open_rig as open_pool
 

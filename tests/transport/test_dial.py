@@ -23,8 +23,7 @@ from manystream.transport.resolve import Address, Resolver, interleaved
 from manystream.transport.tls import TLSConfig, make_context
 from manystream.transport.tls_socket import TLSSocket
 from manystream.transport.url import Origin
-
-from .peers import (
+from tests.support.addresses import (
     BLACK_HOLE,
     LOOPBACK,
     Names,

@@ -12,7 +12,7 @@ from manystream.transport.errors import Phase
 from manystream.transport.exchange import WireHead
 from manystream.transport.headers import validate_headers
 from manystream.transport.http1 import State
-from tests.transport.exchanges import open_rig
+from tests.support.exchanges import open_rig
 
 pytestmark = pytest.mark.trio
 

@@ -16,7 +16,7 @@ from manystream.transport.loop import GATHER_SECONDS, make_loop
 from manystream.transport.pool import Pool, PoolLimits
 from manystream.transport.timers import Timers
 from manystream.transport.url import Origin
-from tests.transport.exchanges import BODY, HEAD, Told
+from tests.support.exchanges import BODY, HEAD, Told
 
 pytestmark = pytest.mark.trio
 

@@ -22,8 +22,18 @@ from manystream.transport.errors import Phase, TransportError, URLError
 from manystream.transport.proxy import ProxyConfig, choose_proxy, is_excepted, open_tunnel, parse_proxy_url
 from manystream.transport.tls import TLSConfig, make_context
 from manystream.transport.url import Origin, parse_base_url
-
-from .peers import Names, TLSPeer, answering, echo, echoes, hang, open_sockets, read_head, reset, serving
+from tests.support.addresses import (
+    Names,
+    TLSPeer,
+    answering,
+    echo,
+    echoes,
+    hang,
+    open_sockets,
+    read_head,
+    reset,
+    serving,
+)
 
 NAME = "api.example.test"
 ORIGIN = Origin("https", NAME, 443)

@@ -23,8 +23,7 @@ from cryptography.hazmat.primitives.serialization import (
 from manystream.transport.errors import Phase, TransportError
 from manystream.transport.tls import ClientCertificate, TLSConfig, TLSConfigError, handshake, make_context
 from manystream.transport.tls_socket import TLSSocket
-
-from .peers import TLSPeer, closed_port, echoes, hang, open_sockets, reset, serving
+from tests.support.addresses import TLSPeer, closed_port, echoes, hang, open_sockets, reset, serving
 
 NAME = "api.example.test"
 ORIGIN = f"https://{NAME}:443"

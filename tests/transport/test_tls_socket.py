@@ -18,8 +18,7 @@ import trustme
 
 from manystream.transport.tls import TLSConfig, handshake, make_context
 from manystream.transport.tls_socket import TLSSocket
-
-from .peers import LOOPBACK, closed_port, receive, send_all
+from tests.support.addresses import LOOPBACK, closed_port, receive, send_all
 
 NAME = "api.example.test"
 FULL = 16 * 1024

@@ -1,5 +1,3 @@
-"""The OpenAI Chat dialect, spoken by OpenAI and by most other servers: `DIALECT` is its one instance."""
+"""The OpenAI Chat dialect, spoken by OpenAI and by most other servers: `DIALECT` is all that others need of it."""
 
-from .dialect import DIALECT
-
-__all__ = ["DIALECT"]
+from .dialect import DIALECT as DIALECT

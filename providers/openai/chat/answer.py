@@ -31,7 +31,7 @@ from ...tool_calls import LEGACY_INDEX, ToolCallMatcher
 from .audio import AudioInProgress
 from .images import image_of_url
 from .reasoning import DETAILS, STATE_MEMBER, TEXT_MEMBERS, ReasoningDetails, details_text, plain_text
-from .usage import ABORTED, finish_reason_of, usage_of
+from .usage import ABORTED, finish_reason_of, read_usage
 
 CHUNK_MEMBERS = frozenset({"id", "object", "model", "choices", "usage", "error", "obfuscation", "p"})
 """Members of a chunk that are read, or are padding. All others are kept in `provider_data`."""
@@ -123,7 +123,7 @@ class ChatAnswer:
             for choice in objects(chunk, "choices"):
                 report = mapping(choice, "usage") or report
         if report:
-            self.answer.usage = usage_of(report)
+            self.answer.usage = read_usage(report)
 
     def aborted(self, body: bytes) -> ProviderError | None:
         """The error of an answer that the server gave up before its end; None for any other answer."""

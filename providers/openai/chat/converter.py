@@ -1,8 +1,8 @@
 """OpenAI chat `messages` ⇄ the common history.
 
-Parts are written by `parts.py`, calls and reasoning by `history.py`, and an assistant's message is read by `answer.py`,
-as in requests and answers. Knows how a message is put together of them, and the parts that a user's message may hold.
-Must not know pairing or order.
+Parts are written by `block_writer.py`, calls and reasoning by `message_writer.py`, and an assistant's message is read
+by `answer.py`, as in requests and answers. Knows how a message is put together of them, and the parts that a user's
+message may hold. Must not know pairing or order.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from ...accumulate import Accumulator
-from ...converter import HistoryConverter, Read
 from ...dialect import Dialect
-from ...history import HistoryError
+from ...history.converter import HistoryConverter, Read
+from ...history.view import HistoryError
 from ...json_values import JSON, JSONObject, MalformedJSONError, mapping, objects, string
 from ...messages import (
     Block,
@@ -31,10 +31,10 @@ from ...messages import (
 )
 from ...provider import OpenAIChat, Provider
 from .answer import ChatAnswer
+from .block_writer import AUDIO_FORMATS, BlockWriter
 from .dialect import DIALECT
-from .history import History, wire_call_id
 from .images import image_of_url
-from .parts import AUDIO_FORMATS, Parts
+from .message_writer import MessageWriter, wire_call_id
 
 SYSTEM_ROLES = ("system", "developer")
 
@@ -82,7 +82,7 @@ class ChatConverter(HistoryConverter):
 
     def _system_messages(self, texts: Sequence[str]) -> list[JSONObject]:
         role = self.provider.profile.quirks.system_role
-        parts = Parts(self.provider.profile.quirks, [])
+        parts = BlockWriter(self.provider.profile.quirks, [])
         return [{"role": role, "content": [parts.part(Text(text), "system") for text in texts]}] if texts else []
 
     def _late_system_message(self, text: str, where: str) -> JSONObject:
@@ -91,7 +91,7 @@ class ChatConverter(HistoryConverter):
     # --- out ---
 
     def _write(self, messages: Sequence[Message], names: Mapping[str, str], warnings: list[str]) -> list[JSONObject]:
-        parts = Parts(self.provider.profile.quirks, warnings)
+        parts = BlockWriter(self.provider.profile.quirks, warnings)
         wire: list[JSONObject] = []
         for number, message in enumerate(messages):
             where = f"messages[{number}]"
@@ -108,9 +108,9 @@ class ChatConverter(HistoryConverter):
             wire += [self._result(result, parts, where, warnings) for result in results]
         return wire
 
-    def _assistant(self, message: Message, parts: Parts, where: str, warnings: list[str]) -> list[JSONObject]:
+    def _assistant(self, message: Message, parts: BlockWriter, where: str, warnings: list[str]) -> list[JSONObject]:
         """One message: content parts, calls, and what the server wants back of its reasoning."""
-        writer = History(self.provider.profile, parts, warnings)
+        writer = MessageWriter(self.provider.profile, parts, warnings)
         texts = [block for block in message.content if isinstance(block, Text) and block.text]
         thinking = [block for block in message.content if isinstance(block, Thinking | RedactedThinking)]
         form = self.provider.profile.quirks.tool_call_id
@@ -127,7 +127,7 @@ class ChatConverter(HistoryConverter):
                 )
         return [wire] if len(wire) > 1 else []
 
-    def _result(self, block: ToolResult, parts: Parts, where: str, warnings: list[str]) -> JSONObject:
+    def _result(self, block: ToolResult, parts: BlockWriter, where: str, warnings: list[str]) -> JSONObject:
         call_id = wire_call_id(block.tool_call_id, self.provider.profile.quirks.tool_call_id)
         content = [Text(block.content)] if isinstance(block.content, str) else block.content
         texts = [part for part in content if isinstance(part, Text)]

@@ -2,8 +2,8 @@
 
 Knows every option's wire form, and which of a server's quirks changes it. What a server cannot express is told in
 `WireRequest.warnings`, or raised as `InvalidRequestError` where leaving it out would change what is asked.
-`history.py` writes the conversation, `parts.py` its content, `thinking.py` the thinking, `../schema.py` strict
-schemas. Must not know keys or hosts.
+`message_writer.py` writes the conversation, `block_writer.py` its content, `thinking.py` the thinking, `../schema.py`
+strict schemas. Must not know keys or hosts.
 
 Structured answers: OpenAI's strict mode takes a subset of JSON Schema. A schema that can be adapted to it without
 allowing more than before is adapted and sent as strict; any other is sent as it stands, not strict, with a warning.
@@ -28,8 +28,8 @@ from ...tool_names import check_tool_names
 from ...written import Stretch, serialised, write_messages
 from ..schema import strict_schema
 from ..thinking import is_reasoning_model, takes_sampling
-from .history import History, Left
-from .parts import Parts, cache_mark
+from .block_writer import BlockWriter, cache_mark
+from .message_writer import Left, MessageWriter
 from .thinking import thinking_members
 
 PATH = "/chat/completions"
@@ -80,11 +80,11 @@ def _headers(quirks: Quirks, extra: Mapping[str, str] | None, *, stream: bool) -
 
 def _messages(request: Request, system: list[Text], profile: Profile, warnings: list[str]) -> JSON:
     """System prompt and conversation. Raises `InvalidRequestError` where nothing is left to send."""
-    lead = _system_messages(system, profile.quirks, Parts(profile.quirks, warnings)) if system else []
+    lead = _system_messages(system, profile.quirks, BlockWriter(profile.quirks, warnings)) if system else []
 
     def write(messages: Sequence[Message], first: int, left: Left | None) -> Stretch[Left] | None:
         warned: list[str] = []
-        return History(profile, Parts(profile.quirks, warned), warned).build(messages, first, left)
+        return MessageWriter(profile, BlockWriter(profile.quirks, warned), warned).write(messages, first, left)
 
     messages = write_messages(request.messages, request.written, ("openai-chat", profile), write, warnings, lead)
     if not messages:
@@ -92,7 +92,7 @@ def _messages(request: Request, system: list[Text], profile: Profile, warnings: 
     return messages
 
 
-def _system_messages(system: list[Text], quirks: Quirks, parts: Parts) -> list[JSONObject]:
+def _system_messages(system: list[Text], quirks: Quirks, parts: BlockWriter) -> list[JSONObject]:
     """One message with all system text: as a string where it carries no mark."""
     content = parts.text_content(system, "system", separator="\n\n")
     return [{"role": quirks.system_role, "content": content}]

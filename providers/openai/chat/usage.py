@@ -47,7 +47,7 @@ def finish_reason_of(raw: str | None) -> FinishReason:
     return FinishReason.UNKNOWN if raw is None else FINISH_REASONS.get(raw.lower(), FinishReason.UNKNOWN)
 
 
-def usage_of(report: JSONObject) -> Usage:
+def read_usage(report: JSONObject) -> Usage:
     """A server's report as `Usage`. What it does not say stays None."""
     prompt = _first(report, ("prompt_tokens", "input_tokens"))
     completion = _first(report, ("completion_tokens", "output_tokens"))

@@ -1,7 +1,7 @@
 """Responses `input` items ⇄ the common history. The system prompt is `instructions`, a member of the request.
 
-Parts are written by `parts.py`, ids and state as `input.py` writes them, and an assistant's items are read by
-`output.py`, as in requests and answers. Knows how an item is made of a block. Must not know pairing or order.
+Parts are written by `block_writer.py`, ids and state as `message_writer.py` writes them, and an assistant's items are
+read by `output.py`, as in requests and answers. Knows how an item is made of a block. Must not know pairing or order.
 
 Neighbouring items of the assistant are one message, and so are neighbouring results: the wire has no turns.
 """
@@ -14,17 +14,17 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar, Literal
 
 from ...accumulate import Accumulator
-from ...converter import HistoryConverter, Read
 from ...dialect import Dialect
-from ...history import HistoryError
+from ...history.converter import HistoryConverter, Read
+from ...history.view import HistoryError
 from ...json_values import JSON, JSONObject, MalformedJSONError, string
 from ...messages import Block, File, Image, Message, ProviderBlock, ProviderState, Role, Text, Thinking, ToolCall
 from ...messages import ToolResult as Result
 from ...provider import OpenAIResponses, Provider
+from .block_writer import BlockWriter
 from .dialect import DIALECT
-from .input import OUTPUT_KIND, wire_call_id
+from .message_writer import OUTPUT_KIND, wire_call_id
 from .output import Output
-from .parts import Parts
 
 SYSTEM_ROLES = ("system", "developer")
 ANSWER_KINDS = re.compile(r"reasoning|\w+_call|mcp_\w+|tool_search_\w+|compaction\w*|item_reference|program")
@@ -75,7 +75,7 @@ class ResponsesConverter(HistoryConverter):
     # --- out ---
 
     def _write(self, messages: Sequence[Message], names: Mapping[str, str], warnings: list[str]) -> list[JSONObject]:
-        parts = Parts(breakpoints=False)
+        parts = BlockWriter(breakpoints=False)
         items: list[JSONObject] = []
         for message in messages:
             open_parts: list[JSON] = []
@@ -93,7 +93,7 @@ class ResponsesConverter(HistoryConverter):
                     warnings.append(f"messages: an assistant's {type(block).__name__} is not written; there is no form")
         return items
 
-    def _item(self, block: Block, parts: Parts) -> JSONObject | None:
+    def _item(self, block: Block, parts: BlockWriter) -> JSONObject | None:
         if isinstance(block, Text):
             return {"type": "message", "role": "assistant", "content": block.text, **self._state(block.state)}
         if isinstance(block, ToolCall):

@@ -1,9 +1,9 @@
 """A request → the body of `POST /responses`.
 
 Knows every option's wire form in the Responses API (https://platform.openai.com/docs/api-reference/responses/create).
-What it cannot express is told in `WireRequest.warnings`, never left out in silence. `input.py` writes the
-conversation, `parts.py` its content, `../thinking.py` has the efforts, `../schema.py` strict schemas. Must not know
-keys or hosts.
+What it cannot express is told in `WireRequest.warnings`, never left out in silence. `message_writer.py` writes the
+conversation, `block_writer.py` its content, `../thinking.py` has the efforts, `../schema.py` strict schemas. Must not
+know keys or hosts.
 
 Requests are stateless: `store` is false and reasoning comes back encrypted, so that a conversation lives in its
 messages alone. `extra_body` may say otherwise (`{"store": true}`, `{"previous_response_id": …}`): its members go
@@ -30,8 +30,8 @@ from ...tool_names import check_tool_names
 from ...written import Stretch, serialised, write_messages
 from ..schema import is_strict, strict_schema
 from ..thinking import effort_for, is_reasoning_model, may_reason, takes_sampling
-from .input import InputItems, Left
-from .parts import MARKS_LEFT_OUT, Parts, takes_breakpoints
+from .block_writer import MARKS_LEFT_OUT, BlockWriter, takes_breakpoints
+from .message_writer import Left, MessageWriter
 
 PATH = "/responses"
 
@@ -111,9 +111,9 @@ def _input(request: Request, model: str, provider: Provider, extra: Mapping[str,
     name, tool_name = provider.profile.name, provider.profile.quirks.tool_name
 
     def write(messages: Sequence[Message], first: int, left: Left | None) -> Stretch[Left] | None:
-        parts = Parts(breakpoints=breakpoints)
-        items = InputItems(name, parts, keeps_calls=keeps, stores=stores, tool_name=tool_name)
-        return items.build(messages, first, left)
+        parts = BlockWriter(breakpoints=breakpoints)
+        items = MessageWriter(name, parts, keeps_calls=keeps, stores=stores, tool_name=tool_name)
+        return items.write(messages, first, left)
 
     way = ("openai-responses", name, tool_name, breakpoints, keeps, stores)
     items = write_messages(request.messages, request.written, way, write, warnings)

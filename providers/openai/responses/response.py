@@ -1,6 +1,6 @@
 """A whole Responses object → the end of an answer: its items, its usage, and why it stopped.
 
-Knows the response object and its statuses. Used twice: by `decode` for an unstreamed answer, and by the stream
+Knows the response object and its statuses. Used twice: by `decode_response` for an unstreamed answer, and by the stream
 machine for the response inside its terminal event; so both read an ending in the same way.
 """
 
@@ -13,11 +13,11 @@ from ...dialect import MakeId
 from ...error_bodies import error_from_object, reported_error
 from ...errors import ErrorCategory, ProviderError
 from ...events import Error, Event, FinishReason
-from ...json_values import JSONObject, MalformedJSONError, integer, items, loads_object, mapping, shown, string
+from ...json_values import JSONObject, MalformedJSONError, items, loads_object, mapping, shown, string
 from ...provider import Provider
 from ...response import Response
-from ...usage import Usage
 from .output import Output
+from .usage import read_usage
 
 STATUS_REASON: dict[str, FinishReason] = {
     "completed": FinishReason.STOP,
@@ -57,7 +57,7 @@ ECHOED = frozenset(
 """Members that are told elsewhere, or that only repeat the request. All others are kept in `provider_data`."""
 
 
-def decode(body: bytes, provider: Provider, make_id: MakeId, limits: AnswerLimits = ANSWER_LIMITS) -> Response:
+def decode_response(body: bytes, provider: Provider, make_id: MakeId, limits: AnswerLimits = ANSWER_LIMITS) -> Response:
     """Read an unstreamed answer. Raises `ProviderError`, also for a failure that a 200 reports."""
     try:
         response = loads_object(body)
@@ -89,7 +89,7 @@ def conclude(output: Output, response: JSONObject, status: str | None, body: byt
     events = output.take_all(items(response, "output"))
     usage = response.get("usage")
     if type(usage) is dict:
-        answer.usage = usage_of(usage)
+        answer.usage = read_usage(usage)
     keep(answer, response)
     output.keep_beside(answer.provider_data)
     status = status_of(response, status)
@@ -146,29 +146,3 @@ def reason_of(response: JSONObject, status: str | None) -> tuple[FinishReason, s
     if status is None:
         return FinishReason.STOP, None
     return STATUS_REASON.get(status, FinishReason.UNKNOWN), status
-
-
-def usage_of(raw: JSONObject) -> Usage:
-    """Token counts. `input_tokens` holds what was cached; `output_tokens` holds the reasoning, which is taken out of
-    it, except where the total shows that it was never in."""
-    inputs, details = integer(raw, "input_tokens"), mapping(raw, "input_tokens_details")
-    outputs, thinking = (
-        integer(raw, "output_tokens"),
-        integer(mapping(raw, "output_tokens_details"), "reasoning_tokens"),
-    )
-    total = integer(raw, "total_tokens")
-    visible = outputs
-    if outputs is not None and thinking is not None:
-        apart = total is not None and inputs is not None and thinking > 0 and total == inputs + outputs + thinking
-        visible = outputs if apart else max(outputs - thinking, 0)
-    if total is None and inputs is not None and outputs is not None:
-        total = inputs + outputs
-    return Usage(
-        input_tokens=inputs,
-        output_tokens=visible,
-        thinking_tokens=thinking,
-        cached_tokens=integer(details, "cached_tokens"),
-        cache_write_tokens=integer(details, "cache_write_tokens"),
-        total_tokens=total,
-        raw=raw,
-    )

@@ -19,8 +19,7 @@ from manystream.batch import Batch, BatchError, Journal, JournalError, Pace, rea
 from manystream.batch.pace import BURST_SECONDS, CATCH_UP, TokenEstimate
 from manystream.cost import Cost, Unpriced
 from manystream.engine import Engine
-
-from .batches import line, model, records, run, write
+from tests.support.batches import line, model, records, run, write
 
 # --- batches ---
 

@@ -16,10 +16,9 @@ import trio
 import manystream as ms
 from manystream.batch import Batch, BatchError, Journal, JournalError, read_lines
 from manystream.engine.limits import Limits
-
-from ...engine.disk import room
-from ...engine.peers import Line, Peer, answer, chat_answer, open_peer, until
-from .batches import line, model, records, run, write
+from tests.support.batches import line, model, records, run, write
+from tests.support.disk import room
+from tests.support.peers import Line, Peer, answer, chat_answer, open_peer, until
 
 
 def at(peer: Peer) -> ms.Provider:

@@ -22,7 +22,7 @@ from manystream.cli import main
 from manystream.cli.batch import _work
 from manystream.cli.batch_progress import clock, compact, open_progress
 from manystream.simulator import Simulator, start_simulator
-from tests.engine.waiting import until
+from tests.support.waiting import until
 
 CANARY = "canary-5ecret-key"
 KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "MANYSTREAM_CREDENTIALS")

@@ -17,7 +17,7 @@ import pytest
 from manystream.cli import main
 from manystream.cli.command_line import COMMANDS
 from manystream.simulator import start_simulator_thread
-from tests.engine.waiting import until
+from tests.support.waiting import until
 
 WAIT = 30.0
 WITHOUT_KEYS = {name: value for name, value in os.environ.items() if "KEY" not in name and "proxy" not in name.lower()}

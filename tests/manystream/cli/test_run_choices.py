@@ -7,7 +7,7 @@ import pytest
 import manystream as ms
 from manystream.cli.errors import CommandError
 from manystream.cli.run import RunOptions, choose_provider, describe_error, provider_names, read_headers
-from tests.providers.profile_rows import ROWS
+from tests.support.profile_rows import ROWS
 
 OPTIONS = RunOptions(
     provider=None,

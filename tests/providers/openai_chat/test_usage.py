@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from manystream.providers.json_values import JSONObject
-from manystream.providers.openai.chat.usage import usage_of
+from manystream.providers.openai.chat.usage import read_usage
 from manystream.providers.usage import Usage
 
 
@@ -76,4 +76,4 @@ from manystream.providers.usage import Usage
 )
 def test_reports(report: JSONObject, expected: Usage) -> None:
     expected.raw = report
-    assert usage_of(report) == expected
+    assert read_usage(report) == expected

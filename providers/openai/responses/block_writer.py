@@ -39,7 +39,7 @@ def takes_breakpoints(model: str) -> bool:
     return version is not None and (int(version[1]), int(version[2] or 0)) >= _BREAKPOINTS_FROM
 
 
-class Parts:
+class BlockWriter:
     """Writes the parts of some messages. `breakpoints`: whether the model takes explicit cache marks.
     `marks_left_out`: whether there was one for a model that does not."""
 

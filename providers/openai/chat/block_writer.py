@@ -38,7 +38,7 @@ def cache_mark(mark: CacheControl) -> JSONObject:
     return {"type": "ephemeral", "ttl": mark.ttl} if mark.ttl else {"type": "ephemeral"}
 
 
-class Parts:
+class BlockWriter:
     """Writes the content of one request's messages."""
 
     __slots__ = ("_quirks", "_warnings")

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from tests.faults.dialects import ANTHROPIC, CHAT, GEMINI, RESPONSES, Wording
+from tests.support.dialects import ANTHROPIC, CHAT, GEMINI, RESPONSES, Wording
 
 Payloads = Callable[[int], Iterable[object]]
 

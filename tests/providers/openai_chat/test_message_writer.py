@@ -21,7 +21,7 @@ from manystream.providers.messages import (
     ToolCall,
     ToolResult,
 )
-from manystream.providers.openai.chat.history import wire_call_id
+from manystream.providers.openai.chat.message_writer import wire_call_id
 from manystream.providers.provider import OpenAIChat
 from manystream.providers.request import Request
 

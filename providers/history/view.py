@@ -1,15 +1,7 @@
-"""A conversation in one common form for code that keeps each provider's own: system prompt, context, turns.
+"""The common history as values, and as a view of messages: `messages_of` gives a history as messages,
+`history_messages_of` the way back.
 
-A view of the message model, not a second one: `messages_of` gives a history as messages, `history_messages_of` the
-way back, and every wire form is written and read through those. Knows no wire form (each dialect's `converter` does).
-
-| common | message model |
-|---|---|
-| `user`, `context` | a user's message; the context stands first |
-| `model` | an assistant's message: text and tool calls |
-| `tool` | a tool message; a result is the JSON text of its `ToolCallResult` |
-| usage, finish reason | nothing: they tell of an answer, and are not sent back |
-| any other block (thinking, image, …) | itself, as `OtherPart` |
+Knows the message model. Must not know any wire form, nor the converters.
 """
 
 from __future__ import annotations
@@ -19,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from .json_values import JSON, JSONObject, MalformedJSONError, arguments_text, dumps_text, exact_loads, mapping, string
-from .messages import Block, Message, Role, Text, ToolCall, ToolResult
-from .response import Response
+from ..json_values import JSON, JSONObject, MalformedJSONError, arguments_text, dumps_text, exact_loads, mapping, string
+from ..messages import Block, Message, Role, Text, ToolCall, ToolResult
+from ..response import Response
 
 TEXT_OUTPUT = "text"
 

@@ -6,8 +6,8 @@ import pytest
 
 from manystream.providers.errors import InvalidRequestError
 from manystream.providers.messages import Block, File, Image, Message, Text
+from manystream.providers.openai.chat.block_writer import AUDIO_FORMATS
 from manystream.providers.openai.chat.images import data_url, image_of_url
-from manystream.providers.openai.chat.parts import AUDIO_FORMATS
 from manystream.providers.provider import OpenAIChat
 from manystream.providers.request import Request
 

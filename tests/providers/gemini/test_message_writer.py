@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from manystream.providers.errors import InvalidRequestError
-from manystream.providers.gemini.parts import MEDIA_TYPES
+from manystream.providers.gemini.block_writer import MEDIA_TYPES
 from manystream.providers.messages import (
     CacheControl,
     File,

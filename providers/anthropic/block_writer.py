@@ -1,7 +1,7 @@
 """Our content blocks → Anthropic's, one at a time.
 
 Knows each block's wire form and which of them only the provider that made it may see again. Must not know the order
-of a conversation, nor which calls have results: `turns.py` does.
+of a conversation, nor which calls have results: `message_writer.py` does.
 """
 
 from __future__ import annotations

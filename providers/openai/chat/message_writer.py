@@ -39,7 +39,7 @@ from ...messages import (
 from ...profile import Profile, ToolCallIdForm
 from ...tool_names import named_call
 from ...written import Stretch
-from .parts import Parts
+from .block_writer import BlockWriter
 from .reasoning import DETAILS, STATE_MEMBER, TEXT_MEMBERS, state_members
 
 Place: TypeAlias = "tuple[int, int]"
@@ -79,12 +79,12 @@ class Left:
 NOTHING_LEFT = Left(())
 
 
-class History:
+class MessageWriter:
     """Writes the messages of one request, or of a stretch of them."""
 
     __slots__ = ("_answers", "_messages", "_parts", "_profile", "_quirks", "_waiting", "_warnings")
 
-    def __init__(self, profile: Profile, parts: Parts, warnings: list[str]) -> None:
+    def __init__(self, profile: Profile, parts: BlockWriter, warnings: list[str]) -> None:
         self._profile = profile
         self._quirks = profile.quirks
         self._parts = parts
@@ -93,7 +93,7 @@ class History:
         self._answers: dict[Place, tuple[ToolResult, Place]] = {}
         self._waiting: dict[str, list[Place]] = {}
 
-    def build(self, messages: Sequence[Message], first: int, left: Left | None) -> Stretch[Left] | None:
+    def write(self, messages: Sequence[Message], first: int, left: Left | None) -> Stretch[Left] | None:
         """The wire messages, in order; see `written.Write`."""
         for id, place in left.open_calls if left is not None else ():
             self._waiting.setdefault(id, []).append(place)

@@ -1,34 +1,16 @@
-"""A request in OpenAI's older flat form: a conversation as rows of `kind, content, data_json`. One way, no network.
-
-For code that still holds its conversations so. Knows which block has which row. Must not know how a chat request is
-written: `serialize` reads the rows back as messages and hands them to the Chat dialect, so that this form sends what
-that dialect sends.
-
-| block | row |
-|---|---|
-| system prompt | kind `system`, all its text |
-| text | kind `user` or `assistant`, the text |
-| tool call | kind `tool_call`, data_json `{id, type: "function", name, arguments}` |
-| tool result | kind `tool_result`, data_json `{tool_call_id, name, output, success}` |
-
-Every block has a row of its own; any other kind of block is refused.
-"""
+"""A request → the rows of the older form. Knows which block has which row (the package's head has the table)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from ..checks import validate_request
-from ..errors import InvalidRequestError
-from ..json_values import JSONObject, dumps_text
-from ..messages import Block, Message, Role, Text, ToolCall, ToolResult
-from ..provider import OpenAIChat
-from ..request import Request, ThinkingConfig, ThinkingLevel
-from ..row import Row, RowError, is_readable
-from ..rows import message_from_row
-from .chat import DIALECT
-from .thinking import takes_sampling
+from ...checks import validate_request
+from ...errors import InvalidRequestError
+from ...json_values import JSONObject, dumps_text
+from ...messages import Block, Message, Role, Text, ToolCall, ToolResult
+from ...request import Request, ThinkingConfig, ThinkingLevel
+from ...rows.row import Row, is_readable
 
 DEFAULT_TEMPERATURE = 0.7
 """What the form asks for where the request says nothing."""
@@ -175,37 +157,3 @@ def _result_row(block: ToolResult, name: str, where: str) -> LegacyRow:
         "success": not block.is_error,
     }
     return LegacyRow("tool_result", None, dumps_text(data))
-
-
-# --- rows → the wire ---
-
-
-def serialize(legacy: LegacyRequest) -> bytes:
-    """The Chat Completions JSON of a request in the older form. What it cannot say goes into `legacy.warnings`, each
-    line once. Raises `RowError` for rows that cannot be read, and `InvalidRequestError`."""
-    system: list[Text] = []
-    messages: list[Message] = []
-    for position, row in enumerate(legacy.conversation.rows):
-        if row.kind == "system":
-            if messages:
-                raise RowError("kind", "must not be 'system' after the first message", row, position)
-            system.append(Text(row.content or ""))
-            continue
-        message = message_from_row(row, position)
-        assert message is not None
-        if row.continues and messages and messages[-1].role is message.role:
-            messages[-1].content.extend(message.content)
-        else:
-            messages.append(message)
-    # The models that reason refuse a temperature, so the default of the form is not held against them.
-    default = legacy.temperature == DEFAULT_TEMPERATURE and not takes_sampling(legacy.model, None)
-    request = Request(
-        legacy.model,
-        messages,
-        system=system or None,
-        temperature=None if default else legacy.temperature,
-        max_output_tokens=legacy.max_completion_tokens,
-    )
-    wire = DIALECT.encode(request, legacy.model, OpenAIChat(), stream=legacy.stream)
-    legacy.warnings += [warning for warning in wire.warnings if warning not in legacy.warnings]
-    return wire.body

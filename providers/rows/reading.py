@@ -1,20 +1,4 @@
-"""Messages as database rows `kind, content, data_json`, and back: one row per block, append-only.
-
-Knows the rows' forms, the older spellings included. Must not know any database (the engine's store does), nor any
-dialect. There is one message model; rows are a view of it.
-
-| kind | content | data_json |
-|---|---|---|
-| `system` | text | read as no message: the system prompt is a field of the request |
-| `user`, `assistant` | text | None, or what the text carries beside it |
-| `tool_call` | None | `tool_call_id, tool_name, tool_args, thinking: {text, signature}?, redacted_thinking: {data}?` |
-| `tool_result`, `tool` | None | `tool_call_id, output, success` (absent: a success) |
-| `thinking`, `redacted_thinking`, `image`, `file`, `provider_block` | None | the block's members |
-
-Thinking that stands directly before a tool call rides in the call's row. A message of several blocks gives several
-rows; all but the first say `"continues": true`, and `messages_from_rows` puts them together again. Arguments that are
-no JSON object are an error, except where the row says `"malformed": true`: that the model wrote them so.
-"""
+"""Database rows → messages; nothing half-read is returned. The package's head has the table of the rows' forms."""
 
 from __future__ import annotations
 
@@ -22,8 +6,8 @@ import base64
 from collections.abc import Callable, Iterable
 from typing import Literal, TypeVar
 
-from .json_values import JSON, JSONObject, MalformedJSONError, arguments_text, exact_loads, shown
-from .messages import (
+from ..json_values import JSON, JSONObject, MalformedJSONError, arguments_text, exact_loads, shown
+from ..messages import (
     Block,
     CacheControl,
     File,
@@ -39,9 +23,6 @@ from .messages import (
     ToolResult,
 )
 from .row import KIND_ROLE, Row, RowError, is_readable
-from .row_writing import rows_from_message
-
-__all__ = ["Row", "RowError", "message_from_row", "messages_from_rows", "rows_from_message"]
 
 Value = TypeVar("Value")
 

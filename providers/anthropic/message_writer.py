@@ -37,7 +37,7 @@ from ..messages import (
 from ..profile import Profile
 from ..tool_names import named_call
 from ..written import Stretch
-from .content import wire_call_id, wire_part_of, wire_text, wire_thinking_block, wire_tool_call, wire_tool_result
+from .block_writer import wire_call_id, wire_part_of, wire_text, wire_thinking_block, wire_tool_call, wire_tool_result
 
 Place: TypeAlias = "tuple[int, int]"
 """A block's place in the conversation: message, block."""
@@ -65,7 +65,7 @@ class Left:
     open_calls: tuple[str, ...]
 
 
-class Turns:
+class MessageWriter:
     """Builds the turns of one request, or of a stretch of its messages, for the provider of a profile."""
 
     __slots__ = (
@@ -91,7 +91,7 @@ class Turns:
         self.waiting: dict[str, deque[Place | None]] = {}  # None: a call of an earlier stretch
         self.taken: TakenIds = TakenIds()
 
-    def build(self, messages: Sequence[Message], first: int, left: Left | None) -> Stretch[Left] | None:
+    def write(self, messages: Sequence[Message], first: int, left: Left | None) -> Stretch[Left] | None:
         """The wire messages; see `written.Write`."""
         if left is not None:
             self.taken.update(left.taken)

@@ -15,10 +15,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar, Protocol, TypeAlias
 
-from .call_ids import separate_calls
-from .dialect import Dialect, MakeId
-from .events import Error
-from .history import (
+from ..call_ids import separate_calls
+from ..dialect import Dialect, MakeId
+from ..events import Error
+from ..json_values import JSON, JSONObject, dumps, string
+from ..messages import Message
+from ..provider import Provider
+from ..response import Response
+from .view import (
     LATE_SYSTEM,
     History,
     HistoryError,
@@ -35,10 +39,6 @@ from .history import (
     system_texts,
     turns,
 )
-from .json_values import JSON, JSONObject, dumps, string
-from .messages import Message
-from .provider import Provider
-from .response import Response
 
 
 class Dumpable(Protocol):

@@ -1,7 +1,7 @@
 """Content blocks → Gemini's `parts`, one block at a time.
 
 Knows every part's wire form (google.ai.generativelanguage `Part`) and which blocks have none. A block's provider state
-goes back with it where this provider made it, and nowhere else. Must not know the order of turns (`contents.py`).
+goes back with it where this provider made it, and nowhere else. Must not know the order of turns (`message_writer.py`).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ RESULT_MEDIA = frozenset({"image/png", "image/jpeg", "image/webp", "application/
 FILES_COLLECTION = "files/"
 
 
-class PartWriter:
+class BlockWriter:
     """Writes the parts of one request.
 
     owner: the profile's name, the tag on the state that goes back. base_url: completes the ids of uploaded files.

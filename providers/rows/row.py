@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .json_values import MalformedJSONError
-from .messages import Role, ToolCall
+from ..json_values import MalformedJSONError
+from ..messages import Role, ToolCall
 
 
 @dataclass(slots=True)

@@ -1,11 +1,11 @@
-"""Messages → database rows, one per block. `rows` has the table of their forms, and reads them."""
+"""Messages → database rows, one per block. The package's head has the table of their forms."""
 
 from __future__ import annotations
 
 import base64
 
-from .json_values import JSON, JSONObject, dumps_text, exact_loads
-from .messages import (
+from ..json_values import JSON, JSONObject, dumps_text, exact_loads
+from ..messages import (
     Block,
     CacheControl,
     File,

@@ -40,7 +40,7 @@ from ...messages import (
 from ...profile import ToolNameForm
 from ...tool_names import named_call
 from ...written import Stretch
-from .parts import MARKS_LEFT_OUT, Parts
+from .block_writer import MARKS_LEFT_OUT, BlockWriter
 
 CALL_ID_LIMIT = 64
 
@@ -76,7 +76,7 @@ class Left:
     answered: frozenset[str]
 
 
-class InputItems:
+class MessageWriter:
     """Builds the input of one request, or of a stretch of its messages. `name` is the profile's; `keeps_calls`: whether
     the server knows earlier calls itself; `stores`: whether it keeps this answer's items; `tool_name`: the form of tool
     names that it takes."""
@@ -102,11 +102,11 @@ class InputItems:
     )
 
     def __init__(
-        self, name: str, parts: Parts, *, keeps_calls: bool, stores: bool, tool_name: ToolNameForm = "any"
+        self, name: str, parts: BlockWriter, *, keeps_calls: bool, stores: bool, tool_name: ToolNameForm = "any"
     ) -> None:
         self.name: str = name
         self.tool_name: ToolNameForm = tool_name
-        self.parts: Parts = parts
+        self.parts: BlockWriter = parts
         self.warnings: list[str] = []
         self.keeps_calls: bool = keeps_calls
         self.stores: bool = stores
@@ -122,7 +122,7 @@ class InputItems:
         self.own: bool = False
         self.reasons: bool = False
 
-    def build(self, messages: Sequence[Message], first: int, left: Left | None) -> Stretch[Left] | None:
+    def write(self, messages: Sequence[Message], first: int, left: Left | None) -> Stretch[Left] | None:
         """The items, in order; see `written.Write`."""
         if left is not None:
             self.taken.update(left.taken)

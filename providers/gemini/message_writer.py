@@ -21,7 +21,7 @@ from ..left_out import OPENING, opening_added, unanswered_call, unasked_result
 from ..messages import Message, Role, Text, ToolCall, ToolResult
 from ..tool_names import named_call
 from ..written import Stretch
-from .parts import PartWriter
+from .block_writer import BlockWriter
 
 USER = "user"
 MODEL = "model"
@@ -62,12 +62,12 @@ class Left:
     open_calls: tuple[str, ...]
 
 
-class ContentsWriter:
+class MessageWriter:
     """Writes the contents of one request, or of a stretch of its messages."""
 
     __slots__ = ("_parts", "_sign_calls", "_turns", "_waiting", "_warnings")
 
-    def __init__(self, parts: PartWriter, warnings: list[str], *, sign_calls: bool) -> None:
+    def __init__(self, parts: BlockWriter, warnings: list[str], *, sign_calls: bool) -> None:
         self._parts = parts
         self._warnings = warnings
         self._sign_calls = sign_calls

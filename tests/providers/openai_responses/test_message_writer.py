@@ -22,7 +22,7 @@ from manystream.providers.messages import (
     ToolCall,
     ToolResult,
 )
-from manystream.providers.openai.responses.input import OUTPUT_KIND
+from manystream.providers.openai.responses.message_writer import OUTPUT_KIND
 from manystream.providers.request import Request, Tool
 from tests.providers.openai_responses.wire import DIALECT, PROVIDER, body_of, decode, warnings_of
 

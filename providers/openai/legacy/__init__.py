@@ -1,0 +1,25 @@
+"""A request in OpenAI's older flat form: a conversation as rows of `kind, content, data_json`. One way, no network.
+
+For code that still holds its conversations so. Owned by the OpenAI Chat dialect, whose requests it gives: `rows.py`
+makes the rows, `wire.py` reads them back as messages and hands them to that dialect, so that this form sends what it
+sends. Nothing else in the library may import this package, and it must not know how a chat request is written.
+
+| block | row |
+|---|---|
+| system prompt | kind `system`, all its text |
+| text | kind `user` or `assistant`, the text |
+| tool call | kind `tool_call`, data_json `{id, type: "function", name, arguments}` |
+| tool result | kind `tool_result`, data_json `{tool_call_id, name, output, success}` |
+
+Every block has a row of its own; any other kind of block is refused.
+"""
+
+from .rows import DEFAULT_TEMPERATURE as DEFAULT_TEMPERATURE
+from .rows import THINKING_MODELS as THINKING_MODELS
+from .rows import LegacyConversation as LegacyConversation
+from .rows import LegacyRequest as LegacyRequest
+from .rows import LegacyRow as LegacyRow
+from .rows import build_conversation as build_conversation
+from .rows import transform_message as transform_message
+from .rows import transform_request as transform_request
+from .wire import serialize as serialize

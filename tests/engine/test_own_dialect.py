@@ -1,0 +1,103 @@
+"""A dialect that a program brings along: what is accepted, and what an error says about the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+import manystream as ms
+from manystream.providers.dialect import Dialect, MakeId, StreamMachine, WireRequest, bearer_token
+from manystream.providers.registry import DIALECTS
+
+
+def encode(request: ms.Request, model: str, provider: ms.Provider, *, stream: bool) -> WireRequest:
+    return WireRequest("/", [], b"{}")
+
+
+def decode(body: bytes, provider: ms.Provider, make_id: MakeId, limits: object = None) -> ms.Response:
+    return ms.Response()
+
+
+class Silent(StreamMachine):
+    """A machine to which no event says anything."""
+
+    def take_event(self, event: str, data: bytes) -> Sequence[ms.Event]:
+        return ()
+
+    def take_end(self, stray: bytes) -> Sequence[ms.Event]:
+        return ()
+
+
+OWN = Dialect(name="own", encode=encode, decode=decode, machine=Silent)
+
+
+def profile_of(dialect: str | Dialect) -> ms.Profile:
+    return ms.Profile(name="mine", dialect=dialect, base_url="http://127.0.0.1:9")
+
+
+async def opened(provider: ms.Provider) -> None:
+    async with ms.open_engine([provider]):
+        pass
+
+
+@pytest.mark.trio
+async def test_a_profile_takes_a_dialect_as_it_takes_a_name() -> None:
+    assert profile_of(OWN).dialect_name == "own"
+    assert profile_of("gemini").dialect_name == "gemini"
+    await opened(ms.Provider(profile=profile_of(OWN)))
+    await opened(ms.OpenAIChat(profile=profile_of(OWN)))
+    await opened(ms.Provider(profile=profile_of(DIALECTS["anthropic"])))
+
+
+@pytest.mark.trio
+async def test_an_unknown_name_is_answered_with_the_known_ones_and_with_how_to_bring_a_dialect() -> None:
+    with pytest.raises(ms.InvalidRequestError) as caught:
+        await opened(ms.Provider(profile=profile_of("telepathy")))
+    assert caught.value.field == "profile.dialect"
+    assert str(caught.value) == (
+        "profile.dialect: no dialect is named 'telepathy'; known are openai-chat, openai-responses, anthropic, gemini;"
+        " for another wire format give the Dialect itself: Profile(dialect=my_dialect)"
+    )
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("wrong", [None, 5, "", " ", Dialect, {"name": "own"}], ids=repr)
+async def test_what_is_no_dialect_is_refused_where_the_engine_opens(wrong: object) -> None:
+    with pytest.raises(ms.InvalidRequestError, match=r"profile\.dialect: "):
+        await opened(ms.Provider(profile=profile_of(wrong)))  # type: ignore[arg-type]
+
+
+def test_a_plain_provider_needs_a_profile() -> None:
+    cases: tuple[dict[str, str], ...] = ({}, {"profile": "groq"}, {"base_url": "http://127.0.0.1:9"})
+    for given in cases:
+        with pytest.raises(ms.InvalidRequestError, match=r"profile: a plain Provider speaks no dialect: .*OpenAIChat"):
+            ms.Provider("key", **given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("member", ["encode", "decode", "machine", "auth_headers", "decode_error"])
+def test_a_member_of_a_dialect_that_is_no_function_is_refused_at_once(member: str) -> None:
+    with pytest.raises(ms.InvalidRequestError, match=rf"Dialect\.{member}: must be a function, not 'x'"):
+        replace(OWN, **{member: "x"})
+
+
+@pytest.mark.parametrize("name", ["", "  ", None, 3])
+def test_a_dialect_has_a_name(name: object) -> None:
+    with pytest.raises(ms.InvalidRequestError, match=r"Dialect\.name: must be text that is not empty"):
+        replace(OWN, name=name)  # type: ignore[arg-type]
+
+
+def test_a_dialect_that_says_no_more_sends_a_bearer_token_and_reads_the_usual_errors() -> None:
+    assert OWN.auth_headers is bearer_token
+    assert OWN.auth_headers(ms.Provider(profile=profile_of(OWN)), "k") == [("authorization", "Bearer k")]
+    error = OWN.decode_error(429, {"retry-after": "2"}, b'{"error": {"message": "slower"}}', 0.0)
+    assert (error.category, str(error), error.retry_after_ms) == (ms.ErrorCategory.RATE_LIMIT, "slower", 2000)
+
+
+def test_a_dialect_is_a_value_with_a_short_repr() -> None:
+    assert repr(OWN) == "Dialect(name='own')"
+    assert replace(OWN) == OWN
+    assert {OWN: 1}[replace(OWN)] == 1
+    with pytest.raises(AttributeError):
+        OWN.name = "other"  # type: ignore[misc]
