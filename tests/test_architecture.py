@@ -116,8 +116,8 @@ def test_imports_of_ours_go_in_one_direction(path: Path) -> None:
 
 
 FOR_THE_TYPE = {("providers/profile", "providers/dialect")}
-"""Importer and imported that make a circle of types: a profile may hold a dialect, whose functions take a provider, which
-has a profile."""
+"""Importer and imported that make a circle of types: a profile may hold a dialect, whose functions take a provider,
+which has a profile."""
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
