@@ -11,68 +11,33 @@ import logging
 import math
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 from ..providers.errors import ProviderError
 from ..providers.events import Error, Event
 from ..providers.options import Retry
 from ..providers.response import Response
 from ..transport.errors import Phase
-from ..transport.loop import Loop
-from ..transport.pool import Pool
-from ..transport.timers import Timer, Timers
+from ..transport.timers import Timer
 from .attempt import Attempt
 from .clocks import LENGTH, CallState, Clock, Clocks, next_deadline, timeout_error
 from .completion import Completion
 from .delivery import Delivery, OnEvent, Tally
 from .ending import Ending, OnCompletion, Step
 from .errors import callback_failed, cancelled, hide_words, internal, redacted
-from .listener import Progress, Recorder
-from .observe import Watch
+from .listener import Progress
+from .observe import CallStart
 from .prepared import Prepared
-from .retry import RetryBudget, retry_delay
+from .retry import retry_delay
 from .statistics import CallFigures
 from .steps import Action
+from .surroundings import Surroundings
 
 logger: logging.Logger = logging.getLogger("manystream.engine")
 
 ERROR_BODY_SECONDS: float = 5.0
 """How long the body of an error answer may take, from the answer's head on. A server that reports an overload may send
 the explanation slowly; the status has said enough by then."""
-
-
-class Surroundings(Protocol):
-    """What a call needs of its engine."""
-
-    @property
-    def pool(self) -> Pool: ...
-    @property
-    def loop(self) -> Loop: ...
-    @property
-    def timers(self) -> Timers: ...
-    @property
-    def budget(self) -> RetryBudget: ...
-    def random(self) -> float: ...
-    def soon(self, call: Call) -> None:
-        """Call `conclude` at the loop's next iteration."""
-        ...
-
-    @property
-    def watch(self) -> Watch | None:
-        """Who is notified of how calls go, where somebody is."""
-        ...
-
-    @property
-    def recorder(self) -> Recorder | None:
-        """Who writes down what goes over the wire, where somebody does."""
-        ...
-
-    def count_retry(self) -> None: ...
-    def count_resent(self) -> None: ...
-    def call_ended(self, call: Call, completion: Completion) -> None: ...
-    def callback_raised(self, error: BaseException) -> None:
-        """A callback raised something that is no `Exception`: it may end the engine."""
-        ...
 
 
 class Call(Ending):
@@ -218,6 +183,7 @@ class Call(Ending):
             self._fail(error)
         elif self._step > Step.STOPPED and not forced:
             return
+        self._starting = False
         self._conclude_by_all_means()
 
     def on_defect(self, error: Exception) -> None:
@@ -225,7 +191,8 @@ class Call(Ending):
         is in, without the code that raised. Never raises."""
         with contextlib.suppress(Exception):
             hide_words(error, self._prepared.secrets)  # it may quote what a server sent
-        logger.error("%r ends, as something raised: a defect in manystream", self, exc_info=error)
+        with contextlib.suppress(Exception):
+            logger.error("%r ends, as something raised: a defect in manystream", self, exc_info=error)
         if self._step is Step.OPEN:
             failure = internal(error)
             with contextlib.suppress(Exception):
@@ -233,17 +200,41 @@ class Call(Ending):
             try:
                 self._fail(failure)
             except Exception:  # what has arrived cannot be read, either
-                logger.exception("the partial response of %r is lost", self)
+                with contextlib.suppress(Exception):
+                    logger.exception("the partial response of %r is lost", self)
                 outcome = Completion(success=False, error=failure, attempts=self._attempts, timings=self._timings)
                 self._settle(outcome, Error(failure) if self._prepared.stream else None)
         self._conclude_by_all_means()
 
     # --- attempts ---
 
-    # --- attempts ---
+    def start(self, told: CallStart | None) -> None:
+        """Begin the first attempt. told: what the observer is told of the call, where there is one.
+
+        The call completes later, never before this returns, unless the engine is closed meanwhile. Where this raises,
+        as for Ctrl-C, nobody has the call: it is cancelled, and no callback is called.
+        """
+        self._starting = True
+        try:
+            engine, watch = self._engine, self._engine.watch
+            engine.call_started(self)
+            if watch is not None and told is not None:
+                watch.call_started(self, told)
+            self.begin()
+        except Exception as error:
+            self.on_defect(error)
+        except BaseException:
+            self._on_completion = None
+            self._delivery.release()
+            self.end(cancelled())
+            raise
+        finally:
+            self._starting = False
 
     def begin(self, *, fresh: bool = False) -> None:
         """Start the first attempt, or another one. `fresh`: on a connection that has never served."""
+        if self._step is not Step.OPEN:
+            return  # an observer has ended it
         if self._attempt is not None:
             self._delivery.reset()
         self._attempts += 1
@@ -252,6 +243,8 @@ class Call(Ending):
         watch = self._engine.watch
         if watch is not None:
             watch.attempt_started(self, self._attempts)
+            if self._step is not Step.OPEN:
+                return
         attempt = self._attempt
         self._engine.pool.acquire(self._prepared.origin, attempt, fresh=fresh)
         if self._attempt is attempt and self._state is CallState.QUEUED:
@@ -289,16 +282,17 @@ class Call(Ending):
             self._attempt.deliver(events)  # from the same read as the first
             return
         delivery.deliver_first(events)
-        if delivery.delivered and self._attempt is not None:
+        attempt = self._attempt
+        if delivery.delivered and attempt is not None:
             self._timings.first_token = self._engine.loop.now - self._started
-            self._attempt.deliver = delivery.deliver
+            attempt.deliver = delivery.deliver
             watch = self._engine.watch
             if watch is not None:
-                watch.first_token(self)
+                watch.first_token(self)  # which may end the call
             if watch is not None and watch.chunks:
-                self._attempt.deliver = watch.watched(self, delivery.deliver)
+                attempt.deliver = watch.watched(self, delivery.deliver)
             else:
-                self._attempt.deliver_texts = delivery.deliver_texts
+                attempt.deliver_texts = delivery.deliver_texts
 
     def on_answer(self, response: Response, terminal: Event | None) -> None:
         attempt = self._attempt
@@ -472,6 +466,9 @@ class Call(Ending):
             if attempt.connection is None:
                 self._engine.pool.abandon(attempt)
             attempt.abort()
+
+    def _conclude_soon(self) -> None:
+        self._engine.soon(self)
 
     def _book(self, completion: Completion) -> None:
         self._attempt = None

@@ -5,7 +5,6 @@ Knows how the parts fit together. Must not know what happens inside a call (call
 
 from __future__ import annotations
 
-import logging
 import os
 import random
 import secrets
@@ -39,7 +38,7 @@ from .clocks import CallState, effective
 from .completion import Completion
 from .delivery import OnEvent, Tally
 from .ending import OnCompletion
-from .errors import cancelled, ends_engine, internal
+from .errors import cancelled, ends_engine
 from .limits import Limits
 from .listener import Recorder
 from .observe import CallStart, Observer, Watch
@@ -52,8 +51,6 @@ from .services import Services
 from .statistics import OriginStatistics, ProviderStatistics, Statistics
 from .stream import EventStream
 from .threads import FromThread
-
-logger: logging.Logger = logging.getLogger("manystream.engine")
 
 
 def make_id() -> str:
@@ -177,13 +174,11 @@ class Engine:
         prepared, wire = self._preparer.prepare(request, stream=stream)
         self.budget.call_started()
         tally = self._tallies[prepared.provider.name]
-        tally.started += 1
-        self._started += 1
         call = Call(
             self,
             prepared,
             tally,
-            number=self._started,
+            number=self._started + 1,
             clocks=(
                 self._clocks[stream]
                 if request.timeouts is None
@@ -194,14 +189,8 @@ class Engine:
             on_completion=on_completion,
             finish_response=_response_finisher(wire.warnings, request),
         )
-        self._calls[call] = None
-        if self.watch is not None:
-            self.watch.call_started(call, _call_start(request, prepared))
-        try:
-            call.begin()
-        except Exception as error:
-            logger.exception("starting %r raised: a defect in manystream", call)
-            call.end(internal(error))
+        told = None if self.watch is None else _call_start(request, prepared)
+        call.start(told)
         return call
 
     def _check_usable(self) -> None:
@@ -264,6 +253,11 @@ class Engine:
             self.failure = error
         self.close(forced=True)
         self._scope.cancel()
+
+    def call_started(self, call: Call) -> None:
+        call.tally.started += 1
+        self._started += 1
+        self._calls[call] = None
 
     def call_ended(self, call: Call, completion: Completion) -> None:
         if call not in self._calls:

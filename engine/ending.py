@@ -20,7 +20,7 @@ from .delivery import Delivery
 from .errors import callback_failed
 
 if TYPE_CHECKING:
-    from .call import Surroundings
+    from .surroundings import Surroundings
 
 logger: logging.Logger = logging.getLogger("manystream.engine")
 
@@ -62,6 +62,7 @@ class Ending:
         "_outcome",
         "_raised",
         "_started",
+        "_starting",
         "_step",
         "_terminal",
         "_timings",
@@ -79,6 +80,7 @@ class Ending:
         self._terminal: Event | None = None  # the event that the stream ends with
         self._raised: BaseException | None = None  # by a callback; may end the engine
         self._ended: trio.Event | None = None
+        self._starting = False  # `start_*` has not returned yet: no callback may run
         self.completion: Completion | None = None
 
     async def wait(self) -> Completion:
@@ -105,10 +107,16 @@ class Ending:
         Steps that may be repeated are marked as taken afterwards. Callbacks are marked before they are called, by the
         same function that calls them. So after a step that raised this can be called again: nothing is left out, and
         no callback is called twice.
+
+        While the call is being started, only the first step is taken at once. The others follow at the loop's next
+        iteration, when whoever starts the call has it in hand.
         """
         if self._step < Step.STOPPED:
             self._stop()
             self._step = Step.STOPPED
+        if self._starting:
+            self._conclude_soon()
+            return
         if self._step < Step.NOTIFIED:
             self._step = Step.NOTIFYING
             self._deliver_terminal()
@@ -146,6 +154,10 @@ class Ending:
 
     def _stop(self) -> None:
         """Leave nothing of the call running, waiting or open. May be called again."""
+        raise NotImplementedError
+
+    def _conclude_soon(self) -> None:
+        """Have `conclude` called at the loop's next iteration."""
         raise NotImplementedError
 
     def _book(self, completion: Completion) -> None:

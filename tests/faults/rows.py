@@ -40,6 +40,7 @@ LIFETIME = "engine/test_lifetime.py::test_"
 RETRY = "engine/test_retry.py::test_"
 DEFECTS = "faults/test_defects.py::test_"
 FATAL = "engine/test_fatal_callbacks.py::test_"
+STARTING = "engine/test_starting.py::test_"
 PRESSURE = "faults/test_pressure.py::test_"
 PROVIDERS = "providers/"
 RESPONSES = "providers/openai_responses/test_repeated_items.py::test_"
@@ -256,7 +257,9 @@ GROUPS: dict[str, tuple[Row, ...]] = {
              WRONG_PLACE + "another_run_is_told_that_the_engine_is_not_its_own",
              WRONG_PLACE + "after_its_block_an_engine_says_so"),
         _row(81, "a defect in this library, wherever it raises", "UNKNOWN (internal error, naming what and where) for "
-             "one call at most; its connection closes", "no", "no", DEFECTS + "whatever_raises_ends_one_call_at_most"),
+             "one call at most; its connection closes", "no", "no", DEFECTS + "whatever_raises_ends_one_call_at_most",
+             STARTING + "a_start_that_raises_completes_at_the_next_tick",
+             STARTING + "wherever_a_start_raises_no_callback_runs_in_it"),
         _row(82, "a callback raises a cancellation by itself (`future.result()` of a cancelled future)",
              "CALLBACK; from `on_completion` it is logged", "no", "no",
              FATAL + "a_cancellation_that_a_callback_raises_is_that_callback_s_failure"),
