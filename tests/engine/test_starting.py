@@ -12,13 +12,13 @@ import trio
 import trio.testing
 
 import manystream as ms
-from manystream.engine.batch import Batch, Journal, read_lines
+from manystream.batch import Batch, Journal, read_lines
 from manystream.engine.limits import Limits
 from manystream.engine.observe import CallStart
 from manystream.transport.http1 import Connection
 from manystream.transport.pool import Pool, PoolLimits
 
-from .batches import line, model, records, write
+from ..manystream.batch.batches import line, model, records, write
 from .peers import Line, Peer, Recorder, answer, chat_answer, hello, open_peer, until
 
 pytestmark = pytest.mark.trio

@@ -2,9 +2,9 @@
 
 No list of functions: a profile hook raises at the n-th Python call that is made while the loop serves a tick or timers
 fire, whichever that is: this package's, h11's, the standard library's. (Not trio's: what interrupts it half-way breaks
-its own tables, and every program on it.) Calls of a dialect, or of all, run at once, streamed and not, answers that fail
-among them. Whatever raised, each call completes once within its clocks, at most one of them with an internal error, every
-other answer is whole, and no descriptor is left.
+its own tables, and every program on it.) Calls of a dialect, or of all, run at once, streamed and not, answers that
+fail among them. Whatever raised, each call completes once within its clocks, at most one of them with an internal
+error, every other answer is whole, and no descriptor is left.
 """
 
 from __future__ import annotations
