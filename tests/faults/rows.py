@@ -45,8 +45,9 @@ PRESSURE = "faults/test_pressure.py::test_"
 PROVIDERS = "providers/"
 RESPONSES = "providers/openai_responses/test_repeated_items.py::test_"
 WRONG_PLACE = "faults/test_wrong_place.py::test_"
-BATCH = "engine/test_batch_faults.py::test_"
-STORE = "engine/test_store_faults.py::test_"
+BATCH = "manystream/batch/test_batch_faults.py::test_"
+LONG_LINES = "manystream/batch/test_long_lines.py::test_"
+STORE = "manystream/test_store_faults.py::test_"
 FILES = "engine/test_private_files.py::test_"
 
 GROUPS: dict[str, tuple[Row, ...]] = {
@@ -309,7 +310,8 @@ GROUPS: dict[str, tuple[Row, ...]] = {
              BATCH + "an_engine_that_is_closed_fails_no_line"),
         _row(94, "a batch line that cannot be read or sent", "that line fails, by its number; the others are answered",
              "-", "in the next run", BATCH + "a_line_of_any_kind_fails_alone_and_its_neighbours_are_answered",
-             BATCH + "a_defect_in_reading_or_sending_a_line_is_that_line_s"),
+             BATCH + "a_defect_in_reading_or_sending_a_line_is_that_line_s",
+             LONG_LINES + "a_line_without_an_end_is_refused_alone_in_bounded_memory"),
         _row(95, "an answer that JSON cannot hold", "recorded, with a warning; what cannot be written is replaced",
              "yes", "-", BATCH + "an_answer_of_any_kind_is_kept_and_ends_no_batch",
              BATCH + "what_json_cannot_hold_is_replaced_and_the_record_says_so"),
