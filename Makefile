@@ -66,7 +66,7 @@ conformance: $(VENV)/.test ## against recorded answers: make conformance CORPUS=
 soak: $(VENV)/.test ## long runs, for what leaks and what drifts: make soak MINUTES=30
 	@MANYSTREAM_SOAK_MINUTES="$(MINUTES)" $(PYTEST) -q -m soak -o faulthandler_timeout=0 -o timeout=0 $(TEST)
 
-defects: $(VENV)/.test ## raise at every Python call of ticks and timers; the suite takes every 20th
+defects: $(VENV)/.test ## raise at every Python call of ticks and timers; TEST="-k chat" for one dialect
 	@MANYSTREAM_DEFECT_STEP=1 $(PYTEST) -q -o faulthandler_timeout=0 -o timeout=0 tests/faults/test_defects.py $(TEST)
 
 fuzz: $(VENV)/.test ## coverage-guided, every parser, in an environment of its own: make fuzz MINUTES=30

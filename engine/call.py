@@ -206,6 +206,7 @@ class Call(Ending):
             self._fail(error)
         elif self._step > Step.STOPPED and not forced:
             return
+        self._starting = False
         self._conclude_by_all_means()
 
     def on_defect(self, error: Exception) -> None:
@@ -213,7 +214,8 @@ class Call(Ending):
         is in, without the code that raised. Never raises."""
         with contextlib.suppress(Exception):
             hide_words(error, self._prepared.secrets)  # it may quote what a server sent
-        logger.error("%r ends, as something raised: a defect in manystream", self, exc_info=error)
+        with contextlib.suppress(Exception):
+            logger.error("%r ends, as something raised: a defect in manystream", self, exc_info=error)
         if self._step is Step.OPEN:
             failure = internal(error)
             with contextlib.suppress(Exception):
@@ -221,15 +223,38 @@ class Call(Ending):
             try:
                 self._fail(failure)
             except Exception:  # what has arrived cannot be read, either
-                logger.exception("the partial response of %r is lost", self)
+                with contextlib.suppress(Exception):
+                    logger.exception("the partial response of %r is lost", self)
                 outcome = Completion(success=False, error=failure, attempts=self._attempts, timings=self._timings)
                 self._settle(outcome, Error(failure) if self._prepared.stream else None)
         self._conclude_by_all_means()
 
     # --- attempts ---
 
+    def start(self, announce: Callable[[Call], None]) -> None:
+        """Begin the first attempt. announce: has the engine count the call, and notifies its observer.
+
+        The call completes later, never before this returns, unless the engine is closed meanwhile. Where this raises,
+        as for Ctrl-C, nobody has the call: it is cancelled, and no callback is called.
+        """
+        self._starting = True
+        try:
+            announce(self)
+            self.begin()
+        except Exception as error:
+            self.on_defect(error)
+        except BaseException:
+            self._on_completion = None
+            self._delivery.release()
+            self.end(cancelled())
+            raise
+        finally:
+            self._starting = False
+
     def begin(self, *, fresh: bool = False) -> None:
         """Start the first attempt, or another one. `fresh`: on a connection that has never served."""
+        if self._step is not Step.OPEN:
+            return  # an observer has ended it
         if self._attempt is not None:
             self._delivery.reset()
         self._attempts += 1
@@ -239,6 +264,8 @@ class Call(Ending):
         attempt_started = self._hooks.attempt_started
         if attempt_started is not None:
             attempt_started(self, self._attempts)
+            if self._step is not Step.OPEN:
+                return
         attempt = self._attempt
         self._runtime.pool.acquire(self._prepared.origin, attempt, fresh=fresh)
         if self._attempt is attempt and self._state is CallState.QUEUED:
@@ -276,16 +303,17 @@ class Call(Ending):
             self._attempt.deliver(events)  # from the same read as the first
             return
         delivery.deliver_first(events)
-        if delivery.delivered and self._attempt is not None:
+        attempt = self._attempt
+        if delivery.delivered and attempt is not None:
             self._timings.first_token = self._runtime.loop.now - self._started
-            self._attempt.deliver = delivery.deliver
+            attempt.deliver = delivery.deliver
             hooks = self._hooks
             if hooks.first_token is not None:
-                hooks.first_token(self)
+                hooks.first_token(self)  # which may end the call
             if hooks.observed is not None:
-                self._attempt.deliver = hooks.observed(self, delivery.deliver)
+                attempt.deliver = hooks.observed(self, delivery.deliver)
             else:
-                self._attempt.deliver_texts = delivery.deliver_texts
+                attempt.deliver_texts = delivery.deliver_texts
 
     def on_answer(self, response: Response, terminal: Event | None) -> None:
         attempt = self._attempt

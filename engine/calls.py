@@ -38,7 +38,7 @@ from .clocks import CallState, effective
 from .completion import Completion
 from .delivery import OnEvent, Tally
 from .ending import OnCompletion
-from .errors import EngineClosedError, TooManyCallsError, cancelled, ends_engine, internal
+from .errors import EngineClosedError, TooManyCallsError, cancelled, ends_engine
 from .limits import Limits
 from .observe import CallStart, Observer, Watch
 from .prepare import Preparer
@@ -119,14 +119,12 @@ class Calls:
         prepared, wire = self._preparer.prepare(request, stream=stream)
         self._runtime.budget.call_started()
         tally = self._tallies[prepared.provider.name]
-        tally.started += 1
-        self._started += 1
         call = Call(
             self._runtime,
             self._hooks,
             prepared,
             tally,
-            number=self._started,
+            number=self._started + 1,
             clocks=(
                 self._clocks[stream]
                 if request.timeouts is None
@@ -137,14 +135,17 @@ class Calls:
             on_completion=on_completion,
             finish_response=_response_finisher(wire.warnings, request),
         )
-        self._calls[call] = None
-        if self._watch is not None:
-            self._watch.call_started(call, _call_start(request, prepared))
-        try:
-            call.begin()
-        except Exception as error:
-            logger.exception("starting %r raised: a defect in manystream", call)
-            call.end(internal(error))
+        watch = self._watch
+        if watch is None:
+            call.start(self._call_started)
+        else:
+            start = _call_start(request, prepared)
+
+            def announce(call: Call) -> None:
+                self._call_started(call)
+                watch.call_started(call, start)
+
+            call.start(announce)
         return call
 
     def _check_usable(self) -> None:
@@ -186,6 +187,11 @@ class Calls:
             self.failure = error
         self.close(forced=True)
         self._scope.cancel()
+
+    def _call_started(self, call: Call) -> None:
+        call.tally.started += 1
+        self._started += 1
+        self._calls[call] = None
 
     def _call_ended(self, call: Call, completion: Completion) -> None:
         if call not in self._calls:

@@ -60,6 +60,7 @@ class Ending(Due):
         "_raised",
         "_runtime",
         "_started",
+        "_starting",
         "_step",
         "_terminal",
         "_timings",
@@ -77,6 +78,7 @@ class Ending(Due):
         self._terminal: Event | None = None  # the event that the stream ends with
         self._raised: BaseException | None = None  # by a callback; may end the engine
         self._ended: trio.Event | None = None
+        self._starting = False  # `start_*` has not returned yet: no callback may run
         self.completion: Completion | None = None
 
     async def wait(self) -> Completion:
@@ -103,10 +105,16 @@ class Ending(Due):
         Steps that may be repeated are marked as taken afterwards. Callbacks are marked before they are called, by the
         same function that calls them. So after a step that raised this can be called again: nothing is left out, and
         no callback is called twice.
+
+        While the call is being started, only the first step is taken at once. The others follow at the loop's next
+        tick, when the caller has the call in hand.
         """
         if self._step < Step.STOPPED:
             self._stop()
             self._step = Step.STOPPED
+        if self._starting:
+            self._runtime.soon(self)
+            return
         if self._step < Step.NOTIFIED:
             self._step = Step.NOTIFYING
             self._deliver_terminal()

@@ -53,7 +53,8 @@ _NAMED = {'"': "quot", "&": "amp", "'": "apos", "<": "lt", ">": "gt"}
 _LETTERS_AND_DIGITS = re.compile(r"[A-Za-z0-9]+")
 _ESCAPE = re.compile(
     r"\\{1,8}+(?:(?:u00|x)(?P<json>[0-9A-Fa-f]{2})|(?P<itself>[^\w\s]))|(?P<run>\\{2,8}+)|%(?:25){0,3}(?P<url>[0-9A-Fa-f]{2})"
-    r"|&(?:#0{0,4}(?P<decimal>[0-9]{2,3})|#[xX]0{0,4}(?P<hex>[0-9A-Fa-f]{2})|(?P<name>amp|quot|apos|lt|gt));"
+    r"|&(?:#0{0,4}(?P<decimal>[0-9]{2,3})(?![0-9])|#[xX]0{0,4}(?P<hex>[0-9A-Fa-f]{2})(?![0-9A-Fa-f])"
+    r"|(?P<name>amp|quot|apos|lt|gt));?"  # HTML reads them without the semicolon, too, such as at the end of a cut text
 )
 _RUNS = re.compile(r"([A-Za-z0-9]+|\\+|.)", re.DOTALL)
 
@@ -247,17 +248,17 @@ def _escaped(run: str) -> str:
     if run.isalnum():
         return run
     if run[0] == "\\":
-        return r"(?:(?:\\{1,8}+(?:u00|x)5[cC]|%(?:25){0,3}5[cC]|&#0{0,4}92;|&#[xX]0{0,4}5[cC];){1,8}+|\\{1,64}+)"
+        return r"(?:(?:\\{1,8}+(?:u00|x)5[cC]|%(?:25){0,3}5[cC]|&#(?:0{0,4}92|[xX]0{0,4}5[cC]);?){1,8}+|\\{1,64}+)"
     code = ord(run)
     digits = "".join(f"[{digit}{digit.upper()}]" if digit.isalpha() else digit for digit in f"{code:02x}")
     spellings = [
         # JSON, and JSON within JSON: each level doubles the backslashes.
         rf"\\{{0,8}}+(?:{re.escape(run)}|(?:u00|x){digits})",
         f"%(?:25){{0,3}}{digits}",
-        f"&#(?:0{{0,4}}{code}|[xX]0{{0,4}}{digits});",
+        f"&#(?:0{{0,4}}{code}|[xX]0{{0,4}}{digits});?",
     ]
     if run in _NAMED:
-        spellings.append(f"&{_NAMED[run]};")
+        spellings.append(f"&{_NAMED[run]};?")
     if run == " ":
         spellings.append(r"\+")
     return f"(?:{'|'.join(spellings)})"

@@ -38,6 +38,10 @@ LEVELS = {level.value: level for level in ThinkingLevel}
 URLS = ("/v1/chat/completions", "/v1/responses")
 
 
+LONGEST_LINE = 64 * 1024 * 1024
+"""Bytes of the longest line that is read, its end included: more than any provider takes."""
+
+
 class LineError(ValueError):
     """A line that is no request. `id` is the line's, where it has one."""
 
@@ -68,6 +72,8 @@ class Line:
 
 def read_line(data: bytes, number: int) -> Line:
     """The line's object and id. Raises `LineError`."""
+    if len(data) > LONGEST_LINE:
+        raise LineError(f"is longer than {LONGEST_LINE:,} bytes, the most that is read of a line")
     try:
         members = loads_object(data)
     except MalformedJSONError as error:

@@ -223,9 +223,13 @@ class Batch:
                 call = engine.start_stream(request, None, on_completion)
             else:
                 call = engine.start_request(request, on_completion)
-        except Exception as error:
-            if item.id in self._calls:
-                self._forget(item)
+        except BaseException as error:
+            started = item.id not in self._calls  # it has ended, too
+            if not started:
+                self._forget(item)  # there is no call that would end
+            if not isinstance(error, Exception):
+                raise
+            if not started:
                 self._not_started(item, error)
             return
         if item.id in self._calls:

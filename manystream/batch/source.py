@@ -1,4 +1,4 @@
-"""The input, a piece at a time: whatever its length, a few hundred lines are in memory.
+"""The input, a piece at a time: whatever its length, a few hundred lines are in memory, or one long line.
 
 Reading happens in a thread, since a pipe or a slow disk may keep it waiting. Must not know what a line means.
 """
@@ -11,18 +11,23 @@ from typing import BinaryIO
 
 import trio
 
+from .lines import LONGEST_LINE
+
 PIECE = 64 * 1024
 """Bytes read at a time, and then up to the end of the line."""
 
 
 async def read_lines(source: Path | BinaryIO) -> AsyncGenerator[list[tuple[int, bytes]], None]:
-    """The lines with their numbers (from 1), some at a time; empty ones are left out. Raises `OSError`."""
+    """The lines with their numbers (from 1), some at a time; empty ones are left out. Raises `OSError`.
+
+    A line of more than `LONGEST_LINE` bytes is cut behind the first byte too many, which `read_line` refuses.
+    """
     file = source.open("rb") if isinstance(source, Path) else source
     number = 0
     try:
         while True:
             # Left behind where it is cancelled: a read from a terminal or pipe ends when it ends.
-            lines = await trio.to_thread.run_sync(file.readlines, PIECE, abandon_on_cancel=True)
+            lines = await trio.to_thread.run_sync(_some_lines, file, abandon_on_cancel=True)
             if not lines:
                 return
             yield [(number + place, line) for place, line in enumerate(lines, 1) if line.strip()]
@@ -30,6 +35,27 @@ async def read_lines(source: Path | BinaryIO) -> AsyncGenerator[list[tuple[int, 
     finally:
         if isinstance(source, Path):
             file.close()
+
+
+def _some_lines(file: BinaryIO) -> list[bytes]:
+    """The next lines, a piece of the input or a little more; none at its end."""
+    lines: list[bytes] = []
+    size = 0
+    while size < PIECE:
+        line = file.readline(LONGEST_LINE + 1)
+        if not line:
+            break
+        if len(line) > LONGEST_LINE:
+            _skip_rest(file, line)
+        lines.append(line)
+        size += len(line)
+    return lines
+
+
+def _skip_rest(file: BinaryIO, line: bytes) -> None:
+    """Read the rest of a line that is too long, and keep none of it."""
+    while line and not line.endswith(b"\n"):
+        line = file.readline(PIECE)
 
 
 def count_lines(path: Path) -> int:

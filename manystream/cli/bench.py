@@ -53,7 +53,8 @@ A provider that is paid for is paid for this, too.
 EPILOG = """\
 The first calls are started one after another (--ramp); events, gaps, tokens and processor time are measured from then
 on, for --seconds; where no call is left after them, from the beginning. What still runs at the end is cut off, and is
-no failure. Nothing is tried again.
+no failure. Nothing is tried again. A server reports tokens when a call ends: a stream's tokens are estimated from its
+events in that time; those of an unstreamed call count only where the call ends in that time.
 
 --streams looks for the most streams whose 99th percentile of gaps stays below a bound: it runs each number in turn, and
 ends with the first that does not. The bound is --max-gap; without it, the first step's own p99 and 50 ms.

@@ -11,7 +11,7 @@ import re
 from hashlib import sha256
 
 from ..errors import InvalidRequestError
-from ..json_values import JSON, JSONObject, MalformedJSONError
+from ..json_values import JSON, JSONObject, MalformedJSONError, string
 from ..left_out import foreign_thinking, unsigned_thinking
 from ..messages import CacheControl, File, Image, RedactedThinking, Text, Thinking, ToolCall, ToolResult
 from ..profile import Profile
@@ -67,7 +67,7 @@ def wire_text(block: Text, *, with_citations: bool = False) -> JSONObject | None
     if not text or text.isspace():
         return None
     wire: dict[str, JSON] = {"type": "text", "text": text}
-    if with_citations and block.citations and all(c.get("type") in CITATION_TYPES for c in block.citations):
+    if with_citations and block.citations and all(string(c, "type") in CITATION_TYPES for c in block.citations):
         wire["citations"] = list(block.citations)
     return wire if block.cache_control is None else marked(wire, block.cache_control)
 

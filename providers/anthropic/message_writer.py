@@ -19,7 +19,7 @@ from typing import TypeAlias
 
 from ..call_ids import TakenIds, unique_id
 from ..errors import InvalidRequestError
-from ..json_values import JSONObject
+from ..json_values import JSONObject, string
 from ..left_out import OPENING, foreign_block, opening_added, unanswered_call, unasked_result
 from ..messages import (
     Block,
@@ -232,7 +232,7 @@ class MessageWriter:
         space after the text that the answer is to continue."""
         for turn in self.turns:
             if turn.role == "assistant":
-                while turn.content and turn.content[-1].get("type") in UNSENT_THINKING:
+                while turn.content and string(turn.content[-1], "type") in UNSENT_THINKING:
                     turn.content.pop()
         if any(not turn.content and not turn.results for turn in self.turns):
             self._close_gaps()

@@ -10,7 +10,7 @@ Must not know requests: it is used for `response_schema` and for strict tools al
 from __future__ import annotations
 
 from ..errors import InvalidRequestError
-from ..json_values import JSON, JSONObject, dumps_text
+from ..json_values import JSON, JSONObject, dumps_text, string
 
 STRING_FORMATS = frozenset(
     {"date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"}
@@ -101,7 +101,7 @@ def _adapt_typed(kind: str, rest: JSONObject, result: JSONObject, field: str, wa
             result["items"] = _adapt_any(rest.pop("items"), f"{field}.items", warnings)
         if rest.get("minItems") in (0, 1):
             result["minItems"] = rest.pop("minItems")
-    elif kind == "string" and rest.get("format") in STRING_FORMATS:
+    elif kind == "string" and string(rest, "format") in STRING_FORMATS:
         result["format"] = rest.pop("format")
 
 

@@ -340,7 +340,7 @@ def _may_hold_numbers(payload: JSONObject) -> bool:
     """Whether an event brings a block that is neither text nor thinking: a tool's input, given whole."""
     block = payload.get("content_block")
     if type(block) is dict:
-        return block.get("type") not in WITHOUT_NUMBERS
+        return string(block, "type") not in WITHOUT_NUMBERS
     return bool(mapping(payload, "message").get("content"))
 
 

@@ -40,11 +40,13 @@ LIFETIME = "engine/test_lifetime.py::test_"
 RETRY = "engine/test_retry.py::test_"
 DEFECTS = "faults/test_defects.py::test_"
 FATAL = "engine/test_fatal_callbacks.py::test_"
+STARTING = "engine/test_starting.py::test_"
 PRESSURE = "faults/test_pressure.py::test_"
 PROVIDERS = "providers/"
 RESPONSES = "providers/openai_responses/test_repeated_items.py::test_"
 WRONG_PLACE = "faults/test_wrong_place.py::test_"
 BATCH = "manystream/batch/test_batch_faults.py::test_"
+LONG_LINES = "manystream/batch/test_long_lines.py::test_"
 STORE = "manystream/test_store_faults.py::test_"
 FILES = "engine/test_private_files.py::test_"
 
@@ -256,7 +258,9 @@ GROUPS: dict[str, tuple[Row, ...]] = {
              WRONG_PLACE + "another_run_is_told_that_the_engine_is_not_its_own",
              WRONG_PLACE + "after_its_block_an_engine_says_so"),
         _row(81, "a defect in this library, wherever it raises", "UNKNOWN (internal error, naming what and where) for "
-             "one call at most; its connection closes", "no", "no", DEFECTS + "whatever_raises_ends_one_call_at_most"),
+             "one call at most; its connection closes", "no", "no", DEFECTS + "whatever_raises_ends_one_call_at_most",
+             STARTING + "a_start_that_raises_completes_at_the_next_tick",
+             STARTING + "wherever_a_start_raises_no_callback_runs_in_it"),
         _row(82, "a callback raises a cancellation by itself (`future.result()` of a cancelled future)",
              "CALLBACK; from `on_completion` it is logged", "no", "no",
              FATAL + "a_cancellation_that_a_callback_raises_is_that_callback_s_failure"),
@@ -306,7 +310,8 @@ GROUPS: dict[str, tuple[Row, ...]] = {
              BATCH + "an_engine_that_is_closed_fails_no_line"),
         _row(94, "a batch line that cannot be read or sent", "that line fails, by its number; the others are answered",
              "-", "in the next run", BATCH + "a_line_of_any_kind_fails_alone_and_its_neighbours_are_answered",
-             BATCH + "a_defect_in_reading_or_sending_a_line_is_that_line_s"),
+             BATCH + "a_defect_in_reading_or_sending_a_line_is_that_line_s",
+             LONG_LINES + "a_line_without_an_end_is_refused_alone_in_bounded_memory"),
         _row(95, "an answer that JSON cannot hold", "recorded, with a warning; what cannot be written is replaced",
              "yes", "-", BATCH + "an_answer_of_any_kind_is_kept_and_ends_no_batch",
              BATCH + "what_json_cannot_hold_is_replaced_and_the_record_says_so"),

@@ -2,9 +2,9 @@
 
 No list of functions: a profile hook raises at the n-th Python call that is made while the loop serves a tick or timers
 fire, whichever that is: this package's, h11's, the standard library's. (Not trio's: what interrupts it half-way breaks
-its own tables, and every program on it.) Calls of every dialect run at once, streamed and not, answers that fail among
-them. Whatever raised, each call completes once within its clocks, at most one of them with an internal error, every
-other answer is whole, and no descriptor is left.
+its own tables, and every program on it.) Calls of a dialect, or of all, run at once, streamed and not, answers that
+fail among them. Whatever raised, each call completes once within its clocks, at most one of them with an internal
+error, every other answer is whole, and no descriptor is left.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -27,7 +27,7 @@ from manystream.engine import Limits
 from manystream.transport.loop import PollerLoop
 from manystream.transport.pool import PoolLimits
 from manystream.transport.timers import Timers
-from tests.support.dialects import DIALECTS
+from tests.support.dialects import DIALECTS, Wording
 from tests.support.peers import Line, answer, chat_answer, chunked, error_body, open_descriptors, open_peer
 
 STEP = int(os.environ.get("MANYSTREAM_DEFECT_STEP", "20"))
@@ -35,6 +35,9 @@ STEP = int(os.environ.get("MANYSTREAM_DEFECT_STEP", "20"))
 PARTS = 8
 """How many tests the runs are spread over: a single test with all of them takes longer than `faulthandler_timeout`
 where other programs use the processor."""
+SPLIT = [[wording] for wording in DIALECTS] if STEP == 1 else [DIALECTS]
+"""The dialects that run at once. The complete run takes them one after the other, in a quarter of the time, and a part
+of it can be chosen by name."""
 MOST_CALLS = 60_000
 TRIO = "trio"
 KINDS = (ValueError, RecursionError, MemoryError)
@@ -159,16 +162,16 @@ EXPECTED: dict[str, tuple[object, ...]] = {
 """Case → error category and text."""
 
 
-async def run_all(injector: Injector, monkeypatch: pytest.MonkeyPatch) -> list[Outcome]:
-    """Every case of every dialect at once, on one engine."""
+async def run_all(injector: Injector, monkeypatch: pytest.MonkeyPatch, wordings: Sequence[Wording]) -> list[Outcome]:
+    """Every case of these dialects at once, on one engine."""
     outcomes: list[Outcome] = []
     before = open_descriptors()
     async with open_peer(serve) as peer:
-        providers = [wording.provider(peer.origin) for wording in DIALECTS]
+        providers = [wording.provider(peer.origin) for wording in wordings]
         with injector.installed(monkeypatch):
             async with ms.open_engine(providers, timeouts=CLOCKS, retry=RETRY, limits=POOL) as engine:
                 calls: list[ms.Call] = []
-                for wording, provider in zip(DIALECTS, providers, strict=True):
+                for wording, provider in zip(wordings, providers, strict=True):
                     for case in EXPECTED:
                         outcome = Outcome(f"{wording.name} {case}")
                         outcomes.append(outcome)
@@ -213,15 +216,22 @@ class Undisturbed:
     whole: dict[str, tuple[object, ...]]
 
 
-def run_with(injector: Injector, monkeypatch: pytest.MonkeyPatch) -> list[Outcome]:
-    return trio.run(run_all, injector, monkeypatch, clock=trio.testing.MockClock(autojump_threshold=0))
+def run_with(injector: Injector, monkeypatch: pytest.MonkeyPatch, wordings: Sequence[Wording]) -> list[Outcome]:
+    clock = trio.testing.MockClock(autojump_threshold=0)
+    return trio.run(run_all, injector, monkeypatch, wordings, clock=clock)
+
+
+@pytest.fixture(params=SPLIT, ids=lambda wordings: "+".join(wording.name for wording in wordings))
+def wordings(request: pytest.FixtureRequest) -> Sequence[Wording]:
+    given: Sequence[Wording] = request.param
+    return given
 
 
 @pytest.fixture
-def undisturbed(monkeypatch: pytest.MonkeyPatch) -> Undisturbed:
-    run_with(Injector(), monkeypatch)  # the first run in a process makes some more calls, to fill caches
+def undisturbed(monkeypatch: pytest.MonkeyPatch, wordings: Sequence[Wording]) -> Undisturbed:
+    run_with(Injector(), monkeypatch, wordings)  # the first run in a process makes some more calls, to fill caches
     injector = Injector()
-    outcomes = run_with(injector, monkeypatch)
+    outcomes = run_with(injector, monkeypatch, wordings)
     for outcome in outcomes:
         expected = EXPECTED[outcome.name.split()[1]]
         assert described(outcome)[0] == expected[0], (outcome.name, outcome.completions[0].error)
@@ -232,14 +242,18 @@ def undisturbed(monkeypatch: pytest.MonkeyPatch) -> Undisturbed:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("part", range(PARTS))
 def test_whatever_raises_ends_one_call_at_most(
-    part: int, undisturbed: Undisturbed, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    part: int,
+    wordings: Sequence[Wording],
+    undisturbed: Undisturbed,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     places = list(enumerate(range(1, undisturbed.total + 1, STEP)))
     for number, at in places[part::PARTS]:
         kinds = KINDS if STEP == 1 else (KINDS[number % len(KINDS)],)
         for kind in kinds:
             injector = Injector(at, kind)
-            outcomes = run_with(injector, monkeypatch)
+            outcomes = run_with(injector, monkeypatch, wordings)
             counts = [len(outcome.completions) for outcome in outcomes]
             assert counts == [1] * len(outcomes), (injector, [o.name for o in outcomes if len(o.completions) != 1])
             others = [outcome.name for outcome in outcomes if described(outcome) != undisturbed.whole[outcome.name]]

@@ -16,5 +16,11 @@ FOUND: list[tuple[str, bytes, str]] = [
         "stray bytes that come after the end was seen close an idle connection",
     ),
     ("openai-responses", CUT + _TWICE.encode(), "pieces that the whole contradicts are told, the whole is held"),
+    ("secrets", b":Ef3&ampgh4&lt", "HTML reads an entity without its semicolon, as at the end of a cut text"),
+    (
+        "anthropic",
+        CUT + b'data: {"type": "content_block_start", "index": 0, "content_block": {"type": ["text"], "text": ""}}\n\n',
+        "the type of a block that is a list is no known type",
+    ),
 ]
 """Target, input, what it showed."""

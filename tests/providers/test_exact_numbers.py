@@ -80,6 +80,21 @@ ANSWERS: dict[str, tuple[str, bool, bytes]] = {
         True,
         events('{"choices":[{"index":0,"delta":{"tool_calls":[%s]}}]}' % (CHAT_CALL % OBJECT), CHAT_END, "[DONE]"),
     ),
+    "chat stream, an object beside text": (
+        "openai-chat",
+        True,
+        events(
+            '{"choices":[{"index":0,"delta":{"content":"Look."}},{"index":0,"delta":{"tool_calls":[%s]}}]}'
+            % (CHAT_CALL % OBJECT),
+            CHAT_END,
+            "[DONE]",
+        ),
+    ),
+    "chat stream, an object in a whole message": (
+        "openai-chat",
+        True,
+        events('{"choices":[{"index":0,"message":{"tool_calls":[%s]}}]}' % (CHAT_CALL % OBJECT), CHAT_END, "[DONE]"),
+    ),
     "chat stream, a legacy object": (
         "openai-chat",
         True,

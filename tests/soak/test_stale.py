@@ -24,6 +24,7 @@ RETRY = ms.Retry(base=0, jitter=0)
 async def reuse(times: int) -> tuple[ms.Statistics, list[ms.ProviderError]]:
     """Make calls until connections were reused that often; the failures that a caller saw."""
     errors: list[ms.ProviderError] = []
+    resent = retried = 0
     finished = trio.Event()
     running = 0
     limits = Limits(pool=PoolLimits(max_per_origin=AT_ONCE))
@@ -37,8 +38,12 @@ async def reuse(times: int) -> tuple[ms.Statistics, list[ms.ProviderError]]:
                 engine.start_request(hello(), on_completion)
 
             def on_completion(completion: ms.Completion) -> None:
-                nonlocal running
+                nonlocal running, resent, retried
                 running -= 1
+                resent += completion.resent
+                # Beside the first attempt and the one on a fresh connection there are only those of the retry rule.
+                retried += completion.attempts - 1 - completion.resent
+                assert completion.attempts >= 1 + completion.resent
                 if completion.error is not None:
                     errors.append(completion.error)
                 assert completion.resent <= 1
@@ -50,7 +55,9 @@ async def reuse(times: int) -> tuple[ms.Statistics, list[ms.ProviderError]]:
             for _ in range(AT_ONCE + 10):  # more than there are places, so that some wait in the queue
                 start()
             await finished.wait()
-            return engine.statistics(), errors
+            statistics = engine.statistics()
+            assert (resent, retried) == (statistics.resent, statistics.retried)
+            return statistics, errors
 
 
 async def test_two_thousand_reuses_without_a_failure() -> None:

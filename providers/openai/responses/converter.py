@@ -126,7 +126,7 @@ class ResponsesConverter(HistoryConverter):
             self._close(run, read, where)
             if kind in OUTPUTS:
                 result = Result(string(item, "call_id") or "", _output(item, where))
-                last = read[-1] if number and wire[number - 1].get("type") in OUTPUTS else None
+                last = read[-1] if number and string(wire[number - 1], "type") in OUTPUTS else None
                 if isinstance(last, Message):
                     last.content.append(result)  # the results of one turn
                 else:

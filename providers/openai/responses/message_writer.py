@@ -309,11 +309,11 @@ class MessageWriter:
     def _without_loose_calls(self) -> list[JSONObject]:
         """Calls that only their provider understands, without those that nothing answers."""
         for item in self.items:
-            if item.get("type") in ANSWERS:
+            if string(item, "type") in ANSWERS:
                 self.answered.update(id for member in NAMES_ITS_CALL if (id := string(item, member)))
         kept: list[JSONObject] = []
         for item in self.items:
-            kind = item.get("type")
+            kind = string(item, "type")
             if kind in OUTPUT_KIND:
                 identifiers = [string(item, member) or "" for member in ("call_id", "id") if item.get(member)]
                 if identifiers and self.answered.isdisjoint(identifiers):
