@@ -12,8 +12,7 @@ import pytest
 import manystream as ms
 from manystream.batch import Batch, Journal, lines, read_lines, source
 from manystream.batch.lines import LineError, read_line
-
-from .batches import line, model, records
+from tests.support.batches import line, model, records
 
 MIB = 1024 * 1024
 LONG = 100 * MIB
