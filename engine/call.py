@@ -298,7 +298,7 @@ class Call(Ending):
             if watch is not None and watch.chunks:
                 self._attempt.deliver = watch.watched(self, delivery.deliver)
             else:
-                self._attempt.deliver_texts = delivery.deliver_texts
+                self._attempt.deliver_each = delivery.deliver
 
     def on_answer(self, response: Response, terminal: Event | None) -> None:
         attempt = self._attempt
