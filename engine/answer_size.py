@@ -8,8 +8,6 @@ Knows sizes. Must not know what is in an answer, nor how an attempt ends.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from .buffered import STEP_BYTES
 
 
@@ -19,12 +17,11 @@ class AnswerSize:
     bytes_left: body bytes that may come until the size is looked at; negative when it is time to.
     """
 
-    __slots__ = ("_limit", "_looked_at", "_next_look", "_report", "bytes_left")
+    __slots__ = ("_limit", "_looked_at", "_next_look", "bytes_left")
 
-    def __init__(self, limit: int, report: Callable[[int], None]) -> None:
-        """limit: of one answer. report: called with the bytes that came since the last report."""
+    def __init__(self, limit: int) -> None:
+        """limit: bytes of one answer."""
         self._limit = limit
-        self._report = report
         self._looked_at = 0
         self._next_look = self.bytes_left = min(STEP_BYTES, limit)
 
@@ -33,13 +30,12 @@ class AnswerSize:
         """Body bytes so far."""
         return self._next_look - self.bytes_left
 
-    def look(self) -> bool:
-        """Report what has come, and set the next look. False where the answer is too large."""
+    def look(self) -> int | None:
+        """Set the next look. Returns the bytes that came since the latest one; None where the answer is too large."""
         received = self.received
         if received > self._limit:
-            return False
+            return None
         self._next_look = min(received + STEP_BYTES, self._limit)
         self.bytes_left = self._next_look - received
         grown, self._looked_at = received - self._looked_at, received
-        self._report(grown)
-        return True
+        return grown

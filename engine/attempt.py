@@ -110,7 +110,7 @@ class Attempt:
         self._machine: StreamMachine | None = None
         self._sse: SSEParser | None = None
         self._pieces: list[bytes] = []
-        self._size = AnswerSize(prepared.limits.max_response_bytes, partial(prepared.buffered.grown, self))
+        self._size = AnswerSize(prepared.limits.max_response_bytes)
         self._truncatable = False
 
     @property
@@ -333,11 +333,14 @@ class Attempt:
 
     def _may_grow(self) -> bool:
         """Look at the size. False where it is too much."""
-        if self._size.look():
-            return True
-        limit = self._prepared.limits.max_response_bytes
-        self._give_up(malformed(f"the answer is larger than {limit} bytes (limits.max_response_bytes)"))
-        return False
+        prepared = self._prepared
+        grown = self._size.look()
+        if grown is None:
+            limit = prepared.limits.max_response_bytes
+            self._give_up(malformed(f"the answer is larger than {limit} bytes (limits.max_response_bytes)"))
+            return False
+        prepared.buffered.grown(self, grown)
+        return True
 
     def kept_bytes(self) -> int:
         """What of the bytes received is kept."""

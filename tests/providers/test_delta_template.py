@@ -255,7 +255,7 @@ def test_one_stream_does_not_take_the_place_of_what_others_share(dialect: str) -
         "openai-chat": '{"id":"c","choices":[{"index":0,"delta":{"content":"%s"}}],"model":"%d"}',
         "gemini": '{"candidates":[{"content":{"parts":[{"text":"%s"}]}}],"modelVersion":"m","responseId":"%d"}',
     }
-    fast_path = FastPath(machine, AnswerSize(2**30, lambda size: None))
+    fast_path = FastPath(machine, AnswerSize(2**30))
     for number in range(600):
         data = (frames[dialect] % ("x", number // 2)).encode()
         wire = b"data: %b\n\n" % data
