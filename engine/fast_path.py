@@ -27,14 +27,14 @@ DeliverEach: TypeAlias = "Callable[[Iterable[Event]], None]"
 the call has ended."""
 
 
-MATCHES_NOTHING = DeltaTemplate("", b"", b"\n", b"", b"", None, shared=False)
-"""No delta begins with a line end."""
+UNUSED = DeltaTemplate("", b"", b"", b"", b"", None, shared=False)
+"""In the place of a template until the first one is followed; `read` is not called before."""
 
 size_of = SIZES.get
 
 
 def _deliver_nothing(events: Iterable[Event]) -> None:
-    """Before anything is followed."""
+    """In the place of the callback until a template is followed."""
 
 
 class FastPath:
@@ -46,7 +46,7 @@ class FastPath:
         self._machine = machine
         self._size = size
         self._template: DeltaTemplate | None = None  # the machine's, while its framing is known
-        self._framed = MATCHES_NOTHING  # the same between the framing's bytes
+        self._framed = UNUSED  # the same between the framing's bytes
         self._opening_size = self._closing_size = 0  # bytes of the framing
         self._line = 0  # length of the latest size line: the next one is seldom longer or shorter
         self._deliver: DeliverEach = _deliver_nothing

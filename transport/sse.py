@@ -45,8 +45,8 @@ class SSEParser:
     """An incremental parser for one stream.
 
     max_event_bytes: the most that one event may hold before it ends. `feed` raises `SSEOverflowError` beyond it,
-    but hands over first what was whole. at_boundary: nothing is held: the next byte begins an
-    event.
+    but hands over first what was whole.
+    at_boundary: nothing is held: the next byte begins an event.
     """
 
     __slots__ = (
@@ -235,6 +235,8 @@ class SSEParser:
 def usual_framing(name: str, payload: bytes, wire: bytes) -> tuple[bytes, bytes] | None:
     """The bytes before and after the data of one event; None unless `wire` is that event, whole, in the form that most
     servers write: an `event:` line if it has a name, one `data:` line, a blank line."""
+    if not payload:
+        return None  # an event without data says nothing about the ones that have some
     opening, found, closing = wire.partition(payload)
     written = b"event: %b\ndata: " % name.encode() if name else b"data: "
     return (opening, closing) if found and opening == written and closing in CLOSINGS else None

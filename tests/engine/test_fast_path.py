@@ -356,6 +356,7 @@ def test_a_stream_that_breaks_after_repeats_says_where(case: Case) -> None:
 
 
 def test_a_framing_is_taken_up_only_as_servers_write_it() -> None:
+    assert usual_framing("", b"", b"data: \n\n") is None
     assert usual_framing("", b"{}", b"data: {}\n\n") == (b"data: ", b"\n\n")
     assert usual_framing("", b"{}", b"data: {}\r\n\r\n") == (b"data: ", b"\r\n\r\n")
     assert usual_framing("e", b"{}", b"event: e\ndata: {}\n\n") == (b"event: e\ndata: ", b"\n\n")
@@ -370,6 +371,15 @@ def test_a_framing_is_taken_up_only_as_servers_write_it() -> None:
         ("e", b"data: {}\n\n"),
     ):
         assert usual_framing(name, b"{}", wire_text) is None
+
+
+@cases
+@pytest.mark.parametrize("empty", [b"data: \n\n", b"data:\n\n", b"event: ping\ndata: \n\n", b": ping\n\n"])
+def test_an_event_without_data_after_two_deltas_in_one_chunk_is_passed_over(case: Case, empty: bytes) -> None:
+    """A server that writes two deltas at once, and then an empty event to keep the connection open."""
+    two = chunk(b"".join(case.delta % text for text in (b'"Once"', b'" upon"')))
+    fast = both(case, wire(case, [two, chunk(empty), *(delta(case, text) for text in (" a", " time"))]))
+    assert "Once upon a time" in fast.outcome
 
 
 @pytest.mark.trio
