@@ -3,7 +3,8 @@
 Knows transport (as its waiter and its exchange) and a dialect's machine or decoder. Must not know retries, clocks
 or callbacks: it reports to its `Listener` (the call) and is over.
 
-The hot path of the whole engine is `on_body` with a machine: socket bytes → SSE → machine → `deliver`.
+The ordinary way of a stream is `on_body` with a machine: body bytes → SSE → machine → `deliver`. What it returns may
+read the chunks that follow (`fast_path.py`).
 """
 
 from __future__ import annotations
