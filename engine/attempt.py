@@ -3,7 +3,8 @@
 Knows transport (as its waiter and its exchange) and a dialect's machine or decoder. Must not know retries, clocks
 or callbacks: it reports to its `Listener` (the call) and is over.
 
-The hot path of the whole engine is `on_body` with a machine: socket bytes → SSE → machine → `deliver`.
+The ordinary way of a stream is `on_body` with a machine: body bytes → SSE → machine → `deliver`. What it returns may
+read the chunks that follow (`fast_path.py`).
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from ..transport.exchange import Exchange, RawHeaders
 from ..transport.headers import headers_to_mapping
 from ..transport.http1 import Connection
 from ..transport.sse import ServerSentEvent, SSEOverflowError, SSEParser
-from .buffered import STEP_BYTES
+from .answer_size import AnswerSize
 from .error_answer import EVENT_STREAM, read_error
 from .errors import redacted, redacted_headers, transport_error
+from .fast_path import DeliverEach, FastPath
 from .listener import Listener, Progress, Recorder, Tap
 from .prepared import Prepared
-from .repeats import DeliverTexts, RepeatedEvents, repeats
 from .steps import STEP_EVENTS, Action, Steps
 
 JSON_TYPES = ("application/json", "text/json")
@@ -53,30 +54,28 @@ class Attempt:
 
     status, headers: of the response, once its head has come. phase: where the dial stands.
     deliver: takes a stream's events, none of them terminal; the listener may put another in its place at any time.
-    If the attempt is `over` when it returns, nothing more is given. deliver_texts: does the same for deltas that repeat
-    one another, once the listener has set it; without it they, too, go to `deliver`. paused: the consumer wants nothing
-    for now.
+    If the attempt is `over` when it returns, nothing more is given. deliver_each: the same for events that are made as
+    they are asked for, once the listener has set it; without it there is no fast path. paused: the consumer wants
+    nothing for now.
     """
 
     __slots__ = (
+        "_buffered",
         "_ended",
-        "_held",
+        "_fast_path",
         "_listener",
         "_machine",
-        "_mark",
         "_pieces",
         "_prepared",
         "_reading",
         "_recorder",
-        "_repeats",
-        "_reported",
         "_size",
         "_sse",
         "_tap",
         "_truncatable",
         "connection",
         "deliver",
-        "deliver_texts",
+        "deliver_each",
         "headers",
         "over",
         "paused",
@@ -97,8 +96,8 @@ class Attempt:
         self._tap: Tap | None = None
         self._listener = listener
         self.deliver: Callable[[Sequence[Event]], None] = deliver
-        self.deliver_texts: DeliverTexts | None = None
-        self._repeats: RepeatedEvents | None = None
+        self.deliver_each: DeliverEach | None = None
+        self._fast_path: FastPath | None = None
         self.connection: Connection | None = None
         self.phase: Phase = Phase.QUEUE
         self.status: int = 0
@@ -106,15 +105,13 @@ class Attempt:
         self.over: bool = False
         self.paused: bool = False
         self.steps: Steps | None = None  # events of one wire event that are being delivered a few at a time
-        self._held: list[bytes] = []  # what was read meanwhile
+        self._buffered: list[bytes] = []  # what was read meanwhile
         self._ended: Action | None = None  # how the body ended meanwhile
         self._reading = Reading.NOTHING
         self._machine: StreamMachine | None = None
         self._sse: SSEParser | None = None
         self._pieces: list[bytes] = []
-        self._size = 0
-        self._reported = 0
-        self._mark = min(STEP_BYTES, prepared.limits.max_response_bytes)  # the size at which it is looked at next
+        self._size = AnswerSize(prepared.limits.max_response_bytes)
         self._truncatable = False
 
     @property
@@ -181,37 +178,30 @@ class Attempt:
             prepared = self._prepared
             self._machine = prepared.dialect.machine(prepared.provider, prepared.make_id, prepared.limits)
             self._sse = SSEParser(prepared.limits.max_event_bytes)
+            self._fast_path = FastPath(self._machine, self._size)
             return Reading.STREAM
         return Reading.ANSWER
 
-    def on_body(self, data: bytes) -> None:
-        machine, sse = self._machine, self._sse
-        if machine is None or sse is None:
+    def on_body(self, data: bytes) -> FastPath | None:
+        machine, sse, fast_path = self._machine, self._sse, self._fast_path
+        if machine is None or sse is None or fast_path is None:
             self._collect(data)
-            return
+            return None
         if self.steps is not None:
-            self._held.append(data)  # a paused connection that broke is read to its end
-            return
-        if self._repeats is not None:
-            self._size = self._mark - self._repeats.room  # it has read some in the meantime
-        self._size += len(data)
-        if self._size > self._mark and not self._may_grow():
-            return
+            self._buffered.append(data)  # a paused connection that broke is read to its end
+            return None
+        size = self._size
+        size.bytes_left -= len(data)
+        if size.bytes_left < 0 and not self._may_grow():
+            return None
         try:
             wire_events = sse.feed(data)
         except SSEOverflowError as error:
             self._give_up(malformed(f"{error} (limits.max_event_bytes)"))
-            return
-        if not self._take(iter(wire_events), machine):
-            return
-        connection = self.connection
-        if connection is not None and self.deliver_texts is not None and self._tap is None:
-            known = self._repeats = repeats(self._repeats, machine.repeated, wire_events, data, self.deliver_texts)
-            connection.shortcut = None
-            if known is not None:
-                known.room = self._mark - self._size  # what it cannot read now counts, too
-                if sse.between:
-                    connection.shortcut = known
+            return None
+        if not self._take(iter(wire_events), machine) or self.deliver_each is None or not sse.at_boundary:
+            return None
+        return fast_path.follow(wire_events, data, self.deliver_each)
 
     def _take(self, wire_events: Iterator[ServerSentEvent], machine: StreamMachine) -> bool:
         """Decode and deliver. False where that ends the attempt, or takes more than one tick."""
@@ -332,33 +322,32 @@ class Attempt:
         if self._reading is Reading.PAGE and data.lstrip()[:1] in (b"{", b"["):
             self._reading = Reading.ANSWER  # whatever its type says
         self._pieces.append(data)
-        self._size += len(data)
+        self._size.bytes_left -= len(data)
         if self._reading in (Reading.ERROR, Reading.PAGE):
-            if self._size >= self._prepared.limits.max_error_bytes:
+            if self._size.received >= self._prepared.limits.max_error_bytes:
                 self._close()
                 self._decode_error() if self._reading is Reading.ERROR else self._decode_answer()
-        elif self._size > self._mark:
+        elif self._size.bytes_left < 0:
             self._may_grow()
 
     # --- how large it becomes ---
 
     def _may_grow(self) -> bool:
-        """Look at the size, which has grown by a step. False where it is too much."""
-        prepared, size = self._prepared, self._size
-        limit = prepared.limits.max_response_bytes
-        if size > limit:
+        """Look at the size. False where it is too much."""
+        prepared = self._prepared
+        grown = self._size.look()
+        if grown is None:
+            limit = prepared.limits.max_response_bytes
             self._give_up(malformed(f"the answer is larger than {limit} bytes (limits.max_response_bytes)"))
             return False
-        self._mark = min(size + STEP_BYTES, limit)
-        prepared.buffered.grown(self, size - self._reported)
-        self._reported = size
+        prepared.buffered.grown(self, grown)
         return True
 
     def kept_bytes(self) -> int:
         """What of the bytes received is kept."""
         machine, sse = self._machine, self._sse
         if machine is None or sse is None:
-            return self._size
+            return self._size.received
         return kept_bytes(machine) + sse.pending
 
     def give_way(self) -> None:
@@ -409,9 +398,7 @@ class Attempt:
         """Deliver many events a few at a time, and read nothing meanwhile."""
         connection = self.connection
         if connection is not None:
-            connection.shortcut = None
             connection.pause()
-        self._repeats = None
         self.steps = Steps(self, events, then, self._listener.soon)
         self.steps.go_on()
 
@@ -423,8 +410,8 @@ class Attempt:
         """They were delivered: go on with what comes after them."""
         self.steps = None
         then()
-        while self._held and self.steps is None and not self.over:
-            self.on_body(self._held.pop(0))
+        while self._buffered and self.steps is None and not self.over:
+            self.on_body(self._buffered.pop(0))
         if self.steps is not None or self.over:
             return
         if self._ended is not None:

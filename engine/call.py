@@ -313,7 +313,7 @@ class Call(Ending):
             if hooks.observed is not None:
                 attempt.deliver = hooks.observed(self, delivery.deliver)
             else:
-                attempt.deliver_texts = delivery.deliver_texts
+                attempt.deliver_each = delivery.deliver
 
     def on_answer(self, response: Response, terminal: Event | None) -> None:
         attempt = self._attempt

@@ -6,11 +6,10 @@ Knows the callback. Must not know sockets, attempts, or why a call ended.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, TypeAlias
 
 from ..providers.events import Event, EventType, Start
-from ..providers.repeated import RepeatedDelta
 
 OnEvent: TypeAlias = "Callable[[Event], object]"
 
@@ -70,33 +69,24 @@ class Delivery:
             self.delivered = True
             self.deliver(events)
 
-    def deliver(self, events: Sequence[Event]) -> None:
-        """Hand on more events, none of them terminal."""
-        on_event = self._on_event
-        self._tally.events += len(events)
-        for event in events:
-            if self.muted:
-                return  # the callback has cancelled its own call
-            try:
-                on_event(event)
-            except BaseException as error:
-                self._failed(error)
-                return
-
-    def deliver_texts(self, repeated: RepeatedDelta, texts: Sequence[str]) -> None:
-        """Hand on deltas that repeat one another, as `deliver` would their events."""
-        on_event, make, index, pieces = self._on_event, repeated.make, repeated.index, repeated.pieces
-        self._tally.events += len(texts)
-        for text in texts:
-            if self.muted:
-                return
-            pieces.append(text)
-            event = make(index, text)
-            try:
-                on_event(event)
-            except BaseException as error:
-                self._failed(error)
-                return
+    def deliver(self, events: Iterable[Event]) -> None:
+        """Deliver more events, none of them terminal. They may be made as they are asked for: none is, once the
+        callback has raised or has cancelled its own call."""
+        if self.muted:
+            return
+        on_event, delivered = self._on_event, 0
+        try:
+            for event in events:
+                delivered += 1
+                try:
+                    on_event(event)
+                except BaseException as error:
+                    self._failed(error)
+                    break
+                if self.muted:
+                    break
+        finally:
+            self._tally.events += delivered
 
     def _failed(self, error: BaseException) -> None:
         """`on_event` raised."""

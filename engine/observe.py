@@ -40,7 +40,13 @@ class CallStart:
 class Observer:
     """Override what you want to be told. Methods are called on the engine's thread, inside its loop, so they must not
     wait. What one raises is logged under `manystream.observe`, and no call notices.
+
+    every_chunk: whether `chunk_received` is called. Set it to True in a subclass or on an object before it is given to
+        an engine. Every event of every stream is then read without the fast path, which takes about 30 % more
+        instructions per event, beside those of your method.
     """
+
+    every_chunk: bool = False
 
     def call_started(self, call: Call, start: CallStart) -> None:
         """A call begins; a request that is refused before it is sent (`InvalidRequestError`) never does."""
@@ -52,8 +58,8 @@ class Observer:
         """Its first content was handed to `on_event`. Streams only, and once per call at most."""
 
     def chunk_received(self, call: Call, events: Sequence[Event]) -> None:
-        """More of a stream's content after the first, as one server-sent event brought it. The hot path: it is only
-        called for an observer that overrides it."""
+        """More of a stream's content after the first, as one server-sent event brought it. Only called where
+        `every_chunk` is True."""
 
     def call_ended(self, call: Call, completion: Completion) -> None:
         """It has ended, exactly once; its `on_completion` is called next."""
@@ -65,7 +71,7 @@ class Observer:
         """A connection was closed, after so many exchanges."""
 
 
-HOOKS = tuple(name for name in vars(Observer) if not name.startswith("_"))
+HOOKS = tuple(name for name, value in vars(Observer).items() if callable(value) and not name.startswith("_"))
 """The names of an observer's methods."""
 
 
@@ -84,7 +90,7 @@ class Watch:
             check_callback(f"observer.{hook}", getattr(observer, hook))
         self._observer = observer
         self._on_raise = on_raise
-        self.chunks: bool = type(observer).chunk_received is not Observer.chunk_received
+        self.chunks: bool = observer.every_chunk is True
 
     def hooks(self, ended: Callable[[Call, Completion], None]) -> CallHooks:
         """What calls call on their way; `ended` is the engine's own."""

@@ -89,7 +89,12 @@ class OpenTelemetryObserver(Observer):
         self,
         tracer_provider: trace.TracerProvider | None = None,
         meter_provider: metrics.MeterProvider | None = None,
+        *,
+        every_chunk: bool = False,
     ) -> None:
+        """every_chunk: record `gen_ai.client.operation.time_per_output_chunk`. Each event of each stream is
+        then read without the fast path, which takes about 30 % more instructions, beside those of the recording."""
+        self.every_chunk = every_chunk
         self._tracer = trace.get_tracer(INSTRUMENTATION, tracer_provider=tracer_provider)
         meter = metrics.get_meter(INSTRUMENTATION, meter_provider=meter_provider)
         self._duration = meter.create_histogram(

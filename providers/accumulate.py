@@ -104,12 +104,19 @@ class ToolCallInProgress:
         waiting = "".join(self.pieces)
         return (start, ToolCallDelta(self.index, waiting)) if waiting else (start,)
 
+    def more(self, arguments: str) -> ToolCallDelta:
+        """Append arguments that are not empty, of a call that has started."""
+        self.pieces.append(arguments)
+        return ToolCallDelta(self.index, arguments)
+
     def delta(self, arguments: str) -> Sequence[Event]:
         """Append arguments."""
         if not arguments:
             return ()
+        if self.started:
+            return (self.more(arguments),)
         self.pieces.append(arguments)
-        return (ToolCallDelta(self.index, arguments),) if self.started else ()
+        return ()
 
     def finish(self, complete: bool = True) -> Sequence[Event]:
         """The call has ended; a second time, or one that never got a name, tells nothing."""

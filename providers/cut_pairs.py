@@ -5,8 +5,8 @@ parser takes, so such an event always goes through the lenient parser, which wri
 `CutPairs.note`. Here the halves of one block's deltas are joined. A half that stays alone remains U+FFFD.
 
 Knows events and the pieces of blocks. Must not know any wire form. A stream without halves has no `CutPairs`: it costs
-such a stream one comparison per event that is parsed, and nothing on the fast path (`repeated.py`), which parses a
-string strictly and so never sees a half.
+such a stream one comparison per event that is parsed, and nothing where a delta matches the template
+(`delta_template.py`): its string is parsed strictly, so it never holds a half.
 """
 
 from __future__ import annotations

@@ -9,17 +9,17 @@ from __future__ import annotations
 import abc
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import ClassVar, Protocol, TypeAlias
 
 from . import error_bodies
-from .accumulate import Accumulator
+from .accumulate import Accumulator, Placed, ToolCallInProgress
 from .answer_limits import ANSWER_LIMITS, AnswerLimits
 from .cut_pairs import CutPairs
+from .delta_template import LARGEST_DELTA, NOTHING_VOLATILE, DeltaTemplate, Path, VolatileMembers, learn
 from .errors import InvalidRequestError, ProviderError
-from .events import Error, Event
+from .events import Error, Event, TextDelta, ThinkingDelta, ToolCallDelta
 from .json_values import JSON, MalformedJSONError, loads
 from .provider import Provider
-from .repeated import LARGEST_DELTA, SHARED_BY_ONE, Path, RepeatedDelta, learn
 from .request import Request
 from .response import Response
 from .rules import described
@@ -47,7 +47,11 @@ class WireRequest:
 
 
 LESSONS = 8
-"""Deltas that are looked at for what the next one repeats, without success, before a stream is left alone."""
+"""Templates of one stream, none of which matched a delta, before no more are made."""
+
+SHARED_BY_ONE = 8
+"""Templates of one stream that may add to what is kept for all streams. A stream whose deltas always differ must not
+replace what the other streams use, nor have a pattern compiled for each event."""
 
 
 class StreamMachine(abc.ABC):
@@ -56,17 +60,42 @@ class StreamMachine(abc.ABC):
     `feed` and `end` never raise for anything a server may send: malformed input becomes an `Error` event, and so does
     an answer beyond the limits.
     Once `ended` is True (Done or Error was returned) further input is ignored.
-    repeated: the delta that the next event may repeat; whoever reads such a one elsewhere appends to its pieces.
+
+    volatile: the dialect's members whose values differ from delta to delta.
+    template: matches the next event if it is one more delta of the same block; None where none is known.
+    accept: records the text of a delta that matched `template`, and returns its event. `feed` calls it for the
+        deltas that it matches, and so does who matches them elsewhere.
+    latest_match: the data of the last delta that matched, where the template has counts; the machine reads them when it
+        needs them.
     """
 
-    __slots__ = ("_cut_pairs", "_lessons", "_shares", "answer", "ended", "make_id", "provider", "repeated")
+    __slots__ = (
+        "_cut_pairs",
+        "_learned_at",
+        "_lessons",
+        "_pieces",
+        "_shares",
+        "accept",
+        "answer",
+        "ended",
+        "latest_match",
+        "make_id",
+        "provider",
+        "template",
+    )
+
+    volatile: ClassVar[VolatileMembers] = NOTHING_VOLATILE
 
     def __init__(self, provider: Provider, make_id: MakeId, limits: AnswerLimits = ANSWER_LIMITS) -> None:
         self.provider: Provider = provider
         self.make_id: MakeId = make_id
         self.answer: Accumulator = Accumulator(limits)
         self.ended: bool = False
-        self.repeated: RepeatedDelta | None = None
+        self.template: DeltaTemplate | None = None
+        self.accept: Callable[[str], Event] = _no_template
+        self.latest_match: bytes = b""
+        self._pieces: list[str] = []  # of the block that the template's deltas belong to
+        self._learned_at = 0  # how many there were when the template was made
         self._lessons = LESSONS
         self._shares = SHARED_BY_ONE
         self._cut_pairs: CutPairs | None = None
@@ -74,44 +103,57 @@ class StreamMachine(abc.ABC):
     def feed(self, event: str, data: bytes) -> Sequence[Event]:
         """Take one server-sent event: its name (empty where it has none) and its data.
 
-        Hot: most are deltas that differ from the one before in their text only, and end here.
+        Hot path: most events match the template.
         """
         if self.ended:
             return ()
-        repeated = self.repeated
-        if repeated is not None:
-            text = repeated.text_of(event, data)
-            if text:
-                repeated.pieces.append(text)
-                return (repeated.make(repeated.index, text),)
-            if repeated.served:
+        template = self.template
+        if template is not None:
+            if event == template.event and len(data) <= LARGEST_DELTA:
+                text = template.text_in(data)
+                if text:
+                    if template.counts is not None:
+                        self.latest_match = data
+                    return (self.accept(text),)
+            if self.matched:
                 self._lessons = LESSONS
-            self.forget(repeated)
+            self.template = None
         try:
             events = self.take_event(event, data)
         except ProviderError as error:
             events = self.fail(error.with_traceback(None))
         return events if self._cut_pairs is None else self._joined(events)
 
-    def forget(self, repeated: RepeatedDelta) -> None:
-        """An event came that is not `repeated` once more."""
-        self.repeated = None
+    @property
+    def matched(self) -> bool:
+        """Whether the template has matched a delta."""
+        return len(self._pieces) > self._learned_at
 
     @abc.abstractmethod
     def take_event(self, event: str, data: bytes) -> Sequence[Event]:
-        """Take one server-sent event that is not known from the one before. Raises `ProviderError` for one that brings
-        the answer beyond its limits."""
+        """Take one server-sent event that does not match the template. Raises `ProviderError` for one that brings the
+        answer beyond its limits."""
 
-    def expect_more(self, event: str, data: bytes, value: JSON, path: Path, told: Event, counts: bytes = b"") -> None:
-        """This wire event told one delta and nothing else, and so does every one that repeats it with another text.
+    def expect_more(self, event: str, data: bytes, value: JSON, path: Path, delta: Event) -> None:
+        """This wire event held one delta and nothing else, and so does every event that differs from it in the text
+        only: make a template of it.
 
-        value: its JSON, parsed. path: where the text stands in it. counts: a member behind it whose numbers may change,
-        too; its machine looks at them when it needs them (`RepeatedDelta.latest`)."""
-        if self._lessons and len(data) <= LARGEST_DELTA:
-            self._lessons -= 1
-            shared = self._shares > 0
-            self.repeated = learn(event, data, value, path, told, self.answer.blocks, counts, shared=shared)
-            self._shares -= shared
+        value: its JSON, parsed. path: to the text in it. delta: the event that was returned for it.
+        """
+        if not self._lessons or len(data) > LARGEST_DELTA:
+            return
+        if not isinstance(delta, TextDelta | ThinkingDelta | ToolCallDelta):
+            return
+        block = self.answer.blocks[delta.index]
+        if isinstance(block, Placed):
+            return
+        self._lessons -= 1
+        shared = self._shares > 0
+        self._shares -= shared
+        text = delta.arguments if isinstance(delta, ToolCallDelta) else delta.text
+        self.template = learn(event, data, value, path, text, self.volatile, shared=shared)
+        self.accept = block.more if isinstance(block, ToolCallInProgress) else block.delta
+        self._pieces, self._learned_at = block.pieces, len(block.pieces)
 
     def end(self, stray: bytes = b"") -> Sequence[Event]:
         """The body has ended. `stray`: the lines that were no SSE fields, joined with LF, bounded; some servers
@@ -161,6 +203,11 @@ class StreamMachine(abc.ABC):
     def response(self) -> Response:
         """The answer so far."""
         return self.answer.response()
+
+
+def _no_template(text: str) -> Event:
+    """Accepts nothing: there is no template yet."""
+    raise AssertionError("a text was accepted without a template")
 
 
 class Encode(Protocol):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import cast
 
-SHARED = frozenset({"provider", "make_id", "repeated", "event", "make"})
+SHARED = frozenset({"provider", "make_id", "template"})
 """Slots of a machine that hold nothing of the answer."""
 
 

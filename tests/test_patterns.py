@@ -19,11 +19,9 @@ import h11._readers
 import pytest
 
 import manystream
-from manystream.providers.accumulate import TextInProgress
+from manystream.providers.delta_template import VolatileMembers, learn
 from manystream.providers.error_bodies import error_from_object
-from manystream.providers.events import TextDelta
 from manystream.providers.json_values import loads
-from manystream.providers.repeated import learn
 from manystream.transport.response_head import HeadError, HeadReader
 from tests.support.backtracking import attacks, growth, steps, worst
 from tests.test_architecture import PACKAGES, name_of, sources
@@ -35,11 +33,13 @@ RE_FUNCTIONS = {"compile", "match", "fullmatch", "search", "sub", "subn", "split
 
 MADE_FROM_DATA = {
     "engine/redaction.py:hide",
-    "providers/repeated.py:_counts_pattern",
-    "providers/repeated.py:_with_closing",
+    "providers/delta_template.py:_counts_pattern",
+    "providers/delta_template.py:_with_closing",
+    "providers/delta_template.py:_member_pattern",
+    "providers/delta_template.py:_numbers_pattern",
 }
-"""Functions that compile a pattern from a key, or from what a server sent; `tests/engine/test_redaction.py` and
-`test_a_pattern_made_from_data_is_linear` run those."""
+"""Functions that compile a pattern from a key, from what a server sent, or from the names that a dialect gives;
+`tests/engine/test_redaction.py`, `test_a_pattern_made_from_data_is_linear` and `test_time_is_linear` run those."""
 
 
 def modules() -> Iterator[Any]:
@@ -63,6 +63,8 @@ def patterns_in(value: object, depth: int = 0) -> Iterator[re.Pattern[Any]]:
             yield from patterns_in(each, depth + 1)
     elif isinstance(value, type) and value.__module__.startswith("manystream") and depth < 4:
         yield from patterns_in(list(vars(value).values()), depth + 1)
+    elif isinstance(value, VolatileMembers):
+        yield from patterns_in([value.counter, value.padding, value.numbers], depth + 1)
 
 
 PATTERNS: dict[str, re.Pattern[Any]] = {
@@ -101,6 +103,7 @@ def test_the_patterns_are_found() -> None:
     assert len(PATTERNS) > 50
     assert "transport.chunked._SIZE_LINE" in PATTERNS
     assert "providers.error_bodies.MESSAGE_CATEGORY[6]" in PATTERNS
+    assert any(name.startswith("providers.gemini.stream.GeminiStream") for name in PATTERNS)
 
 
 @pytest.mark.parametrize("name", PATTERNS)
@@ -165,10 +168,10 @@ def test_no_pattern_hides_inside_a_function() -> None:
 
 def test_a_pattern_made_from_data_is_linear() -> None:
     event = b'{"text":"a","usage":{"prompt":12,"total": 345,"x y":0},"responseId":"ab-c"}'
-    block = TextInProgress(0)
-    repeated = learn("", event, loads(event), ("text",), TextDelta(0, "a"), [block], b"usage")
-    assert repeated is not None
-    pattern = repeated._counts
+    volatile = VolatileMembers(counts="usage", ids=("responseId",))
+    template = learn("", event, loads(event), ("text",), "a", volatile)
+    assert template is not None
+    pattern = template.counts
     assert pattern is not None
     assert worst(pattern, ["fullmatch"])[0] < LINEAR
 

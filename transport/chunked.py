@@ -31,6 +31,9 @@ SIZES: Mapping[bytes, int] = {
 """Size lines of chunks below `SIZES_KNOWN` bytes, with their CR LF → size. A look-up is a tenth of a match. Made once:
 a table that learned what streams send could be filled by one of them, at the cost of all others."""
 
+CHUNK_END = b"\r\n"
+"""The bytes after a chunk's data."""
+
 
 class ChunkError(ValueError):
     """The bytes are no chunked body. The message quotes them, bounded.
@@ -44,14 +47,15 @@ class ChunkError(ValueError):
 class ChunkDecoder:
     """Takes the bytes after a response head, cut anywhere.
 
-    between: nothing is held: the next byte begins a chunk. done: the last chunk and its trailers have come. rest: the
-    bytes that followed them: not part of this body.
+    at_boundary: nothing is held: the next byte begins a chunk.
+    done: the last chunk and its trailers have come.
+    rest: the bytes that followed them: not part of this body.
     """
 
-    __slots__ = ("_held", "_held_bytes", "_remaining", "_state", "between", "done", "rest")
+    __slots__ = ("_held", "_held_bytes", "_remaining", "_state", "at_boundary", "done", "rest")
 
     def __init__(self) -> None:
-        self.between: bool = True
+        self.at_boundary: bool = True
         self.done: bool = False
         self.rest: bytes = b""
         self._remaining = 0  # bytes of the current chunk that have not come
@@ -61,7 +65,7 @@ class ChunkDecoder:
 
     def feed(self, data: bytes) -> bytes:
         """Take the next bytes; returns the body bytes in them. Raises `ChunkError`; give no more input then."""
-        if self.between:
+        if self.at_boundary:
             # The common case, one whole chunk per segment, in one step.
             start = data.find(b"\n") + 1
             size = SIZES.get(data[:start])
@@ -94,7 +98,7 @@ class ChunkDecoder:
         except ChunkError as error:
             error.body = b"".join(pieces)
             raise
-        self.between = self._state == _SIZE and not self._held
+        self.at_boundary = self._state == _SIZE and not self._held
         if self.done:
             self.rest += data[position:]
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
@@ -164,6 +168,12 @@ class ChunkDecoder:
     def _release(self) -> None:
         self._held.clear()
         self._held_bytes = 0
+
+
+def size_line_length(data: bytes, position: int) -> int:
+    """The length of the size line at `position`, if it is one of `SIZES`; else 0."""
+    end = data.find(b"\n", position) + 1
+    return end - position if data[position:end] in SIZES else 0
 
 
 def _check_length(length: int) -> None:

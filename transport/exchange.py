@@ -52,6 +52,14 @@ class WireHead:
         return self._lines + b"\r\n"
 
 
+class ChunkReader(Protocol):
+    """Reads the chunks that it recognises at the front of a chunked body, instead of the chunk decoder."""
+
+    def read(self, data: bytes) -> int:
+        """Take whole chunks off the front of `data`, which begins with one. Returns how many bytes those were."""
+        ...
+
+
 class Exchange(Protocol):
     """Who receives one exchange. After `on_end`, `on_failure` or `on_defect`, nothing more is delivered.
 
@@ -63,8 +71,9 @@ class Exchange(Protocol):
         """The final response's head; header names in lower case."""
         ...
 
-    def on_body(self, data: bytes) -> None:
-        """The next body bytes; never empty."""
+    def on_body(self, data: bytes) -> ChunkReader | None:
+        """The next body bytes; never empty. Returns what may read the chunks that follow, if anything; it is used only
+        where the next byte begins a chunk, and only until the next `on_body`, or the exchange's end."""
         ...
 
     def on_end(self) -> None:
@@ -78,12 +87,4 @@ class Exchange(Protocol):
     def on_defect(self, error: Exception) -> None:
         """One of the other methods raised, or the connection's own code did: a defect in this library. The exchange
         must end without the code that raised, and must not raise again. May be called more than once."""
-        ...
-
-
-class Shortcut(Protocol):
-    """Reads what it recognises at the front of a chunked body, before anything else looks at it."""
-
-    def read(self, data: bytes) -> int:
-        """Take whole chunks off the front of `data`, which begins with one. Returns how many bytes those were."""
         ...

@@ -21,7 +21,7 @@ import h11
 
 from .chunked import ChunkDecoder, ChunkError
 from .errors import Phase, TransportError
-from .exchange import Exchange, Shortcut, WireHead
+from .exchange import ChunkReader, Exchange, WireHead
 from .framing import BodyEnd, framing
 from .liveness import is_quiet
 from .loop import Loop
@@ -70,7 +70,17 @@ class _Hot:
     """What each read looks at, side by side (a base class's slots come first). Where thousands are open, none of it is
     in a cache any more; spread over a connection's 300 bytes, an event took 3 to 5 % longer."""
 
-    __slots__ = ("_loop", "_receive", "_receive_bytes", "_tls", "label", "last_activity", "paused", "shortcut", "state")
+    __slots__ = (
+        "_loop",
+        "_receive",
+        "_receive_bytes",
+        "_tls",
+        "fast_path",
+        "label",
+        "last_activity",
+        "paused",
+        "state",
+    )
 
 
 class Connection(_Hot):
@@ -79,7 +89,8 @@ class Connection(_Hot):
     last_activity: when a byte last went either way, on the loop's clock. sent_at: when the request's last byte was
     handed to the kernel; None before. paused: nothing is read. received: bytes of the current response so far, up to
     the end of its head. served: exchanges finished. label: of the latest exchange, as its owner calls it in reports.
-    shortcut: set by the current exchange, if by any, and taken back here where the next byte begins no chunk.
+    fast_path: reads the chunks that come next, instead of the chunk decoder; None where nothing may. `on_readable` sets
+    it after each read of the body, `_release` drops it with the exchange.
     """
 
     __slots__ = (
@@ -130,7 +141,7 @@ class Connection(_Hot):
         self.received: int = 0
         self.served: int = 0
         self.label: str = ""
-        self.shortcut: Shortcut | None = None
+        self.fast_path: ChunkReader | None = None
         self._loop = loop
         self._on_idle = on_idle
         self._on_closed = on_closed
@@ -249,13 +260,13 @@ class Connection(_Hot):
         self.last_activity = loop.now
         state = self.state
         if state is BODY:
-            shortcut = self.shortcut
-            if shortcut is None:
-                self._body(data)
+            fast_path = self.fast_path
+            if fast_path is None:
+                self.fast_path = self._body(data)
             else:
-                taken = shortcut.read(data)
+                taken = fast_path.read(data)
                 if taken < size and self.state is BODY:
-                    self._body(data[taken:])
+                    self.fast_path = self._body(data[taken:])
         elif state is HEAD:
             self.received += size
             self._head(data)
@@ -316,11 +327,12 @@ class Connection(_Hot):
         elif rest:
             self._body(rest)
 
-    def _body(self, data: bytes) -> None:
+    def _body(self, data: bytes) -> ChunkReader | None:
+        """Read body bytes. Returns what may read the bytes that follow."""
         decoder = self._decoder
         if decoder is None:
             self._unchunked(data)
-            return
+            return None
         try:
             data = decoder.feed(data)
         except ChunkError as error:
@@ -328,22 +340,11 @@ class Connection(_Hot):
                 self._hand_on(error.body)  # what came before the fault, in the same bytes
             if self.state is BODY:
                 self._broken(str(error), protocol=True)
-            return
-        if data:
-            exchange = self._exchange
-            if exchange is None:
-                self._drained(len(data))
-            else:
-                try:
-                    exchange.on_body(data)
-                except Exception as error:
-                    self._exchange_failed(exchange, error)
-            if self.state is not BODY:
-                return
-        if not decoder.between:
-            self.shortcut = None  # it would begin inside a chunk
-        if decoder.done:
+            return None
+        fast_path = self._hand_on(data) if data else None
+        if decoder.done and self.state is BODY:
             self._message_end(decoder.rest)
+        return fast_path if decoder.at_boundary and self._exchange is not None else None
 
     def _unchunked(self, data: bytes) -> None:
         """A body that its length ends, or the connection's end."""
@@ -354,20 +355,20 @@ class Connection(_Hot):
             self._remaining -= len(data)
             ended = not self._remaining
         self._hand_on(data)
-        self.shortcut = None  # there are no chunks
         if ended and self.state is BODY:
             self._message_end(rest)
 
-    def _hand_on(self, data: bytes) -> None:
-        """Give body bytes to the exchange; without one they are drained."""
+    def _hand_on(self, data: bytes) -> ChunkReader | None:
+        """Give body bytes to the exchange, and return what it returns; without an exchange, drain them."""
         exchange = self._exchange
         if exchange is None:
             self._drained(len(data))
-            return
+            return None
         try:
-            exchange.on_body(data)
+            return exchange.on_body(data)
         except Exception as error:
             self._exchange_failed(exchange, error)
+            return None
 
     def _drained(self, size: int) -> None:
         """Body bytes that nobody waits for any more."""
@@ -435,10 +436,9 @@ class Connection(_Hot):
             except Exception as error:
                 exchange.on_defect(error)
 
-    def _release(self) -> Exchange | None:
-        """The exchange, which is told nothing more from here."""
-        exchange, self._exchange, self.shortcut = self._exchange, None, None
-        return exchange
+    def _release(self) -> None:
+        """Forget the exchange, and with it what reads for it: nothing more is reported to it."""
+        self._exchange = self.fast_path = None
 
     # --- driven by the exchange's owner ---
 
@@ -487,12 +487,12 @@ class Connection(_Hot):
         if self._removed:
             return
         self.state = State.CLOSED
-        self.shortcut = self._head_reader = None
+        self._head_reader = None
         self._out.clear()
         self._loop.remove(self)
         self.sock.close()
         self._on_closed(self)
-        self._exchange = None
+        self._release()
         self._removed = True
 
 

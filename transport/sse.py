@@ -33,6 +33,10 @@ _LONGEST_KEPT = 64
 """Bytes of an `event:` line that a parser remembers; no dialect has names as long."""
 
 
+CLOSINGS = (b"\n\n", b"\r\n\r\n")
+"""The bytes after the data of an event's only data line, as servers write them."""
+
+
 class SSEOverflowError(ValueError):
     """One event is larger than the cap. The parser takes no more input."""
 
@@ -41,7 +45,8 @@ class SSEParser:
     """An incremental parser for one stream.
 
     max_event_bytes: the most that one event may hold before it ends. `feed` raises `SSEOverflowError` beyond it,
-    but hands over first what was whole. between: nothing is held: the next byte begins an event.
+    but hands over first what was whole.
+    at_boundary: nothing is held: the next byte begins an event.
     """
 
     __slots__ = (
@@ -57,7 +62,7 @@ class SSEParser:
         "_stray",
         "_stray_size",
         "_swallow",
-        "between",
+        "at_boundary",
     )
 
     def __init__(self, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
@@ -72,7 +77,7 @@ class SSEParser:
         self._opening = b""
         self._name = ""
         self._prefix: bytes | None = b""  # the stream's first bytes, while they may still become a BOM; then None
-        self.between: bool = False
+        self.at_boundary: bool = False
         self._swallow = False  # the last chunk ended in CR: an LF that comes first now belongs to it
         self._stray: list[bytes] = []
         self._stray_size = 0
@@ -89,7 +94,7 @@ class SSEParser:
 
     def feed(self, chunk: bytes) -> Sequence[ServerSentEvent]:
         """Take the next bytes; returns the events that they completed, in order."""
-        if self.between:
+        if self.at_boundary:
             # Servers send one event per segment. Told apart first, and with no more than a few scans of the chunk,
             # that case takes less than half of the time of what follows (`benchmarks/decode.py`).
             opening, _, rest = chunk.partition(b"data: ")
@@ -152,7 +157,7 @@ class SSEParser:
             self._pending += len(rest)
         if self._pending > self._limit and not events:
             raise SSEOverflowError(f"one event is larger than {self._limit} bytes")
-        self.between = not (rest or self._data or self._event or self._swallow) and self._prefix is None
+        self.at_boundary = not (rest or self._data or self._event or self._swallow) and self._prefix is None
         return events
 
     def _end_line(self, lines: list[bytes]) -> None:
@@ -170,7 +175,7 @@ class SSEParser:
 
     def end(self) -> Sequence[ServerSentEvent]:
         """The body has ended: the event that was left without its blank line, where there is one."""
-        self.between = False
+        self.at_boundary = False
         if self._prefix:
             self._fragments.append(self._prefix)
         self._prefix = None
@@ -225,3 +230,13 @@ class SSEParser:
             return False
         self._opening, self._name = opening, line[7:].decode("utf-8", "replace")
         return True
+
+
+def usual_framing(name: str, payload: bytes, wire: bytes) -> tuple[bytes, bytes] | None:
+    """The bytes before and after the data of one event; None unless `wire` is that event, whole, in the form that most
+    servers write: an `event:` line if it has a name, one `data:` line, a blank line."""
+    if not payload:
+        return None  # an event without data says nothing about the ones that have some
+    opening, found, closing = wire.partition(payload)
+    written = b"event: %b\ndata: " % name.encode() if name else b"data: "
+    return (opening, closing) if found and opening == written and closing in CLOSINGS else None

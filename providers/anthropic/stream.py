@@ -8,7 +8,7 @@ The `type` in the data decides, as compatible servers omit the event's name; whe
 Blocks are told apart by their index. A tool call's end is told one step late, when the next block begins or the stop
 reason comes: only then is it known whether the length limit cut it off.
 
-Everything goes through `EVENTS`; deltas that repeat the one before never come here (`repeated.py`).
+Everything goes through `EVENTS`; a delta that matches the one before does not come here (`delta_template.py`).
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from collections.abc import Callable, Sequence
 
 from ..accumulate import CUT_SHORT, TextInProgress, ThinkingInProgress
 from ..answer_limits import ANSWER_LIMITS, AnswerLimits
+from ..delta_template import Path
 from ..dialect import MakeId, StreamMachine
 from ..error_bodies import reported_error, reported_in_text
 from ..errors import malformed, truncated
 from ..events import Event
 from ..json_values import JSON, JSONObject, MalformedJSONError, exactly_object, loads, mapping, objects, shown, string
 from ..provider import Provider
-from ..repeated import Path
 from ..response import Response
 from .blocks import BlockReader, CallInProgress, ProviderBlockInProgress
 from .errors import error_in

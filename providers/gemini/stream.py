@@ -5,7 +5,7 @@ same machine. There is no terminal event: the end of the body after a `finishRea
 `finishReason` alone is not (some servers send one with every chunk), and `Done` therefore comes from `end`.
 
 Knows chunks and parts, and candidate 0 as the answer; other candidates are kept in `provider_data`. Must not know
-requests. The hot path is `feed` with a chunk that holds one more piece of plain text.
+requests. A chunk that differs from the one before in its text and usage only does not come here (`delta_template.py`).
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from collections.abc import Callable, Sequence, Set
 
 from ..accumulate import CUT_SHORT, TextInProgress, ThinkingInProgress, ToolCallInProgress
 from ..answer_limits import ANSWER_LIMITS, AnswerLimits
+from ..delta_template import Path, VolatileMembers
 from ..dialect import MakeId, StreamMachine
 from ..error_bodies import ERROR, reported_error, reported_in_text
 from ..errors import malformed, truncated
-from ..events import Error, Event, TextDelta
+from ..events import Error, Event, Start
 from ..json_values import (
     JSON,
     JSONObject,
@@ -37,7 +38,6 @@ from ..json_values import (
 )
 from ..messages import File, Image, ProviderBlock, ProviderState
 from ..provider import Provider
-from ..repeated import Path, RepeatedDelta
 from ..response import Response
 from .errors import blocked, read_error
 from .extras import Extras
@@ -46,7 +46,11 @@ from .partial_arguments import PartialArguments
 from .usage import read_usage
 
 PLAIN_CHUNK = frozenset({"candidates", "usageMetadata", "modelVersion", "responseId", "createTime"})
-"""Members of a chunk that says nothing new but its content: of the others only the usage changes."""
+PLAIN_CANDIDATE = frozenset({"content", "index"})
+"""Members of a chunk, and of its candidate, that brings nothing new but a text and the usage."""
+
+PLAIN_PARTS = (frozenset({"text"}), frozenset({"text", "thought"}))
+"""The same for its part."""
 
 READ_IN_CHUNK = frozenset({"candidates", "usageMetadata", "modelVersion", "responseId", "error"})
 READ_IN_CANDIDATE = frozenset({"content", "index", "finishReason"})
@@ -63,33 +67,30 @@ TEXT: Path = ("candidates", 0, "content", "parts", 0, "text")
 """Where the text of a chunk is that brings nothing but one part."""
 
 
-def only_part(chunk: JSONObject) -> JSONObject | None:
-    """The part of a chunk whose one candidate is the answer's and brings nothing but one part; else None."""
-    candidates = chunk.get("candidates")
-    if type(candidates) is not list or len(candidates) != 1:
-        return None
-    candidate = candidates[0]
-    if type(candidate) is not dict:
-        return None
-    content = candidate.get("content")
-    if type(content) is not dict or (len(candidate) != 1 and (len(candidate) != 2 or candidate.get("index") != 0)):
-        return None
-    parts = content.get("parts")
-    if type(parts) is not list or len(parts) != 1:
-        return None
-    part = parts[0]
-    return part if type(part) is dict else None
+def has_only_text(chunk: JSONObject) -> bool:
+    """Whether a chunk brings one text or thought of the answer's candidate, and nothing else but the usage."""
+    candidates = objects(chunk, "candidates")
+    if len(candidates) != 1 or candidates[0].get("index", 0) != 0:
+        return False
+    parts = objects(mapping(candidates[0], "content"), "parts")
+    return (
+        chunk.keys() <= PLAIN_CHUNK
+        and candidates[0].keys() <= PLAIN_CANDIDATE
+        and len(parts) == 1
+        and parts[0].keys() in PLAIN_PARTS
+    )
 
 
 class GeminiStream(StreamMachine):
     """The machine of one stream. `take` is one chunk; one method per kind of part, by its wire name (`PARTS`)."""
 
-    __slots__ = ("_call", "_extras", "_finish", "_partial", "_shape", "_started", "_text", "_thinking", "_usage")
+    __slots__ = ("_call", "_extras", "_finish", "_partial", "_started", "_text", "_thinking", "_usage")
+
+    volatile = VolatileMembers(counts="usageMetadata", ids=("responseId",))
 
     def __init__(self, provider: Provider, make_id: MakeId, limits: AnswerLimits = ANSWER_LIMITS) -> None:
         super().__init__(provider, make_id, limits)
         self._started = False
-        self._shape: tuple[str, ...] | None = None  # the members of a plain chunk, in this stream's order
         self._text: TextInProgress | None = None  # the block that the next text part continues
         self._thinking: ThinkingInProgress | None = None  # the same for thought parts; at most one of the two is open
         self._call: ToolCallInProgress | None = None  # the call whose arguments are still arriving
@@ -101,6 +102,7 @@ class GeminiStream(StreamMachine):
     # --- input ---
 
     def take_event(self, event: str, data: bytes) -> Sequence[Event]:
+        self._take_latest()
         try:
             chunk = loads(data, self.note_half)
         except MalformedJSONError as error:
@@ -111,42 +113,20 @@ class GeminiStream(StreamMachine):
             return self.fail(malformed(f"Gemini sent an event that is no JSON: {error}", data))
         if event == ERROR:
             return self.fail(read_error(chunk, data))
-        if type(chunk) is dict and tuple(chunk) == self._shape:
-            part = only_part(chunk)
-            if part is not None:
-                delta = self._more_text(part)
-                if delta is not None:
-                    usage = chunk.get("usageMetadata")
-                    if type(usage) is dict:
-                        self._usage = usage
-                    self.expect_more(event, data, chunk, TEXT, delta, counts=b"usageMetadata")
-                    return (delta,)
-        return self.take(exactly(chunk, data) if CALL in data else chunk, data)
+        events = self.take(exactly(chunk, data) if CALL in data else chunk, data)
+        one = len(events) == 1 or (len(events) == 2 and type(events[0]) is Start)
+        if one and type(chunk) is dict and has_only_text(chunk):
+            self.expect_more(event, data, chunk, TEXT, events[-1])
+        return events
 
-    def forget(self, repeated: RepeatedDelta) -> None:
-        self._take_counts(repeated)
-        super().forget(repeated)
-
-    def _take_counts(self, repeated: RepeatedDelta) -> None:
-        """The usage of the latest chunk that was not parsed."""
-        latest = repeated.latest()
-        usage = latest.get("usageMetadata") if type(latest) is dict else None
-        if type(usage) is dict:
-            self._usage = usage
-
-    def _more_text(self, part: JSONObject) -> Event | None:
-        """The event of a part that continues the open block and comes with nothing else; else None."""
-        piece = part.get("text")
-        if type(piece) is not str or not piece:
-            return None
-        if len(part) == 1:
-            text = self._text
-            if text is not None:
-                text.pieces.append(piece)
-                return TextDelta(text.index, piece)
-        elif len(part) == 2 and part.get("thought") is True and self._thinking is not None:
-            return self._thinking.delta(piece)
-        return None
+    def _take_latest(self) -> None:
+        """Take the usage of the latest chunk that was matched by its bytes."""
+        latest, self.latest_match = self.latest_match, b""
+        if latest:
+            chunk = loads(latest)
+            usage = chunk.get("usageMetadata") if type(chunk) is dict else None
+            if type(usage) is dict:
+                self._usage = usage
 
     def take(self, value: JSON, data: bytes) -> list[Event]:
         """Take one chunk, or an array of chunks, already parsed; `data` is what an error quotes."""
@@ -202,8 +182,7 @@ class GeminiStream(StreamMachine):
 
     def _settle(self) -> None:
         """Bring what is gathered beside the content into the answer. May be done any number of times."""
-        if self.repeated is not None:
-            self._take_counts(self.repeated)
+        self._take_latest()
         if self._usage is not None:
             self.answer.usage = read_usage(self._usage)
         self.answer.raw_finish_reason = self._finish
@@ -222,8 +201,6 @@ class GeminiStream(StreamMachine):
             return list(self.fail(refusal))
         events: list[Event] = []
         self._start(chunk, events)
-        if self.answer.model is not None and chunk.keys() <= PLAIN_CHUNK:
-            self._shape = tuple(chunk)
         candidates = items(chunk, "candidates")
         self.answer.count.check_choices(len(candidates))
         for position, candidate in enumerate(candidates):

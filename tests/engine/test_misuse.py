@@ -15,6 +15,7 @@ import trio
 import manystream as ms
 from manystream import aio
 from manystream.batch import Batch
+from manystream.engine.observe import HOOKS
 from manystream.portal import Portal, open_portal
 from tests.support.peers import Line, answer, chat_answer, hello, open_peer
 
@@ -217,7 +218,7 @@ async def test_every_plain_callable_is_taken(callback: Any) -> None:
 
 
 @pytest.mark.trio
-@pytest.mark.parametrize("hook", [name for name in vars(ms.Observer) if not name.startswith("_")])
+@pytest.mark.parametrize("hook", HOOKS)
 async def test_an_observer_whose_hook_would_never_run_is_refused(hook: str) -> None:
     async def asynchronous(*_: object) -> None: ...
 

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 import manystream as ms
-from manystream.engine.observe import CallStart, Observer
+from manystream.engine.observe import HOOKS, CallStart, Observer
 from tests.support.peers import (
     STREAM_HEAD,
     Line,
@@ -29,6 +29,8 @@ pytestmark = pytest.mark.trio
 
 class Notes(Observer):
     """Writes down what it is told."""
+
+    every_chunk = True
 
     def __init__(self) -> None:
         self.told: list[str] = []
@@ -122,7 +124,9 @@ class Broken(Observer):
         def fail(*_: object) -> None:
             raise ValueError(name)
 
-        return fail if name in vars(Observer) and not name.startswith("_") else super().__getattribute__(name)
+        return fail if name in HOOKS else super().__getattribute__(name)
+
+    every_chunk = True
 
     def chunk_received(self, call: ms.Call, events: Sequence[ms.Event]) -> None:
         raise AssertionError
@@ -136,7 +140,7 @@ async def test_an_observer_that_raises_is_logged_and_no_call_notices(caplog: pyt
     assert recorder.text == "abc"
     assert recorder.completion.success
     hooks = {record.getMessage().split()[2].removesuffix("") for record in caplog.records}
-    assert hooks == {name for name in vars(Observer) if not name.startswith("_")}
+    assert hooks == set(HOOKS)
 
 
 async def test_chunks_cost_nothing_for_an_observer_that_does_not_want_them() -> None:
@@ -145,6 +149,9 @@ async def test_chunks_cost_nothing_for_an_observer_that_does_not_want_them() -> 
 
         def call_ended(self, call: ms.Call, completion: ms.Completion) -> None:
             self.ends += 1
+
+        def chunk_received(self, call: ms.Call, events: Sequence[ms.Event]) -> None:
+            raise AssertionError("every_chunk is not set")
 
     seen: list[str] = []
 

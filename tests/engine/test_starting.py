@@ -17,9 +17,8 @@ from manystream.engine.limits import Limits
 from manystream.engine.observe import CallStart
 from manystream.transport.http1 import Connection
 from manystream.transport.pool import Pool, PoolLimits
+from tests.support.batches import line, model, records, write
 from tests.support.peers import Line, Peer, Recorder, answer, chat_answer, hello, open_peer, until
-
-from ..manystream.batch.batches import line, model, records, write
 
 pytestmark = pytest.mark.trio
 

@@ -16,13 +16,13 @@ from manystream.otel import OpenTelemetryObserver
 class Telemetry:
     """An SDK that keeps everything in memory."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, every_chunk: bool = False) -> None:
         self._spans = InMemorySpanExporter()
         self.tracers = TracerProvider()
         self.tracers.add_span_processor(SimpleSpanProcessor(self._spans))
         self._reader = InMemoryMetricReader()
         self._meters = MeterProvider([self._reader])
-        self.observer = OpenTelemetryObserver(self.tracers, self._meters)
+        self.observer = OpenTelemetryObserver(self.tracers, self._meters, every_chunk=every_chunk)
 
     @property
     def spans(self) -> list[ReadableSpan]:

@@ -2,7 +2,7 @@
 
 Knows how a chat stream ends and which errors it may hold. Must not know what chunks mean (`answer` does).
 
-Deltas that repeat the one before but for their text never come here (`repeated.py`).
+A delta that matches the one before but for its text does not come here (`delta_template.py`).
 """
 
 from __future__ import annotations
@@ -10,19 +10,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...answer_limits import ANSWER_LIMITS, AnswerLimits
+from ...delta_template import Path, VolatileMembers
 from ...dialect import MakeId, StreamMachine
 from ...error_bodies import error_from_object, reported_error, reported_in_text
 from ...errors import ProviderError, malformed, truncated
 from ...events import Event, Start
 from ...json_values import JSON, JSONObject, MalformedJSONError, integer, items, loads, mapping, objects
 from ...provider import Provider
-from ...repeated import Path
 from ...response import Response
 from .answer import PADDING, ChatAnswer
 
 DONE = b"[DONE]"
 ERROR = "error"
 STREAM_STATUS = 200
+
+PADDING_MEMBERS = ("obfuscation", "p")
+"""Members of a chunk that hide the length of its text: OpenAI's and Mistral's."""
 
 QUIET_CHUNK = frozenset(
     {
@@ -34,8 +37,7 @@ QUIET_CHUNK = frozenset(
         "system_fingerprint",
         "service_tier",
         "provider",
-        "obfuscation",
-        "p",
+        *PADDING_MEMBERS,
     }
 )
 """Members of a chunk that a repeated one may have: constants and padding. Any other must be empty."""
@@ -56,6 +58,8 @@ class ChatStream(StreamMachine):
     """One chat stream."""
 
     __slots__ = ("_content",)
+
+    volatile = VolatileMembers(padding=PADDING_MEMBERS)
 
     def __init__(self, provider: Provider, make_id: MakeId, limits: AnswerLimits = ANSWER_LIMITS) -> None:
         super().__init__(provider, make_id, limits)

@@ -8,7 +8,7 @@ The event's name decides; where servers leave it out, the `type` in the data doe
 (progress of server-side tools, pings, whatever comes next year) tell the caller nothing. What a delta misses, the
 whole item tells later, and what the items miss, the final response tells: see `items.py`.
 
-Deltas that repeat the one before but for their text never come here (`repeated.py`).
+A delta that matches the one before but for its text does not come here (`delta_template.py`).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 
 from ... import errors
 from ...answer_limits import ANSWER_LIMITS, AnswerLimits
+from ...delta_template import Path, VolatileMembers
 from ...dialect import MakeId, StreamMachine
 from ...error_bodies import error_from_object, reported_error, reported_in_text
 from ...events import Error, Event, FinishReason, Start
@@ -33,7 +34,6 @@ from ...json_values import (
     string,
 )
 from ...provider import Provider
-from ...repeated import Path
 from .items import CONTENT, SUMMARY, may_hold_numbers
 from .output import Output
 from .response import conclude, describe, keep
@@ -52,6 +52,8 @@ class ResponsesStream(StreamMachine):
     """One stream."""
 
     __slots__ = ("done_mark", "output", "started")
+
+    volatile = VolatileMembers(counter="sequence_number", padding=("obfuscation",))
 
     def __init__(self, provider: Provider, make_id: MakeId, limits: AnswerLimits = ANSWER_LIMITS) -> None:
         super().__init__(provider, make_id, limits)

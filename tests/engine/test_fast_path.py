@@ -1,4 +1,4 @@
-"""Chunks that repeat the one before: read by their bytes, never otherwise than decoder, parser and machine would."""
+"""Chunks that match the delta template: read by their bytes, as decoder, parser and machine would read them."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ import manystream as ms
 from manystream.engine.attempt import Attempt
 from manystream.engine.buffered import Buffered
 from manystream.engine.delivery import Delivery, Tally
+from manystream.engine.fast_path import FastPath
 from manystream.engine.limits import Limits
 from manystream.engine.listener import Progress
 from manystream.engine.prepared import Prepared
 from manystream.engine.redaction import Redaction
-from manystream.engine.repeats import framing_of
 from manystream.providers.registry import DIALECTS
 from manystream.transport.exchange import WireHead
 from manystream.transport.http1 import Connection
 from manystream.transport.loop import Poller, PollerLoop
+from manystream.transport.sse import usual_framing
 from manystream.transport.url import Origin
-from tests.support.peers import Line, Recorder, hello, open_peer
+from tests.support.peers import Line, Recorder, hello, open_peer, until
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 END = b"0\r\n\r\n"
@@ -142,11 +143,11 @@ class StillLoop(PollerLoop):
 
 @dataclass
 class Stream:
-    """One stream on one connection, and what was told of it. shortcut: whether it may be taken. cancel_after: events
-    until the reader has had enough. by_machine: wire events that went the long way."""
+    """One stream on one connection, and what was told of it. fast: whether the fast path may be used.
+    cancel_after: events until the reader has had enough. by_machine: wire events that went the long way."""
 
     case: Case
-    shortcut: bool
+    fast: bool
     cancel_after: int = 10**9
     limits: Limits = field(default_factory=Limits)
     events: list[str] = field(default_factory=lambda: [])
@@ -221,8 +222,8 @@ class Stream:
         self.delivery.deliver_first(events)
         if self.delivery.delivered:
             self.attempt.deliver = self.delivery.deliver
-            if self.shortcut:
-                self.attempt.deliver_texts = self.delivery.deliver_texts
+            if self.fast:
+                self.attempt.deliver_each = self.delivery.deliver
 
     def _on_event(self, event: ms.Event) -> None:
         self.events.append(str(event))
@@ -236,7 +237,7 @@ class Stream:
 
 
 def both(case: Case, pieces: Sequence[bytes], cancel_after: int = 10**9) -> Stream:
-    """Read with and without the shortcut; both tell the same."""
+    """Read with and without the fast path; both tell the same."""
     short = Stream(case, True, cancel_after).read(pieces)
     assert short.told == Stream(case, False, cancel_after).read(pieces).told
     return short
@@ -325,11 +326,26 @@ def test_the_limit_of_an_answer_s_size_holds_however_it_is_read(case: Case, size
     reads = [*first, *(body[begin : begin + size] for begin in range(0, len(body), size))]
     for limit in (1_000, 10_000, 30_000):
         outcomes: list[str] = []
-        for shortcut in (True, False):
-            stream = Stream(case, shortcut, limits=Limits(max_response_bytes=limit)).read(reads)
+        for fast in (True, False):
+            stream = Stream(case, fast, limits=Limits(max_response_bytes=limit)).read(reads)
             assert "larger than" in stream.outcome
             outcomes.append(stream.outcome)
         assert outcomes[0] == outcomes[1]
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["ended", "broken"])
+@pytest.mark.parametrize("per_read", [1, 3, 50])
+def test_the_latest_counts_of_matched_chunks_hold(per_read: int, whole: bool) -> None:
+    """Gemini sends the usage so far with every chunk; the last one holds, however it was read."""
+    case = CASES[-1]
+    deltas = [
+        chunk((case.delta % b'"more "').replace(b'Count":7}', b'Count":%d}' % (100 + number))) for number in range(50)
+    ]
+    reads = [b"".join(deltas[begin : begin + per_read]) for begin in range(3, len(deltas), per_read)]
+    finish = [*map(chunk, case.finish), END] if whole else []
+    fast = both(case, [HEAD, *deltas[:3], *reads, *finish])
+    assert "'totalTokenCount': 149" in fast.outcome
+    assert fast.by_machine < 6
 
 
 @cases
@@ -339,9 +355,10 @@ def test_a_stream_that_breaks_after_repeats_says_where(case: Case) -> None:
 
 
 def test_a_framing_is_taken_up_only_as_servers_write_it() -> None:
-    assert framing_of("", b"{}", b"data: {}\n\n") == (b"data: ", b"\n\n")
-    assert framing_of("", b"{}", b"data: {}\r\n\r\n") == (b"data: ", b"\r\n\r\n")
-    assert framing_of("e", b"{}", b"event: e\ndata: {}\n\n") == (b"event: e\ndata: ", b"\n\n")
+    assert usual_framing("", b"", b"data: \n\n") is None
+    assert usual_framing("", b"{}", b"data: {}\n\n") == (b"data: ", b"\n\n")
+    assert usual_framing("", b"{}", b"data: {}\r\n\r\n") == (b"data: ", b"\r\n\r\n")
+    assert usual_framing("e", b"{}", b"event: e\ndata: {}\n\n") == (b"event: e\ndata: ", b"\n\n")
     for name, wire_text in (
         ("", b"data:{}\n\n"),
         ("", b"id: 1\ndata: {}\n\n"),
@@ -352,7 +369,16 @@ def test_a_framing_is_taken_up_only_as_servers_write_it() -> None:
         ("e", b"data: {}\nevent: e\n\n"),
         ("e", b"data: {}\n\n"),
     ):
-        assert framing_of(name, b"{}", wire_text) is None
+        assert usual_framing(name, b"{}", wire_text) is None
+
+
+@cases
+@pytest.mark.parametrize("empty", [b"data: \n\n", b"data:\n\n", b"event: ping\ndata: \n\n", b": ping\n\n"])
+def test_an_event_without_data_after_two_deltas_in_one_chunk_is_passed_over(case: Case, empty: bytes) -> None:
+    """A server that writes two deltas at once, and then an empty event to keep the connection open."""
+    two = chunk(b"".join(case.delta % text for text in (b'"Once"', b'" upon"')))
+    fast = both(case, wire(case, [two, chunk(empty), *(delta(case, text) for text in (" a", " time"))]))
+    assert "Once upon a time" in fast.outcome
 
 
 @pytest.mark.trio
@@ -372,3 +398,47 @@ async def test_an_engine_takes_the_short_way_and_ends_as_ever() -> None:
             assert completion.success
             assert recorder.text == "".join(f"{number} " for number in range(40))
         assert (engine.statistics().opened, engine.statistics().reused) == (1, 2)
+
+
+class Quiet(ms.Observer):
+    """Overrides the hook for chunks; whether it is called is said by `every_chunk`."""
+
+    chunks = 0
+
+    def chunk_received(self, call: ms.Call, events: Sequence[ms.Event]) -> None:
+        self.chunks += 1
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("every_chunk", [False, True])
+async def test_an_observer_keeps_the_fast_path_unless_it_wants_every_chunk(
+    every_chunk: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case, read = CASES[0], 0
+    by_bytes = FastPath.read
+
+    def counted(self: FastPath, data: bytes) -> int:
+        nonlocal read
+        taken = by_bytes(self, data)
+        read += taken
+        return taken
+
+    monkeypatch.setattr(FastPath, "read", counted)
+
+    recorder = Recorder()
+
+    async def script(line: Line) -> None:
+        await line.request()
+        deltas = [delta(case, f"{number} ") for number in range(40)]
+        await line.send(b"".join([HEAD, *map(chunk, case.begin), deltas[0]]))
+        for number, piece in enumerate(deltas[1:], 1):
+            await until(lambda number=number: recorder.text.count(" ") == number)  # type: ignore[misc]
+            await line.send(piece)
+        await line.send(b"".join([*map(chunk, case.finish), END]))
+
+    observer = Quiet()
+    observer.every_chunk = every_chunk
+    async with open_peer(script) as peer, ms.open_engine([peer.chat], observer=observer) as engine:
+        assert (await engine.start_stream(hello(), recorder.on_event).wait()).success
+    assert recorder.text == "".join(f"{number} " for number in range(40))
+    assert (read > 0, observer.chunks > 0) == (not every_chunk, every_chunk)

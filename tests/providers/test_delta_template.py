@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import manystream as ms
-from manystream.engine.repeats import repeats
-from manystream.providers import repeated
-from manystream.providers.dialect import StreamMachine
+from manystream.engine.answer_size import AnswerSize
+from manystream.engine.fast_path import FastPath
+from manystream.providers import delta_template
+from manystream.providers.delta_template import LARGEST_DELTA
+from manystream.providers.dialect import SHARED_BY_ONE, StreamMachine
 from manystream.providers.registry import DIALECTS
-from manystream.providers.repeated import LARGEST_DELTA
 
 Frame = Callable[[str], bytes]
 """Encoded text, quotes included → one delta's JSON."""
@@ -60,9 +61,9 @@ cases = pytest.mark.parametrize(("dialect", "event", "start", "frame"), CASES)
 READ = "hello", " w\u00f6rld", "\U0001f642", 'say "hi"', "a\\b", "tab\there\n", "}],", "\u2028", '"},"p":"x'
 
 
-def machine_of(dialect: str, *, shortcut: bool = True) -> StreamMachine:
+def machine_of(dialect: str, *, fast: bool = True) -> StreamMachine:
     machine = DIALECTS[dialect].machine(PROVIDERS[dialect], lambda: "id")
-    if not shortcut:
+    if not fast:
         machine._lessons = 0  # pyright: ignore[reportPrivateUsage]
     return machine
 
@@ -145,13 +146,13 @@ def test_whatever_differs_goes_the_long_way(dialect: str, event: str, start: tup
     for place in range(len(whole)):
         damaged.extend(whole[:place] + byte + whole[place + 1 :] for byte in (b"", b'"', b"\\", b"7", b"\x01", b"}"))
     for data in damaged:
-        assert told(dialect, event, start, frame, data) == told(dialect, event, start, frame, data, shortcut=False)
+        assert told(dialect, event, start, frame, data) == told(dialect, event, start, frame, data, fast=False)
 
 
 def told(
-    dialect: str, event: str, start: tuple[bytes, ...], frame: bytes, data: bytes, *, shortcut: bool = True
+    dialect: str, event: str, start: tuple[bytes, ...], frame: bytes, data: bytes, *, fast: bool = True
 ) -> tuple[str, str, bool]:
-    machine = machine_of(dialect, shortcut=shortcut)
+    machine = machine_of(dialect, fast=fast)
     begin(machine, event, start, frame)
     events = machine.feed(event, data)
     return str(list(events)), str(machine.response()), machine.ended
@@ -163,8 +164,8 @@ def test_a_stream_of_any_texts_is_read_as_the_long_way_reads_it(
 ) -> None:
     dialect, event, start, frame = case
     results: list[tuple[str, str]] = []
-    for shortcut in (True, False):
-        machine = machine_of(dialect, shortcut=shortcut)
+    for fast in (True, False):
+        machine = machine_of(dialect, fast=fast)
         begin(machine, event, start, frame)
         events = [
             str(told)
@@ -217,7 +218,7 @@ GEMINI = (
 
 def patterns() -> int:
     """How many patterns have been made so far."""
-    return repeated._counts_pattern.cache_info().misses  # pyright: ignore[reportPrivateUsage]
+    return delta_template._counts_pattern.cache_info().misses  # pyright: ignore[reportPrivateUsage]
 
 
 def test_counts_that_are_never_alike_do_not_make_a_pattern_for_each_event() -> None:
@@ -227,7 +228,7 @@ def test_counts_that_are_never_alike_do_not_make_a_pattern_for_each_event() -> N
         # Two of each kind: what is learned from the first serves for the second.
         usage = json.dumps({"promptTokenCount": 5, f"hostile{number // 2}": 1})
         machine.feed("", (GEMINI % ("x", usage)).encode())
-    assert patterns() - before <= repeated.SHARED_BY_ONE
+    assert patterns() - before <= SHARED_BY_ONE
     response = machine.response()
     assert response.text == "x" * 400
     assert response.usage.raw == {"promptTokenCount": 5, "hostile199": 1}
@@ -248,17 +249,17 @@ def test_one_stream_does_not_take_the_place_of_what_others_share(dialect: str) -
     """What is kept for all streams takes a few entries from one stream, however often it changes its form."""
     provider = PROVIDERS.get(dialect) or ms.Gemini("key", "http://127.0.0.1")
     machine = DIALECTS[dialect].machine(provider, lambda: "id")
-    kept = repeated._kept_for_all  # pyright: ignore[reportPrivateUsage]
+    kept = delta_template._kept_for_all  # pyright: ignore[reportPrivateUsage]
     before = kept.cache_info().misses
     frames = {
         "openai-chat": '{"id":"c","choices":[{"index":0,"delta":{"content":"%s"}}],"model":"%d"}',
         "gemini": '{"candidates":[{"content":{"parts":[{"text":"%s"}]}}],"modelVersion":"m","responseId":"%d"}',
     }
-    known = None
+    fast_path = FastPath(machine, AnswerSize(2**30))
     for number in range(600):
         data = (frames[dialect] % ("x", number // 2)).encode()
         wire = b"data: %b\n\n" % data
         machine.feed("", data)
-        known = repeats(known, machine.repeated, [("", data)], wire, lambda repeated, texts: None)
-    assert kept.cache_info().misses - before <= repeated.SHARED_BY_ONE
+        fast_path.follow([("", data)], wire, lambda events: None)
+    assert kept.cache_info().misses - before <= SHARED_BY_ONE
     assert machine.response().text == "x" * 600
