@@ -1,36 +1,28 @@
-"""One try of one call: get a connection, send, read, decode; and what ended it.
+"""One try of one call: get a connection, send, have the response read; and what ended it.
 
-Knows transport (as its waiter and its exchange) and a dialect's machine or decoder. Must not know retries, clocks
-or callbacks: it reports to its `Listener` (the call) and is over.
-
-The ordinary way of a stream is `on_body` with a machine: body bytes → SSE → machine → `deliver`. What it returns may
-read the chunks that follow (`fast_path.py`).
+Knows transport (as its waiter and its exchange) and which kind of body a response has (`body/`). Must not know what is
+in a body, retries, clocks or callbacks: it reports to its `Listener` (the call) and is over.
 """
 
 from __future__ import annotations
 
-import enum
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
-from ..providers.accumulate import events_of
-from ..providers.dialect import StreamMachine
-from ..providers.errors import ErrorCategory, ProviderError, malformed
-from ..providers.events import Error, Event
-from ..providers.kept import kept_bytes
+from ..providers.errors import ProviderError, malformed
+from ..providers.events import Event
 from ..providers.response import Response
 from ..transport.errors import Phase, TransportError
 from ..transport.exchange import Exchange, RawHeaders
 from ..transport.headers import headers_to_mapping
 from ..transport.http1 import Connection
-from ..transport.sse import ServerSentEvent, SSEOverflowError, SSEParser
-from .answer_size import AnswerSize
-from .error_answer import EVENT_STREAM, read_error
+from .body import AnswerBody, Body, BodyOwner, ErrorBody, StreamBody, content_coding
+from .error_answer import EVENT_STREAM
 from .errors import redacted, redacted_headers, transport_error
-from .fast_path import DeliverEach, FastPath
+from .fast_path import FastPath
 from .listener import Listener, Progress, Recorder, Tap
 from .prepared import Prepared
-from .steps import STEP_EVENTS, Action, Steps
+from .steps import Action, Steps
 
 JSON_TYPES = ("application/json", "text/json")
 NO_ANSWER_TYPES = ("text/html", "application/xhtml+xml", "image/", "audio/", "video/")
@@ -39,48 +31,26 @@ NO_CONTENT = frozenset({204, 205})
 REQUEST_ID_HEADERS = ("x-request-id", "request-id", "x-goog-request-id", "apim-request-id", "x-ms-request-id", "cf-ray")
 
 
-class Reading(enum.Enum):
-    """What the response body is."""
-
-    NOTHING = "nothing"
-    STREAM = "stream"
-    ANSWER = "answer"
-    PAGE = "page"
-    ERROR = "error"
-
-
-class Attempt:
+class Attempt(BodyOwner):
     """One try.
 
-    status, headers: of the response, once its head has come. phase: where the dial stands.
-    deliver: takes a stream's events, none of them terminal; the listener may put another in its place at any time.
-    If the attempt is `over` when it returns, nothing more is given. deliver_each: the same for events that are made as
-    they are asked for, once the listener has set it; without it there is no fast path. paused: the consumer wants
-    nothing for now.
+    phase: where the dial stands.
+    connection: the one it runs on, until the response has ended or is given up.
+    paused: the consumer wants nothing for now.
+    steps: events of one wire event that are being delivered a few at a time.
+    deliver, deliver_each: the listener may put others in their places at any time.
     """
 
     __slots__ = (
+        "_body",
         "_buffered",
         "_ended",
-        "_fast_path",
         "_listener",
-        "_machine",
-        "_pieces",
-        "_prepared",
-        "_reading",
         "_recorder",
-        "_size",
-        "_sse",
         "_tap",
-        "_truncatable",
         "connection",
-        "deliver",
-        "deliver_each",
-        "headers",
-        "over",
         "paused",
         "phase",
-        "status",
         "steps",
     )
 
@@ -91,28 +61,17 @@ class Attempt:
         deliver: Callable[[Sequence[Event]], None],
         recorder: Recorder | None = None,
     ) -> None:
-        self._prepared = prepared
+        super().__init__(prepared, deliver)
         self._recorder = recorder
         self._tap: Tap | None = None
         self._listener = listener
-        self.deliver: Callable[[Sequence[Event]], None] = deliver
-        self.deliver_each: DeliverEach | None = None
-        self._fast_path: FastPath | None = None
+        self._body: Body | None = None  # until the response's head has come
         self.connection: Connection | None = None
         self.phase: Phase = Phase.QUEUE
-        self.status: int = 0
-        self.headers: dict[str, str] = {}
-        self.over: bool = False
         self.paused: bool = False
-        self.steps: Steps | None = None  # events of one wire event that are being delivered a few at a time
+        self.steps: Steps | None = None
         self._buffered: list[bytes] = []  # what was read meanwhile
         self._ended: Action | None = None  # how the body ended meanwhile
-        self._reading = Reading.NOTHING
-        self._machine: StreamMachine | None = None
-        self._sse: SSEParser | None = None
-        self._pieces: list[bytes] = []
-        self._size = AnswerSize(prepared.limits.max_response_bytes)
-        self._truncatable = False
 
     @property
     def request_id(self) -> str | None:
@@ -123,14 +82,13 @@ class Attempt:
         return None
 
     @property
-    def _encoding(self) -> str:
-        """The body's content coding; empty where it has none."""
-        coding = self.headers.get("content-encoding", "").strip().lower()
-        return "" if coding == "identity" else coding
+    def reads_error(self) -> bool:
+        """Whether the body of an error answer is being read."""
+        return self._body is not None and self._body.reads_error and not self.over
 
     def partial_response(self) -> Response | None:
         """What had arrived of a stream, where anything had."""
-        return self._machine.response() if self._machine is not None else None
+        return self._body.partial_response() if self._body is not None else None
 
     # --- as the pool's waiter ---
 
@@ -145,82 +103,46 @@ class Attempt:
         self.phase = Phase.SEND
         exchange: Exchange = self
         if self._recorder is not None:
-            exchange = self._tap = self._recorder.tap(self._prepared, self)
-        connection.send(self._prepared.head, self._prepared.body, exchange, self._listener.label)
+            exchange = self._tap = self._recorder.tap(self.prepared, self)
+        connection.send(self.prepared.head, self.prepared.body, exchange, self._listener.label)
         self._listener.on_progress(Progress.CONNECTED)
 
     def on_connect_failure(self, error: TransportError) -> None:
-        self._fail(transport_error(error, streaming=False))
+        self.failed(transport_error(error, streaming=False))
 
     # --- as the connection's exchange ---
 
     def on_head(self, status: int, headers: RawHeaders) -> None:
         self.status = status
-        self.headers = redacted_headers(headers_to_mapping(headers), self._prepared.secrets)
+        self.headers = redacted_headers(headers_to_mapping(headers), self.prepared.secrets)
         self.phase = Phase.BODY
-        self._reading = self._choose_reading()
-        self._truncatable = "content-length" not in self.headers and "transfer-encoding" not in self.headers
+        self._body = self._choose_body()
         self._listener.on_progress(Progress.HEAD)
 
-    def _choose_reading(self) -> Reading:
+    def _choose_body(self) -> Body | None:
+        """What the body is; None where it cannot be read, and the attempt is over."""
         media_type = self.headers.get("content-type", "").partition(";")[0].strip().lower()
         if not 200 <= self.status < 300 or self.status in NO_CONTENT:
-            return Reading.ERROR
-        if self._encoding:
+            return ErrorBody(self)
+        coding = content_coding(self.headers)
+        if coding:
             # `identity` was asked for, and compressed events could not be told apart as they come.
-            what = f"the server sent content-encoding {self._encoding[:40]!r}, which was not asked for"
-            self._give_up(malformed(what))
-            return Reading.NOTHING
-        is_events = media_type == EVENT_STREAM
+            self.give_up(malformed(f"the server sent content-encoding {coding[:40]!r}, which was not asked for"))
+            return None
         if media_type.startswith(NO_ANSWER_TYPES):
-            return Reading.PAGE  # decoding will refuse it, and quote its beginning
-        if is_events or (self._prepared.stream and media_type not in JSON_TYPES):
-            prepared = self._prepared
-            self._machine = prepared.dialect.machine(prepared.provider, prepared.make_id, prepared.limits)
-            self._sse = SSEParser(prepared.limits.max_event_bytes)
-            self._fast_path = FastPath(self._machine, self._size)
-            return Reading.STREAM
-        return Reading.ANSWER
+            return AnswerBody(self, is_page=True)
+        if media_type == EVENT_STREAM or (self.prepared.stream and media_type not in JSON_TYPES):
+            return StreamBody(self)
+        return AnswerBody(self)
 
     def on_body(self, data: bytes) -> FastPath | None:
-        machine, sse, fast_path = self._machine, self._sse, self._fast_path
-        if machine is None or sse is None or fast_path is None:
-            self._collect(data)
+        body = self._body
+        if body is None or self.over:
             return None
         if self.steps is not None:
             self._buffered.append(data)  # a paused connection that broke is read to its end
             return None
-        size = self._size
-        size.bytes_left -= len(data)
-        if size.bytes_left < 0 and not self._may_grow():
-            return None
-        try:
-            wire_events = sse.feed(data)
-        except SSEOverflowError as error:
-            self._give_up(malformed(f"{error} (limits.max_event_bytes)"))
-            return None
-        if not self._take(iter(wire_events), machine) or self.deliver_each is None or not sse.at_boundary:
-            return None
-        return fast_path.follow(wire_events, data, self.deliver_each)
-
-    def _take(self, wire_events: Iterator[ServerSentEvent], machine: StreamMachine) -> bool:
-        """Decode and deliver. False where that ends the attempt, or takes more than one tick."""
-        deliver = self.deliver
-        for name, payload in wire_events:
-            if not payload:
-                continue
-            events = machine.feed(name, payload)
-            if machine.ended:
-                self._stream_ended(events)
-                return False
-            if events:
-                if len(events) > STEP_EVENTS:
-                    self._deliver_in_steps(events, partial(self._take, wire_events, machine))
-                    return False
-                deliver(events)
-                if self.over:
-                    return False
-        return True
+        return body.feed(data)
 
     def on_end(self) -> None:
         if self.over:
@@ -229,12 +151,8 @@ class Attempt:
         if self.steps is not None:
             self._ended = self.on_end
             return
-        if self._reading is Reading.STREAM:
-            self._end_of_stream(None)
-        elif self._reading in (Reading.ANSWER, Reading.PAGE):
-            self._decode_answer()
-        else:
-            self._decode_error()
+        assert self._body is not None, "a response ends after its head"
+        self._body.end()
 
     def on_failure(self, error: TransportError) -> None:
         if self.over:
@@ -242,113 +160,19 @@ class Attempt:
         self.connection = None
         if self.steps is not None:
             self._ended = partial(self.on_failure, error)
-            return
-        if self._reading is Reading.STREAM:
-            self._end_of_stream(transport_error(error, streaming=True))
-        elif self._reading is Reading.ERROR:
-            self._decode_error()  # the status has come, and says more than the broken line
+        elif self._body is None:
+            self.failed(transport_error(error, streaming=False), unread=error.unread)
         else:
-            self._fail(transport_error(error, streaming=False), unread=error.unread)
+            self._body.fail(error)
 
     def on_defect(self, error: Exception) -> None:
         self._listener.on_defect(error)
 
-    @property
-    def reads_error(self) -> bool:
-        """Whether the body of an error answer is being read."""
-        return self._reading is Reading.ERROR and not self.over
-
-    # --- streams ---
-
-    def _stream_ended(self, events: Sequence[Event]) -> None:
-        """The machine has returned its terminal event."""
-        *before, terminal = events
-        if len(before) > STEP_EVENTS:
-            self._deliver_in_steps(before, partial(self._finish_stream, terminal))
-            return
-        if before:
-            self.deliver(before)
-        self._finish_stream(terminal)
-
-    def _finish_stream(self, terminal: Event) -> None:
-        machine = self._machine
-        assert machine is not None
-        if self.over:
-            return
-        if isinstance(terminal, Error):
-            self._stream_failed(terminal.error)
-            return
-        self._leave()
-        self._drain()
-        self._listener.on_answer(machine.response(), terminal)
-
-    def _stream_failed(self, error: ProviderError) -> None:
-        if error.request_id is None:
-            error.request_id = self.request_id
-        if error.retryable:
-            self._drain()  # busy, but in order: the next attempt may have its connection
-        self._give_up(error)
-
-    def _end_of_stream(self, broken: ProviderError | None) -> None:
-        """The body ended, or broke, with no terminal event so far. What arrived whole still counts."""
-        machine, sse = self._machine, self._sse
-        assert machine is not None and sse is not None
-        for name, payload in sse.end():
-            # The last event's end was not seen: it counts only if it is whole.
-            events = machine.feed_last(name, payload)
-            if machine.ended:
-                self._stream_ended(events)
-                return
-            if len(events) > STEP_EVENTS:
-                self._deliver_in_steps(events, partial(self._end_of_stream, broken))  # by then it holds no more
-                return
-            if events:
-                self.deliver(events)
-                if self.over:
-                    return
-        events = machine.end(sse.stray)
-        terminal = events[-1] if events else None
-        if broken is not None and isinstance(terminal, Error) and terminal.error.category is ErrorCategory.NETWORK:
-            # "truncated" is true, and how it was cut says more.
-            events = (*events[:-1], Error(broken))
-        if events:
-            self._stream_ended(events)
-
-    # --- whole bodies ---
-
-    def _collect(self, data: bytes) -> None:
-        if self.over:
-            return
-        if self._reading is Reading.PAGE and data.lstrip()[:1] in (b"{", b"["):
-            self._reading = Reading.ANSWER  # whatever its type says
-        self._pieces.append(data)
-        self._size.bytes_left -= len(data)
-        if self._reading in (Reading.ERROR, Reading.PAGE):
-            if self._size.received >= self._prepared.limits.max_error_bytes:
-                self._close()
-                self._decode_error() if self._reading is Reading.ERROR else self._decode_answer()
-        elif self._size.bytes_left < 0:
-            self._may_grow()
-
-    # --- how large it becomes ---
-
-    def _may_grow(self) -> bool:
-        """Look at the size. False where it is too much."""
-        prepared = self._prepared
-        grown = self._size.look()
-        if grown is None:
-            limit = prepared.limits.max_response_bytes
-            self._give_up(malformed(f"the answer is larger than {limit} bytes (limits.max_response_bytes)"))
-            return False
-        prepared.buffered.grown(self, grown)
-        return True
+    # --- as the holder of what was received ---
 
     def kept_bytes(self) -> int:
         """What of the bytes received is kept."""
-        machine, sse = self._machine, self._sse
-        if machine is None or sse is None:
-            return self._size.received
-        return kept_bytes(machine) + sse.pending
+        return self._body.kept_bytes() if self._body is not None else 0
 
     def give_way(self) -> None:
         """Fail: the answers of all calls are too large, and this one is the largest."""
@@ -356,45 +180,11 @@ class Attempt:
 
     def _yield_room(self) -> None:
         if not self.over:
-            self._give_up(self._prepared.buffered.too_much())
-
-    def _leave(self) -> None:
-        """Nothing more is reported from here on."""
-        self.over = True
-        self._prepared.buffered.forget(self)
-
-    def _decode_answer(self) -> None:
-        prepared = self._prepared
-        body = b"".join(self._pieces)
-        self._pieces.clear()
-        try:
-            response = prepared.dialect.decode(body, prepared.provider, prepared.make_id, prepared.limits)
-        except ProviderError as error:
-            if error.request_id is None:
-                error.request_id = self.request_id
-            if not body or self._truncatable:
-                error.message = f"{error.message} (the body ended with the connection, perhaps early)"
-            self._fail(error)
-            return
-        if not prepared.stream:
-            self._leave()
-            self._listener.on_answer(response, None)
-            return
-        *events, done = events_of(response)
-        if len(events) > STEP_EVENTS:
-            self._deliver_in_steps(events, partial(self._answered, response, done))
-            return
-        self.deliver(events)
-        self._answered(response, done)
-
-    def _answered(self, response: Response, done: Event) -> None:
-        if not self.over:
-            self._leave()
-            self._listener.on_answer(response, done)
+            self.give_up(self.prepared.buffered.too_much())
 
     # --- what takes more than one tick ---
 
-    def _deliver_in_steps(self, events: Sequence[Event], then: Callable[[], object]) -> None:
+    def deliver_in_steps(self, events: Sequence[Event], then: Callable[[], object]) -> None:
         """Deliver many events a few at a time, and read nothing meanwhile."""
         connection = self.connection
         if connection is not None:
@@ -434,34 +224,48 @@ class Attempt:
         elif self.connection is not None:
             self.connection.resume()
 
-    def _decode_error(self) -> None:
-        prepared = self._prepared
-        # A body in a coding that was not asked for is not read: only the status and the headers count.
-        pieces = [] if self._encoding else self._pieces
-        body = prepared.secrets.hide_bytes(b"".join(pieces))[: prepared.limits.max_error_bytes]
-        error = read_error(prepared, self.status, self.headers, body)
-        if error.request_id is None:
-            error.request_id = self.request_id
-        self._fail(error)
-
     # --- the end ---
+
+    def answered(self, response: Response, terminal: Event | None, *, drain: bool = False) -> None:
+        """The answer is whole. drain: its body may go on, and is read to its end."""
+        if not self.over:
+            self._leave()
+            if drain:
+                self.drain()
+            self._listener.on_answer(response, terminal)
+
+    def failed(self, error: ProviderError, *, unread: bool = False) -> None:
+        """It failed. unread: the server cannot have read the request."""
+        if not self.over:
+            self._leave()
+            self._listener.on_attempt_failure(redacted(error, self.prepared.secrets), unread=unread)
+
+    def give_up(self, error: ProviderError) -> None:
+        """Close the connection, and fail."""
+        self.close()
+        self.failed(error)
 
     def expire(self, error: ProviderError) -> None:
         """A clock of the call ended. An error's status that has come already says more than the clock."""
         if self.over:
             return
-        if self._reading is Reading.ERROR:
-            self._close()
-            self._decode_error()
+        if self._body is None:
+            self.give_up(error)
         else:
-            self._give_up(error)
+            self._body.expire(error)
 
     def abort(self) -> None:
-        """Close whatever is open, and tell nothing: the call has ended."""
+        """Close whatever is open, and report nothing: the call has ended."""
         self._leave()
-        self._close()
+        self.close()
 
-    def _close(self) -> None:
+    def _leave(self) -> None:
+        """Nothing more is reported from here on."""
+        self.over = True
+        self.prepared.buffered.forget(self)
+
+    def close(self) -> None:
+        """Close the connection, where there is one."""
         connection = self.connection
         if connection is not None:
             if self._tap is not None:
@@ -469,19 +273,11 @@ class Attempt:
             connection.close()
             self.connection = None  # last: where closing raises, it is closed again
 
-    def _drain(self) -> None:
+    def drain(self) -> None:
+        """Let the connection read to the body's end, for the next exchange."""
         connection = self.connection
         if connection is not None:
             if self._tap is not None:
                 self._tap.left(whole=True)
             connection.drain()
             self.connection = None
-
-    def _give_up(self, error: ProviderError) -> None:
-        self._close()
-        self._fail(error)
-
-    def _fail(self, error: ProviderError, *, unread: bool = False) -> None:
-        if not self.over:
-            self._leave()
-            self._listener.on_attempt_failure(redacted(error, self._prepared.secrets), unread=unread)

@@ -21,7 +21,7 @@ from ..providers.response import Response
 from ..transport.errors import Phase
 from ..transport.timers import Timer
 from .attempt import Attempt
-from .clocks import LENGTH, CallState, Clock, Clocks, next_deadline, timeout_error
+from .clocks import ERROR_BODY_SECONDS, LENGTH, UNTIMED, CallState, Clock, Clocks, next_deadline, timeout_error
 from .completion import Completion
 from .delivery import Delivery, OnEvent, Tally
 from .ending import Ending, OnCompletion, Step
@@ -34,14 +34,6 @@ from .statistics import CallFigures
 from .steps import Action
 
 logger: logging.Logger = logging.getLogger("manystream.engine")
-
-ERROR_BODY_SECONDS: float = 5.0
-"""How long the body of an error answer may take, from the answer's head on. A server that reports an overload may send
-the explanation slowly; the status has said enough by then."""
-
-
-UNTIMED = CallState.BACKOFF
-"""The state whose only clock is the total one: also of a call that is paused, or that delivers in steps."""
 
 Deliver: TypeAlias = "Callable[[Sequence[Event]], None]"
 

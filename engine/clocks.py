@@ -92,6 +92,13 @@ for _state, _followers in MAY_FOLLOW.items():
 LENGTH: dict[Clock, Callable[[Clocks], float]] = {clock: attrgetter(clock.value) for clock in Clock}
 """Clock → how long it runs, of a call's `Clocks`."""
 
+ERROR_BODY_SECONDS: float = 5.0
+"""How long the body of an error answer may take, from the answer's head on. A server that reports an overload may send
+the explanation slowly; the status has said enough by then."""
+
+UNTIMED = CallState.BACKOFF
+"""The state whose only clock is the total one: also of a call that is paused, or that delivers in steps."""
+
 WHAT_WAS_AWAITED: dict[Clock, str] = {
     Clock.CONNECT: "no connection within",
     Clock.FIRST_BYTE: "no response byte within",

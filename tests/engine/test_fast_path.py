@@ -193,7 +193,7 @@ class Stream:
     label = "a stream"
 
     def on_progress(self, progress: Progress) -> None:
-        machine = self.attempt._machine  # pyright: ignore[reportPrivateUsage]
+        machine = getattr(self.attempt._body, "_machine", None)  # pyright: ignore[reportPrivateUsage]
         if progress is not Progress.HEAD or machine is None:
             return
         kind = type(machine)

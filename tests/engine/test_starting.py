@@ -129,7 +129,7 @@ async def test_wherever_a_start_raises_no_callback_runs_in_it(reuses: bool, stre
             if reuses:
                 assert (await finished(engine)).success
             else:
-                for connection in list(engine.pool._host_of):
+                for connection in list(engine._calls._runtime.pool._host_of):
                     connection.close()
             injector, recorder = Injector(at), Recorder()
             call = injector.start(engine, recorder, stream=stream)

@@ -301,13 +301,11 @@ class StillEngine:
 
     def __init__(self) -> None:
         self.began = trio.current_time()
-        self.loop = self
-        self.pool = SimpleNamespace(opened=0, reused=0)
 
-    @property
-    def lag(self) -> float:
+    def statistics(self) -> Any:
         since = trio.current_time() - self.began
-        return 0.5 if since < 2.0 else 0.3 if since < 3.0 else 0.1
+        lag = 0.5 if since < 2.0 else 0.3 if since < 3.0 else 0.1
+        return SimpleNamespace(loop_lag=lag, opened=0, reused=0)
 
     def start_stream(self, request: Request, on_event: object, on_completion: Callable[[Completion], None]) -> Any:
         cancelled = ProviderError("cancelled", category=ErrorCategory.CANCELLED)

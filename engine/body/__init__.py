@@ -1,0 +1,11 @@
+"""The body of one response, read as what it is: `stream`, `answer` or `error`.
+
+Each is a `Body` (`base`) with `feed`, `end` and `fail`, and reports to its attempt. Must not know connections.
+"""
+
+from .answer import AnswerBody as AnswerBody
+from .base import Body as Body
+from .base import BodyOwner as BodyOwner
+from .base import content_coding as content_coding
+from .error import ErrorBody as ErrorBody
+from .stream import StreamBody as StreamBody

@@ -1,0 +1,60 @@
+"""A whole answer: its bytes are collected, and decoded at the end.
+
+Knows a dialect's decoder. Must not know connections, retries or callbacks.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from ...providers.accumulate import events_of
+from ...providers.errors import ProviderError
+from ..steps import STEP_EVENTS
+from .base import Body, BodyOwner
+
+
+class AnswerBody(Body):
+    """An unstreamed answer; or a page, of which decoding will quote the beginning."""
+
+    __slots__ = ("_is_page", "_pieces")
+
+    def __init__(self, attempt: BodyOwner, *, is_page: bool = False) -> None:
+        """is_page: its type is one that no answer has; only JSON is then read as an answer."""
+        super().__init__(attempt)
+        self._is_page = is_page
+        self._pieces: list[bytes] = []
+
+    def feed(self, data: bytes) -> None:
+        if self._is_page and data.lstrip()[:1] in (b"{", b"["):
+            self._is_page = False  # whatever its type says
+        self._pieces.append(data)
+        self._size.bytes_left -= len(data)
+        if self._is_page:
+            if self._size.received >= self._attempt.prepared.limits.max_error_bytes:
+                self._attempt.close()
+                self.end()
+        elif self._size.bytes_left < 0:
+            self._may_grow()
+
+    def end(self) -> None:
+        attempt, prepared = self._attempt, self._attempt.prepared
+        body = b"".join(self._pieces)
+        self._pieces.clear()
+        try:
+            response = prepared.dialect.decode(body, prepared.provider, prepared.make_id, prepared.limits)
+        except ProviderError as error:
+            if error.request_id is None:
+                error.request_id = attempt.request_id
+            if not body or not attempt.headers.keys() & {"content-length", "transfer-encoding"}:
+                error.message = f"{error.message} (the body ended with the connection, perhaps early)"
+            attempt.failed(error)
+            return
+        if not prepared.stream:
+            attempt.answered(response, None)
+            return
+        *events, done = events_of(response)
+        if len(events) > STEP_EVENTS:
+            attempt.deliver_in_steps(events, partial(attempt.answered, response, done))
+            return
+        attempt.deliver(events)
+        attempt.answered(response, done)

@@ -1,0 +1,47 @@
+"""The body of an error answer: read as far as its limit, for what it says beside the status.
+
+Knows how errors are read. Must not know connections, retries or callbacks.
+"""
+
+from __future__ import annotations
+
+from ...providers.errors import ProviderError
+from ...transport.errors import TransportError
+from ..error_answer import read_error
+from .base import Body, BodyOwner, content_coding
+
+
+class ErrorBody(Body):
+    """An error's body. However it ends, the status has come, and says more than a broken line or a clock."""
+
+    __slots__ = ("_pieces",)
+
+    reads_error = True
+
+    def __init__(self, attempt: BodyOwner) -> None:
+        super().__init__(attempt)
+        self._pieces: list[bytes] = []
+
+    def feed(self, data: bytes) -> None:
+        self._pieces.append(data)
+        self._size.bytes_left -= len(data)
+        if self._size.received >= self._attempt.prepared.limits.max_error_bytes:
+            self._attempt.close()
+            self.end()
+
+    def end(self) -> None:
+        attempt, prepared = self._attempt, self._attempt.prepared
+        # A body in a coding that was not asked for is not read: only the status and the headers count.
+        pieces = [] if content_coding(attempt.headers) else self._pieces
+        body = prepared.secrets.hide_bytes(b"".join(pieces))[: prepared.limits.max_error_bytes]
+        error = read_error(prepared, attempt.status, attempt.headers, body)
+        if error.request_id is None:
+            error.request_id = attempt.request_id
+        attempt.failed(error)
+
+    def fail(self, error: TransportError) -> None:
+        self.end()
+
+    def expire(self, error: ProviderError) -> None:
+        self._attempt.close()
+        self.end()

@@ -1,0 +1,130 @@
+"""A streamed answer: body bytes → SSE → machine → `deliver`.
+
+This is the ordinary way of a byte; what `feed` returns may read the chunks that follow (`fast_path.py`).
+
+Knows the SSE parser and a dialect's machine. Must not know connections, retries or callbacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from ...providers.dialect import StreamMachine
+from ...providers.errors import ErrorCategory, ProviderError, malformed
+from ...providers.events import Error, Event
+from ...providers.kept import kept_bytes
+from ...providers.response import Response
+from ...transport.errors import TransportError
+from ...transport.sse import ServerSentEvent, SSEOverflowError, SSEParser
+from ..errors import transport_error
+from ..fast_path import FastPath
+from ..steps import STEP_EVENTS
+from .base import Body, BodyOwner
+
+
+class StreamBody(Body):
+    """Server-sent events of one answer."""
+
+    __slots__ = ("_fast_path", "_machine", "_sse")
+
+    def __init__(self, attempt: BodyOwner) -> None:
+        super().__init__(attempt)
+        prepared = attempt.prepared
+        self._machine: StreamMachine = prepared.dialect.machine(prepared.provider, prepared.make_id, prepared.limits)
+        self._sse = SSEParser(prepared.limits.max_event_bytes)
+        self._fast_path = FastPath(self._machine, self._size)
+
+    def feed(self, data: bytes) -> FastPath | None:
+        attempt, size, sse = self._attempt, self._size, self._sse
+        size.bytes_left -= len(data)
+        if size.bytes_left < 0 and not self._may_grow():
+            return None
+        try:
+            wire_events = sse.feed(data)
+        except SSEOverflowError as error:
+            attempt.give_up(malformed(f"{error} (limits.max_event_bytes)"))
+            return None
+        if not self._take(iter(wire_events)) or attempt.deliver_each is None or not sse.at_boundary:
+            return None
+        return self._fast_path.follow(wire_events, data, attempt.deliver_each)
+
+    def _take(self, wire_events: Iterator[ServerSentEvent]) -> bool:
+        """Decode and deliver. False where that ends the attempt, or takes more than one tick."""
+        attempt, machine = self._attempt, self._machine
+        deliver = attempt.deliver
+        for name, payload in wire_events:
+            if not payload:
+                continue
+            events = machine.feed(name, payload)
+            if machine.ended:
+                self._ended(events)
+                return False
+            if events:
+                if len(events) > STEP_EVENTS:
+                    attempt.deliver_in_steps(events, partial(self._take, wire_events))
+                    return False
+                deliver(events)
+                if attempt.over:
+                    return False
+        return True
+
+    def end(self) -> None:
+        self._end(None)
+
+    def fail(self, error: TransportError) -> None:
+        self._end(transport_error(error, streaming=True))
+
+    def _end(self, broken: ProviderError | None) -> None:
+        """The body ended, or broke, with no terminal event so far. What arrived whole still counts."""
+        attempt, machine, sse = self._attempt, self._machine, self._sse
+        for name, payload in sse.end():
+            # The last event's end was not seen: it counts only if it is whole.
+            events = machine.feed_last(name, payload)
+            if machine.ended:
+                self._ended(events)
+                return
+            if len(events) > STEP_EVENTS:
+                attempt.deliver_in_steps(events, partial(self._end, broken))  # by then it holds no more
+                return
+            if events:
+                attempt.deliver(events)
+                if attempt.over:
+                    return
+        events = machine.end(sse.stray)
+        terminal = events[-1] if events else None
+        if broken is not None and isinstance(terminal, Error) and terminal.error.category is ErrorCategory.NETWORK:
+            # "truncated" is true, and how it was cut says more.
+            events = (*events[:-1], Error(broken))
+        if events:
+            self._ended(events)
+
+    def _ended(self, events: Sequence[Event]) -> None:
+        """The machine has returned its terminal event."""
+        *before, terminal = events
+        if len(before) > STEP_EVENTS:
+            self._attempt.deliver_in_steps(before, partial(self._finish, terminal))
+            return
+        if before:
+            self._attempt.deliver(before)
+        self._finish(terminal)
+
+    def _finish(self, terminal: Event) -> None:
+        attempt = self._attempt
+        if attempt.over:
+            return
+        if isinstance(terminal, Error):
+            error = terminal.error
+            if error.request_id is None:
+                error.request_id = attempt.request_id
+            if error.retryable:
+                attempt.drain()  # busy, but in order: the next attempt may have its connection
+            attempt.give_up(error)
+            return
+        attempt.answered(self._machine.response(), terminal, drain=True)
+
+    def kept_bytes(self) -> int:
+        return kept_bytes(self._machine) + self._sse.pending
+
+    def partial_response(self) -> Response | None:
+        return self._machine.response()
