@@ -5,6 +5,7 @@ Knows the callback. Must not know sockets, attempts, or why a call ended.
 
 from __future__ import annotations
 
+import enum
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, TypeAlias
@@ -38,25 +39,46 @@ class CallbackOwner(Protocol):
         ...
 
 
+class Stage(enum.IntEnum):
+    """How far the delivery of a call's events has come. A stage may be passed over; none is entered twice."""
+
+    HOLDING = 0
+    """The caller has received nothing: another attempt may be made."""
+    DELIVERING = 1
+    """Events are given to the callback as they come."""
+    MUTED = 2
+    """The call is ending: only its terminal event is still given to the callback."""
+    FINISHED = 3
+    """The callback has had the terminal event, or has raised: it is not called again."""
+
+
+DELIVERING = Stage.DELIVERING
+
+
 class Delivery:
     """The events of one call.
 
     on_event: the caller's.
     call: notified, once, of what `on_event` raised; `on_event` gets no further event then.
-    delivered: the caller has received an event, so no attempt may be repeated any more.
-    muted: the call is ending: only its terminal event is still delivered.
     """
 
-    __slots__ = ("_call", "_ended", "_held", "_on_event", "_tally", "delivered", "muted")
+    __slots__ = ("_call", "_held", "_on_event", "_stage", "_tally")
 
     def __init__(self, on_event: OnEvent | None, call: CallbackOwner, tally: Tally) -> None:
         self._on_event: OnEvent = _nobody if on_event is None else on_event
         self._call: CallbackOwner | None = call
         self._tally = tally
         self._held: Start | None = None
-        self.delivered: bool = False
-        self.muted: bool = False
-        self._ended = False
+        self._stage = Stage.HOLDING
+
+    @property
+    def delivered(self) -> bool:
+        """Whether the caller has received an event, so that no attempt may be repeated any more."""
+        return self._stage is not Stage.HOLDING
+
+    def mute(self) -> None:
+        """The call is ending: deliver nothing but its terminal event."""
+        self._stage = max(self._stage, Stage.MUTED)
 
     def deliver_first(self, events: Sequence[Event]) -> None:
         """Hand on events, none of them terminal, while nothing may have been told.
@@ -66,13 +88,13 @@ class Delivery:
         """
         events = self._with_start(events)
         if events:
-            self.delivered = True
+            self._stage = max(self._stage, DELIVERING)
             self.deliver(events)
 
     def deliver(self, events: Iterable[Event]) -> None:
         """Deliver more events, none of them terminal. They may be made as they are asked for: none is, once the
         callback has raised or has cancelled its own call."""
-        if self.muted:
+        if self._stage is not DELIVERING:
             return
         on_event, delivered = self._on_event, 0
         try:
@@ -83,14 +105,14 @@ class Delivery:
                 except BaseException as error:
                     self._failed(error)
                     break
-                if self.muted:
+                if self._stage is not DELIVERING:
                     break
         finally:
             self._tally.events += delivered
 
     def _failed(self, error: BaseException) -> None:
         """`on_event` raised."""
-        self.muted = self._ended = True
+        self._stage = Stage.FINISHED
         call = self._call
         assert call is not None, "a call that has ended has no events"
         try:
@@ -104,11 +126,11 @@ class Delivery:
 
     def finish(self, event: Event) -> BaseException | None:
         """Hand on the terminal event, and nothing after it. Returns what the callback raised."""
-        if self._ended:
+        if self._stage is Stage.FINISHED:
             return None
         # An error that comes first comes alone; `Done` brings the `Start` of an answer that had no content.
         events = (event,) if event.type is EventType.ERROR else self._with_start((event,))
-        self.delivered = self.muted = self._ended = True  # last before the callback: this may be called again
+        self._stage = Stage.FINISHED  # last before the callback: this may be called again
         self._tally.events += len(events)
         try:
             for each in events:

@@ -96,7 +96,7 @@ class Ending(Due):
         """Decide how the call ends. `terminal`: the event that its stream ends with; None where `on_event` raised."""
         self._outcome = outcome
         self._terminal = terminal
-        self._delivery.muted = True
+        self._delivery.mute()
         self._step = Step.SETTLED
 
     def conclude(self) -> None:

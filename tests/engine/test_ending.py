@@ -18,7 +18,7 @@ class Broken(Ending):
 
     def __init__(self, broken: set[str], completed: list[ms.Completion]) -> None:
         engine = SimpleNamespace(loop=SimpleNamespace(clock=lambda: 0.0))
-        super().__init__(engine, SimpleNamespace(muted=False), completed.append)  # type: ignore[arg-type]
+        super().__init__(engine, SimpleNamespace(mute=lambda: None), completed.append)  # type: ignore[arg-type]
         self.broken = broken
         self.taken: list[str] = []
 

@@ -228,7 +228,7 @@ class Stream:
     def _on_event(self, event: ms.Event) -> None:
         self.events.append(str(event))
         if len(self.events) == self.cancel_after:
-            self.delivery.muted = True
+            self.delivery.mute()
             self.outcome = f"cancelled: {self.attempt.partial_response()}"
             self.attempt.abort()
 
