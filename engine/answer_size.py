@@ -23,7 +23,8 @@ class AnswerSize:
         """limit: bytes of one answer."""
         self._limit = limit
         self._looked_at = 0
-        self._next_look = self.bytes_left = min(STEP_BYTES, limit)
+        self._next_look = min(STEP_BYTES, limit)
+        self.bytes_left: int = self._next_look
 
     @property
     def received(self) -> int:

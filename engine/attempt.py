@@ -114,7 +114,7 @@ class Attempt(BodyOwner):
 
     def on_head(self, status: int, headers: RawHeaders) -> None:
         self.status = status
-        self.headers = redacted_headers(headers_to_mapping(headers), self.prepared.secrets)
+        self.headers: dict[str, str] = redacted_headers(headers_to_mapping(headers), self.prepared.secrets)
         self.phase = Phase.BODY
         self._body = self._choose_body()
         self._listener.on_progress(Progress.HEAD)

@@ -30,7 +30,7 @@ the call has ended."""
 UNUSED = DeltaTemplate("", b"", b"", b"", b"", None, shared=False)
 """In the place of a template until the first one is followed; `read` is not called before."""
 
-size_of = SIZES.get
+size_of: Callable[[bytes], int | None] = SIZES.get
 
 
 def _deliver_nothing(events: Iterable[Event]) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable, Sequence, Set
+from typing import ClassVar
 
 from ..accumulate import CUT_SHORT, TextInProgress, ThinkingInProgress, ToolCallInProgress
 from ..answer_limits import ANSWER_LIMITS, AnswerLimits
@@ -86,7 +87,7 @@ class GeminiStream(StreamMachine):
 
     __slots__ = ("_call", "_extras", "_finish", "_partial", "_started", "_text", "_thinking", "_usage")
 
-    volatile = VolatileMembers(counts="usageMetadata", ids=("responseId",))
+    volatile: ClassVar[VolatileMembers] = VolatileMembers(counts="usageMetadata", ids=("responseId",))
 
     def __init__(self, provider: Provider, make_id: MakeId, limits: AnswerLimits = ANSWER_LIMITS) -> None:
         super().__init__(provider, make_id, limits)
@@ -121,7 +122,8 @@ class GeminiStream(StreamMachine):
 
     def _take_latest(self) -> None:
         """Take the usage of the latest chunk that was matched by its bytes."""
-        latest, self.latest_match = self.latest_match, b""
+        latest = self.latest_match
+        self.latest_match: bytes = b""
         if latest:
             chunk = loads(latest)
             usage = chunk.get("usageMetadata") if type(chunk) is dict else None

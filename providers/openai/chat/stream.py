@@ -8,6 +8,7 @@ A delta that matches the one before but for its text does not come here (`delta_
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from ...answer_limits import ANSWER_LIMITS, AnswerLimits
 from ...delta_template import Path, VolatileMembers
@@ -59,7 +60,7 @@ class ChatStream(StreamMachine):
 
     __slots__ = ("_content",)
 
-    volatile = VolatileMembers(padding=PADDING_MEMBERS)
+    volatile: ClassVar[VolatileMembers] = VolatileMembers(padding=PADDING_MEMBERS)
 
     def __init__(self, provider: Provider, make_id: MakeId, limits: AnswerLimits = ANSWER_LIMITS) -> None:
         super().__init__(provider, make_id, limits)

@@ -14,6 +14,7 @@ A delta that matches the one before but for its text does not come here (`delta_
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 from ... import errors
 from ...answer_limits import ANSWER_LIMITS, AnswerLimits
@@ -53,7 +54,7 @@ class ResponsesStream(StreamMachine):
 
     __slots__ = ("done_mark", "output", "started")
 
-    volatile = VolatileMembers(counter="sequence_number", padding=("obfuscation",))
+    volatile: ClassVar[VolatileMembers] = VolatileMembers(counter="sequence_number", padding=("obfuscation",))
 
     def __init__(self, provider: Provider, make_id: MakeId, limits: AnswerLimits = ANSWER_LIMITS) -> None:
         super().__init__(provider, make_id, limits)
