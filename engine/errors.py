@@ -10,7 +10,7 @@ from typing import cast
 
 import trio
 
-from ..providers.errors import ErrorCategory, ProviderError
+from ..providers.errors import ErrorCategory, ManystreamError, ProviderError
 from ..transport.errors import Phase, TransportError
 from .redaction import Redaction
 
@@ -127,9 +127,9 @@ def _bounded(text: str, secrets: Redaction) -> str:
     return secrets.hide_parts(secrets.hide(text)[:LONGEST_MESSAGE])
 
 
-class EngineClosedError(RuntimeError):
+class EngineClosedError(ManystreamError, RuntimeError):
     """The engine is used after its block was left, in another process, or on another thread."""
 
 
-class TooManyCallsError(RuntimeError):
+class TooManyCallsError(ManystreamError, RuntimeError):
     """As many calls as `Limits.max_calls` allows are running: start this one when one of them has ended."""

@@ -28,6 +28,7 @@ from pathlib import Path
 
 import trio
 
+from ..providers.errors import ManystreamError
 from ..providers.json_values import dumps
 from .call import Call
 from .calls import Calls
@@ -56,7 +57,7 @@ ASK_WITHIN = 120.0
 """Seconds after which a client that asks nothing is let go."""
 
 
-class MonitorError(RuntimeError):
+class MonitorError(ManystreamError, RuntimeError):
     """The monitor's socket cannot be where it is to be. The message names the path, and what to do."""
 
 

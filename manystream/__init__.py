@@ -18,15 +18,27 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .engine import Call as Call
+    from .engine import CallStart as CallStart
+    from .engine import CallState as CallState
     from .engine import Completion as Completion
     from .engine import Engine as Engine
+    from .engine import EngineClosedError as EngineClosedError
+    from .engine import EventStream as EventStream
+    from .engine import Limits as Limits
     from .engine import Observer as Observer
+    from .engine import OriginStatistics as OriginStatistics
+    from .engine import ProviderStatistics as ProviderStatistics
+    from .engine import Recording as Recording
     from .engine import Statistics as Statistics
     from .engine import Timings as Timings
+    from .engine import TooManyCallsError as TooManyCallsError
     from .engine import open_engine as open_engine
+    from .engine.portal import Portal as Portal
     from .providers.conversation import Conversation as Conversation
+    from .providers.dialect import Dialect as Dialect
     from .providers.errors import ErrorCategory as ErrorCategory
     from .providers.errors import InvalidRequestError as InvalidRequestError
+    from .providers.errors import ManystreamError as ManystreamError
     from .providers.errors import ProviderError as ProviderError
     from .providers.events import Done as Done
     from .providers.events import Error as Error
@@ -74,23 +86,39 @@ if TYPE_CHECKING:
     from .providers.rows import rows_from_message as rows_from_message
     from .providers.usage import Usage as Usage
     from .store import ConversationStore as ConversationStore
+    from .store import StoreError as StoreError
+    from .transport.pool import PoolLimits as PoolLimits
+    from .transport.tls import ClientCertificate as ClientCertificate
+    from .transport.tls import TLSConfig as TLSConfig
 
 __version__ = "0.1.0"
 
 HOMES: dict[str, tuple[str, ...]] = {
     ".engine": (
         "Call",
+        "CallStart",
+        "CallState",
         "Completion",
         "Engine",
+        "EngineClosedError",
+        "EventStream",
+        "Limits",
         "Observer",
+        "OriginStatistics",
+        "ProviderStatistics",
+        "Recording",
         "Statistics",
         "Timings",
+        "TooManyCallsError",
         "open_engine",
     ),
+    ".engine.portal": ("Portal",),
     ".providers.conversation": ("Conversation",),
+    ".providers.dialect": ("Dialect",),
     ".providers.errors": (
         "ErrorCategory",
         "InvalidRequestError",
+        "ManystreamError",
         "ProviderError",
     ),
     ".providers.events": (
@@ -154,7 +182,15 @@ HOMES: dict[str, tuple[str, ...]] = {
         "rows_from_message",
     ),
     ".providers.usage": ("Usage",),
-    ".store": ("ConversationStore",),
+    ".store": (
+        "ConversationStore",
+        "StoreError",
+    ),
+    ".transport.pool": ("PoolLimits",),
+    ".transport.tls": (
+        "ClientCertificate",
+        "TLSConfig",
+    ),
 }
 """Module → the public names that live there. A test holds it to `__all__`."""
 
@@ -180,32 +216,45 @@ __all__ = [
     "Block",
     "CacheControl",
     "Call",
+    "CallStart",
+    "CallState",
+    "ClientCertificate",
     "Completion",
     "Conversation",
     "ConversationStore",
+    "Dialect",
     "Done",
     "Engine",
+    "EngineClosedError",
     "Error",
     "ErrorCategory",
     "Event",
+    "EventStream",
     "EventType",
     "File",
     "FinishReason",
     "Gemini",
     "Image",
     "InvalidRequestError",
+    "Limits",
     "LiveCalls",
+    "ManystreamError",
     "Message",
     "Observer",
     "OpenAIChat",
     "OpenAIResponses",
+    "OriginStatistics",
     "PartialJSON",
+    "PoolLimits",
+    "Portal",
     "Profile",
     "Provider",
     "ProviderBlock",
     "ProviderError",
     "ProviderState",
+    "ProviderStatistics",
     "Quirks",
+    "Recording",
     "RedactedThinking",
     "Request",
     "Response",
@@ -215,6 +264,8 @@ __all__ = [
     "RowError",
     "Start",
     "Statistics",
+    "StoreError",
+    "TLSConfig",
     "Text",
     "TextDelta",
     "Thinking",
@@ -223,6 +274,7 @@ __all__ = [
     "ThinkingLevel",
     "Timeouts",
     "Timings",
+    "TooManyCallsError",
     "Tool",
     "ToolCall",
     "ToolCallDelta",

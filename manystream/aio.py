@@ -37,6 +37,7 @@ from .engine.observe import Observer
 from .engine.record import Recording
 from .engine.statistics import Statistics
 from .engine.stream import BufferedEvents
+from .providers.errors import ManystreamError
 from .providers.events import Event
 from .providers.options import Retry, Timeouts
 from .providers.provider import Provider
@@ -47,7 +48,7 @@ from .transport.tls import TLSConfig
 NativeBlock: TypeAlias = "AbstractAsyncContextManager[core.Engine]"
 
 
-class EventLoopError(RuntimeError):
+class EventLoopError(ManystreamError, RuntimeError):
     """There is no asyncio loop to run on, or its thread already holds a trio run that is not ours."""
 
 

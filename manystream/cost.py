@@ -25,6 +25,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from .providers.errors import ManystreamError
 from .providers.json_values import JSONObject, integer, mapping, objects, string
 from .providers.provider import Provider
 from .providers.response import Response
@@ -67,7 +68,7 @@ class Unpriced:
     reason: str
 
 
-class CostExtraError(RuntimeError):
+class CostExtraError(ManystreamError, RuntimeError):
     """The extra `cost` is not installed."""
 
 

@@ -28,6 +28,7 @@ from typing import TypeAlias, TypeGuard, TypeVar
 
 from .engine import private_file
 from .providers.conversation import Conversation
+from .providers.errors import ManystreamError
 from .providers.messages import Message
 from .providers.rows import Row, rows_from_message
 
@@ -71,7 +72,7 @@ PRAGMA user_version = {SCHEMA_VERSION};
 fork shares its parent's first `parent_messages` messages, which never change."""
 
 
-class StoreError(Exception):
+class StoreError(ManystreamError):
     """The file cannot be used, or holds no such conversation. The message names the file and what to do."""
 
 

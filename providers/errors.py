@@ -52,7 +52,11 @@ RETRYABLE: frozenset[ErrorCategory] = frozenset(
 """Categories that another attempt may cure. Spent quota is RATE_LIMIT and yet not retryable: a body says so."""
 
 
-class ProviderError(Exception):
+class ManystreamError(Exception):
+    """The base of every exception that this library raises by itself; the simulator's are its own."""
+
+
+class ProviderError(ManystreamError):
     """One failure of one call.
 
     category: why, in the words all providers share.
@@ -113,7 +117,7 @@ class ProviderError(Exception):
         )
 
 
-class InvalidRequestError(ValueError):
+class InvalidRequestError(ManystreamError, ValueError):
     """A request that cannot be sent at all. Raised before any byte is sent; `field` names what to mend."""
 
     def __init__(self, field: str, message: str) -> None:

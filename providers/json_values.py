@@ -16,6 +16,7 @@ from typing import Any, TypeAlias, cast
 
 import orjson
 
+from .errors import ManystreamError
 from .exact_numbers import (
     NumberWriter,
     UnheldNumber,
@@ -58,7 +59,7 @@ _LOOKED_AT = 64 * 1024
 """Bytes that are looked at at once, as each look takes a copy."""
 
 
-class MalformedJSONError(ValueError):
+class MalformedJSONError(ManystreamError, ValueError):
     """Bytes that are no JSON, or JSON that is not what the place calls for. The message quotes them, bounded."""
 
 

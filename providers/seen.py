@@ -18,6 +18,7 @@ from itertools import chain
 from operator import attrgetter, call, eq, is_
 from typing import TypeAlias, cast
 
+from .errors import ManystreamError
 from .messages import (
     BLOCK_TYPES,
     Block,
@@ -61,7 +62,7 @@ PLAIN_FORMAT = 2
 """The version of `marshal` that writes a value the same way every time, and values of different types differently."""
 
 
-class NotKeptError(TypeError):
+class NotKeptError(ManystreamError, TypeError):
     """A value that cannot be kept exactly."""
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import cast
 from weakref import WeakKeyDictionary
 
-from .errors import ErrorCategory, InvalidRequestError, ProviderError
+from .errors import ErrorCategory, InvalidRequestError, ManystreamError, ProviderError
 from .events import FinishReason
 from .json_values import (
     JSON,
@@ -79,7 +79,7 @@ def schema_of(value: JSONObject | type) -> JSONObject:
     return schema
 
 
-class SchemaMismatchError(ValueError):
+class SchemaMismatchError(ManystreamError, ValueError):
     """A value does not fit a schema. `path` is the place in the value, `$` its root."""
 
     def __init__(self, path: str, message: str) -> None:

@@ -76,6 +76,33 @@ def test_every_name_of_the_contract_is_there() -> None:
     assert not sorted(name for name in CONTRACT if not hasattr(ms, name))
 
 
+EXCEPTIONS_OF_MODULES = {
+    "manystream.aio": "EventLoopError",
+    "manystream.batch": "BatchError JournalError LineError",
+    "manystream.cost": "CostExtraError",
+    "manystream.engine.monitor": "MonitorError",
+    "manystream.providers.history": "HistoryError",
+    "manystream.store": "StoreError",
+}
+"""Module → the exceptions it raises."""
+
+
+def test_every_exception_has_the_one_base() -> None:
+    values = [getattr(ms, name) for name in ms.__all__]
+    found = [value for value in values if isinstance(value, type) and issubclass(value, BaseException)]
+    assert {found_class.__name__ for found_class in found} >= {
+        "EngineClosedError",
+        "InvalidRequestError",
+        "ProviderError",
+        "RowError",
+        "StoreError",
+        "TooManyCallsError",
+    }
+    for module, names in EXCEPTIONS_OF_MODULES.items():
+        found += [getattr(importlib.import_module(module), name) for name in names.split()]
+    assert [each for each in found if not issubclass(each, ms.ManystreamError)] == []
+
+
 def test_all_lists_exactly_what_the_package_offers() -> None:
     assert set(ms.__all__) >= CONTRACT
     loaded = [getattr(ms, name) for name in ms.__all__]

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from ..engine import private_file
+from ..providers.errors import ManystreamError
 from ..providers.json_values import JSON, JSONObject, MalformedJSONError, dumps, items, loads_object
 
 OnRecord: TypeAlias = "Callable[[int, JSONObject], str | None]"
@@ -28,7 +29,7 @@ DEEPEST = 100
 """Levels of a value that are written where it cannot be written as it is."""
 
 
-class JournalError(RuntimeError):
+class JournalError(ManystreamError, RuntimeError):
     """The files cannot be used as they are. The message says which, and what to do."""
 
 

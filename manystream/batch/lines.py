@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from ..providers.anthropic.converter import AnthropicConverter
-from ..providers.errors import InvalidRequestError
+from ..providers.errors import InvalidRequestError, ManystreamError
 from ..providers.history import HistoryError
 from ..providers.history.converter import HistoryConverter
 from ..providers.json_values import JSON, JSONObject, MalformedJSONError, loads_object, mapping, string
@@ -42,7 +42,7 @@ LONGEST_LINE = 64 * 1024 * 1024
 """Bytes of the longest line that is read, its end included: more than any provider takes."""
 
 
-class LineError(ValueError):
+class LineError(ManystreamError, ValueError):
     """A line that is no request. `id` is the line's, where it has one."""
 
     def __init__(self, message: str, id: LineId | None = None) -> None:

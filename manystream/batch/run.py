@@ -21,7 +21,7 @@ from ..engine.callbacks import check_callback
 from ..engine.completion import Completion
 from ..engine.core import Engine
 from ..engine.errors import EngineClosedError, TooManyCallsError
-from ..providers.errors import ErrorCategory, InvalidRequestError, ProviderError
+from ..providers.errors import ErrorCategory, InvalidRequestError, ManystreamError, ProviderError
 from ..providers.json_values import JSONObject
 from ..providers.request import Request
 from ..providers.response import Response
@@ -41,7 +41,7 @@ SPENT_IN_A_ROW = 10
 """So many refusals for a spent quota, with no answer between them, end the batch: one alone may be its line's fault."""
 
 
-class BatchError(RuntimeError):
+class BatchError(ManystreamError, RuntimeError):
     """The batch cannot go on. What was done is kept; the message says what to do."""
 
 

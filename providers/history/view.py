@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from ..errors import ManystreamError
 from ..json_values import JSON, JSONObject, MalformedJSONError, arguments_text, dumps_text, exact_loads, mapping, string
 from ..messages import Block, Message, Role, Text, ToolCall, ToolResult
 from ..response import Response
@@ -27,7 +28,7 @@ LATE_SYSTEM = (
 )
 
 
-class HistoryError(ValueError):
+class HistoryError(ManystreamError, ValueError):
     """A history that cannot be read or written. The message names the place and what is wrong with it."""
 
     def __init__(self, where: str, message: str) -> None:

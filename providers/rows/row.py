@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..errors import ManystreamError
 from ..json_values import MalformedJSONError
 from ..messages import Role, ToolCall
 
@@ -18,7 +19,7 @@ class Row:
     data_json: str | None = None
 
 
-class RowError(ValueError):
+class RowError(ManystreamError, ValueError):
     """A row that cannot be read. `field` names what to mend; `row` is the row itself; `position` its place."""
 
     def __init__(self, field: str, message: str, row: Row, position: int | None = None) -> None:
