@@ -22,7 +22,7 @@ from ..providers.provider import Provider
 from ..providers.request import Request
 from ..providers.response import Response
 from ..providers.structured import add_parsed, schema_of
-from ..transport.dial import dial
+from ..transport.dial import Connect, dial
 from ..transport.errors import Phase, TransportError, URLError
 from ..transport.loop import Loop
 from ..transport.pool import Pool
@@ -74,6 +74,7 @@ class Calls:
         limits: Limits,
         tls: TLSConfig,
         proxy: ProxyConfig | None,
+        connect: Connect | None,
         environment: Mapping[str, str],
         observer: Observer | None,
     ) -> None:
@@ -91,6 +92,7 @@ class Calls:
         self._limits = limits
         self._tls = tls
         self._proxy = proxy
+        self._connect = connect
         self._environment = environment
         self._resolver = Resolver()
         self._token = trio.lowlevel.current_trio_token()
@@ -212,7 +214,14 @@ class Calls:
         except OSError as error:
             text = f"cannot set up TLS for {origin}: {reason(error)}"
             raise TransportError(text, phase=Phase.TLS, origin=str(origin)) from error
-        return await dial(origin, tls_context=context, proxy=proxy, resolver=self._resolver, on_phase=on_phase)
+        return await dial(
+            origin,
+            tls_context=context,
+            proxy=proxy,
+            resolver=self._resolver,
+            on_phase=on_phase,
+            connect=self._connect,
+        )
 
     # --- the whole ---
 

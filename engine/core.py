@@ -17,6 +17,7 @@ from ..providers.options import Retry, Timeouts
 from ..providers.provider import Provider
 from ..providers.request import Request
 from ..providers.response import Response
+from ..transport.dial import Connect
 from ..transport.errors import URLError
 from ..transport.loop import make_loop
 from ..transport.proxy import ProxyConfig, parse_proxy_url
@@ -134,6 +135,7 @@ async def open_engine(
     limits: Limits | None = None,
     tls: TLSConfig | None = None,
     proxy: str | None = None,
+    dial: Connect | None = None,
     environment: Mapping[str, str] | None = None,
     observer: Observer | None = None,
     monitor: str | os.PathLike[str] | bool = False,
@@ -142,13 +144,15 @@ async def open_engine(
 
     timeouts, retry, limits: defaults for every call. tls: a custom CA or a client certificate. proxy: the URL of an
     HTTP CONNECT proxy (default: HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY from the environment; an empty
-    string: none). environment: where keys and proxies are looked up (default: the process's). observer: told how calls
+    string: none). dial: an async function, run on trio, that is given a host and a port and returns a connected stream
+    socket: over a Unix socket, through SOCKS; then there is no DNS and no proxy, and TLS follows where the URL is
+    https. environment: where keys and proxies are looked up (default: the process's). observer: told how calls
     and connections go. monitor: a Unix socket at which `manystream top` sees figures, never what is said; True: where
     `top` looks by itself.
     Leaving the block cancels what still runs and leaves no socket and no task behind.
     Raises `InvalidRequestError` for an option that cannot work, `MonitorError`, and `RuntimeError` outside trio.
     """
-    check_options(providers, timeouts, retry, limits, tls, proxy, environment, observer, monitor)
+    check_options(providers, timeouts, retry, limits, tls, proxy, dial, environment, observer, monitor)
     variables, proxy_config = _choose_environment(environment, proxy)
     calls: Calls | None = None
     failure: BaseException | None = None
@@ -167,6 +171,7 @@ async def open_engine(
                 limits=limits or Limits(),
                 tls=tls or TLSConfig(),
                 proxy=proxy_config,
+                connect=dial,
                 environment=variables,
                 observer=observer,
             )

@@ -26,6 +26,7 @@ POOL_LIMITS = Checker(
         "max_idle": whole(0),
         "idle_expiry": SECONDS,
         "drain_seconds": SECONDS,
+        "max_age": SECONDS,
     },
 )
 LIMITS = Checker(
@@ -36,6 +37,10 @@ LIMITS = Checker(
         "max_response_bytes": whole(1),
         "max_error_bytes": whole(0),
         "max_calls": whole(1),
+        "max_buffered_bytes": whole(1),
+        "max_choices": whole(1),
+        "max_blocks": whole(1),
+        "max_tool_calls": whole(1),
     },
 )
 CERTIFICATE = Checker(
@@ -70,6 +75,7 @@ OPTIONS: dict[str, Rule] = {
     "limits": optional(checked(LIMITS, forms={int: "use Limits(max_calls={})"})),
     "tls": optional(checked(TLS, forms={str: "use TLSConfig(ca_file={})", bool: "TLS cannot be switched off"})),
     "proxy": optional(text("a URL", secret=True)),
+    "dial": optional(Rule("an async function of a host and a port", (object,), callable)),
     "environment": optional(instance(Mapping, must="a dict of texts")),
     "observer": optional(instance(Observer, forms={type: "use an instance of it"})),
     "monitor": Rule("True, False or a path", (bool, str, os.PathLike)),

@@ -43,6 +43,7 @@ from .providers.options import Retry, Timeouts
 from .providers.provider import Provider
 from .providers.request import Request
 from .providers.response import Response
+from .transport.dial import Connect
 from .transport.tls import TLSConfig
 
 NativeBlock: TypeAlias = "AbstractAsyncContextManager[core.Engine]"
@@ -265,6 +266,7 @@ async def open_engine(
     limits: Limits | None = None,
     tls: TLSConfig | None = None,
     proxy: str | None = None,
+    dial: Connect | None = None,
     environment: Mapping[str, str] | None = None,
     observer: Observer | None = None,
     monitor: str | os.PathLike[str] | bool = False,
@@ -284,6 +286,7 @@ async def open_engine(
         limits=limits,
         tls=tls,
         proxy=proxy,
+        dial=dial,
         environment=environment,
         observer=observer,
         monitor=monitor,

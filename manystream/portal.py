@@ -20,6 +20,7 @@ from .engine.observe import Observer
 from .engine.portal import Portal, PortalCall, PortalRecording, PortalStream
 from .providers.options import Retry, Timeouts
 from .providers.provider import Provider
+from .transport.dial import Connect
 from .transport.tls import TLSConfig
 
 __all__ = ["Portal", "PortalCall", "PortalRecording", "PortalStream", "open_portal"]
@@ -34,6 +35,7 @@ def open_portal(
     limits: Limits | None = None,
     tls: TLSConfig | None = None,
     proxy: str | None = None,
+    dial: Connect | None = None,
     environment: Mapping[str, str] | None = None,
     observer: Observer | None = None,
     monitor: str | os.PathLike[str] | bool = False,
@@ -53,6 +55,7 @@ def open_portal(
             limits=limits,
             tls=tls,
             proxy=proxy,
+            dial=dial,
             environment=environment,
             observer=observer,
             monitor=monitor,

@@ -14,8 +14,8 @@ import errno
 import os
 import socket
 import ssl
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, TypeAlias
 
 import trio
 
@@ -25,6 +25,9 @@ from .resolve import Address, Resolver, is_exhaustion, literal_address, reason
 from .tls import handshake
 from .tls_socket import TLSSocket
 from .url import Origin
+
+Connect: TypeAlias = "Callable[[str, int], Awaitable[socket.socket | trio.socket.SocketType]]"
+"""Opens a stream socket to a host and a port, in place of DNS and TCP: over a Unix socket, through SOCKS, in a test."""
 
 ATTEMPT_DELAY: Final = 0.25
 """Seconds until the next address is tried beside one that has not answered (RFC 8305, 5 and 8)."""
@@ -59,25 +62,32 @@ async def dial(
     proxy: ProxyConfig | None = None,
     resolver: Resolver | None = None,
     on_phase: Callable[[Phase], None] | None = None,
+    connect: Connect | None = None,
 ) -> socket.socket | TLSSocket:
     """Connect to an origin. For https the socket is a `TLSSocket` with its handshake done.
 
     tls_context: needed for https. proxy: reached first, and asked for a tunnel; the origin's name is then looked
-    up by the proxy. resolver: share one among dials. on_phase: called at the start of each step.
+    up by the proxy. resolver: share one among dials. on_phase: called at the start of each step. connect: opens the
+    socket instead, without DNS and without a proxy.
     Raises `TransportError` of phase DNS, CONNECT, PROXY or TLS, with `permanent` where trying again is useless.
     """
     if origin.scheme == "https" and tls_context is None:
         raise ValueError(f"{origin} needs a tls_context")
-    hop = origin if proxy is None else proxy.origin
     tell = on_phase or _tell_nobody
-    address = literal_address(hop.host, hop.port)
-    if address is not None:
-        addresses = [address]
+    if connect is not None:
+        proxy = None
+        tell(Phase.CONNECT)
+        sock = await _connect_with(connect, origin)
     else:
-        tell(Phase.DNS)
-        addresses = await (resolver or Resolver()).resolve(hop.host, hop.port, origin=str(origin))
-    tell(Phase.CONNECT)
-    sock = await _connect(addresses, origin, proxy)
+        hop = origin if proxy is None else proxy.origin
+        address = literal_address(hop.host, hop.port)
+        if address is not None:
+            addresses = [address]
+        else:
+            tell(Phase.DNS)
+            addresses = await (resolver or Resolver()).resolve(hop.host, hop.port, origin=str(origin))
+        tell(Phase.CONNECT)
+        sock = await _connect(addresses, origin, proxy)
     try:
         if proxy is not None:
             tell(Phase.PROXY)
@@ -89,6 +99,24 @@ async def dial(
     except BaseException:
         sock.close()
         raise
+    return sock
+
+
+async def _connect_with(connect: Connect, origin: Origin) -> socket.socket:
+    """The socket that the program's own function opens. Raises `TransportError` for whatever it raises."""
+    try:
+        sock = await connect(origin.host, origin.port)
+    except Exception as error:
+        what = reason(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
+        text = f"cannot connect to {origin}: dial raised {what}"
+        permanent = not isinstance(error, OSError)
+        raise TransportError(text, phase=Phase.CONNECT, origin=str(origin), permanent=permanent) from error
+    if isinstance(sock, trio.socket.SocketType):
+        sock = socket.socket(fileno=sock.detach())
+    if not isinstance(sock, socket.socket) or sock.type != socket.SOCK_STREAM:  # pyright: ignore[reportUnnecessaryIsInstance]
+        text = f"cannot connect to {origin}: dial must give a connected stream socket, not {type(sock).__name__}"
+        raise TransportError(text, phase=Phase.CONNECT, origin=str(origin), permanent=True)
+    sock.setblocking(False)
     return sock
 
 

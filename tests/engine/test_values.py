@@ -13,6 +13,7 @@ import pytest
 
 import manystream as ms
 from manystream.engine import Limits
+from manystream.engine.option_rules import CERTIFICATE, LIMITS, POOL_LIMITS, TLS
 from manystream.providers.checks import validate_request
 from manystream.providers.field_rules import PROFILE, QUIRKS, REQUEST, THINKING, TOOL
 from manystream.providers.json_values import loads_object
@@ -361,6 +362,9 @@ def profile(**given: Any) -> ms.Profile:
         ({"tls": TLSConfig(client_certificate="a.pem")}, "tls.client_certificate: must be a ClientCertificate, not 'a.pem'; use ClientCertificate('a.pem')"),  # type: ignore[arg-type]
         ({"tls": TLSConfig(client_certificate=ClientCertificate("a.pem", password=b"secret"))}, "tls.client_certificate.password: must be text, not bytes"),  # type: ignore[arg-type]
         ({"proxy": 3}, "proxy: must be a URL, not int"),
+        ({"limits": Limits(max_blocks=0)}, "limits.max_blocks: must be a whole number of at least 1, not 0"),
+        ({"limits": Limits(pool=PoolLimits(max_age="5 min"))}, "limits.pool.max_age: must be a number of seconds of at least 0, not '5 min'"),  # type: ignore[arg-type]
+        ({"dial": "socks5://127.0.0.1"}, "dial: must be an async function of a host and a port, not 'socks5://127.0.0.1'"),
         ({"environment": ["A=1"]}, "environment: must be a dict of texts, not list"),
         ({"observer": ms.Observer}, "observer: must be an Observer, not the class Observer; use an instance of it"),
         ({"monitor": 3}, "monitor: must be True, False or a path, not 3"),
@@ -383,6 +387,7 @@ async def test_paths_are_taken_as_paths(tmp_path: Path) -> None:
 
 CHECKERS: Sequence[Checker] = [
     REQUEST, THINKING, TOOL, MESSAGE, MARK, STATE, PROFILE, QUIRKS, TIMEOUTS, RETRY, *BLOCKS.values(),
+    LIMITS, POOL_LIMITS, TLS, CERTIFICATE,
 ]  # fmt: skip
 
 

@@ -1,0 +1,133 @@
+"""`open_engine(dial=…)`: the program opens the socket itself, over a Unix socket or to another host than the URL's."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from pathlib import Path
+
+import pytest
+import trio
+
+import manystream as ms
+from manystream import aio
+from manystream.portal import open_portal
+from tests.support.peers import Line, Peer, answer, chat_answer, hello, open_peer
+
+pytestmark = pytest.mark.trio
+
+ELSEWHERE = "http://models.invalid:8123/v1"
+"""A host that no name server knows: only `dial` can reach it."""
+
+
+async def script(line: Line) -> None:
+    while await line.request():
+        await line.send(answer(chat_answer("by another way")))
+
+
+class Way:
+    """Opens sockets to a peer, wherever it is asked to."""
+
+    def __init__(self, peer: Peer) -> None:
+        self.address = ("127.0.0.1", int(peer.origin.rpartition(":")[2]))
+        self.asked: list[tuple[str, int]] = []
+
+    async def __call__(self, host: str, port: int) -> socket.socket | trio.socket.SocketType:
+        self.asked.append((host, port))
+        sock = trio.socket.socket()
+        await sock.connect(self.address)
+        return sock
+
+
+async def test_the_socket_is_asked_for_by_the_url_s_host_and_port_without_dns_or_proxy() -> None:
+    async with open_peer(script) as peer:
+        way, provider = Way(peer), ms.OpenAIChat("key", ELSEWHERE, name="sim")
+        environment = {"http_proxy": "http://127.0.0.1:9"}
+        async with ms.open_engine([provider], dial=way, environment=environment) as engine:
+            for _ in range(2):
+                assert (await engine.request(hello())).text == "by another way"
+        assert way.asked == [("models.invalid", 8123)]  # the second call used the connection again
+
+
+async def test_a_server_behind_a_unix_socket(tmp_path: Path) -> None:
+    path = str(tmp_path / "server")
+
+    async def serve(stream: trio.SocketStream) -> None:
+        async with stream:
+            await stream.receive_some()
+            await stream.send_all(answer(chat_answer("from a file")))
+
+    async def dial(host: str, port: int) -> socket.socket:
+        sock = socket.socket(socket.AF_UNIX)
+        sock.connect(path)
+        return sock
+
+    listening = trio.socket.socket(socket.AF_UNIX)
+    await listening.bind(path)
+    listening.listen()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(trio.serve_listeners, serve, [trio.SocketListener(listening)])
+        async with ms.open_engine([ms.OpenAIChat("key", ELSEWHERE)], dial=dial) as engine:
+            assert (await engine.request(hello())).text == "from a file"
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(
+    ("fault", "message", "retried"),
+    [
+        (ConnectionRefusedError(111, "Connection refused"), "dial raised ECONNREFUSED (Connection refused)", True),
+        (ValueError("no such tunnel"), "dial raised ValueError: no such tunnel", False),
+        (None, "dial must give a connected stream socket, not NoneType", False),
+    ],
+    ids=["refused", "a mistake", "no socket"],
+)
+async def test_a_dial_that_fails_fails_the_attempt_and_names_why(
+    fault: Exception | None, message: str, retried: bool, autojump_clock: object
+) -> None:
+    async def dial(host: str, port: int) -> socket.socket:
+        if fault is not None:
+            raise fault
+        return None  # type: ignore[return-value]
+
+    async with ms.open_engine([ms.OpenAIChat("key", ELSEWHERE)], dial=dial) as engine:
+        completion = await engine.start_request(hello()).wait()
+    assert completion.error is not None
+    assert completion.error.category is ms.ErrorCategory.NETWORK
+    assert message in completion.error.message
+    assert "http://models.invalid:8123" in completion.error.message
+    assert (completion.attempts > 1) is retried
+
+
+async def test_a_call_that_is_cancelled_while_its_socket_is_opened_ends_that() -> None:
+    opening, cancelled = trio.Event(), trio.Event()
+
+    async def dial(host: str, port: int) -> socket.socket:
+        opening.set()
+        try:
+            await trio.sleep_forever()
+        finally:
+            cancelled.set()
+        raise AssertionError("it slept")
+
+    async with ms.open_engine([ms.OpenAIChat("key", ELSEWHERE)], dial=dial) as engine:
+        call = engine.start_request(hello())
+        await opening.wait()
+        call.cancel()
+        assert not (await call.wait()).success
+    assert cancelled.is_set()
+
+
+async def test_the_other_doors_take_it_as_well() -> None:
+    async with open_peer(script) as peer:
+        way, provider = Way(peer), ms.OpenAIChat("key", ELSEWHERE)
+
+        def with_a_portal() -> str:
+            with open_portal([provider], dial=way) as portal:
+                return portal.request(hello()).text
+
+        async def on_asyncio() -> str:
+            async with aio.open_engine([provider], dial=way) as engine:
+                return (await engine.request(hello())).text
+
+        assert await trio.to_thread.run_sync(with_a_portal) == "by another way"
+        assert await trio.to_thread.run_sync(asyncio.run, on_asyncio()) == "by another way"
