@@ -9,15 +9,15 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
+from typing import Unpack
 
 import trio
 
 from ..providers.errors import InvalidRequestError
-from ..providers.options import Retry, Timeouts
+from ..providers.options import Retry
 from ..providers.provider import Provider
 from ..providers.request import Request
 from ..providers.response import Response
-from ..transport.dial import Connect
 from ..transport.errors import URLError
 from ..transport.loop import make_loop
 from ..transport.proxy import ProxyConfig, parse_proxy_url
@@ -28,8 +28,8 @@ from .completion import answer_of
 from .delivery import OnEvent
 from .ending import OnCompletion
 from .limits import Limits
-from .observe import Observer
 from .option_rules import check_options
+from .options import EngineOptions
 from .portal import Portal
 from .record import Recording
 from .services import Services
@@ -129,31 +129,15 @@ def _start_monitor(nursery: trio.Nursery, calls: Calls, place: str | os.PathLike
 @asynccontextmanager
 async def open_engine(
     providers: Sequence[Provider],
-    *,
-    timeouts: Timeouts | None = None,
-    retry: Retry | None = None,
-    limits: Limits | None = None,
-    tls: TLSConfig | None = None,
-    proxy: str | None = None,
-    dial: Connect | None = None,
-    environment: Mapping[str, str] | None = None,
-    observer: Observer | None = None,
-    monitor: str | os.PathLike[str] | bool = False,
+    **options: Unpack[EngineOptions],
 ) -> AsyncGenerator[Engine, None]:
-    """Open an engine: `async with ms.open_engine(providers=[…]) as engine`.
+    """Open an engine: `async with ms.open_engine([provider]) as engine`. The options are those of `EngineOptions`.
 
-    timeouts, retry, limits: defaults for every call. tls: a custom CA or a client certificate. proxy: the URL of an
-    HTTP CONNECT proxy (default: HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY from the environment; an empty
-    string: none). dial: an async function, run on trio, that is given a host and a port and returns a connected stream
-    socket: over a Unix socket, through SOCKS; then there is no DNS and no proxy, and TLS follows where the URL is
-    https. environment: where keys and proxies are looked up (default: the process's). observer: told how calls
-    and connections go. monitor: a Unix socket at which `manystream top` sees figures, never what is said; True: where
-    `top` looks by itself.
     Leaving the block cancels what still runs and leaves no socket and no task behind.
     Raises `InvalidRequestError` for an option that cannot work, `MonitorError`, and `RuntimeError` outside trio.
     """
-    check_options(providers, timeouts, retry, limits, tls, proxy, dial, environment, observer, monitor)
-    variables, proxy_config = _choose_environment(environment, proxy)
+    check_options(providers, options)
+    variables, proxy = _choose_environment(options.get("environment"), options.get("proxy"))
     calls: Calls | None = None
     failure: BaseException | None = None
     async with trio.open_nursery() as nursery:
@@ -166,16 +150,16 @@ async def open_engine(
                 nursery.cancel_scope,
                 loop,
                 providers,
-                timeouts=timeouts,
-                retry=retry or Retry(),
-                limits=limits or Limits(),
-                tls=tls or TLSConfig(),
-                proxy=proxy_config,
-                connect=dial,
+                timeouts=options.get("timeouts"),
+                retry=options.get("retry") or Retry(),
+                limits=options.get("limits") or Limits(),
+                tls=options.get("tls") or TLSConfig(),
+                proxy=proxy,
+                connect=options.get("dial"),
                 environment=variables,
-                observer=observer,
+                observer=options.get("observer"),
             )
-            _start_monitor(services.nursery, calls, monitor)
+            _start_monitor(services.nursery, calls, options.get("monitor", False))
         except BaseException as error:
             failure = error
         else:

@@ -83,13 +83,18 @@ OPTIONS: dict[str, Rule] = {
 """Option of `open_engine` → its rule."""
 
 
-def check_options(*options: object) -> None:
-    """Raises `InvalidRequestError` naming the option, or the field in it, and `RuntimeError` outside a trio task, where
-    trio's own errors would not say what to do. Takes all options, in the table's order."""
+def check_options(providers: object, options: Mapping[str, object]) -> None:
+    """Raises `InvalidRequestError` naming the option, or the field in it; `TypeError` for an option that there is not;
+    and `RuntimeError` outside a trio task, where trio's own errors would not say what to do."""
     if not trio.lowlevel.in_trio_task():
         raise RuntimeError(
             "manystream.open_engine runs on trio, and this is no trio task: in an asyncio program use"
             " manystream.aio.open_engine; else start one with trio.run(main)"
         )
-    for (name, rule), option in zip(OPTIONS.items(), options, strict=True):
-        rule.check(option, name)
+    for name in options:
+        if name not in OPTIONS:
+            raise TypeError(
+                f"open_engine has no option {name!r}: there are {', '.join(sorted(OPTIONS.keys() - {'providers'}))}"
+            )
+    for name, option in {"providers": providers, **options}.items():
+        OPTIONS[name].check(option, name)

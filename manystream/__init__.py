@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from .engine import Timings as Timings
     from .engine import TooManyCallsError as TooManyCallsError
     from .engine import open_engine as open_engine
+    from .engine.options import EngineOptions as EngineOptions
     from .engine.portal import Portal as Portal
     from .providers.conversation import Conversation as Conversation
     from .providers.dialect import Dialect as Dialect
@@ -112,6 +113,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "TooManyCallsError",
         "open_engine",
     ),
+    ".engine.options": ("EngineOptions",),
     ".engine.portal": ("Portal",),
     ".providers.conversation": ("Conversation",),
     ".providers.dialect": ("Dialect",),
@@ -226,6 +228,7 @@ __all__ = [
     "Done",
     "Engine",
     "EngineClosedError",
+    "EngineOptions",
     "Error",
     "ErrorCategory",
     "Event",

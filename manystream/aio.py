@@ -16,11 +16,11 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from types import TracebackType
-from typing import Protocol, Self, TypeAlias
+from typing import Protocol, Self, TypeAlias, Unpack
 
 import trio
 
@@ -32,19 +32,15 @@ from .engine.completion import Completion, answer_of
 from .engine.delivery import OnEvent
 from .engine.ending import OnCompletion
 from .engine.errors import EngineClosedError
-from .engine.limits import Limits
-from .engine.observe import Observer
+from .engine.options import EngineOptions
 from .engine.record import Recording
 from .engine.statistics import Statistics
 from .engine.stream import BufferedEvents
 from .providers.errors import ManystreamError
 from .providers.events import Event
-from .providers.options import Retry, Timeouts
 from .providers.provider import Provider
 from .providers.request import Request
 from .providers.response import Response
-from .transport.dial import Connect
-from .transport.tls import TLSConfig
 
 NativeBlock: TypeAlias = "AbstractAsyncContextManager[core.Engine]"
 
@@ -260,16 +256,7 @@ async def _drain(
 @asynccontextmanager
 async def open_engine(
     providers: Sequence[Provider],
-    *,
-    timeouts: Timeouts | None = None,
-    retry: Retry | None = None,
-    limits: Limits | None = None,
-    tls: TLSConfig | None = None,
-    proxy: str | None = None,
-    dial: Connect | None = None,
-    environment: Mapping[str, str] | None = None,
-    observer: Observer | None = None,
-    monitor: str | os.PathLike[str] | bool = False,
+    **options: Unpack[EngineOptions],
 ) -> AsyncGenerator[Engine, None]:
     """Open an engine on the running asyncio loop: `async with aio.open_engine(providers=[…]) as engine`.
 
@@ -278,19 +265,7 @@ async def open_engine(
     Raises `EventLoopError` without a running loop, or where the loop's thread holds another trio run already, and
     `InvalidRequestError` for a provider that cannot work.
     """
-    open_native = partial(
-        core.open_engine,
-        providers,
-        timeouts=timeouts,
-        retry=retry,
-        limits=limits,
-        tls=tls,
-        proxy=proxy,
-        dial=dial,
-        environment=environment,
-        observer=observer,
-        monitor=monitor,
-    )
+    open_native = partial(core.open_engine, providers, **options)
     async with _guest_engine(open_native) as engine:
         yield engine
 

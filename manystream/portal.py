@@ -6,22 +6,18 @@ Knows threads. Must not know how a call works.
 
 from __future__ import annotations
 
-import os
 import threading
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
+from typing import Unpack
 
 import trio
 
 from .engine.core import open_engine
-from .engine.limits import Limits
-from .engine.observe import Observer
+from .engine.options import EngineOptions
 from .engine.portal import Portal, PortalCall, PortalRecording, PortalStream
-from .providers.options import Retry, Timeouts
 from .providers.provider import Provider
-from .transport.dial import Connect
-from .transport.tls import TLSConfig
 
 __all__ = ["Portal", "PortalCall", "PortalRecording", "PortalStream", "open_portal"]
 
@@ -29,16 +25,7 @@ __all__ = ["Portal", "PortalCall", "PortalRecording", "PortalStream", "open_port
 @contextmanager
 def open_portal(
     providers: Sequence[Provider],
-    *,
-    timeouts: Timeouts | None = None,
-    retry: Retry | None = None,
-    limits: Limits | None = None,
-    tls: TLSConfig | None = None,
-    proxy: str | None = None,
-    dial: Connect | None = None,
-    environment: Mapping[str, str] | None = None,
-    observer: Observer | None = None,
-    monitor: str | os.PathLike[str] | bool = False,
+    **options: Unpack[EngineOptions],
 ) -> Generator[Portal, None, None]:
     """Open an engine in a thread of its own, for the length of the block.
 
@@ -48,18 +35,7 @@ def open_portal(
     opened: Future[tuple[Portal, trio.Event]] = Future()
 
     async def hold() -> None:
-        async with open_engine(
-            providers,
-            timeouts=timeouts,
-            retry=retry,
-            limits=limits,
-            tls=tls,
-            proxy=proxy,
-            dial=dial,
-            environment=environment,
-            observer=observer,
-            monitor=monitor,
-        ) as engine:
+        async with open_engine(providers, **options) as engine:
             leave = trio.Event()
             opened.set_result((engine.from_thread, leave))
             await leave.wait()

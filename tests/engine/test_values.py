@@ -13,7 +13,7 @@ import pytest
 
 import manystream as ms
 from manystream.engine import Limits
-from manystream.engine.option_rules import CERTIFICATE, LIMITS, POOL_LIMITS, TLS
+from manystream.engine.option_rules import CERTIFICATE, LIMITS, OPTIONS, POOL_LIMITS, TLS
 from manystream.providers.checks import validate_request
 from manystream.providers.field_rules import PROFILE, QUIRKS, REQUEST, THINKING, TOOL
 from manystream.providers.json_values import loads_object
@@ -383,6 +383,13 @@ async def test_paths_are_taken_as_paths(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.trio
+async def test_an_option_that_there_is_not_is_named_with_those_that_there_are() -> None:
+    with pytest.raises(TypeError, match="open_engine has no option 'timeout': there are dial, environment, limits, "):
+        async with ms.open_engine([changed()], timeout=30):  # type: ignore[call-arg]
+            pass
+
+
 # --- the table itself ---
 
 CHECKERS: Sequence[Checker] = [
@@ -399,3 +406,7 @@ def test_every_field_has_its_row(checker: Checker) -> None:
 
 def test_every_field_of_a_provider_has_its_row() -> None:
     assert set(PROVIDER.rules) == set(ms.Provider.__slots__)
+
+
+def test_every_option_of_an_engine_has_its_row() -> None:
+    assert set(OPTIONS) == {"providers", *ms.EngineOptions.__annotations__}
