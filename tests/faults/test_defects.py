@@ -9,6 +9,7 @@ error, every other answer is whole, and no descriptor is left.
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import sys
@@ -86,6 +87,8 @@ class Injector:
         if event != "call":  # most events are returns and C calls
             return
         caller = frame.f_back
+        if frame.f_code.co_flags & inspect.CO_GENERATOR:
+            return  # CPython 3.11 has crashed where a profile function raised as a generator was entered
         if caller is None or _is_trio(frame.f_globals.get("__name__")) or _is_trio(caller.f_globals.get("__name__")):
             return
         self.seen += 1
