@@ -113,7 +113,9 @@ class Calls:
         self, request: Request, on_event: OnEvent | None, on_completion: OnCompletion | None, *, stream: bool
     ) -> Call:
         """Start a call. Raises `InvalidRequestError`, `EngineClosedError` and `TooManyCallsError`."""
-        self._check_usable()
+        self.check_here()
+        if len(self._calls) >= self._limits.max_calls:
+            raise TooManyCallsError(f"{self._limits.max_calls} calls are running already (limits.max_calls)")
         if on_event is not None:
             check_callback("on_event", on_event)
         if on_completion is not None:
@@ -150,14 +152,14 @@ class Calls:
             call.start(announce)
         return call
 
-    def _check_usable(self) -> None:
-        self.check_here()
-        if len(self._calls) >= self._limits.max_calls:
-            raise TooManyCallsError(f"{self._limits.max_calls} calls are running already (limits.max_calls)")
-
     def check_here(self) -> None:
-        """Raises `EngineClosedError` where `check_open` does, and on another thread."""
-        self.check_open()
+        """Raises `EngineClosedError` in a process that was forked, from `drain` on, once the block was left, and on
+        another thread."""
+        self.check_process()
+        if self._closed:
+            raise EngineClosedError("this engine is closed: its open_engine block was left")
+        if self._draining:
+            raise EngineClosedError("this engine takes no more calls: engine.drain() was called")
         try:
             token = trio.lowlevel.current_trio_token()
         except RuntimeError:
@@ -169,14 +171,6 @@ class Calls:
         """Raises `EngineClosedError` in a process that was forked: there is no loop there that would ever answer."""
         if os.getpid() != self._process:
             raise EngineClosedError("this engine was opened in another process: open one after the fork")
-
-    def check_open(self) -> None:
-        """Raises `EngineClosedError` there, once the block was left, and from `drain` on."""
-        self.check_process()
-        if self._draining and not self._closed:
-            raise EngineClosedError("this engine takes no more calls: engine.drain() was called")
-        if self._closed:
-            raise EngineClosedError("this engine is closed: its open_engine block was left")
 
     def _callback_raised(self, error: BaseException) -> None:
         """A callback raised: end the engine where that was meant for the whole program."""

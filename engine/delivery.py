@@ -78,7 +78,8 @@ class Delivery:
 
     def mute(self) -> None:
         """The call is ending: deliver nothing but its terminal event."""
-        self._stage = max(self._stage, Stage.MUTED)
+        if self._stage is not Stage.FINISHED:
+            self._stage = Stage.MUTED
 
     def deliver_first(self, events: Sequence[Event]) -> None:
         """Hand on events, none of them terminal, while nothing may have been told.

@@ -167,7 +167,7 @@ class Pool:
                 host.queue = deque(each for each in host.queue if each.waiter is not None)
         elif ticket.scope is not None:
             ticket.scope.cancel()
-        else:
+        elif not self._dialling:
             self._see_to_dials()  # gives the place back; nothing does where `acquire` raised before it came to this
 
     def _take_idle(self, host: Host) -> Connection | None:
