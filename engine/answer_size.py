@@ -1,6 +1,6 @@
 """How many bytes of one answer have been received, and when that number is compared with the limits.
 
-The number is looked at once for every `STEP_BYTES`, so that it costs nothing per event: whoever reads body bytes only
+The number is looked at once for every `STEP_BYTES`, so that it costs nothing per event: the reader of body bytes only
 subtracts them from `bytes_left`.
 
 Knows sizes. Must not know what is in an answer, nor how an attempt ends.
