@@ -52,7 +52,7 @@ SCHEMES = ("bearer ", "basic ", "token ", "apikey ", "key ")
 _NAMED = {'"': "quot", "&": "amp", "'": "apos", "<": "lt", ">": "gt"}
 _LETTERS_AND_DIGITS = re.compile(r"[A-Za-z0-9]+")
 _ESCAPE = re.compile(
-    r"\\{1,8}+(?:(?:u00|x)(?P<json>[0-9A-Fa-f]{2})|(?P<itself>[^\w\s]))|(?P<run>\\{2,8}+)|%(?:25){0,3}(?P<url>[0-9A-Fa-f]{2})"
+    r"\\{1,8}+(?:(?:u00|x)(?P<json>[0-9A-Fa-f]{2})|(?P<itself>[^\w\s]))?|%(?:25){0,3}(?P<url>[0-9A-Fa-f]{2})"
     r"|&(?:#0{0,4}(?P<decimal>[0-9]{2,3})(?![0-9])|#[xX]0{0,4}(?P<hex>[0-9A-Fa-f]{2})(?![0-9A-Fa-f])"
     r"|(?P<name>amp|quot|apos|lt|gt));?"  # HTML reads them without the semicolon, too, such as at the end of a cut text
 )
@@ -99,12 +99,12 @@ class Redaction:
     def hide_parts(self, text: str) -> str:
         """The text without the secrets and without longer parts of them: for texts that have been cut."""
         text = self.hide(text)
-        plain, places = _unescaped(text)
+        plain, starts, ends = _unescaped(text)
         spans: list[tuple[int, int]] = []
         for size, parts in self._parts:
             for place in range(len(plain) - size + 1):
                 if plain[place : place + size] in parts:
-                    start, end = places[place], places[place + size]
+                    start, end = starts[place], ends[place + size - 1]
                     if spans and spans[-1][0] <= start <= spans[-1][1]:
                         start, end = spans[-1][0], max(end, spans.pop()[1])
                     spans.append((start, end))
@@ -117,7 +117,7 @@ class Redaction:
         parts: dict[int, set[str]] = {LONGEST_PART + 1: set(), LONGEST_VALUE_PART + 1: set()}
         for secret, named in secrets.items():
             size = LONGEST_PART + 1 if named else LONGEST_VALUE_PART + 1
-            for text in (secret, *_in_base64(secret)) if len(secret) >= SHORTEST_KEY else ():
+            for text in (secret.replace("\\", ""), *_in_base64(secret)) if len(secret) >= SHORTEST_KEY else ():
                 parts[size].update(text[place : place + size] for place in range(len(text) - size + 1))
         self._parts = [
             (size, frozenset(part for part in found if not _is_word(part))) for size, found in parts.items() if found
@@ -164,30 +164,45 @@ def _without(text: str, spans: list[tuple[int, int]]) -> str:
     return "".join([*pieces, text[position:]]) if spans else text
 
 
-def _unescaped(text: str) -> tuple[str, Sequence[int]]:
-    """What a text means where it is escaped, and for each character (and the end) its place in the text."""
+def _unescaped(text: str) -> tuple[str, Sequence[int], Sequence[int]]:
+    """Unescape a text and drop its backslashes.
+
+    Returns the plain text and, for each of its characters, where it starts and where it ends in the given text.
+    Backslashes are dropped because JSON may escape a character without need and a damaged body may hold stray ones;
+    secrets are compared without their backslashes, too.
+    """
     pieces: list[str] = []
-    places: list[int] = []
+    starts: list[int] = []
+    ends: list[int] = []
     position = 0
     for match in _ESCAPE.finditer(text):
-        start, position_before = match.start(), position
+        meaning = _meaning(match)
+        pieces += [text[position : match.start()], meaning]
+        starts += range(position, match.start() + len(meaning))
+        ends += range(position + 1, match.start() + 1)
         position = match.end()
-        pieces += [text[position_before:start], _meant(match)]
-        places += [*range(position_before, start), start]
+        if meaning:
+            ends.append(position)
     if not pieces:
-        return text, range(len(text) + 1)
-    return "".join([*pieces, text[position:]]), [*places, *range(position, len(text) + 1)]
+        return text, range(len(text)), range(1, len(text) + 1)
+    starts += range(position, len(text))
+    ends += range(position + 1, len(text) + 1)
+    return "".join([*pieces, text[position:]]), starts, ends
 
 
-def _meant(match: re.Match[str]) -> str:
-    kind, value = match.lastgroup, match[match.lastgroup or 0]
-    if kind == "name":
-        return next(character for character, name in _NAMED.items() if name == value)
+def _meaning(match: re.Match[str]) -> str:
+    """The character that an escape stands for; empty for a backslash."""
+    kind = match.lastgroup
+    if kind is None:
+        return ""
+    value = match[kind]
     if kind == "itself":
-        return value
-    if kind == "run":
-        return "\\"
-    return chr(int(value, 10 if kind == "decimal" else 16))
+        character = value
+    elif kind == "name":
+        character = next(character for character, name in _NAMED.items() if name == value)
+    else:
+        character = chr(int(value, 10 if kind == "decimal" else 16))
+    return "" if character == "\\" else character
 
 
 def _credentials(value: str) -> Iterator[str]:

@@ -82,6 +82,16 @@ def test_a_key_that_was_cut_leaves_a_few_characters(name: str) -> None:
                 assert longest_common_run(KEY, said) <= LONGEST_PART, (part, said)
 
 
+@pytest.mark.parametrize("place", range(1, len(KEY)))
+def test_a_stray_backslash_hides_no_part(place: int) -> None:
+    """A damaged body, or JSON that escapes without need, has a backslash anywhere in the key."""
+    secrets = redaction()
+    for stray in ("\\", "\\" * 3):
+        left = secrets.hide_parts(f'bad key "{KEY[:place]}{stray}{KEY[place:]}" was given')
+        assert longest_common_run(KEY, left.replace("\\", "")) <= LONGEST_PART, left
+        assert left.endswith('" was given')
+
+
 SECRETS = {
     "a provider's header": ({"X-Tenant-Token": "tenant-token-1234"}, "tenant-token-1234"),
     "a scheme": ({"Authorization": "Bearer another-key-98765"}, "another-key-98765"),

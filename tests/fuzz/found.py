@@ -18,6 +18,11 @@ FOUND: list[tuple[str, bytes, str]] = [
     ("openai-responses", CUT + _TWICE.encode(), "pieces that the whole contradicts are told, the whole is held"),
     ("secrets", b":Ef3&ampgh4&lt", "HTML reads an entity without its semicolon, as at the end of a cut text"),
     (
+        "secrets",
+        b'?{\\\\\\:"error": {"message": "b{"ad key sk-pr\\oj/Ab2+cd2\\"Ef3&gh4<Ij5>kl6\'Mn7=valid_api_key", "co',
+        "a stray backslash in a damaged body divides the key into two parts",
+    ),
+    (
         "anthropic",
         CUT + b'data: {"type": "content_block_start", "index": 0, "content_block": {"type": ["text"], "text": ""}}\n\n',
         "the type of a block that is a list is no known type",
