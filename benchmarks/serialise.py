@@ -2,10 +2,10 @@
 
 In memory, in this process: no socket, no engine. A request of 10 messages and 5 tools, a complex answer, one message
 to its rows and back; then conversations of up to 1,000 messages, where the time must grow with the size and no
-faster. Every dialect's request holds the whole conversation; but of one that was sent before, only the turns after the
-kept beginning are written (`providers/written.py`): what was kept is compared with what the messages hold now, and its
-bytes are copied. The last rows hold that against two others, both of the same body: writing it anew, and the least that
-any library which writes it anew has to do, orjson's own pass over the finished lists and dictionaries.
+faster. Every dialect's request holds the whole conversation. Of one that was sent before, only the messages after the
+cached prefix are written (`providers/prefix_cache.py`): the cache compares the earlier messages with its snapshot and
+copies their bytes. The last rows compare that with two others that make the same body: writing it anew, and orjson's
+own pass over the finished lists and dictionaries, which any library that writes it anew has to do at least.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from ..transport.timers import Timer
 from .attempt import Attempt
 from .clocks import ERROR_BODY_SECONDS, LENGTH, UNTIMED, CallState, Clock, Clocks, next_deadline, timeout_error
 from .completion import Completion
-from .delivery import Delivery, OnEvent, Tally
+from .delivery import Counters, Delivery, OnEvent
 from .ending import Ending, OnCompletion, Step
 from .errors import callback_failed, cancelled, hide_words, internal, redacted
 from .listener import Progress
@@ -69,8 +69,8 @@ class Call(Ending):
         "_retry",
         "_state",
         "_timer",
+        "counters",
         "number",
-        "tally",
     )
 
     def __init__(
@@ -78,7 +78,7 @@ class Call(Ending):
         runtime: Runtime,
         hooks: CallHooks,
         prepared: Prepared,
-        tally: Tally,
+        counters: Counters,
         *,
         number: int,
         clocks: Clocks,
@@ -87,10 +87,10 @@ class Call(Ending):
         on_completion: OnCompletion | None,
         finish_response: Callable[[Response], None],
     ) -> None:
-        super().__init__(runtime, Delivery(on_event, self, tally), on_completion)
+        super().__init__(runtime, Delivery(on_event, self, counters), on_completion)
         self._hooks = hooks
         self.number: int = number
-        self.tally: Tally = tally
+        self.counters: Counters = counters
         self._prepared = prepared
         self._clocks = clocks
         self._retry = retry

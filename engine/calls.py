@@ -36,11 +36,11 @@ from .call import Call, CallHooks
 from .callbacks import check_callback
 from .clocks import CallState, effective
 from .completion import Completion
-from .delivery import OnEvent, Tally
+from .delivery import Counters, OnEvent
 from .ending import OnCompletion
 from .errors import EngineClosedError, TooManyCallsError, cancelled, ends_engine
 from .limits import Limits
-from .observe import CallStart, Observer, Watch
+from .observe import CallStart, GuardedObserver, Observer
 from .prepare import Preparer
 from .prepared import Prepared
 from .record import Recording
@@ -79,7 +79,7 @@ class Calls:
         observer: Observer | None,
     ) -> None:
         timers = Timers()
-        watch = Watch(observer, self._callback_raised) if observer is not None else None
+        watch = GuardedObserver(observer, self._callback_raised) if observer is not None else None
         pool = Pool(services.nursery, loop, timers, self._dial, limits.pool, watch)
         self._runtime = Runtime(loop, timers, pool, self._callback_raised)
         self._watch = watch
@@ -98,7 +98,7 @@ class Calls:
         self._token = trio.lowlevel.current_trio_token()
         self._process = os.getpid()
         self._calls: dict[Call, None] = {}
-        self._tallies = {provider.name: Tally() for provider in providers}
+        self._counters = {provider.name: Counters() for provider in providers}
         self._closed = self._draining = False
         self._started = 0
         self.failure: BaseException | None = None
@@ -122,12 +122,12 @@ class Calls:
             check_callback("on_completion", on_completion)
         prepared, wire = self._preparer.prepare(request, stream=stream)
         self._runtime.budget.call_started()
-        tally = self._tallies[prepared.provider.name]
+        counters = self._counters[prepared.provider.name]
         call = Call(
             self._runtime,
             self._hooks,
             prepared,
-            tally,
+            counters,
             number=self._started + 1,
             clocks=(
                 self._clocks[stream]
@@ -185,7 +185,7 @@ class Calls:
         self._scope.cancel()
 
     def _call_started(self, call: Call) -> None:
-        call.tally.started += 1
+        call.counters.started += 1
         self._started += 1
         self._calls[call] = None
 
@@ -193,9 +193,9 @@ class Calls:
         if call not in self._calls:
             return
         del self._calls[call]
-        call.tally.completed += 1
+        call.counters.completed += 1
         if completion.error_category is not None:
-            call.tally.failures[completion.error_category.value] += 1
+            call.counters.failures[completion.error_category.value] += 1
         if self._watch is not None:
             self._watch.call_ended(call, completion)
 
@@ -226,31 +226,31 @@ class Calls:
 
     def totals(self, calls: Mapping[str, int]) -> Statistics:
         """The same at no cost per call: who asks has counted the running ones by state."""
-        tallies = self._tallies.values()
+        all_counters = self._counters.values()
         return Statistics(
             calls=calls,
             started=self._started,
-            completed=sum(tally.completed for tally in tallies),
-            failed=sum(tally.failures.total() for tally in tallies),
-            cancelled=sum(tally.failures["cancelled"] for tally in tallies),
+            completed=sum(counters.completed for counters in all_counters),
+            failed=sum(counters.failures.total() for counters in all_counters),
+            cancelled=sum(counters.failures["cancelled"] for counters in all_counters),
             retried=self._runtime.retried,
             resent=self._runtime.resent,
             providers={
                 name: ProviderStatistics(
-                    tally.started - tally.completed, tally.completed, tally.events, dict(tally.failures)
+                    counters.started - counters.completed, counters.completed, counters.events, dict(counters.failures)
                 )
-                for name, tally in self._tallies.items()
+                for name, counters in self._counters.items()
             },
             connections={origin: OriginStatistics(*counts) for origin, counts in self._runtime.pool.counts().items()},
             opened=self._runtime.pool.opened,
             reused=self._runtime.pool.reused,
             discarded=self._runtime.pool.discarded,
-            events=sum(tally.events for tally in tallies),
+            events=sum(counters.events for counters in all_counters),
             bytes_received=self._runtime.loop.bytes_received,
             bytes_sent=self._runtime.loop.bytes_sent,
             loop_lag=self._runtime.loop.lag,
             loop_culprit=self._runtime.loop.culprit,
-            loop_turns=self._runtime.loop.turns,
+            loop_ticks=self._runtime.loop.ticks,
         )
 
     def running(self) -> list[Call]:

@@ -15,7 +15,7 @@ from ..providers.events import Event, EventType, Start
 OnEvent: TypeAlias = "Callable[[Event], object]"
 
 
-class Tally:
+class Counters:
     """What became of the calls that share it: one provider's. events: delivered, to a callback or to nobody."""
 
     __slots__ = ("completed", "events", "failures", "started")
@@ -62,12 +62,12 @@ class Delivery:
     call: notified, once, of what `on_event` raised; `on_event` gets no further event then.
     """
 
-    __slots__ = ("_call", "_held", "_on_event", "_stage", "_tally")
+    __slots__ = ("_call", "_counters", "_held", "_on_event", "_stage")
 
-    def __init__(self, on_event: OnEvent | None, call: CallbackOwner, tally: Tally) -> None:
+    def __init__(self, on_event: OnEvent | None, call: CallbackOwner, counters: Counters) -> None:
         self._on_event: OnEvent = _nobody if on_event is None else on_event
         self._call: CallbackOwner | None = call
-        self._tally = tally
+        self._counters = counters
         self._held: Start | None = None
         self._stage = Stage.HOLDING
 
@@ -109,7 +109,7 @@ class Delivery:
                 if self._stage is not DELIVERING:
                     break
         finally:
-            self._tally.events += delivered
+            self._counters.events += delivered
 
     def _failed(self, error: BaseException) -> None:
         """`on_event` raised."""
@@ -132,7 +132,7 @@ class Delivery:
         # An error that comes first comes alone; `Done` brings the `Start` of an answer that had no content.
         events = (event,) if event.type is EventType.ERROR else self._with_start((event,))
         self._stage = Stage.FINISHED  # last before the callback: this may be called again
-        self._tally.events += len(events)
+        self._counters.events += len(events)
         try:
             for each in events:
                 self._on_event(each)

@@ -75,7 +75,7 @@ HOOKS = tuple(name for name, value in vars(Observer).items() if callable(value) 
 """The names of an observer's methods."""
 
 
-class Watch:
+class GuardedObserver:
     """An observer as the engine calls it: what it raises goes to the log. What is meant for the whole program, such as
     `KeyboardInterrupt`, also ends the engine. Raises `InvalidRequestError` where one of its methods is no plain
     function.

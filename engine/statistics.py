@@ -64,7 +64,7 @@ class Statistics:
     events: events delivered, to a callback or to nobody. bytes_received, bytes_sent: on all connections, TLS taken off.
     loop_lag: seconds that the slowest turn of the multi-request loop took in the last second or so: what a stream
     may have waited for the others. loop_culprit: the call that took most of that turn, by number and model, where one
-    took over 5 ms (its callback, mostly); else empty. loop_turns: turns so far.
+    took over 5 ms (its callback, mostly); else empty. loop_ticks: turns so far.
     """
 
     calls: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -84,4 +84,4 @@ class Statistics:
     bytes_sent: int = 0
     loop_lag: float = 0.0
     loop_culprit: str = ""
-    loop_turns: int = 0
+    loop_ticks: int = 0

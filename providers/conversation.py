@@ -16,10 +16,10 @@ from typing import ClassVar, TypedDict, Unpack, cast
 from .json_values import JSON, JSONObject
 from .messages import Block, File, Image, Message, RedactedThinking, Role, Text, Thinking, ToolCall, ToolResult
 from .options import Retry, Timeouts
-from .request import LevelName, Request, ThinkingConfig, ThinkingLevel, Tool, sharing
+from .prefix_cache import PrefixCache
+from .request import LevelName, Request, ThinkingConfig, ThinkingLevel, Tool, with_prefix_cache
 from .response import Response
 from .rows import Row, messages_from_rows, rows_from_message
-from .written import WrittenMessages
 
 
 class RequestOptions(TypedDict, total=False):
@@ -145,16 +145,17 @@ class Conversation:
     An agent that keeps whole responses uses `add_response`. One that stores a tool call only once it is executed
     (so that no unpaired call is ever stored) calls `keep_thinking(response)` and then, for each call, `complete_tool`.
 
-    Its requests share what is written of them (`written.py`): a turn appended to a long conversation costs that turn.
+    Its requests share a cache of their wire form (`prefix_cache.py`): a turn appended to a long conversation costs that
+    turn only.
     """
 
-    __slots__ = ("_round", "_written", "messages", "pending")
+    __slots__ = ("_prefix_cache", "_round", "messages", "pending")
 
     def __init__(self, messages: Iterable[Message] = ()) -> None:
         self.messages: list[Message] = []
         self.pending: PendingThinking = PendingThinking()
         self._round = _Round()
-        self._written = WrittenMessages()
+        self._prefix_cache = PrefixCache()
         self.extend(messages)
 
     def __eq__(self, other: object) -> bool:
@@ -189,7 +190,7 @@ class Conversation:
     def clear(self) -> None:
         """Forget all messages, and the pending thinking."""
         self.messages.clear()
-        self._written.clear()
+        self._prefix_cache.clear()
         self._forget_round()
 
     def clone(self) -> Conversation:
@@ -197,12 +198,12 @@ class Conversation:
         clone = Conversation()
         # In one copy, as they share blocks.
         clone.messages, clone.pending, clone._round = copy.deepcopy((self.messages, self.pending, self._round))
-        clone._written = self._written.copy()
+        clone._prefix_cache = self._prefix_cache.copy()
         return clone
 
     def request(self, model: str, **options: Unpack[RequestOptions]) -> Request:
         """A request for the next turn, with a snapshot of the list of messages: later ones do not change it."""
-        return sharing(Request(model, tuple(self.messages), **options), self._written)
+        return with_prefix_cache(Request(model, tuple(self.messages), **options), self._prefix_cache)
 
     # --- agents ---
 

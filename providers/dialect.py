@@ -46,7 +46,7 @@ class WireRequest:
     warnings: list[str] = field(default_factory=lambda: [])
 
 
-LESSONS = 8
+MAX_UNMATCHED_TEMPLATES = 8
 """Templates of one stream, none of which matched a delta, before no more are made."""
 
 SHARED_BY_ONE = 8
@@ -96,7 +96,7 @@ class StreamMachine(abc.ABC):
         self.latest_match: bytes = b""
         self._pieces: list[str] = []  # of the block that the template's deltas belong to
         self._learned_at = 0  # how many there were when the template was made
-        self._lessons = LESSONS
+        self._lessons = MAX_UNMATCHED_TEMPLATES
         self._shares = SHARED_BY_ONE
         self._cut_pairs: CutPairs | None = None
 
@@ -116,7 +116,7 @@ class StreamMachine(abc.ABC):
                         self.latest_match = data
                     return (self.accept(text),)
             if self.matched:
-                self._lessons = LESSONS
+                self._lessons = MAX_UNMATCHED_TEMPLATES
             self.template = None
         try:
             events = self.take_event(event, data)

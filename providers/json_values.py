@@ -71,7 +71,7 @@ class UnheldNumberError(MalformedJSONError):
         self.path: str = path
 
 
-class Written:
+class Fragment:
     """A value whose JSON text is at hand."""
 
     __slots__ = ("text",)
@@ -149,7 +149,7 @@ def loads_object(data: bytes | str) -> JSONObject:
 def dumps(value: Any) -> bytes:
     """Serialise to compact UTF-8, whole numbers of any size. Raises `TypeError` for what JSON cannot hold."""
     try:
-        return orjson.dumps(value, _written_text)
+        return orjson.dumps(value, _fragment_text)
     except TypeError:
         return _EXACT.text(value).encode()
 
@@ -179,9 +179,9 @@ def arguments_text(value: JSON, *, spaced: bool = False) -> str:
         return _deep_text(value)
 
 
-def written(text: bytes) -> JSON:
-    """A value whose JSON text is at hand, for `dumps` to copy in as it is: it must be valid."""
-    value: Any = Written(text)
+def fragment(text: bytes) -> JSON:
+    """Return a value that `dumps` writes as this JSON text, which must be valid."""
+    value: Any = Fragment(text)
     return cast("JSON", value)
 
 
@@ -193,14 +193,14 @@ def _deep_text(value: JSON) -> str:
         raise TypeError("it is nested too deeply") from None
 
 
-def _written_text(value: object) -> orjson.Fragment:
-    if isinstance(value, Written):
+def _fragment_text(value: object) -> orjson.Fragment:
+    if isinstance(value, Fragment):
         return orjson.Fragment(value.text)
     raise TypeError
 
 
 def _leaf(value: object) -> str:
-    return orjson.dumps(value, _written_text).decode()
+    return orjson.dumps(value, _fragment_text).decode()
 
 
 _compact_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode

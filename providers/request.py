@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 from .json_values import JSON, JSONObject
 from .messages import CacheControl, Message, Text
 from .options import Retry, Timeouts
-from .written import WrittenMessages
+from .prefix_cache import PrefixCache
 
 TOOL_CHOICE_MODES = ("auto", "none", "required")
 
@@ -89,7 +89,7 @@ class Request:
     retry: Retry | None = field(default=None, kw_only=True)
     extra_body: Mapping[str, JSON] | None = field(default=None, kw_only=True)
     extra_headers: Mapping[str, str] | None = field(default=None, kw_only=True, repr=False)
-    written: WrittenMessages | None = field(default=None, init=False, repr=False, compare=False)
+    written: PrefixCache | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def system_blocks(self) -> list[Text]:
@@ -109,7 +109,7 @@ class Request:
         return None if thinking is None else ThinkingConfig(level=LEVEL_NAMES[thinking])
 
 
-def sharing(request: Request, written: WrittenMessages) -> Request:
-    """A request that a conversation has just made, with what is written of that conversation already."""
-    object.__setattr__(request, "written", written)
+def with_prefix_cache(request: Request, cache: PrefixCache) -> Request:
+    """Give a request that a conversation has just made the conversation's cache. Returns the same request."""
+    object.__setattr__(request, "written", cache)
     return request

@@ -273,7 +273,7 @@ class Connection(_Hot):
         else:
             self.close()  # unasked-for bytes on an idle connection would answer the next request
             return
-        if self._tls is not None and self._tls.held and not self.paused and not self.closed:
+        if self._tls is not None and self._tls.buffered and not self.paused and not self.closed:
             self.on_readable()  # for the kernel there is nothing to read
 
     def on_defect(self, error: Exception) -> None:
@@ -468,7 +468,7 @@ class Connection(_Hot):
             if self.state is not State.CLOSED:
                 self.last_activity = self._loop.clock()
                 self._loop.watch(self, read=True, write=bool(self._out))
-                if self._tls is not None and self._tls.held:
+                if self._tls is not None and self._tls.buffered:
                     self.on_readable()
 
     @property

@@ -3,7 +3,7 @@
 Knows which descriptors are ready. Must not know HTTP, nor what a connection does with its bytes.
 
 The loop owns an epoll (or kqueue) object. Its descriptor can itself be waited on, so *one* trio task sleeps on it,
-and at each turn drains up to `TURN_EVENTS` ready connections before it yields: no task switch, no cancel scope and
+and each tick serves up to `TICK_EVENTS` ready connections before the task yields: no task switch, no cancel scope and
 no await per chunk. With a task per stream each chunk costs about twice as much (`benchmarks/RESULTS.md`).
 Where there is no such object, each connection gets a plain task instead (`TaskLoop`); nothing else changes.
 """
@@ -26,26 +26,27 @@ CurrentTime: TypeAlias = "Callable[[], float]"
 
 logger: logging.Logger = logging.getLogger("manystream.transport.loop")
 
-TURN_EVENTS = 256
-"""Connections served before other trio tasks get a turn."""
+TICK_EVENTS = 256
+"""Connections served in one tick, before other trio tasks run."""
 
-GATHER_SECONDS: float = 0.004
-"""The rest between two turns while there is traffic. To sleep and to wake takes trio and the kernel 30 to 150 µs of the
-core (the most on virtual machines) however much is ready, so that at 20,000 events a second a rest of 2 ms would still
-cost 3 µs an event, which is a fifth. Half of this rest is added to the mean latency; the first byte after a quiet
-moment is not held back at all."""
+COALESCE_SECONDS: float = 0.004
+"""The rest between two ticks while there is traffic, in seconds. One tick then serves many connections.
 
-GATHER_FROM = 4
-"""Fewer than this at once are no traffic worth gathering: a lone call's bytes do not wait."""
+To sleep and to wake costs trio and the kernel 30 to 150 µs of the core (the most on virtual machines), however much is
+ready. At 20,000 events a second a rest of 2 ms would still cost 3 µs per event, a fifth of its whole cost. Half of the
+rest is added to the mean latency. The first byte after a quiet moment is not delayed."""
+
+COALESCE_FROM = 4
+"""Fewer than this at once are no traffic worth coalescing: a lone call's bytes do not wait."""
 
 LAG_WINDOW: float = 1.0
-"""Seconds that a slow turn is remembered in `Loop.lag`."""
+"""Seconds for which `Loop.lag` remembers a slow tick."""
 
-FAILED_TURNS = 10
-"""Iterations in a row that may raise outside any connection before the loop gives up, and the engine with it."""
+MAX_FAILED_TICKS = 10
+"""Ticks in a row that may raise outside any connection. After them the loop raises, which ends the engine."""
 
 HELD_UP_SECONDS: float = 0.005
-"""Whoever keeps all others waiting for longer is named in `Loop.culprit`."""
+"""A connection that takes longer in one tick is named in `Loop.culprit`."""
 
 
 class Descriptor(Protocol):
@@ -79,17 +80,19 @@ class Pollable(Protocol):
 
 
 class Loop(abc.ABC):
-    """Who is readable, and the counters that go with it.
+    """Reads the connections that are ready, and counts.
 
-    current_time: trio's clock; `trio.current_time` takes four calls to come to it. now: what it said at the beginning
-    of the turn, for time stamps that cost nothing. lag: seconds that the slowest turn took of late. culprit: the label
-    of who took most of it; empty where nobody took long.
+    current_time: trio's clock, called directly: `trio.current_time` reaches it through four calls.
+    now: the clock's time at the beginning of the tick, for time stamps that cost nothing.
+    ticks: how many there were.
+    lag: seconds that the slowest tick of the last second or two took.
+    culprit: the label of the connection that took most of that tick; empty where none took 5 ms.
     """
 
     def __init__(self, current_time: CurrentTime) -> None:
         self._current_time = current_time
         self.now: float = 0.0
-        self.turns = 0
+        self.ticks = 0
         self.bytes_received = 0
         self.bytes_sent = 0
         self._slowest = 0.0
@@ -98,7 +101,7 @@ class Loop(abc.ABC):
         self._culprit = self._culprit_before = ""
 
     def clock(self) -> float:
-        """trio's clock now, for what happens outside a turn."""
+        """Read trio's clock, for what happens outside a tick."""
         self.now = self._current_time()
         return self.now
 
@@ -140,7 +143,7 @@ class Loop(abc.ABC):
             self.remove(connection)
 
     def measure(self, started: float, culprit: str = "") -> None:
-        """Note how long a turn took."""
+        """Record how long a tick took."""
         ended = time.perf_counter()
         elapsed = ended - started
         if ended - self._window_start > LAG_WINDOW:
@@ -238,46 +241,50 @@ class PollerLoop(Loop):
         while True:
             await trio.lowlevel.wait_readable(descriptor)
             before = self.now
-            served = self._guarded_turn()
-            # One turn right after another, or a full one: there is traffic. Then gather, for as long as it pays.
-            gathering = served >= GATHER_FROM or self.now - before < GATHER_SECONDS
-            while gathering:
-                if served < TURN_EVENTS:
-                    await trio.sleep(GATHER_SECONDS)
+            served = self._guarded_tick()
+            # Two ticks in quick succession, or a full one, are traffic: coalesce for as long as it pays.
+            coalescing = served >= COALESCE_FROM or self.now - before < COALESCE_SECONDS
+            while coalescing:
+                if served < TICK_EVENTS:
+                    await trio.sleep(COALESCE_SECONDS)
                 else:
                     await trio.lowlevel.checkpoint()
-                served = self._guarded_turn()
-                gathering = served >= GATHER_FROM
+                served = self._guarded_tick()
+                coalescing = served >= COALESCE_FROM
 
-    def _guarded_turn(self) -> int:
-        """As `turn`. An iteration that raises outside any connection ends there: what is still ready is ready at the
-        next one. Raises where iteration after iteration fails."""
+    def _guarded_tick(self) -> int:
+        """Run one tick. If it raises outside any connection, log that; what is still ready is ready in the next tick.
+
+        Raises after `MAX_FAILED_TICKS` such failures in a row.
+        """
         try:
-            served = self.turn()
+            served = self.tick()
         except Exception:
             self._failures += 1
-            if self._failures >= FAILED_TURNS:
+            if self._failures >= MAX_FAILED_TICKS:
                 raise
             logger.exception("an iteration of the loop raised: a defect in manystream")
             return 0
         self._failures = 0
         return served
 
-    def turn(self) -> int:
-        """Serve what is ready now, each connection once: level-triggered, so a flood waits for its next turn.
-        Returns how many were ready."""
+    def tick(self) -> int:
+        """Serve each connection that is ready, once. Returns how many were ready.
+
+        Polling is level-triggered: what a connection does not read now makes it ready again in the next tick.
+        """
         clock = time.perf_counter
         started = clock()
-        ready = self._poller.poll(0, TURN_EVENTS)
+        ready = self._poller.poll(0, TICK_EVENTS)
         if not ready:
             return 0
         before = clock()
         self.clock()
-        self.turns += 1
+        self.ticks += 1
         connections = self._connections
         longest, culprit = HELD_UP_SECONDS, ""
         for fd, mask in ready:
-            # One connection's callback may have closed another that is ready in this very turn.
+            # One connection's callback may have closed another that is ready in this very tick.
             connection = connections[fd]
             if connection is None:
                 continue
@@ -321,7 +328,7 @@ class TaskLoop(Loop):
         if scopes is not None:
             for scope in scopes:
                 scope.cancel()
-            # The tasks end at their next turn; the descriptor may be closed, and given out again, before that.
+            # The tasks end when they run next; the descriptor may be closed, and given out again, before that.
             trio.lowlevel.notify_closing(connection.sock.fileno())
 
     def watch(self, connection: Pollable, *, read: bool, write: bool) -> None:
@@ -347,7 +354,7 @@ class TaskLoop(Loop):
                 started = time.perf_counter()
                 label = connection.label
                 self.clock()
-                self.turns += 1
+                self.ticks += 1
                 try:
                     if write:
                         connection.on_writable()

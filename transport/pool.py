@@ -26,7 +26,7 @@ from .loop import Loop
 from .timers import Timer, Timers
 from .tls_socket import TLSSocket
 from .url import Origin
-from .waiting import Host, Place, Ticket, Waiter, refuse
+from .waiting import Host, Ticket, Waiter, WaiterState, refuse
 
 logger: logging.Logger = logging.getLogger("manystream.transport.pool")
 
@@ -161,7 +161,7 @@ class Pool:
             return
         ticket.waiter = None
         host = ticket.host
-        if ticket.place is Place.QUEUED:
+        if ticket.state is WaiterState.QUEUED:
             host.waiting -= 1
             if len(host.queue) > ABANDONED_KEPT and len(host.queue) > 2 * host.waiting:
                 host.queue = deque(each for each in host.queue if each.waiter is not None)
@@ -210,7 +210,7 @@ class Pool:
         if not queue:
             return
         ticket = queue.popleft()
-        ticket.place = Place.DIALLING
+        ticket.state = WaiterState.DIALLING
         host.waiting -= 1
         host.live += 1
         host.dialling += 1

@@ -22,17 +22,27 @@ MAX_RECORD = 16 * 1024
 
 
 class TLSSocket:
-    """A client's side. Takes the socket over: it is closed with this.
+    """The client's side of a TLS connection over a socket. It owns the socket and closes it.
 
-    held: an end or an error was found behind the bytes that `recv` returned. The next `recv` tells it, and the kernel
-    will not say that there is anything to read.
+    buffered: `recv` has found an end or an error behind the bytes that it returned. The next `recv` reports it; the
+        kernel does not report the socket as readable for it.
     """
 
-    __slots__ = ("_accepted", "_failure", "_incoming", "_object", "_outgoing", "_receive", "_sock", "_unsent", "held")
+    __slots__ = (
+        "_accepted",
+        "_failure",
+        "_incoming",
+        "_object",
+        "_outgoing",
+        "_receive",
+        "_sock",
+        "_unsent",
+        "buffered",
+    )
 
     def __init__(self, sock: socket.socket, context: ssl.SSLContext, server_hostname: str) -> None:
         """server_hostname: sent as SNI, and looked for in the certificate. Raises `ValueError` where it is no name."""
-        self.held: bool = False
+        self.buffered: bool = False
         self._sock = sock
         self._receive: Callable[[int], bytes] = sock.recv
         self._incoming = ssl.MemoryBIO()
@@ -74,7 +84,7 @@ class TLSSocket:
         Raises `BlockingIOError` or `ssl.SSLWantReadError` where nothing can be given back now, and `OSError`. An end
         without TLS's own word for it is an end, as for `ssl.SSLSocket`: HTTP says whether its message was whole.
         """
-        if self.held:
+        if self.buffered:
             if self._failure is not None:
                 raise self._failure
             return b""
@@ -107,9 +117,9 @@ class TLSSocket:
         except ssl.SSLWantReadError:
             pass  # the rest of the last one is under way
         except OSError as error:
-            self.held, self._failure = True, error
+            self.buffered, self._failure = True, error
         else:
-            self.held = not pieces[-1]
+            self.buffered = not pieces[-1]
         return b"".join(pieces)
 
     def _answer(self) -> None:

@@ -31,7 +31,7 @@ class Waiter(Protocol):
         ...
 
 
-class Place(enum.Enum):
+class WaiterState(enum.Enum):
     """Where a waiter stands."""
 
     QUEUED = "queued"
@@ -44,13 +44,13 @@ class Ticket:
     fresh: a connection that has served will not do. scope: of the dial, once it has begun.
     """
 
-    __slots__ = ("_clock", "_connected", "_connecting", "fresh", "host", "place", "scope", "waiter")
+    __slots__ = ("_clock", "_connected", "_connecting", "fresh", "host", "scope", "state", "waiter")
 
     def __init__(self, waiter: Waiter, host: Host, fresh: bool, clock: Callable[[], float]) -> None:
         self.waiter: Waiter | None = waiter
         self.host: Host = host
         self.fresh: bool = fresh
-        self.place: Place = Place.QUEUED
+        self.state: WaiterState = WaiterState.QUEUED
         self.scope: trio.CancelScope | None = None
         self._clock = clock
         self._connecting: float | None = None

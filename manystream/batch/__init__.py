@@ -16,7 +16,7 @@ from .lines import read_item as read_item
 from .pace import Pace as Pace
 from .run import Batch as Batch
 from .run import BatchError as BatchError
+from .run import Counters as Counters
 from .run import Price as Price
-from .run import Tally as Tally
 from .source import count_lines as count_lines
 from .source import read_lines as read_lines

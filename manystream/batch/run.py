@@ -1,7 +1,7 @@
 """A batch: lines in, calls at a bounded concurrency and pace, records out as they complete.
 
 Knows engines and journals. Must not know how a line is written or a file is kept, nor who looks on: whoever wants to
-show progress reads `tally`.
+show progress reads `counters`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class BatchError(ManystreamError, RuntimeError):
 
 
 @dataclass(slots=True)
-class Tally:
+class Counters:
     """A run in figures.
 
     lines: read so far.
@@ -107,7 +107,7 @@ class Batch:
     ) -> None:
         check_callback("choose_model", choose_model)
         check_callback("price", price)
-        self.tally: Tally = Tally()
+        self.counters: Counters = Counters()
         self._engine = engine
         self._journal = journal
         self._choose_model = choose_model
@@ -178,7 +178,7 @@ class Batch:
 
     def _read(self, number: int, data: bytes) -> Item | None:
         """The line's request, unless it needs none."""
-        self.tally.lines += 1
+        self.counters.lines += 1
         id: LineId | None = None
         try:
             line = read_line(data, number)
@@ -187,10 +187,10 @@ class Batch:
             if first != number:
                 raise LineError(f"id: {line.id!r} is there twice, first on line {first}", line.id)
             if line.id in self._journal.answered:
-                self.tally.answered_before += 1
+                self.counters.answered_before += 1
                 return None
             if line.id in self._journal.failed and not self._retry_failed:
-                self.tally.failed_before += 1
+                self.counters.failed_before += 1
                 return None
             return read_item(line, self._choose_model)
         except LineError as error:
@@ -217,7 +217,7 @@ class Batch:
 
         engine, request = self._engine, item.request
         self._calls[item.id] = None  # registered first: a call may end while it is being started
-        self.tally.running += 1
+        self.counters.running += 1
         try:
             if self._stream:
                 call = engine.start_stream(request, None, on_completion)
@@ -250,7 +250,7 @@ class Batch:
 
     def _end(self, item: Item, tokens: float, completion: Completion) -> None:
         self._forget(item)
-        self.tally.retries += max(0, completion.attempts - 1)
+        self.counters.retries += max(0, completion.attempts - 1)
         try:
             self._record(item, completion)
             self._count_tokens(item, tokens, completion)
@@ -260,7 +260,7 @@ class Batch:
 
     def _forget(self, item: Item) -> None:
         del self._calls[item.id]
-        self.tally.running -= 1
+        self.counters.running -= 1
         self._slots.release()
         if not self._calls:
             self._idle.set()
@@ -284,7 +284,7 @@ class Batch:
     def _hopeless(self, item: Item, error: ProviderError) -> str | None:
         """Why there is no use in asking further, in words; None where there may be."""
         # A line with headers of its own may have brought a wrong key of its own.
-        if error.http_status == 401 and not self.tally.answered and not item.request.extra_headers:
+        if error.http_status == 401 and not self.counters.answered and not item.request.extra_headers:
             return "the key was refused"
         if error.category is ErrorCategory.RATE_LIMIT and not error.retryable:
             self._spent += 1
@@ -295,8 +295,8 @@ class Batch:
     def _count_tokens(self, item: Item, estimated: float, completion: Completion) -> None:
         usage = completion.response.usage if completion.response is not None else Usage()
         output = (usage.output_tokens or 0) + (usage.thinking_tokens or 0)
-        self.tally.input_tokens += usage.input_tokens or 0
-        self.tally.output_tokens += output
+        self.counters.input_tokens += usage.input_tokens or 0
+        self.counters.output_tokens += output
         known = usage.output_tokens is not None
         self._estimate.learn(item.size, usage.input_tokens, output if known else None)
         if self._pace is not None and known:
@@ -304,7 +304,7 @@ class Batch:
 
     def _count_cost(self, item: Item, completion: Completion) -> Cost | Unpriced | None:
         """Add what it cost, also where it failed part-way: then as far as its usage was told."""
-        response, tally = completion.response, self.tally
+        response, counters = completion.response, self.counters
         if self._price is None or response is None:
             return None
         if completion.error is not None and response.usage.output_tokens is None:
@@ -314,10 +314,10 @@ class Batch:
         except Exception as error:  # the answer is there and paid for, whatever the price list makes of it
             cost = Unpriced(f"the price list raised {error!r}")
         if isinstance(cost, Cost):
-            tally.cost[cost.currency] = tally.cost.get(cost.currency, Decimal(0)) + cost.total
+            counters.cost[cost.currency] = counters.cost.get(cost.currency, Decimal(0)) + cost.total
         else:
-            tally.unpriced += 1
-            tally.unpriced_reason = tally.unpriced_reason or cost.reason
+            counters.unpriced += 1
+            counters.unpriced_reason = counters.unpriced_reason or cost.reason
         return cost
 
     def _keep_answer(self, item: Item, completion: Completion, cost: Cost | Unpriced | None) -> None:
@@ -326,20 +326,20 @@ class Batch:
         except (OSError, JournalError) as error:
             self._fail_to_write(self._journal.answers_path, error)
         else:
-            self.tally.answered += 1
+            self.counters.answered += 1
 
     def _keep_failure(self, record: JSONObject, category: str) -> None:
-        tally = self.tally
+        counters = self.counters
         try:
             self._journal.record_failure(record)
         except (OSError, JournalError) as error:
             self._fail_to_write(self._journal.errors_path, error)
         else:
             if category == INVALID_LINE:
-                tally.invalid += 1
+                counters.invalid += 1
             else:
-                tally.failed += 1
-                tally.failures[category] = tally.failures.get(category, 0) + 1
+                counters.failed += 1
+                counters.failures[category] = counters.failures.get(category, 0) + 1
 
     def _fail_to_write(self, path: Path, error: OSError | JournalError) -> None:
         reason = error.strerror if isinstance(error, OSError) else error

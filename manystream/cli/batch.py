@@ -18,7 +18,7 @@ from pathlib import Path
 
 import trio
 
-from ..batch import Batch, BatchError, Journal, JournalError, Pace, Price, Tally, count_lines, read_lines
+from ..batch import Batch, BatchError, Counters, Journal, JournalError, Pace, Price, count_lines, read_lines
 from ..batch.journal import default_errors_path
 from ..cost import CostExtraError, check_installed, price_response
 from ..engine import Engine, open_engine
@@ -102,7 +102,7 @@ class BatchOptions:
 class Run:
     """What there is to report once the engine and the files are closed."""
 
-    tally: Tally
+    counters: Counters
     started: bool = False
     interrupted: bool = False
     elapsed: float = 0.0
@@ -234,7 +234,7 @@ def _open_provider(options: BatchOptions) -> Generator[tuple[Provider, Callable[
 async def _batch(options: BatchOptions, provider: Provider, choose_model: Callable[[str | None], str | None]) -> int:
     """Work through the input, print the summary whatever ended it, and give the exit status."""
     journal = Journal(options.output, options.errors)
-    run = Run(Tally())
+    run = Run(Counters())
     failure: Exception | None = None
     try:
         with journal:
@@ -243,7 +243,7 @@ async def _batch(options: BatchOptions, provider: Provider, choose_model: Callab
     except (BatchError, JournalError, CommandError) as error:
         failure = error
     if run.started:
-        print(summary(run.tally, run.elapsed, options.output, journal.errors_path, Paint(sys.stdout)))
+        print(summary(run.counters, run.elapsed, options.output, journal.errors_path, Paint(sys.stdout)))
     if isinstance(failure, BatchError):
         raise CommandError(f"{failure}; what is done is kept, and the same command goes on from there")
     if failure is not None:
@@ -251,8 +251,8 @@ async def _batch(options: BatchOptions, provider: Provider, choose_model: Callab
     if run.interrupted:
         print("Interrupted. The same command goes on from here.", file=sys.stderr)
         return 130
-    tally = run.tally
-    return 1 if tally.failed + tally.failed_before + tally.invalid else 0
+    counters = run.counters
+    return 1 if counters.failed + counters.failed_before + counters.invalid else 0
 
 
 async def _ask(
@@ -273,8 +273,8 @@ async def _ask(
             )
         batch = _new_batch(options, engine, journal, provider, choose_model)
         total = count_lines(options.prompts) if options.prompts is not None and options.prompts.is_file() else None
-        progress = open_progress(batch.tally, total, plain=options.plain)
-        run.started, run.tally = True, batch.tally
+        progress = open_progress(batch.counters, total, plain=options.plain)
+        run.started, run.counters = True, batch.counters
         try:
             run.interrupted = await _work(batch, options, progress)
         except (BatchError, CommandError) as error:

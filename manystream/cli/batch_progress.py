@@ -1,6 +1,6 @@
 """How a batch goes: a bar where rich and a terminal are there, a line now and then otherwise; and the summary.
 
-Knows tallies. Must not know batches. Everything but the summary goes to standard error.
+Knows counters. Must not know batches. Everything but the summary goes to standard error.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import time
 from collections import deque
 from pathlib import Path
 
-from ..batch import Tally
+from ..batch import Counters
 from .terminal import Paint, harmless, money
 
 LOOK_SECONDS = 0.25
@@ -28,8 +28,8 @@ RATE_WEIGHT = 0.1
 class Progress(abc.ABC):
     """The figures of a run, a look at a time. total: lines of the input, None where nobody can know."""
 
-    def __init__(self, tally: Tally, total: int | None) -> None:
-        self._tally = tally
+    def __init__(self, counters: Counters, total: int | None) -> None:
+        self._counters = counters
         self._total = total
         self._began = self._last = time.monotonic()
         self._done = self._tokens = 0
@@ -45,8 +45,8 @@ class Progress(abc.ABC):
         """Show what happened since the last look."""
         now = time.monotonic()
         span, self._last = max(now - self._last, 1e-3), now
-        tally = self._tally
-        done, tokens = tally.answered + tally.failed, tally.input_tokens + tally.output_tokens
+        counters = self._counters
+        done, tokens = counters.answered + counters.failed, counters.input_tokens + counters.output_tokens
         weight = max(RATE_WEIGHT, LOOK_SECONDS / max(self.elapsed, LOOK_SECONDS))  # at first, all there is
         self._rate += ((done - self._done) / span - self._rate) * weight
         self._token_rate += ((tokens - self._tokens) / span - self._token_rate) * weight
@@ -63,21 +63,21 @@ class Progress(abc.ABC):
         (since, before), (now, done) = self._ended[0], self._ended[-1]
         if self._total is None or done <= before:
             return ""
-        return clock((self._total - self._tally.ended) * (now - since) / (done - before))
+        return clock((self._total - self._counters.ended) * (now - since) / (done - before))
 
     def figures(self) -> str:
         """Everything but the bar."""
-        tally = self._tally
-        failed = tally.failed + tally.invalid
+        counters = self._counters
+        failed = counters.failed + counters.invalid
         parts = [
             f"{self._rate:,.1f}/s",
-            f"{compact(tally.input_tokens + tally.output_tokens)} tokens ({compact(self._token_rate * 60)}/min)",
-            *([cost] if (cost := cost_text(tally)) else []),
-            f"{tally.running:,} running",
+            f"{compact(counters.input_tokens + counters.output_tokens)} tokens ({compact(self._token_rate * 60)}/min)",
+            *([cost] if (cost := cost_text(counters)) else []),
+            f"{counters.running:,} running",
             f"{failed:,} failed",
         ]
-        if tally.retries:
-            parts.append(f"{tally.retries:,} retried")
+        if counters.retries:
+            parts.append(f"{counters.retries:,} retried")
         return ", ".join(parts)
 
     @abc.abstractmethod
@@ -92,8 +92,8 @@ class Progress(abc.ABC):
 class PlainProgress(Progress):
     """A line every few seconds."""
 
-    def __init__(self, tally: Tally, total: int | None) -> None:
-        super().__init__(tally, total)
+    def __init__(self, counters: Counters, total: int | None) -> None:
+        super().__init__(counters, total)
         self._next = self._began + PLAIN_SECONDS
 
     def show(self) -> None:
@@ -102,24 +102,24 @@ class PlainProgress(Progress):
         self._next = self._last + PLAIN_SECONDS
         total = f"/{self._total:,}" if self._total is not None else ""
         eta = f", {self.remaining} left" if self.remaining else ""
-        line = f"{clock(self.elapsed):>7}  {self._tally.ended:,}{total} lines, {self.figures()}{eta}"
+        line = f"{clock(self.elapsed):>7}  {self._counters.ended:,}{total} lines, {self.figures()}{eta}"
         print(line, file=sys.stderr, flush=True)
 
     def close(self) -> None:
         pass
 
 
-def open_progress(tally: Tally, total: int | None, *, plain: bool) -> Progress:
+def open_progress(counters: Counters, total: int | None, *, plain: bool) -> Progress:
     """The best that this terminal and this installation can show."""
     if not plain:
         try:
-            return _rich_progress(tally, total)
+            return _rich_progress(counters, total)
         except ImportError:
             pass
-    return PlainProgress(tally, total)
+    return PlainProgress(counters, total)
 
 
-def _rich_progress(tally: Tally, total: int | None) -> Progress:
+def _rich_progress(counters: Counters, total: int | None) -> Progress:
     from rich.console import Console
     from rich.progress import BarColumn, TextColumn
     from rich.progress import Progress as Bars
@@ -127,8 +127,8 @@ def _rich_progress(tally: Tally, total: int | None) -> Progress:
     class RichProgress(Progress):
         """rich's bar. It is drawn when it is looked at: a thread of its own would take the core from the calls."""
 
-        def __init__(self, tally: Tally, total: int | None) -> None:
-            super().__init__(tally, total)
+        def __init__(self, counters: Counters, total: int | None) -> None:
+            super().__init__(counters, total)
             self._bars = Bars(
                 BarColumn(24),
                 TextColumn("{task.completed:,.0f}" + (f"/{total:,}" if total is not None else "")),
@@ -145,7 +145,7 @@ def _rich_progress(tally: Tally, total: int | None) -> Progress:
             left = self.remaining
             self._bars.update(
                 self._task,
-                completed=self._tally.ended,
+                completed=self._counters.ended,
                 figures=self.figures(),
                 remaining=f"{left} left" if left else "",
                 refresh=True,
@@ -154,39 +154,39 @@ def _rich_progress(tally: Tally, total: int | None) -> Progress:
         def close(self) -> None:
             self._bars.stop()
 
-    return RichProgress(tally, total)
+    return RichProgress(counters, total)
 
 
-def summary(tally: Tally, elapsed: float, answers: Path, errors: Path, paint: Paint) -> str:
+def summary(counters: Counters, elapsed: float, answers: Path, errors: Path, paint: Paint) -> str:
     """What came of it, for the end."""
-    rate = tally.answered / elapsed if elapsed > 0 else 0.0
+    rate = counters.answered / elapsed if elapsed > 0 else 0.0
     shown = harmless(str(errors))
     lines = [
-        paint(f"{tally.answered:,} answered", "green")
-        + f" in {elapsed:.1f} s ({rate:,.1f}/s), {tally.input_tokens:,} tokens in, {tally.output_tokens:,} out"
+        paint(f"{counters.answered:,} answered", "green")
+        + f" in {elapsed:.1f} s ({rate:,.1f}/s), {counters.input_tokens:,} tokens in, {counters.output_tokens:,} out"
         + f" → {harmless(str(answers))}"
     ]
-    if tally.cost:
-        lines.append(f"{cost_text(tally)} by the prices of genai-prices")
-    if tally.unpriced:
-        lines.append(f"{tally.unpriced:,} without a price: {harmless(tally.unpriced_reason)}")
-    if tally.answered_before:
-        lines.append(f"{tally.answered_before:,} had their answer before")
-    if tally.failed:
-        kinds = ", ".join(f"{count:,} {category}" for category, count in sorted(tally.failures.items()))
-        lines.append(paint(f"{tally.failed:,} failed", "red") + f" ({kinds}) → {shown}")
-    if tally.failed_before:
-        lines.append(f"{tally.failed_before:,} failed before and were passed over: --retry-failed tries them again")
-    if tally.invalid:
-        what = "line is" if tally.invalid == 1 else "lines are"
-        lines.append(paint(f"{tally.invalid:,} {what} no request", "red") + f" → {shown}")
+    if counters.cost:
+        lines.append(f"{cost_text(counters)} by the prices of genai-prices")
+    if counters.unpriced:
+        lines.append(f"{counters.unpriced:,} without a price: {harmless(counters.unpriced_reason)}")
+    if counters.answered_before:
+        lines.append(f"{counters.answered_before:,} had their answer before")
+    if counters.failed:
+        kinds = ", ".join(f"{count:,} {category}" for category, count in sorted(counters.failures.items()))
+        lines.append(paint(f"{counters.failed:,} failed", "red") + f" ({kinds}) → {shown}")
+    if counters.failed_before:
+        lines.append(f"{counters.failed_before:,} failed before and were passed over: --retry-failed tries them again")
+    if counters.invalid:
+        what = "line is" if counters.invalid == 1 else "lines are"
+        lines.append(paint(f"{counters.invalid:,} {what} no request", "red") + f" → {shown}")
     return "\n".join(lines)
 
 
-def cost_text(tally: Tally) -> str:
+def cost_text(counters: Counters) -> str:
     """What the answers of this run cost; empty where no answer has a price."""
-    text = " + ".join(money(amount, currency) for currency, amount in sorted(tally.cost.items()))
-    return f"at least {text}" if text and tally.unpriced else text
+    text = " + ".join(money(amount, currency) for currency, amount in sorted(counters.cost.items()))
+    return f"at least {text}" if text and counters.unpriced else text
 
 
 def clock(seconds: float) -> str:

@@ -109,22 +109,22 @@ def _allow_descriptors(count: int) -> None:
 
 
 async def _demo(options: DemoOptions) -> int:
-    tallies, streams = plan_streams(options.streams, list(PROVIDERS), seconds=options.seconds, rate=options.rate)
+    all_counters, streams = plan_streams(options.streams, list(PROVIDERS), seconds=options.seconds, rate=options.rate)
     with start_simulator() as simulator:
         async with open_engine(providers=_providers(simulator), proxy="", monitor=options.monitor) as engine:
             print(
-                f"{options.streams:,} streams over {len(tallies)} dialects, {options.rate:g} events a second in each,"
-                f" for {options.seconds:g} s\n",
+                f"{options.streams:,} streams over {len(all_counters)} dialects,"
+                f" {options.rate:g} events a second in each, for {options.seconds:g} s\n",
                 flush=True,
             )
             cpu = time.process_time()
-            display = Display(tallies, options.seconds + RAMP, plain=options.plain)
+            display = Display(all_counters, options.seconds + RAMP, plain=options.plain)
             interrupted = await _run_streams(engine, streams, display, options)
             elapsed, cpu = display.elapsed, time.process_time() - cpu
             display.close()
-    events = max(1, sum(tally.events for tally in tallies))
+    events = max(1, sum(counters.events for counters in all_counters))
     everything = display.print_summary(elapsed, plain=options.plain)
-    failures = [(stream.name, found) for stream in streams if stream.tally.started for found in stream.differences()]
+    failures = [(stream.name, found) for stream in streams if stream.counters.started for found in stream.differences()]
     print(
         f"\n{display.peak:,} streams were open at once. Delivery latency, from the simulator's send to the callback, is"
         f" measured on each text event\nof every second stream ({sum(everything.values()):,} events):"
@@ -176,7 +176,7 @@ async def _run_streams(engine: Engine, streams: Sequence[DemoStream], display: D
 
 
 def _start(engine: Engine, stream: DemoStream) -> Call:
-    stream.tally.started += 1
+    stream.counters.started += 1
     on_event = stream.on_stamped_event if stream.recipe.stamped else stream.on_event
     return engine.start_stream(stream.request, on_event, stream.on_completion)
 

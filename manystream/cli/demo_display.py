@@ -1,7 +1,7 @@
 """What the demo shows while it runs, and the table at its end.
 
-Knows tallies. Must not know streams or engines. It runs on the core that is being measured, so a look costs a fraction
-of a millisecond, twice a second.
+Knows counters. Must not know streams or engines. It runs on the core that is measured: one update, twice a second,
+costs a fraction of a millisecond.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 
 from ..bench.latency import Counts, merge, new_counts, percentile
-from .demo_streams import Tally
+from .demo_streams import Counters
 from .terminal import Column, Paint, Redrawn, duration, print_table, text_table
 
 LIVE_COLUMNS = (
@@ -42,15 +42,15 @@ class Display:
     peak: the most streams that were open at a look.
     """
 
-    __slots__ = ("_began", "_events", "_last", "_paint", "_redrawn", "_seconds", "_tallies", "peak")
+    __slots__ = ("_all_counters", "_began", "_events", "_last", "_paint", "_redrawn", "_seconds", "peak")
 
-    def __init__(self, tallies: Sequence[Tally], seconds: float, *, plain: bool) -> None:
-        self._tallies = tallies
+    def __init__(self, all_counters: Sequence[Counters], seconds: float, *, plain: bool) -> None:
+        self._all_counters = all_counters
         self._seconds = seconds
         self._redrawn = None if plain else Redrawn(sys.stdout)
         self._paint = Paint(sys.stdout)
         self._began = self._last = time.monotonic()
-        self._events = [0] * len(tallies)
+        self._events = [0] * len(all_counters)
         self.peak: int = 0
 
     @property
@@ -63,17 +63,21 @@ class Display:
         now = time.monotonic()
         span, self._last = max(now - self._last, 1e-9), now
         everything = new_counts()
-        rates = [(tally.events - before) / span for tally, before in zip(self._tallies, self._events, strict=True)]
-        self._events = [tally.events for tally in self._tallies]
+        rates = [
+            (counters.events - before) / span for counters, before in zip(self._all_counters, self._events, strict=True)
+        ]
+        self._events = [counters.events for counters in self._all_counters]
         rows: list[list[str]] = []
-        for tally, rate in zip(self._tallies, rates, strict=True):
-            window, tally.window = tally.window, new_counts()
-            merge(tally.latencies, window)
+        for counters, rate in zip(self._all_counters, rates, strict=True):
+            window, counters.window = counters.window, new_counts()
+            merge(counters.latencies, window)
             merge(everything, window)
-            rows.append(_live_row(tally.dialect, tally.open, rate, window, tally.errors))
-        open_streams = sum(tally.open for tally in self._tallies)
+            rows.append(_live_row(counters.dialect, counters.open, rate, window, counters.errors))
+        open_streams = sum(counters.open for counters in self._all_counters)
         self.peak = max(self.peak, open_streams)
-        total = _live_row("all", open_streams, sum(rates), everything, sum(tally.errors for tally in self._tallies))
+        total = _live_row(
+            "all", open_streams, sum(rates), everything, sum(counters.errors for counters in self._all_counters)
+        )
         if self._redrawn is None:
             figures = [f"{column.heading} {cell}" for column, cell in zip(LIVE_COLUMNS[1:], total[1:], strict=True)]
             print(f"{now - self._began:6.1f} s  " + "  ".join(figures), flush=True)
@@ -97,17 +101,17 @@ class Display:
         """Print the final table; gives the latencies of all dialects together."""
         everything = new_counts()
         rows: list[list[str]] = []
-        for tally in self._tallies:
-            merge(tally.latencies, tally.window)
-            tally.window = new_counts()
-            merge(everything, tally.latencies)
-            rows.append(_final_row(tally, elapsed))
-        total = Tally("all", latencies=everything)
-        for tally in self._tallies:
-            total.started += tally.started
-            total.completed += tally.completed
-            total.errors += tally.errors
-            total.events += tally.events
+        for counters in self._all_counters:
+            merge(counters.latencies, counters.window)
+            counters.window = new_counts()
+            merge(everything, counters.latencies)
+            rows.append(_final_row(counters, elapsed))
+        total = Counters("all", latencies=everything)
+        for counters in self._all_counters:
+            total.started += counters.started
+            total.completed += counters.completed
+            total.errors += counters.errors
+            total.events += counters.events
         rows.append(_final_row(total, elapsed))
         print_table(FINAL_COLUMNS, rows, sys.stdout, plain=plain)
         return everything
@@ -118,14 +122,14 @@ def _live_row(name: str, open_streams: int, rate: float, window: Counts, errors:
     return [name, f"{open_streams:,}", f"{rate:,.0f}", duration(p50), duration(p99), f"{errors:,}"]
 
 
-def _final_row(tally: Tally, elapsed: float) -> list[str]:
+def _final_row(counters: Counters, elapsed: float) -> list[str]:
     return [
-        tally.dialect,
-        f"{tally.started:,}",
-        f"{tally.completed:,}",
-        f"{tally.errors:,}",
-        f"{tally.events:,}",
-        f"{tally.events / elapsed:,.0f}" if elapsed > 0 else "–",
-        duration(percentile(tally.latencies, 0.5)),
-        duration(percentile(tally.latencies, 0.99)),
+        counters.dialect,
+        f"{counters.started:,}",
+        f"{counters.completed:,}",
+        f"{counters.errors:,}",
+        f"{counters.events:,}",
+        f"{counters.events / elapsed:,.0f}" if elapsed > 0 else "–",
+        duration(percentile(counters.latencies, 0.5)),
+        duration(percentile(counters.latencies, 0.99)),
     ]

@@ -69,7 +69,7 @@ MIXTURE = (
 
 
 @dataclass(slots=True)
-class Tally:
+class Counters:
     """One dialect's figures. `window` holds the latencies since the last look, `latencies` those before."""
 
     dialect: str
@@ -92,6 +92,7 @@ class DemoStream:
     __slots__ = (
         "calls",
         "completions",
+        "counters",
         "directive",
         "ended",
         "events_after_end",
@@ -99,20 +100,21 @@ class DemoStream:
         "prompt",
         "recipe",
         "request",
-        "tally",
         "text",
         "thinking",
     )
 
-    def __init__(self, number: int, recipe: Recipe, tally: Tally, *, events: int, rate: float, limit: float) -> None:
+    def __init__(
+        self, number: int, recipe: Recipe, counters: Counters, *, events: int, rate: float, limit: float
+    ) -> None:
         self.recipe: Recipe = recipe
-        self.tally: Tally = tally
-        self.name: str = f"{tally.dialect} stream {number}"
+        self.counters: Counters = counters
+        self.name: str = f"{counters.dialect} stream {number}"
         self.prompt: str = f"demonstration {number // len(MIXTURE) % VARIANTS}"
         stamp = ",stamp=1" if recipe.stamped else ""
         self.directive: str = f"kind={recipe.kind},calls={recipe.calls},events={events},rate={rate:g}{stamp}"
         self.request: Request = Request(
-            f"{tally.dialect}/{MODEL}",
+            f"{counters.dialect}/{MODEL}",
             [Message.user(self.prompt)],
             extra_headers={HEADER: self.directive},
             timeouts=Timeouts(first_byte=GRACE, idle=GRACE, total=limit + GRACE),
@@ -127,7 +129,7 @@ class DemoStream:
 
     def on_event(self, event: Event) -> None:
         """Keep what a plain stream is told."""
-        self.tally.events += 1
+        self.counters.events += 1
         if type(event) is TextDelta:
             self.text.append(event.text)
         elif type(event) is ThinkingDelta:
@@ -137,12 +139,12 @@ class DemoStream:
 
     def on_stamped_event(self, event: Event) -> None:
         """Keep what a stamped stream is told, and how long it took to get here."""
-        tally = self.tally
-        tally.events += 1
+        counters = self.counters
+        counters.events += 1
         if type(event) is TextDelta:
             text = event.text
             bucket = (time.monotonic_ns() - int(text)) >> SHIFT
-            tally.window[bucket if bucket < LAST else LAST] += 1
+            counters.window[bucket if bucket < LAST else LAST] += 1
             self.text.append(text)
         elif type(event) is ThinkingDelta:
             self.thinking.append(event.text)
@@ -168,9 +170,9 @@ class DemoStream:
     def on_completion(self, completion: Completion) -> None:
         """Keep the final record."""
         self.completions.append(completion)
-        self.tally.completed += 1
+        self.counters.completed += 1
         if not completion.success:
-            self.tally.errors += 1
+            self.counters.errors += 1
 
     def expected(self) -> Scenario:
         """What the simulator sends for this request, written here a second time from the same few inputs."""
@@ -226,19 +228,19 @@ def shortened(value: object) -> str:
 
 def plan_streams(
     count: int, dialects: Sequence[str], *, seconds: float, rate: float
-) -> tuple[list[Tally], list[DemoStream]]:
-    """The streams, spread evenly over the dialects, and one tally per dialect."""
-    tallies = [Tally(dialect) for dialect in dialects]
+) -> tuple[list[Counters], list[DemoStream]]:
+    """The streams, spread evenly over the dialects, and one counters per dialect."""
+    all_counters = [Counters(dialect) for dialect in dialects]
     events = max(1, round(seconds * rate))
     streams = [
         DemoStream(
-            number // len(tallies),
-            MIXTURE[number // len(tallies) % len(MIXTURE)],
-            tallies[number % len(tallies)],
+            number // len(all_counters),
+            MIXTURE[number // len(all_counters) % len(MIXTURE)],
+            all_counters[number % len(all_counters)],
             events=events,
             rate=rate,
             limit=seconds,
         )
         for number in range(count)
     ]
-    return tallies, streams
+    return all_counters, streams

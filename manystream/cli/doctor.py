@@ -1,6 +1,6 @@
 """`manystream doctor`: whether each configured provider can be reached, and if not, at which step and what to do.
 
-Knows the command line, and which providers are configured. Must not know how a step is taken (`examination` does).
+Knows the command line, and which providers are configured. Must not know how a step is taken (`connectivity` does).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from ..providers.profile import Profile
 from ..providers.profiles import PROFILES
 from ..providers.provider import OpenAIChat, Provider
 from .addresses import DIALECT_CLASSES
+from .connectivity import Finding, Verdict, examine
 from .errors import CommandError
-from .examination import Finding, Verdict, examine
 from .run import provider_names
 from .terminal import Paint
 
@@ -117,9 +117,9 @@ async def _examine_all(providers: Sequence[Provider], environment: Mapping[str, 
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(stop_on_signal, nursery.cancel_scope)
-        async with trio.open_nursery() as examinations:
+        async with trio.open_nursery() as checks:
             for provider in providers:
-                examinations.start_soon(examine_one, provider)
+                checks.start_soon(examine_one, provider)
         nursery.cancel_scope.cancel()
     paint = Paint(sys.stdout)
     for provider in providers:

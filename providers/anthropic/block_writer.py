@@ -12,8 +12,8 @@ from hashlib import sha256
 
 from ..errors import InvalidRequestError
 from ..json_values import JSON, JSONObject, MalformedJSONError, string
-from ..left_out import foreign_thinking, unsigned_thinking
 from ..messages import CacheControl, File, Image, RedactedThinking, Text, Thinking, ToolCall, ToolResult
+from ..omission_warnings import foreign_thinking, unsigned_thinking
 from ..profile import Profile
 
 IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})

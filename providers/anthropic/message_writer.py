@@ -4,7 +4,7 @@ The rules, all Anthropic's own (https://platform.claude.com/docs/en/agents-and-t
 - Messages of the user and results of tools are one role; neighbours of one role become one message.
 - The results of a turn's calls stand first in the message directly after it, wherever the history has them.
 - A call without a result, and a result without a call, cannot be sent: they are left out, with a warning.
-- Call ids are unique and of `[a-zA-Z0-9_-]`; others are rewritten, the same way in the call and in its result.
+- Call ids are unique and of `[a-zA-Z0-9_-]`; others are rewritten, the same key in the call and in its result.
 - Thinking goes back only to the provider that made it, and never ends a message.
 - A message that is one plain text is sent as a string.
 - The first message is the user's. Before an assistant's, one is put that says so, with a warning.
@@ -20,7 +20,6 @@ from typing import TypeAlias
 from ..call_ids import TakenIds, unique_id
 from ..errors import InvalidRequestError
 from ..json_values import JSONObject, string
-from ..left_out import OPENING, foreign_block, opening_added, unanswered_call, unasked_result
 from ..messages import (
     Block,
     File,
@@ -34,9 +33,10 @@ from ..messages import (
     ToolCall,
     ToolResult,
 )
+from ..omission_warnings import OPENING, foreign_block, opening_added, unanswered_call, unasked_result
+from ..prefix_cache import Segment
 from ..profile import Profile
 from ..tool_names import named_call
-from ..written import Stretch
 from .block_writer import wire_call_id, wire_part_of, wire_text, wire_thinking_block, wire_tool_call, wire_tool_result
 
 Place: TypeAlias = "tuple[int, int]"
@@ -57,7 +57,7 @@ class Turn:
 
 
 @dataclass(slots=True, frozen=True)
-class Left:
+class WriterState:
     """What messages leave to those after them: the ids that calls have on the wire, and the calls without results.
     The last turn is the user's, so theirs has to be the model's."""
 
@@ -66,7 +66,7 @@ class Left:
 
 
 class MessageWriter:
-    """Builds the turns of one request, or of a stretch of its messages, for the provider of a profile."""
+    """Builds the turns of one request, or of a segment of its messages, for the provider of a profile."""
 
     __slots__ = (
         "call_ids",
@@ -88,14 +88,14 @@ class MessageWriter:
         self.call_ids: dict[Place, str] = {}
         self.result_calls: dict[Place, Place] = {}
         self.turn_of_call: dict[Place, int] = {}
-        self.waiting: dict[str, deque[Place | None]] = {}  # None: a call of an earlier stretch
+        self.waiting: dict[str, deque[Place | None]] = {}  # None: a call of an earlier segment
         self.taken: TakenIds = TakenIds()
 
-    def write(self, messages: Sequence[Message], first: int, left: Left | None) -> Stretch[Left] | None:
+    def write(self, messages: Sequence[Message], first: int, state: WriterState | None) -> Segment[WriterState] | None:
         """The wire messages; see `written.Write`."""
-        if left is not None:
-            self.taken.update(left.taken)
-            for call_id in left.open_calls:
+        if state is not None:
+            self.taken.update(state.taken)
+            for call_id in state.open_calls:
                 self.waiting.setdefault(call_id, deque()).append(None)
         if not self._pair(messages, first):
             return None
@@ -111,11 +111,11 @@ class MessageWriter:
             opening.content.append({"type": "text", "text": OPENING})
             self.turns.insert(0, opening)
             self.warnings.append(opening_added("Anthropic"))
-        if left is not None and self.turns and self.turns[0].role == "user":
+        if state is not None and self.turns and self.turns[0].role == "user":
             return None
-        return Stretch(
+        return Segment(
             [_wire_message(turn) for turn in self.turns],
-            Left(frozenset(self.taken), tuple(self._unanswered())) if ends_with_user else None,
+            WriterState(frozenset(self.taken), tuple(self._unanswered())) if ends_with_user else None,
             self.warnings,
             [unanswered_call(call_id) for call_id in self._unanswered()],
         )
@@ -123,7 +123,7 @@ class MessageWriter:
     def _pair(self, messages: Sequence[Message], first: int) -> bool:
         """Find each call's result, and give the pairs their ids. Calls of one run of the model's messages that share an
         id are answered in order; a later run that uses the id again gives up what an earlier one left unanswered. False
-        where a result's call is in an earlier stretch."""
+        where a result's call is in an earlier segment."""
         run_began = first
         for number, message in enumerate(messages, first):
             if message.role is not Role.ASSISTANT:

@@ -14,13 +14,13 @@ from ..dialect import WireRequest
 from ..errors import InvalidRequestError
 from ..json_values import JSON, JSONObject
 from ..messages import Message
+from ..prefix_cache import Segment, serialised, write_messages
 from ..provider import Provider
 from ..request import Request, Tool
 from ..structured import schema_of
 from ..tool_names import check_tool_names
-from ..written import Stretch, serialised, write_messages
 from .block_writer import marked
-from .message_writer import Left, MessageWriter
+from .message_writer import MessageWriter, WriterState
 from .schema import adapt_schema
 from .thinking import WireThinking, thinking_model, wire_thinking
 
@@ -81,11 +81,11 @@ def _messages(request: Request, provider: Provider, warnings: list[str]) -> JSON
     """The conversation. Raises `InvalidRequestError` where nothing is left to send."""
     profile = provider.profile
 
-    def write(messages: Sequence[Message], first: int, left: Left | None) -> Stretch[Left] | None:
-        return MessageWriter(profile).write(messages, first, left)
+    def write(messages: Sequence[Message], first: int, state: WriterState | None) -> Segment[WriterState] | None:
+        return MessageWriter(profile).write(messages, first, state)
 
-    way = ("anthropic", profile)
-    messages = write_messages(request.messages, request.written, way, write, warnings)
+    key = ("anthropic", profile)
+    messages = write_messages(request.messages, request.written, key, write, warnings)
     if not messages:
         raise InvalidRequestError("messages", "hold nothing that Anthropic takes: no text, no call, no file")
     return messages

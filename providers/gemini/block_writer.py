@@ -11,7 +11,6 @@ from urllib.parse import unquote_to_bytes, urlsplit
 
 from ..errors import InvalidRequestError
 from ..json_values import JSON, JSONObject, MalformedJSONError, string
-from ..left_out import foreign_block, foreign_thinking
 from ..messages import (
     Block,
     File,
@@ -24,6 +23,7 @@ from ..messages import (
     ToolCall,
     ToolResult,
 )
+from ..omission_warnings import foreign_block, foreign_thinking
 from .path import API_VERSION
 
 MEDIA_TYPES: dict[str, str] = {

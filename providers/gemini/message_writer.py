@@ -17,10 +17,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..json_values import JSON, JSONObject
-from ..left_out import OPENING, opening_added, unanswered_call, unasked_result
 from ..messages import Message, Role, Text, ToolCall, ToolResult
+from ..omission_warnings import OPENING, opening_added, unanswered_call, unasked_result
+from ..prefix_cache import Segment
 from ..tool_names import named_call
-from ..written import Stretch
 from .block_writer import BlockWriter
 
 USER = "user"
@@ -56,14 +56,14 @@ class _Turn:
 
 
 @dataclass(slots=True, frozen=True)
-class Left:
+class WriterState:
     """What contents leave to those after them: the ids of the calls without results."""
 
     open_calls: tuple[str, ...]
 
 
 class MessageWriter:
-    """Writes the contents of one request, or of a stretch of its messages."""
+    """Writes the contents of one request, or of a segment of its messages."""
 
     __slots__ = ("_parts", "_sign_calls", "_turns", "_waiting", "_warnings")
 
@@ -72,12 +72,12 @@ class MessageWriter:
         self._warnings = warnings
         self._sign_calls = sign_calls
         self._turns: list[_Turn] = []
-        self._waiting: dict[str, deque[tuple[_Turn, _Call] | None]] = {}  # None: a call of an earlier stretch
+        self._waiting: dict[str, deque[tuple[_Turn, _Call] | None]] = {}  # None: a call of an earlier segment
 
-    def write(self, messages: Sequence[Message], first: int, left: Left | None) -> Stretch[Left] | None:
+    def write(self, messages: Sequence[Message], first: int, state: WriterState | None) -> Segment[WriterState] | None:
         """The contents; see `written.Write`."""
-        if left is not None:
-            for id in left.open_calls:
+        if state is not None:
+            for id in state.open_calls:
                 self._waiting.setdefault(id, deque()).append(None)
         for number, message in enumerate(messages, first):
             turn: _Turn | None = None
@@ -103,13 +103,13 @@ class MessageWriter:
             self._warnings.append(opening_added("Gemini"))
         unanswered = [unanswered_call(id) for id in self._open_calls()]
         # Where nothing was written yet, what comes next is the first content: it is written in one with these.
-        return Stretch(items, self._left() if items or left is not None else None, self._warnings, unanswered)
+        return Segment(items, self._left() if items or state is not None else None, self._warnings, unanswered)
 
-    def _left(self) -> Left | None:
+    def _left(self) -> WriterState | None:
         """What to tell those after these; None where they might go on with a turn of the model's that is in these."""
         last = self._turns[-1] if self._turns else None
         may_go_on = last is not None and last.role == MODEL and not last.answered
-        return None if may_go_on else Left(tuple(self._open_calls()))
+        return None if may_go_on else WriterState(tuple(self._open_calls()))
 
     def _open_calls(self) -> list[str]:
         return [id for id, calls in self._waiting.items() for _ in calls]
@@ -137,7 +137,7 @@ class MessageWriter:
 
     def _result(self, block: ToolResult, number: int, place: int) -> bool:
         """A result joins its call: calls of one turn that share an id are answered in order. False where that call is
-        in an earlier stretch."""
+        in an earlier segment."""
         waiting = self._waiting.get(block.tool_call_id)
         if not waiting:
             self._warnings.append(unasked_result(block.tool_call_id))

@@ -15,13 +15,13 @@ from ..dialect import WireRequest
 from ..errors import InvalidRequestError
 from ..json_values import JSON, JSONObject
 from ..messages import Message
+from ..prefix_cache import Segment, serialised, write_messages
 from ..provider import Provider
 from ..request import TOOL_CHOICE_MODES, Request, Tool
 from ..structured import schema_of
 from ..tool_names import check_tool_names
-from ..written import Stretch, serialised, write_messages
 from .block_writer import BlockWriter
-from .message_writer import Left, MessageWriter
+from .message_writer import MessageWriter, WriterState
 from .path import request_path
 from .schema import gemini_schema, parameters_schema
 from .thinking import ignores_sampling, needs_signatures, thinking_config
@@ -94,13 +94,13 @@ def _contents(request: Request, model: str, provider: Provider, warnings: list[s
     modern = needs_signatures(model)
     owner, base_url = provider.profile.name, provider.base_url
 
-    def write(messages: Sequence[Message], first: int, left: Left | None) -> Stretch[Left] | None:
+    def write(messages: Sequence[Message], first: int, state: WriterState | None) -> Segment[WriterState] | None:
         warned: list[str] = []
         parts = BlockWriter(owner, base_url, warned, media_in_results=modern)
-        return MessageWriter(parts, warned, sign_calls=modern).write(messages, first, left)
+        return MessageWriter(parts, warned, sign_calls=modern).write(messages, first, state)
 
-    way = ("gemini", owner, base_url, modern)
-    contents = write_messages(request.messages, request.written, way, write, warnings)
+    key = ("gemini", owner, base_url, modern)
+    contents = write_messages(request.messages, request.written, key, write, warnings)
     if not contents:
         raise InvalidRequestError("messages", "hold nothing that can be sent to Gemini: no text, no call, no file")
     return contents

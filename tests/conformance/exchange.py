@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import trio
 
 import manystream as ms
-from manystream.providers.order import OrderChecker, OrderError
+from manystream.providers.event_order import OrderChecker, OrderError
 from manystream.providers.profiles import profile_by_name
 from manystream.providers.provider import Provider
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 from manystream.providers.dialect import Dialect, StreamMachine
 from manystream.providers.errors import ProviderError
+from manystream.providers.event_order import OrderChecker
 from manystream.providers.events import Done, Error, Event
-from manystream.providers.order import OrderChecker
 from manystream.providers.provider import Provider
 from manystream.providers.registry import DIALECTS
 from manystream.providers.response import Response

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import manystream as ms
 from manystream.engine.attempt import Attempt
 from manystream.engine.buffered import Buffered
-from manystream.engine.delivery import Delivery, Tally
+from manystream.engine.delivery import Counters, Delivery
 from manystream.engine.fast_path import FastPath
 from manystream.engine.limits import Limits
 from manystream.engine.listener import Progress
@@ -170,7 +170,7 @@ class Stream:
             limits=self.limits,
             wall_clock=lambda: 0.0,
         )
-        self.delivery = Delivery(self._on_event, self._on_failure, Tally())
+        self.delivery = Delivery(self._on_event, self._on_failure, Counters())
         self.attempt = Attempt(prepared, self, self._deliver)
         connection = Connection(
             cast("socket.socket", ScriptedSocket(pieces)),

@@ -313,6 +313,6 @@ async def test_a_batch_that_is_interrupted_while_it_starts_a_line_ends(
                 batch = Batch(engine, journal, model, concurrency=1)
                 with pytest.raises(KeyboardInterrupt):
                     await batch.run(read_lines(prompts))
-            assert batch.tally.running == 0
+            assert batch.counters.running == 0
             await until(lambda: not engine.statistics().calls)
     assert [record["id"] for record in records(tmp_path / "a.jsonl")] == ["0", "1"]

@@ -209,7 +209,7 @@ async def test_twenty_thousand_events_in_one_write_come_piece_by_piece() -> None
         await line.send(flood)
 
     async with open_peer(script) as peer, ms.open_engine([peer.chat]) as engine:
-        call = engine.start_stream(hello(), lambda event: told.append(engine.statistics().loop_turns))
+        call = engine.start_stream(hello(), lambda event: told.append(engine.statistics().loop_ticks))
         tracemalloc.start()
         completion = await call.wait()
         _, peak = tracemalloc.get_traced_memory()

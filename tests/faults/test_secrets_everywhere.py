@@ -137,7 +137,7 @@ async def test_no_file_of_a_batch_holds_it(tmp_path: Path, log: pytest.LogCaptur
                         await batch.run(read_lines(prompts))
                     except BatchError as error:
                         said.append(error)
-                    said += [batch, batch.tally]
+                    said += [batch, batch.counters]
     written = "".join(path.read_text("utf-8") for path in tmp_path.iterdir() if path != prompts)
     assert "fine" in written
     assert "redirects are not followed" in written

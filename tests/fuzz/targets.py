@@ -19,9 +19,9 @@ import h11
 from manystream.engine.errors import redacted
 from manystream.engine.redaction import LONGEST_PART, Redaction
 from manystream.providers.errors import InvalidRequestError, ProviderError
+from manystream.providers.event_order import OrderChecker
 from manystream.providers.events import Done, Error, Event, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallStart
 from manystream.providers.messages import Block, Text, Thinking, ToolCall
-from manystream.providers.order import OrderChecker
 from manystream.providers.provider import Anthropic, Gemini, OpenAIChat, OpenAIResponses, Provider
 from manystream.providers.registry import DIALECTS
 from manystream.providers.response import Response

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import manystream as ms
-from manystream.providers.order import OrderChecker
+from manystream.providers.event_order import OrderChecker
 from manystream.providers.provider import Provider
 
 DIALECTS: dict[str, Callable[..., Provider]] = {

@@ -59,7 +59,7 @@ EQUIVALENTS: tuple[Equivalent, ...] = (
         "a type that is not in the table gives a text, too",
     ),
     Equivalent(
-        "manystream/cli/examination.py",
+        "manystream/cli/connectivity.py",
         "_Answer.on_body",
         "if len(self.body) > MOST_BODY_BYTES:",
         ">",

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import manystream as ms
+from manystream.providers.event_order import OrderChecker
 from manystream.providers.events import Event
-from manystream.providers.order import OrderChecker
 from manystream.providers.registry import DIALECTS
 
 Wire = list[dict[str, Any]]

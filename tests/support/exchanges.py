@@ -12,7 +12,7 @@ import trio
 from manystream.transport.errors import TransportError
 from manystream.transport.exchange import RawHeaders, WireHead
 from manystream.transport.http1 import Connection
-from manystream.transport.loop import GATHER_SECONDS, Loop, PollerLoop, SelectorPoller, TaskLoop
+from manystream.transport.loop import COALESCE_SECONDS, Loop, PollerLoop, SelectorPoller, TaskLoop
 
 HEAD = WireHead(b"POST", b"/v1/x", [(b"Host", b"example.test")])
 BODY = b"{}"
@@ -94,7 +94,7 @@ class Rig:
 
     async def settle(self) -> None:
         """Until the loop has nothing to read."""
-        await trio.testing.wait_all_tasks_blocked(GATHER_SECONDS * 1.25)
+        await trio.testing.wait_all_tasks_blocked(COALESCE_SECONDS * 1.25)
 
     def end(self) -> None:
         """The server closes in order: with nothing unread, so that its end is a FIN and no reset."""

@@ -82,14 +82,14 @@ def readers(clock: Clock, loop: PollerLoop) -> Iterator[list[Reader]]:
 def test_the_one_that_took_most_of_a_slow_turn_is_named(loop: PollerLoop, readers: list[Reader]) -> None:
     for reader in readers:
         reader.peer.send(b"x")
-    assert loop.turn() == 3
+    assert loop.tick() == 3
     assert loop.lag == pytest.approx(0.231)
     assert loop.culprit == "call 2"
 
 
 def test_nobody_is_named_where_nobody_took_long(loop: PollerLoop, readers: list[Reader]) -> None:
     readers[0].peer.send(b"x")
-    loop.turn()
+    loop.tick()
     assert 0 < loop.lag < HELD_UP_SECONDS
     assert loop.culprit == ""
 
@@ -105,18 +105,18 @@ def test_the_name_is_that_of_the_time_before_it_ran(loop: PollerLoop, readers: l
 
     slow.act = act_and_begin_another
     slow.peer.send(b"x")
-    loop.turn()
+    loop.tick()
     assert loop.culprit == "call 2"
 
 
 def test_a_slow_turn_is_forgotten_in_time(loop: PollerLoop, readers: list[Reader], clock: Clock) -> None:
     readers[1].peer.send(b"x")
-    loop.turn()
+    loop.tick()
     for _ in range(2):
         assert loop.culprit == "call 2"
         clock.now += LAG_WINDOW + 0.1
         readers[0].peer.send(b"x")
-        loop.turn()
+        loop.tick()
     assert loop.culprit == ""
     assert loop.lag < HELD_UP_SECONDS
 

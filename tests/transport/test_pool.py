@@ -12,7 +12,7 @@ import trio.testing
 
 from manystream.transport.errors import Phase, TransportError
 from manystream.transport.http1 import Connection, State
-from manystream.transport.loop import GATHER_SECONDS, make_loop
+from manystream.transport.loop import COALESCE_SECONDS, make_loop
 from manystream.transport.pool import Pool, PoolLimits
 from manystream.transport.timers import Timers
 from manystream.transport.url import Origin
@@ -75,7 +75,7 @@ class Rig:
         return asker
 
     async def settle(self) -> None:
-        await trio.testing.wait_all_tasks_blocked(GATHER_SECONDS * 1.25)
+        await trio.testing.wait_all_tasks_blocked(COALESCE_SECONDS * 1.25)
 
     async def served(self, *askers: Asker) -> None:
         """Answer the askers' requests, so that their connections are idle again."""

@@ -151,7 +151,7 @@ def test_all_whole_records_come_with_one_read_of_the_kernel(pair: Pair) -> None:
     pair.wire.arriving = [pair.records(b"one ", b"two ", b"three")]
     assert pair.secured.recv(FULL) == b"one two three"
     assert pair.wire.reads == 1
-    assert not pair.secured.held
+    assert not pair.secured.buffered
     with pytest.raises(BlockingIOError):
         pair.secured.recv(FULL)
 
@@ -175,7 +175,7 @@ def test_byte_by_byte_and_in_records_larger_than_a_read(pair: Pair) -> None:
 def test_an_end_behind_data_is_held_until_the_data_was_given(pair: Pair) -> None:
     pair.wire.arriving = [pair.records(b"last words") + pair.goodbye()]
     assert pair.secured.recv(FULL) == b"last words"
-    assert pair.secured.held
+    assert pair.secured.buffered
     assert pair.secured.recv(FULL) == b""
     assert pair.secured.recv(FULL) == b""
     assert pair.wire.reads == 1
@@ -200,7 +200,7 @@ def test_what_came_whole_before_a_broken_record_is_given_first(pair: Pair) -> No
     bad[-1] ^= 1
     pair.wire.arriving = [good + bytes(bad)]
     assert pair.secured.recv(FULL) == b"fine"
-    assert pair.secured.held
+    assert pair.secured.buffered
     for _ in range(2):
         with pytest.raises(ssl.SSLError):
             pair.secured.recv(FULL)

@@ -22,7 +22,6 @@ from typing import TypeAlias
 
 from ...call_ids import TakenIds, unique_id
 from ...json_values import JSON, JSONObject
-from ...left_out import foreign_thinking
 from ...messages import (
     File,
     Image,
@@ -36,9 +35,10 @@ from ...messages import (
     ToolCall,
     ToolResult,
 )
+from ...omission_warnings import foreign_thinking
+from ...prefix_cache import Segment
 from ...profile import Profile, ToolCallIdForm
 from ...tool_names import named_call
-from ...written import Stretch
 from .block_writer import BlockWriter
 from .reasoning import DETAILS, STATE_MEMBER, TEXT_MEMBERS, state_members
 
@@ -51,14 +51,14 @@ _ACCEPTED: dict[ToolCallIdForm, tuple[re.Pattern[str], str, int]] = {
     "at_most_40": (re.compile(r".{1,40}", re.DOTALL), "call_", 24),
     "nine_alphanumerics": (re.compile(r"[a-zA-Z0-9]{9}"), "", 9),
 }
-"""Form, but for `any` → the ids that fit it; and how another is made: its beginning, and how many characters follow."""
+"""Form, but for `any` → the ids that fit it; and how another is made: its prefix, and how many characters follow."""
 
 
 def wire_call_id(id: str, form: ToolCallIdForm) -> str:
     """A call's id in a form that the server takes: itself where it fits, else one derived from it."""
     if form == "any":
         return id
-    pattern, beginning, length = _ACCEPTED[form]
+    pattern, prefix, length = _ACCEPTED[form]
     if pattern.fullmatch(id):
         return id
     number = int.from_bytes(sha256(id.encode("utf-8", "surrogatepass")).digest(), "big")
@@ -66,21 +66,21 @@ def wire_call_id(id: str, form: ToolCallIdForm) -> str:
     for _ in range(length):
         number, digit = divmod(number, len(_ALPHANUMERICS))
         characters.append(_ALPHANUMERICS[digit])
-    return beginning + "".join(characters)
+    return prefix + "".join(characters)
 
 
 @dataclass(slots=True, frozen=True)
-class Left:
+class WriterState:
     """What messages leave to those after them: the calls without results, as their ids and places."""
 
     open_calls: tuple[tuple[str, Place], ...]
 
 
-NOTHING_LEFT = Left(())
+NOTHING_LEFT = WriterState(())
 
 
 class MessageWriter:
-    """Writes the messages of one request, or of a stretch of them."""
+    """Writes the messages of one request, or of a segment of them."""
 
     __slots__ = ("_answers", "_messages", "_parts", "_profile", "_quirks", "_waiting", "_warnings")
 
@@ -93,9 +93,9 @@ class MessageWriter:
         self._answers: dict[Place, tuple[ToolResult, Place]] = {}
         self._waiting: dict[str, list[Place]] = {}
 
-    def write(self, messages: Sequence[Message], first: int, left: Left | None) -> Stretch[Left] | None:
+    def write(self, messages: Sequence[Message], first: int, state: WriterState | None) -> Segment[WriterState] | None:
         """The wire messages, in order; see `written.Write`."""
-        for id, place in left.open_calls if left is not None else ():
+        for id, place in state.open_calls if state is not None else ():
             self._waiting.setdefault(id, []).append(place)
         if not self._pair(messages, first):
             return None
@@ -105,13 +105,15 @@ class MessageWriter:
             else:
                 self._add_user(message, number)
         if not self._waiting:
-            return Stretch(self._messages, NOTHING_LEFT, self._warnings, [])
+            return Segment(self._messages, NOTHING_LEFT, self._warnings, [])
         open_calls = tuple((id, place) for id, places in self._waiting.items() for place in places)
-        return Stretch(self._messages, Left(open_calls), self._warnings, [_unanswered(*call) for call in open_calls])
+        return Segment(
+            self._messages, WriterState(open_calls), self._warnings, [_unanswered(*call) for call in open_calls]
+        )
 
     def _pair(self, messages: Sequence[Message], first: int) -> bool:
         """Find each call's result: the first after it that has its id and answers no other call. False where that call
-        is in an earlier stretch."""
+        is in an earlier segment."""
         waiting = self._waiting
         for number, message in enumerate(messages, first):
             for position, block in enumerate(message.content):

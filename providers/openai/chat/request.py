@@ -20,16 +20,16 @@ from ...dialect import WireRequest
 from ...errors import InvalidRequestError
 from ...json_values import JSON, JSONObject, dumps_text, string
 from ...messages import Message, Text
+from ...prefix_cache import Segment, serialised, write_messages
 from ...profile import Profile, Quirks
 from ...provider import Provider
 from ...request import TOOL_CHOICE_MODES, Request, Tool
 from ...structured import schema_of
 from ...tool_names import check_tool_names
-from ...written import Stretch, serialised, write_messages
 from ..schema import strict_schema
 from ..thinking import is_reasoning_model, takes_sampling
 from .block_writer import BlockWriter, cache_mark
-from .message_writer import Left, MessageWriter
+from .message_writer import MessageWriter, WriterState
 from .thinking import thinking_members
 
 PATH = "/chat/completions"
@@ -82,9 +82,9 @@ def _messages(request: Request, system: list[Text], profile: Profile, warnings: 
     """System prompt and conversation. Raises `InvalidRequestError` where nothing is left to send."""
     lead = _system_messages(system, profile.quirks, BlockWriter(profile.quirks, warnings)) if system else []
 
-    def write(messages: Sequence[Message], first: int, left: Left | None) -> Stretch[Left] | None:
+    def write(messages: Sequence[Message], first: int, state: WriterState | None) -> Segment[WriterState] | None:
         warned: list[str] = []
-        return MessageWriter(profile, BlockWriter(profile.quirks, warned), warned).write(messages, first, left)
+        return MessageWriter(profile, BlockWriter(profile.quirks, warned), warned).write(messages, first, state)
 
     messages = write_messages(request.messages, request.written, ("openai-chat", profile), write, warnings, lead)
     if not messages:

@@ -22,7 +22,6 @@ from typing import TypeAlias
 
 from ...call_ids import TakenIds, unique_id
 from ...json_values import JSON, JSONObject, string
-from ...left_out import foreign_block, foreign_thinking, unanswered_call, unasked_result
 from ...messages import (
     Block,
     File,
@@ -37,9 +36,10 @@ from ...messages import (
     ToolCall,
     ToolResult,
 )
+from ...omission_warnings import foreign_block, foreign_thinking, unanswered_call, unasked_result
+from ...prefix_cache import Segment
 from ...profile import ToolNameForm
 from ...tool_names import named_call
-from ...written import Stretch
 from .block_writer import MARKS_LEFT_OUT, BlockWriter
 
 CALL_ID_LIMIT = 64
@@ -65,7 +65,7 @@ Place: TypeAlias = "tuple[int, int]"
 
 
 @dataclass(slots=True, frozen=True)
-class Left:
+class WriterState:
     """What messages leave to those after them: the ids that calls have on the wire; the calls without results, as
     their ids and places; the provider's own calls that were left out for want of an answer, and the calls that are
     answered besides those of `taken`."""
@@ -77,7 +77,7 @@ class Left:
 
 
 class MessageWriter:
-    """Builds the input of one request, or of a stretch of its messages. `name` is the profile's; `keeps_calls`: whether
+    """Builds the input of one request, or of a segment of its messages. `name` is the profile's; `keeps_calls`: whether
     the server knows earlier calls itself; `stores`: whether it keeps this answer's items; `tool_name`: the form of tool
     names that it takes."""
 
@@ -122,11 +122,11 @@ class MessageWriter:
         self.own: bool = False
         self.reasons: bool = False
 
-    def write(self, messages: Sequence[Message], first: int, left: Left | None) -> Stretch[Left] | None:
+    def write(self, messages: Sequence[Message], first: int, state: WriterState | None) -> Segment[WriterState] | None:
         """The items, in order; see `written.Write`."""
-        if left is not None:
-            self.taken.update(left.taken)
-            for call_id, place in left.open_calls:
+        if state is not None:
+            self.taken.update(state.taken)
+            for call_id, place in state.open_calls:
                 self.open_calls.setdefault(call_id, deque()).append(place)
         if not self._pair(messages, first):
             return None
@@ -141,35 +141,35 @@ class MessageWriter:
         if self.parts.marks_left_out:
             self.warnings.append(MARKS_LEFT_OUT)
         items = self._without_loose_calls() if self.own else self.items
-        if left is not None and self._answered_across(left):
+        if state is not None and self._answered_across(state):
             return None
         open_calls = tuple((call_id, place) for call_id, places in self.open_calls.items() for place in places)
-        return Stretch(
+        return Segment(
             without_loose_reasoning(items) if self.reasons or self.own else items,
-            self._left(items, open_calls, left),
+            self._left(items, open_calls, state),
             self.warnings,
             [unanswered_call(call_id) for call_id, _ in open_calls],
         )
 
-    def _answered_across(self, left: Left) -> bool:
+    def _answered_across(self, state: WriterState) -> bool:
         """Whether a provider's own call and its answer are in different stretches."""
         answered = self.answered | self.taken
-        return not (answered.isdisjoint(left.loose) and self.loose.isdisjoint(left.answered | left.taken))
+        return not (answered.isdisjoint(state.loose) and self.loose.isdisjoint(state.answered | state.taken))
 
     def _left(
-        self, items: list[JSONObject], open_calls: tuple[tuple[str, Place], ...], left: Left | None
-    ) -> Left | None:
+        self, items: list[JSONObject], open_calls: tuple[tuple[str, Place], ...], state: WriterState | None
+    ) -> WriterState | None:
         """What to tell those after these; None where it depends on them whether the last item is sent."""
         if items and items[-1].get("type") == "reasoning":
             return None
-        if left is not None:
-            self.loose |= left.loose
-            self.answered |= left.answered
-        return Left(frozenset(self.taken), open_calls, frozenset(self.loose), frozenset(self.answered))
+        if state is not None:
+            self.loose |= state.loose
+            self.answered |= state.answered
+        return WriterState(frozenset(self.taken), open_calls, frozenset(self.loose), frozenset(self.answered))
 
     def _pair(self, messages: Sequence[Message], first: int) -> bool:
         """Find each call's result: calls of one run that share an id are answered in order; a later run that uses an
-        id again gives up what an earlier one left unanswered. False where a result's call is in an earlier stretch."""
+        id again gives up what an earlier one left unanswered. False where a result's call is in an earlier segment."""
         run_began = first
         for number, message in enumerate(messages, first):
             if message.role is not Role.ASSISTANT:

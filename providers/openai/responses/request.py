@@ -22,16 +22,16 @@ from ...dialect import WireRequest
 from ...errors import InvalidRequestError
 from ...json_values import JSON, JSONObject, string
 from ...messages import Message
+from ...prefix_cache import Segment, serialised, write_messages
 from ...profile import Quirks
 from ...provider import Provider
 from ...request import TOOL_CHOICE_MODES, Request, ThinkingConfig, ThinkingLevel, Tool
 from ...structured import schema_of
 from ...tool_names import check_tool_names
-from ...written import Stretch, serialised, write_messages
 from ..schema import is_strict, strict_schema
 from ..thinking import effort_for, is_reasoning_model, may_reason, takes_sampling
 from .block_writer import MARKS_LEFT_OUT, BlockWriter, takes_breakpoints
-from .message_writer import Left, MessageWriter
+from .message_writer import MessageWriter, WriterState
 
 PATH = "/responses"
 
@@ -110,13 +110,13 @@ def _input(request: Request, model: str, provider: Provider, extra: Mapping[str,
     breakpoints = takes_breakpoints(model)
     name, tool_name = provider.profile.name, provider.profile.quirks.tool_name
 
-    def write(messages: Sequence[Message], first: int, left: Left | None) -> Stretch[Left] | None:
+    def write(messages: Sequence[Message], first: int, state: WriterState | None) -> Segment[WriterState] | None:
         parts = BlockWriter(breakpoints=breakpoints)
         items = MessageWriter(name, parts, keeps_calls=keeps, stores=stores, tool_name=tool_name)
-        return items.write(messages, first, left)
+        return items.write(messages, first, state)
 
-    way = ("openai-responses", name, tool_name, breakpoints, keeps, stores)
-    items = write_messages(request.messages, request.written, way, write, warnings)
+    key = ("openai-responses", name, tool_name, breakpoints, keeps, stores)
+    items = write_messages(request.messages, request.written, key, write, warnings)
     marks = [tool.cache_control for tool in request.tools] + [block.cache_control for block in request.system_blocks]
     if any(mark is not None for mark in marks):
         # Instructions and tools have no place for a mark at all.

@@ -36,8 +36,8 @@ async def test_every_line_has_its_answer_under_its_id(provider: ms.Provider, tmp
     assert first["finish_reason"] == "stop"
     assert cast("dict[str, int]", first["usage"])["output_tokens"] > 0
     assert (first["error"], first["tool_calls"], first["attempts"]) == (None, [], 1)
-    assert (batch.tally.answered, batch.tally.failed, batch.tally.running) == (51, 0, 0)
-    assert batch.tally.output_tokens > 0
+    assert (batch.counters.answered, batch.counters.failed, batch.counters.running) == (51, 0, 0)
+    assert batch.counters.output_tokens > 0
     assert not (tmp_path / "a.errors.jsonl").exists()
 
 
@@ -84,7 +84,7 @@ async def test_failures_are_kept_apart_with_their_reason(provider: ms.Provider, 
     assert (told["category"], told["http_status"], told["retryable"]) == ("not_found", 404, False)
     assert failures["bad"]["line"] == 2
     assert cast("dict[str, object]", failures["cut"]["error"])["category"] == "network"
-    assert batch.tally.failures == {"not_found": 1, "network": 1}
+    assert batch.counters.failures == {"not_found": 1, "network": 1}
 
 
 @pytest.mark.trio
@@ -97,7 +97,7 @@ async def test_bad_lines_are_named_and_disturb_nothing(provider: ms.Provider, tm
     assert told[1] == "p.jsonl line 3: id: 'a' is there twice, first on line 2"
     assert told[2].startswith("p.jsonl line 4: temprature: is no member of this form; did you mean 'temperature'")
     assert told[3].startswith("p.jsonl line 5: max_output_tokens: must be a whole number of at least 1, not 0")
-    assert batch.tally.invalid == 4
+    assert batch.counters.invalid == 4
 
 
 @pytest.mark.trio
@@ -107,7 +107,7 @@ async def test_a_second_run_asks_only_what_has_no_answer(provider: ms.Provider, 
     before = answers.read_bytes()
     prompts = write(tmp_path / "p.jsonl", [line("a"), line("b", "simulate: fail=404"), line("c")])
     batch = await run(provider, prompts, answers)
-    assert (batch.tally.answered, batch.tally.answered_before, batch.tally.failed_before) == (1, 1, 1)
+    assert (batch.counters.answered, batch.counters.answered_before, batch.counters.failed_before) == (1, 1, 1)
     assert answers.read_bytes().startswith(before)
     assert [answer["id"] for answer in records(answers)] == ["a", "c"]
     assert [failure["id"] for failure in records(tmp_path / "a.errors.jsonl")] == ["b"]
@@ -121,7 +121,7 @@ async def test_what_failed_is_tried_again_on_demand_and_then_known_once(provider
     await run(provider, prompts, answers)
     assert {failure["id"] for failure in records(errors)} == {"a", "b"}
     batch = await run(provider, prompts, answers, retry_failed=True)
-    assert (batch.tally.answered, batch.tally.failed) == (1, 1)
+    assert (batch.counters.answered, batch.counters.failed) == (1, 1)
     assert [answer["id"] for answer in records(answers)] == ["a"]
     assert [failure["id"] for failure in records(errors)] == ["b"]
 
@@ -147,7 +147,7 @@ async def test_a_stopped_batch_keeps_what_is_done_and_records_nothing_else(
             batch = Batch(engine, journal, model, concurrency=10)
 
             async def stop() -> None:
-                while batch.tally.answered < 5 or batch.tally.running < 10:
+                while batch.counters.answered < 5 or batch.counters.running < 10:
                     await trio.sleep(0.005)
                 batch.stop()
 
@@ -155,7 +155,7 @@ async def test_a_stopped_batch_keeps_what_is_done_and_records_nothing_else(
             await batch.run(read_lines(prompts))
     assert len(records(answers)) == 5
     assert not (tmp_path / "a.errors.jsonl").exists()
-    assert batch.tally.running == 0
+    assert batch.counters.running == 0
 
 
 @pytest.mark.trio
@@ -333,7 +333,7 @@ async def test_however_many_lines_run_in_bounded_memory(count: int, tmp_path: Pa
             _, peak = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
-    assert batch.tally.answered == count
+    assert batch.counters.answered == count
     # Of the 5 KB of each line its id is what is kept, beside the thousand that run.
     assert peak < 25 * 2**20 + count * 300
 
@@ -355,8 +355,8 @@ async def test_answers_carry_their_cost_and_the_tally_their_sum(provider: ms.Pro
     batch = await run(provider, write(tmp_path / "p.jsonl", lines), tmp_path / "a.jsonl", price=cent)
     costs = {answer["id"]: answer["cost"] for answer in records(tmp_path / "a.jsonl")}
     assert costs == {**{id: {"currency": "USD", "total": 0.01} for id in "012"}, "tool": None}
-    tally = batch.tally
-    assert (tally.cost, tally.unpriced, tally.unpriced_reason) == (
+    counters = batch.counters
+    assert (counters.cost, counters.unpriced, counters.unpriced_reason) == (
         {"USD": Decimal("0.03")},
         1,
         "tools have no price",
@@ -371,5 +371,5 @@ async def test_a_price_that_raises_costs_no_answer(provider: ms.Provider, tmp_pa
     batch = await run(provider, write(tmp_path / "p.jsonl", [line("a")]), tmp_path / "a.jsonl", price=broken)
     (answer,) = records(tmp_path / "a.jsonl")
     assert (answer["id"], answer["cost"]) == ("a", None)
-    assert (batch.tally.answered, batch.tally.unpriced) == (1, 1)
-    assert "no such thing" in batch.tally.unpriced_reason
+    assert (batch.counters.answered, batch.counters.unpriced) == (1, 1)
+    assert "no such thing" in batch.counters.unpriced_reason

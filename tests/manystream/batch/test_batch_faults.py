@@ -59,7 +59,7 @@ async def test_a_cancelled_run_leaves_no_call_and_writes_nothing_afterwards(tmp_
                     nursery.start_soon(batch.run, read_lines(prompts))
                     await until(lambda: held.asked == 3)
                     scope.cancel()
-            assert (batch.tally.running, sum(engine.statistics().calls.values())) == (0, 0)
+            assert (batch.counters.running, sum(engine.statistics().calls.values())) == (0, 0)
         foreign = [os.open(tmp_path / f"foreign{n}", os.O_CREAT | os.O_WRONLY) for n in range(16)]
         held.allowed.set()
         await until(lambda: not engine.statistics().calls)
@@ -115,7 +115,7 @@ async def test_an_engine_that_is_closed_fails_no_line(tmp_path: Path) -> None:
                 await until(lambda: held.asked == 3)
             await until(lambda: bool(failures))
     assert re.search("engine (is|was) closed", str(failures[0]))
-    assert (batch.tally.failed, batch.tally.running) == (0, 0)
+    assert (batch.counters.failed, batch.counters.running) == (0, 0)
     assert not (tmp_path / "a.errors.jsonl").exists()
 
 
@@ -196,16 +196,16 @@ async def test_a_line_of_any_kind_fails_alone_and_its_neighbours_are_answered(
     (failure,) = records(tmp_path / "a.errors.jsonl")
     assert failure["line"] == 2
     assert str(told(failure)["message"]).startswith("p.jsonl line 2: ")
-    assert (batch.tally.answered, batch.tally.invalid, batch.tally.failed) == (2, 1, 0)
-    assert (await run(provider, prompts, tmp_path / "a.jsonl")).tally.answered_before == 2
+    assert (batch.counters.answered, batch.counters.invalid, batch.counters.failed) == (2, 1, 0)
+    assert (await run(provider, prompts, tmp_path / "a.jsonl")).counters.answered_before == 2
 
 
 @pytest.mark.trio
 async def test_an_id_of_many_digits_is_answered_and_found_again(provider: ms.Provider, tmp_path: Path) -> None:
     lines = [json.dumps(line(int(digits), "\ud800")) for digits in ("9" * 20, "9" * 400)]
     prompts = write(tmp_path / "p.jsonl", [*lines, line("a")])
-    assert (await run(provider, prompts, tmp_path / "a.jsonl")).tally.answered == 3
-    assert (await run(provider, prompts, tmp_path / "a.jsonl")).tally.answered_before == 3
+    assert (await run(provider, prompts, tmp_path / "a.jsonl")).counters.answered == 3
+    assert (await run(provider, prompts, tmp_path / "a.jsonl")).counters.answered_before == 3
 
 
 @pytest.mark.trio
@@ -255,7 +255,7 @@ async def test_a_call_that_ends_while_it_is_being_started_is_counted_once(tmp_pa
     with Journal(tmp_path / "a.jsonl") as journal, trio.fail_after(20):
         batch = Batch(cast("ms.Engine", Hasty()), journal, model, concurrency=2)
         await batch.run(read_lines(prompts))
-    assert (batch.tally.answered, batch.tally.running) == (9, 0)
+    assert (batch.counters.answered, batch.counters.running) == (9, 0)
 
 
 @pytest.mark.trio
@@ -297,7 +297,7 @@ async def test_an_answer_of_any_kind_is_kept_and_ends_no_batch(tmp_path: Path, m
         ("a", "hello"),
         ("b", "hello"),
     ]
-    assert batch.tally.answered == 2
+    assert batch.counters.answered == 2
 
 
 def test_what_json_cannot_hold_is_replaced_and_the_record_says_so(tmp_path: Path) -> None:
@@ -330,7 +330,7 @@ async def test_a_full_disk_ends_the_batch_and_only_whole_lines_are_stored_and_co
             with room(2000), pytest.raises(BatchError, match=r"cannot write .*a\.jsonl: File too large"):
                 await batch.run(read_lines(prompts))
     assert answers.read_bytes().endswith(b"}\n")
-    assert len(records(answers)) == batch.tally.answered > 0
+    assert len(records(answers)) == batch.counters.answered > 0
     batch = await run(provider, prompts, answers)
     assert sorted(str(record["id"]) for record in records(answers)) == sorted(str(n) for n in range(50))
 
@@ -344,7 +344,7 @@ async def test_failures_that_find_no_room_are_not_counted(provider: ms.Provider,
             batch = Batch(engine, journal, model, concurrency=4)
             with room(2000), pytest.raises(BatchError, match=r"cannot write .*errors\.jsonl: File too large"):
                 await batch.run(read_lines(prompts))
-    assert len(records(errors)) == batch.tally.failed == batch.tally.failures["not_found"] > 0
+    assert len(records(errors)) == batch.counters.failed == batch.counters.failures["not_found"] > 0
 
 
 def test_no_room_to_clean_the_failures_up_loses_none(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ async def test_a_line_without_an_end_is_refused_alone_in_bounded_memory(
         "category": "invalid_line",
         "message": "input line 2: is longer than 1,048,576 bytes, the most that is read of a line",
     }
-    assert (batch.tally.lines, batch.tally.answered, batch.tally.invalid) == (3, 2, 1)
+    assert (batch.counters.lines, batch.counters.answered, batch.counters.invalid) == (3, 2, 1)
     assert peak < 10 * longest
 
 

@@ -17,7 +17,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from manystream.batch import Tally
+from manystream.batch import Counters
 from manystream.cli import main
 from manystream.cli.batch import _work
 from manystream.cli.batch_progress import clock, compact, open_progress
@@ -308,12 +308,12 @@ def test_progress_tells_rate_tokens_failures_and_the_rest(
 ) -> None:
     now = 0.0
     monkeypatch.setattr("manystream.cli.batch_progress.time.monotonic", lambda: now)
-    tally = Tally()
-    progress = open_progress(tally, 1000, plain=True)
+    counters = Counters()
+    progress = open_progress(counters, 1000, plain=True)
     for _ in range(40):
         now += 0.25
-        tally.answered += 5
-        tally.input_tokens += 1000
+        counters.answered += 5
+        counters.input_tokens += 1000
         progress.look()
     told = capsys.readouterr().err.splitlines()
     assert len(told) == 2
@@ -325,13 +325,13 @@ def test_the_time_left_stays_sensible_while_lines_wait_for_their_next_attempt(
 ) -> None:
     now = 0.0
     monkeypatch.setattr("manystream.cli.batch_progress.time.monotonic", lambda: now)
-    tally = Tally(running=3)
-    progress = open_progress(tally, 100, plain=True)
+    counters = Counters(running=3)
+    progress = open_progress(counters, 100, plain=True)
     left: dict[float, str] = {}
     for _ in range(4 * 120):
         now += 0.25
         if now <= 20:
-            tally.answered = round(97 * now / 20)
+            counters.answered = round(97 * now / 20)
         progress.look()
         left[now] = progress.remaining
     capsys.readouterr()
@@ -345,11 +345,11 @@ def test_the_time_left_of_slow_lines_is_judged_by_more_than_a_moment(
 ) -> None:
     now = 0.0
     monkeypatch.setattr("manystream.cli.batch_progress.time.monotonic", lambda: now)
-    tally = Tally()
-    progress = open_progress(tally, 20, plain=True)
+    counters = Counters()
+    progress = open_progress(counters, 20, plain=True)
     for _ in range(4 * 69):  # a line each 10 seconds; 9 seconds after the sixth
         now += 0.25
-        tally.answered = int(now // 10)
+        counters.answered = int(now // 10)
         progress.look()
     capsys.readouterr()
     assert progress.remaining == "2:20", "14 lines at 6 a minute"
@@ -359,9 +359,9 @@ def test_the_bar_shows_the_same_figures(monkeypatch: pytest.MonkeyPatch, capsys:
     pytest.importorskip("rich")
     monkeypatch.setenv("FORCE_COLOR", "1")  # so that rich takes the captured output for a terminal
     monkeypatch.setenv("TERM", "xterm")
-    tally = Tally()
-    progress = open_progress(tally, 10, plain=False)
-    tally.answered, tally.invalid = 5, 1
+    counters = Counters()
+    progress = open_progress(counters, 10, plain=False)
+    counters.answered, counters.invalid = 5, 1
     progress.look()
     progress.close()
     assert "6/10" in capsys.readouterr().err

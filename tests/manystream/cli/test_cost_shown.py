@@ -14,7 +14,7 @@ from genai_prices.data_snapshot import DataSnapshot, set_custom_snapshot
 from genai_prices.types import ClauseContains, ModelInfo, ModelPrice, Provider
 
 import manystream as ms
-from manystream.batch import Tally
+from manystream.batch import Counters
 from manystream.cli import main
 from manystream.cli.answer import summary
 from manystream.cli.batch_progress import open_progress
@@ -168,16 +168,16 @@ def test_a_batch_against_the_built_in_simulator_costs_nothing_and_says_nothing_o
 def test_progress_shows_the_cost_so_far_and_what_of_it_is_unknown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    tally = Tally()
-    progress = open_progress(tally, 10, plain=True)
+    counters = Counters()
+    progress = open_progress(counters, 10, plain=True)
     assert "$" not in progress.figures()
-    tally.cost["USD"] = Decimal("1.5")
+    counters.cost["USD"] = Decimal("1.5")
     assert "tokens (0/min), $1.50, 0 running" in progress.figures()
-    tally.unpriced, tally.unpriced_reason = 2, "no price"
+    counters.unpriced, counters.unpriced_reason = 2, "no price"
     assert "at least $1.50" in progress.figures()
 
 
 def test_a_summary_with_unpriced_answers_is_a_lower_bound_with_the_reason() -> None:
-    tally = Tally(answered=5, cost={"USD": Decimal("1.5")}, unpriced=2, unpriced_reason="no price of 'x'")
-    told = batch_summary(tally, 1.0, Path("a"), Path("e"), Paint(sys.stdout)).splitlines()
+    counters = Counters(answered=5, cost={"USD": Decimal("1.5")}, unpriced=2, unpriced_reason="no price of 'x'")
+    told = batch_summary(counters, 1.0, Path("a"), Path("e"), Paint(sys.stdout)).splitlines()
     assert told[1:] == ["at least $1.50 by the prices of genai-prices", "2 without a price: no price of 'x'"]

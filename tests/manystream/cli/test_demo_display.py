@@ -6,7 +6,7 @@ import pytest
 
 from manystream.cli import demo_display
 from manystream.cli.demo_display import Display
-from manystream.cli.demo_streams import Tally
+from manystream.cli.demo_streams import Counters
 
 MILLISECOND = 61
 """The bucket that 1.0 ms falls into: buckets are 16.384 µs wide."""
@@ -29,16 +29,16 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def tallies() -> tuple[Tally, Tally]:
-    first = Tally("anthropic", started=5, completed=2, errors=1, events=300)
-    second = Tally("gemini", started=4, completed=4, events=100)
+def all_counters() -> tuple[Counters, Counters]:
+    first = Counters("anthropic", started=5, completed=2, errors=1, events=300)
+    second = Counters("gemini", started=4, completed=4, events=100)
     first.window[MILLISECOND] += 300
     second.window[10 * MILLISECOND] += 100
     return first, second
 
 
 def test_a_look_is_a_line_of_what_happened_since_the_last_one(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
-    first, second = tallies()
+    first, second = all_counters()
     display = Display((first, second), 10.0, plain=True)
     clock.now += 2
     display.look()
@@ -58,7 +58,7 @@ def test_a_look_is_a_line_of_what_happened_since_the_last_one(clock: Clock, caps
 
 
 def test_the_table_at_the_end_counts_everything_once(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
-    first, second = tallies()
+    first, second = all_counters()
     display = Display((first, second), 10.0, plain=True)
     clock.now += 2
     display.look()

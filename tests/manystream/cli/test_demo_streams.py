@@ -15,8 +15,8 @@ EVENTS = 12
 
 
 def stream_of(recipe: Recipe) -> DemoStream:
-    tallies, _ = plan_streams(1, ["anthropic"], seconds=1, rate=EVENTS)
-    return DemoStream(0, recipe, tallies[0], events=EVENTS, rate=EVENTS, limit=1)
+    all_counters, _ = plan_streams(1, ["anthropic"], seconds=1, rate=EVENTS)
+    return DemoStream(0, recipe, all_counters[0], events=EVENTS, rate=EVENTS, limit=1)
 
 
 def events_of(stream: DemoStream) -> list[ms.Event]:
@@ -60,8 +60,8 @@ def test_a_stream_as_sent_has_no_differences(recipe: Recipe) -> None:
     stream = stream_of(recipe)
     events = events_of(stream)
     assert play(stream, events) == []
-    assert stream.tally.events == len(events)
-    assert bool(sum(stream.tally.window.values())) is recipe.stamped
+    assert stream.counters.events == len(events)
+    assert bool(sum(stream.counters.window.values())) is recipe.stamped
 
 
 @pytest.mark.parametrize("recipe", MIXTURE, ids=repr)
@@ -94,7 +94,7 @@ def test_a_failure_and_a_second_ending_are_found() -> None:
     error = ms.ProviderError("cut", category=ms.ErrorCategory.NETWORK)
     stream.on_completion(ms.Completion(success=False, error=error))
     assert stream.differences() == ["failed: cut"]
-    assert stream.tally.errors == 1
+    assert stream.counters.errors == 1
     stream = stream_of(MIXTURE[0])
     events = events_of(stream)
     assert "1 events after it" in play(stream, [*events, events[-1]])[0]
@@ -103,7 +103,7 @@ def test_a_failure_and_a_second_ending_are_found() -> None:
 def test_latency_is_the_time_since_the_stamp() -> None:
     stream = stream_of(Recipe("text", stamped=True))
     stream.on_stamped_event(ms.TextDelta(0, f"{time.monotonic_ns() - 50_000_000:020d} "))
-    ((bucket, count),) = stream.tally.window.items()
+    ((bucket, count),) = stream.counters.window.items()
     assert count == 1
     assert 0.05 <= (bucket + 1) * (1 << SHIFT) / 1e9 < 5
 
@@ -125,10 +125,10 @@ def test_stamps_are_whole_as_many_as_asked_for_and_in_order(text: str, words: st
 
 def test_streams_are_spread_over_dialects_recipes_and_texts() -> None:
     dialects = ["a", "b", "c", "d"]
-    tallies, streams = plan_streams(1000, dialects, seconds=10, rate=50)
-    assert [tally.dialect for tally in tallies] == dialects
-    for tally in tallies:
-        own = [stream for stream in streams if stream.tally is tally]
+    all_counters, streams = plan_streams(1000, dialects, seconds=10, rate=50)
+    assert [counters.dialect for counters in all_counters] == dialects
+    for counters in all_counters:
+        own = [stream for stream in streams if stream.counters is counters]
         assert len(own) == 250
         assert {stream.recipe for stream in own} == set(MIXTURE)
         pairs = zip(own, own[len(MIXTURE) :], strict=False)

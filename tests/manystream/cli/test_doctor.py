@@ -14,9 +14,9 @@ import trustme
 
 import manystream as ms
 from manystream.cli import main
+from manystream.cli.connectivity import Finding, Verdict, examine
 from manystream.cli.doctor import choose_providers, configured_rows
 from manystream.cli.errors import CommandError
-from manystream.cli.examination import Finding, Verdict, examine
 from manystream.simulator import start_simulator_thread
 
 CANARY = "sk-canary-5ecret"
@@ -161,10 +161,10 @@ async def test_a_certificate_that_ends_soon_is_noted(
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("127.0.0.1", not_after=ends).configure_cert(context)
     authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
-    from manystream.cli import examination
+    from manystream.cli import connectivity
     from manystream.transport.tls import TLSConfig
 
-    monkeypatch.setattr(examination, "TLSConfig", lambda: TLSConfig(ca_file=str(tmp_path / "ca.pem")))
+    monkeypatch.setattr(connectivity, "TLSConfig", lambda: TLSConfig(ca_file=str(tmp_path / "ca.pem")))
     async with server(answer("200 OK"), [], context) as port:
         findings = await checked(ms.OpenAIChat(CANARY, f"https://127.0.0.1:{port}/v1"))
     assert steps(findings) == ["ok key", "ok proxy", "ok connect", "ok TLS", verdict, "ok answer"]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from manystream.providers.anthropic import DIALECT
 from manystream.providers.errors import ProviderError
+from manystream.providers.event_order import OrderChecker
 from manystream.providers.events import (
     Done,
     Error,
@@ -20,7 +21,6 @@ from manystream.providers.events import (
     ToolCallStart,
 )
 from manystream.providers.messages import Text, Thinking, ToolCall
-from manystream.providers.order import OrderChecker
 from manystream.providers.profile import Profile, Quirks
 from manystream.providers.provider import Anthropic, Provider
 from manystream.providers.response import Response

@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from manystream.providers.event_order import OrderChecker
 from manystream.providers.events import Error, Event, Start, TextDelta, ThinkingDelta
 from manystream.providers.gemini import DIALECT
 from manystream.providers.messages import ProviderState
-from manystream.providers.order import OrderChecker
 from manystream.providers.provider import Gemini
 from manystream.providers.response import Response
 from manystream.transport.sse import SSEParser

@@ -12,6 +12,7 @@ from openai.types.chat.completion_create_params import (
 )
 from pydantic import TypeAdapter
 
+from manystream.providers.event_order import OrderChecker
 from manystream.providers.events import (
     Done,
     Error,
@@ -24,7 +25,6 @@ from manystream.providers.events import (
 )
 from manystream.providers.json_values import JSONObject
 from manystream.providers.openai.chat import DIALECT
-from manystream.providers.order import OrderChecker
 from manystream.providers.profile import Profile, Quirks
 from manystream.providers.provider import OpenAIChat
 from manystream.providers.request import Request

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from manystream.providers.errors import ProviderError
+from manystream.providers.event_order import OrderChecker
 from manystream.providers.events import Error
 from manystream.providers.json_values import JSON, JSONObject
 from manystream.providers.openai.responses.dialect import DIALECT
 from manystream.providers.openai.responses.stream import EVENTS
-from manystream.providers.order import OrderChecker
 from tests.providers.openai_responses.wire import LENIENT, PROVIDER, make_id
 
 KINDS = [

@@ -11,12 +11,12 @@ from openai.types.responses.response import IncompleteDetails
 
 from manystream.providers.accumulate import events_of
 from manystream.providers.errors import ErrorCategory, ProviderError
+from manystream.providers.event_order import OrderChecker
 from manystream.providers.events import FinishReason
 from manystream.providers.json_values import JSON, JSONObject
 from manystream.providers.messages import ProviderBlock, ProviderState, Text, Thinking, ToolCall
 from manystream.providers.openai.responses.dialect import DIALECT
 from manystream.providers.openai.responses.response import ECHOED, FAILED_CATEGORY, INCOMPLETE_REASON, STATUS_REASON
-from manystream.providers.order import OrderChecker
 from manystream.providers.usage import Usage
 from tests.providers.openai_responses.wire import PROVIDER, Told, decode, make_id, stream_of
 

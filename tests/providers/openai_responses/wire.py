@@ -12,10 +12,10 @@ from openai.types.responses.response_create_params import (
 )
 from pydantic import TypeAdapter
 
+from manystream.providers.event_order import OrderChecker
 from manystream.providers.events import Error, Event, TextDelta, ThinkingDelta, ToolCallDelta
 from manystream.providers.json_values import JSON, JSONObject
 from manystream.providers.openai.responses.dialect import DIALECT
-from manystream.providers.order import OrderChecker
 from manystream.providers.profile import Profile, Quirks
 from manystream.providers.provider import OpenAIResponses
 from manystream.providers.request import Request

@@ -1,12 +1,12 @@
-"""Exactly what messages held when they were looked at, so that a later look can tell whether anything changed.
+"""A snapshot of messages: every value that their wire form may depend on, to find out later whether one has changed.
 
-Messages and blocks may be changed at any time, by anyone who holds them, and nothing tells. So a look keeps every value
-that their wire form may depend on, and the next one compares them all: by identity or equality where a value cannot
-change (text, bytes, a flag), and where it can (a provider's state, citations) as its bytes at that time. No digest is
-trusted, and no mark that somebody could forget to set. What holds a value that cannot be kept exactly is not kept.
+Messages and blocks are mutable, and nothing reports a change. So a snapshot keeps every value, and a comparison checks
+them all. Values that cannot change (text, bytes, a flag) are compared by identity or equality; values that can change
+(a provider's state, citations) are kept and compared as bytes. No digest and no dirty flag is trusted. Where a value
+cannot be kept exactly, there is no snapshot.
 
-A long conversation has thousands of blocks, and most are the plain ones. Theirs are fetched and compared without a
-frame of Python; that is a small part of what writing them would cost. Must not know any wire form.
+A long conversation has thousands of blocks, most of them plain. Those are fetched and compared without a Python frame
+each, at a small part of the cost of writing them. Must not know any wire form.
 """
 
 from __future__ import annotations
@@ -48,29 +48,29 @@ MEMBERS: dict[type[Block], tuple[str, ...]] = {
     File: ("data", "media_type", "url", "file_id", "name", "cache_control", "state"),
     ProviderBlock: ("provider", "data"),
 }
-"""Block → all that it holds."""
+"""Block type → its attributes."""
 
 PLAIN_LOOKS: dict[type[Block], Look] = {kind: attrgetter(*members) for kind, members in MEMBERS.items()}
 
 UNCHANGING = frozenset({str, bytes, bool, type(None), CacheControl})
-"""Types whose values cannot change, and of which equal values are written alike."""
+"""Types whose values cannot change, and whose equal values have the same wire form."""
 
 EMPTY: list[object] = []
-"""Held for an empty list; nobody else has this one."""
+"""Stands for an empty list in a snapshot. No block refers to this object."""
 
 PLAIN_FORMAT = 2
 """The version of `marshal` that writes a value the same way every time, and values of different types differently."""
 
 
-class NotKeptError(ManystreamError, TypeError):
+class UnsnapshottableError(ManystreamError, TypeError):
     """A value that cannot be kept exactly."""
 
 
 def deep_look(block: Block) -> object:
-    """All that a block holds, with what can change in it as bytes. Raises `NotKeptError`."""
+    """Return a block's values, those that can change as bytes. Raises `UnsnapshottableError`."""
     members = MEMBERS.get(type(block))
     if members is None:
-        raise NotKeptError(type(block).__name__)
+        raise UnsnapshottableError(type(block).__name__)
     return tuple(_kept(getattr(block, name)) for name in members)
 
 
@@ -89,33 +89,36 @@ def _kept(value: object) -> object:
 
 
 def _marshalled(value: object) -> bytes:
-    """Plain data as bytes: the same bytes for the same data, and for no other."""
+    """Return plain data as bytes that are the same for the same data and for no other."""
     try:
         return marshal.dumps(value, PLAIN_FORMAT)  # type: ignore[arg-type]
     except ValueError as error:
-        raise NotKeptError(f"{type(value).__name__}: {error}") from None
+        raise UnsnapshottableError(f"{type(value).__name__}: {error}") from None
 
 
 def _first_look(block: Block) -> tuple[Look, object]:
-    """How to look at a block from now on, and what it shows now. Raises `NotKeptError`."""
+    """Return the function that reads a block's values, and the values now. Raises `UnsnapshottableError`."""
     look = PLAIN_LOOKS.get(type(block))
     if look is None:
-        raise NotKeptError(type(block).__name__)
+        raise UnsnapshottableError(type(block).__name__)
     shown = cast("tuple[object, ...]", look(block))
     if UNCHANGING.issuperset(map(type, shown)):
         return look, shown
-    # A list that is empty is as good as unchanging, once it is not the same list that is held: one that gets something
-    # is not equal to it.
+    # An empty list needs no copy as bytes: another empty list is kept, which differs once the block's gets an element.
     if all(type(value) in UNCHANGING or value == [] for value in shown):
         return look, tuple(value if type(value) in UNCHANGING else EMPTY for value in shown)
     return deep_look, deep_look(block)
 
 
 @dataclass(slots=True, frozen=True)
-class Seen:
-    """One look at messages. Nothing in it is ever changed: to see more makes another one.
+class Snapshot:
+    """The values of some messages at one time. It is never changed: `extended` makes another one.
 
-    roles, lengths: of each message. kinds, looks, held: of each block of all of them, in order.
+    roles: of each message.
+    lengths: the number of blocks of each message.
+    kinds: the type of each block of all messages, in order.
+    looks: for each block, the function that reads its values.
+    held: for each block, its values.
     """
 
     roles: tuple[Role, ...] = ()
@@ -127,8 +130,8 @@ class Seen:
     def __len__(self) -> int:
         return len(self.roles)
 
-    def is_still(self, messages: Sequence[Message]) -> bool:
-        """Whether these messages are what was seen, no fewer and no more, to the last value."""
+    def matches(self, messages: Sequence[Message]) -> bool:
+        """Whether these messages equal the snapshot: the same number of them, and every value."""
         if len(messages) != len(self.roles) or not _are_messages(messages):
             return False
         try:
@@ -140,19 +143,19 @@ class Seen:
                 and all(map(is_, map(type, blocks), self.kinds))
                 and all(map(eq, map(call, self.looks, blocks), self.held))  # pyright: ignore[reportArgumentType]
             )
-        except TypeError:  # `NotKeptError` is one; so is a content that is no list
+        except TypeError:  # `UnsnapshottableError` is one; so is a content that is no list
             return False
 
-    def and_also(self, messages: Sequence[Message]) -> Seen | None:
-        """With more messages after these; None where they hold what cannot be kept exactly."""
+    def extended(self, messages: Sequence[Message]) -> Snapshot | None:
+        """Return a snapshot with more messages after these, or None where a value cannot be kept exactly."""
         if not _are_messages(messages) or not all(type(message.role) is Role for message in messages):
             return None
         blocks = [block for message in messages for block in message.content]
         try:
             found = [_first_look(block) for block in blocks]
-        except NotKeptError:
+        except UnsnapshottableError:
             return None
-        return Seen(
+        return Snapshot(
             (*self.roles, *(message.role for message in messages)),
             (*self.lengths, *(len(message.content) for message in messages)),
             (*self.kinds, *map(type, blocks)),

@@ -11,12 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import manystream as ms
-from manystream.providers import written
+from manystream.providers import prefix_cache
 from manystream.providers.dialect import WireRequest
 from manystream.providers.json_values import JSON, JSONObject
 from manystream.providers.messages import Block
 from manystream.providers.registry import DIALECTS
-from manystream.providers.seen import MEMBERS
+from manystream.providers.snapshot import MEMBERS
 
 PROVIDERS: dict[str, tuple[ms.Provider, str]] = {
     "anthropic": (ms.Anthropic(), "claude-sonnet-4-5"),
@@ -35,10 +35,10 @@ NAMES = sorted({provider.profile.name for provider, _ in PROVIDERS.values()})
 
 @pytest.fixture(autouse=True, scope="module")
 def short_conversations_too() -> Iterator[None]:
-    """Keep what is written of the shortest ones, so that small examples say something."""
-    before, written.SHORTEST = written.SHORTEST, 2
+    """Cache short conversations, too, so that small examples test the cache."""
+    before, prefix_cache.MIN_MESSAGES = prefix_cache.MIN_MESSAGES, 2
     yield
-    written.SHORTEST = before
+    prefix_cache.MIN_MESSAGES = before
 
 
 def encode(name: str, request: ms.Request) -> WireRequest | tuple[str, str]:
@@ -307,13 +307,13 @@ def long_conversation(rounds: int = 100) -> ms.Conversation:
 def checked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many messages each request had checked, which are those that are written."""
     counts: list[int] = []
-    validate = written.validate_messages
+    validate = prefix_cache.validate_messages
 
     def counting(messages: Sequence[ms.Message], first: int = 0) -> None:
         counts.append(len(messages))
         validate(messages, first)
 
-    monkeypatch.setattr(written, "validate_messages", counting)
+    monkeypatch.setattr(prefix_cache, "validate_messages", counting)
     return counts
 
 
@@ -365,21 +365,21 @@ def test_what_is_written_goes_with_the_conversation_and_not_with_its_copies() ->
     conversation = long_conversation()
     request = conversation.request("m")
     encode("anthropic", request)
-    assert repr(request.written) == "<WrittenMessages: 199 messages>"
+    assert repr(request.written) == "<PrefixCache: 199 messages>"
     assert "written" not in repr(request)
     assert request == ms.Request("m", tuple(conversation.messages))
     for copied in (copy.deepcopy(request), pickle.loads(pickle.dumps(request))):
-        assert repr(copied.written) == "<WrittenMessages: nothing>"
+        assert repr(copied.written) == "<PrefixCache: empty>"
     conversation.clear()
-    assert repr(request.written) == "<WrittenMessages: nothing>"
+    assert repr(request.written) == "<PrefixCache: empty>"
 
 
 def test_a_short_conversation_holds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(written, "SHORTEST", 16)
+    monkeypatch.setattr(prefix_cache, "MIN_MESSAGES", 16)
     conversation = long_conversation(7)
     request = conversation.request("m")
     encode("chat", request)
-    assert repr(request.written) == "<WrittenMessages: nothing>"
+    assert repr(request.written) == "<PrefixCache: empty>"
 
 
 def test_a_request_that_is_refused_leaves_what_is_written_as_it_was(checked: list[int]) -> None:

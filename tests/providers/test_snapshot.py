@@ -9,7 +9,7 @@ import pytest
 import manystream as ms
 from manystream.providers.json_values import JSON
 from manystream.providers.messages import BLOCK_TYPES, Block
-from manystream.providers.seen import MEMBERS, Seen
+from manystream.providers.snapshot import MEMBERS, Snapshot
 
 
 def state(value: JSON = 1) -> ms.ProviderState:
@@ -36,8 +36,8 @@ def one_of_each() -> list[Block]:
     ]
 
 
-def seen(*messages: ms.Message) -> Seen:
-    found = Seen().and_also(messages)
+def seen(*messages: ms.Message) -> Snapshot:
+    found = Snapshot().extended(messages)
     assert found is not None
     return found
 
@@ -61,12 +61,12 @@ def test_another_value_of_any_member_of_any_block_is_seen(number: int, name: str
     block = one_of_each()[number]
     message = ms.Message("assistant", block)
     before = seen(message)
-    assert before.is_still([message])
+    assert before.matches([message])
     kept = getattr(block, name)
     setattr(block, name, OTHERS.get(name, "other"))
-    assert not before.is_still([message])
+    assert not before.matches([message])
     setattr(block, name, kept)
-    assert before.is_still([message])
+    assert before.matches([message])
 
 
 def test_every_member_of_every_block_is_looked_at() -> None:
@@ -112,9 +112,9 @@ def test_a_change_in_place_is_seen_though_every_member_is_the_same_object(what: 
     block = make()
     message = ms.Message("assistant", block)
     before = seen(message)
-    assert before.is_still([message])
+    assert before.matches([message])
     change(block)
-    assert not before.is_still([message])
+    assert not before.matches([message])
 
 
 def test_roles_order_and_number_of_messages_and_blocks_are_seen() -> None:
@@ -122,25 +122,25 @@ def test_roles_order_and_number_of_messages_and_blocks_are_seen() -> None:
         return [ms.Message.user([ms.Text("a"), ms.Text("b")]), ms.Message.user("c")]
 
     before = seen(*messages())
-    assert before.is_still(messages())
-    assert not before.is_still(messages()[::-1])
-    assert not before.is_still(messages()[:1])
-    assert not before.is_still([*messages(), ms.Message.user("d")])
+    assert before.matches(messages())
+    assert not before.matches(messages()[::-1])
+    assert not before.matches(messages()[:1])
+    assert not before.matches([*messages(), ms.Message.user("d")])
     # The same blocks in the same order, divided otherwise.
-    assert not before.is_still([ms.Message.user("a"), ms.Message.user([ms.Text("b"), ms.Text("c")])])
+    assert not before.matches([ms.Message.user("a"), ms.Message.user([ms.Text("b"), ms.Text("c")])])
     changed = messages()
     changed[0].role = ms.Role.ASSISTANT
-    assert not before.is_still(changed)
+    assert not before.matches(changed)
     # Equal to the role, and written otherwise.
     changed[0].role = "user"  # type: ignore[assignment]
-    assert not before.is_still(changed)
+    assert not before.matches(changed)
 
 
 def test_a_block_of_another_kind_with_the_same_values_is_seen() -> None:
     message = ms.Message.user(ms.Image(url="u"))
     before = seen(message)
     message.content[0] = ms.File(url="u")
-    assert not before.is_still([message])
+    assert not before.matches([message])
 
 
 class Loud(str):
@@ -157,21 +157,21 @@ class Loud(str):
 )
 def test_what_cannot_be_kept_exactly_is_not_kept(block: Block) -> None:
     """An object of the caller's may answer otherwise at every look."""
-    assert Seen().and_also([ms.Message("assistant", block)]) is None
+    assert Snapshot().extended([ms.Message("assistant", block)]) is None
 
 
 def test_what_becomes_such_a_value_is_seen() -> None:
     message = ms.Message.assistant(ms.Text("t", state=state()))
     before = seen(message)
     message.content[0].state.data["id"] = object()  # type: ignore[union-attr]
-    assert not before.is_still([message])
+    assert not before.matches([message])
 
 
 def test_seeing_more_leaves_what_was_seen_as_it_is() -> None:
     first, second = ms.Message.user("a"), ms.Message.assistant("b")
     before = seen(first)
-    after = before.and_also([second])
+    after = before.extended([second])
     assert after is not None
-    assert before.is_still([first])
-    assert after.is_still([first, second])
+    assert before.matches([first])
+    assert after.matches([first, second])
     assert (len(before), len(after)) == (1, 2)

@@ -87,15 +87,15 @@ ANSWERS: dict[int, tuple[Verdict, str]] = {
 
 async def examine(provider: Provider, environment: Mapping[str, str], limit: float) -> list[Finding]:
     """Every step for one provider, up to the first that fails. `limit`: seconds for all of them together."""
-    examination = _Examination(provider, environment)
+    check = _ConnectivityCheck(provider, environment)
     with trio.move_on_after(limit) as scope:
-        await examination.run()
+        await check.run()
     if scope.cancelled_caught:
-        examination.find(Verdict.FAIL, f"not done within {limit:g} s")
-    return examination.findings
+        check.find(Verdict.FAIL, f"not done within {limit:g} s")
+    return check.findings
 
 
-class _Examination:
+class _ConnectivityCheck:
     """One provider's steps, as far as they have come."""
 
     def __init__(self, provider: Provider, environment: Mapping[str, str]) -> None:
