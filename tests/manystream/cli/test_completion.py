@@ -291,3 +291,12 @@ def test_knobs_are_the_simulators(script: Callable[[str], Path]) -> None:
 def test_an_unknown_shell_is_a_wrong_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["completion", "csh"]) == 2
     assert "bash" in capsys.readouterr().err
+
+
+def test_a_choice_is_no_file() -> None:
+    """An option with fixed choices completes to these only, not to files."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--order", choices=["first", "last"])
+    (option,) = [found for found in read_parser(parser, {}, "m").options if "--order" in found.flags]
+    assert option.value is not None
+    assert (option.value.words, option.value.files, option.value.unfinished) == (("first", "last"), False, False)
