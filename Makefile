@@ -1,5 +1,6 @@
-# Everything a contributor runs. Needs only make and Python >= 3.11; the rest is installed into .venv, in the
-# versions that constraints.txt pins. A stamp in .venv says which extras are installed: up to date, nothing is done.
+# The commands for contributors. They need make and Python >= 3.11. Everything else is installed into .venv, in the
+# versions that constraints.txt pins. A stamp file in .venv records each dependency group that is installed; a group is
+# installed again only after pyproject.toml or constraints.txt has changed.
 
 PYTHON ?= python3
 VENV := .venv
@@ -96,18 +97,21 @@ clean: ## what the tools left; keeps .venv
 distclean: clean ## also .venv
 	@rm -rf $(VENV) manystream.egg-info
 
-# pip applies constraints to what is installed, not to isolated builds; so the build back end is installed first,
-# pinned like the rest, and isolation is off.
+# pip applies constraints to what it installs, but not to isolated builds. So the build back end is installed first, in
+# its pinned version, and isolation is off. pip itself is pinned too: `--group` needs pip 25.1.
 $(VENV)/.created: constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "manystream needs Python 3.11 or newer, and " \
 		"this is " + sys.version.split()[0] + ": make PYTHON=python3.12 …")'
 	@$(PYTHON) -m venv $(VENV)
-	@$(PIP) install --constraint constraints.txt setuptools
+	@$(PIP) install --constraint constraints.txt pip setuptools
 	@touch $@
 
+EXTRAS := cli,cost,otel
+
+# The package with the extras in the first argument, and the dependency group that the second argument names.
 define install
-	@echo 'installing into $(VENV): $(1)' >&2
-	@$(PIP) install --constraint constraints.txt --no-build-isolation --editable '.[$(1)]'
+	@echo 'installing into $(VENV): .[$(1)] $(2)' >&2
+	@$(PIP) install --constraint constraints.txt --no-build-isolation --editable '.[$(1)]' $(2)
 	@touch $@
 endef
 
@@ -115,15 +119,13 @@ $(VENV)/.demo: $(VENV)/.created pyproject.toml
 	$(call install,cli)
 
 $(VENV)/.test: $(VENV)/.created pyproject.toml
-	$(call install,test)
+	$(call install,$(EXTRAS),--group test)
 
 $(VENV)/.lint: $(VENV)/.created pyproject.toml
-	$(call install,test$(comma)lint$(comma)bench)
+	$(call install,$(EXTRAS),--group lint)
 
 $(VENV)/.bench: $(VENV)/.created pyproject.toml
-	$(call install,bench)
+	$(call install,$(EXTRAS),--group bench)
 
 $(VENV)/.docs: $(VENV)/.created pyproject.toml
-	$(call install,docs)
-
-comma := ,
+	$(call install,$(EXTRAS),--group docs)

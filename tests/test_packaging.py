@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -109,14 +110,50 @@ def test_the_run_time_dependencies_are_three() -> None:
     assert [requirement.partition(">")[0] for requirement in project["dependencies"]] == ["trio", "h11", "orjson"]
 
 
-def test_constraints_pin_everything_that_is_asked_for() -> None:
+def requirements(group: str, groups: dict[str, list[str | dict[str, str]]]) -> list[str]:
+    """The requirements of a dependency group, those of the groups it includes as well."""
+    found: list[str] = []
+    for entry in groups[group]:
+        found += [entry] if isinstance(entry, str) else requirements(entry["include-group"], groups)
+    return found
+
+
+def pins() -> dict[str, str]:
+    """Package → the version that constraints.txt pins."""
     lines = (ROOT / "constraints.txt").read_text("utf-8").splitlines()
-    pins = [line for line in lines if line and not line.startswith("#")]
-    assert all(line.count("==") == 1 and "/" not in line and "@" not in line for line in pins)
-    pinned = {line.partition("==")[0].lower().replace("_", "-") for line in pins}
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    extras = [requirement for extra in project["optional-dependencies"].values() for requirement in extra]
-    asked = {
-        requirement.partition(">")[0].partition("[")[0].lower() for requirement in project["dependencies"] + extras
-    }
-    assert asked <= pinned
+    pinned = [line for line in lines if line and not line.startswith("#")]
+    assert all(line.count("==") == 1 and "/" not in line and "@" not in line for line in pinned)
+    pairs = (line.split("==") for line in pinned)
+    return {name.lower().replace("_", "-"): version for name, version in pairs}
+
+
+def test_constraints_pin_every_dependency_extra_and_group() -> None:
+    document = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    project, groups = document["project"], document["dependency-groups"]
+    listed = [requirement for extra in project["optional-dependencies"].values() for requirement in extra]
+    listed += [requirement for group in groups for requirement in requirements(group, groups)]
+    names = {re.split(r"[\[<>=]", requirement)[0].lower() for requirement in project["dependencies"] + listed}
+    assert names <= pins().keys()
+
+
+def test_constraints_pin_a_pip_that_knows_dependency_groups() -> None:
+    major, minor = pins()["pip"].split(".")[:2]
+    assert (int(major), int(minor)) >= (25, 1)
+
+
+def test_the_makefile_installs_every_group_and_all_extras() -> None:
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    document = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    assert set(re.findall(r"--group (\w+)\)", makefile)) == document["dependency-groups"].keys()
+    assert f"EXTRAS := {','.join(document['project']['optional-dependencies'])}\n" in makefile
+    created = makefile[makefile.index("$(VENV)/.created: constraints.txt") :]
+    assert created.index("install --constraint constraints.txt pip setuptools") < created.index("touch")
+
+
+def test_the_wheel_publishes_the_extras_of_users_only(built: Path) -> None:
+    (wheel,) = built.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        (metadata,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        lines = archive.read(metadata).decode().splitlines()
+    assert [line.partition(": ")[2] for line in lines if line.startswith("Provides-Extra")] == ["cli", "cost", "otel"]
+    assert not [line for line in lines if line.startswith(("Project-URL", "Home-page"))], "there is no address yet"

@@ -46,7 +46,7 @@ def test_a_dialects_tables_are_what_it_does(dialect: str) -> None:
 @pytest.mark.timeout(360)
 def test_it_builds_with_every_link_leading_somewhere_and_fetches_nothing(tmp_path: Path) -> None:
     for needed in ("mkdocs", "material", "mkdocstrings"):
-        pytest.importorskip(needed, reason="the extra `docs` is not installed")
+        pytest.importorskip(needed, reason="the dependency group `docs` is not installed")
     site = tmp_path / "site"
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(site)],
