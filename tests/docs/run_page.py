@@ -104,7 +104,7 @@ class Page:
 
     def run_console(self, text: str) -> None:
         commands: list[tuple[str, list[str]]] = []
-        for line in text.splitlines():
+        for line in text.replace("\\\n", "").splitlines():  # a command may go on after a backslash
             if line.startswith("$ "):
                 commands.append((line[2:], []))
             elif not commands:
