@@ -39,11 +39,12 @@ demo: $(VENV)/.demo ## a thousand live streams over four dialects, from the buil
 test: $(VENV)/.test ## the test suite, in two processes: loopback only, a few minutes at most
 	@$(PYTEST) -q -m "not soak and not servers" -n $(PROCESSES) --dist worksteal $(TEST)
 
-lint: $(VENV)/.lint ## ruff, mypy strict, pyright strict
+lint: $(VENV)/.lint ## ruff, mypy strict, pyright strict: the sources, the examples and the code of the pages
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/mypy
 	@$(BIN)/pyright --warnings
+	@$(BIN)/python -m tests.docs.check_types
 
 format: $(VENV)/.lint ## rewrite the sources as the formatter wants them
 	@$(BIN)/ruff check --quiet --fix .

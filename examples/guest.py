@@ -1,14 +1,15 @@
-"""What the examples with a loop of their own share: the engine as a guest of that loop.
+"""The engine as a guest of another event loop. `select_loop.py` and `tkinter_window.py` use this module.
 
-`trio.lowlevel.start_guest_run` runs trio on a loop that belongs to somebody else. The loop has to offer one thing: a
-function that runs a callback soon on the loop's thread and that any thread may call. trio waits for its sockets in a
-thread beside the loop; everything else, the engine's callbacks included, runs on the loop's own thread.
+`trio.lowlevel.start_guest_run` runs trio on a loop that is not trio's. The loop must offer one function: it runs a
+callback soon on the loop's thread, and any thread may call it. trio waits for its sockets in a thread beside the loop.
+Everything else, such as the engine's callbacks, runs on the loop's own thread.
 """
 
 from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Sequence
+from types import FrameType
 from typing import Protocol
 
 import trio
@@ -26,14 +27,15 @@ class Outcome(Protocol):
 
 
 class Guest:
-    """One engine on a loop that is not trio's. Create it and call its methods on the loop's thread, the main thread.
-    Ctrl-C closes it.
+    """One engine on a loop that is not trio's. Ctrl-C closes it.
 
-    providers: as for `ms.open_engine`.
-    on_open: called with the engine once it is open. From then on every callback of the loop may start calls.
-    on_end: called once the engine is closed and the trio run has ended.
+    Create it on the loop's thread, which must be the main thread, and call its methods there.
+
+    providers: the providers, as for `ms.open_engine`.
+    on_open: is called with the open engine. From then on, every callback of the loop may start calls.
+    on_end: is called after the engine is closed and the trio run has ended.
     call_soon_threadsafe: the loop's function for callbacks from any thread.
-    call_soon: the loop's function for callbacks from its own thread, where it has a cheaper one.
+    call_soon: the loop's cheaper function for callbacks from its own thread, if it has one.
     """
 
     def __init__(
@@ -50,10 +52,10 @@ class Guest:
         self._on_end = on_end
         self._closing = trio.Event()
         self._outcome: Outcome | None = None
-        # A handler of our own, set before trio looks for one: a KeyboardInterrupt could hit the loop between taking a
-        # callback of trio's and running it.
+        # Set a handler before trio sets its own. A KeyboardInterrupt could hit the loop after it took one of trio's
+        # callbacks and before it ran it.
         self._call_soon = call_soon_threadsafe
-        self._handler = signal.signal(signal.SIGINT, lambda *_: self._call_soon(self.close))
+        self._handler = signal.signal(signal.SIGINT, self._on_interrupt)
         trio.lowlevel.start_guest_run(
             self._hold_engine,
             run_sync_soon_threadsafe=call_soon_threadsafe,
@@ -62,13 +64,16 @@ class Guest:
         )
 
     def close(self) -> None:
-        """Cancel the calls that still run and close the engine; `on_end` follows. The loop must run until then."""
+        """Cancel the running calls and close the engine. The loop must run until `on_end` is called."""
         self._closing.set()
 
     def check(self) -> None:
-        """After the end: raise the exception that ended the run, if there was one."""
+        """Raise the exception that ended the run, if any. Call it after `on_end`."""
         if self._outcome is not None:
             self._outcome.unwrap()
+
+    def _on_interrupt(self, number: int, frame: FrameType | None) -> None:
+        self._call_soon(self.close)
 
     async def _hold_engine(self) -> None:
         async with ms.open_engine(self._providers) as engine:

@@ -133,7 +133,9 @@ def check(folder: Path) -> list[str]:
     )
     reports = json.loads(done.stdout)["generalDiagnostics"]
     return sorted(
-        place(report, made) + ": " + report["message"] for report in reports if not AT_TOP_LEVEL.search(report["message"])
+        place(report, made) + ": " + report["message"]
+        for report in reports
+        if not AT_TOP_LEVEL.search(report["message"])
     )
 
 

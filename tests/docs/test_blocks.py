@@ -102,6 +102,14 @@ def test_what_is_indented_instead_of_fenced_is_for_make(page: str) -> None:
     assert all(line.startswith(("make ", "options:")) for line in found)
 
 
+@pytest.mark.parametrize("page", BLOCKS)
+def test_code_fits_eighty_columns(page: str) -> None:
+    """A line of JSON lines is a whole record, so it cannot be wrapped."""
+    blocks = [block for block in BLOCKS[page] if block.language != "jsonl"]
+    lines = [line for block in blocks for line in (block.code + "\n" + (block.output or "")).splitlines()]
+    assert not [line for line in lines if len(line) > 80]
+
+
 def test_most_blocks_are_programs() -> None:
     assert sum(block.language == "python" for blocks in BLOCKS.values() for block in blocks) >= 50
 

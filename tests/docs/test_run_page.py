@@ -122,3 +122,8 @@ def test_a_block_that_is_not_run_has_its_reason_right_above_it() -> None:
 def test_a_text_block_is_an_output_only_right_after_a_program() -> None:
     kinds = [block.language for block in read_blocks(python("print(1)", "1") + "\nWords.\n\n```text\n2\n```\n")]
     assert kinds == ["python", "text"]
+
+
+def test_a_command_may_go_on_in_the_next_line(tmp_path: Path) -> None:
+    page = "```console\n$ python -c \\\n    'print(1)'\n1\n```\n"
+    assert not run(tmp_path, page)
