@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+import manystream as ms
 from manystream.simulator import start_simulator
 from tests.docs.blocks import FENCE, LANGUAGES, ROOT, name_of, pages, read_blocks, setting
 
@@ -23,7 +25,7 @@ BLOCKS = {name_of(page): read_blocks(page.read_text("utf-8")) for page in pages(
 SECONDS = 300.0
 """How long a page may take."""
 
-NOT_RUN = 5
+NOT_RUN = 6
 """How many blocks are not run, each with its reason above it."""
 
 
@@ -114,12 +116,26 @@ def test_most_blocks_are_programs() -> None:
     assert sum(block.language == "python" for blocks in BLOCKS.values() for block in blocks) >= 50
 
 
-def test_readme_shows_what_it_is_in_its_first_screen() -> None:
-    """The picture and a program of some ten lines with its output, before anything else."""
-    text = (pages()[0]).read_text("utf-8")
-    first = BLOCKS["README.md"][0]
-    assert first.language == "python"
-    assert first.output
-    assert sum(bool(line.strip()) for line in first.code.splitlines()) <= 12
-    assert "](benchmarks/plots/" in text[: text.index("```python")]
-    assert first.line < 30
+def test_the_first_screen_of_readme_installs_and_runs() -> None:
+    """Installation first, then a short program on trio and the same on asyncio; both need no server and no key."""
+    install, on_trio, on_asyncio = BLOCKS["README.md"][:3]
+    assert "pip install" in install.code
+    assert "trio.run(main)" in on_trio.code
+    assert "asyncio.run(main())" in on_asyncio.code
+    for program in (on_trio, on_asyncio):
+        assert program.output
+        assert "simulator" in program.code
+        assert sum(bool(line.strip()) for line in program.code.splitlines()) <= 18
+    assert on_asyncio.line < 60
+
+
+def test_readme_shows_the_error_of_the_wrong_open_engine() -> None:
+    async def main() -> None:
+        async with ms.open_engine([]):
+            pass
+
+    with pytest.raises(RuntimeError) as error:
+        asyncio.run(main())
+    shown = re.search(r"`RuntimeError: (.*) …`", (ROOT / "README.md").read_text("utf-8"))
+    assert shown is not None
+    assert str(error.value).startswith(shown[1])
