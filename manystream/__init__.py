@@ -1,14 +1,15 @@
-"""Thousands of live language-model streams on one core.
+"""An engine that carries thousands of live language-model streams on one core.
 
     import manystream as ms
 
     async with ms.open_engine(providers=[ms.Anthropic()]) as engine:
         response = await engine.request(ms.Request("claude-sonnet-4-5", [ms.Message.user("Hello")]))
 
-The public names, and nothing else: what they do is in `engine`, `providers` and `transport`.
+This module holds the public names only. Their code is in `store` and in the packages `engine`, `providers` and
+`transport`.
 
-Each name is loaded from its home at its first use: `import manystream` itself costs a millisecond, and a program pays
-for the dialects and the engine when it opens one. Type checkers see the plain imports.
+Each name is imported from its module when it is first used. So `import manystream` takes about a millisecond, and the
+dialects and the engine are loaded when a program opens an engine. Type checkers read the plain imports.
 """
 
 from __future__ import annotations
@@ -194,7 +195,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "TLSConfig",
     ),
 }
-"""Module → the public names that live there. A test holds it to `__all__`."""
+"""Module → the public names that it defines. A test compares them with `__all__`."""
 
 _HOME_OF = {name: module for module, names in HOMES.items() for name in names}
 

@@ -1,10 +1,10 @@
-"""`python -m manystream`, and the command `manystream`: the same."""
+"""The entry point of `python -m manystream` and of the command `manystream`."""
 
 import sys
 
 
 def main() -> int:
-    """Run the command line; the exit status. Ctrl-C while it is still being loaded is no traceback either."""
+    """Run the command line and return its exit status. Ctrl-C during the import ends it without a traceback, too."""
     try:
         from .cli import main as run_command_line
     except KeyboardInterrupt:

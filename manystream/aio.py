@@ -1,14 +1,13 @@
 """The engine for asyncio programs: `async with aio.open_engine([…]) as engine`.
 
-trio runs as a guest of the running asyncio loop, on the same thread (`trio.lowlevel.start_guest_run`): its ticks are
-callbacks of that loop, and only its wait for sockets happens in a thread beside it. So `on_event` and `on_completion`
-are called on the loop's own thread, with nothing between the socket and them, and may use asyncio as any callback may.
+trio runs as a guest of the running asyncio loop, on the same thread (`trio.lowlevel.start_guest_run`). Its ticks are
+callbacks of that loop. Only its wait for sockets takes place in another thread. So `on_event` and `on_completion` are
+called directly on the loop's thread, and may use asyncio like any other callback.
 
-Knows asyncio, and how to carry a call's end over to it. Must not know how a call works. This is the one file that
-imports asyncio.
+A thread can hold one trio run. Engines that are open on one loop at the same time share this run: the first engine
+starts it, and it ends when the last engine is closed.
 
-A thread can hold one trio run. Engines that are open at the same time on one loop share it: the first one starts the
-run, the last one to close ends it.
+Knows asyncio, and how to pass a call's completion to it. Must not know how a call works. No other file imports asyncio.
 """
 
 from __future__ import annotations
@@ -46,11 +45,11 @@ NativeBlock: TypeAlias = "AbstractAsyncContextManager[core.Engine]"
 
 
 class EventLoopError(ManystreamError, RuntimeError):
-    """There is no asyncio loop to run on, or its thread already holds a trio run that is not ours."""
+    """No asyncio loop is running, or its thread already holds another trio run."""
 
 
 class Call:
-    """A running (or ended) call, as `start_request` and `start_stream` return it."""
+    """A call, running or ended. `start_request` and `start_stream` return it."""
 
     __slots__ = ("_native", "_on_completion", "_waiters")
 
@@ -65,21 +64,24 @@ class Call:
 
     @property
     def state(self) -> CallState:
-        """Where it stands."""
+        """The call's current state."""
         return self._native.state
 
     @property
     def completion(self) -> Completion | None:
-        """The final record, once the call has ended."""
+        """The call's completion, or None while the call runs."""
         return self._native.completion
 
     def cancel(self) -> None:
-        """End the call. Its socket is closed at once; its completion (CANCELLED, with what had arrived) follows soon
-        after. Idempotent; after the end it does nothing. Only on the loop's thread."""
+        """Cancel the call. Call this on the loop's thread only.
+
+        The socket is closed at once. The completion follows soon after: its state is CANCELLED, and it holds the part
+        of the answer that had arrived. Further calls of `cancel`, and a call after the end, do nothing.
+        """
         self._native.cancel()
 
     async def __aenter__(self) -> Self:
-        """`async with call:` ties the call to the block: leaving the block, also by cancellation, cancels the call."""
+        """Enter `async with call:`, a block that cancels the call when it is left in any way."""
         return self
 
     async def __aexit__(
@@ -91,8 +93,11 @@ class Call:
         self.cancel()
 
     async def wait(self) -> Completion:
-        """Wait for the completion, which the callback (if any) has been given by then; closing the engine is an end
-        like any other. Cancelling the task that waits leaves the call running; `async with call:` cancels both."""
+        """Wait until the call has ended, and return its completion.
+
+        `on_completion`, if there is one, was called before this returns. Closing the engine ends the call, too.
+        Cancelling the waiting task does not cancel the call; use `async with call:` for that.
+        """
         if self._native.completion is not None:
             return self._native.completion
         waiter: asyncio.Future[Completion] = asyncio.get_running_loop().create_future()
@@ -103,11 +108,11 @@ class Call:
             self._waiters.remove(waiter)
 
     def pause(self) -> None:
-        """Read no more for now: the server is held back through TCP, and the idle clock stands still."""
+        """Stop reading from the call's socket. TCP then slows the server down. The idle timeout does not run."""
         self._native.pause()
 
     def resume(self) -> None:
-        """Read on."""
+        """Continue reading after `pause`."""
         self._native.resume()
 
     def _end(self, completion: Completion) -> None:
@@ -121,9 +126,11 @@ class Call:
 
 
 class EventStream(BufferedEvents[Call]):
-    """The events of one call, in order. Ends after `Done`; a failed stream raises its `ProviderError`.
+    """The events of one call in order, as an async iterator.
 
-    completion: the call's final record, once it has ended.
+    The iteration ends after `Done`. The iteration of a failed stream raises its `ProviderError`.
+
+    completion: the call's completion, or None while the call runs.
     """
 
     def __init__(self, start: Callable[[OnEvent, OnCompletion], Call]) -> None:
@@ -166,7 +173,7 @@ class EventStream(BufferedEvents[Call]):
 
 
 class Engine:
-    """Many concurrent calls on an asyncio loop. Made by `open_engine`; all methods are for the loop's thread."""
+    """Many concurrent calls on an asyncio loop. `open_engine` makes it. Use its methods on the loop's thread only."""
 
     def __init__(self, native: core.Engine) -> None:
         self._native = native
@@ -178,24 +185,29 @@ class Engine:
     def start_stream(
         self, request: Request, on_event: OnEvent | None = None, on_completion: OnCompletion | None = None
     ) -> Call:
-        """Start a streamed call; returns at once.
+        """Start a streamed call and return at once.
 
-        `on_event(event)` is called for each event in wire order, then `on_completion(completion)` exactly once;
-        both are plain functions, called on the loop's thread. An exception from `on_event` ends this call alone.
-        Raises `InvalidRequestError` for a request that cannot be sent at all, `EngineClosedError`, or
-        `TooManyCallsError`; whatever the network does arrives in the completion.
+        on_event: called with each event, in wire order.
+        on_completion: called with the completion, exactly once, after all events.
+
+        Both are plain functions and are called on the loop's thread. An exception that `on_event` raises ends this call
+        only. Failures of the network are reported in the completion.
+
+        Raises `InvalidRequestError` for a request that cannot be sent, `EngineClosedError`, and `TooManyCallsError`.
         """
         self._check_thread()
         return Call(lambda end: self._native.start_stream(request, on_event, end), on_completion)
 
     def start_request(self, request: Request, on_completion: OnCompletion | None = None) -> Call:
-        """Start an unstreamed call; returns at once. As `start_stream`, without events."""
+        """Start an unstreamed call and return at once. It has no events; otherwise it is like `start_stream`."""
         self._check_thread()
         return Call(lambda end: self._native.start_request(request, end), on_completion)
 
     async def request(self, request: Request) -> Response:
-        """Make an unstreamed call and wait for its answer. Raises `ProviderError` if it fails; cancelling the task
-        that waits cancels the call."""
+        """Make an unstreamed call and return its response.
+
+        Cancelling the waiting task cancels the call. Raises `ProviderError` if the call fails.
+        """
         call = self.start_request(request)
         try:
             completion = await call.wait()
@@ -204,17 +216,20 @@ class Engine:
         return answer_of(completion)
 
     def stream(self, request: Request) -> EventStream:
-        """A streamed call as an async iterator with backpressure: `async with engine.stream(request) as events`.
-        Raises `ProviderError` from the iteration if the stream fails; leaving the block, also by the task's
-        cancellation, cancels the call."""
+        """Return a streamed call as an async iterator with backpressure: `async with engine.stream(request) as events`.
+
+        Leaving the block cancels the call, also where the task was cancelled. The iteration raises `ProviderError` if
+        the stream fails.
+        """
         return EventStream(lambda on_event, on_completion: self.start_stream(request, on_event, on_completion))
 
     async def drain(self, timeout: float) -> bool:
-        """Finish, then close: no call is started from now on; wait until those that run or wait have ended, at most
-        `timeout` seconds (`math.inf`: as long as it takes). Returns whether all have.
+        """Refuse new calls and wait until all running and waiting calls have ended. Return whether all have ended.
 
-        From the moment this is called `start_*` raises `EngineClosedError`. Calls that still run afterwards go on until
-        the `open_engine` block is left, which cancels them. Raises `ValueError` for a negative timeout.
+        timeout: the longest wait in seconds; `math.inf` for no limit.
+
+        As soon as this is called, `start_*` raises `EngineClosedError`. Calls that still run after the timeout continue
+        until the `open_engine` block is left, which cancels them. Raises `ValueError` for a negative timeout.
         """
         self._check_thread()
         ended = self._native.drain(timeout)
@@ -227,12 +242,14 @@ class Engine:
             scope.cancel()
 
     def statistics(self) -> Statistics:
-        """The engine in figures, as of now."""
+        """Return the engine's current figures."""
         return self._native.statistics()
 
     def record(self, path: str | os.PathLike[str], *, replace: bool = False) -> Recording:
-        """Write down what goes over the wire until the block is left: `with engine.record(path):`. As the native
-        engine's; recording and its end are for the loop's thread."""
+        """Record what is sent and received until the block is left: `with engine.record(path):`.
+
+        See `manystream.Engine.record`. Enter and leave the block on the loop's thread.
+        """
         self._check_thread()
         return self._native.record(path, replace=replace)
 
@@ -246,7 +263,7 @@ class Engine:
 async def _drain(
     ended: Coroutine[object, object, bool], scope: trio.CancelScope, drained: asyncio.Future[bool]
 ) -> None:
-    """Wait in trio, and hand the answer to asyncio."""
+    """Wait for the drain in trio, and set its result on the asyncio future."""
     with scope:
         everything = await ended
         if not drained.done():
@@ -260,10 +277,14 @@ async def open_engine(
 ) -> AsyncGenerator[Engine, None]:
     """Open an engine on the running asyncio loop: `async with aio.open_engine(providers=[…]) as engine`.
 
-    The options are those of `manystream.open_engine`. Leaving the block cancels what still runs and leaves no socket
-    and no task behind; it is left whole even where the task is cancelled meanwhile.
-    Raises `EventLoopError` without a running loop, or where the loop's thread holds another trio run already, and
-    `InvalidRequestError` for a provider that cannot work.
+    providers: the providers that requests may name.
+    options: those of `manystream.open_engine`.
+
+    Leaving the block cancels the calls that still run, and closes every socket and task of the engine. A cancellation
+    of the task does not interrupt this; it is raised afterwards.
+
+    Raises `EventLoopError` if no loop is running or the loop's thread holds another trio run, and `InvalidRequestError`
+    for a provider that cannot be used.
     """
     open_native = partial(core.open_engine, providers, **options)
     async with _guest_engine(open_native) as engine:
@@ -272,7 +293,7 @@ async def open_engine(
 
 @asynccontextmanager
 async def _guest_engine(open_native: Callable[[], NativeBlock]) -> AsyncGenerator[Engine, None]:
-    """One engine in this loop's trio run, for the length of the block."""
+    """Open one engine in this loop's trio run until the block is left."""
     guest = await _join_guest(_running_loop())
     host = asyncio.current_task()
     assert host is not None, "an async with block runs in a task"
@@ -281,7 +302,7 @@ async def _guest_engine(open_native: Callable[[], NativeBlock]) -> AsyncGenerato
 
     def on_closed(_: object) -> None:
         nonlocal interrupted
-        if not leaving:  # the engine broke down under the block, which must not go on as if it had one
+        if not leaving:  # the engine broke down, so the block must not continue
             interrupted = True
             host.cancel()
 
@@ -307,8 +328,11 @@ async def _guest_engine(open_native: Callable[[], NativeBlock]) -> AsyncGenerato
 
 
 def _raise_breakdown(host: asyncio.Task[object], guest: _Guest, opened: _Opened) -> None:
-    """The engine broke down under its block, and the task was cancelled for that: raise why, unless the task was
-    cancelled from outside as well."""
+    """Raise the error that broke the engine down.
+
+    The task was cancelled to leave the block. Raise nothing if the task was cancelled from outside as well: then the
+    caller raises the cancellation.
+    """
     ours_alone = host.uncancel() == 0
     if guest.finished.done():
         guest.finished.result()
@@ -317,15 +341,18 @@ def _raise_breakdown(host: asyncio.Task[object], guest: _Guest, opened: _Opened)
 
 
 class _Outcome(Protocol):
-    """How the trio run ended."""
+    """The result of the trio run, as trio passes it to `done_callback`."""
 
     def unwrap(self) -> object: ...
 
 
 class _Guest:
-    """The trio run on one loop, shared by the engines that are open there.
+    """The trio run on one loop. All engines that are open on the loop share it.
 
-    finished: the run has ended, and the thread is free for another. ending: no engine may join any more.
+    loop: the asyncio loop.
+    finished: done when the run has ended and the thread can hold another.
+    ending: whether the run is ending, so that no further engine may use it.
+    engines: the number of open engines.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -339,12 +366,12 @@ class _Guest:
             run_sync_soon_threadsafe=loop.call_soon_threadsafe,
             run_sync_soon_not_threadsafe=loop.call_soon,
             done_callback=self._done,
-            # asyncio wakes itself up for signals; there can be one wake-up descriptor in a process.
+            # asyncio sets the wake-up descriptor for signals, and a process can have only one.
             host_uses_signal_set_wakeup_fd=True,
         )
 
     def leave(self) -> None:
-        """One engine fewer; after the last one the run ends."""
+        """Count one engine less. The run ends after the last one."""
         self.engines -= 1
         if not self.engines:
             self.ending = True
@@ -357,13 +384,13 @@ class _Guest:
             result.unwrap()
         except BaseException as error:
             self.finished.set_exception(error)
-            self.finished.exception()  # is raised by the blocks that are open; where there is none, nobody need know
+            self.finished.exception()  # marks it as retrieved: the open blocks raise it, if there are any
         else:
             self.finished.set_result(None)
 
 
 class _ThisThread(threading.local):
-    """A thread holds at most one trio run."""
+    """The trio run of this thread, or None. A thread holds at most one."""
 
     guest: _Guest | None = None
 
@@ -374,7 +401,8 @@ _this_thread = _ThisThread()
 class _Opened:
     """One engine in the guest run.
 
-    ready: the engine, or why there is none. closed: it is gone, with all it had.
+    ready: its result is the engine, or the exception that prevented its start.
+    closed: done when the engine is closed; its exception is the one that broke the engine down.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, open_native: Callable[[], NativeBlock]) -> None:
@@ -384,7 +412,7 @@ class _Opened:
         self._close = trio.Event()
 
     async def run(self) -> None:
-        """Hold the engine until it is to be closed: a task in trio."""
+        """Keep the engine open until `close` is called. This is a trio task."""
         failure: BaseException | None = None
         try:
             async with self._open_native() as engine:
@@ -394,13 +422,13 @@ class _Opened:
         except trio.Cancelled:
             failure = EngineClosedError("the trio run under this engine was ended")
             raise
-        except BaseException as error:  # `SystemExit` of a callback among them: the block raises it, in its own task
+        except BaseException as error:  # includes `SystemExit` from a callback; the block raises it in its own task
             failure = error
         finally:
             self._settle(failure)
 
     def close(self) -> None:
-        """Ask it to end; `closed` tells when it has."""
+        """Begin to close the engine. `closed` is done when this has finished."""
         self._close.set()
 
     def _settle(self, failure: BaseException | None) -> None:
@@ -411,7 +439,7 @@ class _Opened:
             self.closed.set_result(None)
         else:
             self.closed.set_exception(failure)
-            self.closed.exception()  # the block raises it
+            self.closed.exception()  # marks it as retrieved: the block raises it
 
 
 def _running_loop() -> asyncio.AbstractEventLoop:
@@ -420,25 +448,28 @@ def _running_loop() -> asyncio.AbstractEventLoop:
     except RuntimeError:
         pass
     raise EventLoopError(
-        "manystream.aio needs a running asyncio loop, and there is none in this thread: in a trio program use"
-        " manystream.open_engine, without any event loop use manystream.portal"
+        "manystream.aio needs a running asyncio loop, and this thread has none: use manystream.open_engine in a trio"
+        " program, and manystream.portal without an event loop"
     )
 
 
 async def _join_guest(loop: asyncio.AbstractEventLoop) -> _Guest:
-    """This loop's guest run, with one engine more; a new one where there is none. Raises `EventLoopError`."""
+    """Return this loop's guest run, and count one engine more in it. Start the run if there is none.
+
+    Raises `EventLoopError` if the thread holds another trio run.
+    """
     while (guest := _this_thread.guest) is not None and guest.loop is loop and guest.ending:
-        await asyncio.wait([guest.finished])  # one run after the other
+        await asyncio.wait([guest.finished])  # a new run can start only after this one has ended
     if guest is None:
         if trio.lowlevel.in_trio_run():
             raise EventLoopError(
-                "this thread holds a trio run already, under or beside the asyncio loop: use manystream.open_engine"
-                " in that one"
+                "this thread already holds a trio run besides the asyncio loop: use manystream.open_engine in that"
+                " trio run"
             )
         guest = _this_thread.guest = _Guest(loop)
     elif guest.loop is not loop:
         raise EventLoopError(
-            "an engine of an earlier asyncio loop was never closed in this thread: leave its `async with` block before"
+            "an engine of an earlier asyncio loop was not closed in this thread: leave its `async with` block before"
             " that loop ends"
         )
     guest.engines += 1
@@ -446,8 +477,10 @@ async def _join_guest(loop: asyncio.AbstractEventLoop) -> _Guest:
 
 
 async def _settled(future: asyncio.Future[None]) -> asyncio.CancelledError | None:
-    """Wait for the future's end, whatever it is, to the end. Gives the cancellation that came meanwhile: it is to be
-    raised when all is done."""
+    """Wait until the future is done, even if the task is cancelled meanwhile.
+
+    Return the cancellation, which the caller must raise later, or None.
+    """
     cancelled: asyncio.CancelledError | None = None
     while not future.done():
         try:

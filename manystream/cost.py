@@ -1,18 +1,19 @@
-"""What an answer cost, by the price list of genai-prices (https://github.com/pydantic/genai-prices).
+"""The cost of a response, from the price list of genai-prices (https://github.com/pydantic/genai-prices).
 
     from manystream.cost import Cost, price_response
 
     cost = price_response(response, provider)
     print(cost.total if isinstance(cost, Cost) else cost.reason)
 
-Needs the extra `cost`. The list comes with that package and no network is used; a program that keeps genai-prices up to
-date by its own means has the newer prices here too. A price is never guessed: whose prices count is told by the address
-that was asked, the model is the one that answered, and where either is not on the list, the result says so. Prices are
-those of the list: a discount, a tax, and fees that usage does not tell (storage of a cache, a tool that runs at the
-provider) are not in them.
+Needs the extra `cost`. The list is part of the package genai-prices, so no network is used. If a program updates
+genai-prices, this module uses the newer prices.
 
-Knows usage, in the meaning of `providers/usage.py`, and the names that genai-prices has for its parts. Must not know
-calls, nor any dialect beyond the raw reports named in the tables.
+A price is never guessed. The provider is found by its address, and the model is the one that the response names. If the
+list does not contain either, the result is `Unpriced`. Prices are list prices: they include no discount, no tax, and no
+fee that the usage does not report (such as storage of a cache, or a tool that runs at the provider).
+
+Knows `Usage` and the names that genai-prices has for its parts. Must not know calls, nor any dialect beyond the members
+of raw usage reports that the tables name.
 """
 
 from __future__ import annotations
@@ -35,19 +36,24 @@ if TYPE_CHECKING:
     from genai_prices.types import ModelPrice, PriceCalculation, TieredPrices
 
 CURRENCY = "USD"
-"""The whole list is in it."""
+"""The currency of all prices in the list, as an ISO 4217 code."""
 
 PER_MILLION = Decimal(1_000_000)
 
 
 @dataclass(slots=True, frozen=True)
 class Cost:
-    """What one answer cost. The parts add up to the total.
+    """The cost of one response. `total` is the sum of the other amounts.
 
-    currency: its ISO 4217 code. input: input that no cache had part in. cached: input read from a cache; 0 where the
-    list has no price of its own for that, since it then costs what other input costs and is part of `input`.
-    cache_write: input written to a cache, likewise. output: visible output and thinking. other: what is paid by the
-    piece, such as searches. model, provider: the list's names for whose prices these are.
+    currency: ISO 4217 code of all amounts.
+    input: input that was neither read from a cache nor written to one.
+    cached: input read from a cache. 0 if the list has no separate price for it; it is then part of `input`.
+    cache_write: input written to a cache. 0 if the list has no separate price for it; it is then part of `input`.
+    output: visible output and thinking.
+    other: items with a price per piece, such as searches.
+    total: the whole cost.
+    model: the list's id of the model.
+    provider: the list's id of the provider.
     """
 
     currency: str
@@ -63,7 +69,10 @@ class Cost:
 
 @dataclass(slots=True, frozen=True)
 class Unpriced:
-    """There is no price for this answer. reason: why, and what would help, in a sentence without its full stop."""
+    """The result for a response without a price.
+
+    reason: why there is no price, and what would help: a sentence without a full stop.
+    """
 
     reason: str
 
@@ -73,7 +82,7 @@ class CostExtraError(ManystreamError, RuntimeError):
 
 
 def check_installed() -> None:
-    """Raises `CostExtraError` where there is no price list. Loads it otherwise, which takes some tenths of a second."""
+    """Import the price list, which takes some tenths of a second. Raises `CostExtraError` if it is not installed."""
     try:
         import genai_prices  # noqa: F401 # pyright: ignore[reportUnusedImport]
     except ImportError:
@@ -83,9 +92,14 @@ def check_installed() -> None:
 def price_response(
     response: Response, provider: Provider | str, *, model: str | None = None, at: datetime | None = None
 ) -> Cost | Unpriced:
-    """What an answer cost: `price_usage` of the model that answered, in the service tier that it names.
+    """Return the cost of a response. Its model and service tier are those that it names.
 
-    model: what was asked for; it counts where the answer names no model. Raises `CostExtraError`.
+    response: the response.
+    provider: the provider that was asked, or an id of genai-prices (see `price_usage`).
+    model: the model of the request, used if the response names no model.
+    at: the time of the request (default: now).
+
+    Raises `CostExtraError` if genai-prices is not installed.
     """
     answered = response.model or (model if model is not None else "")
     tier = string(response.provider_data, "service_tier")
@@ -95,18 +109,22 @@ def price_response(
 def price_usage(
     usage: Usage, model: str, provider: Provider | str, *, service_tier: str | None = None, at: datetime | None = None
 ) -> Cost | Unpriced:
-    """What so many tokens of a model cost.
+    """Return the cost of a number of tokens of a model.
 
-    provider: who was asked; its `base_url` tells whose prices count. Where that is a gateway of your own, the id that
-    genai-prices has for whoever sends the bill (`openai`, `anthropic`, `google`, `x-ai`, …). service_tier: as the
-    answer names it. at: when it was asked, for prices that have changed or depend on the hour (default: now).
-    Raises `CostExtraError`.
+    usage: the tokens.
+    model: the name of the model that answered.
+    provider: the provider that was asked; its `base_url` selects the prices. If that is the address of your own
+        gateway, pass the id that genai-prices has for the billing provider, such as `openai`, `anthropic` or `x-ai`.
+    service_tier: the service tier that the response names.
+    at: the time of the request (default: now). Some prices change, or depend on the hour.
+
+    Raises `CostExtraError` if genai-prices is not installed.
     """
     check_installed()
     from genai_prices import calc_price, types
 
     if usage.input_tokens is None or usage.output_tokens is None:
-        return Unpriced("the answer does not tell its tokens")
+        return Unpriced("the answer does not report its tokens")
     if not model:
         return Unpriced("the answer does not name its model")
     context = _price_context(usage.raw or {}, service_tier)
@@ -122,17 +140,17 @@ def price_usage(
     except ValueError as error:  # counts that contradict one another
         return Unpriced(f"the answer's tokens cannot be priced: {error}")
     if isinstance(provider, str) and calculation.provider.id != provider:
-        return Unpriced(_unknown(model, provider))  # it also takes ids that only resemble one of its own
+        return Unpriced(_unknown(model, provider))  # genai-prices also accepts ids that only resemble one of its own
     if not _has_prices_for(calculation, context, when):
-        told = ", ".join(f"{name} {value!r}" for name, value in context.items())
-        return Unpriced(f"genai-prices has no price of {model!r} for {told}")
+        conditions = ", ".join(f"{name} {value!r}" for name, value in context.items())
+        return Unpriced(f"genai-prices has no price of {model!r} for {conditions}")
     return _cost(calculation, counts)
 
 
-# --- how the parts of a usage are called there ---
+# --- the names of usage's parts in genai-prices ---
 
 STANDARD_TIERS = frozenset({"auto", "default", "standard", "on_demand"})
-"""Service tiers and speeds whose price is the plain one."""
+"""Service tiers and speeds that have the model's standard price."""
 
 DETAILS: dict[tuple[str, str], str] = {
     ("cache_creation", "ephemeral_5m_input_tokens"): "cache_write_5m_tokens",
@@ -141,25 +159,31 @@ DETAILS: dict[tuple[str, str], str] = {
     ("prompt_tokens_details", "audio_tokens"): "input_audio_tokens",
     ("completion_tokens_details", "audio_tokens"): "output_audio_tokens",
 }
-"""What has a price of its own and is told only in the provider's own report: member and its member → name there.
-Anthropic's two cache lifetimes and its searches; OpenAI Chat's sound."""
+"""Counts with a separate price that only the raw usage report has: (member, its member) → name in genai-prices.
+
+They are Anthropic's two cache lifetimes and its searches, and OpenAI Chat's audio.
+"""
 
 MODALITY_DETAILS = {
     "promptTokensDetails": "input_{}_tokens",
     "cacheTokensDetails": "cache_{}_read_tokens",
     "candidatesTokensDetails": "output_{}_tokens",
 }
-"""Gemini's lists of `{"modality": …, "tokenCount": …}` → name there."""
+"""Gemini's lists of `{"modality": …, "tokenCount": …}` → pattern of the name in genai-prices."""
 
 MODALITIES = {"TEXT": "text", "AUDIO": "audio", "IMAGE": "image", "DOCUMENT": "image", "VIDEO": "video"}
+"""Gemini's modality → the name of its price in genai-prices."""
 
 
 def _counts(usage: Usage, input_tokens: int, output_tokens: int) -> dict[str, int]:
-    """The usage under the names of genai-prices. There, as in `Usage`, all input counts as input, and what was read
-    from or written to a cache is named once more; but thinking is part of the output."""
+    """Return the usage under the names of genai-prices.
+
+    In both, the input includes the tokens that were read from or written to a cache, and these are also counted
+    separately. In genai-prices the output includes thinking; in `Usage` it does not.
+    """
     raw = usage.raw or {}
     thinking = usage.thinking_tokens or 0
-    # Gemini counts what its own tools fed to the model beside the prompt, and bills it as input.
+    # Gemini counts the results of its own tools apart from the prompt, and bills them as input.
     tool_results = integer(raw, "toolUsePromptTokenCount") or 0
     counts = {
         "input_tokens": input_tokens + tool_results,
@@ -177,16 +201,16 @@ def _counts(usage: Usage, input_tokens: int, output_tokens: int) -> dict[str, in
             if modality is not None:
                 name = pattern.format(modality)
                 counts[name] = counts.get(name, 0) + (integer(detail, "tokenCount") or 0)
-    # An explicit 0 would say that there was none of it, where nothing was said; only the totals are always known.
+    # Drop zeros: an explicit 0 means that the count is known. Only the two totals are always known.
     return {name: count for name, count in counts.items() if count or name in ("input_tokens", "output_tokens")}
 
 
 def _price_context(raw: JSONObject, service_tier: str | None) -> dict[str, str]:
-    """What makes this answer's price another one than the model's plain price."""
+    """Return the conditions that change the price from the model's standard price: service tier, speed, batch."""
     tier = service_tier if service_tier is not None else string(raw, "service_tier")
     speed = string(raw, "speed")
     context: dict[str, str] = {}
-    if tier == "batch":  # Anthropic's word for an answer out of its own batches
+    if tier == "batch":  # Anthropic's service tier of a response from a Message Batch
         context["processing"] = "batch"
     elif tier and tier not in STANDARD_TIERS:
         context["service_tier"] = tier
@@ -196,12 +220,12 @@ def _price_context(raw: JSONObject, service_tier: str | None) -> dict[str, str]:
 
 
 def _has_prices_for(calculation: PriceCalculation, context: Mapping[str, str], when: datetime) -> bool:
-    """Whether the list knows this context. Where it does not, its answer is the plain price."""
+    """Return whether the list has prices for this context. If not, the calculation used the standard price."""
     model = calculation.model
     if not context:
         return True
     if not any(model is known for known in calculation.provider.models):
-        return False  # the price is borrowed from another provider's list, without its tiers
+        return False  # the price comes from another provider's list, which does not have these tiers
     active = [
         variant.when
         for variant in model.price_variants or ()
@@ -212,14 +236,14 @@ def _has_prices_for(calculation: PriceCalculation, context: Mapping[str, str], w
 
 def _unknown(model: str, provider: Provider | str) -> str:
     host = provider if isinstance(provider, str) else urlsplit(provider.base_url).hostname
-    return f"genai-prices knows no price of model {model!r} at {host!r}; a newer version of it may"
+    return f"genai-prices has no price of model {model!r} at {host!r}; a newer version of it may have one"
 
 
 # --- the parts of a price ---
 
 CACHE_READ = ("cache_read", "cache_text_read", "cache_audio_read", "cache_image_read", "cache_video_read")
 CACHE_WRITE = ("cache_write", "cache_write_5m", "cache_write_1h")
-"""Names of prices and counts without their ends: the whole first, then what of it may have a price of its own."""
+"""Names of prices and counts without their suffix: first the whole, then its parts that may have a separate price."""
 
 
 def _cost(calculation: PriceCalculation, counts: Mapping[str, int]) -> Cost:
@@ -239,7 +263,10 @@ def _cost(calculation: PriceCalculation, counts: Mapping[str, int]) -> Cost:
 
 
 def _part(prices: ModelPrice, names: tuple[str, ...], counts: Mapping[str, int]) -> Decimal:
-    """What the first of the names costs: its parts at their own prices, the rest at its own; 0 where it has none."""
+    """Return the cost of the first name's tokens: the parts at their own prices, the rest at the price of the whole.
+
+    A missing price of the whole counts as 0.
+    """
     whole, *parts = names
     total, left = Decimal(0), counts.get(f"{whole}_tokens", 0)
     for name in parts:
@@ -251,7 +278,7 @@ def _part(prices: ModelPrice, names: tuple[str, ...], counts: Mapping[str, int])
 
 
 def _rate(prices: ModelPrice, name: str, input_tokens: int) -> Decimal | None:
-    """The price of a million, which may depend on how long the whole input is."""
+    """Return the price of a million tokens, which may depend on the number of input tokens, or None."""
     price: Decimal | TieredPrices | None = getattr(prices, f"{name}_mtok", None)
     if price is None or isinstance(price, Decimal):
         return price

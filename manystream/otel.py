@@ -1,15 +1,15 @@
-"""OpenTelemetry: a span and the client metrics of the GenAI conventions for every call.
+"""An observer that reports each call to OpenTelemetry: a span, and the client metrics of the GenAI conventions.
 
     from manystream.otel import OpenTelemetryObserver
 
     async with ms.open_engine(providers=[…], observer=OpenTelemetryObserver()) as engine: …
 
-Needs the extra `otel` (the API; the program brings the SDK and says where it exports to). Names follow the semantic
-conventions for generative AI, https://github.com/open-telemetry/semantic-conventions-genai, which are not stable yet:
-they stand in one place, below. No prompt, answer or tool argument is put into a span: conventions make that a choice of
-its own, and it is not offered here.
+Needs the extra `otel`, which is OpenTelemetry's API. The program installs the SDK and configures its exporters. Names
+follow the semantic conventions for generative AI, https://github.com/open-telemetry/semantic-conventions-genai. These
+are not stable yet, so all names are in this file. No prompt, answer or tool argument is written to a span: the
+conventions make this optional, and this module does not support it.
 
-Knows completions and the conventions. Must not know how a call works.
+Knows requests, completions and the conventions. Must not know how a call works.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Value: TypeAlias = "str | bool | int | float | Sequence[str]"
 INSTRUMENTATION = "manystream"
 
 OPERATIONS = {"gemini": "generate_content"}
-"""Dialect → the operation's name; for the others `chat`."""
+"""Dialect → the operation's name. All other dialects: `chat`."""
 
 PROVIDER_NAMES = {
     "openai-chat": "openai",
@@ -53,7 +53,7 @@ PROVIDER_NAMES = {
     "xai": "x_ai",
     "xai-responses": "x_ai",
 }
-"""Profile → the conventions' word; where they have none, the profile's own name."""
+"""Profile → the provider's name in the conventions. All other profiles: the profile's own name."""
 
 REQUEST_ATTRIBUTES = {
     "gen_ai.request.max_tokens": "max_output_tokens",
@@ -61,15 +61,22 @@ REQUEST_ATTRIBUTES = {
     "gen_ai.request.top_p": "top_p",
     "gen_ai.request.seed": "seed",
 }
+"""Attribute of the span → attribute of `Request`."""
 
 SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
 CHUNK_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 10.0)
 TOKENS = (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864)
-"""The histograms' boundaries."""
+"""The histograms' bucket boundaries, in seconds (`SECONDS`, `CHUNK_SECONDS`) and tokens."""
 
 
 class _Running:
-    """A call that has not ended. last: when its latest chunk came, on the performance counter."""
+    """A call that has not ended.
+
+    span: its span.
+    attributes: the attributes of its metrics.
+    started: when it started, in seconds of `time.perf_counter`.
+    last: when its latest chunk arrived, in seconds of `time.perf_counter`.
+    """
 
     __slots__ = ("attributes", "last", "span", "started")
 
@@ -80,7 +87,7 @@ class _Running:
 
 
 class OpenTelemetryObserver(Observer):
-    """Give it to `open_engine(observer=…)`. The providers default to those that the program has set globally.
+    """An observer that makes a span and metrics for each call. Pass it to `open_engine(observer=…)`.
 
     A call's span is a child of the span that was current where the call was started.
     """
@@ -92,8 +99,13 @@ class OpenTelemetryObserver(Observer):
         *,
         every_chunk: bool = False,
     ) -> None:
-        """every_chunk: record `gen_ai.client.operation.time_per_output_chunk`. Each event of each stream is
-        then read without the fast path, which takes about 30 % more instructions, beside those of the recording."""
+        """Make an observer.
+
+        tracer_provider: makes the spans; None uses the global one.
+        meter_provider: makes the metrics; None uses the global one.
+        every_chunk: whether to record `gen_ai.client.operation.time_per_output_chunk`. Events are then read without the
+            fast path. This costs about 30 % more instructions per event, besides those of the measurement.
+        """
         self.every_chunk = every_chunk
         self._tracer = trace.get_tracer(INSTRUMENTATION, tracer_provider=tracer_provider)
         meter = metrics.get_meter(INSTRUMENTATION, meter_provider=meter_provider)
@@ -168,7 +180,7 @@ class OpenTelemetryObserver(Observer):
                 span.set_attribute("gen_ai.response.finish_reasons", [response.finish_reason.value])
             if response.id:
                 span.set_attribute("gen_ai.response.id", response.id)
-            self._tell_usage(span, attributes, response.usage)
+            self._report_usage(span, attributes, response.usage)
         if completion.http_status:
             span.set_attribute("http.response.status_code", completion.http_status)
         if completion.attempts > 1:
@@ -180,7 +192,7 @@ class OpenTelemetryObserver(Observer):
         span.set_attributes(attributes)
         span.end()
 
-    def _tell_usage(self, span: Span, attributes: dict[str, Value], usage: Usage) -> None:
+    def _report_usage(self, span: Span, attributes: dict[str, Value], usage: Usage) -> None:
         counts = {
             "gen_ai.usage.input_tokens": usage.input_tokens,
             "gen_ai.usage.output_tokens": _all_output(usage),
@@ -197,7 +209,7 @@ class OpenTelemetryObserver(Observer):
 
 
 def _all_output(usage: Usage) -> int | None:
-    """The conventions count thinking as output; ours does not."""
+    """Return the output tokens as the conventions count them: with thinking, which `Usage.output_tokens` excludes."""
     if usage.output_tokens is None:
         return None
     return usage.output_tokens + (usage.thinking_tokens or 0)

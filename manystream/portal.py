@@ -1,7 +1,8 @@
-"""The engine for programs without any event loop: `with open_portal([…]) as portal: portal.request(request)`.
+"""The engine for programs without an event loop: `with open_portal([…]) as portal: portal.request(request)`.
 
-trio and the engine run in a thread of their own, and the portal hands them the work.
-Knows threads. Must not know how a call works.
+The engine and its trio run have a thread of their own. The portal passes requests to that thread.
+
+Knows threads, and how to open an engine. Must not know how a call works.
 """
 
 from __future__ import annotations
@@ -27,10 +28,14 @@ def open_portal(
     providers: Sequence[Provider],
     **options: Unpack[EngineOptions],
 ) -> Generator[Portal, None, None]:
-    """Open an engine in a thread of its own, for the length of the block.
+    """Open an engine in a thread of its own until the block is left.
 
-    The options are those of `manystream.open_engine`. Leaving the block cancels what still runs, and waits until the
-    thread has ended. Raises `InvalidRequestError` for a provider that cannot work.
+    providers: the providers that requests may name.
+    options: those of `manystream.open_engine`.
+
+    Leaving the block cancels the calls that still run and waits until the thread has ended. An exception that ended the
+    engine, such as `SystemExit` from a callback, is raised then. Raises `InvalidRequestError` for a provider that
+    cannot be used.
     """
     opened: Future[tuple[Portal, trio.Event]] = Future()
 
@@ -40,7 +45,7 @@ def open_portal(
             opened.set_result((engine.from_thread, leave))
             await leave.wait()
 
-    failures: list[BaseException] = []  # what ended the engine, such as `SystemExit` from a callback
+    failures: list[BaseException] = []  # the exception that ended the engine, such as `SystemExit` from a callback
 
     def run() -> None:
         try:

@@ -1,15 +1,19 @@
-"""Conversations on disk: one SQLite file, append-only rows `kind, content, data_json`.
+"""Conversations on disk: one SQLite file with append-only rows `kind, content, data_json`.
 
-Knows SQLite (the standard library's). Must not know what a row means: `providers.rows` does.
+- The API is blocking; each call is a few file operations. On a slow disk, call it through `trio.to_thread.run_sync`: a
+  store may be used from any thread, and runs one call at a time.
+- One message is one transaction. A process that is killed loses at most the message it was writing, and never leaves a
+  part of a message in the file.
+- The journal is a write-ahead log (WAL). Any number of processes can read while one writes. Writers wait for each
+  other.
+- With `synchronous=NORMAL` a killed process loses no committed message. A power failure may lose the last commits, but
+  damages nothing before them. With `durable=True` (`synchronous=FULL`) each message is on the disk when `append`
+  returns.
+- No connection is used across a fork of the process. It is closed before the fork, and each process opens its own when
+  it needs one.
 
-- The API is plain and blocking; each call is a few file operations. Where a disk may be slow, call it through
-  `trio.to_thread.run_sync`: a store may be used from any thread, one call at a time.
-- One message is one transaction: a writer that is killed, at whatever moment, loses at most the message it was
-  writing, and never leaves a part of one.
-- The journal is a write-ahead log (WAL): any number of processes read while one writes. Writers wait for each other.
-- `synchronous=NORMAL`: a commit is safe from a killed process; a power cut may take the last commits, and harms
-  nothing before them. With `durable=True` (FULL) each message is on the disk when `append` returns.
-- No connection is carried through a fork: it is closed before, and both processes open their own when they need it.
+Knows the standard library's SQLite, and how a conversation becomes rows. Must not know what a row means;
+`providers.rows` does.
 """
 
 from __future__ import annotations
@@ -34,17 +38,17 @@ from .providers.rows import Row, rows_from_message
 
 Result = TypeVar("Result")
 Work: TypeAlias = "Callable[[sqlite3.Connection], Result]"
-"""What is done in one transaction. It may be done again after it was rolled back."""
+"""A function that runs in one transaction. It may run again after a rollback."""
 
 SCHEMA_VERSION = 1
 APPLICATION_ID = 0x6D73_7472
-"""What SQLite keeps in a file's head to tell whose it is: `mstr`."""
+"""The id of this program in the file's SQLite header: `mstr`."""
 
 BUSY_SECONDS = 30.0
-"""How long a call waits for another process's write."""
+"""The longest time that a call waits for another process's write, in seconds."""
 
 BUSY_PAUSE = 0.01
-"""Seconds between two tries. SQLite itself does not wait: Ctrl-C would be noticed only after that."""
+"""Seconds between two tries. SQLite's own wait is not used, because Ctrl-C would take effect only after it."""
 
 SCHEMA = f"""
 CREATE TABLE conversations (
@@ -68,19 +72,28 @@ CREATE TRIGGER rows_stay BEFORE UPDATE ON rows BEGIN SELECT RAISE (ABORT, 'rows 
 PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {SCHEMA_VERSION};
 """
-"""`message` counts a conversation's messages from 0, those of its parent included; `part` the rows of one message. A
-fork shares its parent's first `parent_messages` messages, which never change."""
+"""The statements that make the tables.
+
+conversations.parent_messages: the number of messages at the start of the parent that belong to this conversation, too.
+    They never change.
+rows.message: the message's index in its conversation, from 0. The parent's messages are counted, too.
+rows.part: the row's index in its message, from 0.
+"""
 
 
 class StoreError(ManystreamError):
-    """The file cannot be used, or holds no such conversation. The message names the file and what to do."""
+    """The file cannot be used, a conversation is not in it, or a message cannot be saved."""
 
 
 @dataclass(slots=True, frozen=True)
 class StoredConversation:
-    """A conversation as `list_conversations` tells it.
+    """A conversation as `list_conversations` returns it.
 
-    created: Unix seconds. messages: how many, those before a fork included. parent: what it was forked from.
+    id: the id that `create`, `save` or `fork` returned.
+    title: its title, may be empty.
+    created: when it was made, in Unix seconds.
+    messages: the number of its messages, those before a fork included.
+    parent: the id of the conversation that it was forked from, or None.
     """
 
     id: str
@@ -92,7 +105,12 @@ class StoredConversation:
 
 @dataclass(slots=True, frozen=True)
 class _Stored:
-    """A conversation's place. kept: how many messages of its parent it begins with."""
+    """A row of the table `conversations`.
+
+    id: the conversation's id.
+    parent: the id of the conversation that it was forked from, or None.
+    kept: the number of the parent's messages that it begins with.
+    """
 
     id: str
     parent: str | None
@@ -100,7 +118,13 @@ class _Stored:
 
 
 class ConversationStore:
-    """Conversations in one file, which is made where there is none; `with` closes it. Raises `StoreError`."""
+    """Conversations in one SQLite file.
+
+    path: the file. It is made if it does not exist.
+    durable: whether each message is on the disk when `append` returns, so that a power failure cannot lose it.
+
+    Leaving `with ConversationStore(path) as store:` closes the file. All methods raise `StoreError`.
+    """
 
     def __init__(self, path: str | os.PathLike[str], *, durable: bool = False) -> None:
         self.path: Path = Path(path)
@@ -123,7 +147,7 @@ class ConversationStore:
         self.close()
 
     def close(self) -> None:
-        """Close the file. May be done more than once."""
+        """Close the file. Closing it again does nothing."""
         with self._lock:
             self._closed = True
             self._disconnect()
@@ -131,27 +155,33 @@ class ConversationStore:
     # --- writing ---
 
     def create(self, title: str = "") -> str:
-        """A new conversation; returns its id."""
+        """Make an empty conversation and return its id."""
         return self._write(lambda connection: _insert(connection, title))
 
     def append(self, conversation: str, messages: Message | Iterable[Message]) -> None:
-        """Append a message, or several: each in a transaction of its own, all of its rows or none."""
+        """Append one message or several. Each message is written in one transaction, with all of its rows or none."""
         for message in [messages] if isinstance(messages, Message) else messages:
             try:
                 rows = rows_from_message(message)
-            except (TypeError, ValueError, RecursionError) as error:  # what JSON cannot hold
+            except (TypeError, ValueError, RecursionError) as error:  # a value that JSON cannot hold
                 raise StoreError(f"the message cannot be saved: {error}") from None
             self._append(conversation, rows)
 
     def save(self, conversation: Conversation, title: str = "") -> str:
-        """A new conversation with these messages; returns its id."""
+        """Make a conversation with the messages of `conversation`, and return its id."""
         stored = self.create(title)
         self.append(stored, conversation.messages)
         return stored
 
     def fork(self, conversation: str, *, messages: int | None = None, title: str = "") -> str:
-        """A new conversation that goes on from the first `messages` messages (default: all); returns its id. Nothing is
-        copied. What is appended to either later, the other does not see."""
+        """Make a conversation that begins with messages of another, and return its id.
+
+        conversation: the id of the other conversation.
+        messages: how many of its first messages to share; None shares all.
+        title: the title of the new conversation.
+
+        No message is copied. Messages that are appended later to either conversation do not appear in the other.
+        """
 
         def write(connection: sqlite3.Connection) -> str:
             count = self._count(connection, self._find(connection, conversation))
@@ -175,12 +205,15 @@ class ConversationStore:
     # --- reading ---
 
     def restore(self, conversation: str) -> Conversation:
-        """The conversation as it was saved; of the pairs that `complete_tool` returned for one answer, only the last.
-        Raises `RowError` for rows that somebody else wrote and that cannot be read."""
+        """Return a saved conversation.
+
+        Where `complete_tool` returned several pairs of messages for one answer, only the last pair is restored.
+        Raises `RowError` for rows of another program that cannot be read.
+        """
         return Conversation.from_rows(self.rows(conversation), strict=False)
 
     def rows(self, conversation: str) -> list[Row]:
-        """All rows, in order, those before a fork included."""
+        """Return all rows of a conversation in order, those before a fork included."""
 
         def read(connection: sqlite3.Connection) -> list[Row]:
             found: list[list[Row]] = []
@@ -199,7 +232,7 @@ class ConversationStore:
         return self._read(read)
 
     def list_conversations(self) -> list[StoredConversation]:
-        """All conversations, the newest first."""
+        """Return all conversations, the newest first."""
         query = """
             SELECT id, title, created, MAX(parent_messages, COALESCE(
                 (SELECT MAX(message) + 1 FROM rows WHERE conversation = id), 0)), parent
@@ -209,7 +242,7 @@ class ConversationStore:
         return [self._listed(*row) for row in found]
 
     def _own_rows(self, connection: sqlite3.Connection, stored: _Stored, limit: int | None) -> list[Row]:
-        """The rows of a conversation without those before its fork, up to a number of messages."""
+        """Return the rows of a conversation's first `limit` messages, without those before its fork."""
         query = "SELECT kind, content, data_json FROM rows WHERE conversation = ? AND message < ?"
         bounds = (stored.id, _NO_LIMIT if limit is None else limit)
         found: list[tuple[object, ...]] = connection.execute(f"{query} ORDER BY message, part", bounds).fetchall()
@@ -226,10 +259,10 @@ class ConversationStore:
         query = "SELECT COALESCE(MAX(message) + 1, 0) FROM rows WHERE conversation = ?"
         count: object = connection.execute(query, (stored.id,)).fetchone()[0]
         if type(count) is not int:
-            raise self._damaged("the number of a message is none")
+            raise self._damaged("a message's number is not a whole number")
         return max(stored.kept, count)
 
-    # --- a damaged file's columns hold values of any type ---
+    # --- checks of types: the columns of a damaged file can hold values of any type ---
 
     def _stored(self, id: object, parent: object, kept: object) -> _Stored:
         if type(id) is str and _is_text(parent) and type(kept) is int:
@@ -255,17 +288,17 @@ class ConversationStore:
     # --- the connection ---
 
     def _read(self, work: Work[Result]) -> Result:
-        """One state of the file for several queries, whatever is written meanwhile."""
+        """Run several queries on one state of the file. Writes of other processes do not change it meanwhile."""
         return self._run("BEGIN", work)
 
     def _write(self, work: Work[Result]) -> Result:
         return self._run("BEGIN IMMEDIATE", work)
 
     def _run(self, begin: str, work: Work[Result]) -> Result:
-        """Do the work in a transaction, for one call alone, as often as it takes until no other process is in the way.
+        """Run `work` in a transaction, one call at a time. Try again while another process holds the file's lock.
 
-        Nothing here is a context manager written as a generator: Ctrl-C between its two halves would leave the lock
-        and the transaction taken.
+        This uses no context manager that is written as a generator: Ctrl-C between its two halves would leave the lock
+        and the transaction open.
         """
         deadline = time.monotonic() + BUSY_SECONDS
         with self._lock:
@@ -279,7 +312,7 @@ class ConversationStore:
                 except sqlite3.Error as error:
                     if not _is_busy(error) or time.monotonic() > deadline:
                         raise StoreError(f"{self.path}: {error}") from error
-                except UnicodeDecodeError as error:  # SQLite quotes the damaged bytes
+                except UnicodeDecodeError as error:  # its `object` holds the damaged bytes
                     raise self._damaged(ascii(error.object)) from None
                 except UnicodeEncodeError as error:
                     raise StoreError(f"a text with a lone surrogate cannot be saved or looked up: {error}") from None
@@ -316,8 +349,8 @@ class ConversationStore:
         query = "SELECT sql FROM sqlite_master WHERE LOWER(tbl_name) IN ('conversations', 'rows') AND type <> 'index'"
         found: list[tuple[object]] = connection.execute(query).fetchall()
         if sorted(_plain(str(sql)) for (sql,) in found) != _OWN_SQL:
-            # A view or a trigger could do anything in the place of a table, and take for ever to do it.
-            raise self._damaged("its tables and triggers are not those that the store has made")
+            # A foreign view or trigger could run any statement, and never end.
+            raise self._damaged("its tables and triggers are not the ones that the store creates")
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
@@ -327,12 +360,12 @@ class ConversationStore:
     # --- forks ---
 
     def before_process_fork(self) -> None:
-        """Called by the interpreter before it forks."""
+        """Close the connection and hold the lock. The interpreter calls this before it forks the process."""
         self._lock.acquire()
         self._disconnect()
 
     def after_process_fork(self) -> None:
-        """Called in both processes after it."""
+        """Release the lock. The interpreter calls this in both processes after a fork."""
         self._lock.release()
 
 
@@ -342,8 +375,11 @@ _stores: weakref.WeakSet[ConversationStore] = weakref.WeakSet()
 _forking: list[ConversationStore] = []
 _fork = threading.Lock()
 _creating = threading.Lock()
-"""Held while a file is made, and by everybody who is about to open one: POSIX takes the locks of all connections of
-this process to a file away when any descriptor of it is closed."""
+"""Held while a file is made.
+
+When a process closes any descriptor of a file, POSIX removes all locks that the process holds on that file, those of
+other connections included.
+"""
 
 
 def _before_fork() -> None:
@@ -363,20 +399,20 @@ def _after_fork() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    # SQLite forbids a connection in two processes: even closing the copy may take the log from under the original.
+    # SQLite forbids a connection in two processes: closing the copy may remove the log that the original uses.
     os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
 
 
 def _in_transaction(connection: sqlite3.Connection, begin: str, work: Work[Result]) -> Result:
-    """Do the work, and keep all of what it has written or nothing."""
+    """Run `work` and commit all that it wrote, or nothing if it raised."""
     try:
-        if connection.in_transaction:  # of a call that was interrupted while it ended
+        if connection.in_transaction:  # left open by a call that was interrupted while it ended
             connection.execute("ROLLBACK")
         connection.execute(begin)
         result = work(connection)
         connection.execute("COMMIT")
     except BaseException:
-        if connection.in_transaction:  # SQLite itself rolls back where the disk is full
+        if connection.in_transaction:  # False where SQLite has rolled back itself, such as on a full disk
             with suppress(sqlite3.Error):
                 connection.execute("ROLLBACK")
         raise
@@ -388,7 +424,7 @@ def _is_text(value: object) -> TypeGuard[str | None]:
 
 
 def _is_busy(error: sqlite3.Error) -> bool:
-    """Whether another process was in the way, so that the same may be tried again."""
+    """Return whether another process holds the file's lock, so that the transaction may be tried again."""
     code: int = getattr(error, "sqlite_errorcode", 0)
     return code & 0xFF == sqlite3.SQLITE_BUSY
 
@@ -410,7 +446,7 @@ def _is_empty(connection: sqlite3.Connection) -> bool:
 
 
 def _make_schema(connection: sqlite3.Connection) -> None:
-    if _is_empty(connection):  # nobody else was quicker
+    if _is_empty(connection):  # another process may have made the tables meanwhile
         for statement in _statements(SCHEMA):
             connection.execute(statement)
 
@@ -420,7 +456,7 @@ def _plain(sql: str) -> str:
 
 
 def _statements(script: str) -> Iterator[str]:
-    """The statements of a script: `executescript` would commit the transaction that they belong to."""
+    """Yield the statements of a script. `executescript` is not used: it would commit the running transaction."""
     pending = ""
     for line in script.splitlines(keepends=True):
         pending += line
@@ -430,4 +466,4 @@ def _statements(script: str) -> Iterator[str]:
 
 
 _OWN_SQL = sorted(sql for sql in map(_plain, _statements(SCHEMA)) if sql.startswith("CREATE"))
-"""What a store's file says of its tables and triggers."""
+"""The SQL text of the tables and triggers, as SQLite keeps it in the file."""

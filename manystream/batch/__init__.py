@@ -1,11 +1,12 @@
-"""Batches: a file of requests, a file of answers, and nothing lost or done twice in between.
+"""Batches: read requests from a file and write their answers to another. No answer is lost, and no line is sent twice.
 
     async with open_engine([provider]) as engine:
         with Journal(Path("answers.jsonl")) as journal:
             batch = Batch(engine, journal, choose_model=lambda named: named or "gpt-5-mini", concurrency=1000)
             await batch.run(read_lines(Path("prompts.jsonl")))
 
-Knows files and engines. Must not know terminals nor command lines (`manystream batch` does), nor any dialect.
+Knows files, engines, and the message forms of the input lines. Must not know terminals or command lines; `manystream
+batch` (`cli/batch.py`) does.
 """
 
 from .journal import Journal as Journal

@@ -1,7 +1,8 @@
-"""The files of a batch: answers, and failures apart from them. Every line is written whole, in one go, once.
+"""The journal of a batch: a file of answers and a file of failures.
 
-What a run leaves behind, however it ends, is what the next one starts from: ids in the answers are done; failures are
-known, and tried again on demand. Only the last line can be torn, and that is repaired when the files are opened.
+A later run continues from these files, however the earlier run ended. It skips lines whose id is in the answers. It
+also skips lines whose id is in the failures, unless it is started with `retry_failed`. Each line is written once. If a
+run is killed, only the last line of a file can be incomplete; it is repaired when the file is opened again.
 
 Knows ids, and which lines of the two files still count. Must not know calls, nor how a line is written
 (`line_file.py`).
@@ -18,28 +19,30 @@ from .line_file import JournalError, LineFile
 from .lines import LineId
 
 INVALID_LINE = "invalid_line"
-"""The category of a line that was never sent. It is looked at anew in each run, since it costs nothing."""
+"""The category of a line that was not sent. Every run checks such a line again, since this costs nothing."""
 
 NOT_FAILED = (INVALID_LINE, "cancelled")
-"""Categories of recorded failures that later runs do not pass over. A cancelled call says nothing about its line."""
+"""Categories of failures whose lines a later run does not skip. A cancelled call does not mean that its line fails."""
 
 PROMPT_MEMBERS = ("messages", "body", "params")
-"""What only a line of a batch's input has."""
+"""Members that only a line of a batch's input has."""
 
 
 def default_errors_path(answers: Path) -> Path:
-    """`answers.jsonl` → `answers.errors.jsonl`."""
+    """Return the path of the failures' file, such as `answers.errors.jsonl` for `answers.jsonl`."""
     return answers.with_name(f"{answers.stem}.errors{answers.suffix or '.jsonl'}")
 
 
 class Journal:
-    """The answers' file and the failures' file, open for one run.
+    """The file of answers and the file of failures, open for one run.
 
-    answered: ids that have their answer.
-    failed: ids whose failure is known from earlier runs.
-    makers: who answered so far, as `provider` in the answers says.
+    answers_path: the file of answers.
+    errors_path: the file of failures.
+    answered: ids of lines with an answer.
+    failed: ids of lines that failed in earlier runs and have no answer.
+    makers: the providers of all recorded answers, from the answers' member `provider`.
 
-    Once the block is left, nothing is written any more: recording raises `JournalError`.
+    Leaving `with Journal(path) as journal:` closes the files. After that, recording raises `JournalError`.
     """
 
     def __init__(self, answers: Path, errors: Path | None = None) -> None:
@@ -82,12 +85,12 @@ class Journal:
             self._close()
 
     def record_answer(self, id: LineId, record: JSONObject) -> None:
-        """Keep an answer. Raises `OSError`, and `JournalError` once the journal is closed."""
+        """Write an answer. Raises `OSError`, and `JournalError` after the journal was closed."""
         self._opened(self._answers).append(record)
         self.answered.add(id)
 
     def record_failure(self, record: JSONObject) -> None:
-        """Keep a failure. Raises `OSError`, and `JournalError` once the journal is closed."""
+        """Write a failure. Raises `OSError`, and `JournalError` after the journal was closed."""
         self._opened(self._answers)
         if self._errors is None:
             self._errors = LineFile(self.errors_path, self._read_failure)
@@ -105,13 +108,13 @@ class Journal:
                 file.close()
 
     def _is_one_file(self, answers: LineFile) -> bool:
-        """Whether both names lead to one file: spelt differently, or through a link of either kind."""
+        """Return whether both paths lead to one file: by another spelling, a hard link or a symbolic link."""
         try:
             return os.path.samestat(os.fstat(answers.descriptor), self.errors_path.stat())
         except OSError:
             return False
 
-    # --- what earlier runs have left ---
+    # --- records of earlier runs ---
 
     def _read_answer(self, position: int, record: JSONObject) -> str | None:
         id = _id(record)
@@ -127,8 +130,11 @@ class Journal:
         return _prompt_reason(record) or (None if type(record.get("error")) is dict else "it has no error")
 
     def _clean_errors(self, errors: LineFile) -> None:
-        """Remove failures that no longer count: all but the last of each id, those that were answered since, and what
-        earlier runs said of lines that were never sent."""
+        """Remove failures that no longer count.
+
+        These are all but the last failure of each id, failures of lines that have an answer by now, and the records of
+        earlier runs about lines that were not sent.
+        """
         last: dict[LineId, int] = {}
         kept: set[int] = set()
         count = 0
@@ -155,6 +161,6 @@ def _category(record: JSONObject) -> str | None:
 
 
 def _prompt_reason(record: JSONObject) -> str | None:
-    """Why the line is one of a batch's input; None where it is not."""
+    """Return why the line belongs to a batch's input, or None if it does not."""
     named = next((name for name in PROMPT_MEMBERS if name in record), None)
     return f"it has {named!r}, so it is a prompt" if named is not None else None

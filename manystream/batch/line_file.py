@@ -1,7 +1,9 @@
-"""A file of JSON lines that a batch appends to: locked, every line written whole, a torn last line repaired.
+"""A file of JSON lines that a batch appends to.
 
-A file that a batch did not write is refused and left exactly as it is. Knows files. Must not know what a line means:
-the owner is shown each line and may refuse it.
+The file is locked while it is open. A line is written whole or not at all. An incomplete last line is repaired when the
+file is opened. A file that no batch has written is refused and not changed.
+
+Knows files. Must not know what a line means: a callback receives each line and may refuse it.
 """
 
 from __future__ import annotations
@@ -19,28 +21,31 @@ from ..providers.errors import ManystreamError
 from ..providers.json_values import JSON, JSONObject, MalformedJSONError, dumps, items, loads_object
 
 OnRecord: TypeAlias = "Callable[[int, JSONObject], str | None]"
-"""Is called with the position in bytes and the object of each line that the file holds when it is opened. Returns why
-a batch cannot have written the line, or None."""
+"""A callback for each line that the file holds when it is opened.
+
+It receives the line's position in bytes and its object. It returns why a batch cannot have written the line, or None.
+"""
 
 FIRST_BYTES = b'{"id":'
-"""How every line of a batch begins. A torn last line that begins otherwise is somebody else's text."""
+"""The first bytes of every line of a batch. An incomplete last line with another beginning is not from a batch."""
 
 DEEPEST = 100
-"""Levels of a value that are written where it cannot be written as it is."""
+"""Levels of nesting that are kept of a value that JSON cannot hold."""
 
 
 class JournalError(ManystreamError, RuntimeError):
-    """The files cannot be used as they are. The message says which, and what to do."""
+    """A file of the journal cannot be used. The message names the file and what to do."""
 
 
 class LineFile:
-    """An open file. Only regular files can be used: a batch is resumed from what it has written.
+    """An open file of JSON lines. It must be a regular file, because a later run reads it again.
 
-    path: as it was given. start: its size when it was opened, in bytes. Everything before is from earlier runs.
+    path: the path that it was opened with.
+    start: the file's size when it was opened, in bytes. The lines before this position are from earlier runs.
     """
 
     def __init__(self, path: Path, on_record: OnRecord) -> None:
-        """Open the file, or create it, and read what it holds. Raises `JournalError`."""
+        """Open or create the file, and call `on_record` with each of its lines. Raises `JournalError`."""
         self.path = path
         self._failure: OSError | None = None
         self._descriptor: int | None = _open_locked(path)
@@ -54,41 +59,45 @@ class LineFile:
 
     @property
     def descriptor(self) -> int:
-        """The open file's descriptor. Raises `JournalError` once the file was closed: the number may be another's."""
+        """The open file's descriptor.
+
+        Raises `JournalError` after the file was closed: the number may then be the descriptor of another file.
+        """
         if self._descriptor is None:
             raise JournalError(f"{self.path} is closed: the journal's block was left before the batch had ended")
         return self._descriptor
 
     def close(self) -> None:
-        """Close the file. Idempotent."""
+        """Close the file. Closing it again does nothing."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)
 
     def sync(self) -> None:
-        """Wait until the disk has everything. Raises `OSError`."""
+        """Wait until all lines are on the disk. Raises `OSError`."""
         os.fsync(self.descriptor)
 
     def append(self, record: JSONObject) -> None:
-        """Write one line. Raises `OSError`; nothing of the line is in the file then."""
+        """Write one line. If this raises `OSError`, no part of the line is in the file."""
         if self._failure is not None:
             raise self._failure
         self._write(encoded(record) + b"\n")
 
     def records(self) -> Iterator[tuple[int, JSONObject]]:
-        """Each line's position in bytes, and its object."""
+        """Yield each line's position in bytes and its object."""
         position = 0
         for number, line in enumerate(self._lines(), 1):
             yield position, self._object(line, number)
             position += len(line)
 
     def keep_only(self, positions: set[int]) -> None:
-        """Remove every line that does not begin at one of these positions. Call it last: the file may be another one
-        afterwards.
+        """Remove every line that does not begin at one of these positions, which are in bytes.
 
-        The new text is written to a file of its own, which then takes the name, with mode and owner of the old one, so
-        that no moment has half a file. Where that would change more than the text (several hard links, a folder or an
-        owner that cannot be written), or the disk is full, the lines stay: superseded lines do no harm.
+        Call this last: the path may lead to a new file afterwards, and this object keeps the old one.
+
+        The remaining lines are written to a new file with the same mode and owner, which then replaces the old file, so
+        that the path never leads to an incomplete file. No line is removed if the file has several hard links, if its
+        folder cannot be written, if its owner cannot be kept, or if the disk is full. Superseded lines do no harm.
         """
         target = Path(os.path.realpath(self.path))
         status = os.fstat(self.descriptor)
@@ -101,7 +110,7 @@ class LineFile:
     # --- opening ---
 
     def _read(self, on_record: OnRecord) -> None:
-        """Raises `JournalError` where a line was not written by a batch. Changes nothing."""
+        """Check all lines without changing the file. Raises `JournalError` for a line that no batch has written."""
         position = 0
         for number, line in enumerate(self._lines(), 1):
             record: JSONObject | None
@@ -124,11 +133,14 @@ class LineFile:
 
     def _foreign(self, number: int, reason: str) -> JournalError:
         return JournalError(
-            f"{self.path} line {number} was not written by a batch: {reason}; mend the line, or choose another file"
+            f"{self.path} line {number} was not written by a batch: {reason}; correct the line, or choose another file"
         )
 
     def _repair(self) -> None:
-        """A last line without its end was being written when the run was killed: complete it, or remove it."""
+        """Complete the last line if only its line end is missing. Remove it if it is incomplete.
+
+        Such a line was being written when an earlier run was killed.
+        """
         end = self._size()
         start = _last_line_start(self.descriptor, end)
         if start == end:
@@ -136,7 +148,7 @@ class LineFile:
         if _object_or_none(os.pread(self.descriptor, end - start, start)) is None:
             os.ftruncate(self.descriptor, start)
         else:
-            self._write(b"\n")  # no beginning of an object is an object: only the line's end is missing
+            self._write(b"\n")  # the object is complete, so only the line end is missing
 
     # --- reading and writing ---
 
@@ -158,7 +170,7 @@ class LineFile:
             raise
 
     def _take_back(self, written: int, error: OSError) -> None:
-        """Remove a line that was not written to its end: another one behind it would make both unreadable."""
+        """Remove the written part of a line after an error: the next line would make both unreadable."""
         try:
             if written:
                 os.ftruncate(self.descriptor, self._size() - written)
@@ -166,7 +178,7 @@ class LineFile:
             self._failure = error
 
     def _empty(self, target: Path, status: os.stat_result) -> None:
-        """Remove the file where a new one would be the same, else its text."""
+        """Remove the file if a new file would have the same owner, mode and links. Otherwise remove its text only."""
         mine = not hasattr(os, "geteuid") or status.st_uid == os.geteuid()
         plain = status.st_nlink == 1 and not self.path.is_symlink()
         if mine and plain and stat.S_IMODE(status.st_mode) == private_file.MODE:
@@ -196,8 +208,10 @@ class LineFile:
 
 
 def encoded(record: JSONObject) -> bytes:
-    """The record as one line of JSON, whatever a server or a line has put into it: what JSON cannot hold is replaced,
-    and the record says so under `warnings`."""
+    """Return the record as JSON in one line, without a line end.
+
+    Values that JSON cannot hold are replaced, and a text under `warnings` reports this.
+    """
     try:
         return dumps(record)
     except TypeError:
@@ -210,7 +224,7 @@ def encoded(record: JSONObject) -> bytes:
 
 
 def _storable(value: JSON, levels: int) -> JSON:
-    """The value with null for what lies too deep, and U+FFFD for lone surrogates."""
+    """Return the value with null for members below so many levels, and with U+FFFD for lone surrogates."""
     if type(value) is str:
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if type(value) is list:
@@ -230,7 +244,7 @@ def _object_or_none(line: bytes) -> JSONObject | None:
 
 
 def _open_locked(path: Path) -> int:
-    """The file's descriptor, locked. Raises `JournalError`."""
+    """Open and lock the file, and return its descriptor. Raises `JournalError`."""
     while True:
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, private_file.MODE)
@@ -238,9 +252,11 @@ def _open_locked(path: Path) -> int:
             raise JournalError(f"cannot write {path}: {error.strerror}") from None
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise JournalError(f"{path} is no regular file, so no batch can be resumed from it: choose another one")
+                raise JournalError(
+                    f"{path} is not a regular file, so no batch can be resumed from it: choose another file"
+                )
             _lock(descriptor, path)
-            # Between the two steps another run may have put a new file in its place.
+            # Another run may have replaced the file between `open` and `_lock`.
             if _is_still_there(descriptor, path):
                 return descriptor
         except BaseException:
@@ -257,21 +273,26 @@ def _is_still_there(descriptor: int, path: Path) -> bool:
 
 
 def _lock(descriptor: int, path: Path) -> None:
-    """Two runs on one file would answer everything twice. The system lets go of the lock when the process ends."""
+    """Lock the file, because two runs on one file would send every line twice. Raises `JournalError`.
+
+    The system releases the lock when the process ends.
+    """
     try:
         import fcntl
-    except ImportError:  # Windows: nobody is kept out
+    except ImportError:  # Windows has no such lock
         return
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise JournalError(f"{path}: another batch is writing it; wait for its end or choose another file") from None
+        raise JournalError(
+            f"{path}: another batch is writing this file; wait until that batch has ended, or choose another file"
+        ) from None
     except OSError as error:
         raise JournalError(f"cannot lock {path}: {error.strerror}; choose a file on another file system") from None
 
 
 def _last_line_start(descriptor: int, end: int) -> int:
-    """Where the last line begins that has no end; `end` where all have theirs."""
+    """Return the position of a last line without a line end, or `end` if every line has one."""
     position = end
     while position:
         step = min(64 * 1024, position)

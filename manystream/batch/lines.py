@@ -1,14 +1,17 @@
-"""A line of the input → a request. Three forms are read:
+"""Parsers of the input's lines: each makes a request of a line's JSON object.
 
-- ours: `{"id": "…", "messages": [{"role": "user", "content": "…"}], …options of `Request`}`; messages are written as in
-  OpenAI's chat, tools as `{"name": …, "description": …, "parameters": …}`;
-- OpenAI's batch line: `{"custom_id": "…", "method": "POST", "url": "/v1/chat/completions", "body": {…}}`, also with
-  `/v1/responses`;
-- Anthropic's: `{"custom_id": "…", "params": {…}}`.
+A line has one of three forms:
 
-In the two last ones, what is no option of `Request` is sent as it stands (`extra_body`), which the provider that the
-line was written for understands. Knows the forms, and the dialects' converters for the messages in them. Must not know
-files or engines.
+- manystream's: `{"id": "…", "messages": [{"role": "user", "content": "…"}], …options of `Request`}`. Messages have the
+  form of OpenAI's chat API. Tools have the form `{"name": …, "description": …, "parameters": …}`.
+- OpenAI's batch line: `{"custom_id": "…", "method": "POST", "url": "/v1/chat/completions", "body": {…}}`. The `url` may
+  also be `/v1/responses`.
+- Anthropic's batch line: `{"custom_id": "…", "params": {…}}`.
+
+In the last two forms, members that are no option of `Request` are sent unchanged (`extra_body`), because the provider
+that the line was written for accepts them.
+
+Knows the forms, and the dialects' converters for the messages in them. Must not know files or engines.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ from .members import MemberError, Members
 
 LineId: TypeAlias = "str | int"
 ChooseModel: TypeAlias = "Callable[[str | None], str | None]"
-"""From the model that a line names (or None) to the one that is asked; None: there is none."""
+"""Maps the model that a line names (or None) to the model that the request is sent to; None: there is none."""
 
 ID_NAMES = ("id", "custom_id")
 LEVELS = {level.value: level for level in ThinkingLevel}
@@ -39,11 +42,14 @@ URLS = ("/v1/chat/completions", "/v1/responses")
 
 
 LONGEST_LINE = 64 * 1024 * 1024
-"""Bytes of the longest line that is read, its end included: more than any provider takes."""
+"""The length of the longest line that is read, in bytes, its line end included. No provider accepts as much."""
 
 
 class LineError(ManystreamError, ValueError):
-    """A line that is no request. `id` is the line's, where it has one."""
+    """A line that is not a valid request.
+
+    id: the line's id, or None if it has none.
+    """
 
     def __init__(self, message: str, id: LineId | None = None) -> None:
         super().__init__(message)
@@ -52,7 +58,13 @@ class LineError(ManystreamError, ValueError):
 
 @dataclass(slots=True)
 class Item:
-    """A line that was read. `number` counts from 1. size: bytes, from which tokens are estimated."""
+    """A line of the input and its request.
+
+    number: the line's number, from 1.
+    id: the line's id.
+    request: the request that the line describes.
+    size: the line's length in bytes. The number of tokens is estimated from it.
+    """
 
     number: int
     id: LineId
@@ -62,7 +74,15 @@ class Item:
 
 @dataclass(slots=True)
 class Line:
-    """A line with its id, not yet read further: most of a resumed batch's lines never are."""
+    """A line whose id is known, but whose other members are not yet checked.
+
+    A resumed batch skips most lines at this point.
+
+    number: the line's number, from 1.
+    id: the line's id.
+    members: the line's object.
+    size: the line's length in bytes.
+    """
 
     number: int
     id: LineId
@@ -71,9 +91,9 @@ class Line:
 
 
 def read_line(data: bytes, number: int) -> Line:
-    """The line's object and id. Raises `LineError`."""
+    """Parse a line's object and its id. `number` is the line's number, from 1. Raises `LineError`."""
     if len(data) > LONGEST_LINE:
-        raise LineError(f"is longer than {LONGEST_LINE:,} bytes, the most that is read of a line")
+        raise LineError(f"is longer than {LONGEST_LINE:,} bytes, the limit of a line")
     try:
         members = loads_object(data)
     except MalformedJSONError as error:
@@ -85,11 +105,11 @@ def read_line(data: bytes, number: int) -> Line:
         if type(id) is int or (type(id) is str and id):
             return Line(number, id, members, len(data))
         raise LineError(f"{name}: must be text that is not empty, or a whole number")
-    raise LineError("id: is missing; an answer is found by it, and a batch resumed")
+    raise LineError("id: is missing; each line needs one, to find its answer and to resume the batch")
 
 
 def read_item(line: Line, choose_model: ChooseModel) -> Item:
-    """The line's request. Raises `LineError` naming the member."""
+    """Make the line's request. Raises `LineError`, which names the wrong member."""
     read = _read_anthropic if "params" in line.members else _read_openai if "body" in line.members else _read_ours
     try:
         request = read(line.members, choose_model)
@@ -98,7 +118,7 @@ def read_item(line: Line, choose_model: ChooseModel) -> Item:
     return Item(line.number, line.id, request, line.size)
 
 
-# --- our form ---
+# --- manystream's form ---
 
 OUR_MEMBERS = (
     "id", "custom_id", "model", "messages", "system", "tools", "tool_choice", "thinking", "max_output_tokens",
@@ -178,10 +198,10 @@ def _retry(value: JSONObject | None) -> Retry | None:
 
 
 def _tool(value: JSONObject, where: str) -> Tool:
-    """A tool in our form or in OpenAI's, nested (`function`) or flat."""
+    """Make a tool of an object in manystream's form, or in one of OpenAI's: nested in `function`, or flat."""
     kind = value.get("type", "function")
     if kind != "function":
-        raise MemberError(f"{where}.type", f"must be 'function', not {kind!r}: others go into extra_body")
+        raise MemberError(f"{where}.type", f"must be 'function', not {kind!r}: put other tools into extra_body")
     members = Members(mapping(value, "function") or value, where)
     members.take("type")
     name, description = members.text("name"), members.text("description") or ""
@@ -192,7 +212,7 @@ def _tool(value: JSONObject, where: str) -> Tool:
     return Tool(name, description, strict=strict) if schema is None else Tool(name, description, schema, strict=strict)
 
 
-# --- OpenAI's ---
+# --- OpenAI's form ---
 
 
 def _read_openai(line: JSONObject, choose_model: ChooseModel) -> Request:
@@ -205,7 +225,7 @@ def _read_openai(line: JSONObject, choose_model: ChooseModel) -> Request:
         raise MemberError("url", f"must be one of {', '.join(URLS)}, not {url!r}")
     members = Members(body, "body")
     for name in ("stream", "stream_options"):
-        members.take(name)  # how the answer travels is not the line's business
+        members.take(name)  # the batch decides whether to stream, not the line
     return read(members, choose_model)
 
 
@@ -277,7 +297,7 @@ def _openai_choice(value: JSON) -> str:
     return name
 
 
-# --- Anthropic's ---
+# --- Anthropic's form ---
 
 ANTHROPIC_CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 
@@ -325,7 +345,7 @@ def _anthropic_tool(value: JSONObject, position: int) -> Tool:
     return Tool(name, string(value, "description") or "", schema)
 
 
-# --- common to all ---
+# --- common to all forms ---
 
 
 def _model(members: Members, choose_model: ChooseModel) -> str:
@@ -347,7 +367,7 @@ def _as_objects(value: JSON, where: str) -> list[JSONObject]:
 
 
 def _decoded(converter: type[HistoryConverter], items: list[JSONObject], system: list[str]) -> list[Message]:
-    """The messages; `system` takes the system messages before them."""
+    """Convert the messages. The texts of system messages before them are added to the list `system`."""
     return converter().decode_messages(items, system)
 
 

@@ -1,4 +1,4 @@
-"""Members of a JSON object that a person wrote: read strictly, every complaint naming the member.
+"""A strict reader of a JSON object that a person wrote. Each of its errors names the member.
 
 Knows JSON. Must not know what the members mean.
 """
@@ -13,7 +13,10 @@ from ..providers.json_values import JSON, JSONObject
 
 
 class MemberError(ValueError):
-    """A member that is missing or wrong. `field` names it."""
+    """A member is missing or has a wrong value.
+
+    field: the member's full path.
+    """
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(f"{field}: {message}")
@@ -21,9 +24,10 @@ class MemberError(ValueError):
 
 
 class Members:
-    """An object's members, each taken once: what is left at the end nobody knows.
+    """The members of an object. Each method takes one member; `end` refuses members that were not taken.
 
-    where: the path to the object, for messages; empty for the line itself.
+    value: the object.
+    where: the object's path, for messages; empty for the line itself.
     """
 
     __slots__ = ("_left", "_where")
@@ -33,57 +37,57 @@ class Members:
         self._where = where
 
     def field(self, name: str) -> str:
-        """The member's full path."""
+        """Return the member's full path."""
         return f"{self._where}.{name}" if self._where else name
 
     def take(self, name: str) -> JSON:
-        """The member as it is; None where it is absent."""
+        """Take a member of any type, or return None if it is missing."""
         return self._left.pop(name, None)
 
     def text(self, name: str) -> str | None:
-        """A string, or None where it is absent."""
+        """Take a string, or return None if it is missing. Raises `MemberError`."""
         value = self.take(name)
         if value is None or type(value) is str:
             return value
         raise self._wrong(name, "text", value)
 
     def flag(self, name: str) -> bool | None:
-        """True, false, or None where it is absent."""
+        """Take a boolean, or return None if it is missing. Raises `MemberError`."""
         value = self.take(name)
         if value is None or type(value) is bool:
             return value
         raise self._wrong(name, "true or false", value)
 
     def whole(self, name: str) -> int | None:
-        """A whole number, or None where it is absent."""
+        """Take a whole number, or return None if it is missing. Raises `MemberError`."""
         value = self.take(name)
         if value is None or type(value) is int:
             return value
         raise self._wrong(name, "a whole number", value)
 
     def number(self, name: str) -> float | None:
-        """A number, or None where it is absent."""
+        """Take a finite number, or return None if it is missing. Raises `MemberError`."""
         value = self.take(name)
         if value is None or type(value) is int or (type(value) is float and math.isfinite(value)):
             return value
         raise self._wrong(name, "a number", value)
 
     def object(self, name: str) -> JSONObject | None:
-        """An object, or None where it is absent."""
+        """Take an object, or return None if it is missing. Raises `MemberError`."""
         value = self.take(name)
         if value is None or type(value) is dict:
             return value
         raise self._wrong(name, "an object", value)
 
     def array(self, name: str) -> list[JSON] | None:
-        """An array, or None where it is absent."""
+        """Take an array, or return None if it is missing. Raises `MemberError`."""
         value = self.take(name)
         if value is None or type(value) is list:
             return value
         raise self._wrong(name, "an array", value)
 
     def objects(self, name: str) -> list[JSONObject]:
-        """An array of objects; none where it is absent."""
+        """Take an array of objects, or return an empty list if it is missing. Raises `MemberError`."""
         found: list[JSONObject] = []
         for position, value in enumerate(self.array(name) or []):
             if type(value) is not dict:
@@ -92,7 +96,7 @@ class Members:
         return found
 
     def texts(self, name: str) -> list[str]:
-        """A string, or an array of strings; none where it is absent."""
+        """Take a string or an array of strings, or return an empty list if it is missing. Raises `MemberError`."""
         value = self.take(name)
         values = [value] if type(value) is str else value
         if values is None:
@@ -107,7 +111,7 @@ class Members:
         return found
 
     def strings(self, name: str) -> dict[str, str] | None:
-        """An object of strings, or None where it is absent."""
+        """Take an object whose values are strings, or return None if it is missing. Raises `MemberError`."""
         value = self.object(name)
         if value is None:
             return None
@@ -119,15 +123,18 @@ class Members:
         return found
 
     def rest(self) -> JSONObject:
-        """What was not taken."""
+        """Return the members that were not taken."""
         return self._left
 
     def end(self, known: Sequence[str]) -> None:
-        """Raises `MemberError` for a member that is left: a misspelt option must not be passed over."""
+        """Raise `MemberError` if a member was not taken, so that a misspelt option is not ignored.
+
+        known: the names of the form's members, for the message.
+        """
         for name in self._left:
             close = difflib.get_close_matches(name, known, 1)
-            hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(known)}"
-            raise MemberError(self.field(name), f"is no member of this form; {hint}")
+            hint = f"did you mean {close[0]!r}?" if close else f"its members are {', '.join(known)}"
+            raise MemberError(self.field(name), f"is not a member of this form; {hint}")
 
     def _wrong(self, name: str, expected: str, value: JSON) -> MemberError:
         return MemberError(self.field(name), f"must be {expected}, not {_kind(value)}")

@@ -1,22 +1,32 @@
-"""How fast requests may start: so many a second, so many tokens a minute. Arithmetic only; time is passed in."""
+"""A limit on how fast requests start: requests per second and tokens per minute.
+
+Knows arithmetic only. Must not read a clock: the caller passes the time in seconds.
+"""
 
 from __future__ import annotations
 
 BURST_SECONDS = 5.0
-"""What a token budget may run ahead: a minute's budget at once would allow two of them in the first minute."""
+"""The token budget may save up tokens for this many seconds.
+
+A full minute's budget would allow twice the tokens in the first minute.
+"""
 
 CATCH_UP = 0.05
-"""Seconds of lateness that are made up for: timers are always a little late, and the rate is to be kept."""
+"""The most that a late start is made up for, in seconds. Timers are a little late, which would lower the rate."""
 
 CLOCK_STEP = 1e-6
-"""Seconds. A shorter wait is none: added to a clock's reading, it may not change it."""
+"""The shortest wait, in seconds. A shorter one, added to the clock's time, may not change it."""
 
 
 class Pace:
-    """Two budgets. max_rps: requests a second. max_tpm: tokens a minute, input and output together. None: no bound.
+    """Two budgets: requests per second and tokens per minute.
 
-    A request is charged an estimate when it starts, and what it really took when it has ended. One that is larger than
-    the whole budget goes when the budget is full.
+    max_rps: requests per second; None for no limit.
+    max_tpm: input and output tokens per minute; None for no limit.
+    now: the current time in seconds.
+
+    A request is charged an estimate when it starts, and the difference to the real number when it has ended. A request
+    that is larger than the whole budget starts when the budget is full.
     """
 
     __slots__ = ("_full", "_level", "_level_at", "_next_start", "_per_second", "_spacing")
@@ -29,7 +39,7 @@ class Pace:
         self._level_at = now
 
     def delay(self, now: float, tokens: float) -> float:
-        """Seconds until a request of about so many tokens may start; 0: it may now."""
+        """Return the seconds until a request of about so many tokens may start; 0 if it may start now."""
         wait = self._next_start - now
         if self._per_second is not None:
             self._refill(now, self._per_second)
@@ -37,14 +47,14 @@ class Pace:
         return wait if wait > CLOCK_STEP else 0.0
 
     def start(self, now: float, tokens: float) -> None:
-        """One starts."""
+        """Charge a request of about so many tokens, which starts now."""
         self._next_start = max(self._next_start, now - CATCH_UP) + self._spacing
         if self._per_second is not None:
             self._refill(now, self._per_second)
             self._level -= tokens
 
     def settle(self, estimated: float, used: float) -> None:
-        """One has ended, and took so many."""
+        """Correct the charge of a request that has ended. `used` is the number of tokens it really took."""
         self._level = min(self._full, self._level + estimated - used)
 
     def _refill(self, now: float, per_second: float) -> None:
@@ -53,7 +63,7 @@ class Pace:
 
 
 class TokenEstimate:
-    """What a request is likely to take, from its size and from what earlier ones took."""
+    """An estimate of a request's tokens, from its size and from earlier requests."""
 
     __slots__ = ("_output", "_per_byte")
 
@@ -62,12 +72,16 @@ class TokenEstimate:
         self._output = 256.0
 
     def tokens(self, size: int, limit: int | None) -> float:
-        """Of a line of so many bytes, whose answer may have `limit` tokens."""
+        """Return the estimated input and output tokens of a request.
+
+        size: the length of its line in bytes.
+        limit: the largest number of output tokens that the request allows, or None.
+        """
         output = self._output if limit is None else min(self._output, limit)
         return size * self._per_byte + output
 
     def learn(self, size: int, input_tokens: int | None, output_tokens: int | None) -> None:
-        """What one really took; the last hundred or so count."""
+        """Adjust the estimate to the tokens of a request that has ended. About the last hundred requests count."""
         if input_tokens is not None and size:
             self._per_byte += (input_tokens / size - self._per_byte) * 0.02
         if output_tokens is not None:

@@ -1,7 +1,8 @@
-"""A batch: lines in, calls at a bounded concurrency and pace, records out as they complete.
+"""A batch: it reads lines, makes calls at a bounded concurrency and pace, and records each answer or failure.
 
-Knows engines and journals. Must not know how a line is written or a file is kept, nor who looks on: whoever wants to
-show progress reads `counters`.
+A program that shows progress reads `Batch.counters`.
+
+Knows engines, lines, prices and journals. Must not know a line's form, how a file is written, or how progress is shown.
 """
 
 from __future__ import annotations
@@ -32,33 +33,40 @@ from .lines import ChooseModel, Item, LineError, LineId, read_item, read_line
 from .pace import Pace, TokenEstimate
 
 Price: TypeAlias = "Callable[[Request, Response], Cost | Unpriced]"
-"""From what was asked and answered to what it cost (`manystream/cost.py` has some)."""
+"""Returns the cost of a response to a request (see `manystream/cost.py`)."""
 
 RECORDED_TEXT = 2000
-"""Characters of an error's message that are kept."""
+"""The most characters of an error's message that are recorded."""
 
 SPENT_IN_A_ROW = 10
-"""So many refusals for a spent quota, with no answer between them, end the batch: one alone may be its line's fault."""
+"""The number of refusals for an exhausted quota, without an answer between them, that ends the batch.
+
+A single refusal may be caused by its line.
+"""
 
 
 class BatchError(ManystreamError, RuntimeError):
-    """The batch cannot go on. What was done is kept; the message says what to do."""
+    """The batch cannot continue. All answers so far are recorded. The message names the reason."""
 
 
 @dataclass(slots=True)
 class Counters:
-    """A run in figures.
+    """The figures of a run.
 
-    lines: read so far.
+    lines: lines that were read so far.
     running: calls that run now.
-    answered, failed, invalid: lines of this run whose answer, failure or refusal is in the files. An invalid line was
-        never sent.
-    answered_before, failed_before: lines that were passed over.
-    retries: attempts beyond the first.
-    input_tokens, output_tokens: as far as the providers report them.
-    failures: failed lines by category.
-    cost: of the answers that have a price, by currency.
-    unpriced, unpriced_reason: answers that have none, and the first reason.
+    answered: lines whose answer was recorded in this run.
+    failed: lines whose failure was recorded in this run.
+    invalid: lines that were not sent because they are not valid requests.
+    answered_before: lines that were skipped because an earlier run recorded their answer.
+    failed_before: lines that were skipped because an earlier run recorded their failure.
+    retries: attempts beyond the first of each call.
+    input_tokens: input tokens that the providers reported.
+    output_tokens: output tokens that the providers reported, thinking included.
+    failures: category → number of failed lines.
+    cost: currency → cost of the answers that have a price.
+    unpriced: number of answers without a price.
+    unpriced_reason: why the first of them has none; empty if all have one.
     """
 
     lines: int = 0
@@ -78,17 +86,25 @@ class Counters:
 
     @property
     def ended(self) -> int:
-        """Lines that need nothing more."""
+        """The number of lines that are finished or were skipped."""
         return self.answered + self.failed + self.invalid + self.answered_before + self.failed_before
 
 
 class Batch:
     """One run over an input.
 
-    choose_model: what is asked for a line that names this model (or none). concurrency: calls at a time. pace: how
-    fast they may start. stream: ask for streams, which keep a connection alive under long answers. retry_failed: try
-    what failed in earlier runs again. source: the input's name, for messages. price: what an answer cost; without it
-    nothing is said of cost.
+    engine: makes the calls.
+    journal: receives the answers and failures; it must be open.
+    choose_model: maps the model that a line names (or None) to the model that the request is sent to.
+    concurrency: the most calls that run at a time.
+    pace: limits how fast calls start; None for no limit.
+    stream: whether to request streams, which keep a connection alive during long answers.
+    retry_failed: whether to send lines again that failed in earlier runs.
+    source: the input's name, for messages.
+    provider: the value of `provider` in the recorded answers.
+    price: returns the cost of an answer; if None, no cost is recorded.
+
+    counters: the run's figures (`Counters`).
     """
 
     def __init__(
@@ -129,11 +145,13 @@ class Batch:
         self._failure: BatchError | None = None
 
     async def run(self, lines: AsyncGenerator[list[tuple[int, bytes]], None]) -> None:
-        """Work through the lines (`read_lines`) and wait for the last call. Raises `BatchError`.
+        """Send all lines and wait until the last call has ended. Raises `BatchError`.
 
-        However this ends, no call of the batch runs afterwards, and nothing more is written to the journal. Where it is
-        cancelled or interrupted, its calls are cancelled; where the lines cannot be read further, or no further call
-        can be started, those that run are waited for, since they are paid for.
+        lines: what `read_lines` yields.
+
+        After this has returned or raised, no call of the batch runs, and nothing more is written to the journal. If it
+        is cancelled or interrupted, it cancels its calls. If the lines cannot be read further, or no further call can
+        be started, it waits for the running calls, since they are paid for.
         """
         try:
             with self._scope:
@@ -157,7 +175,7 @@ class Batch:
             await self._no_call_runs()
         except BaseException:
             self.stop()
-            with trio.CancelScope(shield=True):  # each call has its end, also when all of them were cancelled
+            with trio.CancelScope(shield=True):  # each cancelled call still ends with a completion
                 await self._no_call_runs()
             raise
 
@@ -167,7 +185,7 @@ class Batch:
             await self._idle.wait()
 
     def stop(self) -> None:
-        """Start no more, and cancel what runs: a later run will do it. `run` returns soon after."""
+        """Start no more calls, and cancel those that run. `run` returns soon after. A later run can resume."""
         self._stopped = True
         self._scope.cancel()
         for call in list(self._calls.values()):
@@ -177,7 +195,7 @@ class Batch:
     # --- a line ---
 
     def _read(self, number: int, data: bytes) -> Item | None:
-        """The line's request, unless it needs none."""
+        """Return the line and its request, or None if the line is skipped or invalid."""
         self.counters.lines += 1
         id: LineId | None = None
         try:
@@ -185,7 +203,7 @@ class Batch:
             id = line.id
             first = self._seen.setdefault(line.id, number)
             if first != number:
-                raise LineError(f"id: {line.id!r} is there twice, first on line {first}", line.id)
+                raise LineError(f"id: {line.id!r} is used twice, first on line {first}", line.id)
             if line.id in self._journal.answered:
                 self.counters.answered_before += 1
                 return None
@@ -195,14 +213,14 @@ class Batch:
             return read_item(line, self._choose_model)
         except LineError as error:
             self._refuse(number, error.id, str(error))
-        except Exception as error:  # a line's fault is that line's, whatever it is
+        except Exception as error:  # a defect that one line triggers must not end the batch
             self._refuse(number, id, f"cannot be read: {error!r}")
         return None
 
     def _refuse(self, number: int, id: LineId | None, message: str) -> None:
         text = f"{self._source} line {number}: {message}"
-        told: JSONObject = {"category": INVALID_LINE, "message": text[:RECORDED_TEXT]}
-        self._keep_failure({"id": id, "line": number, "error": told}, INVALID_LINE)
+        error: JSONObject = {"category": INVALID_LINE, "message": text[:RECORDED_TEXT]}
+        self._keep_failure({"id": id, "line": number, "error": error}, INVALID_LINE)
 
     async def _start(self, item: Item) -> None:
         await self._slots.acquire()
@@ -216,7 +234,7 @@ class Batch:
             self._end(item, tokens, completion)
 
         engine, request = self._engine, item.request
-        self._calls[item.id] = None  # registered first: a call may end while it is being started
+        self._calls[item.id] = None  # before the start, because a call may end during its start
         self.counters.running += 1
         try:
             if self._stream:
@@ -224,9 +242,9 @@ class Batch:
             else:
                 call = engine.start_request(request, on_completion)
         except BaseException as error:
-            started = item.id not in self._calls  # it has ended, too
+            started = item.id not in self._calls  # then the call has also ended
             if not started:
-                self._forget(item)  # there is no call that would end
+                self._forget(item)  # no completion will follow
             if not isinstance(error, Exception):
                 raise
             if not started:
@@ -238,15 +256,15 @@ class Batch:
             call.cancel()
 
     def _not_started(self, item: Item, error: Exception) -> None:
-        """Refuse the line, or raise `BatchError` where its fault is not the line's."""
+        """Record the line as invalid. Raise `BatchError` if the line did not cause the error."""
         if isinstance(error, EngineClosedError | TooManyCallsError):
-            raise BatchError(f"line {item.number} could not be asked: {error}") from None
+            raise BatchError(f"line {item.number} could not be sent: {error}") from None
         if isinstance(error, InvalidRequestError) and error.field == "api_key":
             raise BatchError(str(error)) from None
         reason = str(error) if isinstance(error, InvalidRequestError) else f"cannot be sent: {error!r}"
         self._refuse(item.number, item.id, reason)
 
-    # --- its end ---
+    # --- the end of a call ---
 
     def _end(self, item: Item, tokens: float, completion: Completion) -> None:
         self._forget(item)
@@ -255,8 +273,8 @@ class Batch:
             self._record(item, completion)
             self._count_tokens(item, tokens, completion)
         except Exception as error:
-            # The engine would log it, and the answer would be lost unseen.
-            self._fail(BatchError(f"line {item.number} ended and could not be recorded: {error!r}"))
+            # End the batch: the engine would only log the exception, and the answer would be lost without a trace.
+            self._fail(BatchError(f"line {item.number} has ended, but could not be recorded: {error!r}"))
 
     def _forget(self, item: Item) -> None:
         del self._calls[item.id]
@@ -272,24 +290,24 @@ class Batch:
             self._spent = 0
             self._keep_answer(item, completion, cost)
         elif error.category is ErrorCategory.CANCELLED:
-            # Not done, and no failure: a later run will do it.
+            # A cancelled line is not recorded as failed, so a later run sends it.
             if not self._stopped:
                 self._fail(BatchError(f"line {item.number} was not answered: {error.message}"))
         elif (hopeless := self._hopeless(item, error)) is not None:
-            # Every further line would end so. None of them is recorded: once it is mended, they will be asked.
+            # Every further line would fail for this reason. It is not recorded, so a later run sends the line.
             self._fail(BatchError(f"{hopeless}: {error.message}"))
         else:
             self._keep_failure(failure_record(item, completion, error), error.category)
 
     def _hopeless(self, item: Item, error: ProviderError) -> str | None:
-        """Why there is no use in asking further, in words; None where there may be."""
-        # A line with headers of its own may have brought a wrong key of its own.
+        """Return why further lines would fail, too, or None if they may succeed."""
+        # Extra headers of a line may hold a key of that line only.
         if error.http_status == 401 and not self.counters.answered and not item.request.extra_headers:
             return "the key was refused"
         if error.category is ErrorCategory.RATE_LIMIT and not error.retryable:
             self._spent += 1
             if self._spent >= SPENT_IN_A_ROW:
-                return "the quota is spent"
+                return "the quota is exhausted"
         return None
 
     def _count_tokens(self, item: Item, estimated: float, completion: Completion) -> None:
@@ -303,7 +321,10 @@ class Batch:
             self._pace.settle(estimated, usage.total_tokens or (usage.input_tokens or 0) + output)
 
     def _count_cost(self, item: Item, completion: Completion) -> Cost | Unpriced | None:
-        """Add what it cost, also where it failed part-way: then as far as its usage was told."""
+        """Count the cost of a call and return it, or None without a price list.
+
+        A failed call has a cost, too, if its usage was reported.
+        """
         response, counters = completion.response, self.counters
         if self._price is None or response is None:
             return None
@@ -311,7 +332,7 @@ class Batch:
             return None
         try:
             cost = self._price(item.request, response)
-        except Exception as error:  # the answer is there and paid for, whatever the price list makes of it
+        except Exception as error:  # the answer must be recorded even if the price list fails
             cost = Unpriced(f"the price list raised {error!r}")
         if isinstance(cost, Cost):
             counters.cost[cost.currency] = counters.cost.get(cost.currency, Decimal(0)) + cost.total
@@ -354,7 +375,13 @@ class Batch:
 def answer_record(
     item: Item, completion: Completion, provider: str | None, cost: Cost | Unpriced | None = None
 ) -> JSONObject:
-    """An answer's line. Without a price list it has no `cost`; where that has no price, `cost` is null."""
+    """Return the record of an answer.
+
+    item: the line that was answered.
+    completion: the call's completion, with a response.
+    provider: the value of the member `provider`.
+    cost: the answer's cost; `Unpriced` is written as null, and None leaves out the member `cost`.
+    """
     response = completion.response
     assert response is not None
     record: JSONObject = {
@@ -386,7 +413,7 @@ def answer_record(
 
 
 def failure_record(item: Item, completion: Completion, error: ProviderError) -> JSONObject:
-    """A failure's line; `text` is what had arrived."""
+    """Return the record of a failure. Its member `text` is the part of the answer that had arrived."""
     return {
         "id": item.id,
         "line": item.number,

@@ -1,6 +1,8 @@
-"""The input, a piece at a time: whatever its length, a few hundred lines are in memory, or one long line.
+"""A reader of a batch's input. It holds a few hundred lines in memory, or one long line, however long the input is.
 
-Reading happens in a thread, since a pipe or a slow disk may keep it waiting. Must not know what a line means.
+It reads in a thread, since a pipe or a slow disk may block.
+
+Knows files. Must not know what a line means.
 """
 
 from __future__ import annotations
@@ -14,19 +16,19 @@ import trio
 from .lines import LONGEST_LINE
 
 PIECE = 64 * 1024
-"""Bytes read at a time, and then up to the end of the line."""
+"""The size of a piece in bytes. A piece ends at the end of a line, so it may be larger."""
 
 
 async def read_lines(source: Path | BinaryIO) -> AsyncGenerator[list[tuple[int, bytes]], None]:
-    """The lines with their numbers (from 1), some at a time; empty ones are left out. Raises `OSError`.
+    """Yield the lines with their numbers (from 1), some at a time, without empty lines. Raises `OSError`.
 
-    A line of more than `LONGEST_LINE` bytes is cut behind the first byte too many, which `read_line` refuses.
+    A line of more than `LONGEST_LINE` bytes is cut to `LONGEST_LINE` + 1 bytes. `read_line` refuses it.
     """
     file = source.open("rb") if isinstance(source, Path) else source
     number = 0
     try:
         while True:
-            # Left behind where it is cancelled: a read from a terminal or pipe ends when it ends.
+            # A cancellation abandons the thread: a read from a terminal or pipe cannot be interrupted.
             lines = await trio.to_thread.run_sync(_some_lines, file, abandon_on_cancel=True)
             if not lines:
                 return
@@ -38,7 +40,7 @@ async def read_lines(source: Path | BinaryIO) -> AsyncGenerator[list[tuple[int, 
 
 
 def _some_lines(file: BinaryIO) -> list[bytes]:
-    """The next lines, a piece of the input or a little more; none at its end."""
+    """Read the next piece and return its lines; an empty list at the end of the input."""
     lines: list[bytes] = []
     size = 0
     while size < PIECE:
@@ -53,13 +55,13 @@ def _some_lines(file: BinaryIO) -> list[bytes]:
 
 
 def _skip_rest(file: BinaryIO, line: bytes) -> None:
-    """Read the rest of a line that is too long, and keep none of it."""
+    """Read the rest of a line that is too long, and drop it."""
     while line and not line.endswith(b"\n"):
         line = file.readline(PIECE)
 
 
 def count_lines(path: Path) -> int:
-    """How many lines there are, empty ones aside where they end the file: for a progress bar. Raises `OSError`."""
+    """Return the number of lines in a file, for a progress bar. Empty lines are counted, too. Raises `OSError`."""
     count, last = 0, b"\n"
     with path.open("rb") as file:
         while piece := file.read(1 << 20):

@@ -1,5 +1,8 @@
-"""The load generator: `load` runs calls against a server, `figures` and `latency` measure them, `report` writes the
-result down as JSON. Knows engines and results. Must not know the command line.
+"""The load generator of `manystream bench`.
+
+`load` makes calls to a server. `figures` and `latency` measure them. `report` makes a JSON object of the result.
+
+Knows engines and results. Must not know the command line.
 """
 
 from __future__ import annotations

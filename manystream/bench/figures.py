@@ -1,6 +1,8 @@
-"""What a bench measures: counts, spans, and what is read from them. Values only; time is handed in, in nanoseconds.
+"""The figures of a load test: counts, time spans, and values derived from them.
 
-`StreamWatch.on_event` runs for each event on the core that is being measured, so it is a handful of plain operations.
+`StreamWatch.on_event` runs for each event on the core that is measured, so it does only a few simple operations.
+
+Knows events, completions and time spans. Must not read a clock: the caller passes one that returns nanoseconds.
 """
 
 from __future__ import annotations
@@ -16,24 +18,38 @@ from ..providers.events import Error, Event, TextDelta, ThinkingDelta, ToolCallD
 from .latency import LAST, SHIFT, Counts, new_counts, percentile
 
 CONTENT = frozenset({TextDelta, ThinkingDelta, ToolCallDelta})
-"""The events between which gaps are measured: what a reader waits for."""
+"""The events between which gaps are measured: those with content that a reader waits for."""
 
 FULL_CORE = 0.9
-"""From this share of one core on, a process counts as the limit of what was measured."""
-TELLING_SECONDS = 0.5
-"""A shorter window tells nothing of who was the limit."""
+"""A process that uses at least this share of one core counts as the bottleneck."""
+SHORTEST_WINDOW = 0.5
+"""The shortest window, in seconds, that shows which process is the bottleneck."""
 HELD_UP_SECONDS = 0.1
-"""A turn of the loop that takes longer was, in a process that is not busy, taken from it by others."""
+"""A longer iteration of the loop, in a process that is not busy, means that other processes used the core."""
 
 
 class Figures:
-    """One run's figures.
+    """The figures of one run.
 
-    Calls, and the time to their first content, are counted from the beginning; events, gaps and processor time from
-    `open_window` on, when all streams have been started.
+    Calls, and the time to their first content, are counted from the start. Events, gaps and processor time are counted
+    after `open_window`, when all streams have been started.
 
-    A server tells a call's tokens when the call ends, and few calls begin and end within the window. So a stream's
-    tokens are those that belong to its events in the window, by the tokens per event of the calls that have ended.
+    A server reports a call's tokens when the call ends, and few calls begin and end within the window. So the tokens of
+    the window are estimated: its events, multiplied by the tokens per event of the calls that have ended.
+
+    ok: calls that succeeded.
+    ok_before_window: those of them that ended before the window.
+    failures: error category → number of failed calls.
+    first_failure: the message of the first failure, or empty.
+    first_contents: each stream's time to its first content, in seconds.
+    call_seconds: each successful call's duration, in seconds.
+    loop_lag: the longest iteration of the engine's loop, in seconds.
+    events: events in the window.
+    ended_tokens: output tokens of the calls that have ended.
+    ended_events: events of the calls that have ended and reported tokens.
+    gaps: counts of gaps by bucket (`latency.py`).
+    long_gaps: gaps beyond the last bucket, in seconds.
+    longest_gap: the longest gap, in nanoseconds.
     """
 
     def __init__(self) -> None:
@@ -52,7 +68,7 @@ class Figures:
         self.longest_gap: int = 0
 
     def open_window(self) -> None:
-        """Forget what came while streams were being started."""
+        """Begin the window: reset the events and gaps that were counted while streams were being started."""
         self.ok_before_window = self.ok
         self.events = self.longest_gap = 0
         self.gaps = new_counts()
@@ -60,18 +76,21 @@ class Figures:
 
     @property
     def failed(self) -> int:
-        """Calls that failed."""
+        """The number of calls that failed."""
         return self.failures.total()
 
     @property
     def tokens(self) -> int | None:
-        """Output tokens in the window; None where no call that ended told any."""
+        """Estimated output tokens in the window; None if no call that ended has reported any."""
         if not self.ended_tokens:
             return None
         return round(self.events * self.ended_tokens / self.ended_events)
 
     def gap(self, share: float) -> float | None:
-        """Seconds within which that share of the gaps was over."""
+        """Return a percentile of the gaps in seconds, or None if there are none.
+
+        share: the percentile's share, above 0 and at most 1.
+        """
         long = sorted(self.long_gaps)
         short = sum(self.gaps.values())
         rank = max(1, math.ceil(share * (short + len(long))))
@@ -80,8 +99,11 @@ class Figures:
         return percentile(self.gaps, rank / short)
 
     def on_completion(self, completion: Completion, events: int = 1) -> None:
-        """A call has ended, after so many events; an unstreamed answer is one. A call that the end of the run cut off
-        is neither a success nor a failure."""
+        """Count a call that has ended. A cancelled call is neither a success nor a failure: the end of the run cut it.
+
+        completion: the call's completion.
+        events: the number of its events; an unstreamed call counts as one.
+        """
         if completion.error is not None:
             if completion.error.category is ErrorCategory.CANCELLED:
                 return
@@ -98,7 +120,13 @@ class Figures:
 
 
 class StreamWatch:
-    """One stream's events, into the figures of all."""
+    """A counter of one stream's events. It adds them to the figures of all streams.
+
+    figures: the figures of all streams.
+    clock: returns the time in nanoseconds.
+
+    events: the number of this stream's events so far.
+    """
 
     __slots__ = ("_clock", "_figures", "_last", "_started", "events")
 
@@ -110,7 +138,7 @@ class StreamWatch:
         self.events: int = 0
 
     def on_event(self, event: Event) -> None:
-        """Count it, and how long it came after the one before."""
+        """Count an event, and measure its gap to the event before it."""
         figures = self._figures
         self.events += 1
         if type(event) not in CONTENT:
@@ -134,7 +162,12 @@ class StreamWatch:
 
 @dataclass(slots=True, frozen=True)
 class Percentiles:
-    """Seconds; None where there was nothing to measure."""
+    """Three percentiles of a set of time spans, in seconds. They are None if the set is empty.
+
+    p50: the 50th percentile.
+    p90: the 90th percentile.
+    p99: the 99th percentile.
+    """
 
     p50: float | None = None
     p90: float | None = None
@@ -142,7 +175,7 @@ class Percentiles:
 
 
 def percentiles(spans: Sequence[float]) -> Percentiles:
-    """By nearest rank."""
+    """Return the percentiles of time spans in seconds, by the nearest-rank method."""
     if not spans:
         return Percentiles()
     ordered = sorted(spans)
@@ -151,12 +184,30 @@ def percentiles(spans: Sequence[float]) -> Percentiles:
 
 @dataclass(slots=True, frozen=True)
 class Result:
-    """One run, as it is told. All spans are in seconds.
+    """The result of one run. All times are in seconds.
 
-    seconds: the window in which events, gaps, tokens and processor time were counted. failures: calls by the error's
-    category. unfinished: calls that the end cut off. calls_per_second: successes in the window. events: of streams; of
-    unstreamed calls, the answers. tokens: of these events, None where no server told any.
-    client_seconds, simulator_seconds: processor time in the window; None where it cannot be known.
+    concurrency: calls at a time.
+    seconds: the length of the window in which events, gaps, tokens and processor time were counted.
+    stream: whether the calls were streamed.
+    ok: calls that succeeded.
+    calls_per_second: successful calls per second of the window.
+    unfinished: calls that the end of the run cut off.
+    failures: error category → number of failed calls.
+    first_failure: the message of the first failure, or empty.
+    first_content: time from a call's start to its first content.
+    call: duration of the successful calls.
+    events: events of streams in the window; the number of answers, if the calls were not streamed.
+    tokens: output tokens of these events; None if no server reported any.
+    gap_p50: the 50th percentile of the gaps between two events with content; None if there were none.
+    gap_p99: the 99th percentile of these gaps.
+    gap_longest: the longest of these gaps.
+    client_seconds: processor time of this process in the window.
+    simulator_seconds: processor time of the simulator in the window; None if it is unknown.
+    loop_lag: the longest iteration of the engine's loop.
+    connections_opened: connections that were opened.
+    connections_reused: how often a connection was used again.
+    interrupted: whether Ctrl-C ended the run.
+    warnings: reasons why the figures may not show the server's performance.
     """
 
     concurrency: int
@@ -208,23 +259,29 @@ class Result:
 
 
 def warnings_of(*, seconds: float, client_share: float, simulator_share: float | None, loop_lag: float) -> list[str]:
-    """Why the figures may say less about the server than they seem to."""
+    """Return the reasons why the figures may not show the server's performance, as sentences.
+
+    seconds: the length of the window.
+    client_share: processor time of this process, as a share of one core.
+    simulator_share: processor time of the simulator, as a share of one core; None if it is unknown.
+    loop_lag: the longest iteration of the engine's loop, in seconds.
+    """
     found: list[str] = []
-    if seconds < TELLING_SECONDS:
+    if seconds < SHORTEST_WINDOW:
         return found
     if client_share >= FULL_CORE:
         found.append(
-            f"this process took {client_share:.0%} of a core: the client was the limit, not the server; use a lower"
-            " --concurrency, or several processes"
+            f"this process used {client_share:.0%} of a core: the client was the bottleneck, not the server; use a"
+            " lower --concurrency, or several processes"
         )
     if simulator_share is not None and simulator_share >= FULL_CORE:
         found.append(
-            f"the simulator, one Python process, took {simulator_share:.0%} of a core: it was the limit; use a lower"
-            " --concurrency or rate, or a server of your own"
+            f"the simulator, one Python process, used {simulator_share:.0%} of a core: it was the bottleneck; use a"
+            " lower --concurrency or rate, or another server"
         )
     if client_share < FULL_CORE and loop_lag > HELD_UP_SECONDS:
         found.append(
-            f"this process was held up for {loop_lag * 1000:.0f} ms without being busy: the machine had other things"
-            " to do, and the gaps show it"
+            f"this process was delayed for {loop_lag * 1000:.0f} ms although it was not busy: other processes used the"
+            " machine, which makes the gaps longer"
         )
     return found

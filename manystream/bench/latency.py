@@ -1,7 +1,9 @@
-"""How long deliveries took, in bounded memory: counts per bucket of equal width, and what is read from them.
+"""A histogram of latencies in bounded memory, with buckets of equal width.
 
-Knows nanoseconds. Must not know where they come from. Adding one costs a subtraction, a shift and a dictionary entry,
-because it happens for each event on the core that is being measured: the caller does `window[bucket(…)] += 1` inline.
+To count a latency, the caller computes its bucket (`nanoseconds >> SHIFT`) and increments it inline. This is done for
+each event on the core that is measured, so it must be cheap: a subtraction, a shift and a dictionary entry.
+
+Knows nanoseconds. Must not know where they come from.
 """
 
 from __future__ import annotations
@@ -12,29 +14,32 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 SHIFT = 14
-"""A bucket is 2**14 ns wide: 16 µs, far below what a person or a pacing server could notice."""
+"""A bucket is 2**14 ns (16 µs) wide, far below what a person could notice."""
 
 LAST = 1 << 18
-"""The highest bucket, of all that took longer than about 4.3 s. It bounds the memory of a run gone wrong."""
+"""The last bucket, for all latencies above about 4.3 s. It bounds the memory if latencies are very long."""
 
 Counts: TypeAlias = "defaultdict[int, int]"
+"""Bucket → number of latencies."""
 
 
 def new_counts() -> Counts:
-    """No deliveries yet."""
+    """Return an empty histogram."""
     return defaultdict(int)
 
 
 def merge(total: Counts, window: Mapping[int, int]) -> None:
-    """Add a window's counts to the total."""
+    """Add the counts of a window to the total."""
     for bucket, count in window.items():
         total[bucket] += count
 
 
 def percentile(counts: Mapping[int, int], share: float) -> float | None:
-    """Seconds within which that share (0 to 1) of the deliveries was made; None where there were none.
+    """Return a percentile of the latencies in seconds, or None if there are none.
 
-    The middle of the bucket that holds the sample of that rank (nearest rank), so off by 8 µs at most.
+    share: the percentile's share, 0 to 1.
+
+    The result is the middle of the bucket of the nearest rank, so its error is at most 8 µs.
     """
     total = sum(counts.values())
     if not total:

@@ -1,7 +1,9 @@
-"""The load of a bench: so many calls at a time, each followed by the next, until the time or the calls are over.
+"""A load test: it keeps a number of calls running until the time is over or all calls were made.
 
-Knows the engine and the figures. Must not know the command line, nor how results look. Callbacks drive it: a call that
-ends starts the next one; only one that failed waits a little first, so that a dead server is not asked in a circle.
+Callbacks drive it: when a call ends, the next one starts. After a failed call there is a delay, so that a dead server
+does not receive requests without a pause.
+
+Knows the engine and the figures. Must not know the command line, nor how results are shown.
 """
 
 from __future__ import annotations
@@ -22,21 +24,30 @@ from ..transport.loop import LAG_WINDOW
 from .figures import Figures, Result, StreamWatch, percentiles, warnings_of
 
 LOOK_SECONDS = 0.25
+"""The interval of progress updates, in seconds."""
 RAMP_STEP = 0.01
+"""The interval at which calls are started during the ramp, in seconds."""
 LAG_MEMORY = 2 * LAG_WINDOW
-"""Seconds after which the loop has forgotten how long the turns of the ramp took."""
+"""The time, in seconds, after which the engine's loop lag no longer includes iterations of the ramp."""
 FIRST_DELAY, LONGEST_DELAY = 0.05, 2.0
-"""Seconds that a place waits after a failure: doubled with each one that follows."""
+"""The first and the longest delay after a failed call, in seconds. Repeated failures double the delay."""
 HOPELESS = frozenset({ErrorCategory.AUTH, ErrorCategory.INVALID_ARG, ErrorCategory.NOT_FOUND})
-"""What will not go better the next time."""
+"""Categories of errors that every further call would have, too."""
 PATIENCE = 5
-"""Failures without a single success, at least, after which it is no use."""
+"""The least number of failures without a success that ends the run."""
 
 
 @dataclass(slots=True, frozen=True)
 class Plan:
-    """What a run is to be. seconds: of measuring, after the ramp. requests: calls in all; None: as many as fit.
-    ramp: seconds over which the first calls are started."""
+    """The settings of a run.
+
+    request: the request that every call sends.
+    stream: whether the calls are streamed.
+    concurrency: calls at a time.
+    seconds: how long to measure after the ramp.
+    requests: the number of calls; None for as many as the time allows.
+    ramp: the time over which the first calls are started, in seconds.
+    """
 
     request: Request
     stream: bool
@@ -47,7 +58,19 @@ class Plan:
 
 
 class Load:
-    """One run. on_look: told a few times a second how it goes. simulator: the process id of one that answers."""
+    """One run of a load test.
+
+    engine: makes the calls.
+    plan: the settings.
+    on_look: called with this object a few times per second, to show progress.
+    simulator: the process id of the simulator that answers, or None.
+
+    figures: the figures so far.
+    began: when the run was made, in seconds of `time.perf_counter`.
+    running: number of the call → call, for the calls that run.
+    interrupted: whether Ctrl-C ended the run.
+    hopeless: whether the run ended because no call succeeded.
+    """
 
     def __init__(
         self, engine: Engine, plan: Plan, on_look: Callable[[Load], None], simulator: int | None = None
@@ -71,11 +94,11 @@ class Load:
 
     @property
     def elapsed(self) -> float:
-        """Seconds since the beginning."""
+        """Seconds since this object was made."""
         return time.perf_counter() - self.began
 
     async def run(self) -> Result:
-        """Carry it out. Ctrl-C ends it early, with what there is. Raises `InvalidRequestError`."""
+        """Make the calls and return the result. Ctrl-C ends the run early. Raises `InvalidRequestError`."""
         failure: InvalidRequestError | None = None
         async with trio.open_nursery() as self._nursery:
             nursery = self._nursery
@@ -170,8 +193,11 @@ class Load:
     # --- figures ---
 
     def _open_window(self) -> None:
-        """All places are taken: now it is measured. A run whose calls were all started in the ramp is its own window,
-        as nothing of it may be left to measure."""
+        """Begin to measure, because all first calls have been started.
+
+        If the run has no further calls, the window begins with the ramp: the calls may end before there is anything to
+        measure.
+        """
         if self._over.is_set() or self._started == self._plan.requests:
             return
         self.figures.open_window()
@@ -229,7 +255,10 @@ class Load:
 
 
 def process_seconds(process: int) -> float | None:
-    """Processor seconds that another process has taken; None where the system does not tell (proc(5))."""
+    """Return the processor time of another process in seconds, or None if the system has no /proc (see proc(5)).
+
+    process: the process id.
+    """
     try:
         with open(f"/proc/{process}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()

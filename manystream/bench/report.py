@@ -1,6 +1,6 @@
-"""The result of a run as a JSON object, for scripts.
+"""The result of a load test as a JSON object, for scripts.
 
-Knows results. Must not know engines, nor how a result is shown to a person.
+Knows results. Must not know engines, nor how a result is shown on a terminal.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from .figures import Percentiles, Result
 
 
 def result_object(result: Result) -> JSONObject:
-    """One run, for a script. Spans are in seconds; null is what could not be measured."""
+    """Return the result of a run as a JSON object. Times are in seconds; null means that a value is unknown."""
     return {
         "concurrency": result.concurrency,
         "stream": result.stream,

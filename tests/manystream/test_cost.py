@@ -229,7 +229,7 @@ PLAIN = ms.Usage(input_tokens=10, output_tokens=10)
 
 def test_an_unknown_model_is_named_with_what_would_help(mill: ms.Provider) -> None:
     told = reason(price_usage(PLAIN, "wheat", mill))
-    assert told == "genai-prices knows no price of model 'wheat' at 'api.mill.test'; a newer version of it may"
+    assert told == "genai-prices has no price of model 'wheat' at 'api.mill.test'; a newer version of it may have one"
 
 
 def test_the_address_that_was_asked_tells_whose_prices_count_and_not_the_name() -> None:
@@ -246,7 +246,7 @@ def test_for_a_gateway_of_ones_own_whose_prices_count_can_be_named() -> None:
 
 @pytest.mark.parametrize("usage", [ms.Usage(), ms.Usage(input_tokens=5), ms.Usage(output_tokens=5)])
 def test_tokens_that_nobody_told_have_no_price(usage: ms.Usage) -> None:
-    assert reason(price_usage(usage, "gpt-5", "openai")) == "the answer does not tell its tokens"
+    assert reason(price_usage(usage, "gpt-5", "openai")) == "the answer does not report its tokens"
 
 
 def test_more_cached_input_than_input_is_no_price_and_no_exception() -> None:

@@ -259,7 +259,7 @@ def test_a_file_with_other_tables_or_triggers_is_refused(
 ) -> None:
     store.close()
     change(path, *statements)
-    with pytest.raises(StoreError, match="its tables and triggers are not those that the store has made"):
+    with pytest.raises(StoreError, match="its tables and triggers are not the ones that the store creates"):
         ms.ConversationStore(path)
 
 

@@ -94,8 +94,8 @@ async def test_bad_lines_are_named_and_disturb_nothing(provider: ms.Provider, tm
     assert {answer["id"] for answer in records(tmp_path / "a.jsonl")} == {"a", "d"}
     told = [cast("dict[str, str]", failure["error"])["message"] for failure in records(tmp_path / "a.errors.jsonl")]
     assert told[0].startswith("p.jsonl line 1: malformed JSON")
-    assert told[1] == "p.jsonl line 3: id: 'a' is there twice, first on line 2"
-    assert told[2].startswith("p.jsonl line 4: temprature: is no member of this form; did you mean 'temperature'")
+    assert told[1] == "p.jsonl line 3: id: 'a' is used twice, first on line 2"
+    assert told[2].startswith("p.jsonl line 4: temprature: is not a member of this form; did you mean 'temperature'")
     assert told[3].startswith("p.jsonl line 5: max_output_tokens: must be a whole number of at least 1, not 0")
     assert batch.counters.invalid == 4
 
@@ -169,7 +169,7 @@ async def test_a_refused_key_ends_the_batch_and_fails_no_line(provider: ms.Provi
 @pytest.mark.trio
 async def test_a_spent_quota_ends_the_batch(provider: ms.Provider, tmp_path: Path) -> None:
     lines = [line(str(n), "simulate: fail=429,code=insufficient_quota") for n in range(500)]
-    with pytest.raises(BatchError, match="the quota is spent"):
+    with pytest.raises(BatchError, match="the quota is exhausted"):
         await run(provider, write(tmp_path / "p.jsonl", lines), tmp_path / "a.jsonl", concurrency=4)
     assert len(records(tmp_path / "a.errors.jsonl")) < 20
 
@@ -213,7 +213,7 @@ def test_a_file_of_something_else_is_refused_and_left_as_it_is(tmp_path: Path) -
 
 def test_two_batches_cannot_write_one_file(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
-    with Journal(path), pytest.raises(JournalError, match="another batch is writing it"), Journal(path):
+    with Journal(path), pytest.raises(JournalError, match="another batch is writing this file"), Journal(path):
         raise AssertionError
     with Journal(path):
         pass

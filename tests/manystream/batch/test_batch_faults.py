@@ -433,7 +433,7 @@ def test_what_is_no_regular_file_is_refused_and_stays(tmp_path: Path, role: str,
     else:
         path.mkdir()
     journal = Journal(path) if role == "answers" else Journal(tmp_path / "a.jsonl", path)
-    with pytest.raises(JournalError, match=r"is no regular file|Is a directory"), journal:
+    with pytest.raises(JournalError, match=r"is not a regular file|Is a directory"), journal:
         raise AssertionError
     assert path.exists()
     for descriptor in terminal:
@@ -443,7 +443,7 @@ def test_what_is_no_regular_file_is_refused_and_stays(tmp_path: Path, role: str,
 def test_two_batches_cannot_write_one_file_of_failures(tmp_path: Path) -> None:
     errors = write(tmp_path / "e.jsonl", [{"id": "a", "error": {"category": "x"}}])
     first, second = Journal(tmp_path / "a.jsonl", errors), Journal(tmp_path / "b.jsonl", errors)
-    with first, pytest.raises(JournalError, match="another batch is writing it"), second:
+    with first, pytest.raises(JournalError, match="another batch is writing this file"), second:
         raise AssertionError
 
 

@@ -220,9 +220,9 @@ def test_anthropics_line_becomes_the_same_request() -> None:
         (line("a"), "model: is missing"),
         (line("a", model="m", temperature="hot"), "temperature: must be a number, not text"),
         (line("a", model="m", max_output_tokens=True), "max_output_tokens: must be a whole number, not true or false"),
-        (line("a", model="m", max_tokens=5), "max_tokens: is no member of this form; did you mean"),
+        (line("a", model="m", max_tokens=5), "max_tokens: is not a member of this form; did you mean"),
         (line("a", model="m", thinking="hard"), "thinking: must be one of none, low, med, high"),
-        (line("a", model="m", thinking={"levle": "low"}), "thinking.levle: is no member"),
+        (line("a", model="m", thinking={"levle": "low"}), "thinking.levle: is not a member"),
         (line("a", model="m", tools=[{"description": "x"}]), r"tools\[0\]\.name: is missing"),
         (line("a", model="m", stop=[1]), r"stop\[0\]: must be text, not a number"),
         (line("a", model="m", timeouts={"idle": -1}), "timeouts.idle: must be a number of seconds above 0"),
@@ -260,7 +260,7 @@ def test_a_line_that_is_no_request_is_refused_by_name(value: object, complaint: 
 def test_a_member_that_is_like_no_other_is_refused_with_those_that_are_known(
     member: str, value: object, known: str
 ) -> None:
-    with pytest.raises(LineError, match=rf"\.zz: is no member of this form; known are {known}$"):
+    with pytest.raises(LineError, match=rf"\.zz: is not a member of this form; its members are {known}$"):
         read(line("a", model="m", **{member: value}))
 
 

@@ -68,7 +68,7 @@ async def test_a_line_without_an_end_is_refused_alone_in_bounded_memory(
     assert (failure["id"], failure["line"]) == (None, 2)
     assert failure["error"] == {
         "category": "invalid_line",
-        "message": "input line 2: is longer than 1,048,576 bytes, the most that is read of a line",
+        "message": "input line 2: is longer than 1,048,576 bytes, the limit of a line",
     }
     assert (batch.counters.lines, batch.counters.answered, batch.counters.invalid) == (3, 2, 1)
     assert peak < 10 * longest

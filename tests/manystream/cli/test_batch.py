@@ -164,7 +164,7 @@ def test_bad_lines_are_told_with_file_and_number(simulator: Simulator, tmp_path:
     assert "1 line is no request → bad.jsonl" in out
     (told,) = (json.loads(text) for text in (tmp_path / "bad.jsonl").read_bytes().splitlines())
     assert told["id"] == "b"
-    assert told["error"]["message"].startswith("p.jsonl line 2: temprature: is no member")
+    assert told["error"]["message"].startswith("p.jsonl line 2: temprature: is not a member")
 
 
 def test_standard_input_is_read_as_it_comes(simulator: Simulator, tmp_path: Path) -> None:

@@ -274,9 +274,9 @@ def test_percentiles_are_by_nearest_rank() -> None:
 @pytest.mark.parametrize(
     ("client", "simulator", "lag", "words"),
     [
-        (0.97, None, 0.2, ["the client was the limit"]),
+        (0.97, None, 0.2, ["the client was the bottleneck"]),
         (0.5, 0.95, 0.01, ["the simulator, one Python process"]),
-        (0.3, 0.3, 0.3, ["was held up for 300 ms"]),
+        (0.3, 0.3, 0.3, ["was delayed for 300 ms"]),
         (0.3, None, 0.01, []),
     ],
 )

@@ -105,7 +105,7 @@ def test_run_says_what_the_answer_cost(
 
 def test_run_says_that_a_price_is_not_known(simulator: Simulator, capsys: pytest.CaptureFixture[str]) -> None:
     assert ask(simulator) == 0
-    assert "cost unknown: genai-prices knows no price of model" in capsys.readouterr().err
+    assert "cost unknown: genai-prices has no price of model" in capsys.readouterr().err
 
 
 def test_run_without_the_extra_says_what_to_install_before_it_asks(
@@ -142,7 +142,7 @@ def test_a_batch_of_a_model_without_a_price_says_so(
     answers = batch(simulator, tmp_path)
     assert [answer["cost"] for answer in answers] == [None] * 3
     told = capsys.readouterr().out
-    assert "3 without a price: genai-prices knows no price of model" in told
+    assert "3 without a price: genai-prices has no price of model" in told
     assert "$" not in told
 
 
