@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from .providers.profile import Profile as Profile
     from .providers.profile import Quirks as Quirks
     from .providers.provider import Anthropic as Anthropic
+    from .providers.provider import APIKey as APIKey
     from .providers.provider import Gemini as Gemini
     from .providers.provider import OpenAIChat as OpenAIChat
     from .providers.provider import OpenAIResponses as OpenAIResponses
@@ -164,6 +165,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "Quirks",
     ),
     ".providers.provider": (
+        "APIKey",
         "Anthropic",
         "Gemini",
         "OpenAIChat",
@@ -214,6 +216,7 @@ if not TYPE_CHECKING:
 
 
 __all__ = [
+    "APIKey",
     "Anthropic",
     "Block",
     "CacheControl",
