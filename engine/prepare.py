@@ -98,10 +98,8 @@ class Preparer:
         wire = dialect.encode(request, model, provider, stream=stream)
         base = self._bases[provider.name]
         head, secrets, fresh_key = self._head(request, wire, base, provider, dialect, key)
-        idempotency = None
         if provider.idempotency_header is not None:
-            idempotency = provider.idempotency_header.encode(), self._make_id().encode()
-            head = head.with_header(*idempotency)
+            head = head.with_header(provider.idempotency_header.encode(), self._make_id().encode())
         prepared = Prepared(
             origin=base.origin,
             head=head,
@@ -116,7 +114,6 @@ class Preparer:
             buffered=self._buffered,
             wall_clock=self._wall_clock,
             fresh_key=fresh_key,
-            idempotency=idempotency,
         )
         return prepared, wire
 
@@ -150,27 +147,33 @@ class Preparer:
         except TypeError:
             known = None  # what cannot be looked up is no text either
         if known is None:
-            try:
-                path = target(base, wire.path).encode()
-            except URLError as error:
-                raise InvalidRequestError("model", str(error)) from None
-            host = (b"Host", base.origin.host_header.encode())
-            method, wire_headers, headers, extra = (
-                wire.method.encode(),
-                wire.headers,
-                dict(provider.headers),
-                dict(extra),
-            )
-
-            def write_head(key: str) -> tuple[WireHead, Redaction]:
-                auth = dialect.auth_headers(provider, key)
-                head = WireHead(method, path, [host, *_checked_headers(wire_headers, auth, headers, extra)])
-                return head, Redaction(key, head, self._proxy_secret(base.origin))
-
-            known = *write_head(key), FreshKey(provider, write_head) if callable(provider.api_key) else None
+            known = self._new_head(wire, base, provider, dialect, key, dict(extra))
             if len(self._heads) < HEADS_KEPT:
                 self._heads[seen] = known
         return known
+
+    def _new_head(
+        self,
+        wire: WireRequest,
+        base: BaseURL,
+        provider: Provider,
+        dialect: Dialect,
+        key: str,
+        extra: Mapping[str, str],
+    ) -> Head:
+        try:
+            path = target(base, wire.path).encode()
+        except URLError as error:
+            raise InvalidRequestError("model", str(error)) from None
+        host = (b"Host", base.origin.host_header.encode())
+        method, wire_headers, headers = wire.method.encode(), wire.headers, dict(provider.headers)
+
+        def write_head(key: str) -> tuple[WireHead, Redaction]:
+            auth = dialect.auth_headers(provider, key)
+            head = WireHead(method, path, [host, *_checked_headers(wire_headers, auth, headers, extra)])
+            return head, Redaction(key, head, self._proxy_secret(base.origin))
+
+        return *write_head(key), FreshKey(provider, write_head) if callable(provider.api_key) else None
 
     def _proxy_secret(self, origin: Origin) -> bytes | None:
         try:

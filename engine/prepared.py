@@ -19,7 +19,6 @@ class Prepared:
     """What every attempt of a call shares: where it goes, what it says, who reads the answer.
 
     fresh_key: asked before each attempt, where the provider's key is a function. Until then `head` has no key.
-    idempotency: a header of this call alone, the same in each of its attempts.
     """
 
     __slots__ = (
@@ -28,7 +27,6 @@ class Prepared:
         "dialect",
         "fresh_key",
         "head",
-        "idempotency",
         "limits",
         "make_id",
         "model",
@@ -55,7 +53,6 @@ class Prepared:
         buffered: Buffered,
         wall_clock: WallClock,
         fresh_key: FreshKey | None = None,
-        idempotency: tuple[bytes, bytes] | None = None,
     ) -> None:
         self.origin: Origin = origin
         self.head: WireHead = head
@@ -70,7 +67,6 @@ class Prepared:
         self.buffered: Buffered = buffered
         self.wall_clock: WallClock = wall_clock
         self.fresh_key: FreshKey | None = fresh_key
-        self.idempotency: tuple[bytes, bytes] | None = idempotency
 
     def with_fresh_key(self) -> Prepared:
         """The same with the key of now, for one attempt. Its secrets include the keys of the attempts before it.
@@ -78,7 +74,9 @@ class Prepared:
         assert self.fresh_key is not None
         head, secrets = self.fresh_key.ask()
         renewed = copy.copy(self)
-        renewed.head = head if self.idempotency is None else head.with_header(*self.idempotency)
+        if self.provider.idempotency_header is not None:
+            head = head.with_header(*self.head.headers[-1])  # of this call alone, the same in each of its attempts
+        renewed.head = head
         if not self.secrets.key:
             renewed.secrets = secrets
         elif self.secrets.key != secrets.key:
