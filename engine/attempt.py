@@ -18,7 +18,7 @@ from ..transport.headers import headers_to_mapping
 from ..transport.http1 import Connection
 from .body import AnswerBody, Body, BodyOwner, ErrorBody, StreamBody, content_coding
 from .error_answer import EVENT_STREAM
-from .errors import redacted, redacted_headers, transport_error
+from .errors import hide_words, redacted, redacted_headers, transport_error
 from .fast_path import FastPath
 from .listener import Listener, Progress, Recorder, Tap
 from .prepared import Prepared
@@ -89,6 +89,16 @@ class Attempt(BodyOwner):
     def partial_response(self) -> Response | None:
         """What had arrived of a stream, where anything had."""
         return self._body.partial_response() if self._body is not None else None
+
+    def take_fresh_key(self) -> None:
+        """Ask for the key that this attempt is sent with, and fail where there is none."""
+        try:
+            self.prepared = self.prepared.with_fresh_key()
+        except ProviderError as error:
+            if not self.over:
+                self._leave()
+                hide_words(error, self.prepared.secrets)
+                self._listener.on_attempt_failure(error, unread=False)
 
     # --- as the pool's waiter ---
 

@@ -259,6 +259,11 @@ class Call(Ending):
             if self._step is not Step.OPEN:
                 return
         attempt = self._attempt
+        if self._prepared.fresh_key is not None:
+            attempt.take_fresh_key()
+            if self._step is not Step.OPEN:
+                return
+            self._prepared = attempt.prepared
         self._runtime.pool.acquire(self._prepared.origin, attempt, fresh=fresh)
         if self._attempt is attempt and self._state is CallState.QUEUED:
             self._arm()  # it waits; with a connection at once its progress has set the clock

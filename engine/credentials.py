@@ -1,10 +1,11 @@
-"""Keys: from the argument, the environment, or a credentials file, in this order.
+"""Keys: from the argument, the environment, or a credentials file, in this order; or from a function of the program's.
 
 Knows where keys are kept. Must not send them anywhere, nor show one in any message.
 """
 
 from __future__ import annotations
 
+import inspect
 import ipaddress
 import os
 import stat
@@ -12,9 +13,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from ..providers.errors import InvalidRequestError
+from ..providers.errors import ErrorCategory, InvalidRequestError, ProviderError
 from ..providers.json_values import MalformedJSONError, loads_object
 from ..providers.provider import Provider
+from .errors import ends_engine
 
 CREDENTIALS_VARIABLE = "MANYSTREAM_CREDENTIALS"
 DEFAULT_FILE = "~/.config/manystream/credentials.json"
@@ -22,9 +24,12 @@ DEFAULT_FILE = "~/.config/manystream/credentials.json"
 
 def find_key(provider: Provider, environment: Mapping[str, str]) -> str:
     """The provider's key; empty where it needs none, as at an address of this machine. Raises `InvalidRequestError`
-    naming what to set."""
-    if provider.api_key:
-        return _checked(provider.api_key, f"the api_key of {provider.name!r}")
+    naming what to set. A function's key is not looked for: `ask_key` calls the function for each attempt."""
+    given = provider.api_key
+    if callable(given):
+        return ""
+    if given:
+        return _checked(given, f"the api_key of {provider.name!r}")
     variables = provider.profile.key_variables
     for variable in variables:
         value = environment.get(variable)
@@ -43,6 +48,36 @@ def find_key(provider: Provider, environment: Mapping[str, str]) -> str:
     )
 
 
+def ask_key(provider: Provider) -> str:
+    """Call the provider's key function. Raises `ProviderError` (AUTH) where it raises or returns no key; the error
+    names the provider and shows nothing of what was returned. `KeyboardInterrupt` and the like pass."""
+    function = provider.api_key
+    assert callable(function)
+    try:
+        key: object = function()
+    except BaseException as error:
+        if ends_engine(error):
+            raise
+        raise _no_key(provider, f"raised {type(error).__name__}") from error
+    if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if inspect.iscoroutine(key):
+            key.close()  # else Python warns that nobody awaited it
+        hint = ", which nobody awaits: it must return the key itself" if inspect.isawaitable(key) else ", not text"
+        raise _no_key(provider, f"returned {type(key).__name__}{hint}")
+    if not key:
+        raise _no_key(provider, "returned an empty text")
+    unfit = _unfit(key)
+    if unfit:
+        raise _no_key(provider, f"returned a text that {unfit}")
+    return key
+
+
+def _no_key(provider: Provider, why: str) -> ProviderError:
+    return ProviderError(
+        f"the api_key function of {provider.name!r} {why}", category=ErrorCategory.AUTH, retryable=False
+    )
+
+
 def is_loopback(url: str) -> bool:
     """Whether a URL leads to this machine."""
     try:
@@ -55,14 +90,21 @@ def is_loopback(url: str) -> bool:
 def _checked(key: str, where: str) -> str:
     if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidRequestError("api_key", f"{where} must be text, not {type(key).__name__}")
+    unfit = _unfit(key)
+    if unfit:
+        raise InvalidRequestError("api_key", f"{where} {unfit}")
+    return key
+
+
+def _unfit(key: str) -> str:
+    """What is wrong with a text as a key, without the text; empty where nothing is."""
     for position, character in enumerate(key):
         if not ("!" <= character <= "~"):
-            raise InvalidRequestError(
-                "api_key",
-                f"{where} holds a character that no key has (code {ord(character)} at position {position});"
-                " a line break at the end of a key file is a common cause",
+            return (
+                f"holds a character that no key has (code {ord(character)} at position {position});"
+                " a line break at the end of a key file is a common cause"
             )
-    return key
+    return ""
 
 
 def _stored_keys(environment: Mapping[str, str]) -> dict[str, str]:

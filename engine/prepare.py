@@ -7,6 +7,7 @@ Knows the dialects' encoders and transport's URL and header checks. Must not kno
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 from ..providers.dialect import Dialect, MakeId, WireRequest
 from ..providers.errors import InvalidRequestError
@@ -20,6 +21,7 @@ from ..transport.proxy import ProxyConfig, choose_proxy
 from ..transport.url import BaseURL, Origin, parse_base_url, target
 from .buffered import Buffered
 from .credentials import find_key
+from .fresh_key import FreshKey
 from .limits import Limits
 from .prepared import Prepared, WallClock
 from .redaction import Redaction
@@ -31,6 +33,10 @@ OWN_HEADERS = frozenset({"host", "content-length", "transfer-encoding", "connect
 HEADS_KEPT = 256
 """Checked heads that an engine remembers; an orchestrator that gives each request an id of its own in a
 header would have no use for more."""
+
+
+Head: TypeAlias = "tuple[WireHead, Redaction, FreshKey | None]"
+"""A checked head and what it keeps secret; and what writes the key into it, where that comes from a function."""
 
 
 class Preparer:
@@ -77,7 +83,7 @@ class Preparer:
         self._buffered = Buffered(limits.max_buffered_bytes)
         self._proxy = proxy
         self._keys: dict[str, str] = {}
-        self._heads: dict[tuple[object, ...], tuple[WireHead, Redaction]] = {}
+        self._heads: dict[tuple[object, ...], Head] = {}
         self._bases: dict[str, BaseURL] = {p.name: _base_url(p) for p in providers}
         # Loaded now: at a first call it would hold up the streams, and could fail.
         self._dialects: dict[str, Dialect] = {p.name: dialect_of(p.profile) for p in providers}
@@ -91,7 +97,7 @@ class Preparer:
         dialect = self._dialects[provider.name]
         wire = dialect.encode(request, model, provider, stream=stream)
         base = self._bases[provider.name]
-        head, secrets = self._head(request, wire, base, provider, dialect, key)
+        head, secrets, fresh_key = self._head(request, wire, base, provider, dialect, key)
         if provider.idempotency_header is not None:
             head = head.with_header(provider.idempotency_header.encode(), self._make_id().encode())
         prepared = Prepared(
@@ -107,6 +113,7 @@ class Preparer:
             limits=self._limits,
             buffered=self._buffered,
             wall_clock=self._wall_clock,
+            fresh_key=fresh_key,
         )
         return prepared, wire
 
@@ -124,7 +131,7 @@ class Preparer:
         provider: Provider,
         dialect: Dialect,
         key: str,
-    ) -> tuple[WireHead, Redaction]:
+    ) -> Head:
         # Requests to one provider have the same head: to check it takes four times as long as to look it up.
         extra = request.extra_headers or {}
         seen = (
@@ -140,17 +147,33 @@ class Preparer:
         except TypeError:
             known = None  # what cannot be looked up is no text either
         if known is None:
-            try:
-                path = target(base, wire.path).encode()
-            except URLError as error:
-                raise InvalidRequestError("model", str(error)) from None
-            host = (b"Host", base.origin.host_header.encode())
-            headers = [host, *_checked_headers(wire, dialect.auth_headers(provider, key), provider, extra)]
-            head = WireHead(wire.method.encode(), path, headers)
-            known = head, Redaction(key, head, self._proxy_secret(base.origin))
+            known = self._new_head(wire, base, provider, dialect, key, dict(extra))
             if len(self._heads) < HEADS_KEPT:
                 self._heads[seen] = known
         return known
+
+    def _new_head(
+        self,
+        wire: WireRequest,
+        base: BaseURL,
+        provider: Provider,
+        dialect: Dialect,
+        key: str,
+        extra: Mapping[str, str],
+    ) -> Head:
+        try:
+            path = target(base, wire.path).encode()
+        except URLError as error:
+            raise InvalidRequestError("model", str(error)) from None
+        host = (b"Host", base.origin.host_header.encode())
+        method, wire_headers, headers = wire.method.encode(), wire.headers, dict(provider.headers)
+
+        def write_head(key: str) -> tuple[WireHead, Redaction]:
+            auth = dialect.auth_headers(provider, key)
+            head = WireHead(method, path, [host, *_checked_headers(wire_headers, auth, headers, extra)])
+            return head, Redaction(key, head, self._proxy_secret(base.origin))
+
+        return *write_head(key), FreshKey(provider, write_head) if callable(provider.api_key) else None
 
     def _proxy_secret(self, origin: Origin) -> bytes | None:
         try:
@@ -161,15 +184,18 @@ class Preparer:
 
 
 def _checked_headers(
-    wire: WireRequest, auth: Sequence[tuple[str, str]], provider: Provider, extra: Mapping[str, str]
+    wire: Sequence[tuple[str, str]],
+    auth: Sequence[tuple[str, str]],
+    provider: Mapping[str, str],
+    extra: Mapping[str, str],
 ) -> RawHeaders:
     """All headers but `Host` and `Content-Length`."""
     headers: dict[str, tuple[str, str]] = {}
     for field, pairs in (
         ("headers", [("User-Agent", USER_AGENT)]),
-        ("extra_headers", wire.headers),  # the dialect's own, and the request's extra ones last
+        ("extra_headers", wire),  # the dialect's own, and the request's extra ones last
         ("api_key", auth),
-        ("headers", list(provider.headers.items())),
+        ("headers", list(provider.items())),
         ("extra_headers", list(extra.items())),
     ):
         for name, value in pairs:

@@ -1,7 +1,8 @@
-"""What every attempt of a call shares. Values only."""
+"""What every attempt of a call shares, and what a key function changes of it from one attempt to the next."""
 
 from __future__ import annotations
 
+import copy
 from typing import Protocol
 
 from ..providers.dialect import Dialect, MakeId
@@ -9,17 +10,22 @@ from ..providers.provider import Provider
 from ..transport.exchange import WireHead
 from ..transport.url import Origin
 from .buffered import Buffered
+from .fresh_key import FreshKey
 from .limits import Limits
 from .redaction import Redaction
 
 
 class Prepared:
-    """What every attempt of a call shares: where it goes, what it says, who reads the answer."""
+    """What every attempt of a call shares: where it goes, what it says, who reads the answer.
+
+    fresh_key: asked before each attempt, where the provider's key is a function. Until then `head` has no key.
+    """
 
     __slots__ = (
         "body",
         "buffered",
         "dialect",
+        "fresh_key",
         "head",
         "limits",
         "make_id",
@@ -46,6 +52,7 @@ class Prepared:
         limits: Limits,
         buffered: Buffered,
         wall_clock: WallClock,
+        fresh_key: FreshKey | None = None,
     ) -> None:
         self.origin: Origin = origin
         self.head: WireHead = head
@@ -59,6 +66,22 @@ class Prepared:
         self.limits: Limits = limits
         self.buffered: Buffered = buffered
         self.wall_clock: WallClock = wall_clock
+        self.fresh_key: FreshKey | None = fresh_key
+
+    def with_fresh_key(self) -> Prepared:
+        """The same with the key of now, for one attempt. Its secrets include the keys of the attempts before it.
+        Raises `ProviderError` (AUTH)."""
+        assert self.fresh_key is not None
+        head, secrets = self.fresh_key.ask()
+        renewed = copy.copy(self)
+        if self.provider.idempotency_header is not None:
+            head = head.with_header(*self.head.headers[-1])  # of this call alone, the same in each of its attempts
+        renewed.head = head
+        if not self.secrets.key:
+            renewed.secrets = secrets
+        elif self.secrets.key != secrets.key:
+            renewed.secrets = secrets.covering(self.secrets)
+        return renewed
 
 
 class WallClock(Protocol):

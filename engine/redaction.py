@@ -65,16 +65,23 @@ class Redaction:
     key: the provider's key; empty where it needs none.
     """
 
-    __slots__ = ("_fragments", "_head", "_parts", "_pattern", "_proxy", "key")
+    __slots__ = ("_earlier", "_fragments", "_head", "_parts", "_pattern", "_proxy", "key")
 
     def __init__(self, key: str, head: WireHead, proxy: bytes | None = None) -> None:
         """proxy: what is sent in Proxy-Authorization."""
         self.key: str = key
         self._head = head
         self._proxy = proxy
+        self._earlier: dict[str, bool] = {}
         self._fragments: tuple[str, ...] | None = None
         self._parts: list[tuple[int, frozenset[str]]] = []
         self._pattern: re.Pattern[str] | None = None
+
+    def covering(self, earlier: Redaction) -> Redaction:
+        """These secrets, and those of an earlier attempt of the same call, which had another key."""
+        both = Redaction(self.key, self._head, self._proxy)
+        both._earlier = {**self._earlier, **earlier._secrets()}
+        return both
 
     def hide(self, text: str) -> str:
         """The text without the secrets: as they are, escaped for JSON, a URL or HTML, or in base64."""
@@ -144,7 +151,7 @@ class Redaction:
                 values += [(name, unquote(value))] if value else [("key", unquote(name))]
         if self._proxy is not None:
             values.append(("proxy-authorization", self._proxy.decode("latin-1")))
-        found: dict[str, bool] = {}
+        found = dict(self._earlier)
         for name, value in values:
             named = any(word in name.lower() for word in SECRET_NAMES)
             for secret in _credentials(value):

@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from .providers.profile import Profile as Profile
     from .providers.profile import Quirks as Quirks
     from .providers.provider import Anthropic as Anthropic
+    from .providers.provider import APIKey as APIKey
     from .providers.provider import Gemini as Gemini
     from .providers.provider import OpenAIChat as OpenAIChat
     from .providers.provider import OpenAIResponses as OpenAIResponses
@@ -165,6 +166,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "Quirks",
     ),
     ".providers.provider": (
+        "APIKey",
         "Anthropic",
         "Gemini",
         "OpenAIChat",
@@ -215,6 +217,7 @@ if not TYPE_CHECKING:
 
 
 __all__ = [
+    "APIKey",
     "Anthropic",
     "Block",
     "CacheControl",

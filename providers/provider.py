@@ -5,23 +5,31 @@ Must not know the environment (the engine looks keys up) nor any dialect's code.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
+from collections.abc import Callable, Mapping
+from typing import ClassVar, TypeAlias, cast
 
 from .errors import InvalidRequestError
+from .plain_functions import why_deferred
 from .profile import Profile
 from .profiles import DEFAULT_PROFILES, profile_by_host, profile_by_name
 from .rules import Checker, Rule, instance, members, optional, text
+
+APIKey: TypeAlias = "str | Callable[[], str]"
+"""A key, or a plain function that returns one."""
 
 
 class Provider:
     """One provider, as configured. `OpenAIChat` and the like are made for the four dialects; a plain `Provider` takes
     its dialect from the `Profile` that it is given.
 
-    api_key: None looks it up (environment, then credentials file) when the engine opens.
-    base_url: None is the profile's own. name: how `"name/model"` selects it; default: the profile's name.
-    headers: sent with every request. profile: a row of `profiles`, by name or as a `Profile`; default: the row
-    that `name` or the base URL's host belongs to, else the dialect's generic one.
+    api_key: a key, or a plain function that returns one, for keys that expire. The function is called when an attempt
+        begins, on the engine's thread, so it must not wait. Default: the key is looked up in the environment, then in
+        the credentials file, when the first request needs it.
+    base_url: where requests go. Default: the profile's own.
+    name: how `"name/model"` selects it. Default: the profile's name.
+    headers: sent with every request.
+    profile: a row of `profiles`, by name or as a `Profile`. Default: the row that `name` or the base URL's host belongs
+        to, else the dialect's generic one.
     idempotency_header: a header's name, such as "Idempotency-Key", for servers that do a request with a known key only
         once. Each call has a key of its own, and sends it with each of its attempts. Default: no such header.
     """
@@ -31,7 +39,7 @@ class Provider:
 
     def __init__(
         self,
-        api_key: str | None = None,
+        api_key: APIKey | None = None,
         base_url: str | None = None,
         *,
         name: str | None = None,
@@ -43,7 +51,7 @@ class Provider:
         for (field, rule), value in zip(MADE_OF.items(), given, strict=True):
             rule.check(value, field)
         self.profile: Profile = self._choose_profile(name, base_url, profile)
-        self.api_key: str | None = api_key
+        self.api_key: APIKey | None = api_key
         self.base_url: str = base_url if base_url is not None else self.profile.base_url
         self.name: str = name if name is not None else self.profile.name
         self.headers: dict[str, str] = dict(headers or {})
@@ -84,8 +92,25 @@ class Provider:
     __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
 
+FUNCTION = cast("type", Callable)
+"""As a kind of value in a rule."""
+
+
+def _check_key(key: object, where: str) -> None:
+    """Raises `InvalidRequestError` for a function that returns no key when it is called."""
+    deferred = why_deferred(key) if callable(key) else ""
+    if deferred:
+        raise InvalidRequestError(
+            where,
+            f"{deferred}, which returns no key when it is called. Give a plain function that returns the key it has at"
+            " hand, and let a task of yours renew that key",
+        )
+
+
 MADE_OF: dict[str, Rule] = {
-    "api_key": optional(text(secret=True)),
+    "api_key": optional(
+        Rule("text, or a function that returns it", (str, FUNCTION), free=(str,), inside=_check_key, secret=True)
+    ),
     "base_url": optional(text(secret=True)),
     "name": optional(text("text that is not empty", empty=False)),
     "headers": optional(members(text(secret=True), "a dict of texts")),

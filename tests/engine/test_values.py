@@ -304,7 +304,7 @@ def test_a_system_message_is_told_its_place() -> None:
         (lambda: ms.Retry(base=math.inf), "retry.base: must be a number of seconds of at least 0, not inf"),
         (lambda: ms.Retry(jitter=-1), "retry.jitter: must be a number of seconds of at least 0, not -1"),
         (lambda: ms.Retry(cap=None), "retry.cap: must be a number of seconds of at least 0, not None"),  # type: ignore[arg-type]
-        (lambda: ms.OpenAIChat(3), "api_key: must be text, not int"),  # type: ignore[arg-type]
+        (lambda: ms.OpenAIChat(3), "api_key: must be text, or a function that returns it, not int"),  # type: ignore[arg-type]
         (lambda: ms.OpenAIChat("k", 3), "base_url: must be text, not int"),  # type: ignore[arg-type]
         (lambda: ms.OpenAIChat("k", name=3), "name: must be text that is not empty, not 3"),  # type: ignore[arg-type]
         (lambda: ms.OpenAIChat("k", headers=["x"]), "headers: must be a dict of texts, not list"),  # type: ignore[arg-type]
@@ -342,7 +342,7 @@ def profile(**given: Any) -> ms.Profile:
         ({"providers": "openai"}, "providers: must be a list of providers, not str"),
         ({"providers": ["openai"]}, "providers[0]: must be a Provider, not 'openai'"),
         ({"providers": [ms.OpenAIChat]}, "providers[0]: must be a Provider, not the class OpenAIChat"),
-        ({"providers": [changed(api_key=3)]}, "providers[0].api_key: must be text, not int"),
+        ({"providers": [changed(api_key=3)]}, "providers[0].api_key: must be text, or a function that returns it, not int"),
         ({"providers": [changed(headers=None)]}, "providers[0].headers: must be a dict of texts, not None"),
         ({"providers": [changed(profile="openai-chat")]}, "providers[0].profile: must be a Profile, not 'openai-chat'"),
         ({"providers": [changed(profile=profile(key_variables="KEY"))]}, "providers[0].profile.key_variables: must be a tuple of texts, not 'KEY'; use ('KEY',)"),

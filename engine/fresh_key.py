@@ -1,0 +1,43 @@
+"""A key that a function of the program's returns: asked for at each attempt, and written into that attempt's head.
+
+Knows the function and what writes a head. Must not know calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from ..providers.errors import ErrorCategory, InvalidRequestError, ProviderError
+from ..providers.provider import Provider
+from ..transport.exchange import WireHead
+from .credentials import ask_key
+from .redaction import Redaction
+
+WriteHead: TypeAlias = "Callable[[str], tuple[WireHead, Redaction]]"
+"""Writes a request's head with a key. Raises `InvalidRequestError`."""
+
+
+class FreshKey:
+    """Asks a provider's key function for each attempt, and writes the key into the request's head. While the function
+    returns the same key, the same head is used again."""
+
+    __slots__ = ("_latest", "_provider", "_write_head")
+
+    def __init__(self, provider: Provider, write_head: WriteHead) -> None:
+        self._provider = provider
+        self._write_head = write_head
+        self._latest: tuple[WireHead, Redaction] | None = None
+
+    def ask(self) -> tuple[WireHead, Redaction]:
+        """The head with the key of now. Raises `ProviderError` (AUTH)."""
+        key = ask_key(self._provider)
+        latest = self._latest
+        if latest is None or latest[1].key != key:
+            try:
+                latest = self._latest = self._write_head(key)
+            except InvalidRequestError:
+                # The headers without the key were checked before the call began, so the key does not fit into them.
+                text = f"the key that the api_key function of {self._provider.name!r} returned fits into no header"
+                raise ProviderError(text, category=ErrorCategory.AUTH, retryable=False) from None
+        return latest
