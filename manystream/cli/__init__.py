@@ -1,3 +1,3 @@
-"""The command `manystream`. See `command_line` for what it takes; each command is a module here."""
+"""The command `manystream`. `command_line` parses the command line; each command is a module of this package."""
 
 from .command_line import main as main

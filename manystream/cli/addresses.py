@@ -1,6 +1,6 @@
-"""Who listens at an address: which dialect, with which key.
+"""The provider for a base URL and a dialect.
 
-Knows providers' classes and where keys come from. Must not know any command.
+Knows the providers' classes and where keys are found. Must not know any command.
 """
 
 from __future__ import annotations
@@ -17,14 +17,21 @@ DIALECT_CLASSES: dict[str, type[Provider]] = {
     "anthropic": Anthropic,
     "gemini": Gemini,
 }
-"""Dialect → the class that speaks it; where a name fits several, the first is meant."""
+"""Dialect → its provider class. If a provider's name belongs to several dialects, the first of this table is used."""
 
 
 def provider_at(url: str, dialect: str, environment: Mapping[str, str]) -> Provider:
-    """Who listens at a URL. On this machine any key will do where none is found. Raises `InvalidRequestError`."""
+    """Return the provider for a URL. Raises `InvalidRequestError`.
+
+    url: the base URL.
+    dialect: a key of `DIALECT_CLASSES`.
+    environment: the environment variables, which may hold a key.
+
+    If no key is found for a server on this machine, the provider gets the key `any`.
+    """
     provider = DIALECT_CLASSES[dialect](base_url=url)
     if not is_loopback(url):
-        return provider  # the engine says what is missing
+        return provider  # the engine raises an error if there is no key
     try:
         found = find_key(provider, environment)
     except InvalidRequestError:

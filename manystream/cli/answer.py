@@ -1,6 +1,6 @@
-"""An answer as it is shown: text on one stream; thinking, tool calls and figures on another.
+"""A writer that shows an answer: its text on one output stream; thinking, tool calls and figures on another.
 
-Knows events and completions. Must not know who was asked or how.
+Knows events, completions and costs. Must not know the provider, nor how the call was made.
 """
 
 from __future__ import annotations
@@ -26,10 +26,13 @@ USAGE_WORDS = (
 
 
 class AnswerWriter:
-    """Shows one answer, event by event or whole.
+    """Writes one answer, event by event or as a whole.
 
-    A block begins on a new line; a thinking block and a tool call begin with what they are. Text is passed on as it
-    is, except on a terminal, where control characters are taken out.
+    text: the output stream for the answer's text.
+    aside: the output stream for thinking, tool calls and figures.
+
+    Each block begins on a new line. A thinking block and a tool call begin with a label. Text is written unchanged; on
+    a terminal, control characters are replaced.
     """
 
     __slots__ = ("_aside", "_clean", "_column_used", "_index", "_paint", "_text")
@@ -43,7 +46,7 @@ class AnswerWriter:
         self._column_used: dict[TextIO, bool] = {text: False, aside: False}
 
     def on_event(self, event: Event) -> None:
-        """Show an event at once."""
+        """Write an event's text at once."""
         if isinstance(event, TextDelta):
             self._write(event.index, event.text, self._text)
         elif isinstance(event, ThinkingDelta):
@@ -54,7 +57,7 @@ class AnswerWriter:
             self._write(event.index, event.arguments, self._aside)
 
     def show_response(self, response: Response) -> None:
-        """Show an answer that came whole."""
+        """Write an unstreamed answer."""
         for index, block in enumerate(response.content):
             if isinstance(block, Text):
                 self._write(index, block.text, self._text)
@@ -64,7 +67,12 @@ class AnswerWriter:
                 self._write(index, block.arguments, self._aside, f"tool call {harmless(block.name)} ")
 
     def finish(self, completion: Completion, *, streamed: bool, cost: Cost | Unpriced | None = None) -> None:
-        """End the last line, and show usage, cost and timings; also of an answer that ended early."""
+        """End the last line, and write usage, cost and timings. An incomplete answer has them, too.
+
+        completion: the call's completion.
+        streamed: whether the answer's events were written before.
+        cost: what the answer cost; None to write no cost.
+        """
         response = completion.response
         if response is not None and not streamed:
             self.show_response(response)
@@ -94,26 +102,29 @@ class AnswerWriter:
 
 
 def summary(completion: Completion, response: Response, cost: Cost | Unpriced | None = None) -> str:
-    """Model, finish reason, usage, cost and timings in one line."""
+    """Return model, finish reason, usage, cost and timings in one line."""
     parts = [harmless(response.model or "unknown model")]
     if completion.success:
         parts.append(response.finish_reason.value)
-    told = (usage_text(response.usage), cost_text(cost), timings_text(completion.timings))
-    parts += [part for part in told if part]
+    figures = (usage_text(response.usage), cost_text(cost), timings_text(completion.timings))
+    parts += [part for part in figures if part]
     if completion.attempts > 1:
         parts.append(f"{completion.attempts} attempts")
     return "[" + " · ".join(parts) + "]"
 
 
 def usage_text(usage: Usage) -> str:
-    """Tokens, of those counts that are known."""
+    """Return the known token counts as text, or an empty text if none is known."""
     known = ((getattr(usage, name), word) for name, word in USAGE_WORDS)
     text = ", ".join(f"{count} {word}" for count, word in known if count is not None)
     return f"{text} tokens" if text else ""
 
 
 def cost_text(cost: Cost | Unpriced | None) -> str:
-    """The price and what of it is input and output, or why there is none; empty where nobody asked."""
+    """Return the cost of an answer with its input and output parts, or why it has no price.
+
+    If `cost` is None, the text is empty.
+    """
     if cost is None:
         return ""
     if isinstance(cost, Unpriced):
@@ -123,10 +134,10 @@ def cost_text(cost: Cost | Unpriced | None) -> str:
 
 
 def timings_text(timings: Timings) -> str:
-    """How long it took to the first token and to the end."""
+    """Return the times to the first token and to the end as text."""
     parts = [
         f"{words} {duration(seconds)}"
-        for words, seconds in (("first token after", timings.first_token), ("whole after", timings.finished))
+        for words, seconds in (("first token after", timings.first_token), ("complete after", timings.finished))
         if seconds is not None
     ]
     return ", ".join(parts)

@@ -1,7 +1,7 @@
-"""`manystream batch`: a file of prompts in, a file of answers out, resumable by id.
+"""The command `manystream batch`: it sends every line of a file of prompts, and writes a file of answers.
 
-Knows the command line: whom to ask, which files, and what to tell at the end. Must not know how a batch is worked
-through (`manystream/batch`) nor how progress looks (`batch_progress`).
+Knows the command line: the provider, the files, and the report at the end. Must not know how a batch runs
+(`manystream/batch`) or how progress is shown (`batch_progress`).
 """
 
 from __future__ import annotations
@@ -32,45 +32,67 @@ from .errors import CommandError
 from .run import RunOptions, choose_provider
 from .terminal import Paint, is_terminal
 
-HELP = "a file of prompts in, a file of answers out, many at a time; resumable"
+HELP = "send every line of a file of prompts, and write a file of answers; resumable"
 DESCRIPTION = """\
-Ask a model every line of a JSONL file, many at a time, and write each answer as it completes. What was interrupted, in
-whatever way, goes on where it was when the same command is given again: answers are found by their id.
+Send every line of a JSONL file to a model, many at a time, and write each answer when it is complete. To resume an
+interrupted batch, give the same command again: lines whose id is in the file of answers are skipped.
 
-  manystream batch prompts.jsonl -o answers.jsonl                       against the built-in simulator: no key, no cost
+  manystream batch prompts.jsonl -o answers.jsonl                       the built-in simulator answers: no key, no cost
   manystream batch prompts.jsonl -o answers.jsonl --model gpt-5-mini --concurrency 1000
   manystream batch prompts.jsonl -o answers.jsonl --model claude-sonnet-4-5 --max-rps 50 --max-tpm 400000
   manystream batch prompts.jsonl -o answers.jsonl --model llama3.2 --base-url http://127.0.0.1:11434/v1
   manystream batch prompts.jsonl -o answers.jsonl --model gpt-5-mini --retry-failed
 """
 EPILOG = """\
-a line of the input is one of
+a line of the input has one of these forms:
   {"id": "1", "messages": [{"role": "user", "content": "Why is the sky blue?"}], "max_output_tokens": 500}
-  {"custom_id": "1", "method": "POST", "url": "/v1/chat/completions", "body": {…}}         as OpenAI's batches take it
-  {"custom_id": "1", "params": {…}}                                                    as Anthropic's batches take it
+  {"custom_id": "1", "method": "POST", "url": "/v1/chat/completions", "body": {…}}         a line of OpenAI's batches
+  {"custom_id": "1", "params": {…}}                                                    a line of Anthropic's batches
 
-A line of the output has the same id, and text, thinking, tool_calls, finish_reason, usage, attempts, seconds. Lines
-that failed are kept apart, in answers.errors.jsonl, with the reason; they are tried again with --retry-failed. Lines
-that are no request are named there by file and line number, and looked at again each time.
+files:
+  answers.jsonl         the answers: id, text, thinking, tool_calls, finish_reason, usage, attempts, seconds
+  answers.errors.jsonl  the failures: id, line, and the reason. --retry-failed sends these lines again. A line that is
+                        not a valid request is reported here, too, with its number; every run checks it again.
 
---model is asked for every line, whatever model the line names. The lines' own models are asked with --provider or
---base-url and no --model.
+models:
+  --model M                       every line is sent to M, whatever model the line names
+  --provider or --base-url alone  each line is sent to the model that it names
 
-With the extra `cost` (pip install 'manystream[cost]') progress, summary and answers say what the answers cost.
+With the extra `cost` (pip install 'manystream[cost]'), the progress, the summary and the answers show the cost.
 
-Exit status: 0 every line has its answer, 1 some failed, 2 called wrongly, 130 interrupted (what is done is kept).
+exit status:
+  0    every line has an answer
+  1    some lines failed
+  2    the command line is wrong
+  130  interrupted; all answers so far are in the file
 """
 
 SIMULATOR = "simulator"
 SIMULATED_MODEL = "sim-text"
 EXAMPLE = '{"id": "1", "messages": [{"role": "user", "content": "Hello"}]}'
 SIMULATED_ANSWERS = 32
-"""Events of a simulated answer."""
+"""The number of events of a simulated answer."""
 
 
 @dataclass(slots=True, frozen=True)
 class BatchOptions:
-    """The command line, checked."""
+    """The options of `manystream batch`, checked.
+
+    prompts: the input file; None for standard input.
+    output: the file of answers.
+    errors: the file of failures; None for the one beside the file of answers.
+    model: the model for all lines, or None.
+    provider: the provider's name, or None.
+    base_url: the server's base URL, or None.
+    concurrency: calls at a time.
+    max_rps: requests per second, or None for no limit.
+    max_tpm: tokens per minute, or None for no limit.
+    attempts: the most attempts of each line.
+    stream: whether to request streams.
+    retry_failed: whether to send lines again that failed in earlier runs.
+    monitor: whether `manystream top` can watch the engine.
+    plain: whether to show progress as plain lines.
+    """
 
     prompts: Path | None
     output: Path
@@ -89,18 +111,24 @@ class BatchOptions:
 
     @property
     def simulated(self) -> bool:
-        """Whether nobody was named, so that the simulator answers."""
+        """Whether the simulator answers, because no model, provider or URL was named."""
         return self.model is None and self.provider is None and self.base_url is None
 
     @property
     def source(self) -> str:
-        """The input's name."""
+        """The input's name, for messages."""
         return str(self.prompts) if self.prompts is not None else "standard input"
 
 
 @dataclass(slots=True)
 class Run:
-    """What there is to report once the engine and the files are closed."""
+    """What is reported after the engine and the files were closed.
+
+    counters: the batch's figures.
+    started: whether the batch was started.
+    interrupted: whether Ctrl-C ended it.
+    elapsed: how long it took, in seconds.
+    """
 
     counters: Counters
     started: bool = False
@@ -109,32 +137,38 @@ class Run:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
-    parser.add_argument("prompts", metavar="PROMPTS", help="the JSONL file to work through; - reads standard input")
-    parser.add_argument("-o", "--output", required=True, metavar="FILE", help="where answers are appended")
-    parser.add_argument("--errors", metavar="FILE", help="where failures go (default: beside it, FILE.errors.jsonl)")
-    parser.add_argument("--model", metavar="MODEL", help="which model; without it, the built-in simulator answers")
-    parser.add_argument("--provider", metavar="PROVIDER", help="who to ask, as in `manystream run`")
-    parser.add_argument("--base-url", metavar="URL", help="a server of your own (OpenAI-compatible unless --provider)")
+    """Add the options of `manystream batch` to the parser."""
+    parser.add_argument("prompts", metavar="PROMPTS", help="the JSONL file of prompts; - reads standard input")
+    parser.add_argument(
+        "-o", "--output", required=True, metavar="FILE", help="the file of answers; new answers are appended"
+    )
+    parser.add_argument(
+        "--errors", metavar="FILE", help="the file of failures (default: answers.errors.jsonl beside answers.jsonl)"
+    )
+    parser.add_argument("--model", metavar="MODEL", help="the model; without it, the built-in simulator answers")
+    parser.add_argument("--provider", metavar="PROVIDER", help="the provider; see `manystream run --help`")
+    parser.add_argument(
+        "--base-url", metavar="URL", help="the base URL of another server (OpenAI-compatible unless --provider)"
+    )
     parser.add_argument("--concurrency", type=int, default=100, metavar="N", help="calls at a time (default: 100)")
-    parser.add_argument("--max-rps", type=float, metavar="R", help="start at most so many requests a second")
+    parser.add_argument("--max-rps", type=float, metavar="R", help="requests per second (default: no limit)")
     parser.add_argument(
-        "--max-tpm", type=float, metavar="T", help="use at most about so many tokens a minute, input and output"
+        "--max-tpm", type=float, metavar="T", help="input and output tokens per minute, roughly (default: no limit)"
     )
     parser.add_argument(
-        "--attempts", type=int, default=6, metavar="N", help="how often to try a line in one run (default: 6)"
+        "--attempts", type=int, default=6, metavar="N", help="the most attempts of a line in one run (default: 6)"
     )
     parser.add_argument(
-        "--stream", action="store_true", help="ask for streams: for answers that take minutes, over idle-shy networks"
+        "--stream", action="store_true", help="request streams: for long answers over networks that close idle ones"
     )
-    parser.add_argument("--retry-failed", action="store_true", help="try again what failed in earlier runs")
-    parser.add_argument("--monitor", action="store_true", help="let `manystream top` look at it meanwhile")
-    parser.add_argument("--plain", action="store_true", help="plain lines of progress, also on a terminal")
+    parser.add_argument("--retry-failed", action="store_true", help="send lines again that failed in earlier runs")
+    parser.add_argument("--monitor", action="store_true", help="allow `manystream top` to show this process")
+    parser.add_argument("--plain", action="store_true", help="show progress as plain lines, also on a terminal")
     parser.epilog = EPILOG
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Work through the file; the exit status."""
+    """Run the batch and return the exit status."""
     options = _read_options(arguments)
     allow_many_sockets()
     try:
@@ -173,7 +207,7 @@ def _read_options(arguments: argparse.Namespace) -> BatchOptions:
 
 
 def _check_input(options: BatchOptions) -> None:
-    """Raises `CommandError` where the input cannot be read, or is one of the files that are written."""
+    """Raise `CommandError` if the input cannot be read, or if two of the three files are the same file."""
     try:
         if options.prompts is not None:
             with options.prompts.open("rb") as file:
@@ -182,7 +216,7 @@ def _check_input(options: BatchOptions) -> None:
             status = os.fstat(sys.stdin.fileno())
     except (OSError, ValueError) as error:
         if options.prompts is None:
-            return  # closed, or no file: reading it will say so
+            return  # standard input is closed or not a file; reading it raises the error
         reason = error.strerror if isinstance(error, OSError) else error
         raise CommandError(
             f"cannot read {options.prompts}: {reason}; a file of prompts has lines such as {EXAMPLE}"
@@ -192,11 +226,11 @@ def _check_input(options: BatchOptions) -> None:
         if _is_file(path, status):
             raise CommandError(f"{name} {path} is the input itself: name another file with {name}", status=2)
     if errors.exists() and _is_file(options.output, errors.stat()):
-        raise CommandError(f"--errors {errors} is the file of answers itself: name another one", status=2)
+        raise CommandError(f"--errors {errors} is the file of answers itself: name another file", status=2)
 
 
 def _is_file(path: Path, status: os.stat_result) -> bool:
-    """Whether the path leads to this file: spelt differently, or through a link of either kind."""
+    """Return whether the path leads to this file, also by another spelling, a hard link or a symbolic link."""
     try:
         return os.path.samestat(path.stat(), status)
     except OSError:
@@ -205,7 +239,7 @@ def _is_file(path: Path, status: os.stat_result) -> bool:
 
 @contextmanager
 def _open_provider(options: BatchOptions) -> Generator[tuple[Provider, Callable[[str | None], str | None]], None, None]:
-    """Whom to ask, and which model for a line that names one or none."""
+    """Return the provider, and a function that maps the model that a line names (or None) to the request's model."""
     if options.simulated:
         with start_simulator(f"events={SIMULATED_ANSWERS}", journal=0) as simulator:
             simulated = OpenAIChat("simulated", simulator.base_urls["openai-chat"], name=SIMULATOR)
@@ -232,7 +266,7 @@ def _open_provider(options: BatchOptions) -> Generator[tuple[Provider, Callable[
 
 
 async def _batch(options: BatchOptions, provider: Provider, choose_model: Callable[[str | None], str | None]) -> int:
-    """Work through the input, print the summary whatever ended it, and give the exit status."""
+    """Run the batch, print the summary, also after a failure, and return the exit status."""
     journal = Journal(options.output, options.errors)
     run = Run(Counters())
     failure: Exception | None = None
@@ -245,11 +279,11 @@ async def _batch(options: BatchOptions, provider: Provider, choose_model: Callab
     if run.started:
         print(summary(run.counters, run.elapsed, options.output, journal.errors_path, Paint(sys.stdout)))
     if isinstance(failure, BatchError):
-        raise CommandError(f"{failure}; what is done is kept, and the same command goes on from there")
+        raise CommandError(f"{failure}; all answers so far are in the file; the same command resumes the batch")
     if failure is not None:
         raise failure
     if run.interrupted:
-        print("Interrupted. The same command goes on from here.", file=sys.stderr)
+        print("Interrupted. The same command resumes the batch.", file=sys.stderr)
         return 130
     counters = run.counters
     return 1 if counters.failed + counters.failed_before + counters.invalid else 0
@@ -268,7 +302,7 @@ async def _ask(
     async with open_engine([provider], retry=retry, proxy=proxy, monitor=options.monitor) as engine:
         if options.simulated:
             print(
-                "No --model was given: the built-in simulator answers, not a model. Its words mean nothing.",
+                "No --model was given: the built-in simulator answers, not a model.",
                 file=sys.stderr,
             )
         batch = _new_batch(options, engine, journal, provider, choose_model)
@@ -309,7 +343,7 @@ def _new_batch(
 
 
 def _price_list(provider: Provider) -> Price | None:
-    """What tells an answer's cost; None without the extra."""
+    """Return a function that returns an answer's cost, or None if the extra `cost` is not installed."""
     try:
         check_installed()
     except CostExtraError:
@@ -319,7 +353,7 @@ def _price_list(provider: Provider) -> Price | None:
 
 
 async def _work(batch: Batch, options: BatchOptions, progress: Progress) -> bool:
-    """Run the batch and show how it goes; whether Ctrl-C ended it."""
+    """Run the batch and show its progress. Return whether Ctrl-C ended it."""
     interrupted = False
     async with trio.open_nursery() as nursery:
 
@@ -351,11 +385,15 @@ async def _work(batch: Batch, options: BatchOptions, progress: Progress) -> bool
 
 
 def _check_makers(journal: Journal, name: str) -> None:
-    """Simulated answers and real ones must not end up in one file unseen."""
+    """Raise `JournalError` if the file would hold both simulated and real answers.
+
+    journal: the open journal, which knows the providers of the recorded answers.
+    name: the name of the provider of this run.
+    """
     simulated = SIMULATOR in journal.makers
     if journal.makers and simulated != (name == SIMULATOR):
-        whose = "the simulator's" if simulated else "a model's"
+        origin = "the simulator" if simulated else "a model"
         raise JournalError(
-            f"{journal.answers_path} holds answers that are {whose}, and now {name!r} is to be asked:"
-            " choose another file with -o, or delete that one"
+            f"{journal.answers_path} holds answers of {origin}, and this run would add answers of {name!r}:"
+            " choose another file with -o, or delete that file"
         )

@@ -1,6 +1,8 @@
-"""How a batch goes: a bar where rich and a terminal are there, a line now and then otherwise; and the summary.
+"""The progress display and the summary of `manystream batch`.
 
-Knows counters. Must not know batches. Everything but the summary goes to standard error.
+Progress is a bar on a terminal with rich, and otherwise a line every few seconds. It is written to standard error.
+
+Knows counters. Must not know how a batch runs.
 """
 
 from __future__ import annotations
@@ -15,18 +17,23 @@ from ..batch import Counters
 from .terminal import Paint, harmless, money
 
 LOOK_SECONDS = 0.25
+"""The interval of updates, in seconds."""
 PLAIN_SECONDS = 5.0
-"""Between two plain lines."""
+"""The interval of plain lines, in seconds."""
 
 RECENT_SECONDS = 60.0
-"""What the time that is left is judged by."""
+"""The remaining time is computed from the lines that ended within so many seconds."""
 
 RATE_WEIGHT = 0.1
-"""Of the newest look in the rate that is shown; a few seconds count."""
+"""The weight of the newest update in the moving average of the rate, which covers a few seconds."""
 
 
 class Progress(abc.ABC):
-    """The figures of a run, a look at a time. total: lines of the input, None where nobody can know."""
+    """The progress display of a run.
+
+    counters: the run's figures.
+    total: the number of the input's lines; None if it is unknown.
+    """
 
     def __init__(self, counters: Counters, total: int | None) -> None:
         self._counters = counters
@@ -38,16 +45,16 @@ class Progress(abc.ABC):
 
     @property
     def elapsed(self) -> float:
-        """Seconds since the beginning."""
+        """Seconds since this object was made."""
         return time.monotonic() - self._began
 
     def look(self) -> None:
-        """Show what happened since the last look."""
+        """Read the counters, compute the rates since the last update, and show them."""
         now = time.monotonic()
         span, self._last = max(now - self._last, 1e-3), now
         counters = self._counters
         done, tokens = counters.answered + counters.failed, counters.input_tokens + counters.output_tokens
-        weight = max(RATE_WEIGHT, LOOK_SECONDS / max(self.elapsed, LOOK_SECONDS))  # at first, all there is
+        weight = max(RATE_WEIGHT, LOOK_SECONDS / max(self.elapsed, LOOK_SECONDS))  # the first updates weigh more
         self._rate += ((done - self._done) / span - self._rate) * weight
         self._token_rate += ((tokens - self._tokens) / span - self._token_rate) * weight
         self._done, self._tokens = done, tokens
@@ -58,15 +65,18 @@ class Progress(abc.ABC):
 
     @property
     def remaining(self) -> str:
-        """How long it will take yet, as `1:02:03`; empty where nobody can know. By the lines that ended within the
-        last minute: the rate of a moment falls to nothing while lines wait for their next attempt."""
+        """The estimated remaining time, such as `1:02:03`; empty if it is unknown.
+
+        It is computed from the lines that ended within the last minute. The current rate is not used: it falls to zero
+        while lines wait for their next attempt.
+        """
         (since, before), (now, done) = self._ended[0], self._ended[-1]
         if self._total is None or done <= before:
             return ""
         return clock((self._total - self._counters.ended) * (now - since) / (done - before))
 
     def figures(self) -> str:
-        """Everything but the bar."""
+        """Return the figures beside the bar as text."""
         counters = self._counters
         failed = counters.failed + counters.invalid
         parts = [
@@ -86,11 +96,11 @@ class Progress(abc.ABC):
 
     @abc.abstractmethod
     def close(self) -> None:
-        """No more looks."""
+        """End the display."""
 
 
 class PlainProgress(Progress):
-    """A line every few seconds."""
+    """A progress display that prints a line every few seconds."""
 
     def __init__(self, counters: Counters, total: int | None) -> None:
         super().__init__(counters, total)
@@ -110,7 +120,7 @@ class PlainProgress(Progress):
 
 
 def open_progress(counters: Counters, total: int | None, *, plain: bool) -> Progress:
-    """The best that this terminal and this installation can show."""
+    """Return the display for this terminal: rich's bar if rich is installed and `plain` is false, or plain lines."""
     if not plain:
         try:
             return _rich_progress(counters, total)
@@ -125,7 +135,7 @@ def _rich_progress(counters: Counters, total: int | None) -> Progress:
     from rich.progress import Progress as Bars
 
     class RichProgress(Progress):
-        """rich's bar. It is drawn when it is looked at: a thread of its own would take the core from the calls."""
+        """A progress display with rich's bar. It draws in `look`: rich's own thread would take time from the calls."""
 
         def __init__(self, counters: Counters, total: int | None) -> None:
             super().__init__(counters, total)
@@ -158,7 +168,14 @@ def _rich_progress(counters: Counters, total: int | None) -> Progress:
 
 
 def summary(counters: Counters, elapsed: float, answers: Path, errors: Path, paint: Paint) -> str:
-    """What came of it, for the end."""
+    """Return the summary of a run as text of several lines.
+
+    counters: the run's figures.
+    elapsed: how long the run took, in seconds.
+    answers: the file of answers.
+    errors: the file of failures.
+    paint: the styles of the terminal.
+    """
     rate = counters.answered / elapsed if elapsed > 0 else 0.0
     shown = harmless(str(errors))
     lines = [
@@ -171,33 +188,33 @@ def summary(counters: Counters, elapsed: float, answers: Path, errors: Path, pai
     if counters.unpriced:
         lines.append(f"{counters.unpriced:,} without a price: {harmless(counters.unpriced_reason)}")
     if counters.answered_before:
-        lines.append(f"{counters.answered_before:,} had their answer before")
+        lines.append(f"{counters.answered_before:,} were answered before")
     if counters.failed:
         kinds = ", ".join(f"{count:,} {category}" for category, count in sorted(counters.failures.items()))
         lines.append(paint(f"{counters.failed:,} failed", "red") + f" ({kinds}) → {shown}")
     if counters.failed_before:
-        lines.append(f"{counters.failed_before:,} failed before and were passed over: --retry-failed tries them again")
+        lines.append(f"{counters.failed_before:,} failed before and were skipped: --retry-failed sends them again")
     if counters.invalid:
-        what = "line is" if counters.invalid == 1 else "lines are"
-        lines.append(paint(f"{counters.invalid:,} {what} no request", "red") + f" → {shown}")
+        what = "line is not a valid request" if counters.invalid == 1 else "lines are not valid requests"
+        lines.append(paint(f"{counters.invalid:,} {what}", "red") + f" → {shown}")
     return "\n".join(lines)
 
 
 def cost_text(counters: Counters) -> str:
-    """What the answers of this run cost; empty where no answer has a price."""
+    """Return the cost of this run's answers, or an empty text if no answer has a price."""
     text = " + ".join(money(amount, currency) for currency, amount in sorted(counters.cost.items()))
     return f"at least {text}" if text and counters.unpriced else text
 
 
 def clock(seconds: float) -> str:
-    """A span as `0:59` or `1:02:03`."""
+    """Return a time span as text, such as `0:59` or `1:02:03`."""
     minutes, second = divmod(max(0, round(seconds)), 60)
     hours, minute = divmod(minutes, 60)
     return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"
 
 
 def compact(number: float) -> str:
-    """A count in three figures or so: `950`, `12.3k`, `4.56M`."""
+    """Return a number with about three digits, such as `950`, `12.3k` or `4.56M`."""
     for limit, divisor, unit in ((1e3, 1, ""), (1e6, 1e3, "k"), (1e9, 1e6, "M")):
         if number < limit:
             value = number / divisor

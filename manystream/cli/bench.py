@@ -1,7 +1,7 @@
-"""`manystream bench`: what an endpoint, a proxy, or this machine can do, measured with the real engine.
+"""The command `manystream bench`: a load test of an endpoint, a proxy, or this machine, with the real engine.
 
-Knows the command line: whom to ask, how hard, and what the results mean for the exit status. Must not know how load is
-made (`bench_load`), what is counted (`bench_figures`) nor how it looks (`bench_report`).
+Knows the command line: the target, the load, and which exit status a result has. Must not know how the load is made
+(`bench/load.py`), what is counted (`bench/figures.py`) or how results are shown (`bench_report`).
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from .terminal import Paint, duration, harmless
 
 HELP = "measure an endpoint, a proxy, or this machine: latency, gaps, rates, the most streams"
 DESCRIPTION = """\
-Ask an endpoint, so many calls at a time, each followed by the next, and tell what came: calls by outcome, time to the
-first content, events and tokens a second, gaps between the pieces of a stream, and what it cost this client.
+Keep a number of calls to an endpoint running, and report: calls by outcome, time to the first content, events and
+tokens per second, gaps between the events of a stream, and the processor time of this client.
 
   manystream bench                                                  the built-in simulator: no key, no cost
   manystream bench http://127.0.0.1:8000/v1 --model llama3.2 --concurrency 50
@@ -48,21 +48,27 @@ first content, events and tokens a second, gaps between the pieces of a stream, 
   manystream bench --streams 1,10,100,1000,2000 --simulate rate=50,events=1000
   manystream bench http://127.0.0.1:8000/v1 --model m --json | jq .gap.p99
 
-A provider that is paid for is paid for this, too.
+A provider charges for the calls of a bench as for any others.
 """
 EPILOG = """\
-The first calls are started one after another (--ramp); events, gaps, tokens and processor time are measured from then
-on, for --seconds; where no call is left after them, from the beginning. What still runs at the end is cut off, and is
-no failure. Nothing is tried again. A server reports tokens when a call ends: a stream's tokens are estimated from its
-events in that time; those of an unstreamed call count only where the call ends in that time.
+what is measured:
+  First the calls are started one after another (--ramp). Then events, gaps, tokens and processor time are measured for
+  --seconds. If the ramp starts all calls (--requests), they are measured from the start of the ramp. Calls that still
+  run at the end are cancelled and are not failures. No call is tried again.
+  A server reports tokens when a call ends. The tokens of streams are estimated from the events in the measured time.
+  The tokens of an unstreamed call count only if it ends in the measured time.
 
---streams looks for the most streams whose 99th percentile of gaps stays below a bound: it runs each number in turn, and
-ends with the first that does not. The bound is --max-gap; without it, the first step's own p99 and 50 ms.
+--streams searches for the most streams whose 99th percentile of gaps (p99) stays within a bound. It measures each
+number in turn, and ends with the first that exceeds the bound. The bound is --max-gap; without it, the p99 of the first
+step plus 50 ms.
 
-Keys come from where `manystream run` takes them; a server on this machine needs none.
+Keys are read as in `manystream run`. A server on this machine needs no key.
 
-Exit status: 0 every call ended well (with --streams: one step did), 1 some failed or nothing came, 2 called wrongly,
-130 interrupted (what was measured is told).
+exit status:
+  0    every call succeeded (with --streams: at least one step stayed within the bound)
+  1    some calls failed, or none succeeded
+  2    the command line is wrong
+  130  interrupted; the figures so far are shown
 """
 
 DEFAULT_MODELS = {
@@ -71,20 +77,40 @@ DEFAULT_MODELS = {
     "anthropic": "claude-sonnet-4-5",
     "gemini": "gemini-2.5-flash",
 }
-PROMPT = "Tell of the rivers of Europe in some 300 words."
+PROMPT = "Describe the rivers of Europe in about 300 words."
 SIMULATED = {True: "rate=50,events=250", False: "events=32"}
-"""Streamed or not → the knobs of the built-in simulator."""
+"""Whether calls are streamed → the knobs of the built-in simulator."""
 
 STARTS_A_SECOND = 500.0
-"""The pace of the default ramp."""
+"""Calls per second that the default ramp starts."""
 SECONDS, STEP_SECONDS = 10.0, 5.0
+"""The default length of a run, and of each step of a search, in seconds."""
 MORE_GAP = 0.05
-"""Seconds by which p99 may grow from the first step of a search on."""
+"""The default bound of a search is the first step's p99 plus so many seconds."""
 
 
 @dataclass(slots=True, frozen=True)
 class BenchOptions:
-    """The command line, checked. steps: numbers of streams to search among; empty: one run of `concurrency`."""
+    """The options of `manystream bench`, checked.
+
+    url: the server's base URL, or None.
+    dialect: the dialect that the URL speaks.
+    model: the model's name, or None.
+    provider: the provider's name, or None.
+    concurrency: calls at a time.
+    steps: the numbers of streams of a search, in rising order; empty for one run of `concurrency` calls.
+    max_gap: the bound of a search, in seconds; None for the default.
+    seconds: how long to measure.
+    requests: the number of calls; None for as many as the time allows.
+    ramp: the time over which the first calls are started, in seconds; None for the default.
+    stream: whether to stream the calls.
+    prompt: the prompt.
+    max_tokens: the longest answer in tokens, or None.
+    headers: additional request headers.
+    knobs: the knobs of the built-in simulator.
+    monitor: whether `manystream top` can watch the engine.
+    json: whether to print the results as JSON.
+    """
 
     url: str | None
     dialect: str
@@ -106,13 +132,18 @@ class BenchOptions:
 
     @property
     def simulated(self) -> bool:
-        """Whether nobody was named, so that the simulator answers."""
+        """Whether the simulator answers, because no URL, provider or model was named."""
         return self.url is None and self.provider is None and self.model is None
 
 
 @dataclass(slots=True, frozen=True)
 class Target:
-    """Whom to ask. simulator: the process that answers, where it is ours."""
+    """The server that is measured.
+
+    provider: the provider.
+    model: the provider's name of the model.
+    simulator: the process id of the built-in simulator, or None for another server.
+    """
 
     provider: Provider
     model: str
@@ -120,46 +151,55 @@ class Target:
 
     @property
     def shown(self) -> str:
-        """Its address; a URL may hold a password, which is not shown."""
+        """The server's URL without a password."""
         url = urlsplit(self.provider.base_url)
         return f"{url.scheme}://{url.netloc.rpartition('@')[2]}{url.path}"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
-    parser.add_argument("url", nargs="?", metavar="URL", help="a base URL, as in `run --base-url` (default: simulator)")
+    """Add the options of `manystream bench` to the parser."""
+    parser.add_argument("url", nargs="?", metavar="URL", help="a server's base URL (default: the built-in simulator)")
     parser.add_argument(
-        "--dialect", choices=list(DIALECT_CLASSES), default="openai-chat", help="what it speaks (default: openai-chat)"
+        "--dialect",
+        choices=list(DIALECT_CLASSES),
+        default="openai-chat",
+        help="the dialect of the URL (default: openai-chat)",
     )
-    parser.add_argument("--model", metavar="MODEL", help="which model; without a URL, it also tells the provider")
-    parser.add_argument("--provider", metavar="PROVIDER", help="who to ask, as in `manystream run`")
+    parser.add_argument("--model", metavar="MODEL", help="the model; without a URL, its name selects the provider")
+    parser.add_argument("--provider", metavar="PROVIDER", help="the provider; see `manystream run --help`")
     parser.add_argument("--concurrency", "-c", type=int, default=10, metavar="N", help="calls at a time (default: 10)")
-    parser.add_argument("--streams", metavar="N,N,…", help="search: these numbers of streams, one after another")
-    parser.add_argument("--max-gap", type=float, metavar="MS", help="the bound of a search, in milliseconds")
+    parser.add_argument("--streams", metavar="N,N,…", help="search: measure these numbers of streams in turn")
     parser.add_argument(
-        "--seconds", type=float, metavar="S", help="how long to measure (default: 10; 5 for each step of a search)"
+        "--max-gap", type=float, metavar="MS", help="the bound of a search, in milliseconds (default: see below)"
     )
-    parser.add_argument("--requests", "-n", type=int, metavar="N", help="end after so many calls, if they end sooner")
     parser.add_argument(
-        "--ramp", type=float, metavar="S", help="spread the first calls over so long (default: 500 calls a second)"
+        "--seconds", type=float, metavar="S", help="seconds to measure (default: 10; 5 for each step of a search)"
     )
-    parser.add_argument("--no-stream", action="store_true", help="ask for whole answers")
-    parser.add_argument("--prompt", default=PROMPT, metavar="TEXT", help=f"what to ask (default: {PROMPT!r})")
+    parser.add_argument(
+        "--requests", "-n", type=int, metavar="N", help="end after N calls, or after --seconds (default: no limit)"
+    )
+    parser.add_argument(
+        "--ramp", type=float, metavar="S", help="start the first calls within S seconds (default: 500 calls per second)"
+    )
+    parser.add_argument("--no-stream", action="store_true", help="make unstreamed calls")
+    parser.add_argument("--prompt", default=PROMPT, metavar="TEXT", help=f"the prompt (default: {PROMPT!r})")
     parser.add_argument("--max-tokens", type=int, metavar="N", help="the longest answer, in tokens")
-    parser.add_argument("--header", action="append", default=[], metavar="NAME=VALUE", help="a further request header")
+    parser.add_argument(
+        "--header", action="append", default=[], metavar="NAME=VALUE", help="an additional request header; repeatable"
+    )
     parser.add_argument(
         "--simulate",
         metavar="KNOBS",
         help="how the built-in simulator answers; see `manystream simulate --help`"
         f" (default: {SIMULATED[True]}; unstreamed: {SIMULATED[False]})",
     )
-    parser.add_argument("--monitor", action="store_true", help="let `manystream top` look at this client meanwhile")
+    parser.add_argument("--monitor", action="store_true", help="allow `manystream top` to show this process")
     parser.add_argument("--json", action="store_true", help="print the results as one line of JSON")
     parser.epilog = EPILOG
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Measure; the exit status."""
+    """Measure, print the results, and return the exit status."""
     options = _read_options(arguments)
     allow_many_sockets()
     try:
@@ -208,7 +248,7 @@ def _read_options(arguments: argparse.Namespace) -> BenchOptions:
     if options.ramp is not None and not (math.isfinite(options.ramp) and options.ramp >= 0):
         raise CommandError(f"--ramp must not be below 0: {options.ramp:g}", status=2)
     if steps and not options.stream:
-        raise CommandError("--streams searches by the gaps of streams: leave --no-stream out", status=2)
+        raise CommandError("--streams measures the gaps of streams: leave --no-stream out", status=2)
     if steps and options.requests is not None:
         raise CommandError("--streams measures each step for --seconds: leave --requests out", status=2)
     if arguments.simulate is not None and not options.simulated:
@@ -279,7 +319,7 @@ async def _bench(options: BenchOptions, target: Target) -> int:
 
 
 async def _measure(options: BenchOptions, target: Target, concurrency: int) -> Result:
-    """One run, with an engine of its own."""
+    """Measure one run, with an engine of its own."""
     request = Request(
         f"{target.provider.name}/{target.model}",
         [Message.user(options.prompt)],
@@ -305,10 +345,10 @@ def _status(result: Result) -> int:
 
 
 async def _search(options: BenchOptions, target: Target, about: JSONObject) -> int:
-    """Step after step, until one does not hold the bound."""
+    """Measure the steps of a search until one exceeds the bound. Print the results and return the exit status."""
     bound, most = options.max_gap, 0
     rows: list[list[str]] = []
-    told: list[JSONObject] = []
+    results: list[JSONObject] = []
     result: Result | None = None
     interrupted = False
     for streams in options.steps:
@@ -323,12 +363,12 @@ async def _search(options: BenchOptions, target: Target, about: JSONObject) -> i
         held = not _status(result) and result.gap_p99 is not None and bound is not None and result.gap_p99 <= bound
         verdict = "interrupted" if result.interrupted else "holds" if held else _why_not(result, bound)
         rows.append(step_row(result, verdict))
-        told.append(result_object(result) | {"holds": held})
+        results.append(result_object(result) | {"holds": held})
         if not held:
             break
         most = streams
     if options.json:
-        print(dumps_text(about | {"most_streams": most, "max_gap": bound, "steps": [*told]}))
+        print(dumps_text(about | {"most_streams": most, "max_gap": bound, "steps": [*results]}))
     else:
         _print_search(rows, most, bound, result)
     if interrupted:
@@ -347,7 +387,7 @@ def _why_not(result: Result, bound: float | None) -> str:
 def _print_search(rows: list[list[str]], most: int, bound: float | None, last: Result | None) -> None:
     paint = Paint(sys.stdout)
     print("\n" + step_table(rows))
-    print(f"\n{paint(f'{most:,} streams', 'bold')} is the most that held p99 of the gaps within {duration(bound)}.")
+    print(f"\n{paint(f'{most:,} streams', 'bold')} is the most whose p99 of the gaps stayed within {duration(bound)}.")
     if last is not None:
         if last.first_failure:
             print(f"first failure: {harmless(last.first_failure)}")

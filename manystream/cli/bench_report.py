@@ -1,6 +1,6 @@
-"""How a bench's results are shown to a person: a line now and then while it runs, and lines or a table at the end.
+"""The progress display and the result tables of `manystream bench`.
 
-Knows results. Must not know engines.
+Knows a load test's figures and results. Must not know engines.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ..bench.load import Load
 from .terminal import Column, Paint, Redrawn, duration, harmless, is_terminal, text_table
 
 PLAIN_SECONDS = 2.0
-"""Between two plain lines."""
+"""The interval of plain lines, in seconds."""
 
 STEP_COLUMNS = (
     Column("streams"),
@@ -30,7 +30,7 @@ STEP_COLUMNS = (
 
 
 class Progress:
-    """What is shown while a run goes on, on standard error."""
+    """The progress display of a run, on standard error."""
 
     def __init__(self) -> None:
         self._redrawn = Redrawn(sys.stderr) if is_terminal(sys.stderr) else None
@@ -39,7 +39,7 @@ class Progress:
         self._elapsed = 0.0
 
     def look(self, load: Load) -> None:
-        """Show how it goes, if it is time."""
+        """Show the run's figures. Without a terminal, show them every `PLAIN_SECONDS` only."""
         elapsed, figures = load.elapsed, load.figures
         if elapsed < self._elapsed:
             self._events, self._elapsed, self._next = 0, 0.0, PLAIN_SECONDS  # the next run counts from 0
@@ -58,14 +58,14 @@ class Progress:
             print(line, file=sys.stderr, flush=True)
 
     def close(self) -> None:
-        """Take the line away."""
+        """Remove the line from the terminal."""
         if self._redrawn is not None:
             self._redrawn.clear()
             sys.stderr.flush()
 
 
 def result_lines(result: Result, paint: Paint) -> list[str]:
-    """One run, for a person."""
+    """Return the result of one run as lines of text."""
     rows = [("calls", _calls_text(result, paint))]
     if result.first_failure:
         rows.append(("first failure", harmless(result.first_failure)))
@@ -80,7 +80,7 @@ def _calls_text(result: Result, paint: Paint) -> str:
     kinds = ", ".join(f"{category} {count:,}" for category, count in sorted(result.failures.items()))
     failed = paint(f"{result.failed:,} failed", "red") + f" ({kinds})" if result.failed else "0 failed"
     rate = f" ({result.calls_per_second:,.1f}/s)" if result.ok else ""
-    cut = f", {result.unfinished:,} cut off by the end" if result.unfinished else ""
+    cut = f", {result.unfinished:,} cancelled at the end" if result.unfinished else ""
     return f"{result.ok:,} ok{rate}, {failed}{cut}"
 
 
@@ -97,10 +97,10 @@ def _measured_rows(result: Result) -> list[tuple[str, str]]:
         tokens = result.tokens_per_second
         rows += [
             ("whole call", _percentiles_text(result.call)),
-            ("output tokens", f"{tokens:,.0f}/s" if tokens is not None else "the server told none"),
+            ("output tokens", f"{tokens:,.0f}/s" if tokens is not None else "the server reported none"),
         ]
-    unit = "an event" if result.stream else "a call"
-    cost = f"{duration(result.client_per_event)} of processor time {unit}, {result.client_share:.0%} of one core"
+    unit = "event" if result.stream else "call"
+    cost = f"{duration(result.client_per_event)} of processor time per {unit}, {result.client_share:.0%} of one core"
     rows += [
         ("this client", f"{cost}, loop lag {duration(result.loop_lag)}"),
         ("connections", f"{result.connections_opened:,} opened, reused {result.connections_reused:,} times"),
@@ -109,7 +109,7 @@ def _measured_rows(result: Result) -> list[tuple[str, str]]:
 
 
 def step_row(result: Result, verdict: str) -> list[str]:
-    """One step of a search."""
+    """Return the table row of one step of a search."""
     return [
         f"{result.concurrency:,}",
         f"{result.events_per_second:,.0f}",
@@ -125,7 +125,7 @@ def step_row(result: Result, verdict: str) -> list[str]:
 
 
 def step_table(rows: Sequence[Sequence[str]]) -> str:
-    """All steps of a search."""
+    """Return the table of all steps of a search."""
     return "\n".join(text_table(STEP_COLUMNS, rows))
 
 

@@ -1,7 +1,9 @@
-"""The command `manystream`: which commands there are, and what the shell is told.
+"""The command line of `manystream`: its list of commands, and its exit status.
 
-Each command is a module here with `add_arguments` and `run`. What goes wrong in one is a line on standard error and an
-exit status: 1 it failed, 2 it was called wrongly, 130 it was interrupted. Must not know what a command does.
+Each command is a module of this package with `HELP`, `DESCRIPTION`, `add_arguments` and `run`. An error of a command is
+one line on standard error and an exit status: 1 failed, 2 wrong command line, 130 interrupted.
+
+Knows argparse and the commands' modules. Must not know what a command does.
 """
 
 from __future__ import annotations
@@ -19,44 +21,50 @@ from .errors import CommandError
 DESCRIPTION = """\
 Thousands of live language-model streams on one core.
 
-  manystream demo                                 a thousand streams over four dialects, checked to the last byte
-  manystream run "Why is the sky blue?"           ask a provider; the answer is streamed to the terminal
-  manystream batch prompts.jsonl -o answers.jsonl a file of prompts in, a file of answers out, resumable
-  manystream doctor                               can every configured provider be reached? No prompt is sent
-  manystream top                                  a live view of a running engine, from another terminal
-  manystream bench http://127.0.0.1:8000/v1       latency, gaps, rates: of an endpoint, a proxy, this machine
-  manystream simulate                             the simulator of the four dialects, to try clients against
-  manystream completion bash                      what makes a shell complete all this
+  manystream demo                                  run a thousand streams over four dialects, and check every byte
+  manystream run "Why is the sky blue?"            send a prompt to a provider, and stream the answer
+  manystream batch prompts.jsonl -o answers.jsonl  send every line of a file, and write a file of answers; resumable
+  manystream doctor                                check that every configured provider can be reached
+  manystream top                                   show a running engine, live, from another terminal
+  manystream bench http://127.0.0.1:8000/v1        measure an endpoint, a proxy, or this machine
+  manystream simulate                              serve the four dialects on this machine, to test clients
+  manystream completion bash                       print a script that completes this command in a shell
 """
 
 EPILOG = """\
-Keys come from the environment (ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY or GOOGLE_API_KEY, and those of the
-providers that `manystream run --help` lists) or from ~/.config/manystream/credentials.json. No key is needed for
-`demo`, `simulate`, `bench` without a URL and `batch` without a model, nor for a server of your own (`manystream run
---base-url http://127.0.0.1:8000/v1 …`).
-`manystream COMMAND --help` explains a command, with examples. Exit status: 0 well, 1 failed, 2 called wrongly,
-130 interrupted (Ctrl-C; what there is by then is shown)."""
+Keys are read from environment variables (ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY or GOOGLE_API_KEY, and those
+of the other providers that `manystream run --help` lists) or from ~/.config/manystream/credentials.json.
+No key is needed for `demo`, `simulate`, `bench` without a URL, `batch` without a model, or a server on this machine
+(`manystream run --base-url http://127.0.0.1:8000/v1 …`).
+
+`manystream COMMAND --help` describes a command, with examples.
+
+exit status:
+  0    success
+  1    failed
+  2    the command line is wrong
+  130  interrupted by Ctrl-C; the results so far are shown"""
 
 
 class Command(Protocol):
-    """What a command's module offers."""
+    """The members of a command's module."""
 
     @property
     def HELP(self) -> str:
-        """What it does, in a line."""
+        """What the command does, in one line."""
         ...
 
     @property
     def DESCRIPTION(self) -> str:
-        """What it does, for its own help."""
+        """What the command does, with examples, for its own help."""
         ...
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Declare the options."""
+        """Add the command's options to the parser."""
         ...
 
     def run(self, arguments: argparse.Namespace) -> int:
-        """Do it; the exit status. Raises `CommandError` for what one line can say."""
+        """Run the command and return the exit status. Raises `CommandError` for an error that one line describes."""
         ...
 
 
@@ -73,11 +81,14 @@ COMMANDS: dict[str, Command] = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command line (default: the process's own). Gives the exit status and never raises."""
+    """Run a command line and return its exit status.
+
+    argv: the arguments; None for those of the process.
+    """
     parser = command_parser()
     try:
-        arguments = parser.parse_args(argv, argparse.Namespace(parser=parser))  # `completion` reads it
-    except SystemExit as end:  # argparse has written the help, or what is wrong
+        arguments = parser.parse_args(argv, argparse.Namespace(parser=parser))  # `completion` reads the parser
+    except SystemExit as end:  # argparse has written the help or an error
         return end.code if isinstance(end.code, int) else 2
     name: str | None = arguments.command
     if name is None:
@@ -96,21 +107,23 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _status_of(error: BaseException) -> int | None:
-    """The exit status of what ended a command from outside, alone or in the groups that nurseries make; None where it
-    is anything else."""
+    """Return the exit status for Ctrl-C and a broken pipe, also in a nursery's exception group; None for other errors.
+
+    130: Ctrl-C. 141: the process that read the output has ended.
+    """
     ends = _leaves(error)
     if all(isinstance(end, KeyboardInterrupt) for end in ends):
         return 130
     if all(isinstance(end, KeyboardInterrupt | BrokenPipeError) for end in ends):
-        # Who read our output has gone (`manystream run … | head`). Python would complain once more when it flushes
-        # at exit, so the output leads nowhere from here on.
+        # The reader of the output has ended (`manystream run … | head`). Python flushes the output at exit, which would
+        # raise again, so the output is redirected to the null device.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     return None
 
 
 def _leaves(error: BaseException) -> list[BaseException]:
-    """What a group holds, and the groups in it; an error that is none, itself."""
+    """Return the exceptions of a group and of the groups in it; for another exception, a list with it alone."""
     if not isinstance(error, BaseExceptionGroup):
         return [error]
     parts = cast("BaseExceptionGroup[BaseException]", error).exceptions
@@ -118,7 +131,7 @@ def _leaves(error: BaseException) -> list[BaseException]:
 
 
 def command_parser() -> argparse.ArgumentParser:
-    """The parser of the whole command line."""
+    """Return the parser of the whole command line."""
     parser = argparse.ArgumentParser(
         prog="manystream",
         description=DESCRIPTION,

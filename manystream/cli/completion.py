@@ -1,6 +1,7 @@
-"""`manystream completion`: what makes a shell complete this command, printed.
+"""The command `manystream completion`: it prints a completion script for a shell.
 
-Knows the command line's parser, and what some of its values may be. Must not know the shells (`completion_scripts`).
+Knows the command line's parser, and the possible values of some options. Must not know the shells;
+`completion_scripts` does.
 """
 
 from __future__ import annotations
@@ -12,34 +13,39 @@ from .completion_scripts import SCRIPTS
 from .completion_tree import Words, read_parser
 from .run import provider_names
 
-HELP = "print what makes bash, zsh or fish complete this command"
+HELP = "print a completion script for bash, zsh or fish"
 DESCRIPTION = """\
-Print a script that makes a shell complete commands, options and their values when Tab is pressed. It is made from the
-options of this very version: print it anew after an upgrade.
+Print a script that lets a shell complete commands, options and their values when Tab is pressed. The script is made
+from the options of the installed version: print it again after an upgrade.
 
   bash   source <(manystream completion bash)                                       in ~/.bashrc
   zsh    source <(manystream completion zsh)                                        in ~/.zshrc, after compinit
   fish   manystream completion fish > ~/.config/fish/completions/manystream.fish
 
-Files work as well: ~/.local/share/bash-completion/completions/manystream, and _manystream in a folder of zsh's $fpath.
+The script may also be a file: ~/.local/share/bash-completion/completions/manystream for bash, and _manystream in a
+folder of $fpath for zsh.
 """
-EPILOG = "Exit status: 0 printed, 2 called wrongly."
+EPILOG = """\
+exit status:
+  0    the script was printed
+  2    the command line is wrong
+"""
 
 WORDS: dict[str, Words] = {
     "PROVIDER": provider_names,
     "KNOB=VALUE": lambda: [name.replace("_", "-") + "=" for name in READERS],
 }
-"""A value's name in the help → what it may be, where the parser itself does not say."""
+"""Metavar → function that returns the possible values, for values without argparse's `choices`."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
+    """Add the options of `manystream completion` to the parser."""
     parser.add_argument("shell", choices=list(SCRIPTS), metavar="SHELL", help=f"one of {', '.join(SCRIPTS)}")
     parser.epilog = EPILOG
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the script; the exit status."""
+    """Print the script and return the exit status."""
     parser: argparse.ArgumentParser = arguments.parser
     print(SCRIPTS[arguments.shell](read_parser(parser, WORDS, parser.prog)), end="")
     return 0

@@ -1,7 +1,9 @@
-"""Completion scripts for bash, zsh and fish, from the tree of a command line.
+"""Writers of completion scripts for bash, zsh and fish, from the tree of a command line.
 
-Knows the shells. Must not know argparse, nor any command. The scripts hold everything they offer, so that no Python is
-started when a key is pressed. What stands in them is quoted: a help text is never run.
+A script holds all words that it offers, so that no Python is started when Tab is pressed. All texts in it are quoted,
+so that a shell never runs a help text.
+
+Knows the shells. Must not know argparse, nor any command.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from .completion_tree import Branch, Option, Value
 
-HEAD = "# Completion of `{name}` in {shell}: made by `{name} completion {shell}`, and to be made anew, not edited."
+HEAD = "# Completion of `{name}` for {shell}, made by `{name} completion {shell}`. Do not edit it; make it again."
 
 _ZSH_SPECIAL = re.compile(r"([\\:\[\]])")
 _NOT_IN_FUNCTION_NAME = re.compile(r"\W")
@@ -21,7 +23,7 @@ BASH_FRAME = """\
 {function}() {{
     local word=${{COMP_WORDS[COMP_CWORD]}} before=${{COMP_WORDS[COMP_CWORD - 1]}} command= place=0 skip= index
     local words= files= open= assigned=
-    # bash takes --option=value for three words.
+    # bash splits --option=value into three words.
     if [[ $word == = ]]; then
         word= assigned=1
     elif [[ $before == = ]]; then
@@ -61,7 +63,7 @@ BASH_FRAME = """\
         ;;
     esac
     COMPREPLY=($(compgen -W "$words" -- "$word"))
-    [[ -n $files ]] && compopt -o default 2>/dev/null # readline's own, which knows how to quote
+    [[ -n $files ]] && compopt -o default 2>/dev/null # readline's own completion quotes names
     [[ -n $open ]] && compopt -o nospace 2>/dev/null
     return 0
 }}
@@ -93,7 +95,7 @@ ZSH_FRAME = """\
         ;;
     esac
 }}
-# Found in $fpath it is called, sourced it is made known.
+# zsh calls a file of $fpath; a sourced script must be registered.
 if [[ $funcstack[1] == {function} ]]; then
     {function} "$@"
 else
@@ -103,7 +105,7 @@ fi
 
 
 def bash_script(tree: Branch) -> str:
-    """For `source <(… completion bash)`."""
+    """Return the script for bash, for `source <(… completion bash)`."""
     branches = [(branch.name, branch) for branch in tree.branches]
     everywhere = [("", tree), *branches]
     values = [
@@ -141,7 +143,7 @@ def _bash_value(value: Value) -> str:
 
 
 def _cases(cases: Sequence[tuple[str, str]], depth: int) -> str:
-    """Branches of a `case`, those that do the same thing in one."""
+    """Return the branches of a `case`. Patterns with the same action share a branch."""
     patterns: dict[str, list[str]] = {}
     for pattern, action in cases:
         patterns.setdefault(action, []).append(pattern)
@@ -150,7 +152,7 @@ def _cases(cases: Sequence[tuple[str, str]], depth: int) -> str:
 
 
 def zsh_script(tree: Branch) -> str:
-    """For a file `_manystream` in a folder of `$fpath`, and for `source <(… completion zsh)`."""
+    """Return the script for zsh: a file `_manystream` in a folder of `$fpath`, or `source <(… completion zsh)`."""
     commands = ["            " + _quoted(f"{_zsh_text(branch.name)}:{branch.help}") for branch in tree.branches]
     branches: list[str] = []
     for branch in tree.branches:
@@ -196,12 +198,12 @@ def _zsh_value(value: Value) -> str:
 
 
 def _zsh_text(text: str) -> str:
-    """Text inside a specification of `_arguments`."""
+    """Quote text inside a specification of zsh's `_arguments`."""
     return _ZSH_SPECIAL.sub(r"\\\1", text)
 
 
 def fish_script(tree: Branch) -> str:
-    """For a file in `~/.config/fish/completions`, and for `… completion fish | source`."""
+    """Return the script for fish: a file in `~/.config/fish/completions`, or `… completion fish | source`."""
     lines = [HEAD.format(name=tree.name, shell="fish"), f"complete -c {tree.name} -f"]
     for option in tree.options:
         lines.append(f"complete -c {tree.name} -n __fish_use_subcommand{_fish_option(option)}")
@@ -233,7 +235,7 @@ def _fish_quoted(text: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """One word for bash and zsh."""
+    """Quote text as one word for bash and zsh."""
     return "'" + text.replace("'", "'\\''") + "'"
 
 
@@ -242,4 +244,4 @@ def _function(tree: Branch) -> str:
 
 
 SCRIPTS: dict[str, Callable[[Branch], str]] = {"bash": bash_script, "zsh": zsh_script, "fish": fish_script}
-"""Shell → what makes its script."""
+"""Shell → the function that makes its script."""

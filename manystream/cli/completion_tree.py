@@ -1,7 +1,8 @@
-"""What a command line can hold, read from its argparse parser: the shells' scripts are made of this and nothing else.
+"""The commands, options and arguments of an argparse parser, as a tree. The completion scripts are made from this tree.
 
-Knows argparse. Must not know any shell, nor what a command does. argparse has no public way to list what was declared,
-so its two underscored lists are read here, and nowhere else.
+argparse has no public interface that lists them, so this module reads its private attributes. No other module does.
+
+Knows argparse. Must not know any shell, nor what a command does.
 """
 
 from __future__ import annotations
@@ -15,13 +16,18 @@ Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # p
 Words: TypeAlias = Callable[[], Sequence[str]]
 
 FILE_METAVARS = frozenset({"FILE", "PATH", "PATH|PID", "PROMPTS"})
-"""Values that are files: their names in the help say so."""
+"""Metavars of values that are names of files."""
 
 
 @dataclass(slots=True, frozen=True)
 class Value:
-    """What an option or a place takes. words: all it may be; empty: anything. files: a file's name.
-    unfinished: each word is only the beginning of the value."""
+    """The value of an option or an argument.
+
+    name: its metavar.
+    words: its possible values; empty for any value.
+    files: whether it is the name of a file.
+    unfinished: whether each of `words` is only the beginning of a value.
+    """
 
     name: str
     words: tuple[str, ...] = ()
@@ -31,7 +37,13 @@ class Value:
 
 @dataclass(slots=True, frozen=True)
 class Option:
-    """An option. value: None where it takes none."""
+    """An option.
+
+    flags: its names, such as `-o` and `--output`.
+    help: its help text.
+    value: its value, or None if it has none.
+    repeated: whether it may be given several times.
+    """
 
     flags: tuple[str, ...]
     help: str
@@ -41,8 +53,15 @@ class Option:
 
 @dataclass(slots=True)
 class Branch:
-    """A command, with its options, its places in order, and its own commands. rest: the last place may be filled again
-    and again."""
+    """A command.
+
+    name: its name.
+    help: its help text.
+    options: its options.
+    places: its positional arguments, in order.
+    rest: whether the last positional argument may be given several times.
+    branches: its own commands.
+    """
 
     name: str
     help: str = ""
@@ -53,7 +72,13 @@ class Branch:
 
 
 def read_parser(parser: argparse.ArgumentParser, words: Mapping[str, Words], name: str, help: str = "") -> Branch:
-    """The tree of a parser. words: a value's name in the help → what it may be, where argparse has no choices."""
+    """Return the tree of a parser.
+
+    parser: the parser.
+    words: metavar → function that returns the possible values, for values without argparse's `choices`.
+    name: the command's name.
+    help: the command's help text.
+    """
     branch = Branch(name, help)
     for action in parser._actions:  # pyright: ignore[reportPrivateUsage]
         if action.help == argparse.SUPPRESS:
@@ -86,5 +111,5 @@ def _read_value(action: argparse.Action, words: Mapping[str, Words]) -> Value:
 
 
 def _plain(help: str | None) -> str:
-    """A help text in one line; argparse writes a percent sign twice."""
+    """Return a help text in one line. argparse doubles percent signs; this undoes it."""
     return " ".join((help or "").replace("%%", "%").split())

@@ -1,8 +1,10 @@
-"""Whether one provider can be reached: the steps that a call takes, taken with the same code, and told one by one.
+"""A connectivity check of one provider. It runs the steps of a call with the engine's own code, and reports each one.
 
-Key, proxy, DNS, connect, tunnel, TLS, HTTP. The one request asks for the list of models: it costs nothing, carries the
-key as any call does, and no prompt. Knows how to dial and to make one exchange. Must not know the command line, nor a
-dialect beyond where its models are listed.
+The steps are key, proxy, DNS, connect, tunnel, TLS, HTTP. The only request asks for the list of models. It costs
+nothing, has the same key as a call, and no prompt.
+
+Knows how to dial and to make one exchange. Must not know the command line, nor a dialect beyond the path of its list of
+models.
 """
 
 from __future__ import annotations
@@ -39,16 +41,18 @@ from ..transport.tls_socket import TLSSocket
 from .terminal import duration, harmless
 
 MODELS_PATH = re.compile(r"/(?:chat/completions|responses|messages|models/[^/]*)$")
-"""The end of a request's path in each dialect; the list of models stands beside it."""
+"""The end of a request's path in each dialect. The list of models has the same path with another end."""
 
 MOST_BODY_BYTES = 16 * 1024
-MOST_WORDS = 160
+"""The most bytes of the answer that are read."""
+MOST_MESSAGE_CHARACTERS = 160
+"""The most characters of a server's error message that are shown."""
 CERTIFICATE_DAYS = 14
-"""A certificate that ends within so many days is worth a note."""
+"""A certificate that expires within so many days is reported with a note."""
 
 
 class Verdict(enum.Enum):
-    """How a step went."""
+    """The result of a step."""
 
     OK = "ok"
     NOTE = "note"
@@ -57,7 +61,12 @@ class Verdict(enum.Enum):
 
 @dataclass(slots=True, frozen=True)
 class Finding:
-    """One step of one provider."""
+    """The result of one step for one provider.
+
+    verdict: whether it succeeded.
+    step: the step's name.
+    text: the details.
+    """
 
     verdict: Verdict
     step: str
@@ -73,30 +82,39 @@ STEPS: dict[Phase, str] = {
     Phase.HEAD: "answer",
     Phase.BODY: "answer",
 }
+"""Phase of a call → the name of the step."""
 
 ANSWERS: dict[int, tuple[Verdict, str]] = {
     401: (Verdict.FAIL, "the key was refused"),
-    403: (Verdict.FAIL, "the key lacks a permission, or this place is not served"),
+    403: (Verdict.FAIL, "the key lacks a permission, or this region is not served"),
     404: (Verdict.NOTE, "the server answers, but lists no models here; is the base URL right?"),
     405: (Verdict.NOTE, "the server answers, but lists no models, so the key was not tried"),
-    407: (Verdict.FAIL, "a proxy wants a password"),
-    429: (Verdict.NOTE, "the server answers, and says that the rate limit is reached"),
+    407: (Verdict.FAIL, "a proxy requires a password"),
+    429: (Verdict.NOTE, "the server answers, and reports that the rate limit is reached"),
 }
-"""Status → what it means here; any other below 300 is well, and from 400 on is a failure."""
+"""HTTP status → its verdict and meaning. Any other status below 300 is a success, and from 300 on a failure."""
 
 
-async def examine(provider: Provider, environment: Mapping[str, str], limit: float) -> list[Finding]:
-    """Every step for one provider, up to the first that fails. `limit`: seconds for all of them together."""
+async def check_provider(provider: Provider, environment: Mapping[str, str], limit: float) -> list[Finding]:
+    """Check one provider and return a finding for each step, up to the first that fails.
+
+    provider: the provider.
+    environment: the environment variables, which may hold its key and a proxy.
+    limit: the longest time for all steps together, in seconds.
+    """
     check = _ConnectivityCheck(provider, environment)
     with trio.move_on_after(limit) as scope:
         await check.run()
     if scope.cancelled_caught:
-        check.find(Verdict.FAIL, f"not done within {limit:g} s")
+        check.find(Verdict.FAIL, f"not finished within {limit:g} s")
     return check.findings
 
 
 class _ConnectivityCheck:
-    """One provider's steps, as far as they have come."""
+    """A running check of one provider.
+
+    findings: the results of the steps so far.
+    """
 
     def __init__(self, provider: Provider, environment: Mapping[str, str]) -> None:
         self.findings: list[Finding] = []
@@ -107,7 +125,7 @@ class _ConnectivityCheck:
         self._since = 0.0
 
     async def run(self) -> None:
-        """Take the steps."""
+        """Run the steps until one fails."""
         try:
             prepared = self._prepare()
             sock = await self._dial(prepared)
@@ -124,7 +142,7 @@ class _ConnectivityCheck:
             self.find(Verdict.FAIL, harmless(str(error)))
 
     def find(self, verdict: Verdict, text: str) -> None:
-        """Note how the current step went, without the key, which a server's words may repeat."""
+        """Record the result of the current step. The key is removed from the text: a server may repeat it."""
         if self._secrets is not None:
             text = self._secrets.hide_parts(text)
         self.findings.append(Finding(verdict, self._step, text))
@@ -132,7 +150,7 @@ class _ConnectivityCheck:
     # --- steps ---
 
     def _prepare(self) -> Prepared:
-        """What a call would send, with the key in it."""
+        """Prepare a request as a call does, with the key."""
         provider = self._provider
         preparer = Preparer([provider], self._environment, Limits(), make_id, time.time)
         prepared, _ = preparer.prepare(Request(f"{provider.name}/any", [Message.user("never sent")]), stream=False)
@@ -174,26 +192,33 @@ class _ConnectivityCheck:
             return
         left = (ssl.cert_time_to_seconds(until) - time.time()) / 86400
         verdict = Verdict.OK if left > CERTIFICATE_DAYS else Verdict.NOTE
-        self.find(verdict, f"{sock.version()}, the certificate ends in {left:.0f} days")
+        self.find(verdict, f"{sock.version()}, the certificate expires in {left:.0f} days")
 
     def _judge(self, prepared: Prepared, answer: _Answer) -> None:
-        verdict, text = ANSWERS.get(answer.status, (Verdict.OK, "the server answers, and took the key"))
+        verdict, text = ANSWERS.get(answer.status, (Verdict.OK, "the server answers, and accepted the key"))
         if answer.status not in ANSWERS and answer.status >= 300:
-            verdict, text = Verdict.FAIL, "the server cannot serve"
+            verdict, text = Verdict.FAIL, "the server failed"
         if verdict is Verdict.OK and not prepared.secrets.key:
             text = "the server answers"
         took = duration(trio.current_time() - self._since)
-        said = ""
+        message = ""
         if answer.status >= 400:
             body = prepared.secrets.hide_bytes(bytes(answer.body))
             error = prepared.dialect.decode_error(answer.status, answer.headers, body, time.time())
-            said = " ".join(redacted(error, prepared.secrets).message.split())[:MOST_WORDS]
-            said = f" ({harmless(said)})" if said else ""
-        self.find(verdict, f"HTTP {answer.status} in {took}: {text}{said}")
+            message = " ".join(redacted(error, prepared.secrets).message.split())[:MOST_MESSAGE_CHARACTERS]
+            message = f" ({harmless(message)})" if message else ""
+        self.find(verdict, f"HTTP {answer.status} in {took}: {text}{message}")
 
 
 class _Answer:
-    """One exchange, as a connection tells it. ended: set at its end, `failure` where that is a bad one."""
+    """An exchange that collects the answer of one request (see `transport/exchange.py`).
+
+    status: the HTTP status, or 0 before the head.
+    headers: the answer's headers.
+    body: the answer's body, up to `MOST_BODY_BYTES`.
+    failure: the error that ended the exchange, or None.
+    ended: set when the exchange has ended.
+    """
 
     def __init__(self) -> None:
         self.status = 0
@@ -209,7 +234,7 @@ class _Answer:
     def on_body(self, data: bytes) -> None:
         self.body += data
         if len(self.body) > MOST_BODY_BYTES:
-            self.ended.set()  # a long list of models; the status has said it all
+            self.ended.set()  # the rest of a long list of models is not needed
 
     def on_end(self) -> None:
         self.ended.set()
@@ -225,7 +250,7 @@ class _Answer:
 
 
 async def _exchange(sock: socket.socket | TLSSocket, head: WireHead, origin: str) -> _Answer:
-    """Send a request without a body. Raises `TransportError` where no answer comes."""
+    """Send a request without a body and return its answer. Raises `TransportError` if there is none."""
     answer = _Answer()
     async with trio.open_nursery() as nursery:
         loop = make_loop(nursery)
@@ -244,7 +269,7 @@ async def _exchange(sock: socket.socket | TLSSocket, head: WireHead, origin: str
 
 
 def _models_head(head: WireHead) -> WireHead:
-    """The head of a call's request → that of the request for the list of models."""
+    """Return the head of the request for the list of models, from the head of a call's request."""
     path, mark, query = head.target.decode().partition("?")
     target = MODELS_PATH.sub("/models", path) + mark + query
     headers = [(name, value) for name, value in head.headers if name.lower() != b"content-type"]

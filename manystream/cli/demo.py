@@ -1,7 +1,9 @@
-"""`manystream demo`: many live streams over four dialects from the simulator, through the real engine, all checked.
+"""The command `manystream demo`: it runs many streams over four dialects with the real engine, and checks them all.
 
-Knows how the pieces are put together: simulator process, engine, streams, display. Must not know what a stream is
-checked for (`demo_streams`) nor how figures look (`demo_display`).
+The simulator, in another process, sends the streams.
+
+Knows how to connect the simulator's process, the engine, the streams and the display. Must not know how a stream is
+checked (`demo_streams`) or how figures are shown (`demo_display`).
 """
 
 from __future__ import annotations
@@ -25,17 +27,21 @@ from .demo_streams import DemoStream, plan_streams
 from .errors import CommandError
 from .terminal import Paint, duration, is_terminal
 
-HELP = "a thousand live streams over four dialects, from the built-in simulator, all of them checked"
+HELP = "run a thousand live streams over four dialects from the built-in simulator, and check them all"
 DESCRIPTION = """\
-Start the simulator in a process of its own, open many concurrent streams over the four dialects (text, thinking and
-tool calls mixed), and show what happens: streams open, events a second, delivery latency from the simulator's send to
-the callback. At the end every stream's content must equal what the simulator sent, with exactly one completion each.
+Start the simulator in another process and open many concurrent streams over the four dialects, with text, thinking and
+tool calls. Show the open streams, the events per second, and the latency from the simulator's send to the callback. At
+the end, each stream's content must equal what the simulator sent, with exactly one completion.
 
-  manystream demo                                   a thousand streams, ten seconds
-  manystream demo --streams 4000 --rate 10          more of them, slower ones
-  manystream demo --seconds 60 --monitor            and `manystream top` in another terminal
+  manystream demo                                   a thousand streams for ten seconds
+  manystream demo --streams 4000 --rate 10          more streams with fewer events
+  manystream demo --seconds 60 --monitor            to watch with `manystream top` in another terminal
 
-Exit status: 0 every stream is as sent, 1 one is not, 2 called wrongly, 130 interrupted (the table is shown).
+exit status:
+  0    every stream equals what was sent
+  1    at least one stream differs
+  2    the command line is wrong
+  130  interrupted; the table is shown
 """
 
 PROVIDERS: dict[str, type[Provider]] = {
@@ -44,10 +50,10 @@ PROVIDERS: dict[str, type[Provider]] = {
     "anthropic": Anthropic,
     "gemini": Gemini,
 }
-"""Dialect → the class that speaks it."""
+"""Dialect → its provider class."""
 
 RAMP = 1.0
-"""Seconds over which the streams are started: their pace then keeps them apart, as callers in the world are."""
+"""The time over which the streams are started, in seconds, so that their events do not all arrive at the same time."""
 RAMP_STEP = 0.01
 LOOK_INTERVAL = 0.5
 PLAIN_LOOK_INTERVAL = 1.0
@@ -57,7 +63,14 @@ SPARE_DESCRIPTORS = 64
 
 @dataclass(slots=True, frozen=True)
 class DemoOptions:
-    """The command line, checked. rate: events a second in each stream. plain: lines, also on a terminal."""
+    """The options of `manystream demo`, checked.
+
+    streams: the number of streams.
+    seconds: how long each stream takes.
+    rate: events per second of each stream.
+    monitor: whether `manystream top` can watch the engine.
+    plain: whether to print plain lines, also on a terminal.
+    """
 
     streams: int
     seconds: float
@@ -67,16 +80,20 @@ class DemoOptions:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
-    parser.add_argument("--streams", type=int, default=1000, metavar="N", help="how many at once (default: 1000)")
-    parser.add_argument("--seconds", type=float, default=10.0, metavar="S", help="how long each runs (default: 10)")
-    parser.add_argument("--rate", type=float, default=50.0, metavar="R", help="events a second in each (default: 50)")
-    parser.add_argument("--monitor", action="store_true", help="let `manystream top` look at it meanwhile")
-    parser.add_argument("--plain", action="store_true", help="plain lines, also on a terminal")
+    """Add the options of `manystream demo` to the parser."""
+    parser.add_argument("--streams", type=int, default=1000, metavar="N", help="streams at a time (default: 1000)")
+    parser.add_argument(
+        "--seconds", type=float, default=10.0, metavar="S", help="seconds that each stream takes (default: 10)"
+    )
+    parser.add_argument(
+        "--rate", type=float, default=50.0, metavar="R", help="events per second of each stream (default: 50)"
+    )
+    parser.add_argument("--monitor", action="store_true", help="allow `manystream top` to show this process")
+    parser.add_argument("--plain", action="store_true", help="print plain lines, also on a terminal")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the demo; the exit status."""
+    """Run the demo and return the exit status."""
     options = DemoOptions(
         streams=arguments.streams,
         seconds=arguments.seconds,
@@ -95,7 +112,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _allow_descriptors(count: int) -> None:
-    """Raise this process's limit of open files, which the simulator inherits. Raises `CommandError`."""
+    """Raise the limit of open files of this process, which the simulator inherits.
+
+    count: the number of files that are needed. Raises `CommandError` if the system does not allow so many.
+    """
     try:
         import resource
     except ImportError:  # Windows has no such limit
@@ -114,7 +134,7 @@ async def _demo(options: DemoOptions) -> int:
         async with open_engine(providers=_providers(simulator), proxy="", monitor=options.monitor) as engine:
             print(
                 f"{options.streams:,} streams over {len(all_counters)} dialects,"
-                f" {options.rate:g} events a second in each, for {options.seconds:g} s\n",
+                f" {options.rate:g} events per second each, for {options.seconds:g} s\n",
                 flush=True,
             )
             cpu = time.process_time()
@@ -126,11 +146,11 @@ async def _demo(options: DemoOptions) -> int:
     everything = display.print_summary(elapsed, plain=options.plain)
     failures = [(stream.name, found) for stream in streams if stream.counters.started for found in stream.differences()]
     print(
-        f"\n{display.peak:,} streams were open at once. Delivery latency, from the simulator's send to the callback, is"
-        f" measured on each text event\nof every second stream ({sum(everything.values()):,} events):"
+        f"\n{display.peak:,} streams were open at once. The latency from the simulator's send to the callback was"
+        f" measured\nfor each text event of every second stream ({sum(everything.values()):,} events):"
         f" p50 {duration(percentile(everything, 0.5))}, p99 {duration(percentile(everything, 0.99))},"
-        f" worst {duration(percentile(everything, 1.0))}.\nThis process took {cpu:.1f} s of processor time in"
-        f" {elapsed:.1f} s: {cpu / events * 1e6:.1f} µs an event, checks and display included."
+        f" worst {duration(percentile(everything, 1.0))}.\nThis process used {cpu:.1f} s of processor time in"
+        f" {elapsed:.1f} s: {cpu / events * 1e6:.1f} µs per event, checks and display included."
     )
     if interrupted:
         return 130
@@ -139,13 +159,13 @@ async def _demo(options: DemoOptions) -> int:
 
 def _providers(simulator: Simulator) -> list[Provider]:
     return [
-        speaks(api_key="simulated", base_url=simulator.base_urls[dialect], name=dialect)
-        for dialect, speaks in PROVIDERS.items()
+        provider_class(api_key="simulated", base_url=simulator.base_urls[dialect], name=dialect)
+        for dialect, provider_class in PROVIDERS.items()
     ]
 
 
 async def _run_streams(engine: Engine, streams: Sequence[DemoStream], display: Display, options: DemoOptions) -> bool:
-    """Start all streams and wait for the end of all; whether Ctrl-C ended them."""
+    """Start all streams and wait until all have ended. Return whether Ctrl-C ended them."""
     calls: list[Call] = []
     interrupted = False
     async with trio.open_nursery() as nursery:
@@ -185,12 +205,12 @@ def _verdict(count: int, failures: Sequence[tuple[str, str]]) -> int:
     paint = Paint(sys.stdout)
     if not failures:
         print(
-            paint("Everything is as sent:", "green")
-            + f" {count:,} streams, each with its content whole, in order, and exactly one completion."
+            paint("All content equals what was sent:", "green")
+            + f" {count:,} streams, each complete, in order, and with exactly one completion."
         )
         return 0
     wrong = len({name for name, _ in failures})
-    print(paint(f"{wrong:,} of {count:,} streams are not as sent:", "red"))
+    print(paint(f"{wrong:,} of {count:,} streams differ from what was sent:", "red"))
     for name, found in failures[:SHOWN_FAILURES]:
         print(f"  {name}: {found}")
     if len(failures) > SHOWN_FAILURES:

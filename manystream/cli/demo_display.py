@@ -1,7 +1,8 @@
-"""What the demo shows while it runs, and the table at its end.
+"""The live display of `manystream demo`, and the table at its end.
 
-Knows counters. Must not know streams or engines. It runs on the core that is measured: one update, twice a second,
-costs a fraction of a millisecond.
+It runs on the core that is measured. An update takes a fraction of a millisecond, twice per second.
+
+Knows counters. Must not know how streams are checked, nor engines.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ LIVE_COLUMNS = (
     Column("p99"),
     Column("errors"),
 )
-# Short headings: the table is to fit into 80 columns, with a dialect's name of 16 and half a million events.
+# The headings are short so that the table fits into 80 columns, with a dialect's name of 16 characters and half a
+# million events.
 FINAL_COLUMNS = (
     Column("dialect", "left"),
     Column("streams"),
@@ -37,9 +39,13 @@ BAR_WIDTH = 40
 
 
 class Display:
-    """The figures of a run, a look at a time.
+    """The live display of a run.
 
-    peak: the most streams that were open at a look.
+    all_counters: the counters of each dialect.
+    seconds: the expected length of the run, for the bar.
+    plain: whether to print lines instead of redrawing a table.
+
+    peak: the largest number of open streams at an update.
     """
 
     __slots__ = ("_all_counters", "_began", "_events", "_last", "_paint", "_redrawn", "_seconds", "peak")
@@ -55,11 +61,11 @@ class Display:
 
     @property
     def elapsed(self) -> float:
-        """Seconds since the display was made."""
+        """Seconds since this object was made."""
         return time.monotonic() - self._began
 
     def look(self) -> None:
-        """Show what happened since the last look."""
+        """Show the figures since the last update."""
         now = time.monotonic()
         span, self._last = max(now - self._last, 1e-9), now
         everything = new_counts()
@@ -93,12 +99,12 @@ class Display:
         self._redrawn.draw([f"{bar} {elapsed:5.1f} s", heading, *table[1:-1], total])
 
     def close(self) -> None:
-        """Take the live lines away; the table follows."""
+        """Remove the live lines. The final table follows."""
         if self._redrawn is not None:
             self._redrawn.clear()
 
     def print_summary(self, elapsed: float, *, plain: bool) -> Counts:
-        """Print the final table; gives the latencies of all dialects together."""
+        """Print the final table, and return the latencies of all dialects together."""
         everything = new_counts()
         rows: list[list[str]] = []
         for counters in self._all_counters:

@@ -1,13 +1,18 @@
-"""The demo's streams: what each asks for, what it was told, and whether that is what the simulator sent.
+"""The streams of `manystream demo`: their requests, the events they receive, and the comparison with what was sent.
 
-Knows the simulator's scenarios and the eight events. Must not know displays. What happens per event is kept small,
-because it happens on the core that is being measured: a piece of text is appended to a list, and everything is
-compared after the last stream has ended.
+There are two kinds of streams:
 
-Two kinds of stream take turns. A *plain* one carries words; they must equal the simulator's, byte for byte. A *stamped*
-one carries, as its text, the time at which the simulator sent each piece (the machine's monotonic clock, which both
-processes share): that gives the delivery latency from send to callback; its text must be as many stamps as were asked
-for, each of them whole and none earlier than the one before. Thinking and tool calls are compared exactly in both.
+- A *plain* stream carries words. They must equal the words that the simulator sent, byte for byte.
+- A *stamped* stream carries time stamps as its text. Each is the time at which the simulator sent it, on the machine's
+  monotonic clock, which both processes share. So the latency from sending to the callback can be measured. The text
+  must hold the expected number of stamps, all complete and in order.
+
+Thinking and tool calls are compared exactly in both kinds.
+
+The callbacks run on the core that is measured, so they do little: they append a piece of text to a list. The contents
+are compared after the last stream has ended.
+
+Knows the simulator's scenarios and the eight events. Must not know displays.
 """
 
 from __future__ import annotations
@@ -38,19 +43,26 @@ from ..simulator.scenario import Scenario, write_scenario
 
 MODEL = "demonstration"
 VARIANTS = 5
-"""How many different texts the streams of one dialect and recipe have, in turn. Neighbours differ, so an answer that
-went to the wrong stream shows; and the simulator has to compose a hundred answers rather than a thousand while it is
-already sending."""
+"""The number of different texts of the streams with one dialect and recipe.
+
+Neighbouring streams have different texts, so an answer that reaches the wrong stream is noticed. And the simulator
+composes about a hundred answers instead of a thousand while it is already sending.
+"""
 
 GRACE = 30.0
-"""Seconds that a stream may take longer than its pace says, before its clock ends it: the demo always ends."""
+"""The time, in seconds, that a stream may take longer than expected before its timeout ends it. So the demo ends."""
 
 STAMP = re.compile(r"\d{20} ")
 
 
 @dataclass(slots=True, frozen=True)
 class Recipe:
-    """What a stream consists of: `text`, `thinking` (then text) or `mixed` (thinking, text, tool calls)."""
+    """The content of a stream.
+
+    kind: `text`, `thinking` (thinking, then text) or `mixed` (thinking, text and tool calls).
+    stamped: whether the text consists of time stamps.
+    calls: the number of tool calls.
+    """
 
     kind: str
     stamped: bool
@@ -65,12 +77,21 @@ MIXTURE = (
     Recipe("thinking", stamped=True),
     Recipe("mixed", stamped=False, calls=3),
 )
-"""What the streams of each dialect consist of, in turn."""
+"""The contents of the streams of each dialect, in turn."""
 
 
 @dataclass(slots=True)
 class Counters:
-    """One dialect's figures. `window` holds the latencies since the last look, `latencies` those before."""
+    """The figures of one dialect.
+
+    dialect: its name.
+    started: streams that were started.
+    completed: streams that have ended.
+    errors: streams that failed.
+    events: events of all streams.
+    window: histogram of the latencies since the last update of the display.
+    latencies: histogram of the earlier latencies.
+    """
 
     dialect: str
     started: int = 0
@@ -82,12 +103,26 @@ class Counters:
 
     @property
     def open(self) -> int:
-        """Streams that were started and have not ended."""
+        """The number of streams that were started and have not ended."""
         return self.started - self.completed
 
 
 class DemoStream:
-    """One stream: its request, and everything that it was told."""
+    """One stream: its request, and all that its callbacks received.
+
+    recipe: its content.
+    counters: the counters of its dialect.
+    name: its name, for messages.
+    prompt: the text of its prompt.
+    directive: the simulator's knobs for its request.
+    request: its request.
+    text: the pieces of its text.
+    thinking: the pieces of its thinking.
+    calls: its tool calls: the start event and the pieces of the arguments.
+    ended: its last event, or None.
+    events_after_end: the number of events after `ended`.
+    completions: its completions; there must be one.
+    """
 
     __slots__ = (
         "calls",
@@ -128,7 +163,7 @@ class DemoStream:
         self.completions: list[Completion] = []
 
     def on_event(self, event: Event) -> None:
-        """Keep what a plain stream is told."""
+        """Record an event of a plain stream."""
         self.counters.events += 1
         if type(event) is TextDelta:
             self.text.append(event.text)
@@ -138,7 +173,7 @@ class DemoStream:
             self._on_rare_event(event)
 
     def on_stamped_event(self, event: Event) -> None:
-        """Keep what a stamped stream is told, and how long it took to get here."""
+        """Record an event of a stamped stream, and its latency."""
         counters = self.counters
         counters.events += 1
         if type(event) is TextDelta:
@@ -165,21 +200,21 @@ class DemoStream:
         for start, pieces in self.calls:
             if start.index == index:
                 return pieces
-        raise ValueError(f"arguments for block {index}, which is no tool call")
+        raise ValueError(f"arguments for block {index}, which is not a tool call")
 
     def on_completion(self, completion: Completion) -> None:
-        """Keep the final record."""
+        """Record a completion."""
         self.completions.append(completion)
         self.counters.completed += 1
         if not completion.success:
             self.counters.errors += 1
 
     def expected(self) -> Scenario:
-        """What the simulator sends for this request, written here a second time from the same few inputs."""
+        """Return the scenario that the simulator sends for this request, composed again from the same inputs."""
         return write_scenario(Prompt(model=MODEL, text=self.prompt, stream=True), combine(Knobs(), self.directive))
 
     def differences(self) -> list[str]:
-        """Everything that is not as it should be, one line each; empty when all is well."""
+        """Return a line for each difference from what the simulator sent; an empty list if there is none."""
         if len(self.completions) != 1:
             return [f"{len(self.completions)} completions instead of one"]
         completion = self.completions[0]
@@ -193,7 +228,7 @@ class DemoStream:
         text = "".join(self.text)
         calls = [(start.name, "".join(pieces)) for start, pieces in self.calls]
         finish = FinishReason.TOOL_USE if expected.calls else FinishReason.STOP
-        told = [
+        comparisons = [
             ("thinking", "".join(self.thinking), expected.thinking),
             ("tool calls", calls, expected.tool_calls),
             ("the response's text", response.text, text),
@@ -204,24 +239,26 @@ class DemoStream:
         if self.recipe.stamped:
             found += stamp_differences(text, len(expected.text_pieces))
         else:
-            told.append(("text", text, expected.text))
+            comparisons.append(("text", text, expected.text))
         return found + [
-            f"{what} differ: {shortened(got)}, sent was {shortened(sent)}" for what, got, sent in told if got != sent
+            f"{what}: received {shortened(got)}, but {shortened(sent)} was sent"
+            for what, got, sent in comparisons
+            if got != sent
         ]
 
 
 def stamp_differences(text: str, count: int) -> list[str]:
-    """What is wrong with a stamped text that should hold `count` stamps."""
+    """Return what is wrong with a stamped text that must hold `count` stamps; an empty list if nothing is."""
     stamps = STAMP.findall(text)
     if "".join(stamps) != text:
-        return [f"text is not made of whole stamps: {shortened(text)}"]
+        return [f"the text does not consist of complete stamps: {shortened(text)}"]
     if len(stamps) != count:
         return [f"{len(stamps)} stamps instead of {count}"]
     return ["stamps are out of order"] if stamps != sorted(stamps) else []
 
 
 def shortened(value: object) -> str:
-    """A value's repr, bounded."""
+    """Return a value's repr, cut to about 120 characters."""
     text = repr(value)
     return text if len(text) <= 120 else f"{text[:100]}… ({len(text)} characters)"
 
@@ -229,7 +266,13 @@ def shortened(value: object) -> str:
 def plan_streams(
     count: int, dialects: Sequence[str], *, seconds: float, rate: float
 ) -> tuple[list[Counters], list[DemoStream]]:
-    """The streams, spread evenly over the dialects, and one counters per dialect."""
+    """Make the streams, spread evenly over the dialects, and a `Counters` for each dialect.
+
+    count: the number of streams.
+    dialects: the names of the dialects.
+    seconds: how long each stream takes.
+    rate: events per second of each stream.
+    """
     all_counters = [Counters(dialect) for dialect in dialects]
     events = max(1, round(seconds * rate))
     streams = [

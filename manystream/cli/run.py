@@ -1,8 +1,9 @@
-"""`manystream run`: one prompt to a provider or to any base URL, its answer streamed to the terminal.
+"""The command `manystream run`: it sends one prompt to a provider or a base URL, and streams the answer.
 
-The answer's text goes to standard output and nothing else does, so it can be piped; thinking, tool calls, usage and
-timings go to standard error, dim where that is a terminal. Knows the command line and the eight events. Must not know
-any dialect.
+Only the answer's text is written to standard output, so the output can be piped. Thinking, tool calls, usage and
+timings are written to standard error, dimmed on a terminal.
+
+Knows the command line, providers, and how a call is made. Must not know any dialect's wire format.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ from .answer import AnswerWriter
 from .errors import CommandError
 from .terminal import duration, harmless
 
-HELP = "a prompt to a provider or any base URL, streamed to the terminal"
+HELP = "send one prompt to a provider or a base URL, and stream the answer"
 DESCRIPTION = """\
-Send one prompt and stream the answer. Text goes to standard output; thinking, tool calls, usage and timings go to
-standard error.
+Send one prompt and stream the answer. The answer's text is written to standard output. Thinking, tool calls, usage and
+timings are written to standard error.
 
   manystream run "Why is the sky blue?"
   manystream run --model claude-sonnet-4-5 --thinking high "Prove that there are infinitely many primes."
@@ -49,7 +50,7 @@ DEFAULT_MODELS = {
     "openai-responses": "gpt-5-mini",
     "google": "gemini-2.5-flash",
 }
-"""Provider → the model that is asked where none is named. The first one that has a key is asked where neither is."""
+"""Provider → its default model. Without a provider and a model, the first of these providers with a key is used."""
 
 THINKING = {level.value: level for level in ThinkingLevel}
 
@@ -59,19 +60,32 @@ CATEGORY_WORDS: dict[ErrorCategory, str] = {
     ErrorCategory.INVALID_ARG: "the request was refused",
     ErrorCategory.NOT_FOUND: "not found",
     ErrorCategory.SERVER: "the server failed",
-    ErrorCategory.TIMEOUT: "time-out",
+    ErrorCategory.TIMEOUT: "timeout",
     ErrorCategory.CONTENT_FILTER: "stopped by a content filter",
     ErrorCategory.NETWORK: "network",
     ErrorCategory.CANCELLED: "interrupted",
     ErrorCategory.CALLBACK: "internal error",
     ErrorCategory.UNKNOWN: "failed",
 }
-"""Category → what a person is told first."""
+"""Category → the first words of its error message."""
 
 
 @dataclass(slots=True, frozen=True)
 class RunOptions:
-    """The command line, checked."""
+    """The options of `manystream run`, checked.
+
+    provider: the provider's name, or None.
+    model: the model's name, or None.
+    base_url: the server's base URL, or None for the provider's own.
+    system: the system prompt, or None.
+    thinking: how much the model thinks, or None for the model's default.
+    max_output_tokens: the longest answer in tokens, or None.
+    headers: additional request headers.
+    attempts: the most attempts of the call.
+    stream: whether to stream the answer.
+    prompt: the prompt.
+    cost: whether to show what the answer cost.
+    """
 
     provider: str | None
     model: str | None
@@ -87,42 +101,50 @@ class RunOptions:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
-    parser.add_argument("prompt", metavar="PROMPT", help="what to ask; - reads it from standard input")
-    parser.add_argument("--provider", metavar="PROVIDER", help="who to ask: one of those below")
-    parser.add_argument("--model", metavar="MODEL", help="which model; its name also tells the provider")
-    parser.add_argument("--base-url", metavar="URL", help="a server of your own (OpenAI-compatible unless --provider)")
-    parser.add_argument("--system", metavar="TEXT", help="the system prompt")
-    parser.add_argument("--thinking", choices=list(THINKING), help="how much to think before the answer")
-    parser.add_argument("--max-tokens", type=int, metavar="N", help="the longest answer, in tokens")
-    parser.add_argument("--header", action="append", default=[], metavar="NAME=VALUE", help="a further request header")
+    """Add the options of `manystream run` to the parser."""
+    parser.add_argument("prompt", metavar="PROMPT", help="the prompt; - reads it from standard input")
+    parser.add_argument("--provider", metavar="PROVIDER", help="the provider: one of the names below")
+    parser.add_argument("--model", metavar="MODEL", help="the model; without --provider, its name selects the provider")
     parser.add_argument(
-        "--attempts", type=int, default=2, metavar="N", help="how often to try, while nothing has come (default: 2)"
+        "--base-url", metavar="URL", help="the base URL of another server (OpenAI-compatible unless --provider)"
     )
-    parser.add_argument("--no-stream", action="store_true", help="wait for the whole answer")
-    parser.add_argument("--cost", action="store_true", help="say what the answer cost (extra: manystream[cost])")
+    parser.add_argument("--system", metavar="TEXT", help="the system prompt")
+    parser.add_argument("--thinking", choices=list(THINKING), help="how much the model thinks before the answer")
+    parser.add_argument("--max-tokens", type=int, metavar="N", help="the longest answer, in tokens")
+    parser.add_argument(
+        "--header", action="append", default=[], metavar="NAME=VALUE", help="an additional request header; repeatable"
+    )
+    parser.add_argument(
+        "--attempts", type=int, default=2, metavar="N", help="attempts, until an event has arrived (default: 2)"
+    )
+    parser.add_argument("--no-stream", action="store_true", help="show the answer when it is complete")
+    parser.add_argument("--cost", action="store_true", help="show what the answer cost (extra: manystream[cost])")
     names = textwrap.fill(
         ", ".join(provider_names()), 100, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False
     )
     parser.epilog = f"""\
-Without --provider, --base-url and --model, the first provider that has a key is asked, of
+Without --provider, --base-url and --model, the prompt is sent to the first of these providers that has a key:
 {", ".join(DEFAULT_MODELS)}.
-Keys come from its environment variable, or from ~/.config/manystream/credentials.json.
+A key is read from the provider's environment variable, or from ~/.config/manystream/credentials.json.
 
-Exit status: 0 the answer is whole, 1 it failed, 2 called wrongly, 130 interrupted (what had arrived is shown).
+exit status:
+  0    the answer is complete
+  1    the call failed
+  2    the command line is wrong
+  130  interrupted; the part of the answer that had arrived is shown
 
 providers:
 {names}"""
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Ask, and show the answer; the exit status."""
+    """Send the prompt, show the answer, and return the exit status."""
     options = _read_options(arguments)
     return trio.run(_ask, options)
 
 
 def provider_names() -> list[str]:
-    """Every name that `--provider` takes, without aliases."""
+    """Return every name that `--provider` accepts, without aliases."""
     return [row.name for row in PROFILES if row.base_url]
 
 
@@ -151,36 +173,36 @@ def _read_options(arguments: argparse.Namespace) -> RunOptions:
 
 
 def read_headers(pairs: Sequence[str]) -> dict[str, str]:
+    """Parse `NAME=VALUE` pairs. Raises `CommandError`, whose message does not show the pair: it may hold a key."""
     headers: dict[str, str] = {}
     for place, pair in enumerate(pairs, 1):
         name, equals, value = pair.partition("=")
         if not equals or not name.strip():
-            # The pair is not shown: what stands in a header may be a key.
             raise CommandError(f"--header number {place}: write NAME=VALUE", status=2)
         headers[name.strip()] = value.strip()
     return headers
 
 
 def choose_provider(options: RunOptions, environment: Mapping[str, str]) -> tuple[Provider, str]:
-    """The provider and the model's name as it knows it. Raises `CommandError` naming what to add."""
+    """Return the provider and its name of the model. Raises `CommandError`, which names the missing option."""
     name, model = options.provider, options.model
     if name is None and model is not None and "/" in model and _row_by_name(model.partition("/")[0]):
         name, _, model = model.partition("/")
     row = _row_by_name(name) if name is not None else None
     if name is not None and row is None:
-        raise CommandError(f"unknown provider {name!r}; known are {', '.join(provider_names())}")
+        raise CommandError(f"unknown provider {name!r}; the names are {', '.join(provider_names())}")
     if row is None and options.base_url is None:
         row = _row_by_model(model) if model is not None else _row_with_key(environment)
     if row is None and options.base_url is None:
         if model is not None:
-            raise CommandError(f"unknown model {model!r}: add --provider or --base-url to say who has it")
+            raise CommandError(f"unknown model {model!r}: add --provider or --base-url")
         raise CommandError(
             "no key found: set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, or add --base-url and --model"
         )
     if model is None:
         model = DEFAULT_MODELS.get(row.name) if row is not None else None
     if model is None:
-        raise CommandError("which model? add --model")
+        raise CommandError("no model was named: add --model")
     if row is None:
         return provider_at(options.base_url or "", "openai-chat", environment), model
     return DIALECT_CLASSES[row.dialect_name](base_url=options.base_url, profile=row), model
@@ -236,7 +258,7 @@ async def _ask(options: RunOptions) -> int:
 
 
 async def _complete(engine: Engine, request: Request, writer: AnswerWriter, *, stream: bool) -> Completion:
-    """Make the call and wait for its end. Ctrl-C cancels it, so that what has arrived is still there."""
+    """Make the call and return its completion. Ctrl-C cancels the call; its completion holds what had arrived."""
     with trio.open_signal_receiver(signal.SIGINT) as signals:
         if stream:
             call = engine.start_stream(request, writer.on_event, lambda completion: None)
@@ -255,10 +277,10 @@ async def _complete(engine: Engine, request: Request, writer: AnswerWriter, *, s
 
 
 def describe_error(error: ProviderError, provider: Provider) -> str:
-    """One line for a person: what kind of failure, where, and the server's own words."""
+    """Return an error as one line: the kind of failure, the provider and host, and the server's message."""
     status = f" (HTTP {error.http_status})" if error.http_status else ""
     words = CATEGORY_WORDS[error.category]
     message = harmless(" ".join(error.message.split()))
     hint = f"; try again in {duration(error.retry_after_ms / 1000)}" if error.retry_after_ms > 0 else ""
-    host = urlsplit(provider.base_url).netloc.rpartition("@")[2]  # a URL may hold a password, which is not shown
+    host = urlsplit(provider.base_url).netloc.rpartition("@")[2]  # without a password
     return f"{words}{status}, {provider.name} at {host}: {message}{hint}"

@@ -1,6 +1,6 @@
-"""`manystream simulate`: the simulator in the foreground.
+"""The command `manystream simulate`: it runs the simulator in the foreground.
 
-Knows the command line. Must not know how the simulator does what it does.
+Knows the command line and the simulator's settings. Must not know how the simulator works.
 """
 
 from __future__ import annotations
@@ -14,44 +14,51 @@ from ..simulator.knobs import READERS
 from ..simulator.service import BASE_PATHS
 from .errors import CommandError
 
-HELP = "the simulator of the four dialects, in the foreground"
+HELP = "run the simulator of the four dialects in the foreground"
 DESCRIPTION = """\
-Serve the four dialects on this machine, until Ctrl-C. What is answered depends on knobs; those given here hold for
-every request that does not say otherwise.
+Serve the four dialects on this machine until Ctrl-C. Knobs control the answers. The knobs of the command line are the
+defaults; a request can override them.
 
   manystream simulate rate=50 kind=mixed
   manystream simulate --port 8080 fail=429 retry-after=2 times=3
-  manystream simulate --replay traffic.jsonl --pace 10     what `engine.record` wrote, ten times as fast
+  manystream simulate --replay traffic.jsonl --pace 10     replay a file of `engine.record`, ten times as fast
 """
 
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
-    parser.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="where to listen (default: 127.0.0.1)")
-    parser.add_argument("--port", type=int, default=0, metavar="N", help="0 takes a free one (default)")
-    parser.add_argument("--replay", default="", metavar="FILE", help="answer from a recording (see engine.record)")
+    """Add the options of `manystream simulate` to the parser."""
+    parser.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="the address (default: 127.0.0.1)")
+    parser.add_argument("--port", type=int, default=0, metavar="N", help="the port; 0 selects a free one (default: 0)")
+    parser.add_argument("--replay", default="", metavar="FILE", help="answer from a recording (see `engine.record`)")
     parser.add_argument(
         "--pace",
         type=float,
         default=1.0,
         metavar="X",
-        help="how much faster than recorded; 0: without pauses (default: 1)",
+        help="the speed of --replay, as a multiple of the recorded one; 0: without pauses (default: 1)",
     )
-    parser.add_argument("knobs", nargs="*", metavar="KNOB=VALUE", help="what is answered, and how; see below")
+    parser.add_argument("knobs", nargs="*", metavar="KNOB=VALUE", help="a knob of the answers; see below")
     width = max(map(len, READERS))
     knobs = "\n".join(f"  {name.replace('_', '-'):{width}}  {takes}" for name, (_, takes) in READERS.items())
     parser.epilog = (
-        f"knobs, which a request may also carry in its header {HEADER}, in a last user message that begins with"
-        f" 'simulate:',\nor after the @ of a model such as sim-mixed@events=40,rate=20:\n\n{knobs}\n\n"
+        f"knobs:\n{knobs}\n\n"
         + (inspect.getdoc(Knobs) or "").partition("\n\n")[2]
-        + "\n\nExit status: 0 ended by SIGTERM, 1 it cannot listen there, 2 called wrongly, 130 interrupted."
+        + "\n\na request sets knobs in one of these places:"
+        + f"\n  its header {HEADER}"
+        + "\n  its last user message, which then begins with 'simulate:'"
+        + "\n  its model, after an @: sim-mixed@events=40,rate=20"
+        + "\n\nexit status:"
+        + "\n  0    ended by SIGTERM"
+        + "\n  1    it cannot listen at this address and port"
+        + "\n  2    the command line is wrong"
+        + "\n  130  interrupted"
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Serve until a signal; the exit status."""
+    """Serve until a signal arrives, and return the exit status."""
     settings = _read_settings(arguments)
     interrupted = False
 
@@ -60,12 +67,13 @@ def run(arguments: argparse.Namespace) -> int:
         interrupted = number == signal.SIGINT
         raise KeyboardInterrupt
 
-    # A shell starts background commands with SIGINT ignored, and SIGTERM ends a process mid-way: here both end well.
+    # A shell starts background commands with SIGINT ignored, and SIGTERM kills a process by default. Both must end the
+    # server in order.
     before = {number: signal.signal(number, end) for number in ENDING_SIGNALS}
     try:
         serve(settings, _announce)
     except KeyboardInterrupt:
-        pass  # before it was listening
+        pass  # the signal arrived before the server was listening
     except (OSError, OverflowError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise CommandError(f"cannot listen on {settings.host} port {settings.port}: {reason}") from None
@@ -78,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _read_settings(arguments: argparse.Namespace) -> Settings:
     directive = ",".join(arguments.knobs)
     if arguments.replay and directive:
-        raise CommandError("--replay answers what was recorded: leave the knobs out", status=2)
+        raise CommandError("--replay answers from the recording: leave the knobs out", status=2)
     try:
         return settings_of(
             directive, host=arguments.host, port=arguments.port, replay=arguments.replay, pace=arguments.pace
@@ -91,4 +99,4 @@ def _announce(simulator: Simulator) -> None:
     width = max(map(len, BASE_PATHS))
     for dialect in BASE_PATHS:
         print(f"{dialect:{width}}  {simulator.base_urls[dialect]}")
-    print("Any key is taken. Ctrl-C ends it.", flush=True)
+    print("Every key is accepted. Ctrl-C ends the simulator.", flush=True)

@@ -1,6 +1,8 @@
-"""Writing to a person: styles where there is a terminal, plain text where there is none, and tables in both.
+"""Output for a terminal: styles, redrawn lines, tables, and texts of amounts and time spans.
 
-Knows terminals. Must not know models or commands. rich draws tables where it is installed; nothing needs it.
+Without a terminal the output is plain text. Tables are drawn with rich if it is installed.
+
+Knows terminals. Must not know models or commands.
 """
 
 from __future__ import annotations
@@ -21,22 +23,28 @@ UNSAFE = {
     for code in (*range(0x20), 0x7F, *range(0x80, 0xA0), *range(0xD800, 0xE000))
     if chr(code) not in "\n\t"
 }
-"""Control characters: text from outside must not be able to steer a person's terminal. And surrogates, which a file's
-name holds for bytes that are no text: they cannot be written."""
+"""Characters that are replaced in foreign text → the replacement character.
+
+They are control characters, which could control the terminal, and surrogates, which cannot be written. The name of a
+file holds a surrogate for each byte that is not valid text.
+"""
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Whether a person sees what is written, and escape sequences work."""
+    """Return whether the stream is a terminal that supports escape sequences."""
     return stream.isatty() and os.environ.get("TERM", "") != "dumb"
 
 
 def harmless(text: str) -> str:
-    """Text from outside without control characters other than line ends and tabs, and without lone surrogates."""
+    """Replace control characters (but for line ends and tabs) and lone surrogates in foreign text."""
     return text.translate(UNSAFE)
 
 
 class Paint:
-    """Styles for one stream; without a terminal, or with `NO_COLOR` set (no-color.org), text stays as it is."""
+    """The styles of one output stream. Without a terminal, or if `NO_COLOR` is set (no-color.org), text has no style.
+
+    styled: whether text has styles.
+    """
 
     __slots__ = ("styled",)
 
@@ -48,7 +56,7 @@ class Paint:
 
 
 class Redrawn:
-    """Lines on a terminal that replace those of the last time."""
+    """Lines on a terminal that are redrawn in the same place."""
 
     __slots__ = ("_lines", "_stream")
 
@@ -57,7 +65,7 @@ class Redrawn:
         self._lines = 0
 
     def draw(self, lines: Sequence[str]) -> None:
-        """Show these lines in the place of the last ones."""
+        """Replace the lines of the last call by these lines."""
         up = f"\x1b[{self._lines}A" if self._lines else ""
         more = [""] * (self._lines - len(lines))
         self._stream.write(up + "".join(f"{ERASE_LINE}{line}\n" for line in (*lines, *more)))
@@ -65,7 +73,7 @@ class Redrawn:
         self._lines = len(lines) + len(more)
 
     def clear(self) -> None:
-        """Take the lines away."""
+        """Remove the lines."""
         if self._lines:
             lines, self._lines = self._lines, 0
             self._stream.write(f"\x1b[{lines}A" + f"{ERASE_LINE}\n" * lines + f"\x1b[{lines}A")
@@ -73,14 +81,18 @@ class Redrawn:
 
 @dataclass(slots=True, frozen=True)
 class Column:
-    """A table's column: its heading, and to which side its cells are set."""
+    """A column of a table.
+
+    heading: its heading.
+    align: the alignment of its cells.
+    """
 
     heading: str
     align: Literal["left", "right"] = "right"
 
 
 def text_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[str]:
-    """The table as aligned lines, heading first."""
+    """Return a table as aligned lines. The first line is the heading."""
     table = [[column.heading for column in columns], *rows]
     widths = [max(len(row[place]) for row in table) for place in range(len(columns))]
     return [
@@ -95,13 +107,13 @@ def text_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list
 def print_table(
     columns: Sequence[Column], rows: Sequence[Sequence[str]], stream: TextIO, *, plain: bool = False
 ) -> None:
-    """Print the table; the last row is the sum of the others."""
+    """Print a table whose last row is a total. It is plain text without a terminal, without rich, or with `plain`."""
     if plain or not is_terminal(stream) or not _print_rich_table(columns, rows, stream):
         print("\n".join(text_table(columns, rows)), file=stream)
 
 
 def _print_rich_table(columns: Sequence[Column], rows: Sequence[Sequence[str]], stream: TextIO) -> bool:
-    """Whether rich is there, and the table fits."""
+    """Print a table with rich. Return False, and print nothing, if rich is not installed or the table is too wide."""
     try:
         from rich import box
         from rich.console import Console
@@ -115,20 +127,20 @@ def _print_rich_table(columns: Sequence[Column], rows: Sequence[Sequence[str]], 
     for row in rows[:-1]:
         table.add_row(*row)
     if console.measure(table, options=console.options.update(max_width=1000)).maximum > console.width:
-        return False  # it would cut the cells; plain lines only wrap
+        return False  # rich would cut the cells, but the terminal wraps plain lines
     console.print(table)
     return True
 
 
 def money(amount: Decimal, currency: str) -> str:
-    """An amount to the cent; below a cent, two figures: `$12.34`, `$0.00042`."""
+    """Return an amount with two decimals; below a cent, with two significant digits: `$12.34`, `$0.00042`."""
     places = 2 if amount >= Decimal("0.01") or not amount else 1 - amount.adjusted()
     sign = CURRENCY_SIGNS.get(currency)
     return f"{sign}{amount:,.{places}f}" if sign else f"{amount:,.{places}f} {currency}"
 
 
 def duration(seconds: float | None) -> str:
-    """A time span with the unit that fits it; a dash for none."""
+    """Return a time span in s, ms or µs, such as `1.25 s`, or a dash for None."""
     if seconds is None:
         return "–"
     if seconds >= 1:

@@ -1,7 +1,7 @@
-"""`manystream top`: a running engine, seen from another terminal through its monitor.
+"""The command `manystream top`: it shows a running engine from another terminal, through the engine's monitor.
 
-Knows the command line, how a monitor is found and asked. Must not know how figures look (`top_view`), nor what the
-engine does to tell them (`engine/monitor.py`).
+Knows the command line, and how to find a monitor and request snapshots from it. Must not know how figures are shown
+(`top_view`), nor how the engine collects them (`engine/monitor.py`).
 """
 
 from __future__ import annotations
@@ -24,35 +24,49 @@ from .terminal import is_terminal
 from .top_screen import open_screen
 from .top_view import SORTS, Screen, View, rates_between, summary_line
 
-HELP = "a live view of a running engine, from another terminal"
+HELP = "show a running engine, live, from another terminal"
 DESCRIPTION = """\
-Show what a running engine does: calls by phase, events a second and failures of each provider, connections of each
-origin, the loop's lag, and the calls that have been silent, or running, for longest. The engine must have been opened
-to be watched, which costs it nothing while nobody looks:
+Show a running engine: calls by state, events per second and failures of each provider, connections of each origin, the
+loop's lag, and the calls that have received nothing, or have run, for the longest time. The engine must be opened with
+a monitor, which costs nothing until `manystream top` connects to it:
 
   ms.open_engine(providers=[…], monitor=True)     or monitor="/run/agents.sock"; `manystream batch --monitor`
 
-  manystream top                                  the only engine of this user that can be watched
-  manystream top 4711                             that of a process
-  manystream top /run/agents.sock                 one with a place of its own
-  manystream top --once --json | jq .rates        for scripts
+  manystream top                                  the only engine of this user that has a monitor
+  manystream top 4711                             the engine of a process
+  manystream top /run/agents.sock                 the engine whose monitor has this socket
+  manystream top --once --json | jq .rates        one snapshot, for scripts
 
-No prompt, no answer and no key can be seen, and only the engine's own user can look.
+The monitor shows no prompt, answer or key, and only to the user of the engine's process.
 """
 EPILOG = """\
-Without a terminal it prints a line for each look. Ctrl-C ends it.
+Without a terminal, one line is printed per interval. Ctrl-C ends the command.
 
-Exit status: 0 looked once, or the engine has ended; 1 nothing to look at; 2 called wrongly; 130 interrupted.
+exit status:
+  0    the engine has ended, or --once has printed its snapshot
+  1    no engine was found, or it cannot be reached
+  2    the command line is wrong
+  130  interrupted
 """
 
 ANSWER_SECONDS = 10.0
-"""How long an engine may take to answer before it counts as held up."""
+"""The longest time to wait for a snapshot, in seconds."""
 LEAST_INTERVAL = 0.1
+"""The shortest interval between two snapshots, in seconds."""
 
 
 @dataclass(slots=True, frozen=True)
 class TopOptions:
-    """The command line, checked. interval: seconds between two looks. calls: how many are listed."""
+    """The options of `manystream top`, checked.
+
+    path: the monitor's socket.
+    interval: the time between two snapshots, in seconds.
+    once: whether to print one snapshot and end.
+    json: whether to print snapshots as JSON.
+    plain: whether to print plain lines.
+    sort: a key of `SORTS`.
+    calls: the most calls that are listed.
+    """
 
     path: Path
     interval: float
@@ -64,55 +78,59 @@ class TopOptions:
 
 
 class EngineEndedError(Exception):
-    """The monitor closed the connection: its engine has ended."""
+    """The monitor closed the connection, because its engine has ended."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
+    """Add the options of `manystream top` to the parser."""
     parser.add_argument(
-        "engine", nargs="?", metavar="PATH|PID", help="a monitor's socket, or a process (default: the only one)"
+        "engine", nargs="?", metavar="PATH|PID", help="a monitor's socket, or a process id (default: the only monitor)"
     )
-    parser.add_argument("--once", action="store_true", help="look twice, an interval apart, print that, and end")
-    parser.add_argument("--json", action="store_true", help="print each look as a line of JSON")
+    parser.add_argument("--once", action="store_true", help="print one snapshot, with rates over one interval, and end")
+    parser.add_argument("--json", action="store_true", help="print each snapshot as a line of JSON")
     parser.add_argument(
-        "--interval", type=float, default=1.0, metavar="S", help="seconds between two looks (default: 1)"
+        "--interval", type=float, default=1.0, metavar="S", help="seconds between two snapshots (default: 1)"
     )
     parser.add_argument(
-        "--sort", choices=list(SORTS), default="quiet", help="list calls by silence or by age (default: quiet)"
+        "--sort",
+        choices=list(SORTS),
+        default="quiet",
+        help="list first the calls that have been silent (quiet) or have run (age) for longest (default: quiet)",
     )
-    parser.add_argument("--calls", type=int, default=10, metavar="N", help="calls that are listed (default: 10)")
-    parser.add_argument("--plain", action="store_true", help="plain lines, also on a terminal")
+    parser.add_argument("--calls", type=int, default=10, metavar="N", help="the most calls to list (default: 10)")
+    parser.add_argument("--plain", action="store_true", help="print plain lines, also on a terminal")
     parser.epilog = EPILOG
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Look until the engine ends; the exit status."""
+    """Show the engine until it ends, and return the exit status."""
     options = _read_options(arguments)
-    with open_screen(plain=options.plain or options.once or options.json) as screen, _connect(options.path) as looks:
+    plain = options.plain or options.once or options.json
+    with open_screen(plain=plain) as screen, _connect(options.path) as snapshots:
         try:
-            _watch(looks, options, screen)
+            _watch(snapshots, options, screen)
         except EngineEndedError:
             if options.once:
-                raise CommandError(f"the engine at {options.path} ended while it was looked at") from None
+                raise CommandError(f"the engine at {options.path} ended before the second snapshot") from None
     if not options.once:
         print("The engine has ended.", file=sys.stderr)
     return 0
 
 
-def _watch(looks: Iterator[JSONObject], options: TopOptions, screen: Screen) -> None:
-    before = next(looks)
+def _watch(snapshots: Iterator[JSONObject], options: TopOptions, screen: Screen) -> None:
+    before = next(snapshots)
     while True:
         time.sleep(options.interval)
-        look = next(looks)
-        look["rates"] = rates_between(before, look)
-        before = look
-        view = View(look, sort=options.sort, calls=options.calls)
+        snapshot = next(snapshots)
+        snapshot["rates"] = rates_between(before, snapshot)
+        before = snapshot
+        view = View(snapshot, sort=options.sort, calls=options.calls)
         if options.json:
-            print(dumps_text(look), flush=True)
+            print(dumps_text(snapshot), flush=True)
         elif options.once:
             print("\n".join(view.lines()))
         elif screen.plain:
-            print(summary_line(look), flush=True)
+            print(summary_line(snapshot), flush=True)
         else:
             screen.show(view)
         if options.once:
@@ -139,7 +157,10 @@ def _read_options(arguments: argparse.Namespace) -> TopOptions:
 
 
 def find_socket(engine: str | None) -> Path:
-    """Where to look: a path as it is; a process by its number; without either, the only one. Raises `CommandError`."""
+    """Return the path of a monitor's socket. Raises `CommandError`.
+
+    engine: the path itself, or a process id, or None for the only monitor of this user.
+    """
     if engine is not None and not engine.isdecimal():
         return Path(engine)
     folder = runtime_folder()
@@ -148,39 +169,41 @@ def find_socket(engine: str | None) -> Path:
         found = [path for path in found if path.stem.partition("-")[0] == engine]
         if not found:
             raise CommandError(
-                f"process {engine} has no engine that can be watched (looked in {folder}): open it with monitor=True,"
-                " as the user who looks"
+                f"process {engine} has no engine with a monitor (searched {folder}): open the engine with monitor=True,"
+                " and run this command as the same user"
             )
         return found[0]
     if not found:
-        raise CommandError(f"no engine can be watched (looked in {folder}): open one with monitor=True, or name a path")
+        raise CommandError(
+            f"no engine with a monitor was found (searched {folder}): open one with monitor=True, or name a socket"
+        )
     if len(found) > 1:
         paths = "".join(f"\n  manystream top {path}" for path in found)
-        raise CommandError(f"{len(found)} engines can be watched; name one of them:{paths}", status=2)
+        raise CommandError(f"{len(found)} engines have a monitor; name one of them:{paths}", status=2)
     return found[0]
 
 
 @contextmanager
 def _connect(path: Path) -> Generator[Iterator[JSONObject], None, None]:
-    """A connection to a monitor; each item of the iterator is a look. Raises `CommandError`."""
+    """Connect to a monitor. Each item of the iterator is a new snapshot. Raises `CommandError`."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(ANSWER_SECONDS)
         try:
             connection.connect(os.fspath(path))
         except ConnectionRefusedError:
             if not path.is_socket():
-                raise CommandError(f"{path} is no socket: name the path that monitor= was given") from None
+                raise CommandError(f"{path} is not a socket: name the path that monitor= was given") from None
             raise CommandError(f"nothing listens at {path}: its engine has ended, or was killed") from None
         except FileNotFoundError:
-            raise CommandError(f"there is nothing at {path}: open the engine with monitor={str(path)!r}") from None
+            raise CommandError(f"{path} does not exist: open the engine with monitor={str(path)!r}") from None
         except PermissionError:
-            raise CommandError(f"{path} belongs to another user: only who runs the engine can look") from None
+            raise CommandError(f"{path} belongs to another user: run this command as the engine's user") from None
         except OSError as error:
             raise CommandError(f"cannot reach {path}: {error.strerror or error}") from None
-        yield _looks(connection, path)
+        yield _snapshots(connection, path)
 
 
-def _looks(connection: socket.socket, path: Path) -> Iterator[JSONObject]:
+def _snapshots(connection: socket.socket, path: Path) -> Iterator[JSONObject]:
     pieces: list[bytes] = []
     while True:
         pieces.clear()
@@ -193,20 +216,23 @@ def _looks(connection: socket.socket, path: Path) -> Iterator[JSONObject]:
                 pieces.append(data)
         except TimeoutError:
             raise CommandError(
-                f"the engine at {path} has not answered for {ANSWER_SECONDS:g} s: its thread is held up, by a callback"
-                " that does not return for instance"
+                f"the engine at {path} has not answered for {ANSWER_SECONDS:g} s: its thread is blocked, for example by"
+                " a callback that does not return"
             ) from None
         except ConnectionError:
             raise EngineEndedError from None
-        yield _read_look(b"".join(pieces), path)
+        yield _read_snapshot(b"".join(pieces), path)
 
 
-def _read_look(answer: bytes, path: Path) -> JSONObject:
+def _read_snapshot(answer: bytes, path: Path) -> JSONObject:
     try:
-        look = loads_object(answer)
+        snapshot = loads_object(answer)
     except MalformedJSONError:
-        raise CommandError(f"what listens at {path} is no engine's monitor") from None
-    told = integer(look, "format")
-    if told != FORMAT:
-        raise CommandError(f"the engine at {path} tells format {told}, and this command reads {FORMAT}: use its own")
-    return look
+        raise CommandError(f"the server at {path} is not an engine's monitor") from None
+    format = integer(snapshot, "format")
+    if format != FORMAT:
+        raise CommandError(
+            f"the engine at {path} sends format {format}, and this command reads format {FORMAT}: use the command of"
+            " the engine's version"
+        )
+    return snapshot

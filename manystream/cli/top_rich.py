@@ -1,6 +1,6 @@
-"""`manystream top` with rich: views on the terminal's other screen, cut to its height; the last one stays.
+"""The screen of `manystream top` with rich: it draws views on the terminal's alternate screen, cut to its height.
 
-Knows rich, which is an extra: only imported where it is wanted. Must not know what a view says.
+Knows rich, which is an extra, so only `top_screen` imports this module. Must not know what a view holds.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .top_view import Screen, Section, View
 
 
 class RichScreen(Screen):
-    """Takes the terminal over with the first view."""
+    """A screen with rich. It switches to the terminal's alternate screen with the first view."""
 
     def __init__(self) -> None:
         self._console = Console()
@@ -30,7 +30,7 @@ class RichScreen(Screen):
         self._live.update(_drawn(view), refresh=True)
 
     def close(self) -> None:
-        """Give the terminal back, with the last view on it."""
+        """Return to the terminal's normal screen, and print the last view there."""
         if self._live is not None and self._last is not None:
             self._live.stop()
             self._console.print(_drawn(self._last))

@@ -1,6 +1,6 @@
-"""Which screen `manystream top` draws on: with rich where it is installed, as plain text, or none.
+"""The choice of a screen for `manystream top`: with rich, with escape sequences only, or without a terminal.
 
-Knows the screens. Must not know what a view says.
+Knows the screens. Must not know what a view holds.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from .top_view import NoScreen, Screen, TextScreen
 
 @contextmanager
 def open_screen(*, plain: bool) -> Generator[Screen, None, None]:
-    """The best that this terminal and this installation can show. What was shown last stays when it closes."""
+    """Open a screen: rich's if rich is installed, or one without a terminal if `plain`. Its last view stays visible."""
     if plain:
         yield NoScreen()
         return

@@ -1,7 +1,8 @@
-"""How `manystream top` looks: what a monitor told, as tables on a terminal, as text, or as one line.
+"""The views of `manystream top`: a monitor's snapshot as tables on a terminal, as text, or as one line.
 
-Knows a look's members (engine/monitor.py). Must not know sockets. Whatever came from outside loses its control
-characters before it is shown.
+Control characters in foreign text are replaced before it is shown.
+
+Knows the members of a snapshot (engine/monitor.py). Must not know sockets.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from .batch_progress import clock, compact
 from .terminal import Column, Paint, Redrawn, duration, harmless, text_table
 
 SORTS = {"quiet": "quietest", "age": "oldest"}
-"""What calls are listed by → the member of a look that lists them so."""
+"""The order of the listed calls → the member of a snapshot that lists them in this order."""
 
 PLACES = ("active", "idle", "connecting", "waiting")
-"""Of an origin: connections by state, and calls that wait for one."""
+"""The members of an origin: its connections by state, and the calls that wait for a connection."""
 
 STATES = ("queued", "connecting", "sending", "waiting", "reading", "backoff")
-"""In the order in which a call goes through them."""
+"""The states of a running call, in the order in which a call goes through them."""
 
 PROVIDER_COLUMNS = (
     Column("provider", "left"),
@@ -57,7 +58,12 @@ ID_WIDTH = 24
 
 @dataclass(slots=True)
 class Section:
-    """A table with its title."""
+    """A table with a title.
+
+    title: the title.
+    columns: the columns.
+    rows: the cells of each row.
+    """
 
     title: str
     columns: Sequence[Column]
@@ -65,19 +71,27 @@ class Section:
 
 
 class View:
-    """One look, ready to be shown. sort: a key of `SORTS`. calls: how many are listed at most."""
+    """A snapshot as lines and tables.
 
-    def __init__(self, look: JSONObject, *, sort: str, calls: int) -> None:
-        self._look = look
-        self._rates = mapping(look, "rates")
-        self._statistics = mapping(look, "statistics")
+    snapshot: the snapshot, with the member `rates` (`rates_between`).
+    sort: a key of `SORTS`.
+    calls: the most calls that are listed; 0 for no list of calls.
+
+    heading: the lines above the tables.
+    sections: the tables.
+    """
+
+    def __init__(self, snapshot: JSONObject, *, sort: str, calls: int) -> None:
+        self._snapshot = snapshot
+        self._rates = mapping(snapshot, "rates")
+        self._statistics = mapping(snapshot, "statistics")
         self.heading: list[str] = self._heading()
         self.sections: list[Section] = [self._providers(), self._origins()]
         if calls:
             self.sections.append(self._calls(sort, calls))
 
     def lines(self, paint: Callable[[str, str], str] = lambda text, _: text) -> list[str]:
-        """All of it as text."""
+        """Return the view as lines of text, styled with `paint`."""
         shown = list(self.heading)
         for section in self.sections:
             heading, *rows = text_table(section.columns, section.rows)
@@ -85,19 +99,19 @@ class View:
         return shown
 
     def _heading(self) -> list[str]:
-        look, rates, statistics = self._look, self._rates, self._statistics
+        snapshot, rates, statistics = self._snapshot, self._rates, self._statistics
         running = mapping(statistics, "calls")
         known = [(state, running.get(state)) for state in STATES]
         others = [(harmless(state), count) for state, count in running.items() if state not in STATES]
         phases = [f"{state} {count:,}" for state, count in (*known, *others) if isinstance(count, int)]
-        version = harmless(string(look, "manystream") or "?")
+        version = harmless(string(snapshot, "manystream") or "?")
         return [
-            f"manystream {version}, process {integer(look, 'pid')}, up {clock(_number(look, 'uptime'))}",
-            f"calls    {_total(running):,} running, {_count(look, 'streams')} of them streams"
+            f"manystream {version}, process {integer(snapshot, 'pid')}, up {clock(_number(snapshot, 'uptime'))}",
+            f"calls    {_total(running):,} running, {_count(snapshot, 'streams')} of them streams"
             + (f": {', '.join(phases)}" if phases else ""),
             f"rates    {_number(rates, 'events'):,.0f} events/s, {_number(rates, 'completed'):,.1f} calls ended/s,"
             f" {compact(_number(rates, 'bytes_received'))}B/s in, {compact(_number(rates, 'bytes_sent'))}B/s out",
-            f"since    {_count(statistics, 'started')} calls started, {_count(statistics, 'completed')}"
+            f"total    {_count(statistics, 'started')} calls started, {_count(statistics, 'completed')}"
             f" ended, {_count(statistics, 'failed')} failed, {_count(statistics, 'retried')} retries;"
             f" {_count(statistics, 'events')} events; connections {_count(statistics, 'opened')} opened,"
             f" {_count(statistics, 'reused')} reused",
@@ -131,7 +145,7 @@ class View:
         return Section("connections", ORIGIN_COLUMNS, rows)
 
     def _calls(self, sort: str, count: int) -> Section:
-        listed = objects(self._look, SORTS[sort])
+        listed = objects(self._snapshot, SORTS[sort])
         rows = [
             [
                 f"{integer(call, 'number') or 0}",
@@ -150,31 +164,35 @@ class View:
 
 
 def lag_text(statistics: JSONObject) -> str:
-    """The loop's lag, and whose it was."""
+    """Return the loop's lag as text, with the call that took most of it."""
     culprit = harmless(string(statistics, "loop_culprit") or "")
-    whose = f", most of it {culprit}" if culprit else ""
-    return f"{duration(_number(statistics, 'loop_lag'))} (the slowest turn of the last second{whose})"
+    cause = f", most of it {culprit}" if culprit else ""
+    return f"{duration(_number(statistics, 'loop_lag'))} (the slowest iteration of the last second{cause})"
 
 
-def summary_line(look: JSONObject) -> str:
-    """A look in one line, for a log."""
-    statistics, rates = mapping(look, "statistics"), mapping(look, "rates")
+def summary_line(snapshot: JSONObject) -> str:
+    """Return a snapshot as one line, for a log."""
+    statistics, rates = mapping(snapshot, "statistics"), mapping(snapshot, "rates")
     parts = [
-        time.strftime("%H:%M:%S", time.localtime(_number(look, "time"))),
-        f"{_total(mapping(statistics, 'calls')):,} calls ({_count(look, 'streams')} streams)",
+        time.strftime("%H:%M:%S", time.localtime(_number(snapshot, "time"))),
+        f"{_total(mapping(statistics, 'calls')):,} calls ({_count(snapshot, 'streams')} streams)",
         f"{_number(rates, 'events'):,.0f} events/s",
         f"{_number(rates, 'completed'):,.1f} ended/s",
         f"{_count(statistics, 'failed')} failed",
         f"lag {duration(_number(statistics, 'loop_lag'))}",
     ]
-    quietest = objects(look, "quietest")
+    quietest = objects(snapshot, "quietest")
     if quietest:
         parts.append(f"longest silence {duration(_number(quietest[0], 'quiet'))}")
     return "  ".join(parts)
 
 
 def rates_between(before: JSONObject, after: JSONObject) -> JSONObject:
-    """What happened each second between two looks: events, calls that ended, bytes; the first two also by provider."""
+    """Return the rates per second between two snapshots.
+
+    They are `events`, `completed`, `failed`, `bytes_received` and `bytes_sent`, and under `providers` the `events` and
+    `completed` of each provider.
+    """
     span = max(_number(after, "uptime") - _number(before, "uptime"), 1e-6)
     old, new = mapping(before, "statistics"), mapping(after, "statistics")
     rates: JSONObject = {
@@ -216,17 +234,20 @@ def _short(text: str, width: int) -> str:
 
 
 class Screen(abc.ABC):
-    """Where views replace each other. plain: there is none; what is told is printed."""
+    """A display of views.
+
+    plain: whether there is no terminal, so that each snapshot is printed.
+    """
 
     plain = False
 
     @abc.abstractmethod
     def show(self, view: View) -> None:
-        """Show this in the place of the last one."""
+        """Show this view instead of the last one."""
 
 
 class NoScreen(Screen):
-    """No terminal."""
+    """A display without a terminal: it prints each view."""
 
     plain = True
 
@@ -235,7 +256,7 @@ class NoScreen(Screen):
 
 
 class TextScreen(Screen):
-    """A terminal, without rich."""
+    """A display on a terminal without rich."""
 
     def __init__(self) -> None:
         self._redrawn = Redrawn(sys.stdout)

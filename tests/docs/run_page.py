@@ -26,7 +26,7 @@ COMMANDS = ("manystream", "python", "cat", "head", "ls", "wc")
 PROGRAM = re.compile(r"^import manystream", re.MULTILINE)
 """A block that imports the library itself is a program; any other is a fragment."""
 STATUS = re.compile(r"\s+# exit status (\d+)$")
-READY = "Ctrl-C ends it."
+READY = "Ctrl-C ends the simulator."
 LISTENS = re.compile(r"http://(127\.0\.0\.1:\d+)")
 SECONDS = 60.0
 

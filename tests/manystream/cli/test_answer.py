@@ -37,7 +37,7 @@ COMPLETION = ms.Completion(
 ASIDE = (
     "thinking: let me see\n"
     'tool call get_weather {"city":"Łódź"}\n'
-    "[claude-test · tool_use · 12 in, 5 out, 0 thinking tokens · first token after 250.0 ms, whole after 1.50 s]\n"
+    "[claude-test · tool_use · 12 in, 5 out, 0 thinking tokens · first token after 250.0 ms, complete after 1.50 s]\n"
 )
 
 

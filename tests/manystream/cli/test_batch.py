@@ -121,7 +121,7 @@ def test_a_batch_killed_again_and_again_loses_nothing_and_does_nothing_twice(
     assert status == 0
     assert sorted(ids(answers)) == sorted(wanted)
     assert answers.read_bytes().startswith(kept)
-    assert "had their answer before" in out
+    assert "were answered before" in out
 
 
 def test_ctrl_c_keeps_what_is_done_and_says_130(simulator: Simulator, tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_ctrl_c_keeps_what_is_done_and_says_130(simulator: Simulator, tmp_path: 
     assert process.returncode == 130
     assert "Traceback" not in err
     assert out.startswith("20 answered")
-    assert "goes on from here" in err
+    assert "resumes the batch" in err
     assert len(ids(tmp_path / "a.jsonl")) == 20
     assert not (tmp_path / "a.errors.jsonl").exists()
 
@@ -150,7 +150,7 @@ def test_failures_give_status_1_and_are_tried_again_on_demand(simulator: Simulat
     assert "1 failed (1 invalid_arg) → a.errors.jsonl" in out
     status, out, _ = run(tmp_path, *against(simulator))
     assert status == 1
-    assert "1 failed before and were passed over: --retry-failed tries them again" in out
+    assert "1 failed before and were skipped: --retry-failed sends them again" in out
     status, out, _ = run(tmp_path, *against(simulator), "--retry-failed")
     assert status == 0
     assert sorted(ids(tmp_path / "a.jsonl")) == ["bad", "good"]
@@ -161,7 +161,7 @@ def test_bad_lines_are_told_with_file_and_number(simulator: Simulator, tmp_path:
     write(tmp_path / "p.jsonl", [line("a"), line("b", temprature=1)])
     status, out, _ = run(tmp_path, *against(simulator), "--errors", "bad.jsonl")
     assert status == 1
-    assert "1 line is no request → bad.jsonl" in out
+    assert "1 line is not a valid request → bad.jsonl" in out
     (told,) = (json.loads(text) for text in (tmp_path / "bad.jsonl").read_bytes().splitlines())
     assert told["id"] == "b"
     assert told["error"]["message"].startswith("p.jsonl line 2: temprature: is not a member")
@@ -207,7 +207,7 @@ def test_simulated_answers_and_real_ones_do_not_mix(simulator: Simulator, tmp_pa
     status, out, err = run(tmp_path, *against(simulator))
     assert status == 1
     assert not out
-    assert "holds answers that are the simulator's" in err
+    assert "holds answers of the simulator" in err
 
 
 def test_a_refused_key_is_told_in_a_line_and_nothing_is_recorded(simulator: Simulator, tmp_path: Path) -> None:
@@ -282,11 +282,11 @@ def test_a_full_disk_leaves_a_summary_of_what_is_stored(simulator: Simulator, tm
     stored = len(ids(tmp_path / "a.jsonl"))
     assert ended.returncode == 1
     assert "Traceback" not in ended.stderr
-    assert "cannot write a.jsonl: File too large; what is done is kept, and the same command goes on" in ended.stderr
+    assert "cannot write a.jsonl: File too large; all answers so far are in the file; the same command" in ended.stderr
     assert 0 < stored < 50
     assert ended.stdout.startswith(f"{stored} answered in ")
     status, out, _ = run(tmp_path, *against(simulator))
-    assert (status, f"{stored} had their answer before" in out) == (0, True)
+    assert (status, f"{stored} were answered before" in out) == (0, True)
 
 
 def test_a_file_whose_name_is_no_text_can_be_reported_on(simulator: Simulator, tmp_path: Path) -> None:
@@ -299,7 +299,7 @@ def test_a_file_whose_name_is_no_text_can_be_reported_on(simulator: Simulator, t
 def test_the_help_shows_the_forms_of_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["batch", "--help"]) == 0
     out = capsys.readouterr().out
-    for word in ("custom_id", "params", "--max-tpm", "answers.errors.jsonl", "Exit status"):
+    for word in ("custom_id", "params", "--max-tpm", "answers.errors.jsonl", "exit status"):
         assert word in out
 
 

@@ -100,7 +100,7 @@ def test_a_person_is_told_in_lines(bench: Bench, simulator: Simulator) -> None:
     lines = {row[:18].strip(): row[18:] for row in rows}
     assert lines["calls"].startswith("3 ok (")
     assert "0 failed" in lines["calls"]
-    assert "an event" in lines["this client"]
+    assert "per event" in lines["this client"]
     assert {"first content", "gaps in a stream", "events", "whole call", "output tokens", "connections"} <= set(lines)
 
 

@@ -122,7 +122,7 @@ def test_alone_it_prints_a_help_that_names_every_command(command: Command) -> No
     done = command()
     assert done.status == 0
     assert not done.err
-    for word in ("demo", "run", "simulate", "ANTHROPIC_API_KEY", "Exit status"):
+    for word in ("demo", "run", "simulate", "ANTHROPIC_API_KEY", "exit status"):
         assert word in done.out
 
 
@@ -290,7 +290,7 @@ def test_the_demo_without_a_terminal_prints_lines_a_table_and_its_verdict(comman
     for dialect in ("openai-chat", "openai-responses", "anthropic", "gemini"):
         (row,) = [line.split() for line in done.out.splitlines() if line.startswith(dialect + " ")]
         assert row[1:4] == ["6", "6", "0"]
-    assert "Everything is as sent: 24 streams" in done.out
+    assert "All content equals what was sent: 24 streams" in done.out
     assert not done.err
 
 
@@ -316,7 +316,7 @@ def test_the_demo_redraws_on_a_terminal(tmp_path: Path) -> None:
         process.communicate()
         os.close(ours)
     assert b"\x1b[6A" in shown or b"\x1b[7A" in shown, "the live lines replace each other"
-    assert b"Everything is as sent:" in shown
+    assert b"All content equals what was sent:" in shown
 
 
 def _read(descriptor: int) -> bytes:

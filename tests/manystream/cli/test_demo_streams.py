@@ -114,8 +114,8 @@ def test_latency_is_the_time_since_the_stamp() -> None:
         (f"{1:020d} {2:020d} ", None),
         (f"{2:020d} {1:020d} ", "out of order"),
         (f"{1:020d} ", "1 stamps instead of 2"),
-        (f"{1:020d} {2:020d}", "not made of whole stamps"),
-        (f"{1:020d}x{2:020d} ", "not made of whole stamps"),
+        (f"{1:020d} {2:020d}", "not consist of complete stamps"),
+        (f"{1:020d}x{2:020d} ", "not consist of complete stamps"),
     ],
 )
 def test_stamps_are_whole_as_many_as_asked_for_and_in_order(text: str, words: str | None) -> None:

@@ -14,7 +14,7 @@ import trustme
 
 import manystream as ms
 from manystream.cli import main
-from manystream.cli.connectivity import Finding, Verdict, examine
+from manystream.cli.connectivity import Finding, Verdict, check_provider
 from manystream.cli.doctor import choose_providers, configured_rows
 from manystream.cli.errors import CommandError
 from manystream.simulator import start_simulator_thread
@@ -66,7 +66,7 @@ def steps(findings: list[Finding]) -> list[str]:
 
 async def checked(provider: ms.Provider, limit: float = 5.0, **environment: str) -> list[Finding]:
     """The findings, none of which shows the key."""
-    findings = await examine(provider, HOME | environment, limit)
+    findings = await check_provider(provider, HOME | environment, limit)
     assert all(CANARY not in finding.text for finding in findings)
     return findings
 
@@ -88,7 +88,7 @@ async def test_the_list_of_models_is_asked_for_with_the_key_and_without_a_prompt
     async with server(answer("200 OK"), seen) as port:
         findings = await checked(kind(CANARY, f"http://127.0.0.1:{port}{path}"))
     assert steps(findings) == ["ok key", "ok proxy", "ok connect", "ok answer"]
-    assert findings[-1].text.endswith("the server answers, and took the key")
+    assert findings[-1].text.endswith("the server answers, and accepted the key")
     (head,) = seen
     assert head.startswith(line + b"\r\n")
     assert header.lower() in head.lower()
@@ -104,8 +104,8 @@ async def test_the_list_of_models_is_asked_for_with_the_key_and_without_a_prompt
         ("403 Forbidden", Verdict.FAIL, "lacks a permission"),
         ("404 Not Found", Verdict.NOTE, "is the base URL right?"),
         ("429 Too Many Requests", Verdict.NOTE, "rate limit"),
-        ("503 Service Unavailable", Verdict.FAIL, "cannot serve"),
-        ("302 Found", Verdict.FAIL, "cannot serve"),
+        ("503 Service Unavailable", Verdict.FAIL, "the server failed"),
+        ("302 Found", Verdict.FAIL, "the server failed"),
     ],
 )
 async def test_a_status_is_told_with_what_it_means(status: str, verdict: Verdict, words: str) -> None:
@@ -195,7 +195,7 @@ async def test_silence_ends_with_the_limit(autojump_clock: trio.testing.MockCloc
         autojump_clock.autojump_threshold = 0.2
         findings = await checked(ms.OpenAIChat(CANARY, f"http://127.0.0.1:{port}/v1"), limit=7.0)
     assert steps(findings)[-1] == "FAIL answer"
-    assert findings[-1].text == "not done within 7 s"
+    assert findings[-1].text == "not finished within 7 s"
 
 
 def test_those_with_a_key_are_checked_and_one_host_only_once() -> None:
@@ -211,7 +211,7 @@ def test_the_command_line_is_checked() -> None:
         choose_providers([], None, HOME)
     with pytest.raises(CommandError, match="unknown provider 'nobody'"):
         choose_providers(["nobody"], None, HOME)
-    with pytest.raises(CommandError, match="--base-url goes with one --provider"):
+    with pytest.raises(CommandError, match="--base-url allows at most one --provider"):
         choose_providers(["anthropic", "groq"], "http://127.0.0.1:1", HOME)
     (provider,) = choose_providers(["anthropic"], "http://127.0.0.1:1", HOME)
     assert isinstance(provider, ms.Anthropic)

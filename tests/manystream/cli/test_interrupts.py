@@ -86,7 +86,7 @@ def test_run_ends_its_line_and_tells_the_usage(start: Start) -> None:
         first = process.stdout.read(4)
         out, err = interrupt(process)
     assert (first + out).endswith("\n")
-    assert "whole after" in err
+    assert "complete after" in err
 
 
 def test_batch_keeps_what_is_done_and_says_how_to_go_on(start: Start, tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_batch_keeps_what_is_done_and_says_how_to_go_on(start: Start, tmp_path: 
         until(lambda: answers.exists() and answers.read_bytes().count(b"\n") > 2)
         out, err = interrupt(process)
     assert "answered in" in out
-    assert "The same command goes on from here" in err
+    assert "The same command resumes the batch" in err
     assert 2 < answers.read_bytes().count(b"\n") < 500
 
 
@@ -132,7 +132,7 @@ def test_doctor_tells_what_was_not_checked(start: Start) -> None:
         with line:
             line.recv(1)
             out, err = interrupt(process)
-    assert "Interrupted: 1 of 1 were not checked" in out
+    assert "Interrupted: 1 of 1 checks did not finish" in out
     assert not err
 
 
@@ -182,6 +182,6 @@ def test_every_help_has_an_example_and_the_exit_statuses(name: str, capsys: pyte
     assert main([name, "--help"]) == 0
     text = capsys.readouterr().out
     assert f"\n  manystream {name}" in text or f"(manystream {name} " in text
-    assert "Exit status: 0 " in text
-    assert "called wrongly" in text
+    assert "exit status:\n  0    " in text
+    assert "the command line is wrong" in text
     assert all(len(line) <= 122 for line in text.splitlines()), "it fits a terminal of usual width"

@@ -66,7 +66,7 @@ def test_without_a_name_the_first_provider_with_a_key_is_asked() -> None:
         (options(), "no key found"),
         (options(provider="nobody"), "unknown provider 'nobody'"),
         (options(model="mystery"), "unknown model 'mystery'"),
-        (options(base_url=LOCAL), "which model?"),
+        (options(base_url=LOCAL), "no model was named"),
     ],
 )
 def test_what_is_missing_is_said_in_one_line(given: RunOptions, words: str) -> None:

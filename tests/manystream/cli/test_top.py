@@ -188,8 +188,8 @@ def test_nothing_to_look_at_says_how_to_be_watched(
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     assert "monitor=True" in complaint(capsys)
     assert "process 1 has no engine" in complaint(capsys, "1")
-    assert "there is nothing at" in complaint(capsys, str(tmp_path / "none.sock"))
-    assert "is no socket" in complaint(capsys, __file__)
+    assert "does not exist" in complaint(capsys, str(tmp_path / "none.sock"))
+    assert "is not a socket" in complaint(capsys, __file__)
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(tmp_path / "dead.sock"))
     assert "nothing listens" in complaint(capsys, str(tmp_path / "dead.sock"))
@@ -213,9 +213,9 @@ def test_of_several_engines_one_must_be_named(
 @pytest.mark.parametrize(
     ("said", "words"),
     [
-        (b"hello\n", "no engine's monitor"),
+        (b"hello\n", "is not an engine's monitor"),
         (b'{"format": 99}\n', "format 99"),
-        (b"", "ended while it was looked at"),
+        (b"", "ended before the second snapshot"),
         (None, "has not answered"),
     ],
 )
