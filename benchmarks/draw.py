@@ -1,9 +1,11 @@
-"""Draw the plots. Run in the clients' environment (matplotlib): `python -m benchmarks.draw FOLDER < series.json`."""
+"""Draw the plots: `python -m benchmarks.draw FOLDER < series.json`, in the clients' environment (matplotlib)."""
 
 from __future__ import annotations
 
 import json
+import statistics
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict
 
@@ -11,6 +13,8 @@ import matplotlib as mpl
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.ticker import StrMethodFormatter
 
 
 class Series(TypedDict):
@@ -19,58 +23,95 @@ class Series(TypedDict):
     points: list[list[float]]
 
 
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """How the plots with one beginning of their names are drawn.
+
+    across, up: the titles of the axes, each with its unit.
+    logarithmic: which axes have a logarithmic scale: "x", "xy" or none.
+    limit: a horizontal line, in the unit of `up`.
+    """
+
+    across: str
+    up: str
+    logarithmic: str = ""
+    limit: float | None = None
+
+
+STREAMS = "live streams"
+BARS = "live streams per client"
+PLOTS = {
+    "p99 over": Plot(STREAMS, "p99 delivery (ms)", "xy", limit=50),
+    "cost per event": Plot(STREAMS, "CPU per event (µs)", "x"),
+    "memory": Plot(STREAMS, "resident memory (MiB)"),
+    "time to serialise": Plot("messages in the request", "CPU per request (µs)"),
+}
+"""Beginning of a plot's name → how it is drawn."""
+
 COLOURS = {
     "manystream": "#d6336c",
     "bare epoll + orjson (floor)": "#868e96",
     "libcurl multi + orjson": "#1c7ed6",
     "aiohttp + orjson by hand": "#2f9e44",
+    "openai SDK": "#e67700",
+    "anthropic SDK": "#7048e8",
+    "google-genai SDK": "#0b7285",
+    "openai-chat": "#e67700",
+    "openai-responses": "#1c7ed6",
+    "anthropic": "#7048e8",
+    "gemini": "#2f9e44",
 }
-OTHER_COLOUR = "#e67700"
+"""Label → colour. No two labels of one plot share a colour. A label without a colour here is an error."""
 
 
 def bars(name: str, series: list[Series], file: Path) -> None:
-    """One bar per client, longest at the top, with its figure."""
+    """Draw one bar per client with its figure, the longest at the top."""
     ordered = sorted(series, key=lambda line: line["points"][0][1])
     values = [line["points"][0][1] for line in ordered]
-    figure, axes = plt.subplots(figsize=(8, 0.6 * len(ordered) + 1))
-    drawn = axes.barh(
-        [line["label"] for line in ordered],
-        values,
-        color=[COLOURS.get(line["label"], OTHER_COLOUR) for line in ordered],
-    )
+    _, axes = plt.subplots(figsize=(8, 0.6 * len(ordered) + 1.3))
+    drawn = axes.barh([line["label"] for line in ordered], values, color=[COLOURS[line["label"]] for line in ordered])
     axes.bar_label(drawn, labels=[f"{value:,.0f}" for value in values], padding=4)
     axes.set_xlim(0, max(values) * 1.12 or 1)
-    axes.set_title(name)
-    axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(file, dpi=120, bbox_inches="tight")
-    plt.close(figure)
-
-
-LOGARITHMIC = ("p99 over", "cost per event")
-UNITS = {"p99 over": "p99 delivery, ms", "cost per event": "CPU per event, µs", "memory": "resident memory, MiB"}
+    axes.set_xlabel("live streams (50 events/s each, p99 delivery ≤ 50 ms)")
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    finish(axes, name, file)
 
 
 def lines(name: str, series: list[Series], file: Path) -> None:
-    """One line per client over the number of streams."""
-    figure, axes = plt.subplots(figsize=(8, 4.5))
-    for line in series:
-        colour = COLOURS.get(line["label"], OTHER_COLOUR)
-        across, up = zip(*line["points"], strict=True)
-        axes.plot(across, up, marker="o", markersize=4, label=line["label"], color=colour)
-    axes.set_xlabel("live streams")
-    axes.set_ylabel(next((unit for start, unit in UNITS.items() if name.startswith(start)), ""))
-    if name.startswith(LOGARITHMIC):
+    """Draw one line per client. It connects the medians; a small dot shows each measurement."""
+    plot = next(each for start, each in PLOTS.items() if name.startswith(start))
+    _, axes = plt.subplots(figsize=(8, 4.5))
+    for line in sorted(series, key=lambda each: max(each["points"])[1], reverse=True):
+        colour = COLOURS[line["label"]]
+        measured: dict[float, list[float]] = {}
+        for across, up in line["points"]:
+            measured.setdefault(across, []).append(up)
+        places = sorted(measured)
+        medians = [statistics.median(measured[place]) for place in places]
+        axes.plot(places, medians, marker="o", markersize=4, label=line["label"], color=colour)
+        axes.scatter(*zip(*line["points"], strict=True), s=5, color=colour, alpha=0.4)
+    axes.set_xlabel(plot.across)
+    axes.set_ylabel(plot.up)
+    if "x" in plot.logarithmic:
         axes.set_xscale("log")
-    if name.startswith("p99"):
+    if "y" in plot.logarithmic:
         axes.set_yscale("log")
-        axes.axhline(50, color="#495057", linewidth=0.8, linestyle="--")
+        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     else:
         axes.set_ylim(bottom=0)
-    axes.set_title(name)
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    if plot.limit is not None:
+        axes.axhline(plot.limit, color="#495057", linewidth=0.8, linestyle="--", label=f"limit: {plot.limit:g} ms")
     axes.legend(frameon=False)
+    finish(axes, name, file)
+
+
+def finish(axes: Axes, name: str, file: Path) -> None:
+    """Write the title and the file."""
+    axes.set_title(name)
     axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(file, dpi=120, bbox_inches="tight")
-    plt.close(figure)
+    plt.savefig(file, dpi=120, bbox_inches="tight")
+    plt.close()
 
 
 def main() -> None:
@@ -81,7 +122,7 @@ def main() -> None:
             plots.setdefault(line["plot"], []).append(line)
     for name, series in plots.items():
         file = folder / (name.lower().replace(",", "").replace(" ", "-") + ".png")
-        (bars if name == "live streams per client" else lines)(name, series, file)
+        (bars if name == BARS else lines)(name, series, file)
         print(f"drew {file.name}")
 
 

@@ -1,4 +1,4 @@
-"""RESULTS.md and the data for the plots, out of the answers. Knows no question."""
+"""Writes RESULTS.md and the plots from the answers. Must not know any question."""
 
 from __future__ import annotations
 
@@ -12,29 +12,35 @@ from .environment import ROOT, clients_variables, machine, versions
 FOLDER = Path(__file__).parent
 RESULTS = FOLDER / "RESULTS.md"
 PLOTS = FOLDER / "plots"
+SERIES = PLOTS / "series.json"
 
 INTRODUCTION = """\
 # Results
 
-Written by `python -m benchmarks`; not edited by hand. All figures are of one run on one machine, client on one core,
-load source on the other. Absolute figures drift from machine to machine and from day to day: compare the ratios,
-which were measured in the same run.
+This page has the measurements of one run on one machine. `python -m benchmarks` writes it; do not edit it. The client
+runs on one core, the load source on the other. Absolute figures differ between machines and days. Compare the ratios:
+both of their figures come from this run.
 
-Latency is from the load source's send to the user's callback. A run in which the source could not keep its own
-schedule, or in which other work had one of the two cores for more than 3 % of the time, was repeated.
+| word | meaning |
+|---|---|
+| latency | from the send of the load source to the callback of the user |
+| repeated run | the source was late, or other work had one of the two cores for more than 3 % of the time |
+| met, MISSED | whether the target was reached |
 """
 
 
 def markdown(answers: list[Answer], python: str, quick: bool) -> str:
-    """The whole file."""
+    """The text of RESULTS.md."""
     parts = [INTRODUCTION]
     if quick:
         parts.append("This was a quick run: fewer events, coarser searches, fewer questions.\n")
     facts = {**machine(), **versions(python)}
-    parts.append("| on | |\n|---|---|\n" + "".join(f"| {name} | {value} |\n" for name, value in facts.items()))
+    parts.append(
+        "| machine and versions | |\n|---|---|\n" + "".join(f"| {name} | {value} |\n" for name, value in facts.items())
+    )
     for answer in answers:
         parts.append(f"## {answer.question}\n")
-        lines = ["| what | measured | compared | asked for | |", "|---|---:|---|---|---|"]
+        lines = ["| what | measured | compared | target | |", "|---|---:|---|---|---|"]
         lines += [
             f"| {row.what} | {number(row.value)} {row.unit} | {comparison(row)} | {row.target} | {verdict(row)} |"
             for row in answer.rows
@@ -45,12 +51,13 @@ def markdown(answers: list[Answer], python: str, quick: bool) -> str:
 
 
 def write(answers: list[Answer], python: str, quick: bool) -> None:
-    """RESULTS.md and the plots."""
+    """Write RESULTS.md, the plots, and the data of the plots, from which they can be drawn again."""
     RESULTS.write_text(markdown(answers, python, quick))
     series = [
         {"plot": line.plot, "label": line.label, "points": line.points} for answer in answers for line in answer.series
     ]
     PLOTS.mkdir(exist_ok=True)
+    SERIES.write_text(json.dumps(series, indent=1) + "\n")
     subprocess.run(
         [python, "-m", "benchmarks.draw", str(PLOTS)],
         input=json.dumps(series),

@@ -1,10 +1,9 @@
 """An asyncio program with many model calls: the engine runs on the program's own loop.
 
     python examples/asyncio_app.py                              simulated
-    python examples/asyncio_app.py --model claude-sonnet-4-5    a real one, with its key
+    python examples/asyncio_app.py --model claude-sonnet-4-5    a real model, with its key
 
-Tasks await answers, a callback sees each event of a stream the moment it arrives, and an asyncio time-out closes the
-socket of the call it ends.
+Tasks await answers, a callback receives each event of a stream, and an asyncio timeout cancels its call.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ QUESTIONS = [f"Name {count} rivers." for count in range(1, 6)]
 
 
 async def ask_all(engine: aio.Engine, model: str) -> None:
-    """Requests are awaited like anything else: here by one task each."""
+    """Await several requests, with one task each."""
     requests = [ms.Request(model, [ms.Message.user(question)]) for question in QUESTIONS]
     responses = await asyncio.gather(*(engine.request(request) for request in requests))
     print(f"{len(responses)} answers, {sum(response.usage.output_tokens or 0 for response in responses)} tokens")
 
 
 async def read_stream(engine: aio.Engine, model: str) -> None:
-    """A stream is an async iterator. Who reads slowly slows its server, and nobody else."""
+    """Iterate over a stream. A slow consumer slows down its own server only."""
     async with engine.stream(ms.Request(model, [ms.Message.user("Tell me of rivers.")])) as events:
         async for event in events:
             if isinstance(event, ms.TextDelta):
@@ -37,7 +36,7 @@ async def read_stream(engine: aio.Engine, model: str) -> None:
 
 
 async def watch_streams(engine: aio.Engine, model: str) -> None:
-    """Callbacks need no task at all: they are called on this thread, with nothing between the socket and them."""
+    """Use callbacks, which need no task. They run on this thread, directly after the read of the socket."""
     pieces = 0
 
     def on_event(event: ms.Event) -> None:
@@ -51,7 +50,7 @@ async def watch_streams(engine: aio.Engine, model: str) -> None:
 
 
 async def give_up(engine: aio.Engine, model: str) -> None:
-    """What cancels the task cancels its call."""
+    """Cancel a task. This cancels its call."""
     try:
         async with asyncio.timeout(0.05):
             await engine.request(ms.Request(model, [ms.Message.user("simulate: delay=60")]))

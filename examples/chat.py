@@ -1,4 +1,4 @@
-"""A chat in the terminal: the answer appears as it comes, and Ctrl-C stops the answer, not the chat.
+"""A chat in the terminal: shows the answer as it arrives. Ctrl-C stops the answer and not the chat.
 
     python examples/chat.py                              with the simulator
     python examples/chat.py --model claude-sonnet-4-5    with a key in ANTHROPIC_API_KEY
@@ -29,7 +29,7 @@ def show(event: ms.Event) -> None:
 
 
 async def answer(engine: ms.Engine, request: ms.Request) -> ms.Completion:
-    """Stream one answer; Ctrl-C cancels it, and what had arrived is kept."""
+    """Stream one answer. Ctrl-C cancels it and keeps the part that has arrived."""
     with trio.open_signal_receiver(signal.SIGINT) as signals:
         call = engine.start_stream(request, show)
 
@@ -45,7 +45,7 @@ async def answer(engine: ms.Engine, request: ms.Request) -> ms.Completion:
 
 
 async def chat(setting: Setting, system: str | None) -> None:
-    """Questions and answers until there are no more questions."""
+    """Ask and answer until the input ends."""
     conversation = ms.Conversation()
     lines = trio.wrap_file(sys.stdin)
     async with ms.open_engine(setting.providers) as engine:
@@ -58,13 +58,13 @@ async def chat(setting: Setting, system: str | None) -> None:
             completion = await answer(engine, conversation.request(setting.model, system=system))
             response, error = completion.response, completion.error
             if response is not None and response.content:
-                conversation.add_response(response)  # of a cancelled answer, too: the model shall know what it said
+                conversation.add_response(response)  # a cancelled answer, too, so that the model knows its own words
             if error is None and response is not None:
                 print(f"\n{DIM}[{response.usage.output_tokens} tokens]{PLAIN}")
             elif error is not None:
                 print(f"\n{DIM}[{error.category}: {error.message}]{PLAIN}")
                 if response is None or not response.content:
-                    conversation.messages.pop()  # a question without any answer is asked again, not kept
+                    conversation.messages.pop()  # do not keep a question without an answer
 
 
 def main() -> None:

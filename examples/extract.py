@@ -1,10 +1,11 @@
-"""Structured extraction over a folder: every text file becomes one JSON line, all of them at once.
+"""Structured extraction over a folder: each text file becomes one JSON line. All files run at the same time.
 
     python examples/extract.py                                              the invoices beside this file, simulated
     python examples/extract.py --model gpt-5-mini ~/letters > letters.jsonl
 
-`response_schema` holds the model to the schema, and the answer is checked: `response.parsed` fits it, or the call fails
-with an error that says where. Failures go to standard error; the exit status tells of them.
+`response_schema` gives the schema to the model. The library checks the answer: `response.parsed` fits the schema, or
+the
+call fails with an error that names the place. Failures go to standard error. The exit status is 1 if there were any.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Extraction:
         self.failures = 0
 
     async def extract(self, path: Path) -> None:
-        """One file → one line."""
+        """Extract one file into one line."""
         async with self.places:
             text = await trio.Path(path).read_text("utf-8")
             request = ms.Request(self.model, [ms.Message.user(text)], system=SYSTEM, response_schema=SCHEMA)

@@ -1,10 +1,11 @@
-"""Stop without losing paid answers: at SIGTERM no call is started any more, and those that run may end.
+"""Stop without losing answers: at SIGTERM the engine takes no new calls, and running calls may end.
 
     python examples/graceful_stop.py                         simulated; stops itself after a second
     python examples/graceful_stop.py --model gpt-5-mini      a real model; stop it with `kill PID` or Ctrl-C
 
-What Kubernetes, systemd and every deployment send first is SIGTERM; SIGKILL follows after a grace period. Give `drain`
-a little less than that.
+Kubernetes, systemd and most deployments send SIGTERM first, and SIGKILL after a grace period. Give `drain` a little
+less
+than that period.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ import manystream as ms
 from manystream.engine import EngineClosedError
 
 GRACE_SECONDS = 25.0
-"""Below the 30 seconds that Kubernetes waits before it kills."""
+"""Below the 30 seconds that Kubernetes waits before it sends SIGKILL."""
 
 
 async def work(engine: ms.Engine, request: ms.Request, ended: list[ms.Completion]) -> None:
-    """Ask again and again, as a service does, until the engine takes no more."""
+    """Make calls, as a service does, until the engine takes no more."""
     while True:
         try:
             call = engine.start_stream(request)
@@ -35,7 +36,7 @@ async def work(engine: ms.Engine, request: ms.Request, ended: list[ms.Completion
 
 
 async def stop_at_signal(engine: ms.Engine) -> None:
-    """Drain at the first SIGTERM or SIGINT; what runs longer is cancelled when the block is left."""
+    """Drain at the first SIGTERM or SIGINT. Leaving the block cancels calls that take longer."""
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async for number in signals:
             print(f"{signal.Signals(number).name}: {sum(engine.statistics().calls.values())} calls may end")

@@ -1,10 +1,11 @@
-"""Hundreds of agents with tools on one core, driven by callbacks alone.
+"""Hundreds of agents with tools on one core, run by callbacks.
 
     python examples/orchestrator.py                                  300 agents against the simulator
     python examples/orchestrator.py --agents 20 --model gpt-5-mini   against a real model
 
-An agent is an object, not a task: its callbacks start the next turn. Only tools, which may wait, run as tasks, all
-calls of an answer at once. On a terminal there is a live table of the agents; elsewhere a line a second.
+An agent is an object and not a task: its callbacks start the next turn. Only tools run as tasks, because they may
+wait.
+All calls of an answer run at the same time. A terminal shows a live table; other outputs get a line per second.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from setting import Setting, add_arguments, open_setting
 import manystream as ms
 
 KNOBS = "kind=tools,calls=3,steps=3,events=40,rate=40,delay=0.1"
-"""What each simulated answer is: three rounds of three tool calls, then text, 40 events a second."""
+"""Options of each simulated answer: three rounds of three tool calls, then text, 40 events per second."""
 
 TURNS_LIMIT = 10
 SHOWN_PER_SECOND = 5
@@ -32,7 +33,7 @@ SHOWN_PER_SECOND = 5
 
 
 async def get_weather(arguments: dict[str, object]) -> str:
-    """A slow service, as far as an agent can tell."""
+    """Return the weather, after a wait as of a slow service."""
     await trio.sleep(0.2)
     return f"{arguments['city']}: rain, 7 °C"
 
@@ -61,7 +62,7 @@ FUNCTIONS: dict[str, Callable[[dict[str, object]], Awaitable[str]]] = {
 
 
 async def run_tool(call: ms.ToolCall) -> ms.ToolResult:
-    """Run one call. Whatever goes wrong goes back to the model, which may do better next time."""
+    """Run one call. An error goes back to the model, which may correct the call."""
     try:
         if not call.complete:
             raise ValueError("the call was cut off; make it again, shorter")
@@ -75,7 +76,7 @@ async def run_tool(call: ms.ToolCall) -> ms.ToolResult:
 
 
 class Agent:
-    """One conversation that goes on until the model asks for no more tools."""
+    """One conversation. It ends when the model calls no more tools."""
 
     def __init__(self, fleet: Fleet, name: str, task: str) -> None:
         self.fleet = fleet
@@ -86,7 +87,7 @@ class Agent:
         self._conversation = ms.Conversation([ms.Message.user(task)])
 
     def start_turn(self) -> None:
-        """Ask the model. Returns at once; `_on_completion` goes on from there."""
+        """Ask the model. Returns at once; `_on_completion` continues."""
         self.turns += 1
         self.state = "asking"
         request = self._conversation.request(self.fleet.model, tools=TOOLS, max_output_tokens=2_000)
@@ -119,7 +120,7 @@ class Agent:
             self.fleet.nursery.start_soon(self._run_tools, calls)
 
     async def _run_tools(self, calls: list[ms.ToolCall]) -> None:
-        """All at once; their results go back in the order of the calls."""
+        """Run all calls at the same time. Their results go back in the order of the calls."""
         results: dict[str, ms.ToolResult] = {}
 
         async def run(call: ms.ToolCall) -> None:
@@ -138,7 +139,10 @@ class Agent:
 
 
 class Fleet:
-    """All agents, and what they share. finished: set when the last one has ended."""
+    """All agents, and what they share.
+
+    finished: is set when the last agent has ended.
+    """
 
     def __init__(self, engine: ms.Engine, nursery: trio.Nursery, model: str, size: int) -> None:
         self.engine = engine
@@ -158,11 +162,11 @@ class Fleet:
             self.finished.set()
 
 
-# --- what is shown ---
+# --- display ---
 
 
 class Display:
-    """A table of the agents on a terminal, or a line a second where there is none."""
+    """A table of the agents on a terminal; otherwise a line per second."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
@@ -181,7 +185,7 @@ class Display:
             return
         size = shutil.get_terminal_size()
         lines = [self._summary(), "", f"{'agent':10} {'state':9} {'turns':>5} {'tools':>5} {'events':>6}  last"]
-        # Those at work first, so that the table stays alive until the end.
+        # Running agents first, so that the table changes until the end.
         agents = sorted(self._fleet.agents, key=lambda agent: agent.state in ("done", "failed"))
         for agent in agents[: max(1, size.lines - 5)]:
             last = "".join(character if character.isprintable() else " " for character in agent.last)
@@ -197,13 +201,13 @@ class Display:
         events = sum(agent.events for agent in self._fleet.agents)
         tools = sum(agent.tools_run for agent in self._fleet.agents)
         lag = self._fleet.engine.statistics().loop_lag
-        told = " ".join(f"{state} {count}" for state, count in sorted(states.items()))
+        counts = " ".join(f"{state} {count}" for state, count in sorted(states.items()))
         elapsed = time.monotonic() - self._began
-        return f"{elapsed:5.1f} s  {told}  | {events} events, {tools} tools run, lag {lag * 1000:.1f} ms"
+        return f"{elapsed:5.1f} s  {counts}  | {events} events, {tools} tools run, lag {lag * 1000:.1f} ms"
 
 
 async def orchestrate(setting: Setting, size: int) -> int:
-    """Run them all; the exit status."""
+    """Run all agents. Return the exit status."""
     async with ms.open_engine(setting.providers) as engine, trio.open_nursery() as nursery:
         fleet = Fleet(engine, nursery, setting.model, size)
         display = Display(fleet)

@@ -1,7 +1,7 @@
-"""A wire format of your own: how the engine learns to ask a server that speaks none of the four dialects.
+"""A wire format of your own: the engine uses a server that speaks none of the four dialects.
 
-    python examples/own_dialect.py                                          a small server that is started here
-    python examples/own_dialect.py --base-url http://127.0.0.1:9000         one that you have started
+    python examples/own_dialect.py                                          starts a small server
+    python examples/own_dialect.py --base-url http://127.0.0.1:9000         uses a server that runs already
 
 The server is invented. It takes `POST /v1/talk`:
 
@@ -36,7 +36,7 @@ REASONS = {"finished": ms.FinishReason.STOP, "too long": ms.FinishReason.LENGTH}
 
 
 def encode(request: ms.Request, model: str, provider: ms.Provider, *, stream: bool) -> WireRequest:
-    """The request's bytes. What the server cannot do is an error here, or a warning on the response."""
+    """Encode a request. An option that the server lacks is an error here, or a warning on the response."""
     validate_request(request)
     if request.tools:
         raise ms.InvalidRequestError("tools", "this server has none")
@@ -53,11 +53,11 @@ def encode(request: ms.Request, model: str, provider: ms.Provider, *, stream: bo
     return WireRequest("/v1/talk", headers, json.dumps(body).encode(), warnings=warnings)
 
 
-# --- answers: both forms record the same facts in the accumulator, so they cannot differ ---
+# --- answers: both forms record facts in the accumulator, so their responses are equal ---
 
 
 def members_of(data: bytes) -> dict[str, object]:
-    """The members of a JSON object. Raises `ProviderError` for anything else."""
+    """Return the members of a JSON object. Raises `ProviderError` for anything else."""
     try:
         value = json.loads(data)
     except ValueError:
@@ -68,31 +68,31 @@ def members_of(data: bytes) -> dict[str, object]:
 
 
 def text_of(members: dict[str, object], name: str) -> str:
-    """A member that should be text; empty where it is missing or something else."""
+    """Return a text member; empty if it is missing or has another type."""
     value = members.get(name)
     return value if isinstance(value, str) else ""
 
 
 def number_of(members: dict[str, object], name: str) -> int | None:
-    """A member that should be a whole number."""
+    """Return an integer member; None if it is missing or has another type."""
     value = members.get(name)
     return value if type(value) is int else None
 
 
 def begin(answer: Accumulator, members: dict[str, object]) -> ms.Start:
-    """The answer begins."""
+    """Record the beginning of an answer."""
     return answer.start(text_of(members, "model") or None, text_of(members, "talk") or None)
 
 
 def end(answer: Accumulator, members: dict[str, object]) -> list[ms.Event]:
-    """The answer ends: why, and what it took."""
+    """Record the end of an answer: finish reason and usage."""
     answer.usage = ms.Usage(number_of(members, "heard"), number_of(members, "spoken"))
     why = text_of(members, "why")
     return answer.done(REASONS.get(why, ms.FinishReason.UNKNOWN), why)
 
 
 def decode(body: bytes, provider: ms.Provider, make_id: MakeId, limits: AnswerLimits = ANSWER_LIMITS) -> ms.Response:
-    """A whole answer."""
+    """Decode a whole answer."""
     members = members_of(body)
     answer = Accumulator(limits)
     begin(answer, members)
@@ -104,7 +104,7 @@ def decode(body: bytes, provider: ms.Provider, make_id: MakeId, limits: AnswerLi
 
 
 class ParrotStream(StreamMachine):
-    """A live answer: one method per event. Raises `ProviderError`, which ends the stream with that error."""
+    """A live answer, with one method per event. A `ProviderError` from a method ends the stream with that error."""
 
     __slots__ = ("_text",)
 
@@ -113,12 +113,12 @@ class ParrotStream(StreamMachine):
         self._text: TextInProgress | None = None
 
     def take_event(self, event: str, data: bytes) -> Sequence[ms.Event]:
-        """Take one server-sent event. One of an unknown name says nothing: servers gain events."""
+        """Take one server-sent event. Events with an unknown name are ignored, because servers add events."""
         take = TAKE.get(event)
         return take(self, members_of(data), data) if take is not None else ()
 
     def take_end(self, stray: bytes) -> Sequence[ms.Event]:
-        """The body ended without `end`."""
+        """Report a body that ended without `end`."""
         return self.fail(truncated())
 
     def take_begin(self, members: dict[str, object], data: bytes) -> Sequence[ms.Event]:
@@ -146,14 +146,14 @@ TAKE = {
     "end": ParrotStream.take_done,
     "trouble": ParrotStream.take_trouble,
 }
-"""Event → the method that takes it."""
+"""Event → its method."""
 
 
 # --- errors ---
 
 
 def trouble(members: dict[str, object], status: int, body: bytes) -> ms.ProviderError:
-    """What the server says went wrong. A wait that it names is kept to before the next attempt."""
+    """Convert an error of the server. The engine waits `again_in` seconds before the next attempt."""
     again_in = number_of(members, "again_in")
     return ms.ProviderError(
         text_of(members, "trouble") or f"HTTP {status}",
@@ -165,7 +165,7 @@ def trouble(members: dict[str, object], status: int, body: bytes) -> ms.Provider
 
 
 def decode_error(status: int, headers: Headers, body: bytes, now: float) -> ms.ProviderError:
-    """An answer with an error's status. Never raises, whatever the body is."""
+    """Decode an error answer. Never raises, for any body."""
     try:
         members = members_of(body)
     except ms.ProviderError:
@@ -183,7 +183,7 @@ PARROT = ms.Profile(
 
 
 async def ask(base_url: str) -> None:
-    """Ask three times: streamed, whole, and for what goes wrong."""
+    """Make three calls: a stream, a whole answer, and one that fails."""
     parrot = ms.Provider("any", base_url, profile=PARROT)
     async with ms.open_engine([parrot], retry=ms.Retry(max_attempts=1)) as engine:
         request = ms.Request("parrot-1", [ms.Message.user("Hello")], system="Be brief.", seed=7)
@@ -201,7 +201,7 @@ async def ask(base_url: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Ask a server of an invented wire format.")
-    parser.add_argument("--base-url", help="where it is (default: one that is started here)")
+    parser.add_argument("--base-url", help="the server (default: a server that is started here)")
     arguments = parser.parse_args()
     if arguments.base_url:
         trio.run(ask, arguments.base_url)

@@ -1,7 +1,8 @@
-"""The invented server that own_dialect.py asks. It repeats what it hears. `python examples/own_dialect_server.py`
+"""The invented server of own_dialect.py: it repeats the last message. `python examples/own_dialect_server.py` runs it.
 
-It imports nothing of the library: it says on its own what is on the wire. The model `parrot-hoarse` answers every
-request with an error.
+It imports nothing of the library, so it is an independent check. The model `parrot-hoarse` answers every request with
+an
+error.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ HOARSE = {"trouble": "I am hoarse", "again_in": 2}
 
 
 class Parrot(BaseHTTPRequestHandler):
-    """One connection. Its answers end where the connection is closed."""
+    """One connection. The end of the connection ends the answer."""
 
     def do_POST(self) -> None:
         asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
@@ -41,12 +42,12 @@ class Parrot(BaseHTTPRequestHandler):
             self.wfile.write(piece.encode())
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing is logged."""
+        """Log nothing."""
 
 
 @contextmanager
 def open_server(port: int = 0) -> Generator[str, None, None]:
-    """A server on loopback, in a thread; gives its base URL."""
+    """Run a server on loopback in a thread. Yields its base URL."""
     with ThreadingHTTPServer(("127.0.0.1", port), Parrot) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()

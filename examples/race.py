@@ -1,9 +1,9 @@
-"""Cancel on first success: several models get one question, the first whole answer wins, the others are stopped.
+"""The first answer wins: several models get one question, and the other calls are cancelled.
 
     python examples/race.py                                                  three simulated providers
     python examples/race.py --model gpt-5-mini --model claude-sonnet-4-5     real ones, with their keys
 
-A cancelled call's socket is closed at once, so the losers stop costing. A failure does not end the race.
+The engine closes the socket of a cancelled call at once. A failure does not end the race.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ import manystream as ms
 from manystream.simulator import start_simulator
 
 SIMULATED_DELAYS = {"openai-chat/slow": "delay=5", "anthropic/quick": "delay=0.1", "google/broken": "fail=401"}
-"""Simulated model → what the simulator is told to do to it."""
+"""Simulated model → the options of the simulator."""
 
 
 async def race(engine: ms.Engine, requests: Sequence[ms.Request]) -> tuple[str, ms.Response]:
-    """The first answer, and the model that gave it. Raises the last `ProviderError` where nobody answers."""
+    """Return the first answer and its model. Raises the last `ProviderError` if all calls fail."""
     calls: dict[ms.Call, str] = {}
 
     def ended(completion: ms.Completion) -> None:
         if completion.success:
             for call in calls:
-                call.cancel()  # does nothing to one that has ended
+                call.cancel()  # has no effect on a call that has ended
 
     for request in requests:
         calls[engine.start_request(request, ended)] = request.model
@@ -49,7 +49,7 @@ async def race(engine: ms.Engine, requests: Sequence[ms.Request]) -> tuple[str, 
 async def run(providers: Sequence[ms.Provider], requests: Sequence[ms.Request]) -> None:
     async with ms.open_engine(providers) as engine:
         model, response = await race(engine, requests)
-        print(f"\n{model} says: {response.text}")
+        print(f"\n{model} answers: {response.text}")
 
 
 def main() -> None:

@@ -1,17 +1,18 @@
-"""An ASGI application that relays a model's stream to browsers, and stops the model when the browser goes.
+"""An ASGI application that relays a model's stream to browsers, and stops the model when the browser disconnects.
 
     uvicorn --app-dir examples relay:app       or    hypercorn examples.relay:app
-    python examples/relay.py                   without a server: plays two browsers and prints what they get
+    python examples/relay.py                   without a server: runs two simulated browsers and prints their data
 
-It answers with the simulator unless MANYSTREAM_MODEL names a model (whose key is in the environment). Plain ASGI, so it
-runs under any server, and inside FastAPI or Starlette, which then opens the engine with its own lifespan:
+The simulator answers, unless MANYSTREAM_MODEL names a model and the environment has its key. The application is plain
+ASGI. It runs under any server, and inside FastAPI or Starlette, whose lifespan opens the engine:
 
     relay = Relay()
     api = FastAPI(lifespan=relay.lifespan)
     api.mount("/models", relay)                # GET /models/stream?prompt=…
 
-A server opens one engine per process, and every browser's stream runs on it. A browser that reads slowly holds back its
-own stream alone, down to the provider's socket; one that closes its tab ends the call within one turn of the loop.
+A server opens one engine per process for the streams of all browsers. A slow browser slows down its own stream only,
+up
+to the provider's socket. A browser that closes its tab ends the call within one iteration of the loop.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ KNOBS = "kind=thinking,events=60,rate=30"
 EVENT_STREAM = [
     (b"content-type", b"text/event-stream"),
     (b"cache-control", b"no-cache"),
-    (b"x-accel-buffering", b"no"),  # nginx would otherwise collect the stream before it passes it on
+    (b"x-accel-buffering", b"no"),  # otherwise nginx buffers the stream
 ]
 
 PAGE = b"""<!doctype html><meta charset="utf-8"><title>relay</title>
@@ -61,7 +62,7 @@ document.querySelector("form").onsubmit = event => {
 
 
 def frame_of(event: ms.Event) -> bytes:
-    """An event as the browser is told it; empty for those it is not told of."""
+    """The data of an event for the browser; empty for events that the browser does not receive."""
     if isinstance(event, ms.TextDelta):
         return sse("text", event.text)
     if isinstance(event, ms.ThinkingDelta):
@@ -72,12 +73,15 @@ def frame_of(event: ms.Event) -> bytes:
 
 
 def sse(name: str, data: str) -> bytes:
-    """One server-sent event. The data is JSON, which has no line breaks of its own."""
+    """One server-sent event. Its data is JSON, which has no line breaks."""
     return f"event: {name}\ndata: {json.dumps(data)}\n\n".encode()
 
 
 class Relay:
-    """The application. engine, model: there while its lifespan lasts."""
+    """The application.
+
+    engine, model: exist while the lifespan runs.
+    """
 
     def __init__(self) -> None:
         self.engine: aio.Engine | None = None
@@ -85,7 +89,7 @@ class Relay:
 
     @asynccontextmanager
     async def lifespan(self, app: object = None) -> AsyncGenerator[None, None]:
-        """Hold the engine open: for the server's lifespan, or for that of the application it is mounted in."""
+        """Keep the engine open for the lifespan of the server, or of the application that mounts this one."""
         chosen = Namespace(model=os.environ.get("MANYSTREAM_MODEL"), base_url=os.environ.get("MANYSTREAM_BASE_URL"))
         with open_setting(chosen, KNOBS) as setting:
             async with aio.open_engine(setting.providers) as engine:
@@ -109,7 +113,7 @@ class Relay:
         await send({"type": "lifespan.shutdown.complete"})
 
     async def _serve(self, scope: Message, receive: Receive, send: Send) -> None:
-        # A mounting application leaves its prefix in `root_path`, and mostly in `path`, too.
+        # A mounting application puts its prefix into `root_path`, and mostly into `path` as well.
         path = scope["path"].removeprefix(scope.get("root_path", ""))
         prompt = parse_qs(scope["query_string"].decode("latin-1")).get("prompt", [""])[0]
         if path in ("", "/"):
@@ -125,7 +129,7 @@ class Relay:
 
     async def _stream(self, engine: aio.Engine, prompt: str, receive: Receive, send: Send) -> None:
         request = ms.Request(self.model, [ms.Message.user(prompt)], max_output_tokens=4_000)
-        # Leaving the block, however that comes about, cancels the call.
+        # Leaving the block cancels the call.
         async with engine.stream(request) as events:
             watcher = asyncio.create_task(cancel_when_gone(receive, events.call))
             try:
@@ -136,26 +140,26 @@ class Relay:
                         await send({"type": "http.response.body", "body": frame, "more_body": True})
             except ms.ProviderError as error:
                 if error.category is ms.ErrorCategory.CANCELLED:
-                    return  # nobody is there to be told
-                # The category, and not the provider's own words: those are for the log.
+                    return  # the browser has disconnected
+                # Send the category only. The words of the provider belong into the log.
                 frame = sse("failure", error.category.value)
                 await send({"type": "http.response.body", "body": frame, "more_body": True})
             except OSError:
-                return  # how servers tell, at `send`, that the browser has gone
+                return  # servers report a disconnected browser in `send` so
             finally:
                 watcher.cancel()
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 async def cancel_when_gone(receive: Receive, call: aio.Call) -> None:
-    """Wait for the browser to leave, and end its call."""
+    """Wait until the browser disconnects, and cancel its call."""
     while (await receive())["type"] != "http.disconnect":
         pass
     call.cancel()
 
 
 async def respond(send: Send, status: int, kind: bytes, body: bytes) -> None:
-    """A whole answer."""
+    """Send a whole answer."""
     headers = [(b"content-type", kind), (b"content-length", b"%d" % len(body))]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
@@ -168,7 +172,10 @@ app = Relay()
 
 
 async def browse(relay: Relay, prompt: str, *, frames: int | None = None) -> list[bytes]:
-    """What a browser gets; with `frames` one that leaves after so many."""
+    """The text that one browser receives.
+
+    frames: the browser disconnects after this many; None: it stays.
+    """
     got: list[bytes] = []
     gone = asyncio.Event()
 
@@ -188,7 +195,7 @@ async def browse(relay: Relay, prompt: str, *, frames: int | None = None) -> lis
 
 
 async def play() -> None:
-    """Two browsers: one that stays, and one that leaves early."""
+    """Run two browsers: one stays, one disconnects early."""
     relay = Relay()
     async with relay.lifespan():
         assert relay.engine is not None

@@ -1,10 +1,11 @@
-"""A server with a `select` loop of its own: each line that a client sends is a prompt, and the answer streams back.
+"""A server with its own `select` loop: a client sends a prompt in a line, and receives the answer as a stream.
 
-    python examples/select_loop.py                                  simulated: three clients, then the end
+    python examples/select_loop.py                                  simulated: serves three clients and ends
     python examples/select_loop.py --port 7000 --model gpt-5-mini   a real model; `nc 127.0.0.1 7000` is a client
 
-The loop, its sockets and its callbacks belong to the program. The engine is a guest of that loop (see guest.py): its
-callbacks write into the clients' buffers on the loop's own thread, and a client that leaves cancels its call.
+The program owns the loop, its sockets and its callbacks. The engine is a guest of the loop (see guest.py). The
+engine's
+callbacks run on the loop's thread and write into the clients' buffers. A client that disconnects cancels its call.
 """
 
 from __future__ import annotations
@@ -25,25 +26,25 @@ LONGEST_LINE = 10_000
 
 
 class SelectLoop:
-    """A `select` loop as many programs have one: sockets with a callback each, and callbacks to run soon."""
+    """A `select` loop: each socket has a callback, and a queue holds callbacks to run soon."""
 
     def __init__(self) -> None:
         self.readers: dict[socket.socket, Callable[[], None]] = {}
         self.writers: dict[socket.socket, Callable[[], None]] = {}
         self._soon: deque[Callable[[], object]] = deque()
         self._stopped = False
-        # A byte through this pair of sockets ends `select` when another thread has a callback for the loop.
+        # A byte through this pair of sockets wakes `select` when another thread adds a callback.
         self._wake_reader, self._wake_writer = socket.socketpair()
         self._wake_reader.setblocking(False)
         self._wake_writer.setblocking(False)
         self.readers[self._wake_reader] = self._on_wake
 
     def call_soon(self, callback: Callable[[], object]) -> None:
-        """Run a callback in the next iteration. Only on the loop's thread."""
+        """Run a callback in the next iteration. Call it on the loop's thread only."""
         self._soon.append(callback)
 
     def call_soon_threadsafe(self, callback: Callable[[], object]) -> None:
-        """Run a callback in the next iteration. From any thread."""
+        """Run a callback in the next iteration. Any thread may call it."""
         self._soon.append(callback)
         try:
             self._wake_writer.send(b"\0")
@@ -60,7 +61,7 @@ class SelectLoop:
             readable, writable, _ = select.select(list(self.readers), list(self.writers), [], timeout)
             for watched, ready in ((self.readers, readable), (self.writers, writable)):
                 for sock in ready:
-                    if sock in watched:  # a callback before this one may have closed it
+                    if sock in watched:  # an earlier callback may have closed it
                         watched[sock]()
             for _ in range(len(self._soon)):
                 self._soon.popleft()()
@@ -76,7 +77,7 @@ class SelectLoop:
 
 
 class Client:
-    """One connection: a line comes in, an answer goes out, and the connection is closed."""
+    """One connection: reads a line, writes an answer, and closes the connection."""
 
     def __init__(self, server: Server, sock: socket.socket) -> None:
         self.server = server
@@ -92,7 +93,7 @@ class Client:
             data = self.sock.recv(4096)
         except OSError:
             data = b""
-        if not data:  # the client has left
+        if not data:  # the client has disconnected
             self.close()
             return
         if self.call is not None:
@@ -106,18 +107,18 @@ class Client:
             self.close()
 
     def on_event(self, event: ms.Event) -> None:
-        """The engine calls this on the loop's thread, for each event as it arrives."""
+        """Take one event of the answer. The engine calls it on the loop's thread."""
         if isinstance(event, ms.TextDelta):
             self.send(event.text)
 
     def on_completion(self, completion: ms.Completion) -> None:
-        """The engine calls this once, at the call's end."""
+        """Take the completion. The engine calls it once."""
         if completion.error is not None:
             self.send(f"[{completion.error.category}]")
         self.send("\n")
 
     def send(self, text: str) -> None:
-        """Append to the client's buffer; the loop writes it when the socket takes it."""
+        """Append to the client's buffer. The loop writes the buffer when the socket accepts data."""
         if self.sock in self.server.loop.readers:
             self.outgoing += text.encode()
             self.server.loop.writers[self.sock] = self.on_writable
@@ -134,7 +135,7 @@ class Client:
                 self.close()
 
     def close(self) -> None:
-        """Close the connection; the call that answers it is cancelled where it still runs."""
+        """Close the connection, and cancel its call if the call still runs."""
         self.server.loop.readers.pop(self.sock, None)
         self.server.loop.writers.pop(self.sock, None)
         self.sock.close()
@@ -163,7 +164,7 @@ class Server:
         )
 
     def on_open(self, engine: ms.Engine) -> None:
-        """Accept clients from now on."""
+        """Start to accept clients."""
         self.engine = engine
         self.loop.readers[self.listener] = self.on_connection
 
@@ -171,7 +172,7 @@ class Server:
         try:
             sock, _ = self.listener.accept()
         except OSError:
-            return  # it has left already
+            return  # the client has disconnected
         self.clients.add(Client(self, sock))
 
     def run(self) -> None:
@@ -187,7 +188,7 @@ class Server:
 
 
 def play(server: Server) -> None:
-    """Three clients in a thread: two read their answers, one leaves early. Then the server is told to end."""
+    """Run three clients in a thread: two read their answers, one disconnects early. Then end the server."""
 
     def connect(prompt: str) -> socket.socket:
         client = socket.create_connection(("127.0.0.1", server.port), timeout=30)

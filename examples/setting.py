@@ -1,6 +1,6 @@
-"""Whom the examples ask: the model that you name, or, where you name none, a simulator that is started here.
+"""The model and the providers of the examples: a real model that the user names, or a simulator.
 
-Nothing is ever sent to a provider unless you say so with --model, whatever keys are in the environment.
+The examples send nothing to a provider without --model, even if the environment has keys.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ from manystream.simulator import start_simulator
 
 @dataclass(frozen=True)
 class Setting:
-    """Who is asked, and for which model. simulated: nobody real; answers are a salad of words."""
+    """The providers and the model of an example.
+
+    simulated: whether the simulator answers.
+    """
 
     providers: list[ms.Provider]
     model: str
@@ -24,20 +27,23 @@ class Setting:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """--model and --base-url."""
+    """Add --model and --base-url."""
     parser.add_argument("--model", help="a real model, such as claude-sonnet-4-5 (default: the simulator)")
     parser.add_argument("--base-url", help="an OpenAI-compatible server that has the model")
 
 
 @contextmanager
 def open_setting(arguments: argparse.Namespace, knobs: str = "") -> Generator[Setting, None, None]:
-    """What the command line asks for. `knobs` say what the simulator answers, where it is the one that is asked."""
+    """Open what the command line selects: a server, a real model, or the simulator.
+
+    knobs: the options of the simulator.
+    """
     if arguments.base_url and not arguments.model:
         raise SystemExit("--base-url needs --model")
     if arguments.base_url:
         yield Setting([ms.OpenAIChat(base_url=arguments.base_url)], arguments.model, simulated=False)
     elif arguments.model:
-        # Keys are looked up when a provider is asked, so one without a key does no harm.
+        # An engine looks for a key when it uses the provider, so a provider without a key does no harm.
         yield Setting([ms.OpenAIChat(), ms.Anthropic(), ms.Gemini()], arguments.model, simulated=False)
     else:
         with start_simulator(knobs) as simulator:

@@ -1,10 +1,10 @@
-"""One conversation, several providers: each turn goes to the next one, and each sees all that was said.
+"""One conversation, several providers: each turn uses the next one, and each provider sees the whole conversation.
 
     python examples/switch_provider.py                                                simulated
     python examples/switch_provider.py gpt-5-mini claude-sonnet-4-5 gemini-2.5-flash  real, with their keys
 
-What only its maker understands (signatures of thinking, encrypted reasoning) stays on its block and is sent back to
-that provider alone, so a conversation may also return to one that it has left.
+Signatures of thinking and encrypted reasoning stay on their block. The library sends them back to the provider that
+made them, and to no other. So a conversation may return to an earlier provider.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SIMULATED = ("gpt-5-mini", "claude-sonnet-4-5", "gemini-2.5-flash", "gpt-5-mini"
 
 
 async def turn(engine: ms.Engine, conversation: ms.Conversation, model: str) -> ms.Response:
-    """One question answered, its tool calls included."""
+    """Ask one question, run its tool calls, and return the answer."""
     while True:
         response = await engine.request(conversation.request(model, tools=[WEATHER], max_output_tokens=8_000))
         conversation.add_response(response)
@@ -43,7 +43,7 @@ async def run(providers: Sequence[ms.Provider], models: Sequence[str], *, simula
         for number, model in enumerate(models):
             question = QUESTIONS[number % len(QUESTIONS)]
             if simulated and number == 0:
-                question = "simulate: kind=tools"  # the simulator's way to be asked for a tool call
+                question = "simulate: kind=tools"  # makes the simulator call a tool
             conversation.add(ms.Message.user(question))
             response = await turn(engine, conversation, model)
             print(f"{model:20} saw {len(conversation):2} messages, says: {response.text[:70]}")

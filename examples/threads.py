@@ -1,10 +1,10 @@
-"""Synchronous code: threads that block on their answers, while one thread carries every call.
+"""Synchronous code: threads wait for their answers, and one thread runs every call.
 
     python examples/threads.py                              simulated
-    python examples/threads.py --model claude-sonnet-4-5    a real one, with its key
+    python examples/threads.py --model claude-sonnet-4-5    a real model, with its key
 
-`open_portal` runs the engine in a thread of its own, for programs without any event loop. A trio program lets its
-worker threads in through `engine.from_thread` instead: the second half shows it.
+`open_portal` runs the engine in a thread of its own, for programs without an event loop. The worker threads of a trio
+program use `engine.from_thread` instead. The second half shows it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ QUESTIONS = [f"Name {count} rivers." for count in range(1, 9)]
 
 
 def ask(portal: Portal, model: str, question: str) -> int:
-    """Blocks this thread until the answer is there."""
+    """Ask a question. Block this thread until the answer has arrived."""
     response = portal.request(ms.Request(model, [ms.Message.user(question)]))
     return len(response.text)
 
@@ -40,7 +40,7 @@ def without_a_loop(setting: Setting) -> None:
                     print(event.text, end="", flush=True)
         print()
 
-        # No thread per call: start them all, then wait for each.
+        # A call needs no thread of its own: start all calls, then wait for each.
         requests = [ms.Request(setting.model, [ms.Message.user(question)]) for question in QUESTIONS]
         calls = [portal.start_request(request) for request in requests]
         completions = [call.wait(timeout=60) for call in calls]

@@ -1,10 +1,10 @@
-"""A tkinter window with a prompt and an answer that appears as it streams; "Stop" cancels it.
+"""A tkinter window with a prompt and a streamed answer. The button "Stop" cancels the answer.
 
     python examples/tkinter_window.py                              simulated
     python examples/tkinter_window.py --model claude-sonnet-4-5    a real model, with its key
-    python examples/tkinter_window.py --no-window                  the same loop without a display: prints one answer
+    python examples/tkinter_window.py --no-window                  without a display: prints one answer
 
-The engine is a guest of Tk's main loop (see guest.py): its callbacks run on Tk's thread and may change widgets.
+The engine is a guest of Tk's main loop (see guest.py). Its callbacks run on Tk's thread and may change widgets.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ import manystream as ms
 
 
 class TkLoop:
-    """Tk's main loop as trio's host needs it. `root` is a window, or `tkinter.Tcl()` where there is no display."""
+    """Tk's main loop as a host of trio.
+
+    root: a window, or `tkinter.Tcl()` without a display.
+    """
 
     def __init__(self, root: tkinter.Tk) -> None:
         self.root = root
@@ -30,14 +33,14 @@ class TkLoop:
         self._run_next = root.register(self._run_one)
 
     def call_soon_threadsafe(self, callback: Callable[[], object]) -> None:
-        """Run a callback on Tk's thread, from any thread: tkinter hands a Tcl command of another thread to Tk's."""
+        """Run a callback on Tk's thread. Any thread may call it: tkinter passes a Tcl command to Tk's thread."""
         self._soon.append(callback)
         self.root.tk.call("after", 0, self._run_next)
 
     def call_soon(self, callback: Callable[[], object]) -> None:
-        """Run a callback after the window's own events. Only on Tk's thread."""
+        """Run a callback after the window's own events. Call it on Tk's thread only."""
         self._soon.append(callback)
-        # "after 0" alone would run before Tk looks at its window again, and freeze it while events stream in.
+        # "after 0" alone would run before Tk handles window events, and the window would freeze while events stream in.
         self.root.tk.call("after", "idle", "after", 0, self._run_next)
 
     def _run_one(self) -> None:
@@ -45,7 +48,7 @@ class TkLoop:
 
     def run(self) -> None:
         """Run Tk's main loop until `stop` is called."""
-        self.root.tk.mainloop(-1)  # -1: also where there is no window
+        self.root.tk.mainloop(-1)  # -1: runs without a window, too
 
     def stop(self) -> None:
         """End `run`."""
@@ -53,10 +56,10 @@ class TkLoop:
 
 
 class Answer:
-    """One answer at a time: asked for, shown as it streams, stopped.
+    """One answer at a time: starts it, shows it, stops it.
 
-    show: called with each piece of text, on Tk's thread.
-    on_state: called with what the state is now, for people.
+    show: is called with each piece of text, on Tk's thread.
+    on_state: is called with a text that describes the state.
     """
 
     def __init__(self, model: str, show: Callable[[str], None], on_state: Callable[[str], None]) -> None:
@@ -67,7 +70,7 @@ class Answer:
         self.call: ms.Call | None = None
 
     def ask(self, prompt: str) -> None:
-        """Start an answer in place of the one that runs."""
+        """Start an answer. It replaces the running one."""
         self.stop()
         if self.engine is not None and prompt.strip():
             request = ms.Request(self.model, [ms.Message.user(prompt)])
@@ -75,7 +78,7 @@ class Answer:
             self.on_state("answering")
 
     def stop(self) -> None:
-        """Cancel the answer that runs."""
+        """Cancel the running answer."""
         if self.call is not None:
             self.call.cancel()
 
@@ -89,7 +92,7 @@ class Answer:
 
 
 class Window:
-    """The widgets."""
+    """The widgets of the window."""
 
     def __init__(self, root: tkinter.Tk, model: str) -> None:
         root.title("manystream")
@@ -107,38 +110,41 @@ class Window:
         self.prompt.insert(0, "Tell me of rivers.")
 
     def ask(self) -> None:
-        """Ask what the entry holds."""
+        """Ask the question in the entry."""
         self.answer.ask(self.prompt.get())
 
     def show(self, text: str) -> None:
-        """Append to the answer, and keep its end in view."""
+        """Append text to the answer, and scroll to its end."""
         self.text.insert("end", text)
         self.text.see("end")
 
     def show_state(self, state: str) -> None:
-        """Show what the answer's state is."""
+        """Show the state of the answer."""
         self.state.configure(text=state)
 
     def on_open(self, engine: ms.Engine) -> None:
-        """Take questions from now on."""
+        """Enable questions."""
         self.answer.engine = engine
         self.show_state("ready")
 
 
 def start_guest(loop: TkLoop, providers: Sequence[ms.Provider], on_open: Callable[[ms.Engine], None]) -> Guest:
-    """Start the engine on Tk's main loop. It opens when the loop runs; the loop stops when the engine is closed."""
+    """Start the engine on Tk's main loop.
+
+    The engine opens when the loop runs. The loop stops after the engine has closed.
+    """
     return Guest(
         providers, on_open, loop.stop, call_soon_threadsafe=loop.call_soon_threadsafe, call_soon=loop.call_soon
     )
 
 
 def show_window(setting: Setting) -> None:
-    """Open the window, and run until it is closed."""
+    """Open the window, and run until the user closes it."""
     root = tkinter.Tk()
     window = Window(root, setting.model)
     loop = TkLoop(root)
     guest = start_guest(loop, setting.providers, window.on_open)
-    root.protocol("WM_DELETE_WINDOW", guest.close)  # the engine closes first: Tk's loop must carry its end
+    root.protocol("WM_DELETE_WINDOW", guest.close)  # the engine closes first: its end needs Tk's loop
     try:
         loop.run()
     finally:
@@ -147,7 +153,7 @@ def show_window(setting: Setting) -> None:
 
 
 def print_answer(setting: Setting) -> None:
-    """Without a window: print one answer as it streams, then the end."""
+    """Print one answer as it streams, without a window. Then end."""
     loop = TkLoop(tkinter.Tcl())
 
     def on_state(state: str) -> None:

@@ -92,7 +92,7 @@ def test_the_race_has_one_winner_and_its_losers_are_stopped() -> None:
     lines = run("race.py").stdout.splitlines()
     how = {line.split()[0]: line.split()[1] for line in lines[:3]}
     assert how == {"openai-chat/slow": "cancelled,", "anthropic/quick": "won,", "google/broken": "auth,"}
-    assert lines[-1].startswith("anthropic/quick says: ")
+    assert lines[-1].startswith("anthropic/quick answers: ")
 
 
 def test_a_conversation_goes_on_with_another_provider() -> None:

@@ -1,13 +1,14 @@
 """`python -m tests.conformance.features`: writes `docs/dialects.md` from what the dialects do.
 
-Requests are encoded, answers are decoded, and the official libraries' types are laid beside our tables; the text
-between the tables is all that is written by hand. `--check` writes nothing and fails where the file is not current.
+The program encodes requests, decodes answers, and compares the official libraries' types with our tables. Only the text
+between the tables is written by hand. `--check` writes nothing and fails if the file is not current.
+
+The tables have few or short columns, so that they fit a phone. The pages in docs/dialects/ have the details.
 """
 
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -19,9 +20,9 @@ from manystream.providers.registry import DIALECTS
 from manystream.providers.request import ThinkingLevel
 
 from .exchange import PROVIDERS
-from .feature_requests import CONTENT_ROWS, OPTION_ROWS, RequestRow, cell, encoded_members
+from .feature_requests import CONTENT_ROWS, LEFT_OUT, OPTION_ROWS, RequestRow, cell, encoded_members
 from .official import Wire, wires
-from .phenomena import PHENOMENA, Phenomenon, unstreamed
+from .phenomena import PHENOMENA
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENT = ROOT / "docs" / "dialects.md"
@@ -52,54 +53,68 @@ HEAD = """\
 
 # What each dialect sends, reads, keeps raw, and refuses
 
-Four wire dialects, one vocabulary. This page says what becomes of each part of a request on the wire, and where each
-part of an answer is found. Nothing that is asked for is dropped in silence: what a dialect cannot express is refused
-before anything is sent (`InvalidRequestError`, naming the field), or left out with a line in `response.warnings`.
+This page is for people who need to know what a provider is sent, and what an answer holds. It compares the four
+dialects. The page of each dialect has the details: [OpenAI Chat](dialects/openai-chat.md),
+[OpenAI Responses](dialects/openai-responses.md), [Anthropic](dialects/anthropic.md) and [Gemini](dialects/gemini.md).
+
+The library never drops anything silently. If a dialect has no form for a part of a request, the library refuses the
+request before it sends anything (`InvalidRequestError` with the field), or omits the part and adds a line to
+`response.warnings`.
 """
 
 REQUESTS_HEAD = """
 ## Requests
 
-The members of the request's body that an option becomes, at the first-party servers; how compatible ones differ is a
-matter of their rows (see below). Everything that has no option goes through `extra_body`, whose members are merged
-into the body last, and `extra_headers`.
+| Word | Meaning |
+| --- | --- |
+| yes | the dialect sends it |
+| warns | the dialect sends a part of it, or another form of it, with a warning |
+| omits | the dialect does not send it; there is a warning where the answer may differ |
+| refuses | `InvalidRequestError` before anything is sent |
+
+The words are for the first-party servers. [The rows](#compatible-servers) of compatible servers may differ. Options
+without a name here go through `extra_body`, which is merged into the body last, and `extra_headers`.
 """
 
 CONTENT_HEAD = """
 ## Content blocks in requests
 
-Reasoning, signatures and a provider's own blocks go back only to the provider that made them; any other never sees
-them.
+Reasoning, signatures and a provider's own blocks go back to the provider that made them. The library sends them to no
+other provider.
 """
 
 LEVELS_HEAD = """
 ## Thinking levels
 
-What a level becomes, by model. `ThinkingConfig(budget_tokens=…)` and `ThinkingConfig(effort=…)` say it in the
+What the request of a model has for each level. `ThinkingConfig(budget_tokens=…)` and `ThinkingConfig(effort=…)` use the
 provider's own terms.
 """
 
 ANSWERS_HEAD = """
 ## Answers: what has no event of its own
 
-The eight events tell text, thinking and the caller's tool calls. Whatever else an answer carries is on the response,
-the same whether it was streamed or not. Each expression is evaluated by a test, on a streamed and on an unstreamed
-answer. Calls that the server runs itself are kept as `ProviderBlock`s and are never in `response.tool_calls`.
+The eight events carry text, thinking and the caller's tool calls. The response has everything else, streamed or not.
+The page of each dialect has the expression for each entry. A test evaluates it on a streamed and an unstreamed answer.
+Calls that the server runs itself are `ProviderBlock`s, and never in `response.tool_calls`.
 
-For every dialect alike: the request's warnings are in `response.warnings`, the provider's own usage report in
-`response.usage.raw`, its own word for the end in `response.raw_finish_reason`, the response's headers (rate limits
-among them) in `completion.headers`, and the provider's id for the request in `completion.request_id`.
+| For every dialect | Where |
+| --- | --- |
+| warnings about the request | `response.warnings` |
+| the provider's own usage report | `response.usage.raw` |
+| the provider's own finish reason | `response.raw_finish_reason` |
+| headers, such as rate limits | `completion.headers` |
+| the provider's id of the request | `completion.request_id` |
 
-The joined deltas of a block are its text in the response, with one exception: where a Responses server ends an item
-with another text than its deltas had, the final text is in the response, and a line in `response.warnings` says so.
+The text of a block is the sum of its deltas, with one exception. If a Responses server ends an item with a different
+text, the response has the final text, and `response.warnings` has a line.
 """
 
 PROFILES_HEAD = f"""
 ## Compatible servers
 
-A server that speaks one of the dialects is a row of data (`ms.Profile`). These are built in, chosen by `name=`, by
-`profile=`, or by the host of `base_url`. One that is not among them works through the dialect's generic row, and a
-row of your own needs no code:
+A server that speaks one of the dialects is a row of data (`ms.Profile`). The engine selects a built-in row by `name=`,
+by `profile=`, or by the host of `base_url`. For any other server it uses the generic row of the dialect. A row of your
+own needs no code:
 
 ```python
 {EXAMPLE.read_text("utf-8").strip()}
@@ -109,16 +124,23 @@ row of your own needs no code:
 OFFICIAL_HEAD = """
 ## Beside the official libraries' types
 
-Every name that the pinned official libraries have a type for, and what becomes of it here. *Read*: it has a value of
-its own. *Kept raw*: on the response, as received. *Passed over*: progress that a later event tells whole.
+Every name that the pinned official libraries have a type for, and what this library does with it:
+
+| Word | Meaning |
+| --- | --- |
+| read | the library has a value for it |
+| kept raw | the response has it as received |
+| passed over | it reports progress that a later event has in full |
 """
+
+SHORT_TITLES = {"openai-chat": "Chat", "openai-responses": "Responses", "anthropic": "Anthropic", "gemini": "Gemini"}
 
 
 def document() -> str:
     """The whole page."""
     lines = [HEAD, "## Dialects\n", *_dialects(), REQUESTS_HEAD, *_requests("Option", OPTION_ROWS), CONTENT_HEAD]
     lines += [*_requests("Content", CONTENT_ROWS), LEVELS_HEAD, *_levels(), ANSWERS_HEAD, *_answers()]
-    lines += [PROFILES_HEAD, *_profiles(), OFFICIAL_HEAD]
+    lines += [PROFILES_HEAD.rstrip(), *_profiles(), OFFICIAL_HEAD]
     for wire in wires():
         lines += ["", f"### {wire.title}", "", *_official(wire)]
     return "\n".join(lines) + "\n"
@@ -130,39 +152,51 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def _dialects() -> list[str]:
-    rows: list[list[str]] = [["Class"], ["Path"], ["Key in"], ["Without its terminal marker a stream is"]]
+    rows: list[list[str]] = []
     for name, dialect in DIALECTS.items():
         provider = PROVIDERS[name]("key")
         request = ms.Request("m", [ms.Message.user("Hello")])
         wire = dialect.encode(request, "m", provider, stream=True)
         ((header, _),) = dialect.auth_headers(provider, "key")
         first, generic = DEFAULT_PROFILES[name]
-        strict = "an error" if first.quirks.strict_end else "whole, if a finish reason came"
+        strict = "an error" if first.quirks.strict_end else "complete after a finish reason"
         other = (
             ""
             if generic.quirks.strict_end == first.quirks.strict_end
-            else "; with another server: whole, if a finish reason came"
+            else "; at another server: complete after a finish reason"
         )
-        for row, value in zip(
-            rows, (f"`ms.{PROVIDERS[name].__name__}`", f"`{wire.path}`", f"`{header}`", strict + other), strict=True
-        ):
-            row.append(value)
-    return _table(["", *(TITLES[name] for name in DIALECTS)], rows)
+        rows += [
+            [f"**{TITLES[name]}**", f"`ms.{PROVIDERS[name].__name__}`"],
+            ["path", f"`{wire.path}`"],
+            ["header with the key", f"`{header}`"],
+            ["a stream without its terminal marker", strict + other],
+        ]
+    return _table(["Dialect", ""], rows)
 
 
 def _requests(head: str, rows: Sequence[RequestRow]) -> list[str]:
     return _table(
-        [head, *(TITLES[name] for name in DIALECTS)],
-        ([row.what, *(cell(row, name) for name in DIALECTS)] for row in rows),
+        [head, *(SHORT_TITLES[name] for name in DIALECTS)],
+        ([row.what, *(_support(cell(row, name)) for name in DIALECTS)] for row in rows),
     )
+
+
+def _support(found: str) -> str:
+    """A dialect's cell, as one word."""
+    if found.startswith("refused:"):
+        return "refuses"
+    if found == LEFT_OUT or found.startswith("warns:"):
+        return "omits"
+    return "warns" if "; warns:" in found else "yes"
 
 
 def _levels() -> list[str]:
     return _table(
-        ["Model", *(f"`{level.name}`" for level in ThinkingLevel)],
+        ["Model", "Level", "Members of the body"],
         (
-            [f"`{model}`", *(_level(dialect, model, level) for level in ThinkingLevel)]
+            [f"`{model}`" if level is ThinkingLevel.NONE else "", f"`{level.name}`", _level(dialect, model, level)]
             for dialect, model in LEVEL_MODELS
+            for level in ThinkingLevel
         ),
     )
 
@@ -173,53 +207,44 @@ def _level(dialect: str, model: str, level: ThinkingLevel) -> str:
 
 def _answers() -> list[str]:
     names = dict.fromkeys(row.what for row in PHENOMENA)
-    rows = {(row.what, row.dialect): row for row in PHENOMENA}
+    rows = {(row.what, row.dialect) for row in PHENOMENA}
     return _table(
-        ["`response.` …", *(TITLES[name] for name in DIALECTS)],
-        ([name, *(_where(rows.get((name, dialect))) for dialect in DIALECTS)] for name in names),
+        ["", *(SHORT_TITLES[name] for name in DIALECTS)],
+        ([name, *("yes" if (name, dialect) in rows else "–" for dialect in DIALECTS)] for name in names),
     )
 
 
-def _where(row: Phenomenon | None) -> str:
-    """The expression, and for what is in a block the block's class."""
-    if row is None:
-        return "–"
-    shown = f"`{row.where.removeprefix('response.')}`"
-    block = re.search(r"response\.content\[(\d+|:2)\]", row.where)
-    if block is None:
-        return shown
-    content = unstreamed(row).content
-    return f"{shown}, {type(content[0 if block[1] == ':2' else int(block[1])]).__name__}"
-
-
 def _profiles() -> list[str]:
+    lines: list[str] = []
+    for dialect, title in TITLES.items():
+        rows = [row for row in PROFILES if row.dialect == dialect]
+        lines += ["", f"### {title}: rows", "", *_table(["Row", "Server, key, deviations"], map(_profile, rows))]
+    return lines
+
+
+def _profile(row: ms.Profile) -> list[str]:
     plain = Quirks()
-    rows: list[list[str]] = []
-    for row in PROFILES:
-        quirks = [
-            f"{name}={value!r}".replace("|", "/")
-            for name in Quirks.__dataclass_fields__
-            if (value := getattr(row.quirks, name)) != getattr(plain, name)
-        ]
-        keys = ", ".join(f"`{name}`" for name in row.key_variables)
-        shown = ", ".join(f"`{quirk}`" for quirk in quirks)
-        rows.append(
-            [f"`{row.name}`", TITLES[row.dialect], f"`{row.base_url}`" if row.base_url else "yours", keys, shown]
-        )
-    return _table(["Row", "Dialect", "Base URL", "Key", "Departs from its dialect in"], rows)
+    quirks = [
+        f"`{name}={value!r}`".replace("|", "/")
+        for name in Quirks.__dataclass_fields__
+        if (value := getattr(row.quirks, name)) != getattr(plain, name)
+    ]
+    keys = ", ".join(f"`{name}`" for name in row.key_variables)
+    parts = [f"`{row.base_url}`" if row.base_url else "your address", keys, ", ".join(quirks)]
+    return [f"`{row.name}`", "<br>".join(part for part in parts if part)]
 
 
 def _official(wire: Wire) -> list[str]:
     groups: dict[str, list[str]] = {}
     for name in wire.names:
         groups.setdefault(wire.what(name), []).append(f"`{name}`")
-    return _table(["What becomes of it", "Names"], ([what, ", ".join(names)] for what, names in groups.items()))
+    return _table(["What happens", "Names"], ([what, ", ".join(names)] for what, names in groups.items()))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the page, or compare it. Returns the exit status."""
+    """Write the page, or compare it with the file. Return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.conformance.features", description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; fail where the file is not current")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if the file is not current")
     page = document()
     if parser.parse_args(arguments).check:
         return 0 if DOCUMENT.exists() and DOCUMENT.read_text("utf-8") == page else 1

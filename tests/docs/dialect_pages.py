@@ -1,11 +1,13 @@
 """`python -m tests.docs.dialect_pages`: writes the tables of docs/dialects/*.md from what each dialect does.
 
-A page is written by hand but for what stands between the two marks; that is found by encoding requests and decoding
-answers, as in docs/dialects.md, here for one dialect in full.
+The text outside the two marks is written by hand. The tables between them come from encoding requests and decoding
+answers, as in docs/dialects.md, here for one dialect with all details. A table has at most three columns, so that it
+fits a phone.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -18,12 +20,12 @@ from manystream.providers.openai.responses.response import INCOMPLETE_REASON, ST
 from manystream.providers.profiles import DEFAULT_PROFILES, PROFILES
 from tests.conformance.feature_requests import CONTENT_ROWS, OPTION_ROWS, RequestRow, cell, encoded_members
 from tests.conformance.features import LEVEL_MODELS
-from tests.conformance.phenomena import PHENOMENA
+from tests.conformance.phenomena import PHENOMENA, Phenomenon, unstreamed
 
 from .blocks import DOCS
 
 BEGIN = "<!-- Written by `python -m tests.docs.dialect_pages`; a test fails where it is not current. -->"
-END = "<!-- The end of what is written so. -->"
+END = "<!-- The end of the generated tables. -->"
 
 REASONS: dict[str, Mapping[str, ms.FinishReason]] = {
     "openai-chat": CHAT_REASONS,
@@ -32,41 +34,41 @@ REASONS: dict[str, Mapping[str, ms.FinishReason]] = {
     "gemini": GEMINI_REASONS,
 }
 LEVELS_LIKE = {"openai-chat": "openai-responses"}
-"""Dialect → the one whose example models stand for it, too."""
+"""Dialect → the dialect whose example models it uses."""
 
 
 def page(dialect: str) -> Path:
-    """A dialect's page."""
+    """The path of a dialect's page."""
     return DOCS / "dialects" / f"{dialect}.md"
 
 
 def tables(dialect: str) -> str:
-    """What stands between the marks."""
+    """The text between the marks."""
     return "\n".join(
         [
             BEGIN,
             "",
-            "## Where it is spoken",
+            "## Rows of data",
             "",
             *_rows(dialect),
             "",
-            "## What an option becomes",
+            "## Options",
             "",
             *_requests("Option", OPTION_ROWS, dialect),
             "",
-            "## What a block becomes",
+            "## Content blocks",
             "",
             *_requests("Block", CONTENT_ROWS, dialect),
             "",
-            "## What a thinking level becomes",
+            "## Thinking levels",
             "",
             *_levels(dialect),
             "",
-            "## Where the rest of an answer is",
+            "## Other parts of an answer",
             "",
             *_answers(dialect),
             "",
-            "## Why it ended",
+            "## Finish reasons",
             "",
             *_reasons(dialect),
             "",
@@ -76,7 +78,7 @@ def tables(dialect: str) -> str:
 
 
 def written(text: str, dialect: str) -> str:
-    """A page with its tables current."""
+    """The text of a page with current tables."""
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
     return before + tables(dialect) + (after or "\n")
@@ -92,8 +94,8 @@ def _rows(dialect: str) -> list[str]:
     names = ", ".join(f"`{row.name}`" for row in found)
     first, generic = DEFAULT_PROFILES[dialect]
     if generic is first:
-        return [f"One row of data, `{first.name}`, for compatible servers, too: give it their `base_url`."]
-    return [f"Rows of data: {names}. `{generic.name}` is for a server without a row."]
+        return [f"There is one row, `{first.name}`. For a compatible server, give its `base_url`."]
+    return [f"{names}.", "", f"`{generic.name}` is for a server without a row."]
 
 
 def _requests(head: str, rows: Sequence[RequestRow], dialect: str) -> list[str]:
@@ -103,23 +105,35 @@ def _requests(head: str, rows: Sequence[RequestRow], dialect: str) -> list[str]:
 def _levels(dialect: str) -> list[str]:
     models = [model for name, model in LEVEL_MODELS if name == LEVELS_LIKE.get(dialect, dialect)]
     return table(
-        ["Model", *(f"`{level.name}`" for level in ms.ThinkingLevel)],
+        ["Model", "Level", "On the wire"],
         (
-            [f"`{model}`", *(encoded_members(dialect, model, {"thinking": level}) for level in ms.ThinkingLevel)]
+            [f"`{model}`", f"`{level.name}`", encoded_members(dialect, model, {"thinking": level})]
             for model in models
+            for level in ms.ThinkingLevel
         ),
     )
 
 
 def _answers(dialect: str) -> list[str]:
-    return table(["What", "Where"], ([row.what, f"`{row.where}`"] for row in PHENOMENA if row.dialect == dialect))
+    return table(["Part", "Where"], ([row.what, _where(row)] for row in PHENOMENA if row.dialect == dialect))
+
+
+def _where(row: Phenomenon) -> str:
+    """The expression; for a part of a content block, the class of the block as well."""
+    shown = f"`{row.where}`"
+    block = re.search(r"response\.content\[(\d+|:2)\]", row.where)
+    if block is None:
+        return shown
+    content = unstreamed(row).content
+    return f"{shown}, in `{type(content[0 if block[1] == ':2' else int(block[1])]).__name__}`"
 
 
 def _reasons(dialect: str) -> list[str]:
     words: dict[ms.FinishReason, list[str]] = {}
     for word, reason in REASONS[dialect].items():
         words.setdefault(reason, []).append(f"`{word}`")
-    return table(["Ours", "Theirs"], ([f"`{reason.name}`", ", ".join(found)] for reason, found in words.items()))
+    rows = ([f"`{reason.name}`", ", ".join(found)] for reason, found in words.items())
+    return table(["`FinishReason`", "On the wire"], rows)
 
 
 def main() -> int:
