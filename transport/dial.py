@@ -1,10 +1,10 @@
-"""Dialling: an origin → a connected, non-blocking socket that is ready for the first request.
+"""Dial an origin: open a connected, non-blocking socket that is ready for the first request.
 
-Knows addresses, TCP's options and the order of the steps: DNS, connect, proxy, TLS. Must not know HTTP beyond the
-proxy, and has no clock: the caller cancels, and `on_phase` tells it where the time went.
+Knows addresses, TCP's options and the order of the steps: DNS, connect, proxy, TLS. Must not know HTTP, except that
+`proxy` opens a tunnel. Must not know timeouts: the caller cancels the dial, and `on_phase` reports the steps to it.
 
-The socket is the standard library's and not trio's, because the loop that will read it waits for thousands of
-sockets at once. Whatever happens, and at whichever step, a dial that does not return a socket leaves none open.
+The socket is the standard library's and not trio's, because the multi-request loop waits for thousands of sockets at
+once. A dial that does not return a socket closes every socket that it opened.
 """
 
 from __future__ import annotations
@@ -27,19 +27,21 @@ from .tls_socket import TLSSocket
 from .url import Origin
 
 Connect: TypeAlias = "Callable[[str, int], Awaitable[socket.socket | trio.socket.SocketType]]"
-"""Opens a stream socket to a host and a port, in place of DNS and TCP: over a Unix socket, through SOCKS, in a test."""
+"""A function that opens a stream socket to a host and a port, in place of DNS and TCP.
+
+It can use a Unix socket, a SOCKS proxy, or a socket pair in a test."""
 
 ATTEMPT_DELAY: Final = 0.25
-"""Seconds until the next address is tried beside one that has not answered (RFC 8305, 5 and 8)."""
+"""Seconds without a connection after which the next address is tried in parallel (RFC 8305, 5 and 8)."""
 
 NAMED_ADDRESSES: Final = 8
-"""Of a host's addresses, in an error message: a name may have thousands."""
+"""The number of addresses that an error message names: a host may have thousands."""
 
 _SOCKET_OPTIONS: Final[tuple[tuple[str, str, int], ...]] = (
-    ("IPPROTO_TCP", "TCP_NODELAY", 1),  # a request goes out whole; waiting for more would only delay it
-    ("SOL_SOCKET", "SO_KEEPALIVE", 1),  # a model may think for minutes, and a NAT forgets silent connections
+    ("IPPROTO_TCP", "TCP_NODELAY", 1),  # a request is written at once; Nagle's algorithm would only delay it
+    ("SOL_SOCKET", "SO_KEEPALIVE", 1),  # a model may think for minutes, and a NAT drops silent connections
     ("IPPROTO_TCP", "TCP_KEEPIDLE", 60),  # seconds
-    ("IPPROTO_TCP", "TCP_KEEPALIVE", 60),  # what macOS calls TCP_KEEPIDLE
+    ("IPPROTO_TCP", "TCP_KEEPALIVE", 60),  # the name of TCP_KEEPIDLE on macOS
     ("IPPROTO_TCP", "TCP_KEEPINTVL", 60),
     ("IPPROTO_TCP", "TCP_KEEPCNT", 5),
     ("IPPROTO_TCP", "TCP_USER_TIMEOUT", 120_000),  # milliseconds without an acknowledgement (RFC 5482)
@@ -50,7 +52,7 @@ SOCKET_OPTIONS: Final[tuple[tuple[int, int, int], ...]] = tuple(
     for level, name, value in _SOCKET_OPTIONS
     if hasattr(socket, name)
 )
-"""(level, option, value) that this platform has, set before connecting."""
+"""(level, option, value) of the options that this platform has. They are set before connecting."""
 
 _IN_PROGRESS = frozenset({errno.EINPROGRESS, errno.EWOULDBLOCK, errno.EAGAIN, getattr(errno, "WSAEWOULDBLOCK", -1)})
 
@@ -64,19 +66,22 @@ async def dial(
     on_phase: Callable[[Phase], None] | None = None,
     connect: Connect | None = None,
 ) -> socket.socket | TLSSocket:
-    """Connect to an origin. For https the socket is a `TLSSocket` with its handshake done.
+    """Connect to an origin. For https the socket is a `TLSSocket` whose handshake is complete.
 
-    tls_context: needed for https. proxy: reached first, and asked for a tunnel; the origin's name is then looked
-    up by the proxy. resolver: share one among dials. on_phase: called at the start of each step. connect: opens the
-    socket instead, without DNS and without a proxy.
-    Raises `TransportError` of phase DNS, CONNECT, PROXY or TLS, with `permanent` where trying again is useless.
+    tls_context: required for https.
+    proxy: the proxy through which to open a tunnel. The proxy then resolves the origin's name.
+    resolver: shares lookups among concurrent dials; None for a resolver of this dial's own.
+    on_phase: called with the phase at the start of each step.
+    connect: opens the socket in place of DNS and TCP; `proxy` is then not used.
+
+    Raises `TransportError` of phase DNS, CONNECT, PROXY or TLS; its `permanent` is set if a retry would fail, too.
     """
     if origin.scheme == "https" and tls_context is None:
         raise ValueError(f"{origin} needs a tls_context")
-    tell = on_phase or _tell_nobody
+    report = on_phase or _ignore_phase
     if connect is not None:
         proxy = None
-        tell(Phase.CONNECT)
+        report(Phase.CONNECT)
         sock = await _connect_with(connect, origin)
     else:
         hop = origin if proxy is None else proxy.origin
@@ -84,16 +89,16 @@ async def dial(
         if address is not None:
             addresses = [address]
         else:
-            tell(Phase.DNS)
+            report(Phase.DNS)
             addresses = await (resolver or Resolver()).resolve(hop.host, hop.port, origin=str(origin))
-        tell(Phase.CONNECT)
+        report(Phase.CONNECT)
         sock = await _connect(addresses, origin, proxy)
     try:
         if proxy is not None:
-            tell(Phase.PROXY)
+            report(Phase.PROXY)
             await open_tunnel(sock, proxy, origin)
         if origin.scheme == "https" and tls_context is not None:
-            tell(Phase.TLS)
+            report(Phase.TLS)
             via = "" if proxy is None else str(proxy)
             return await handshake(sock, tls_context, origin.host, origin=str(origin), via=via)
     except BaseException:
@@ -103,7 +108,7 @@ async def dial(
 
 
 async def _connect_with(connect: Connect, origin: Origin) -> socket.socket:
-    """The socket that the program's own function opens. Raises `TransportError` for whatever it raises."""
+    """Return the socket that the program's own function opens. Raises `TransportError` for any error of it."""
     try:
         sock = await connect(origin.host, origin.port)
     except Exception as error:
@@ -114,7 +119,7 @@ async def _connect_with(connect: Connect, origin: Origin) -> socket.socket:
     if isinstance(sock, trio.socket.SocketType):
         sock = socket.socket(fileno=sock.detach())
     if not isinstance(sock, socket.socket) or sock.type != socket.SOCK_STREAM:  # pyright: ignore[reportUnnecessaryIsInstance]
-        text = f"cannot connect to {origin}: dial must give a connected stream socket, not {type(sock).__name__}"
+        text = f"cannot connect to {origin}: dial must return a connected stream socket, not {type(sock).__name__}"
         raise TransportError(text, phase=Phase.CONNECT, origin=str(origin), permanent=True)
     sock.setblocking(False)
     return sock
@@ -138,7 +143,11 @@ async def _connect(addresses: Sequence[Address], origin: Origin, proxy: ProxyCon
 
 
 class _Race:
-    """Happy eyeballs (RFC 8305): addresses are tried in order, each with a head start; the first to connect wins."""
+    """Connection attempts to several addresses by Happy Eyeballs (RFC 8305).
+
+    The addresses are tried in order; each attempt starts `ATTEMPT_DELAY` after the previous one, or when that one has
+    failed. The first attempt that connects cancels the others.
+    """
 
     __slots__ = ("addresses", "failures", "winner")
 
@@ -148,7 +157,7 @@ class _Race:
         self.winner: socket.socket | None = None
 
     async def run(self) -> socket.socket | None:
-        """The first socket to connect; None, with `failures` filled, when no address answers."""
+        """Return the first socket that connects; None if no address accepts, with the errors in `failures`."""
         if len(self.addresses) == 1:
             await self._attempt(self.addresses[0])
             return self.winner
@@ -181,7 +190,7 @@ class _Race:
         if self.winner is None:
             self.winner = sock
         else:
-            sock.close()  # two connected within one turn of the scheduler
+            sock.close()  # two attempts connected within one iteration of trio's scheduler
 
 
 async def _connect_one(address: Address) -> socket.socket:
@@ -190,7 +199,7 @@ async def _connect_one(address: Address) -> socket.socket:
     try:
         sock.setblocking(False)
         for level, option, value in SOCKET_OPTIONS:
-            with contextlib.suppress(OSError):  # they make a connection better; some sandboxes refuse them
+            with contextlib.suppress(OSError):  # the options are not essential, and some sandboxes refuse them
                 sock.setsockopt(level, option, value)
         code = sock.connect_ex(address.sockaddr)
         if code in _IN_PROGRESS:
@@ -204,5 +213,5 @@ async def _connect_one(address: Address) -> socket.socket:
     return sock
 
 
-def _tell_nobody(_: Phase) -> None:
+def _ignore_phase(_: Phase) -> None:
     pass

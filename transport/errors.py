@@ -1,7 +1,7 @@
-"""What can go wrong on the way: one exception, its phase, and what is known about it.
+"""The errors of the transport: one exception type with the phase in which it happened.
 
-Knows phases and sockets' errors. Must not know models, nor retry policy: it only says what happened, where,
-and how far the exchange had come.
+Knows the phases of an exchange and URL errors. Must not know models or retry policy: an error only reports what
+happened, where, and how far the exchange had come.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import enum
 
 
 class Phase(enum.StrEnum):
-    """How far an exchange had come."""
+    """The step of an exchange that was running."""
 
     QUEUE = "queue"
     DNS = "dns"
@@ -23,16 +23,16 @@ class Phase(enum.StrEnum):
 
 
 class TransportError(Exception):
-    """A connection or an exchange failed. The message names phase and origin, and never a header's value.
+    """A connection or an exchange failed. The message names the origin and never contains a header's value.
 
-    phase: where.
+    phase: the step that failed.
     origin: `scheme://host:port`.
     unread: the server cannot have read the request. A kept-alive connection ended so soon after the request was written
-        that the end was already under way, and no byte of a response came.
-    protocol: the peer broke HTTP (rather than the line breaking).
-    sent: whether any byte of the request may have reached the peer.
-    permanent: the same attempt would fail the same way (a bad certificate, an unknown host).
-    exhausted: this process or this system has no descriptor left.
+        that the server had already closed it, and no byte of a response arrived.
+    protocol: the peer violated HTTP or TLS, as opposed to a connection that was lost.
+    sent: any byte of the request may have reached the peer.
+    permanent: the same attempt would fail again in the same way (a bad certificate, an unknown host).
+    exhausted: this process or this machine has no file descriptor left.
     """
 
     def __init__(
@@ -58,4 +58,4 @@ class TransportError(Exception):
 
 
 class URLError(ValueError):
-    """A base URL that cannot be used. The message says why and shows no user name, password or query."""
+    """A URL that cannot be used. The message gives the reason and contains no user name, password or query."""

@@ -1,6 +1,6 @@
-"""What one HTTP exchange is to its two sides: the request head that is written, and who is told of the response.
+"""The interface between a connection and its user: the request head to send, and the receiver of the response.
 
-Knows the head's bytes. Must not know sockets.
+Knows the wire form of a request head. Must not know sockets.
 """
 
 from __future__ import annotations
@@ -14,14 +14,18 @@ RawHeaders = Sequence[tuple[bytes, bytes]]
 
 
 METHODS_WITH_BODY = frozenset({b"POST", b"PUT", b"PATCH"})
-"""Their requests say how long the body is even where it is empty (RFC 9110, 8.6)."""
+"""Methods whose requests carry Content-Length even if the body is empty (RFC 9110, 8.6)."""
 
 
 class WireHead:
-    """A request head, validated: no header value can break out of its line. `Host` must come first, as for h11.
+    """A request head without Content-Length, so that requests that differ only in their bodies share one head.
 
-    Without the body's length, which is told when it is sent: so all requests that differ in their bodies only share
-    one head.
+    The caller has validated all parts: no header value contains a line break. `Host` must be the first header, where
+    h11 writes it, too.
+
+    method: such as `b"POST"`.
+    target: the request target in origin-form.
+    headers: the validated headers, in the order in which they are sent.
     """
 
     __slots__ = ("_lines", "headers", "method", "target")
@@ -35,17 +39,17 @@ class WireHead:
         )
 
     def with_header(self, name: bytes, value: bytes) -> WireHead:
-        """The same head with one validated header more."""
+        """Return a copy of this head with one more header, which the caller has validated."""
         head = WireHead.__new__(WireHead)
         head.method, head.target, head.headers = self.method, self.target, (*self.headers, (name, value))
         head._lines = self._lines + b"%b: %b\r\n" % (name, value)
         return head
 
     def encode(self, body_size: int) -> bytes:
-        """The bytes before a body of that size, as h11 would write them (a test holds it to that).
+        """Return the head's bytes for a body of `body_size` bytes: the bytes that h11 would write (a test compares).
 
-        h11 checks every header anew with each request, which is most of what starting a call costs; here
-        `validate_headers` and `target` have done so, once.
+        h11 would validate every header again for each request, which is most of the cost of starting a call. Here
+        `validate_headers` and `url.target` have validated them once.
         """
         if body_size or self.method in METHODS_WITH_BODY:
             return b"%bContent-Length: %d\r\n\r\n" % (self._lines, body_size)
@@ -53,38 +57,43 @@ class WireHead:
 
 
 class ChunkReader(Protocol):
-    """Reads the chunks that it recognises at the front of a chunked body, instead of the chunk decoder."""
+    """Reads the chunks that it recognises in a chunked body, in place of the chunk decoder."""
 
     def read(self, data: bytes) -> int:
-        """Take whole chunks off the front of `data`, which begins with one. Returns how many bytes those were."""
+        """Read whole chunks from the front of `data`, which begins with a chunk. Returns the number of bytes read."""
         ...
 
 
 class Exchange(Protocol):
-    """Who receives one exchange. After `on_end`, `on_failure` or `on_defect`, nothing more is delivered.
+    """The receiver of one response. After `on_end`, `on_failure` or `on_defect`, nothing more is delivered.
 
-    Whoever calls one of these methods catches what it raises and calls `on_defect` of the same object: so a defect ends
-    the exchange in which it happened, and no other.
+    The connection catches an exception that one of these methods raises, and passes it to `on_defect` of the same
+    object: a defect ends the exchange in which it happened, and no other.
     """
 
     def on_head(self, status: int, headers: RawHeaders) -> None:
-        """The final response's head; header names in lower case."""
+        """Receive the final response's head. Header names are in lower case."""
         ...
 
     def on_body(self, data: bytes) -> ChunkReader | None:
-        """The next body bytes; never empty. Returns what may read the chunks that follow, if anything; it is used only
-        where the next byte begins a chunk, and only until the next `on_body`, or the exchange's end."""
+        """Receive the next body bytes; never empty. Returns a reader for the chunks that follow, or None.
+
+        The connection uses the reader only where the next byte begins a chunk, and only until the next `on_body` or
+        the end of the exchange.
+        """
         ...
 
     def on_end(self) -> None:
-        """The body is whole, as far as HTTP can tell."""
+        """Receive the end of the body. By HTTP's rules the body is complete."""
         ...
 
     def on_failure(self, error: TransportError) -> None:
-        """The exchange broke."""
+        """Receive the error that ended the exchange."""
         ...
 
     def on_defect(self, error: Exception) -> None:
-        """One of the other methods raised, or the connection's own code did: a defect in this library. The exchange
-        must end without the code that raised, and must not raise again. May be called more than once."""
+        """End the exchange after a defect in this library: another method, or the connection's own code, raised.
+
+        Must not call the code that raised, and must not raise. May be called more than once.
+        """
         ...

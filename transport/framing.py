@@ -1,7 +1,8 @@
-"""Where a response's body ends, and whether its connection may serve again. Pure functions over a response head.
+"""Decide from a response head where the body ends and whether the connection can be reused. A pure function.
 
 Knows RFC 9112, section 6.3 (message body length) and section 9.3 (persistence). Must not know sockets.
-h11 has validated the head by then: one Content-Length or several alike, no Transfer-Encoding but `chunked`.
+The head was validated by h11: Content-Length occurs once, or several times with equal values; Transfer-Encoding can
+only be `chunked`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 
 
 class BodyEnd(enum.Enum):
-    """What ends the body."""
+    """The rule that ends a response body."""
 
     LENGTH = "length"
     CHUNKED = "chunked"
@@ -21,7 +22,12 @@ class BodyEnd(enum.Enum):
 
 @dataclass(slots=True)
 class Framing:
-    """end: what ends the body. length: its bytes, for LENGTH. keep_alive: the connection outlives the response."""
+    """The framing of one response body.
+
+    end: the rule that ends the body.
+    length: the body's size in bytes, if `end` is LENGTH; else 0.
+    keep_alive: the connection can carry another exchange after this response.
+    """
 
     end: BodyEnd
     length: int
@@ -29,11 +35,11 @@ class Framing:
 
 
 BODILESS = frozenset({204, 205, 304})
-"""Statuses whose responses end with their head (RFC 9110, 15.3.6 for 205: no content may be made for it)."""
+"""Statuses whose responses have no body (RFC 9110, 15.3.5, 15.3.6 and 15.4.5)."""
 
 
 def framing(method: bytes, status: int, http_version: bytes, headers: Iterable[tuple[bytes, bytes]]) -> Framing:
-    """Read the framing off a final response's head. Header names are in lower case."""
+    """Return the framing that a final response's head announces. Header names must be in lower case."""
     length: int | None = None
     chunked = False
     connection: set[bytes] = set()
@@ -48,11 +54,11 @@ def framing(method: bytes, status: int, http_version: bytes, headers: Iterable[t
     if method == b"HEAD":
         return Framing(BodyEnd.LENGTH, 0, keep_alive)
     if status in BODILESS:
-        # A server that announces a body here may send it, too, and its bytes would answer the next request.
+        # A server that announces a body here may also send it. Its bytes would be read as the next response.
         return Framing(BodyEnd.LENGTH, 0, keep_alive and not length and not chunked)
     if chunked:
-        # Both headers at once smell of request smuggling: chunked wins, and the connection is not used again
-        # (RFC 9112, section 6.1).
+        # Both headers at once may be an attempt at request smuggling: chunked takes precedence, and the connection is
+        # not reused (RFC 9112, section 6.1).
         return Framing(BodyEnd.CHUNKED, 0, keep_alive and length is None)
     if length is not None:
         return Framing(BodyEnd.LENGTH, length, keep_alive)

@@ -1,9 +1,10 @@
-"""Header fields: checked on the way out, looked up on the way in.
+"""Validate the headers of requests and look up the headers of responses.
 
-Knows RFC 9110's grammar for names and values. Must not know what any header means to a provider.
+Knows RFC 9110's grammar for names and values. Must not know what a header means to a provider.
 
-The check comes before a connection is made. A key that was read from a file with its line break is the common
-fault, and the HTTP library's own text for it quotes the value: here a message names the header, never its value.
+Headers are validated before a connection is opened. The most common fault is an API key that was read from a file
+together with its line break. h11's error message would quote the value, and so the key; the messages of this file name
+the header and never its value.
 """
 
 from __future__ import annotations
@@ -27,29 +28,31 @@ CONNECTION_HEADERS: Final = frozenset(
         "upgrade",
     }
 )
-"""What the connection itself says; from a caller they would break framing, reuse or the proxy's secret."""
+"""Headers that only the connection may set. A caller's value would break framing or reuse, or leak to the proxy."""
 
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110, 5.6.2
-_FORBIDDEN = re.compile(r"[^\t\x20-\x7e]")  # controls but the tab, and whatever is not ASCII
+_FORBIDDEN = re.compile(r"[^\t\x20-\x7e]")  # control characters except the tab, and non-ASCII characters
 _SHOWN_NAME = 60
 
 
 class HeaderError(ValueError):
-    """A header that cannot be sent. The message names the header and never shows its value."""
+    """A header that cannot be sent. The message names the header and never contains its value."""
 
 
 def validate_headers(pairs: Iterable[tuple[str, str]], *, forbidden: Collection[str] = ()) -> list[tuple[bytes, bytes]]:
-    """Encode headers for the wire, in order and with their names' case. Raises `HeaderError`.
+    """Validate and encode headers; keep their order and the case of their names. Raises `HeaderError`.
 
-    Values are ASCII (RFC 9110, 5.5 advises no more), without control characters but the tab, and do not begin or
-    end with white space. `forbidden`: names in lower case that a caller may not set, such as CONNECTION_HEADERS.
+    A value must be ASCII (as RFC 9110, 5.5 recommends), contain no control character except the tab, and neither begin
+    nor end with white space.
+
+    forbidden: names in lower case that the caller may not set, such as CONNECTION_HEADERS.
     """
     encoded: list[tuple[bytes, bytes]] = []
     for name, value in pairs:
         if not _TOKEN.fullmatch(name):
-            raise HeaderError(f"header name {_shown(name)}: a name is letters, digits and !#$%&'*+-.^_`|~ only")
+            raise HeaderError(f"header name {_shown(name)}: only letters, digits and !#$%&'*+-.^_`|~ are allowed")
         if name.lower() in forbidden:
-            raise HeaderError(f"header {name!r}: is set by the connection itself; leave it out")
+            raise HeaderError(f"header {name!r}: the connection sets it itself; leave it out")
         problem = _FORBIDDEN.search(value)
         if problem is not None:
             raise HeaderError(f"header {name!r}: the value {_fault(problem[0])} at position {problem.start()}")
@@ -60,7 +63,11 @@ def validate_headers(pairs: Iterable[tuple[str, str]], *, forbidden: Collection[
 
 
 def find(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> bytes | None:
-    """The value of the first header of that name, or None. `name` is in lower case; the headers' case is open."""
+    """Return the value of the first header of that name, or None.
+
+    headers: names may be in any case.
+    name: in lower case.
+    """
     for key, value in headers:
         if len(key) == len(name) and key.lower() == name:
             return value
@@ -68,7 +75,10 @@ def find(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> bytes | None:
 
 
 def headers_to_mapping(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    """Names in lower case → values, those of a repeated name joined with ", " (RFC 9110, 5.3), read as Latin-1."""
+    """Return the headers as a dictionary: name in lower case → value, decoded as Latin-1.
+
+    The values of a repeated name are joined with ", " (RFC 9110, 5.3).
+    """
     values: dict[str, list[str]] = {}
     for key, value in headers:
         values.setdefault(key.decode("latin-1").lower(), []).append(value.decode("latin-1"))
@@ -76,14 +86,14 @@ def headers_to_mapping(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]
 
 
 def _shown(name: str) -> str:
-    # Only the part that is a token: a name with a line break may have a whole header, and so a key, behind it.
+    # Show only the leading token: after a line break the name may contain a whole header, and so an API key.
     token = _TOKEN.match(name)
     return repr(token[0][:_SHOWN_NAME] if token else "") + ("…" if name else "")
 
 
 def _fault(character: str) -> str:
     if character in "\r\n":
-        return "holds a line break (was it read from a file with its last line's end?)"
+        return "contains a line break (was it read from a file that ends with one?)"
     if character == "\0":
-        return "holds a NUL character"
-    return "holds a control character" if character.isascii() else "holds a character that is not ASCII"
+        return "contains a NUL character"
+    return "contains a control character" if character.isascii() else "contains a character that is not ASCII"

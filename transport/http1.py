@@ -1,12 +1,12 @@
-"""One connection, and the one HTTP/1.1 exchange that may be on it.
+"""An HTTP/1.1 connection, which carries one exchange at a time.
 
-Knows sockets and HTTP/1.1: the request head is written as h11 writes it, `response_head` reads the response's head, and
-the body is cut here, by length, by `chunked.ChunkDecoder`, or by the connection's end. Must not know what the body
-says, who asked for it, nor when to give up (the engine has the clocks).
+Knows sockets and HTTP/1.1. `exchange.WireHead` encodes the request head, `response_head` parses the response head, and
+this file finds the end of the body: by length, by `chunked.ChunkDecoder`, or by the connection's end. Must not know
+what the body means, which call it belongs to, or timeouts (the engine has the clocks).
 
-It is driven by the multi-request loop (`on_readable`, `on_writable`) and drives an `Exchange`, whose methods are
-called in wire order and never from within `send`. A connection goes back to its owner exactly once per exchange:
-`on_idle` when it can serve again, `on_closed` when it cannot.
+The multi-request loop calls `on_readable` and `on_writable`. The connection calls the methods of an `Exchange`, in wire
+order and never from within `send`. After each exchange the connection calls exactly one function of its owner:
+`on_idle` if it can be reused, `on_closed` if it cannot.
 """
 
 from __future__ import annotations
@@ -26,35 +26,32 @@ from .framing import BodyEnd, framing
 from .liveness import is_quiet
 from .loop import Loop
 from .response_head import HeadError, HeadReader
+from .socket_errors import PEER_GONE, PEER_RESET, error_text
 from .tls_socket import TLSSocket
 
 logger: logging.Logger = logging.getLogger("manystream.transport.http1")
 
 RECEIVE_BYTES = 16 * 1024
-"""Asked of the kernel at once. `recv` allocates this much each time, so more is only asked for while it fills."""
+"""The size of one read. `recv` allocates this much each time, so a larger read is used only while reads are full."""
 RECEIVE_BYTES_FULL = 128 * 1024
+"""The size of a read after a read that was full."""
 
 SEND_BYTES = 1024 * 1024
-"""Sent at once: a server that reads as fast as we write would hold up every other stream."""
+"""The maximum number of bytes sent at once: a server that reads at full speed would block every other stream."""
 
-PEER_RESET = (ConnectionResetError, BrokenPipeError, ConnectionAbortedError)
-"""What `recv` raises where the peer has ended the connection."""
 STALE_SECONDS = 0.05
 STALE_ROUND_TRIPS = 2
-"""A kept-alive connection that ends so soon after a request was written (in seconds, or in times that connecting took)
-had been closed before the request reached the server."""
-
-PEER_GONE = (ConnectionError, TimeoutError)
-"""What `send` raises where the peer has left: its answer may have come before."""
+"""If a reused connection ends within this time after a request was written (seconds, or multiples of the time that the
+TCP connection took), the server had closed it before the request arrived."""
 
 MAX_BODY_BYTES = 2**60 - 1
-"""No server means more; who says more would be waited for in vain."""
+"""The maximum Content-Length. No real body is larger; the connection would wait forever for the rest of one."""
 DRAIN_BYTES = 64 * 1024
-"""What may follow an answer's terminal marker before the connection is given up rather than drained."""
+"""The maximum number of bytes after a stream's terminal marker for which a connection is drained instead of closed."""
 
 
 class State(enum.Enum):
-    """What the next byte belongs to."""
+    """The part of the exchange to which the next byte belongs."""
 
     IDLE = "idle"
     HEAD = "head"
@@ -63,12 +60,15 @@ class State(enum.Enum):
 
 
 HEAD, BODY = State.HEAD, State.BODY
-"""By these names, as an enumeration's members take 0.1 µs to look up (CPython 3.11), twice per chunk."""
+"""Module-level names, because to look up a member of an enumeration takes 0.1 µs (CPython 3.11), twice per chunk."""
 
 
-class _Hot:
-    """What each read looks at, side by side (a base class's slots come first). Where thousands are open, none of it is
-    in a cache any more; spread over a connection's 300 bytes, an event took 3 to 5 % longer."""
+class _HotSlots:
+    """The attributes that each read uses, adjacent in memory (a base class's slots come first).
+
+    With thousands of connections, none of them is in the CPU's cache. When they were spread over a connection's 300
+    bytes, an event took 3 to 5 % longer.
+    """
 
     __slots__ = (
         "_loop",
@@ -83,14 +83,17 @@ class _Hot:
     )
 
 
-class Connection(_Hot):
-    """A connected socket (plain or TLS, non-blocking).
+class Connection(_HotSlots):
+    """A connected non-blocking socket, plain or TLS. Times are seconds on the loop's clock.
 
-    last_activity: when a byte last went either way, on the loop's clock. sent_at: when the request's last byte was
-    handed to the kernel; None before. paused: nothing is read. received: bytes of the current response so far, up to
-    the end of its head. served: exchanges finished. label: of the latest exchange, as its owner calls it in reports.
-    fast_path: reads the chunks that come next, instead of the chunk decoder; None where nothing may. `on_readable` sets
-    it after each read of the body, `_release` drops it with the exchange.
+    last_activity: the time at which a byte was last sent or received.
+    sent_at: the time at which the kernel accepted the request's last byte; None before.
+    paused: the connection reads nothing.
+    received: the number of bytes received of the current response, up to the end of its head.
+    served: the number of completed exchanges.
+    label: the name of the latest exchange's call, for reports.
+    fast_path: reads the next chunks in place of the chunk decoder; None if there is no such reader. `on_readable` sets
+        it after each read of the body; `_release` clears it.
     """
 
     __slots__ = (
@@ -98,7 +101,6 @@ class Connection(_Hot):
         "_body_end",
         "_decoder",
         "_draining",
-        "_end_under_way",
         "_exchange",
         "_head_reader",
         "_keep_alive",
@@ -110,6 +112,7 @@ class Connection(_Hot):
         "_remaining",
         "_removed",
         "_send_error",
+        "_stale_seconds",
         "_write_broken",
         "idle_since",
         "opened_at",
@@ -153,10 +156,10 @@ class Connection(_Hot):
         self._body_end = BodyEnd.LENGTH
         self._remaining = 0
         self._keep_alive = False
-        self._draining = -1  # bytes that may still be drained; -1: not draining
-        self._began = 0.0  # when the request's first byte was written
-        self._end_under_way = max(STALE_SECONDS, STALE_ROUND_TRIPS * connect_seconds)
-        self._removed = False  # every step of `close` is done
+        self._draining = -1  # number of bytes that may still be drained; -1: not draining
+        self._began = 0.0  # the time at which the request's first byte was written
+        self._stale_seconds = max(STALE_SECONDS, STALE_ROUND_TRIPS * connect_seconds)
+        self._removed = False  # all steps of `close` are done
         self._method = b""
         self._out: list[bytes | memoryview] = []
         self._write_broken = False
@@ -172,7 +175,7 @@ class Connection(_Hot):
     # --- the request ---
 
     def send(self, head: WireHead, body: bytes, exchange: Exchange, label: str = "") -> None:
-        """Begin an exchange on an idle connection. Calls nothing of `exchange` before it returns."""
+        """Begin an exchange on an idle connection. Calls no method of `exchange` before it returns."""
         assert self.state is State.IDLE and self._exchange is None, self
         data = head.encode(len(body))
         self._exchange = exchange
@@ -183,14 +186,13 @@ class Connection(_Hot):
         self.sent_at = None
         self._began = self._loop.now
         self._draining = -1
-        # A small body rides in the head's segment; a large one is not copied.
+        # A small body is sent in the head's segment; a large one is not copied.
         self._out = [data + body] if len(body) <= 65536 else [data, body]
         self._write_broken = False
         self._flush()
 
     def _flush(self) -> None:
-        """Send what the kernel takes, up to one connection's share of a turn. A broken pipe is no failure yet: the
-        server may have answered before."""
+        """Send what the kernel accepts, at most `SEND_BYTES`. A broken pipe is not yet a failure (see `PEER_GONE`)."""
         share = SEND_BYTES
         while self._out:
             try:
@@ -215,8 +217,8 @@ class Connection(_Hot):
     def _send_failed(self, error: OSError) -> None:
         self._stop_sending()
         if not isinstance(error, PEER_GONE):
-            # The line stands and our side cannot use it: nothing would ever come. The next turn tells.
-            self._send_error = _reason(error)
+            # The connection is open but we cannot send, so no response will come. Fail it on the next loop iteration.
+            self._send_error = error_text(error)
             self._loop.watch(self, read=not self.paused, write=True)
 
     def _stop_sending(self) -> None:
@@ -227,7 +229,7 @@ class Connection(_Hot):
     # --- driven by the loop ---
 
     def on_writable(self) -> None:
-        """Go on sending."""
+        """Continue to send the request."""
         if self._send_error:
             self._broken(f"sending failed: {self._send_error}")
             return
@@ -238,14 +240,14 @@ class Connection(_Hot):
             self._loop.watch(self, read=not self.paused, write=False)
 
     def on_readable(self) -> None:
-        """Read once, and hand on what came."""
+        """Read the socket once and process the bytes."""
         receive, limit = self._receive, self._receive_bytes
         try:
             data = receive(limit)
         except (BlockingIOError, InterruptedError, ssl.SSLWantReadError):
             return
         except OSError as error:
-            self._broken(f"connection broken: {_reason(error)}", ended=isinstance(error, PEER_RESET))
+            self._broken(f"connection broken: {error_text(error)}", ended=isinstance(error, PEER_RESET))
             return
         size = len(data)
         if not size:
@@ -271,17 +273,17 @@ class Connection(_Hot):
             self.received += size
             self._head(data)
         else:
-            self.close()  # unasked-for bytes on an idle connection would answer the next request
+            self.close()  # bytes on an idle connection would be read as the response to the next request
             return
         if self._tls is not None and self._tls.buffered and not self.paused and not self.closed:
-            self.on_readable()  # for the kernel there is nothing to read
+            self.on_readable()  # the kernel does not report what TLS has buffered
 
     def on_defect(self, error: Exception) -> None:
-        """Something raised in this connection's own code: close it, and end its exchange."""
+        """Close the connection and end its exchange after a defect: this connection's own code raised."""
         self._exchange_failed(self._exchange, error)
 
     def _exchange_failed(self, exchange: Exchange | None, error: Exception) -> None:
-        """A method of `exchange` raised, or code that worked for it did. The connection's state is unknown."""
+        """Close the connection, whose state is unknown after the defect `error`, and report it to `exchange`."""
         try:
             self.close()
         finally:
@@ -313,7 +315,7 @@ class Connection(_Hot):
         self._decoder = ChunkDecoder() if frame.end is BodyEnd.CHUNKED else None
         self.state = State.BODY
         if self._out and response.status_code >= 400:
-            self._stop_sending()  # the server has made up its mind before it had read it all
+            self._stop_sending()  # the server has responded before it has read the whole request
         exchange = self._exchange
         if exchange is not None:
             try:
@@ -328,7 +330,7 @@ class Connection(_Hot):
             self._body(rest)
 
     def _body(self, data: bytes) -> ChunkReader | None:
-        """Read body bytes. Returns what may read the bytes that follow."""
+        """Decode and deliver body bytes. Returns the exchange's reader for the chunks that follow, if any."""
         decoder = self._decoder
         if decoder is None:
             self._unchunked(data)
@@ -337,29 +339,29 @@ class Connection(_Hot):
             data = decoder.feed(data)
         except ChunkError as error:
             if error.body:
-                self._hand_on(error.body)  # what came before the fault, in the same bytes
+                self._deliver(error.body)  # the valid bytes before the error
             if self.state is BODY:
                 self._broken(str(error), protocol=True)
             return None
-        fast_path = self._hand_on(data) if data else None
+        fast_path = self._deliver(data) if data else None
         if decoder.done and self.state is BODY:
             self._message_end(decoder.rest)
         return fast_path if decoder.at_boundary and self._exchange is not None else None
 
     def _unchunked(self, data: bytes) -> None:
-        """A body that its length ends, or the connection's end."""
+        """Deliver bytes of a body that ends by its length or with the connection."""
         rest, ended = b"", False
         if self._body_end is BodyEnd.LENGTH:
             rest = data[self._remaining :]
             data = data[: self._remaining]
             self._remaining -= len(data)
             ended = not self._remaining
-        self._hand_on(data)
+        self._deliver(data)
         if ended and self.state is BODY:
             self._message_end(rest)
 
-    def _hand_on(self, data: bytes) -> ChunkReader | None:
-        """Give body bytes to the exchange, and return what it returns; without an exchange, drain them."""
+    def _deliver(self, data: bytes) -> ChunkReader | None:
+        """Deliver body bytes to the exchange and return its chunk reader; without an exchange, drain the bytes."""
         exchange = self._exchange
         if exchange is None:
             self._drained(len(data))
@@ -371,14 +373,14 @@ class Connection(_Hot):
             return None
 
     def _drained(self, size: int) -> None:
-        """Body bytes that nobody waits for any more."""
+        """Count drained body bytes; close the connection after more than `DRAIN_BYTES`."""
         if self._draining >= 0:
             self._draining -= size
             if self._draining < 0:
                 self.close()
 
     def _message_end(self, rest: bytes) -> None:
-        """The body is whole. Decide on reuse first: what `on_end` starts may have this connection already."""
+        """Complete the exchange. Release the connection first: a call that `on_end` starts may use it at once."""
         exchange = self._exchange
         try:
             self._retire(reusable=self._keep_alive and not rest and not self._out and not self._write_broken)
@@ -389,11 +391,11 @@ class Connection(_Hot):
         if exchange is not None:
             try:
                 exchange.on_end()
-            except Exception as error:  # the connection may serve another exchange by now: it stays open
+            except Exception as error:  # the connection may already carry another exchange, so it stays open
                 exchange.on_defect(error)
 
     def _retire(self, *, reusable: bool) -> None:
-        """Forget the exchange whose body has ended, and go back to the owner or close."""
+        """Clear the completed exchange; return the connection to its owner if `reusable`, else close it."""
         self._release()
         self.served += 1
         if reusable:
@@ -401,7 +403,7 @@ class Connection(_Hot):
             self.state = State.IDLE
             self.idle_since = self._loop.now
             if self.paused:
-                self.resume()  # which may find bytes that nobody asked for, and close
+                self.resume()  # may read unexpected bytes and close the connection
             if self.state is State.IDLE:
                 self._on_idle(self)
         else:
@@ -418,9 +420,9 @@ class Connection(_Hot):
             self._broken("connection closed before the response's end")
 
     def _broken(self, message: str, *, protocol: bool = False, ended: bool = False) -> None:
-        """End the exchange. `ended`: the peer has closed or reset the connection, as far as the kernel can tell."""
+        """End the exchange with an error. `ended`: the kernel reports that the peer closed or reset the connection."""
         exchange = self._exchange
-        soon = self._loop.now - self._began <= self._end_under_way
+        soon = self._loop.now - self._began <= self._stale_seconds
         failure = TransportError(
             f"{message} [{self.origin}]",
             phase=Phase.BODY if self.state is State.BODY else Phase.SEND if self._send_error else Phase.HEAD,
@@ -437,17 +439,16 @@ class Connection(_Hot):
                 exchange.on_defect(error)
 
     def _release(self) -> None:
-        """Forget the exchange, and with it what reads for it: nothing more is reported to it."""
+        """Clear the exchange and its chunk reader; nothing more is reported to it."""
         self._exchange = self.fast_path = None
 
     # --- driven by the exchange's owner ---
 
     def drain(self) -> None:
-        """The answer is whole for its reader, though the body has not ended: read on for a little while, so that
-        the connection can serve again. The owner closes it if that takes too long."""
+        """Read the rest of a body that the call does not need, to reuse the connection. The owner limits the time."""
         self._release()
         if self._body_end is BodyEnd.CLOSE or not self._keep_alive:
-            self.close()  # it could not serve again anyway
+            self.close()  # it could not be reused anyway
             return
         self._draining = DRAIN_BYTES
         if self.paused:
@@ -456,13 +457,13 @@ class Connection(_Hot):
             self._on_draining(self)
 
     def pause(self) -> None:
-        """Read no more until `resume`: the kernel's buffer fills, and TCP tells the server."""
+        """Stop reading until `resume`. The kernel's buffer fills, and TCP's flow control stops the server."""
         if not self.paused and self.state is not State.CLOSED:
             self.paused = True
             self._loop.watch(self, read=False, write=bool(self._out))
 
     def resume(self) -> None:
-        """Read again; the time in between does not count as silence."""
+        """Read again. `last_activity` is set to now, so the pause does not count as idle time."""
         if self.paused:
             self.paused = False
             if self.state is not State.CLOSED:
@@ -473,17 +474,19 @@ class Connection(_Hot):
 
     @property
     def closed(self) -> bool:
+        """Whether `close` was called."""
         return self.state is State.CLOSED
 
     def looks_alive(self) -> bool:
-        """Whether an idle connection may be used: nothing to read, no end, no error. One system call."""
+        """Return whether the connection is idle, with no byte, end or error to read. One system call."""
         return self.state is State.IDLE and is_quiet(self.sock)
 
     def close(self) -> None:
-        """Close the socket now; idempotent. The exchange is not notified: the caller knows why.
+        """Close the socket now. Idempotent. The exchange is not notified: the caller knows the reason.
 
-        Each step may be repeated, and the exchange is forgotten last, so that after a step that raised `on_defect` can
-        call this again and still knows whose exchange it was."""
+        Each step can be repeated, and the exchange is cleared last. If a step raises, `on_defect` calls `close` again
+        and still knows the exchange.
+        """
         if self._removed:
             return
         self.state = State.CLOSED
@@ -494,7 +497,3 @@ class Connection(_Hot):
         self._on_closed(self)
         self._release()
         self._removed = True
-
-
-def _reason(error: OSError) -> str:
-    return error.strerror or type(error).__name__

@@ -1,6 +1,6 @@
-"""Whether an idle keep-alive connection may carry another request: one look at its socket.
+"""Check without waiting whether an idle keep-alive connection can carry another request.
 
-Knows what a socket tells without waiting. Must not know HTTP, nor who owns the connection.
+Knows how to poll and peek at sockets. Must not know HTTP or the connection's owner.
 """
 
 from __future__ import annotations
@@ -13,26 +13,27 @@ from collections.abc import Callable
 from .tls_socket import TLSSocket
 
 POLL: Callable[[], select.poll] | None = getattr(select, "poll", None)
-"""Windows has no `poll`."""
+"""`select.poll`; None on Windows, which has none."""
 
 PEEKED_BYTES = 16 * 1024
+"""Bytes read from a TLS connection to see whether it delivers data."""
 
 
 def is_quiet(sock: socket.socket | TLSSocket) -> bool:
-    """Whether the peer has sent nothing: no byte, no end, no error. One system call.
+    """Return whether an idle socket has nothing to read: no byte, no end of stream, no error. One system call.
 
-    Any byte on an idle connection is one that nobody asked for, so it would be read as the next response.
+    A byte on an idle connection belongs to no request; it would be read as the next response.
     """
     if isinstance(sock, socket.socket) and POLL is not None:
-        # An exception that says "nothing there" takes three times as long, from cold caches.
+        # A `recv` that raises BlockingIOError takes three times as long when the caches are cold.
         poll = POLL()
         poll.register(sock, select.POLLIN)
         return not poll.poll(0)
     try:
         data = sock.recv(1, socket.MSG_PEEK) if isinstance(sock, socket.socket) else sock.recv(PEEKED_BYTES)
     except (BlockingIOError, InterruptedError, ssl.SSLWantReadError):
-        return True  # nothing, or only TLS's own records (session tickets)
+        return True  # nothing to read, or only records of TLS itself (session tickets)
     except OSError:
         return False
-    del data  # bytes nobody asked for, or the end
+    del data  # bytes that belong to no request, or the end of the stream
     return False

@@ -1,11 +1,11 @@
-"""The multi-request loop: one place that reads every connection.
+"""The multi-request loop: one trio task that reads all connections.
 
-Knows which descriptors are ready. Must not know HTTP, nor what a connection does with its bytes.
+Knows which file descriptors are ready. Must not know HTTP, or what a connection does with its bytes.
 
-The loop owns an epoll (or kqueue) object. Its descriptor can itself be waited on, so *one* trio task sleeps on it,
-and each tick serves up to `TICK_EVENTS` ready connections before the task yields: no task switch, no cancel scope and
-no await per chunk. With a task per stream each chunk costs about twice as much (`benchmarks/RESULTS.md`).
-Where there is no such object, each connection gets a plain task instead (`TaskLoop`); nothing else changes.
+The loop owns an epoll (or kqueue) object. trio can wait for that object's descriptor, so *one* trio task waits for all
+connections. Each tick serves up to `TICK_EVENTS` ready connections before the task yields: no task switch, no cancel
+scope and no await per chunk. With a task per stream, each chunk costs about twice as much (`benchmarks/RESULTS.md`).
+On a platform without such an object, each connection has a task of its own (`TaskLoop`).
 """
 
 from __future__ import annotations
@@ -22,71 +22,74 @@ from typing import Protocol, TypeAlias
 import trio
 
 CurrentTime: TypeAlias = "Callable[[], float]"
-"""A clock: seconds since some moment."""
+"""A clock: returns seconds since an arbitrary start."""
 
 logger: logging.Logger = logging.getLogger("manystream.transport.loop")
 
 TICK_EVENTS = 256
-"""Connections served in one tick, before other trio tasks run."""
+"""The maximum number of connections served in one tick, before other trio tasks run."""
 
 COALESCE_SECONDS: float = 0.004
-"""The rest between two ticks while there is traffic, in seconds. One tick then serves many connections.
+"""The pause between two ticks under load, in seconds. With it, one tick serves many connections.
 
-To sleep and to wake costs trio and the kernel 30 to 150 µs of the core (the most on virtual machines), however much is
-ready. At 20,000 events a second a rest of 2 ms would still cost 3 µs per event, a fifth of its whole cost. Half of the
-rest is added to the mean latency. The first byte after a quiet moment is not delayed."""
+To sleep and to wake up costs trio and the kernel 30 to 150 µs of the core (the most on virtual machines), independent
+of the number of ready connections. At 20,000 events a second, a pause of 2 ms would still cost 3 µs per event, a fifth
+of the whole cost of an event. Half of the pause is added to the mean latency. The first byte after a quiet period is
+not delayed."""
 
 COALESCE_FROM = 4
-"""Fewer than this at once are no traffic worth coalescing: a lone call's bytes do not wait."""
+"""The number of ready connections from which the loop coalesces. The bytes of a single call are not delayed."""
 
 LAG_WINDOW: float = 1.0
 """Seconds for which `Loop.lag` remembers a slow tick."""
 
 MAX_FAILED_TICKS = 10
-"""Ticks in a row that may raise outside any connection. After them the loop raises, which ends the engine."""
+"""Consecutive ticks that may raise outside a connection. After that many the loop raises, which ends the engine."""
 
 HELD_UP_SECONDS: float = 0.005
-"""A connection that takes longer in one tick is named in `Loop.culprit`."""
+"""`Loop.culprit` names a connection that takes longer than this in one tick."""
 
 
 class Descriptor(Protocol):
-    """What has a descriptor: a socket."""
+    """An object with a file descriptor, such as a socket."""
 
     def fileno(self) -> int: ...
 
 
 class Pollable(Protocol):
-    """What the loop drives."""
+    """A connection that the loop serves."""
 
     @property
-    def sock(self) -> Descriptor: ...
+    def sock(self) -> Descriptor:
+        """The object whose descriptor the loop watches."""
+        ...
+
     @property
     def label(self) -> str:
-        """Whose exchange is on it, for reports."""
+        """The name of the call whose exchange is on the connection, for reports."""
         ...
 
     def on_readable(self) -> None:
-        """Bytes, the end, or an error can be read."""
+        """Read the socket: bytes, the end of the stream or an error are available."""
         ...
 
     def on_writable(self) -> None:
-        """There is room to send."""
+        """Write to the socket: its buffer has space."""
         ...
 
     def on_defect(self, error: Exception) -> None:
-        """One of the two raised: a defect in this library. Close this connection and end its exchange; the others go
-        on."""
+        """Close this connection and end its exchange after a defect in this library: another method raised."""
         ...
 
 
 class Loop(abc.ABC):
-    """Reads the connections that are ready, and counts.
+    """Serves the connections that are ready, and measures its own load.
 
-    current_time: trio's clock, called directly: `trio.current_time` reaches it through four calls.
-    now: the clock's time at the beginning of the tick, for time stamps that cost nothing.
-    ticks: how many there were.
-    lag: seconds that the slowest tick of the last second or two took.
-    culprit: the label of the connection that took most of that tick; empty where none took 5 ms.
+    current_time: trio's clock. The loop calls it directly, because `trio.current_time` adds four calls.
+    now: the clock's time at the beginning of the tick, for time stamps at no cost.
+    ticks: the number of ticks that served a connection.
+    bytes_received: the number of bytes that all connections have received.
+    bytes_sent: the number of bytes that all connections have sent.
     """
 
     def __init__(self, current_time: CurrentTime) -> None:
@@ -101,40 +104,42 @@ class Loop(abc.ABC):
         self._culprit = self._culprit_before = ""
 
     def clock(self) -> float:
-        """Read trio's clock, for what happens outside a tick."""
+        """Read trio's clock, set `now` and return it. Use it for time stamps outside a tick."""
         self.now = self._current_time()
         return self.now
 
     @property
     def lag(self) -> float:
+        """The duration of the slowest tick of the last one to two seconds, in seconds."""
         return max(self._slowest, self._slowest_before)
 
     @property
     def culprit(self) -> str:
+        """The label of the connection that took most of the slowest tick; empty if none took `HELD_UP_SECONDS`."""
         return self._culprit if self._slowest >= self._slowest_before else self._culprit_before
 
     @abc.abstractmethod
     def add(self, connection: Pollable) -> None:
-        """Start to watch for readability."""
+        """Start to watch the connection for readability."""
 
     @abc.abstractmethod
     def remove(self, connection: Pollable) -> None:
-        """Stop watching; called before the socket is closed."""
+        """Stop watching the connection. Call it before the socket is closed."""
 
     @abc.abstractmethod
     def watch(self, connection: Pollable, *, read: bool, write: bool) -> None:
-        """Change what is watched for."""
+        """Watch the connection for readability, for writability, for both or for neither."""
 
     @abc.abstractmethod
     async def run(self) -> None:
-        """Serve until cancelled."""
+        """Serve the connections until cancelled."""
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Give up the descriptor."""
+        """Release the loop's own descriptor and tasks."""
 
     def failed(self, connection: Pollable, error: Exception) -> None:
-        """Something raised while this connection was served: end it, and nothing else."""
+        """Log a defect that was raised while this connection was served, and end this connection only."""
         logger.error("serving %r raised: a defect in manystream", connection, exc_info=error)
         try:
             connection.on_defect(error)
@@ -143,7 +148,10 @@ class Loop(abc.ABC):
             self.remove(connection)
 
     def measure(self, started: float, culprit: str = "") -> None:
-        """Record how long a tick took."""
+        """Record the duration of a tick that began at `started` (`time.perf_counter`).
+
+        culprit: the label of the connection that took longest; empty if none took `HELD_UP_SECONDS`.
+        """
         ended = time.perf_counter()
         elapsed = ended - started
         if ended - self._window_start > LAG_WINDOW:
@@ -155,7 +163,7 @@ class Loop(abc.ABC):
 
 
 class Poller(Protocol):
-    """A set of descriptors that is itself a descriptor."""
+    """A set of watched descriptors that has a descriptor of its own."""
 
     def fileno(self) -> int: ...
     def register(self, fd: int, eventmask: int) -> None: ...
@@ -166,11 +174,11 @@ class Poller(Protocol):
 
 
 READ, WRITE = 1, 4
-"""The masks of `Poller`: those of EPOLLIN and EPOLLOUT, so that an epoll object is a `Poller` as it is."""
+"""The event masks of `Poller`. They equal EPOLLIN and EPOLLOUT, so that an epoll object is a `Poller`."""
 
 
 class SelectorPoller:
-    """A standard-library selector with a descriptor of its own (kqueue) as a `Poller`."""
+    """A `Poller` over a standard-library selector that has a descriptor of its own (kqueue)."""
 
     def __init__(self, selector: selectors.BaseSelector) -> None:
         self._selector = selector
@@ -182,7 +190,7 @@ class SelectorPoller:
         self._selector.register(fd, _selector_mask(eventmask))
 
     def modify(self, fd: int, eventmask: int) -> None:
-        # A selector refuses an empty mask, where epoll takes it as "errors only": leave the descriptor out instead.
+        # For epoll an empty mask means "errors only". A selector refuses it, so remove the descriptor instead.
         registered = fd in self._selector.get_map()
         if not eventmask:
             if registered:
@@ -211,19 +219,19 @@ def _selector_mask(mask: int) -> int:
 
 
 class PollerLoop(Loop):
-    """The loop on a poller."""
+    """The loop on a poller: epoll or kqueue."""
 
     def __init__(self, poller: Poller, current_time: CurrentTime) -> None:
         super().__init__(current_time)
         self._poller = poller
-        # By descriptor; a system gives out the lowest that is free. Where thousands are open, a dictionary is three
-        # cache misses an event (its index, its entry, the number in it), this is one.
+        # Indexed by descriptor: the system always allocates the lowest free one. With thousands of connections, a
+        # dictionary would cost three cache misses per event (its index, its entry, the integer), a list costs one.
         self._connections: list[Pollable | None] = []
-        self._failures = 0  # iterations in a row that raised
+        self._failures = 0  # consecutive ticks that raised
 
     def add(self, connection: Pollable) -> None:
         fd = connection.sock.fileno()
-        self._poller.register(fd, READ)  # first: where it raises, nothing is kept
+        self._poller.register(fd, READ)  # first: if it raises, nothing is stored
         self._connections.extend([None] * (fd + 1 - len(self._connections)))
         self._connections[fd] = connection
 
@@ -242,7 +250,7 @@ class PollerLoop(Loop):
             await trio.lowlevel.wait_readable(descriptor)
             before = self.now
             served = self._guarded_tick()
-            # Two ticks in quick succession, or a full one, are traffic: coalesce for as long as it pays.
+            # Several ready connections, or two ticks in quick succession, are load: coalesce while it lasts.
             coalescing = served >= COALESCE_FROM or self.now - before < COALESCE_SECONDS
             while coalescing:
                 if served < TICK_EVENTS:
@@ -253,9 +261,10 @@ class PollerLoop(Loop):
                 coalescing = served >= COALESCE_FROM
 
     def _guarded_tick(self) -> int:
-        """Run one tick. If it raises outside any connection, log that; what is still ready is ready in the next tick.
+        """Run one tick; return the number of connections that were ready.
 
-        Raises after `MAX_FAILED_TICKS` such failures in a row.
+        An exception outside a connection is logged, and the next tick serves the connections that are still ready.
+        After `MAX_FAILED_TICKS` consecutive failures the exception is raised.
         """
         try:
             served = self.tick()
@@ -263,15 +272,15 @@ class PollerLoop(Loop):
             self._failures += 1
             if self._failures >= MAX_FAILED_TICKS:
                 raise
-            logger.exception("an iteration of the loop raised: a defect in manystream")
+            logger.exception("a tick of the loop raised: a defect in manystream")
             return 0
         self._failures = 0
         return served
 
     def tick(self) -> int:
-        """Serve each connection that is ready, once. Returns how many were ready.
+        """Serve each ready connection once. Returns the number of connections that were ready.
 
-        Polling is level-triggered: what a connection does not read now makes it ready again in the next tick.
+        Polling is level-triggered: bytes that a connection does not read now make it ready again in the next tick.
         """
         clock = time.perf_counter
         started = clock()
@@ -284,18 +293,18 @@ class PollerLoop(Loop):
         connections = self._connections
         longest, culprit = HELD_UP_SECONDS, ""
         for fd, mask in ready:
-            # One connection's callback may have closed another that is ready in this very tick.
+            # A callback of one connection may have closed another one that is ready in this tick.
             connection = connections[fd]
             if connection is None:
                 continue
-            label = connection.label  # now: its next exchange may begin before it returns
+            label = connection.label  # read it before the call, in which the next exchange may begin
             try:
                 if mask == READ:
                     connection.on_readable()
                 else:
                     if mask & WRITE:
                         connection.on_writable()
-                    # Errors and hang-ups, too, are found out by reading.
+                    # Errors and hang-ups are detected by reading, too.
                     if mask & ~WRITE and connections[fd] is connection:
                         connection.on_readable()
             except Exception as error:
@@ -312,7 +321,7 @@ class PollerLoop(Loop):
 
 
 class TaskLoop(Loop):
-    """The loop where no poller has a descriptor: a task per connection."""
+    """The loop for platforms on which no poller has a descriptor: one task per connection."""
 
     def __init__(self, nursery: trio.Nursery, current_time: CurrentTime) -> None:
         super().__init__(current_time)
@@ -328,7 +337,7 @@ class TaskLoop(Loop):
         if scopes is not None:
             for scope in scopes:
                 scope.cancel()
-            # The tasks end when they run next; the descriptor may be closed, and given out again, before that.
+            # The tasks end when they run next. The descriptor may be closed and reused before that.
             trio.lowlevel.notify_closing(connection.sock.fileno())
 
     def watch(self, connection: Pollable, *, read: bool, write: bool) -> None:
@@ -373,7 +382,7 @@ class TaskLoop(Loop):
 
 
 def make_loop(nursery: trio.Nursery) -> Loop:
-    """The best loop this platform has."""
+    """Return the fastest loop that this platform supports."""
     current_time = trio.lowlevel.current_clock().current_time
     if sys.platform == "linux":
         return PollerLoop(select.epoll(), current_time)

@@ -1,11 +1,12 @@
-"""The keep-alive pool: who gets which connection, per origin and in total.
+"""The keep-alive pool: assigns connections to waiters, with caps per origin and in total.
 
-Knows origins, caps and queues. Must not know what is sent on a connection, nor how one is dialled (it is handed a
-function for that). Every acquire and every release is O(1): idle connections are taken last in, first out (the
-youngest is the likeliest to be alive), waiters first in, first out.
+Knows origins, caps and queues. Must not know what is sent on a connection, or how a connection is dialled (the caller
+passes a function for that). Every acquire and every release is O(1). Idle connections are taken last in, first out
+(the latest is the most likely to be alive); waiters are served first in, first out.
 
-A dead or dirty connection is never handed out: an idle one is still watched by the loop, which closes it at its end
-or at any byte; and it is looked at once more when it is taken, because the loop may not have had its turn.
+The pool never assigns a dead connection, or one with unread bytes. The loop watches idle connections and closes one
+that ends or delivers a byte. The pool also checks a connection when it is taken, because the loop may not have run
+since.
 """
 
 from __future__ import annotations
@@ -26,26 +27,26 @@ from .loop import Loop
 from .timers import Timer, Timers
 from .tls_socket import TLSSocket
 from .url import Origin
-from .waiting import Host, Ticket, Waiter, WaiterState, refuse
+from .waiting import Host, Ticket, Waiter, WaiterState, report_failure
 
 logger: logging.Logger = logging.getLogger("manystream.transport.pool")
 
 Dial: TypeAlias = "Callable[[Origin, Callable[[Phase], None]], Awaitable[socket.socket | TLSSocket]]"
-"""Opens a connected non-blocking socket, telling the phases it goes through. Raises `TransportError`."""
+"""A function that opens a connected non-blocking socket and reports its phases. Raises `TransportError`."""
 
 
 @dataclass(slots=True, frozen=True)
 class PoolLimits:
     """Caps on connections.
 
-    max_connections: open at once, in total; calls beyond wait their turn.
-    max_per_origin: open at once to one origin; calls beyond wait their turn.
-    max_idle: kept open for reuse, in total.
-    idle_expiry: seconds after which an idle connection is closed; below the 20 to 60 seconds after which common load
-        balancers close theirs silently.
-    drain_seconds: how long a connection may take to end a body whose answer is whole, before it is closed.
-    max_age: seconds after which a connection is not used again. Without it a busy program would stay with the replicas
-        that a load balancer had when the program started. An exchange that runs is never cut.
+    max_connections: the number of open connections, in total. Further calls wait in a queue.
+    max_per_origin: the number of open connections to one origin. Further calls wait in a queue.
+    max_idle: the number of idle connections that are kept open for reuse, in total.
+    idle_expiry: seconds after which an idle connection is closed. The default is below the 20 to 60 seconds after which
+        common load balancers drop idle connections silently.
+    drain_seconds: seconds that a connection may take to end its body after the response is complete; then it is closed.
+    max_age: seconds after which a connection is not reused. Without it, a busy program would stay connected to the
+        replicas that a load balancer had when the program started. A running exchange is never interrupted.
     """
 
     max_connections: int = 20_000
@@ -57,29 +58,37 @@ class PoolLimits:
 
 
 class ConnectionWatch(Protocol):
-    """Who is told of connections; must neither wait nor raise."""
+    """The receiver of notifications about connections. Its methods must neither wait nor raise."""
 
-    def connection_opened(self, origin: str) -> None: ...
-    def connection_closed(self, origin: str, served: int) -> None: ...
+    def connection_opened(self, origin: str) -> None:
+        """Receive the notification that a connection was opened."""
+        ...
+
+    def connection_closed(self, origin: str, served: int) -> None:
+        """Receive the notification that a connection was closed after `served` exchanges."""
+        ...
 
 
 EVICTED = 8
-"""Idle connections that make way where the process has no descriptor left for a dial."""
+"""The number of idle connections that are closed when a dial fails because no file descriptor is left."""
 EVICTIONS = 8
-"""Times that one dial may ask for that."""
+"""The maximum number of attempts of one dial."""
 
 DEFECT_DELAY = 1.0
-"""Seconds until a look at idle or draining connections that raised is repeated."""
+"""Seconds after which the expiry of idle or draining connections is repeated if it raised."""
 
 ABANDONED_KEPT = 64
-"""Abandoned places in a queue that are not worth a clean-up."""
+"""The number of abandoned tickets from which a queue is rebuilt without them."""
 
 DIALS_PER_TURN = 16
-"""Dials begun before others get a turn: each takes some 0.1 ms until it waits for the first time."""
+"""Dials begun before other tasks run. A dial runs for about 0.1 ms until it waits for the first time."""
 
 
 class Pool:
-    """Connections to all origins of one engine. watch: told of each, where there is one."""
+    """The connections to all origins of one engine.
+
+    watch: notified of each connection that is opened or closed; None for no notifications.
+    """
 
     def __init__(
         self,
@@ -99,17 +108,17 @@ class Pool:
         self._hosts: dict[Origin, Host] = {}
         self._host_of: dict[Connection, Host] = {}
         self._tickets: dict[Waiter, Ticket] = {}
-        self._idle: OrderedDict[Connection, None] = OrderedDict()  # oldest first, over all origins
+        self._idle: OrderedDict[Connection, None] = OrderedDict()  # of all origins, oldest first
         self._starved: deque[Host] = deque()
         self._to_dial: deque[Ticket] = deque()
-        self._freed: deque[Host] = deque()  # hosts that have lost a connection, until `_fill` has looked at them
+        self._freed: deque[Host] = deque()  # hosts that have lost a connection, until `_fill` has processed them
         self._dialling = False  # `_begin_dials` is running
         self._live = 0
         self._expiry: Timer | None = None
-        # Bound once: the garbage collector would have three objects more to look at per connection.
+        # Bound methods, created once: otherwise the garbage collector would track three more objects per connection.
         self._callbacks = (self._on_idle, self._on_closed, self._on_draining)
-        # Connections that are being drained, with their deadlines and the count that tells one exchange from the
-        # next; all wait equally long, so the first in is the first out.
+        # Draining connections with their deadline and their number of exchanges, by which a later exchange is
+        # recognised. All have the same timeout, so the deadlines are in order.
         self._draining: deque[tuple[float, Connection, int]] = deque()
         self._drain_timer: Timer | None = None
         self._closed = False
@@ -121,17 +130,17 @@ class Pool:
         waiting = sum(host.waiting for host in self._hosts.values())
         return f"<Pool {self._live} open, {len(self._idle)} idle, {waiting} waiting>"
 
-    # --- taking ---
+    # --- acquiring ---
 
     def acquire(self, origin: Origin, waiter: Waiter, *, fresh: bool = False) -> None:
-        """Give `waiter` a connection to `origin`: an idle one before this returns, else when there is one.
+        """Assign a connection to `waiter`: an idle one before this method returns, else a later one.
 
-        fresh: only one that has never served will do, as for the one retry after a stale one.
+        fresh: assign only a connection that has carried no exchange yet, as for the retry after a stale connection.
         """
         host = self._hosts.get(origin)
         if host is None:
             host = self._hosts[origin] = Host(origin)
-        while fresh and host.idle:  # as old as the stale one was; a fresh one is opened in their place
+        while fresh and host.idle:  # they are as old as the stale one: open a fresh connection instead
             host.idle[-1].close()
         connection = self._take_idle(host)
         if connection is not None:
@@ -143,19 +152,19 @@ class Pool:
                 waiter.on_defect(error)
             return
         if not host.live:
-            self._hosts[origin] = host  # with its last connection closed just now it was forgotten
+            self._hosts[origin] = host  # closing its last connection has removed it
         ticket = self._tickets[waiter] = Ticket(waiter, host, fresh, self._loop.clock)
         host.queue.append(ticket)
         host.waiting += 1
         if host.live < self._limits.max_per_origin:
             if self._make_room():
                 self._start_dial(host)
-                self._see_to_dials()
+                self._ensure_dial_task()
             else:
                 self._starve(host)
 
     def abandon(self, waiter: Waiter) -> None:
-        """The waiter wants no connection any more. Its dial, if it has one, is closed within one turn."""
+        """Remove a waiter that needs no connection any more. Its dial ends at trio's next iteration."""
         ticket = self._tickets.pop(waiter, None)
         if ticket is None:
             return
@@ -168,7 +177,7 @@ class Pool:
         elif ticket.scope is not None:
             ticket.scope.cancel()
         elif not self._dialling:
-            self._see_to_dials()  # gives the place back; nothing does where `acquire` raised before it came to this
+            self._ensure_dial_task()  # frees the place even if `acquire` raised before it started the task
 
     def _take_idle(self, host: Host) -> Connection | None:
         while host.idle:
@@ -182,11 +191,11 @@ class Pool:
         return None
 
     def _is_young(self, connection: Connection) -> bool:
-        """Whether the connection may serve again, by its age. The loop's clock was read just now."""
+        """Return whether the connection is below the maximum age. Uses the loop's latest reading of the clock."""
         return self._loop.now - connection.opened_at < self._limits.max_age
 
     def _make_room(self) -> bool:
-        """Whether one more connection may be opened; the oldest idle one of any origin makes way."""
+        """Return whether one more connection may be opened. At the cap, close the oldest idle one of all origins."""
         if self._live < self._limits.max_connections:
             return True
         if self._idle:
@@ -202,8 +211,10 @@ class Pool:
     # --- opening ---
 
     def _start_dial(self, host: Host) -> None:
-        """Take the first who waits off the queue, and note that a dial is to begin. No step of this can raise, so
-        that neither the waiter nor the place is lost."""
+        """Move the first waiter from the queue to `_to_dial`.
+
+        No step of this method can raise, so neither the waiter nor its place under the caps is lost.
+        """
         queue = host.queue
         while queue and queue[0].waiter is None:  # abandoned
             queue.popleft()
@@ -217,14 +228,14 @@ class Pool:
         self._live += 1
         self._to_dial.append(ticket)
 
-    def _see_to_dials(self) -> None:
-        """Have a task begin the dials that wait, where none does."""
+    def _ensure_dial_task(self) -> None:
+        """Start the task that begins the dials of `_to_dial`, unless it runs."""
         if self._to_dial and not self._dialling:
             self._nursery.start_soon(self._begin_dials)
             self._dialling = True
 
     async def _begin_dials(self) -> None:
-        """Begin what is to be dialled, a few at each turn of trio: a thousand at once would hold up every stream."""
+        """Begin the dials of `_to_dial`, a few per iteration of trio: a thousand at once would block all streams."""
         try:
             while self._to_dial:
                 for _ in range(min(DIALS_PER_TURN, len(self._to_dial))):
@@ -233,9 +244,9 @@ class Pool:
                         ticket.scope = trio.CancelScope()
                         self._nursery.start_soon(self._dial, ticket, ticket.scope)
                     self._to_dial.popleft()
-                    if ticket.waiter is None:  # abandoned meanwhile
+                    if ticket.waiter is None:  # abandoned
                         ticket.host.dialling -= 1
-                        self._gone(ticket.host)
+                        self._free_place(ticket.host)
                 await trio.lowlevel.checkpoint()
         except Exception:
             logger.exception("beginning a dial raised: a defect in manystream")
@@ -243,7 +254,7 @@ class Pool:
             self._dialling = False
 
     async def _dial(self, ticket: Ticket, scope: trio.CancelScope) -> None:
-        """One dial, from its beginning to its end."""
+        """Run one dial; log and report a defect."""
         waiter = ticket.waiter
         try:
             await self._run_dial(ticket, scope)
@@ -275,15 +286,15 @@ class Pool:
             return
         if sock is not None:
             sock.close()
-        self._gone(host)
+        self._free_place(host)
         if waiter is not None:
-            refuse(
+            report_failure(
                 waiter,
                 failure or TransportError("the engine was closed", phase=Phase.CONNECT, origin=str(host.origin)),
             )
 
     def _open(self, ticket: Ticket, sock: socket.socket | TLSSocket, waiter: Waiter | None) -> None:
-        """Make a connection of the socket and give it to its waiter, if that still waits."""
+        """Create a connection on the socket. Assign it to the ticket's waiter; if the waiter is None, keep it idle."""
         host, origin = ticket.host, str(ticket.host.origin)
         try:
             connection = Connection(
@@ -291,13 +302,13 @@ class Pool:
             )
         except Exception as error:
             sock.close()
-            self._gone(host)
+            self._free_place(host)
             if waiter is not None:
-                refused: Exception = error
-                if isinstance(error, OSError):  # the system watches no more descriptors for us
+                failure: Exception = error
+                if isinstance(error, OSError):  # the limit on descriptors that epoll may watch
                     text = f"cannot watch the connection: {error.strerror or error}"
-                    refused = TransportError(text, phase=Phase.CONNECT, origin=origin)
-                refuse(waiter, refused)
+                    failure = TransportError(text, phase=Phase.CONNECT, origin=origin)
+                report_failure(waiter, failure)
             return
         self.opened += 1
         self._host_of[connection] = host
@@ -313,19 +324,19 @@ class Pool:
             waiter.on_defect(error)
 
     def _evict(self) -> bool:
-        """Close the oldest idle connections: the process has no descriptor left. False where none is idle."""
+        """Close the oldest idle connections, to free file descriptors. Returns False if no connection is idle."""
         oldest = list(itertools.islice(self._idle, EVICTED))
         for connection in oldest:
             connection.close()
         return bool(oldest)
 
-    # --- giving back ---
+    # --- releasing ---
 
     def _on_idle(self, connection: Connection) -> None:
-        """A connection can serve again: the first waiter gets it, else it is kept."""
+        """Assign a connection that can be reused to the first waiter; without a waiter, keep it idle."""
         host = self._host_of[connection]
         if not self._is_young(connection) or (host.waiting and not connection.looks_alive()):
-            # Too old; or its end, or bytes nobody asked for, may have come behind the response, unseen so far.
+            # The connection is too old, or its end or unexpected bytes have arrived after the response.
             self.discarded += 1
             connection.close()
             return
@@ -333,7 +344,7 @@ class Pool:
         while queue and queue[0].waiter is None:  # abandoned
             queue.popleft()
         if queue and queue[0].fresh and connection.served:
-            connection.close()  # a fresh one is opened in its place
+            connection.close()  # a fresh connection is opened instead
             return
         if queue:
             waiter = queue.popleft().waiter
@@ -356,41 +367,41 @@ class Pool:
             connection.close()  # another origin waits for a place under the total cap
         elif self._expiry is None:
             self._expiry = self._timers.at(
-                connection.idle_since + self._limits.idle_expiry, self._expire, self._look_later
+                connection.idle_since + self._limits.idle_expiry, self._expire, self._expire_later
             )
 
     def _on_draining(self, connection: Connection) -> None:
-        """The rest of a body is read only for the connection's sake, and not for long."""
+        """Set a deadline for a connection that reads the rest of a body only so that it can be reused."""
         deadline = self._loop.now + self._limits.drain_seconds
         self._draining.append((deadline, connection, connection.served))
         if self._drain_timer is None:
-            self._drain_timer = self._timers.at(deadline, self._end_draining, self._look_later)
+            self._drain_timer = self._timers.at(deadline, self._end_draining, self._expire_later)
 
     def _end_draining(self) -> None:
         now = self._loop.clock()
         while self._draining:
             deadline, connection, served = self._draining[0]
             if deadline > now:
-                self._drain_timer = self._timers.at(deadline, self._end_draining, self._look_later)
+                self._drain_timer = self._timers.at(deadline, self._end_draining, self._expire_later)
                 return
             if connection.served == served:
                 connection.close()
             self._draining.popleft()
         self._drain_timer = None
 
-    def _look_later(self, _: Exception) -> None:
-        """A look at idle or draining connections raised: look again."""
+    def _expire_later(self, _: Exception) -> None:
+        """Repeat the expiry of idle and draining connections, which raised, after `DEFECT_DELAY`."""
         when = self._loop.now + DEFECT_DELAY
         if self._expiry is None or not self._expiry.pending:
-            self._expiry = self._timers.at(when, self._expire, self._look_later)
+            self._expiry = self._timers.at(when, self._expire, self._expire_later)
         if self._drain_timer is None or not self._drain_timer.pending:
-            self._drain_timer = self._timers.at(when, self._end_draining, self._look_later)
+            self._drain_timer = self._timers.at(when, self._end_draining, self._expire_later)
 
     def _on_closed(self, connection: Connection) -> None:
         host = self._host_of.get(connection)
         if host is not None:
             if connection in self._idle:
-                # Mostly the oldest (expiry) or the youngest (just looked at): both are found at once.
+                # Usually the oldest (expiry) or the latest (just checked): `remove` finds both at once.
                 host.idle.remove(connection)
                 del self._idle[connection]
             del self._host_of[connection]
@@ -401,16 +412,15 @@ class Pool:
                 self._watch.connection_closed(connection.origin, connection.served)
         self._fill()
 
-    def _gone(self, host: Host) -> None:
-        """One dial less: whoever waited for a place may open one."""
+    def _free_place(self, host: Host) -> None:
+        """Free the place of a dial that has ended without a connection; the next waiter may dial."""
         host.live -= 1
         self._live -= 1
         self._freed.append(host)
         self._fill()
 
     def _fill(self) -> None:
-        """Give the places that have become free to those who wait. Where this raises half-way, the next call does
-        the rest."""
+        """Start dials for the places that have become free. If a step raises, the next call does the rest."""
         while self._freed:
             host = self._freed[0]
             if not self._closed:
@@ -425,7 +435,7 @@ class Pool:
                 if not host.live and not host.queue:
                     self._hosts.pop(host.origin, None)
             self._freed.popleft()
-        self._see_to_dials()
+        self._ensure_dial_task()
 
     def _open_for(self, host: Host) -> None:
         if host.live >= self._limits.max_per_origin or self._live >= self._limits.max_connections:
@@ -438,18 +448,19 @@ class Pool:
         now = self._loop.clock()
         while self._idle:
             oldest = next(iter(self._idle))
-            # The same sum as below: another one could round to a moment before this timer's own, for ever.
+            # The same expression as in `_on_idle`: another one could be rounded differently, and the timer would then
+            # fire too early again and again.
             when = oldest.idle_since + self._limits.idle_expiry
             if when > now:
-                self._expiry = self._timers.at(when, self._expire, self._look_later)
+                self._expiry = self._timers.at(when, self._expire, self._expire_later)
                 return
             oldest.close()
         self._expiry = None
 
-    # --- the end ---
+    # --- closing ---
 
     def close(self) -> None:
-        """Close every connection and give up every dial. Waiters are told nothing: their calls have ended."""
+        """Close all connections and cancel all dials. Waiters are not notified: their calls have ended."""
         self._closed = True
         for ticket in list(self._tickets.values()):
             if ticket.waiter is not None:
@@ -461,7 +472,7 @@ class Pool:
                 timer.cancel()
 
     def counts(self) -> dict[str, tuple[int, int, int, int]]:
-        """Per origin: connecting, active, idle, waiting."""
+        """Return the counts per origin: (connecting, active, idle, waiting)."""
         active: dict[Origin, int] = {}
         for connection, host in self._host_of.items():
             if connection.state is not State.IDLE:

@@ -1,20 +1,20 @@
-"""Proxies: which one an origin goes through, and the CONNECT that opens the tunnel.
+"""Choose the proxy for an origin, and open a tunnel through it with CONNECT.
 
 Knows proxy URLs, the environment variables that name them, and CONNECT (RFC 9110, 9.3.6). Must not know what is
 sent through the tunnel.
 
-There is one way: a tunnel, for https and for plain http alike. The other way, absolute-form requests for plain
-http, would put the proxy's password beside every request and its key into the proxy's sight, and would need
-another request line. A proxy that refuses CONNECT to a port says so with a status, and the error passes it on.
-Only `http://` proxies are spoken to; a proxy's own TLS and SOCKS are refused by name.
+Both https and plain http origins are reached through a tunnel. The alternative for plain http, requests in
+absolute-form, would send the proxy's password with each request, would let the proxy read the request's API key, and
+would need another request line. If a proxy refuses CONNECT, the error contains its status. Only `http://` proxies are
+supported; `https://` and SOCKS proxies are refused with an error that names the scheme.
 
-Rules for the environment (as curl and most HTTP clients have them):
-- `https_proxy` for https origins, `http_proxy` for http origins, else `all_proxy`; lower case before upper case;
-  the first that is set decides, and an empty value means no proxy.
-- `HTTP_PROXY` in upper case is not read where `REQUEST_METHOD` is set: in a CGI program a client's header writes it.
-- `no_proxy`: entries between commas or spaces. `*` is every host; `host` or `.host` is that host and all below it;
-  an address is that address; `10.0.0.0/8` is a network (for hosts given as addresses: names are not looked up);
-  `entry:port` is that port only.
+Rules for the environment (those of curl and most HTTP clients):
+- `https_proxy` applies to https origins, `http_proxy` to http origins, and `all_proxy` to both. The first variable that
+  is set decides; lower case comes before upper case; an empty value means no proxy.
+- `HTTP_PROXY` in upper case is ignored if `REQUEST_METHOD` is set: in a CGI program, a client's header can set it.
+- `no_proxy` contains entries between commas or spaces. `*` matches every host. `host` or `.host` matches that host and
+  its subdomains. An address matches that address. `10.0.0.0/8` matches the addresses of a network (names are not
+  resolved for that). `entry:port` matches that port only.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ from .url import Origin, split_url
 
 DEFAULT_PROXY_PORT: Final = 80
 HEAD_LIMIT: Final = 16 * 1024
-"""Bytes that a proxy may answer with before its final head is whole."""
+"""The maximum size of a proxy's response, in bytes, up to the end of its final head."""
 
 ENVIRONMENT_VARIABLES: Final = {
     "https": ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"),
     "http": ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"),
 }
-"""Scheme of the origin → variables, the first that is set decides."""
+"""Scheme of the origin → variable names. The first variable that is set decides."""
 
 TRANSIENT_STATUSES: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
-"""Refusals that another attempt may cure. Any other status would be given again."""
+"""Statuses of a refusal after which a retry may succeed. After any other status a retry would fail, too."""
 
 STATUS_HINTS: Final[dict[int, str]] = {
     403: "its rules forbid this host or port",
@@ -60,7 +60,11 @@ _Address: TypeAlias = "ipaddress.IPv4Address | ipaddress.IPv6Address"
 
 @dataclass(frozen=True, slots=True)
 class ProxyConfig:
-    """A proxy: its origin (always http) and what it wants in Proxy-Authorization, which no repr shows."""
+    """A proxy.
+
+    origin: the proxy's own address; its scheme is always http.
+    authorization: the value for Proxy-Authorization, or None. Not part of the repr.
+    """
 
     origin: Origin
     authorization: bytes | None = field(default=None, repr=False)
@@ -70,9 +74,10 @@ class ProxyConfig:
 
 
 def parse_proxy_url(text: str, what: str = "proxy URL") -> ProxyConfig:
-    """Read `http://[user:password@]host[:port]`; without a scheme http is meant, without a port 80.
+    """Parse `http://[user:password@]host[:port]`. The default scheme is http, the default port 80.
 
-    `what` names the value in errors. Raises `URLError`, which shows neither user name nor password.
+    what: the name of the value in error messages.
+    Raises `URLError`, whose message contains neither the user name nor the password.
     """
     scheme, separator, _ = text.partition("://")
     if separator and scheme.lower() != "http":
@@ -83,15 +88,15 @@ def parse_proxy_url(text: str, what: str = "proxy URL") -> ProxyConfig:
     if parts.user_info is None:
         return ProxyConfig(parts.origin)
     user, separator, password = parts.user_info.partition(":")
-    # RFC 7617; percent-encoding lets a user name or password hold any byte.
+    # RFC 7617. With percent-encoding, a user name or password can contain any byte.
     credentials = unquote_to_bytes(user) + b":" + unquote_to_bytes(password)
     if b":" in unquote_to_bytes(user):
-        raise URLError(f"{what}: a user name cannot hold a colon (RFC 7617)")
+        raise URLError(f"{what}: a user name cannot contain a colon (RFC 7617)")
     return ProxyConfig(parts.origin, b"Basic " + base64.b64encode(credentials))
 
 
 def choose_proxy(origin: Origin, environment: Mapping[str, str]) -> ProxyConfig | None:
-    """The proxy that the environment names for an origin; None for a direct connection. Raises `URLError`."""
+    """Return the proxy that the environment names for an origin; None for a direct connection. Raises `URLError`."""
     for variable in ENVIRONMENT_VARIABLES[origin.scheme]:
         if variable == "HTTP_PROXY" and "REQUEST_METHOD" in environment:
             continue
@@ -106,19 +111,20 @@ def choose_proxy(origin: Origin, environment: Mapping[str, str]) -> ProxyConfig 
 
 
 def is_excepted(origin: Origin, no_proxy: str) -> bool:
-    """Whether a `no_proxy` value names the origin."""
+    """Return whether an entry of a `no_proxy` value matches the origin."""
     try:
         address: _Address | None = ipaddress.ip_address(origin.host)
     except ValueError:
         address = None
-    return any(_entry_names(entry, origin, address) for entry in no_proxy.replace(",", " ").split())
+    return any(_entry_matches(entry, origin, address) for entry in no_proxy.replace(",", " ").split())
 
 
 async def open_tunnel(sock: socket.socket, proxy: ProxyConfig, origin: Origin) -> None:
-    """Have the proxy at the other end of `sock` (connected, non-blocking) connect it to the origin.
+    """Ask the proxy at the other end of `sock` to open a tunnel to the origin.
 
-    Raises `TransportError` of phase PROXY, which names the proxy and never its password. The socket stays the
-    caller's to close. No clock: the caller cancels.
+    sock: connected and non-blocking. The caller closes it, also after an error.
+    Raises `TransportError` of phase PROXY; its message names the proxy and never its password. There is no timeout:
+    the caller cancels.
     """
     headers: list[tuple[bytes, bytes]] = [(b"Host", origin.authority.encode("ascii"))]
     if proxy.authorization is not None:
@@ -133,8 +139,8 @@ async def open_tunnel(sock: socket.socket, proxy: ProxyConfig, origin: Origin) -
     if not 200 <= response.status_code <= 299:
         raise _refusal(proxy, origin, response.status_code)
     if rest:
-        # Both TLS and HTTP begin with us, so whatever comes first is not from the origin.
-        raise _failure(proxy, origin, "the proxy sent bytes after its answer", protocol=True)
+        # In TLS and in HTTP the client sends first, so these bytes are not from the origin.
+        raise _failure(proxy, origin, "the proxy sent bytes after its response", protocol=True)
 
 
 async def _send_all(sock: socket.socket, data: bytes) -> None:
@@ -148,21 +154,21 @@ async def _send_all(sock: socket.socket, data: bytes) -> None:
 
 
 async def _receive_response(sock: socket.socket, proxy: ProxyConfig, origin: Origin) -> tuple[h11.Response, bytes]:
-    """The proxy's final head, and what came after it."""
+    """Return the proxy's final head, and the bytes after it."""
     reader, received = HeadReader(), b""
     while True:
         if len(received) > HEAD_LIMIT:
-            raise _failure(proxy, origin, f"the proxy's answer is longer than {HEAD_LIMIT} bytes", protocol=True)
+            raise _failure(proxy, origin, f"the proxy's response is longer than {HEAD_LIMIT} bytes", protocol=True)
         data = await _receive(sock)
         if not data:
-            raise _failure(proxy, origin, "the proxy closed the connection without an answer")
+            raise _failure(proxy, origin, "the proxy closed the connection without a response")
         received += data
         try:
             response = reader.feed(data)
         except HeadError as error:
             if error.quotes:
                 raise _not_http(proxy, origin, received) from None
-            raise _failure(proxy, origin, f"the proxy's answer is refused: {error}", protocol=True) from None
+            raise _failure(proxy, origin, f"the proxy's response is refused: {error}", protocol=True) from None
         if response is not None:
             return response, reader.rest
 
@@ -176,9 +182,9 @@ async def _receive(sock: socket.socket) -> bytes:
 
 
 def _not_http(proxy: ProxyConfig, origin: Origin, received: bytes) -> TransportError:
-    # The first line only: a peer that repeats what it got has the password in a later one.
+    # Quote only the first line: a peer that echoes the request returns the password in a later one.
     line = received.split(b"\n", 1)[0][:_SHOWN_BYTES]
-    return _failure(proxy, origin, f"the proxy's answer is no HTTP: {line!r}", protocol=True)
+    return _failure(proxy, origin, f"the proxy's response is not HTTP: {line!r}", protocol=True)
 
 
 def _refusal(proxy: ProxyConfig, origin: Origin, status: int) -> TransportError:
@@ -190,7 +196,7 @@ def _refusal(proxy: ProxyConfig, origin: Origin, status: int) -> TransportError:
         )
     else:
         hint = STATUS_HINTS.get(status, "")
-    # The standard phrase and not the proxy's own words, which could repeat what was sent to it.
+    # Use the standard phrase: the proxy's own text could repeat what was sent to it.
     phrase = f" {http.HTTPStatus(status).phrase}" if status in http.HTTPStatus.__members__.values() else ""
     text = f"the proxy answered {status}{phrase}" + (f" ({hint})" if hint else "")
     return _failure(proxy, origin, text, permanent=status not in TRANSIENT_STATUSES)
@@ -208,7 +214,7 @@ def _failure(
     )
 
 
-def _entry_names(entry: str, origin: Origin, address: _Address | None) -> bool:
+def _entry_matches(entry: str, origin: Origin, address: _Address | None) -> bool:
     if entry == "*":
         return True
     host, port = _entry_parts(entry)
@@ -225,7 +231,7 @@ def _entry_names(entry: str, origin: Origin, address: _Address | None) -> bool:
 
 def _entry_parts(entry: str) -> tuple[str, int | None]:
     if entry.count(":") > 1 and not entry.startswith("["):
-        return entry, None  # an IPv6 address without brackets, which has no place for a port
+        return entry, None  # an IPv6 address without brackets, after which no port can follow
     host, separator, port = entry.rpartition(":")
     if not separator or not port.isdecimal() or entry.endswith("]"):
         host, port = entry, ""

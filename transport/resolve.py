@@ -1,10 +1,10 @@
-"""Names → addresses: DNS, shared by all who ask for the same name at once.
+"""Resolve host names to addresses. Concurrent lookups of one name share one DNS query.
 
-Knows getaddrinfo and its errors. Must not know what the addresses are for.
+Knows getaddrinfo and its errors. Must not know what the addresses are used for.
 
-A thousand streams that start together to one host need one answer, not a thousand: each lookup costs a turn of a
-worker thread. Answers are not kept once given, because getaddrinfo does not tell how long they hold; the
-system's own cache does that. Tests and embedders can answer themselves: `trio.socket.set_custom_hostname_resolver`.
+A thousand streams that start together to one host need one lookup: each lookup occupies a worker thread. Results are
+not cached, because getaddrinfo does not return how long they are valid; the system's own resolver caches them. Tests
+and embedding programs can replace the resolver with `trio.socket.set_custom_hostname_resolver`.
 """
 
 from __future__ import annotations
@@ -27,22 +27,26 @@ PERMANENT_DNS_ERRORS: Final = frozenset(
     for name in ("EAI_NONAME", "EAI_NODATA", "EAI_ADDRFAMILY", "EAI_BADFLAGS", "EAI_SERVICE")
     if hasattr(socket, name)
 )
-"""getaddrinfo's answers that say "there is no such host" rather than "ask again" (RFC 3493, 6.1)."""
+"""Error codes of getaddrinfo that another lookup would return again, such as for an unknown host (RFC 3493, 6.1)."""
 
 LOCAL_HINTS: Final[dict[int, str]] = {
     errno.EMFILE: "this process has no file descriptor left; raise `ulimit -n` or allow fewer connections",
     errno.ENFILE: "this machine has no file descriptor left; allow fewer connections",
-    errno.EADDRNOTAVAIL: "no local port is left for this address, or it is none of this machine's",
+    errno.EADDRNOTAVAIL: "this machine has no free local port for this address, or cannot use the address",
     errno.ENETUNREACH: "this machine has no route to it",
     errno.EACCES: "a rule of this machine forbids it",
     errno.EPERM: "a rule of this machine forbids it",
 }
-"""What an errno means that speaks of this machine and not of the peer."""
+"""Hints for errors of this machine, as opposed to errors of the peer. Keys: errno."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """One address that a connection can be tried to."""
+    """One address to which a connection can be attempted.
+
+    family: such as `socket.AF_INET6`.
+    sockaddr: the address in the form that `socket.connect` takes.
+    """
 
     family: int
     sockaddr: SocketAddress
@@ -60,7 +64,7 @@ class _Lookup:
 
 
 class Resolver:
-    """Looks names up. One for each engine, so that concurrent questions for one name are asked once."""
+    """Resolves host names. Each engine has one, so that concurrent lookups of one name share one query."""
 
     __slots__ = ("_running",)
 
@@ -71,9 +75,9 @@ class Resolver:
         return f"<Resolver running={len(self._running)}>"
 
     async def resolve(self, host: str, port: int, *, origin: str = "") -> list[Address]:
-        """The addresses of a name, in the order to try them. Raises `TransportError` of phase DNS.
+        """Return the addresses of a name, in the order in which to try them. Raises `TransportError` of phase DNS.
 
-        Cancelling returns at once; a lookup that a thread has begun ends there, unobserved.
+        Cancellation takes effect at once; a lookup that runs in a thread continues, and its result is dropped.
         """
         key = (host, port)
         while True:
@@ -86,7 +90,7 @@ class Resolver:
             if lookup.error is not None:
                 known = lookup.error
                 raise dns_error(str(known), origin, permanent=known.permanent, exhausted=known.exhausted)
-            # Who asked was cancelled: ask again.
+            # The task that ran the lookup was cancelled: start another lookup.
 
     async def _look_up(self, key: tuple[str, int], origin: str) -> list[Address]:
         lookup = self._running[key] = _Lookup()
@@ -102,7 +106,7 @@ class Resolver:
 
 
 def literal_address(host: str, port: int) -> Address | None:
-    """The address that a host is when it is one, with no lookup; None for a name."""
+    """Return the address of a host that is written as an IP address; None for a name."""
     try:
         version = ipaddress.ip_address(host).version
     except ValueError:
@@ -111,17 +115,17 @@ def literal_address(host: str, port: int) -> Address | None:
 
 
 def dns_error(text: str, origin: str, *, permanent: bool, exhausted: bool = False) -> TransportError:
-    """The error of a failed lookup."""
+    """Return the error of a failed lookup: a `TransportError` of phase DNS."""
     return TransportError(text, phase=Phase.DNS, origin=origin, permanent=permanent, exhausted=exhausted)
 
 
 def is_exhaustion(error: OSError) -> bool:
-    """Whether this process or this system has no descriptor left."""
+    """Return whether the error reports that this process or this machine has no file descriptor left."""
     return error.errno in (errno.EMFILE, errno.ENFILE)
 
 
 def reason(error: OSError) -> str:
-    """An operating system's error with its name, and what to do where it is this machine's."""
+    """Return an operating system's error as text: its name, its message and, if known, a hint (`LOCAL_HINTS`)."""
     name = errno.errorcode.get(error.errno or 0, "")
     text = error.strerror or str(error)
     hint = LOCAL_HINTS.get(error.errno or 0)
@@ -132,25 +136,26 @@ async def _addresses(host: str, port: int, origin: str) -> list[Address]:
     try:
         found = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except socket.gaierror as error:
-        exhausted = not _has_descriptor()  # which getaddrinfo may report as a name that does not exist
+        # Without a free descriptor, getaddrinfo may report that the name does not exist.
+        exhausted = not _has_descriptor()
         permanent = error.errno in PERMANENT_DNS_ERRORS and not exhausted
         text = f"cannot look up {host!r}: {error.strerror or error}"
         raise dns_error(text, origin, permanent=permanent, exhausted=exhausted) from error
     except OSError as error:
-        # With no descriptor left getaddrinfo fails so, and not with an error of its own.
+        # Without a free descriptor, getaddrinfo may also raise an OSError that is not a gaierror.
         text = f"cannot look up {host!r}: {reason(error)}"
         raise dns_error(text, origin, permanent=False, exhausted=is_exhaustion(error)) from error
     except UnicodeError as error:
-        raise dns_error(f"cannot look up {host!r}: no host name", origin, permanent=True) from error
+        raise dns_error(f"cannot look up {host!r}: not a host name", origin, permanent=True) from error
     addresses = dict.fromkeys(_address(int(family), sockaddr) for family, _, _, _, sockaddr in found)
     usable = [address for address in addresses if address is not None]
     if not usable:
-        raise dns_error(f"cannot look up {host!r}: the answer holds no address", origin, permanent=True)
+        raise dns_error(f"cannot look up {host!r}: the result contains no address", origin, permanent=True)
     return interleaved(usable)
 
 
 def _has_descriptor() -> bool:
-    """Whether this process can open one more descriptor."""
+    """Return whether this process can open one more file descriptor."""
     try:
         socket.socket().close()
     except OSError as error:
@@ -165,11 +170,14 @@ def _address(family: int, sockaddr: Sequence[object]) -> Address | None:
         case (str(host), int(port), int(flow), int(scope)):
             return Address(family, (host, port, flow, scope))
         case _:
-            return None  # (int, bytes): an IPv6 address, from a Python that was built without IPv6
+            return None  # (int, bytes): an IPv6 address, if Python was built without IPv6
 
 
 def interleaved(addresses: list[Address]) -> list[Address]:
-    """The families by turns, the first one's first, so that one broken family costs one attempt (RFC 8305, 4)."""
+    """Return the addresses with alternating families, so that a broken family costs one attempt (RFC 8305, 4).
+
+    The family of the first address comes first.
+    """
     first = [address for address in addresses if address.family == addresses[0].family]
     other = [address for address in addresses if address.family != addresses[0].family]
     mixed: list[Address] = []

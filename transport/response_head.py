@@ -1,9 +1,10 @@
-"""Response heads: found at the front of what a server sends, bounded, and parsed by h11.
+"""Find the response head in a server's bytes, check its size, and parse it with h11.
 
-Knows where a head ends, and how large a head and its parts may be. Must not know sockets, nor bodies.
+Knows where a head ends and how large a head and its parts may be. Must not know sockets or bodies.
 
-h11 gets a head only when it is whole and within the bounds. Its pattern for a header line backtracks over the white
-space at the beginning of a value: without a bound, 120 KB of it took two minutes, during which no stream is read.
+h11 receives a head only if it is complete and within the bounds. h11's pattern for a header line backtracks over the
+white space at the beginning of a value: without a bound, 120 KB of white space took two minutes, during which no stream
+was read.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ import h11
 
 MAX_HEAD_BYTES: Final = 256 * 1024
 MAX_HEAD_LINES: Final = 4096
-"""Size and lines are those of all heads of one response together, the informational ones included. h11 takes
-microseconds and hundreds of bytes for each line, however short it is."""
+"""The limits of `MAX_HEAD_BYTES` and `MAX_HEAD_LINES` apply to all heads of one response together, informational ones
+included. h11 needs microseconds and hundreds of bytes for each line, however short it is."""
 MAX_HEADER_LINE_BYTES: Final = 96 * 1024
-"""The longest line of a head, its LF included. Servers and proxies allow 8 to 64 KiB."""
+"""The longest line of a head, including its LF. Servers and proxies allow 8 to 64 KiB."""
 MAX_PADDING: Final = 64
-"""White space, folded lines included, that a header's value may begin with. One space is usual."""
+"""Characters of white space, folded lines included, that a header's value may begin with. One space is usual."""
 MAX_INFORMATIONAL: Final = 1000
+"""Informational (1xx) responses before the final one."""
 
 HEAD_TOO_LARGE: Final = f"the response head is larger than {MAX_HEAD_BYTES} bytes"
 TOO_MANY_LINES: Final = f"the response head has more than {MAX_HEAD_LINES} lines"
@@ -29,7 +31,7 @@ LINE_TOO_LONG: Final = f"a response header line is longer than {MAX_HEADER_LINE_
 TOO_MUCH_PADDING: Final = f"a response header's value begins with more than {MAX_PADDING} characters of white space"
 
 _ANY_REQUEST = h11.Request(method="POST", target="/", headers=[("Host", "any"), ("Content-Length", "0")])
-"""Brings a parser into the state in which it reads a response's head; nothing of it is sent."""
+"""Puts an h11 parser into the state in which it expects a response head. This request is never sent."""
 
 _PROTOCOL = b"HTTP/1."
 _HEAD_END = re.compile(rb"\n\r?\n")
@@ -39,9 +41,9 @@ _SHOWN_CHARACTERS = 200
 
 
 class HeadError(ValueError):
-    """The bytes are no response head, or one that is too large.
+    """The bytes are not a response head, or the head is too large.
 
-    quotes: the message quotes what the server sent.
+    quotes: the message quotes bytes that the server sent.
     """
 
     def __init__(self, message: str, *, quotes: bool = False) -> None:
@@ -50,9 +52,9 @@ class HeadError(ValueError):
 
 
 class HeadReader:
-    """Takes what a server sends, cut anywhere, up to the end of the final head. Informational heads are skipped.
+    """An incremental reader of a server's bytes up to the end of the final head. It skips informational heads.
 
-    rest: the bytes after the final head; empty before.
+    rest: the bytes after the final head; empty before that head is complete.
     """
 
     __slots__ = ("_data", "_informational", "_line_start", "_lines", "_parser", "_searched", "_size", "rest")
@@ -60,15 +62,18 @@ class HeadReader:
     def __init__(self) -> None:
         self.rest: bytes = b""
         self._data = bytearray()
-        self._searched = 0  # no head ends before this place
-        self._line_start = 0  # where the last line begins
+        self._searched = 0  # offset before which no head ends
+        self._line_start = 0  # offset at which the last line begins
         self._informational = 0
-        self._size = self._lines = 0  # of the heads that were parsed
+        self._size = self._lines = 0  # bytes and lines of the heads parsed so far
         self._parser = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEAD_BYTES)
         self._parser.send(_ANY_REQUEST)
 
     def feed(self, data: bytes) -> h11.Response | None:
-        """Take the next bytes; returns the final head once it is whole. Raises `HeadError`; give no more input then."""
+        """Read the next bytes, cut anywhere. Returns the final head once it is complete.
+
+        Raises `HeadError`. After that, or after the final head, do not call `feed` again.
+        """
         held = self._data
         newline = data.rfind(b"\n")
         if newline >= 0:
@@ -80,7 +85,7 @@ class HeadReader:
             event = self._parse(bytes(held[:end]))
             del held[:end]
             self._searched = 0
-            self._line_start -= end  # negative where the head's last line was the last one
+            self._line_start -= end  # negative if no line follows the head
             if isinstance(event, h11.Response):
                 self.rest = bytes(held)
                 held.clear()
@@ -95,7 +100,7 @@ class HeadReader:
         return None
 
     def _head_end(self) -> int:
-        """Where the first head ends, its blank line included; 0 where that has not come."""
+        """Return the offset after the first head and its blank line; 0 if the head is not complete."""
         held = self._data
         if held.startswith((b"\n", b"\r\n")):
             return held.index(b"\n") + 1
@@ -120,14 +125,14 @@ class HeadReader:
         try:
             return self._parser.next_event()
         except h11.RemoteProtocolError as error:
-            # h11 quotes at most a line of the response; nothing of the request is in it.
+            # h11's message quotes at most one line of the response, and nothing of the request.
             reason = str(error)[:_SHOWN_CHARACTERS]
         raise HeadError(f"malformed response: {reason}", quotes=True)
 
 
 def _check_protocol(data: bytearray) -> None:
-    """Refuse at once what cannot become HTTP/1: h11 would wait for a whole head that never comes."""
+    """Raise `HeadError` at once for bytes that are not HTTP/1: h11 would wait for a complete head that never comes."""
     if data.startswith(_PROTOCOL[: len(data)]):
         return
     hint = " (TLS on this port? use https://)" if data.startswith((b"\x15", b"\x16")) else ""
-    raise HeadError(f"the answer is no HTTP/1.1{hint}: {bytes(data[:_SHOWN_BYTES])!r}", quotes=True)
+    raise HeadError(f"the response is not HTTP/1.1{hint}: {bytes(data[:_SHOWN_BYTES])!r}", quotes=True)

@@ -1,18 +1,18 @@
-"""Server-sent events: bytes in, `(event, data)` out, cut anywhere.
+"""Parse server-sent events: bytes, cut anywhere, to `(event, data)`.
 
 Knows the WHATWG rules for lines and fields (HTML standard, "Server-sent events", 9.2.6). Must not know what the
 data means: no JSON, no dialect. Sans-IO.
 
-Lines end at CR, LF or CRLF *bytes*; nothing is decoded before the split, so U+2028, U+2029 and U+0085 inside the
-data are no line ends. A CR ends its line at once and the LF that may follow in a later chunk is swallowed, so no
-event waits for the chunk after it. What is left of a chunk is kept as a list of fragments that is joined when its
-line ends: feeding one byte at a time costs linear time. (One buffer that grows would take 10 MB less for a line of
-10 MB in a new process; in one whose heap has holes, it took 8 MB for a line of 2 MB.)
+Lines end at CR, LF or CRLF *bytes*. The lines are split before anything is decoded, so U+2028, U+2029 and U+0085 inside
+the data are not line ends. A CR ends its line at once, and the LF that may follow in a later chunk is dropped, so no
+event is delayed until the next chunk. The rest of a chunk is kept in a list of fragments, which is joined when its line
+ends: to feed one byte at a time takes linear time. (One growing buffer would need 10 MB less for a line of 10 MB in
+a new process; in a process with a fragmented heap, it needed 8 MB for a line of 2 MB.)
 
-Three things go beyond the standard, each because servers need it: an event that the body's end left without its
-blank line is handed over by `end` (the standard drops it); a field name that a colon follows may be preceded by
-spaces; and lines that are no field at all are kept, bounded, in `stray`, because some servers report their errors
-there.
+The parser departs from the standard in three ways that servers make necessary:
+- `end` returns an event that the end of the body left without its blank line. The standard drops it.
+- Spaces may precede a field name that is followed by a colon.
+- Lines that are not a field are kept in `stray`, up to a bound, because some servers report errors in them.
 """
 
 from __future__ import annotations
@@ -21,32 +21,34 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 ServerSentEvent: TypeAlias = "tuple[str, bytes]"
-"""Event name (empty where there is none) and data."""
+"""The event's name (empty if it has none) and its data."""
 
 MAX_EVENT_BYTES = 32 * 1024 * 1024
+"""The default cap on the size of one event, in bytes."""
 STRAY_BYTES = 64 * 1024
+"""The maximum size of `SSEParser.stray`, in bytes."""
 
 _BOM = b"\xef\xbb\xbf"
-_LF, _CR = 10, 13  # as numbers, which `in` finds in bytes several times faster than as bytes
+_LF, _CR = 10, 13  # integers: `in` finds them in bytes several times faster than bytes of length one
 
 _LONGEST_KEPT = 64
-"""Bytes of an `event:` line that a parser remembers; no dialect has names as long."""
+"""The size of the longest `event:` line that a parser caches, in bytes. No dialect has such long names."""
 
 
 CLOSINGS = (b"\n\n", b"\r\n\r\n")
-"""The bytes after the data of an event's only data line, as servers write them."""
+"""The bytes that servers write after the data of an event with one data line."""
 
 
 class SSEOverflowError(ValueError):
-    """One event is larger than the cap. The parser takes no more input."""
+    """One event is larger than the cap. Do not call the parser's `feed` again."""
 
 
 class SSEParser:
     """An incremental parser for one stream.
 
-    max_event_bytes: the most that one event may hold before it ends. `feed` raises `SSEOverflowError` beyond it,
-    but hands over first what was whole.
-    at_boundary: nothing is held: the next byte begins an event.
+    max_event_bytes: the maximum number of buffered bytes of one incomplete event. Beyond it `feed` raises
+        `SSEOverflowError`, except in a call that completes other events: that call returns them.
+    at_boundary: no byte is buffered, and the next byte begins an event.
     """
 
     __slots__ = (
@@ -67,36 +69,39 @@ class SSEParser:
 
     def __init__(self, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
         self._limit = max_event_bytes
-        self._data: list[bytes] = []  # of the event that is being read: the data lines of each chunk, joined
-        self._data_bytes = 0  # their size, with a line end each
-        self._event = b""  # its name, as bytes
-        self._fragments: list[bytes] = []  # the beginning of a line whose end has not come yet
-        self._pending = 0  # bytes held in `_fragments` and `_data`
-        # What stood before the latest event's `data:` line, and the event's name. Most events have the name of the one
-        # before. Each parser has its own: what one stream sends must not cost another one anything.
+        self._data: list[bytes] = []  # the current event's data: one item per chunk, its data lines joined
+        self._data_bytes = 0  # the size of `_data`, counting one line end per item
+        self._event = b""  # the current event's name
+        self._fragments: list[bytes] = []  # the beginning of an incomplete line
+        self._pending = 0  # the size of `_fragments` and `_data`
+        # The bytes before the latest event's `data:` line, and that event's name: most events have the name of the
+        # previous one. Each parser has its own copy, so that one stream cannot slow down another.
         self._opening = b""
         self._name = ""
-        self._prefix: bytes | None = b""  # the stream's first bytes, while they may still become a BOM; then None
+        self._prefix: bytes | None = b""  # the stream's first bytes while they may be part of a BOM; then None
         self.at_boundary: bool = False
-        self._swallow = False  # the last chunk ended in CR: an LF that comes first now belongs to it
+        self._swallow = False  # the last chunk ended in CR: an LF at the start of the next one belongs to it
         self._stray: list[bytes] = []
         self._stray_size = 0
 
     @property
     def stray(self) -> bytes:
-        """The lines that were no SSE field, joined with LF, at most `STRAY_BYTES` of them."""
+        """The lines that were not an SSE field, joined with LF; at most `STRAY_BYTES` bytes."""
         return b"\n".join(self._stray)
 
     @property
     def pending(self) -> int:
-        """Bytes held of an event that has not ended."""
+        """The number of buffered bytes of an incomplete event."""
         return self._pending
 
     def feed(self, chunk: bytes) -> Sequence[ServerSentEvent]:
-        """Take the next bytes; returns the events that they completed, in order."""
+        """Parse the next bytes, cut anywhere. Returns the events that they complete, in order.
+
+        Raises `SSEOverflowError` if the current event is larger than the cap.
+        """
         if self.at_boundary:
-            # Servers send one event per segment. Told apart first, and with no more than a few scans of the chunk,
-            # that case takes less than half of the time of what follows (`benchmarks/decode.py`).
+            # Most servers send one event per segment. To detect this case first, with a few scans of the chunk, takes
+            # less than half of the time of the general case (`benchmarks/decode.py`).
             opening, _, rest = chunk.partition(b"data: ")
             if opening == self._opening:
                 payload = rest.removesuffix(b"\n\n")
@@ -108,10 +113,10 @@ class SSEParser:
                 events = self._common_events(chunk)
                 if events:
                     return events
-        return self._take(chunk)
+        return self._parse(chunk)
 
-    def _take(self, chunk: bytes) -> Sequence[ServerSentEvent]:
-        """Take bytes that may be cut anywhere."""
+    def _parse(self, chunk: bytes) -> Sequence[ServerSentEvent]:
+        """Parse bytes that may be cut anywhere: the general case."""
         if self._prefix is not None:
             chunk = self._without_bom(chunk)
         if self._swallow and chunk:
@@ -148,7 +153,8 @@ class SSEParser:
                 else:
                     self._field(line)
             if len(data) > counted:
-                # What came now, as one: an event may have a million lines, and a list of them is larger than they are.
+                # Join this chunk's lines: an event may have a million lines, and a list of them is larger than their
+                # bytes.
                 data[counted:] = [b"\n".join(data[counted:])]
                 size += len(data[counted]) + 1
             self._pending = self._data_bytes = size
@@ -161,11 +167,11 @@ class SSEParser:
         return events
 
     def _end_line(self, lines: list[bytes]) -> None:
-        """The line that the fragments began ends with the first of `lines`: join it, once."""
+        """Join the fragments and the first of `lines`, which completes their line."""
         fragments = self._fragments
         fragments.append(lines[0])
         if fragments[0].startswith(b"data: "):
-            # Without the field's name before the join, not after: a line may have megabytes, and a copy of them.
+            # Remove the field's name before the join: after it, a copy of a line of megabytes would be needed.
             fragments[0] = fragments[0][6:]
             self._data.append(b"".join(fragments))
             del lines[0]
@@ -174,7 +180,7 @@ class SSEParser:
         fragments.clear()
 
     def end(self) -> Sequence[ServerSentEvent]:
-        """The body has ended: the event that was left without its blank line, where there is one."""
+        """Parse the end of the body. Returns the event that has no blank line after it, if there is one."""
         self.at_boundary = False
         if self._prefix:
             self._fragments.append(self._prefix)
@@ -183,10 +189,10 @@ class SSEParser:
         return self.feed(b"\n\n") if self._fragments or self._data else ()
 
     def _field(self, line: bytes) -> None:
-        """A line that is neither of the two common fields in their common form."""
+        """Process a line that is not a `data: ` or `event: ` field in the usual form."""
         name, colon, value = line.partition(b":")
         if not name:
-            return  # a comment: it has restarted the idle clock by arriving, and does nothing else
+            return  # a comment: its arrival has restarted the idle timeout; it has no other effect
         if value[:1] == b" ":
             value = value[1:]
         if colon:
@@ -210,7 +216,10 @@ class SSEParser:
         return chunk.removeprefix(_BOM)
 
     def _common_events(self, chunk: bytes) -> list[ServerSentEvent]:
-        """Whole events without CR, each of one `data:` line, some after an `event:` line; empty if any is not."""
+        """Parse a chunk of whole events in the common form; returns an empty list if any event has another form.
+
+        The common form: no CR, at most one `event:` line, then one `data:` line.
+        """
         events: list[ServerSentEvent] = []
         for lines in chunk[:-2].split(b"\n\n"):
             opening, found, payload = lines.partition(b"data: ")
@@ -222,7 +231,9 @@ class SSEParser:
         return events
 
     def _learn_name(self, opening: bytes) -> bool:
-        """Remember what stands before a `data:` line, if that is nothing or an `event:` line."""
+        """Cache the bytes before a `data:` line and the name in them. Returns False unless they are an `event:` line
+        or empty.
+        """
         line = opening.removesuffix(b"\n")
         if opening and (len(line) == len(opening) or not line.startswith(b"event: ") or _LF in line):
             return False
@@ -233,10 +244,16 @@ class SSEParser:
 
 
 def usual_framing(name: str, payload: bytes, wire: bytes) -> tuple[bytes, bytes] | None:
-    """The bytes before and after the data of one event; None unless `wire` is that event, whole, in the form that most
-    servers write: an `event:` line if it has a name, one `data:` line, a blank line."""
+    """Return the bytes before and after the data of one event, or None if the event has an unusual form.
+
+    The usual form: an `event:` line if the event has a name, one `data:` line, a blank line.
+
+    name: the event's name.
+    payload: the event's data.
+    wire: the bytes of the whole event.
+    """
     if not payload:
-        return None  # an event without data says nothing about the ones that have some
+        return None  # the framing of an event without data does not apply to events with data
     opening, found, closing = wire.partition(payload)
     written = b"event: %b\ndata: " % name.encode() if name else b"data: "
     return (opening, closing) if found and opening == written and closing in CLOSINGS else None

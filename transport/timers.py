@@ -1,7 +1,7 @@
-"""Timers: thousands of deadlines, one sleeping task.
+"""Timers: one sleeping task serves thousands of deadlines.
 
-Knows a heap and trio's clock. Must not know what its callbacks do. Setting a timer earlier than all others only
-moves the deadline of the scope that the one task sleeps in: no task is started, none is woken.
+Knows a heap and trio's clock. Must not know what its callbacks do. A new timer that is the earliest one moves the
+deadline of the cancel scope in which the task sleeps; no task is started or woken for it.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ import trio
 logger: logging.Logger = logging.getLogger("manystream.transport.timers")
 
 _STALE_KEPT = 64
+"""Cancelled timers that stay in the heap before it is rebuilt."""
 
 
 class Timer:
-    """One deadline. `cancel` may be called at any time, any number of times.
+    """One deadline. `cancel` can be called at any time, any number of times.
 
-    callback: what is called; None once it was, or was cancelled. when: on trio's clock, in seconds.
+    callback: the function to call; None after the call or after `cancel`.
+    when: the deadline, in seconds on trio's clock.
     """
 
     __slots__ = ("_on_defect", "_timers", "callback", "when")
@@ -39,14 +41,16 @@ class Timer:
         self.when: float = when
 
     def cancel(self) -> None:
-        """Forget the callback. Its place in the heap is given up in time, at no cost now."""
+        """Drop the callback. The heap entry is removed later, at no cost now."""
         if self.callback is not None:
             self.callback = self._on_defect = None
-            self._timers.cancelled_one()
+            self._timers.timer_cancelled()
 
     def fire(self) -> None:
-        """Call the callback, unless it was cancelled. What it raises goes to the log and to `on_defect`: the other
-        timers go on."""
+        """Call the callback, unless the timer was cancelled.
+
+        An exception that the callback raises is logged and passed to `on_defect`; the other timers are not affected.
+        """
         callback, on_defect = self.callback, self._on_defect
         self.callback = self._on_defect = None
         if callback is None:
@@ -60,11 +64,12 @@ class Timer:
 
     @property
     def pending(self) -> bool:
+        """Whether the callback is still to be called."""
         return self.callback is not None
 
 
 class Timers:
-    """A heap of timers and the task that fires them, in order of time, on trio's clock (seconds)."""
+    """A heap of timers, and the task that fires them in order of their deadlines (seconds on trio's clock)."""
 
     __slots__ = ("_heap", "_scope", "_sequence", "_stale", "_wakes")
 
@@ -73,14 +78,15 @@ class Timers:
         self._sequence = 0
         self._stale = 0
         self._scope: trio.CancelScope | None = None
-        self._wakes = math.inf  # the scope's deadline, which takes a call to ask for
+        self._wakes = math.inf  # a copy of the scope's deadline: to read the scope's own costs a call
 
     def at(
         self, when: float, callback: Callable[[], None], on_defect: Callable[[Exception], None] | None = None
     ) -> Timer:
-        """Call `callback` once `trio.current_time()` has reached `when`. `math.inf` never comes.
+        """Call `callback` when `trio.current_time()` has reached `when`; never, if `when` is `math.inf`.
 
-        on_defect: called with what `callback` raised, so that whoever waits for this timer does not wait for ever.
+        on_defect: called with the exception that `callback` raised, so that the code which depends on this timer can
+            end instead of waiting forever.
         """
         timer = Timer(self, when, callback, on_defect)
         if when != math.inf:
@@ -93,8 +99,8 @@ class Timers:
         self._sequence += 1
         heapq.heappush(self._heap, (timer.when, self._sequence, timer))
 
-    def cancelled_one(self) -> None:
-        """A timer in the heap was cancelled; once most of them are, the heap is rebuilt (amortised O(1))."""
+    def timer_cancelled(self) -> None:
+        """Count a cancelled timer; rebuild the heap once most of its timers are cancelled (amortised O(1))."""
         self._stale += 1
         if self._stale > _STALE_KEPT and self._stale * 2 > len(self._heap):
             self._heap = [entry for entry in self._heap if entry[2].pending]
@@ -112,8 +118,8 @@ class Timers:
             try:
                 self._fire(trio.current_time())
             except Exception:
-                logger.exception("looking for timers that are due raised: a defect in manystream")
-            # Timers that are due again at once must not keep the other tasks from running.
+                logger.exception("finding the timers that are due raised: a defect in manystream")
+            # Let other tasks run even if a timer is due again at once.
             await trio.lowlevel.checkpoint()
 
     def _next(self) -> float:
@@ -129,5 +135,5 @@ class Timers:
                 timer.fire()
             except Exception:
                 logger.exception("firing a timer raised: a defect in manystream")
-                if timer.callback is not None:  # it was not called yet
+                if timer.callback is not None:  # the callback was not called
                     self._push(timer)

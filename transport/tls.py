@@ -1,10 +1,10 @@
-"""TLS: one context per configuration, and the handshake on a non-blocking socket.
+"""TLS contexts, one per configuration, and the handshake on a non-blocking socket.
 
-Knows certificates, names and OpenSSL's ways to say no. Must not know HTTP, nor who is behind a certificate.
+Knows certificates, host names and OpenSSL's errors. Must not know HTTP or providers.
 
-A context takes 11 to 15 milliseconds to make, in which no stream moves, so each configuration has one for the
-life of the process. Verification cannot be switched off: whoever runs a server with its own certificate names
-that certificate (or its CA) in `ca_file`, and is then safer than without.
+To create a context blocks all streams for 11 to 15 milliseconds, so the process keeps one context for each
+configuration. Verification cannot be switched off. For a server with a private certificate, name the certificate or its
+CA in `ca_file`; the connection is then verified.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .errors import Phase, TransportError
 from .tls_socket import TLSSocket
 
 PROTOCOL: Final = "http/1.1"
-"""The one protocol offered (ALPN, RFC 7301)."""
+"""The only protocol that is offered by ALPN (RFC 7301)."""
 
 _PRIVATE_CA = "if the server's CA is private, name its certificate in TLSConfig(ca_file=…) or SSL_CERT_FILE"
 _OTHER_NAME = "connect by a name that is in the certificate"
@@ -38,7 +38,7 @@ VERIFY_HINTS: Final[dict[int, str]] = {
     62: _OTHER_NAME,  # host name
     64: _OTHER_NAME,  # IP address
 }
-"""What to do about a verification error, by X509_V_ERR number (openssl-verification-options, "diagnostics")."""
+"""X509_V_ERR number (openssl-verification-options, "diagnostics") → hint on how to correct the error."""
 
 NOT_TLS_REASONS: Final = frozenset(
     {
@@ -51,19 +51,20 @@ NOT_TLS_REASONS: Final = frozenset(
         "WRONG_VERSION_NUMBER",
     }
 )
-"""OpenSSL's reasons, over its versions, for bytes that are no TLS record."""
+"""The reasons that different versions of OpenSSL give for bytes that are not a TLS record."""
 
 
 class TLSConfigError(ValueError):
-    """A TLS configuration that cannot be used. The message names the file and never a password."""
+    """A TLS configuration that cannot be used. The message names the file and never contains a password."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientCertificate:
-    """What this side shows to a server that asks for a certificate.
+    """The certificate that the client presents to a server that requests one.
 
-    certificate_file: PEM, the leaf first, then the chain. key_file: PEM; None where the key is in the first file.
-    password: of the key, where it is encrypted; shown in no repr.
+    certificate_file: path of a PEM file with the client's certificate, followed by its chain.
+    key_file: path of a PEM file with the private key; None if the key is in `certificate_file`.
+    password: the password of an encrypted key; not part of the repr.
     """
 
     certificate_file: str
@@ -73,11 +74,13 @@ class ClientCertificate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TLSConfig:
-    """Whom to trust, and who we are. The default trusts what the system does (SSL_CERT_FILE and SSL_CERT_DIR
-    included).
+    """The CAs to trust, and the client's own certificate.
 
-    ca_file: a PEM file with the CAs to trust instead of the system's. ca_data: the same as PEM text; with both
-    given, both are trusted. client_certificate: for servers that ask for one.
+    The default trusts the system's CAs; the variables SSL_CERT_FILE and SSL_CERT_DIR are honoured.
+
+    ca_file: path of a PEM file with the CAs to trust instead of the system's.
+    ca_data: CAs to trust instead of the system's, as PEM text. If `ca_file` is given, too, both are trusted.
+    client_certificate: presented to servers that request one.
     """
 
     ca_file: str | None = None
@@ -87,12 +90,15 @@ class TLSConfig:
 
 @functools.lru_cache(maxsize=64)
 def make_context(config: TLSConfig) -> ssl.SSLContext:
-    """The context of a configuration, the same one each time: files are read once. Blocks for some milliseconds.
+    """Return the context of a configuration. Equal configurations share one context; its files are read once.
 
-    Certificate and host name are verified, by subjectAltName only (RFC 9110, 4.3.4); TLS 1.2 or newer; ALPN
-    http/1.1. Raises `TLSConfigError`; and `OSError`, which may pass, where the process has no file descriptor left.
+    The context verifies the certificate and the host name, the latter by subjectAltName only (RFC 9110, 4.3.4). It
+    requires TLS 1.2 or newer and offers http/1.1 by ALPN. The first call blocks for some milliseconds.
+
+    Raises `TLSConfigError`. Raises `OSError` if the process has no file descriptor left; a later call may succeed.
     """
-    # OpenSSL passes over what it cannot open without a word, and a context that trusts nobody would be kept for good.
+    # OpenSSL silently skips files that it cannot open, and the cache would keep a context that trusts no CA. So check
+    # first that a file can be opened.
     os.close(os.open(os.devnull, os.O_RDONLY))
     try:
         context = ssl.create_default_context(cafile=config.ca_file, cadata=config.ca_data)
@@ -110,16 +116,20 @@ def make_context(config: TLSConfig) -> ssl.SSLContext:
 async def handshake(
     sock: socket.socket, context: ssl.SSLContext, server_hostname: str, *, origin: str = "", via: str = ""
 ) -> TLSSocket:
-    """Turn a connected non-blocking socket into a TLS one; the old one is used up, also by an error.
+    """Perform the TLS handshake on a connected non-blocking socket. Returns the TLS socket, which owns `sock`.
 
-    server_hostname: whom the certificate must name; sent as SNI without a final dot, addresses are not sent.
-    origin: for errors. via: the proxy, where the socket is a tunnel; to lose the connection is then its fault.
-    Raises `TransportError`. On any error and on cancellation the socket is closed. No clock: the caller cancels.
+    server_hostname: the name that the certificate must contain. A name is sent as SNI, without a final dot; an address
+        is not sent.
+    origin: named in error messages.
+    via: the proxy, if `sock` is a tunnel. A lost connection then counts as an error of phase PROXY.
+
+    Raises `TransportError`. After an error or a cancellation the socket is closed. There is no timeout: the caller
+    cancels.
     """
     origin = origin or server_hostname
     try:
         secured = TLSSocket(sock, context, server_hostname.removesuffix("."))
-        await _drive(secured)
+        await _run_handshake(secured)
         _check_protocol(secured, origin)
     except BaseException as error:
         sock.close()
@@ -129,24 +139,27 @@ async def handshake(
     return secured
 
 
-_TURNSTILE: trio.lowlevel.RunVar[trio.Lock] = trio.lowlevel.RunVar("handshake turnstile")
+_HANDSHAKE_LOCK: trio.lowlevel.RunVar[trio.Lock] = trio.lowlevel.RunVar("handshake lock")
 
 
-def _turnstile() -> trio.Lock:
+def _handshake_lock() -> trio.Lock:
     try:
-        return _TURNSTILE.get()
+        return _HANDSHAKE_LOCK.get()
     except LookupError:
         lock = trio.Lock()
-        _TURNSTILE.set(lock)
+        _HANDSHAKE_LOCK.set(lock)
         return lock
 
 
-async def _drive(secured: TLSSocket) -> None:
-    """Shake hands. A step of it is up to a millisecond of computing, so one is made per turn of the scheduler,
-    whichever of a thousand handshakes it belongs to: the streams that are running wait for one, not for all."""
-    turnstile = _turnstile()
+async def _run_handshake(secured: TLSSocket) -> None:
+    """Perform the steps of a handshake.
+
+    A step computes for up to a millisecond. All handshakes share one lock, so that trio's scheduler runs at most one
+    step per iteration: running streams are delayed by one step, not by a thousand.
+    """
+    lock = _handshake_lock()
     while True:
-        async with turnstile:
+        async with lock:
             try:
                 secured.do_handshake()
                 return
@@ -200,7 +213,7 @@ def _raise_transport_error(error: OSError | ValueError, origin: str, via: str) -
 
 def _load_client_certificate(context: ssl.SSLContext, certificate: ClientCertificate) -> None:
     def password() -> str:
-        # Without this function OpenSSL would ask on the terminal, and stop every stream until somebody answers.
+        # Without this function OpenSSL would prompt on the terminal, which blocks all streams.
         if certificate.password is None:
             raise TLSConfigError(f"the key of client certificate {certificate.certificate_file} needs a password")
         return certificate.password
@@ -215,7 +228,7 @@ def _load_client_certificate(context: ssl.SSLContext, certificate: ClientCertifi
 
 
 def _openssl_reason(error: OSError | ValueError) -> str:
-    """OpenSSL's word for what went wrong; empty for an error that did not come from OpenSSL."""
+    """Return OpenSSL's name for the error; empty for an error that is not OpenSSL's."""
     return getattr(error, "reason", None) or "" if isinstance(error, ssl.SSLError) else ""
 
 

@@ -1,12 +1,12 @@
-"""TLS on a connected non-blocking socket, read and written the way the socket itself would be.
+"""TLS over a connected non-blocking socket, with the socket's own interface (`recv`, `send`, `fileno`, `close`).
 
-Knows OpenSSL's memory BIOs (BIO_s_mem(3)) and the socket below them. Must not know certificates, when a handshake may
-take its steps, nor what is said.
+Knows OpenSSL's memory BIOs (BIO_s_mem(3)) and the socket below them. Must not know how certificates are verified, when
+a handshake takes its steps, or what the bytes mean.
 
-Why not `ssl.SSLSocket`: it asks the kernel twice for each record, its length first, and gives back one record a call.
-Servers that stream write a record per event. Here the kernel is asked once for all that has come, and every record
-that is whole is given back: with one record a time that is 0.85 of the cost, with two 0.8 of it, and what reads an
-event is called once for both (`benchmarks/live_streams.py`: chat over TLS).
+Why not `ssl.SSLSocket`: it makes two system calls for each record (the record's length first), and returns one record
+per call. Streaming servers write one record per event. `TLSSocket` makes one system call for all bytes that have
+arrived, and returns all complete records. With one record per read, this costs 0.85 of what `ssl.SSLSocket` costs; with
+two records, 0.8, and the reader of the events is called once for both (`benchmarks/live_streams.py`: chat over TLS).
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from collections.abc import Callable
 from types import TracebackType
 
 MAX_RECORD = 16 * 1024
-"""Bytes that one record brings at most (RFC 8446, 5.1)."""
+"""The maximum size of one record's plaintext, in bytes (RFC 8446, 5.1)."""
 
 
 class TLSSocket:
-    """The client's side of a TLS connection over a socket. It owns the socket and closes it.
+    """The client side of a TLS connection over a socket. It owns the socket and closes it.
 
-    buffered: `recv` has found an end or an error behind the bytes that it returned. The next `recv` reports it; the
-        kernel does not report the socket as readable for it.
+    buffered: `recv` has found the end of the stream or an error after the bytes that it returned. The next `recv`
+        reports it. The kernel does not report the socket as readable for it.
     """
 
     __slots__ = (
@@ -41,7 +41,11 @@ class TLSSocket:
     )
 
     def __init__(self, sock: socket.socket, context: ssl.SSLContext, server_hostname: str) -> None:
-        """server_hostname: sent as SNI, and looked for in the certificate. Raises `ValueError` where it is no name."""
+        """Create the TLS state; `do_handshake` performs the handshake.
+
+        server_hostname: the name that is sent as SNI and that the certificate must contain. Raises `ValueError` if it
+            is not a host name.
+        """
         self.buffered: bool = False
         self._sock = sock
         self._receive: Callable[[int], bytes] = sock.recv
@@ -49,8 +53,8 @@ class TLSSocket:
         self._outgoing = ssl.MemoryBIO()
         self._object = context.wrap_bio(self._incoming, self._outgoing, server_hostname=server_hostname)
         self._failure: OSError | None = None
-        self._unsent = b""  # records that the kernel has not taken
-        self._accepted = 0  # bytes of the caller's that are in them
+        self._unsent = b""  # encrypted records that the kernel has not accepted
+        self._accepted = 0  # number of the caller's bytes in `_unsent`
 
     def __enter__(self) -> TLSSocket:
         return self
@@ -61,17 +65,20 @@ class TLSSocket:
         self.close()
 
     def do_handshake(self) -> None:
-        """Take the next step. Raises `ssl.SSLWantReadError` or `ssl.SSLWantWriteError` for as long as there is another
-        one to take, once the socket is ready for it; and `OSError` (most are `ssl.SSLError`), when it has failed."""
+        """Perform the next step of the handshake; return when the handshake is complete.
+
+        Raises `ssl.SSLWantReadError` or `ssl.SSLWantWriteError` if another step is needed: call again once the socket
+        is readable or writable. Raises `OSError` (usually an `ssl.SSLError`) if the handshake failed.
+        """
         with contextlib.suppress(BlockingIOError):
-            self._take(MAX_RECORD)
+            self._receive_records(MAX_RECORD)
         try:
             self._object.do_handshake()
         except ssl.SSLWantReadError:
             if self._flush():
                 raise
         except OSError:
-            self._answer()  # the alert that tells the server why
+            self._send_tls_records()  # the alert with the reason
             raise
         else:
             if self._flush():
@@ -79,59 +86,63 @@ class TLSSocket:
         raise ssl.SSLWantWriteError
 
     def recv(self, size: int) -> bytes:
-        """What has come: all whole records of `size` bytes off the wire. Empty at the end.
+        """Receive up to `size` encrypted bytes and return the plaintext of all complete records; empty at the end.
 
-        Raises `BlockingIOError` or `ssl.SSLWantReadError` where nothing can be given back now, and `OSError`. An end
-        without TLS's own word for it is an end, as for `ssl.SSLSocket`: HTTP says whether its message was whole.
+        Raises `BlockingIOError` or `ssl.SSLWantReadError` if no record is complete yet, and `OSError` if the connection
+        is broken. An end of the stream without a TLS close_notify alert counts as an end, as with `ssl.SSLSocket`:
+        HTTP's framing shows whether the message was complete.
         """
         if self.buffered:
             if self._failure is not None:
                 raise self._failure
             return b""
-        self._take(size)
+        self._receive_records(size)
         try:
             data = self._object.read(MAX_RECORD)
             if self._incoming.pending and data:
-                data = self._and_more(data)
+                data = self._with_more_records(data)
         except ssl.SSLEOFError:
             return b""
         finally:
             if self._outgoing.pending:
-                self._answer()
+                self._send_tls_records()
         return data
 
-    def _take(self, size: int) -> None:
-        """Ask the kernel, and give OpenSSL what it has."""
+    def _receive_records(self, size: int) -> None:
+        """Read up to `size` bytes from the socket and pass them to OpenSSL."""
         data = self._receive(size)
         if data:
             self._incoming.write(data)
         else:
             self._incoming.write_eof()
 
-    def _and_more(self, first: bytes) -> bytes:
-        """The records behind the first one."""
+    def _with_more_records(self, first: bytes) -> bytes:
+        """Return `first` and the plaintext of the complete records that follow it."""
         pieces = [first]
         try:
             while self._incoming.pending and pieces[-1]:
                 pieces.append(self._object.read(MAX_RECORD))
         except ssl.SSLWantReadError:
-            pass  # the rest of the last one is under way
+            pass  # the last record is incomplete
         except OSError as error:
             self.buffered, self._failure = True, error
         else:
             self.buffered = not pieces[-1]
         return b"".join(pieces)
 
-    def _answer(self) -> None:
-        """Send what TLS itself says to what was read, such as alerts. A line that is broken that way may still have
-        brought data."""
+    def _send_tls_records(self) -> None:
+        """Send the records that OpenSSL itself has written, such as alerts.
+
+        Errors are ignored: a connection on which sending fails may still have delivered data.
+        """
         with contextlib.suppress(OSError):
             self._flush()
 
     def send(self, data: bytes | memoryview) -> int:
-        """Send the beginning of `data`, of which at most a record. Returns how much of it the kernel has.
+        """Send the beginning of `data`, at most one record. Returns the number of bytes that were sent.
 
-        Raises `BlockingIOError` where the kernel takes no more now, then come again with the same data; and `OSError`.
+        Raises `BlockingIOError` if the kernel's buffer is full: call again with the same data. Raises `OSError` if the
+        connection is broken.
         """
         if not self._flush():
             raise BlockingIOError
@@ -143,29 +154,29 @@ class TLSSocket:
         return accepted
 
     def fileno(self) -> int:
-        """The socket's descriptor; -1 once it is closed."""
+        """Return the socket's file descriptor; -1 after `close`."""
         return self._sock.fileno()
 
     def close(self) -> None:
-        """Close the socket, without a farewell (nobody would read it); idempotent."""
+        """Close the socket without a close_notify alert, which no code would read. Idempotent."""
         self._sock.close()
 
     def version(self) -> str | None:
-        """The protocol's, as `TLSv1.3`; None before the handshake."""
+        """Return the protocol version, such as `TLSv1.3`; None before the handshake."""
         return self._object.version()
 
     def selected_alpn_protocol(self) -> str | None:
-        """What the server chose of the protocols that were offered (RFC 7301); None where it did not."""
+        """Return the protocol that the server chose by ALPN (RFC 7301); None if it chose none."""
         return self._object.selected_alpn_protocol()
 
     def expires(self) -> str | None:
-        """When the server's certificate ends, as `ssl.cert_time_to_seconds` reads it."""
+        """Return the end of the server certificate's validity, in the form that `ssl.cert_time_to_seconds` parses."""
         certificate = self._object.getpeercert() or {}
         until = certificate.get("notAfter")
         return until if isinstance(until, str) else None
 
     def _flush(self) -> bool:
-        """Send what OpenSSL has written; whether the kernel took it all."""
+        """Send the records that OpenSSL has written. Returns whether the kernel accepted all of them."""
         if self._outgoing.pending:
             self._unsent += self._outgoing.read()
         try:

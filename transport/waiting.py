@@ -1,6 +1,6 @@
-"""Who waits for a connection: one ticket a waiter, one queue an origin.
+"""The waiters of the connection pool: one ticket per waiter, one queue per origin.
 
-Knows waiters and how far each has come. Must not know caps, nor who gets the next connection (the pool decides).
+Knows waiters and their states. Must not know caps, or which waiter gets the next connection (the pool decides).
 """
 
 from __future__ import annotations
@@ -21,27 +21,44 @@ logger: logging.Logger = logging.getLogger("manystream.transport.pool")
 
 
 class Waiter(Protocol):
-    """Who wants a connection. Exactly one of the two outcomes is told, unless `Pool.abandon` came before."""
+    """The receiver of a connection.
 
-    def on_phase(self, phase: Phase) -> None: ...
-    def on_connection(self, connection: Connection, reused: bool) -> None: ...
-    def on_connect_failure(self, error: TransportError) -> None: ...
+    The pool reports exactly one outcome, `on_connection` or `on_connect_failure`, unless `Pool.abandon` was called
+    before.
+    """
+
+    def on_phase(self, phase: Phase) -> None:
+        """Receive the phase that the dial has begun."""
+        ...
+
+    def on_connection(self, connection: Connection, reused: bool) -> None:
+        """Receive the connection. `reused`: it has carried an exchange before, or was opened for another waiter."""
+        ...
+
+    def on_connect_failure(self, error: TransportError) -> None:
+        """Receive the error that ended the dial."""
+        ...
+
     def on_defect(self, error: Exception) -> None:
-        """One of the other methods raised. The waiter must end without the code that raised."""
+        """End after a defect: another method raised. Must not call the code that raised."""
         ...
 
 
 class WaiterState(enum.Enum):
-    """Where a waiter stands."""
+    """The state of a waiter: in the queue, or at a dial that was begun for it."""
 
     QUEUED = "queued"
     DIALLING = "dialling"
 
 
 class Ticket:
-    """One waiter's place: in the queue, or at a dial of its own.
+    """One waiter's place in the queue, or its running dial.
 
-    fresh: a connection that has served will not do. scope: of the dial, once it has begun.
+    waiter: None once the waiter has abandoned the ticket, or has its outcome.
+    host: the origin's state in the pool.
+    fresh: the waiter needs a connection that has carried no exchange yet.
+    state: queued or dialling.
+    scope: the dial's cancel scope; None before the dial begins.
     """
 
     __slots__ = ("_clock", "_connected", "_connecting", "fresh", "host", "scope", "state", "waiter")
@@ -57,7 +74,7 @@ class Ticket:
         self._connected: float | None = None
 
     def on_phase(self, phase: Phase) -> None:
-        """The dial has come to another step."""
+        """Record the dial's phase and report it to the waiter."""
         if phase is Phase.CONNECT:
             self._connecting = self._clock()
         elif self._connecting is not None and self._connected is None:
@@ -70,29 +87,38 @@ class Ticket:
                 waiter.on_defect(error)
 
     def connect_seconds(self) -> float:
-        """How long the TCP connection took, which is about one round trip. The dial has just ended."""
+        """Return the seconds that the TCP connection took: about one round trip. Call it when the dial has ended."""
         if self._connecting is None:
             return 0.0
         return (self._clock() if self._connected is None else self._connected) - self._connecting
 
 
 class Host:
-    """What the pool has for one origin."""
+    """The pool's state for one origin.
+
+    origin: the origin.
+    idle: connections that can be reused, the latest last.
+    live: the number of open connections and running dials.
+    dialling: the number of running dials.
+    queue: the tickets that wait, abandoned ones included.
+    waiting: the number of tickets in the queue that are not abandoned.
+    starved: the origin waits in `Pool._starved` until the total cap allows one more connection.
+    """
 
     __slots__ = ("dialling", "idle", "live", "origin", "queue", "starved", "waiting")
 
     def __init__(self, origin: Origin) -> None:
         self.origin: Origin = origin
         self.idle: list[Connection] = []
-        self.live: int = 0  # open connections and running dials
+        self.live: int = 0
         self.dialling: int = 0
         self.queue: deque[Ticket] = deque()
-        self.waiting: int = 0  # tickets in the queue that were not abandoned
-        self.starved: bool = False  # waits in `Pool._starved` for a place under the total cap
+        self.waiting: int = 0
+        self.starved: bool = False
 
 
-def refuse(waiter: Waiter, error: Exception) -> None:
-    """Tell the waiter that there is no connection, and why."""
+def report_failure(waiter: Waiter, error: Exception) -> None:
+    """Report to the waiter the error because of which it gets no connection."""
     try:
         if isinstance(error, TransportError):
             waiter.on_connect_failure(error)

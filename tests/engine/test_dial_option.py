@@ -77,7 +77,7 @@ async def test_a_server_behind_a_unix_socket(tmp_path: Path) -> None:
     [
         (ConnectionRefusedError(111, "Connection refused"), "dial raised ECONNREFUSED (Connection refused)", True),
         (ValueError("no such tunnel"), "dial raised ValueError: no such tunnel", False),
-        (None, "dial must give a connected stream socket, not NoneType", False),
+        (None, "dial must return a connected stream socket, not NoneType", False),
     ],
     ids=["refused", "a mistake", "no socket"],
 )

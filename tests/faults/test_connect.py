@@ -295,7 +295,7 @@ async def test_without_local_ports_the_error_says_so(
     monkeypatch.setattr(dial, "socket", Shim())
     completion, _ = await outcome(provider(LOOPBACK, 9), FOUR)
     assert "EADDRNOTAVAIL" in (completion.error_message or "")
-    assert "no local port is left" in (completion.error_message or "")
+    assert "no free local port" in (completion.error_message or "")
     assert completion.attempts == 4
 
 
@@ -341,9 +341,9 @@ GARBAGE: list[tuple[bytes, str, int]] = [
     (b"HTTP/1.1 407 Auth\r\nContent-Length: 0\r\n\r\n", "407", 1),
     (b"HTTP/1.1 403 No\r\nContent-Length: 0\r\n\r\n", "403", 1),
     (b"HTTP/1.1 502 Bad\r\nContent-Length: 0\r\n\r\n", "502", 4),
-    (b"SSH-2.0-OpenSSH\r\n", "is no HTTP", 1),
-    (b"HTTP/1.1 200 OK\r\n\r\nstray", "bytes after its answer", 1),
-    (b"", "closed the connection without an answer", 4),
+    (b"SSH-2.0-OpenSSH\r\n", "is not HTTP", 1),
+    (b"HTTP/1.1 200 OK\r\n\r\nstray", "bytes after its response", 1),
+    (b"", "closed the connection without a response", 4),
 ]
 
 

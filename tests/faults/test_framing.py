@@ -109,8 +109,8 @@ SIZE_CASES = [
 SIZE_CASES += [
     Case("19 data that runs on", in_chunks(PIECE[:-2] + b"XX"), NETWORK, "one", says="expected CR LF"),
     Case("20 the largest size, and no data", in_chunks(b"F" * 15 + b"\r\n", End.FIN), NETWORK, retried=True),
-    Case("20 2^63 - 1", in_chunks(PIECE + b"7" + b"F" * 15 + b"\r\n"), NETWORK, "one", says="larger than any answer"),
-    Case("20 2^64 - 1", in_chunks(b"F" * 16 + b"\r\n"), NETWORK, says="larger than any answer"),
+    Case("20 2^63 - 1", in_chunks(PIECE + b"7" + b"F" * 15 + b"\r\n"), NETWORK, "one", says="larger than any response"),
+    Case("20 2^64 - 1", in_chunks(b"F" * 16 + b"\r\n"), NETWORK, says="larger than any response"),
     Case(
         "21 an extension", in_chunks(PIECE.replace(b"\r\n", b";a=b\r\n", 1) + REST + b"0\r\n\r\n"), SUCCESS, "one", True
     ),
@@ -209,10 +209,10 @@ async def test_statuses_without_a_body_end_at_once(case: Case, autojump_clock: t
 
 async def test_an_answer_to_head_has_no_body() -> None:
     async with open_rig() as rig:
-        told = rig.start(WireHead(b"HEAD", b"/health", [(b"Host", b"example.test")]), b"")
+        exchange = rig.start(WireHead(b"HEAD", b"/health", [(b"Host", b"example.test")]), b"")
         rig.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
         await rig.settle()
-        assert (told.ended, told.status, told.body) == (1, 200, b"")
+        assert (exchange.ended, exchange.status, exchange.body) == (1, 200, b"")
         assert (rig.owner.idle, rig.owner.closed) == (1, 0)
 
 
@@ -231,15 +231,15 @@ STATUS_CASES = [
             ("HTTP/1.1 20 Short", "malformed response"),
             ("HTTP/1.1 -12 Negative", "malformed response"),
             ("HTTP/1.1  200 Spaces", "malformed response"),
-            ("HTTP/2 200", "no HTTP/1.1: b'HTTP/2 200"),
-            ("ICY 200 OK", "no HTTP/1.1: b'ICY 200 OK"),
-            ("<html>502 Bad Gateway</html>", "no HTTP/1.1: b'<html>502"),
-            ("SSH-2.0-OpenSSH_9.2", "no HTTP/1.1: b'SSH-2.0"),
+            ("HTTP/2 200", "not HTTP/1.1: b'HTTP/2 200"),
+            ("ICY 200 OK", "not HTTP/1.1: b'ICY 200 OK"),
+            ("<html>502 Bad Gateway</html>", "not HTTP/1.1: b'<html>502"),
+            ("SSH-2.0-OpenSSH_9.2", "not HTTP/1.1: b'SSH-2.0"),
             ("\x15\x03\x01\x00\x02\x02\x46", "TLS on this port? use https://"),
-            ("\x00\x00\x12\x04\x00\x00\x00\x00\x00", "no HTTP/1.1: b'\\x00\\x00\\x12"),
+            ("\x00\x00\x12\x04\x00\x00\x00\x00\x00", "not HTTP/1.1: b'\\x00\\x00\\x12"),
         )
     ),
-    Case("31 HTTP/0.9", Wire(b"hello"), NETWORK, says="no HTTP/1.1: b'hello'"),
+    Case("31 HTTP/0.9", Wire(b"hello"), NETWORK, says="not HTTP/1.1: b'hello'"),
 ]
 
 

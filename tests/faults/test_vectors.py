@@ -22,7 +22,7 @@ import trio.testing
 
 from tests.faults.exchange import End, Wire, observe, raw
 from tests.faults.page import CLIENTS
-from tests.support.exchanges import Told, open_rig
+from tests.support.exchanges import RecordedExchange, open_rig
 from tests.support.peers import chat_stream, chunked
 
 SHARED = "MANYSTREAM_SHARED"
@@ -57,10 +57,10 @@ def wire_of(vector: dict[str, Any]) -> bytes:
     return zlib.decompress(base64.b64decode(vector["raw_zlib_b64"]))
 
 
-async def read(wire: bytes, end: End) -> Told:
+async def read(wire: bytes, end: End) -> RecordedExchange:
     """What HTTP alone makes of a wire."""
     async with open_rig() as rig:
-        told = rig.start()
+        exchange = rig.start()
         rest = wire
         with contextlib.suppress(ConnectionError):
             while rest and not rig.connection.closed:
@@ -72,24 +72,24 @@ async def read(wire: bytes, end: End) -> Told:
             if end is End.FIN:
                 rig.end()
         await trio.sleep(0.005)
-        return told
+        return exchange
 
 
-def difference(vector: dict[str, Any], wire: bytes, told: Told, observed: dict[str, Any]) -> str | None:
+def difference(vector: dict[str, Any], wire: bytes, exchange: RecordedExchange, observed: dict[str, Any]) -> str | None:
     """Which of `DIFFERENCES` explains that ours is another outcome; None where there is none to explain, empty
     where there is no explanation."""
-    if told.ended and observed["r"] == "ok":
-        same = (told.status, hashlib.sha256(told.body).hexdigest()[:8]) == (observed["status"], observed["h"])
-        return None if same else ("encoding" if b"content-encoding" in told.headers else "")
-    if told.error is not None:
-        text = str(told.error)
-        reasons = {"no HTTP/1.1": "quick", "illegal chunk size line": "line", "trailer section": "cap"}
-        reasons |= {"a body of": "length", "larger than any answer": "length"}
+    if exchange.ended and observed["r"] == "ok":
+        same = (exchange.status, hashlib.sha256(exchange.body).hexdigest()[:8]) == (observed["status"], observed["h"])
+        return None if same else ("encoding" if b"content-encoding" in exchange.headers else "")
+    if exchange.error is not None:
+        text = str(exchange.error)
+        reasons = {"not HTTP/1.1": "quick", "illegal chunk size line": "line", "trailer section": "cap"}
+        reasons |= {"a body of": "length", "larger than any response": "length"}
         found = next((reason for words, reason in reasons.items() if words in text), "")
         return None if observed["r"] == "err" else found
-    if told.ended:
-        return "encoding" if observed["r"] == "err" and b"content-encoding" in told.headers else ""
-    return None if observed["r"] == "timeout" else ("encoding" if b"content-encoding" in told.headers else "")
+    if exchange.ended:
+        return "encoding" if observed["r"] == "err" and b"content-encoding" in exchange.headers else ""
+    return None if observed["r"] == "timeout" else ("encoding" if b"content-encoding" in exchange.headers else "")
 
 
 @needs_folder
@@ -98,9 +98,13 @@ def difference(vector: dict[str, Any], wire: bytes, told: Told, observed: dict[s
 @pytest.mark.parametrize("vector", HTTP, ids=[vector["name"] for vector in HTTP])
 async def test_http_is_read_as_h11_reads_it_or_with_a_reason(vector: dict[str, Any], mode: str) -> None:
     wire = wire_of(vector)
-    told = await read(wire, MODES[mode])
-    reason = difference(vector, wire, told, vector["observed"][MODELLED][mode])
-    assert reason is None or reason in DIFFERENCES, (told.status, told.error, vector["observed"][MODELLED][mode])
+    exchange = await read(wire, MODES[mode])
+    reason = difference(vector, wire, exchange, vector["observed"][MODELLED][mode])
+    assert reason is None or reason in DIFFERENCES, (
+        exchange.status,
+        exchange.error,
+        vector["observed"][MODELLED][mode],
+    )
 
 
 ARGUED: dict[str, str] = {
@@ -117,7 +121,7 @@ async def test_every_response_comes_to_an_end_and_leaves_nothing(
     vector: dict[str, Any], mode: str, autojump_clock: trio.testing.MockClock
 ) -> None:
     wire, want = wire_of(vector), vector["want"]
-    told = await read(wire, MODES[mode])
+    exchange = await read(wire, MODES[mode])
     for stream in (True, False):
         seen = await observe(Wire(wire, MODES[mode]), stream=stream)
         seen.check_once()  # one completion; the next call has its own answer, and nothing is left open
@@ -126,10 +130,10 @@ async def test_every_response_comes_to_an_end_and_leaves_nothing(
         if " or " in want or vector["name"] in ARGUED:
             continue
         if want.startswith("ok") and mode == "close":
-            assert told.ended
+            assert exchange.ended
         if want.startswith(("error", "incomplete")):
             # Where HTTP broke behind a stream's terminal marker, the answer was whole.
-            assert told.error or not told.ended or not seen.first.success
+            assert exchange.error or not exchange.ended or not seen.first.success
 
 
 CONTENT_TYPES: list[dict[str, Any]] = [

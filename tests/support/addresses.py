@@ -1,6 +1,6 @@
-"""The other ends that the transport tests talk to: loopback servers, certificates, a resolver, dead addresses.
+"""The peers of the transport tests: loopback servers, certificates, a resolver, and addresses that never answer.
 
-Everything is real (sockets, TLS, a CONNECT proxy) and on loopback; nothing here is shared with the code it tests.
+Sockets, TLS and the CONNECT proxy are real, on loopback. This file uses no code of the transport.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from manystream.transport.tls_socket import TLSSocket
 
 LOOPBACK = "127.0.0.1"
 BLACK_HOLE = "127.0.0.3"
-"""A loopback address of our own, where `black_hole` listens and accepts nothing."""
+"""A loopback address that only `black_hole` uses; it listens there and accepts no connection."""
 
 Serve = Callable[[trio.SocketStream], Awaitable[None]]
 
 
 @contextlib.asynccontextmanager
 async def serving(serve: Serve, host: str = LOOPBACK) -> AsyncIterator[int]:
-    """Run `serve` for each connection to the port that is yielded; a peer that goes away ends it quietly."""
+    """Run `serve` for each connection to the port that is yielded. A peer that disconnects is no error."""
 
     async def serve_one(stream: trio.SocketStream) -> None:
         async with stream:
@@ -46,7 +46,7 @@ async def serving(serve: Serve, host: str = LOOPBACK) -> AsyncIterator[int]:
 
 
 async def hang(stream: trio.SocketStream) -> None:
-    """Say nothing until the peer goes away, whatever it sends."""
+    """Read and send nothing until the peer disconnects."""
     async for _ in stream:
         pass
 
@@ -58,7 +58,7 @@ def reset(stream: trio.SocketStream) -> None:
 
 
 async def read_head(stream: trio.abc.ReceiveStream) -> bytes:
-    """A request's head, to its blank line."""
+    """Read and return a request's head up to its blank line."""
     head = b""
     while b"\r\n\r\n" not in head:
         data = await stream.receive_some()
@@ -70,7 +70,7 @@ async def read_head(stream: trio.abc.ReceiveStream) -> bytes:
 
 @dataclass
 class TLSPeer:
-    """A TLS echo server with the certificate it is given; notes what it saw."""
+    """A TLS echo server that records the names and protocols of its clients."""
 
     certificate: trustme.LeafCert
     client_ca: trustme.CA | None = None
@@ -101,7 +101,7 @@ class TLSPeer:
 
 
 def open_sockets() -> set[str]:
-    """This process's open sockets, by inode; what is there after a test and was not before has leaked."""
+    """Return the inodes of this process's open sockets. A socket that a test adds to this set has leaked."""
     found: set[str] = set()
     for number in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):
@@ -130,20 +130,20 @@ async def receive(sock: socket.socket | TLSSocket) -> bytes:
 
 
 async def echoes(sock: socket.socket | TLSSocket, data: bytes = b"ping") -> bool:
-    """Whether the peer sends back what it gets."""
+    """Return whether the peer echoes `data`."""
     await send_all(sock, data)
     return await receive(sock) == data
 
 
 async def echo(stream: trio.abc.Stream) -> None:
-    """Send back what comes."""
+    """Send all received bytes back."""
     async for data in stream:
         await stream.send_all(data)
 
 
 @contextlib.contextmanager
 def black_hole() -> Iterator[int]:
-    """A port on `BLACK_HOLE` whose queue is full: the system drops every further SYN."""
+    """Yield a port on `BLACK_HOLE` whose accept queue is full: the system drops every further SYN."""
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(socket.socket())
         listener.bind((BLACK_HOLE, 0))
@@ -156,7 +156,7 @@ def black_hole() -> Iterator[int]:
 
 
 def closed_port(host: str = LOOPBACK) -> int:
-    """A port that nobody listens on."""
+    """Return a port on which no socket listens."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as sock:
         sock.bind((host, 0))
@@ -165,7 +165,7 @@ def closed_port(host: str = LOOPBACK) -> int:
 
 
 class Names(trio.abc.HostnameResolver):
-    """A resolver that answers from a table: name → addresses, or the error to raise. Counts its questions."""
+    """A resolver with a table: name → addresses, or the error to raise. `asked` lists the lookups."""
 
     def __init__(self, table: dict[str, list[tuple[str, int]] | OSError], delay: float = 0) -> None:
         self.table = table
@@ -200,7 +200,7 @@ class Names(trio.abc.HostnameResolver):
 
 @contextlib.contextmanager
 def answering(names: Names) -> Iterator[Names]:
-    """Have trio ask `names`; inside a running trio only."""
+    """Install `names` as trio's resolver. Use it only while trio runs."""
     before = trio.socket.set_custom_hostname_resolver(names)
     try:
         yield names

@@ -1,8 +1,8 @@
-"""How much work a regular expression does, in steps rather than seconds, and the inputs that make it do the most.
+"""Measure the work of a regular expression in steps, and build the inputs that cause the most work.
 
 `steps` runs a pattern as CPython's `re` does, by backtracking over the parsed pattern, and counts each comparison with
-a character. `attacks` builds inputs from the pattern's own literals and classes: a beginning that leads to a repeat,
-something to repeat, and an end that makes the match fail.
+a character. `attacks` builds inputs from the pattern's own literals and classes: a prefix that leads to a repeat, a
+text to repeat, and an end that makes the match fail.
 """
 
 from __future__ import annotations
@@ -17,25 +17,26 @@ from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Any, TypeAlias
 
 CONSTANT = 128
-"""A repeat that is bounded by no more than this counts as a constant factor, and is run with `FEW` in its place."""
+"""A repeat with at most this bound counts as a constant factor; it is run with the bound `FEW` instead."""
 FEW = 4
 MOST_STEPS = 200_000
 CLEARLY = 3.0
 
 Ops: TypeAlias = tuple[tuple[Any, Any], ...]
-"""Operations of `re`'s parser as nested tuples, so that they can be cache keys. An assertion's argument is (direction,
-width of its body, body)."""
+"""Operations of `re`'s parser as nested tuples, so that they can be cache keys.
+
+The argument of an assertion is (direction, width of its body, body)."""
 Attack: TypeAlias = tuple[str, str, str]
 Worst: TypeAlias = tuple[float, str, Attack]
 
 
 class TooManySteps(Exception):
-    """The pattern does more work than any linear one."""
+    """The pattern has taken more steps than a linear pattern could take."""
 
 
 @dataclass
 class Machine:
-    """One run of a pattern over a text; `steps` counts the comparisons."""
+    """One run of a pattern over a text. `steps` counts the comparisons."""
 
     text: str
     ignore_case: bool
@@ -48,7 +49,7 @@ class Machine:
             raise TooManySteps
 
     def ends(self, ops: Ops, place: int, first: int = 0) -> Iterator[int]:
-        """Where a match of these operations can end that begins at `place`, in the order in which `re` tries them."""
+        """Yield the ends of the matches of these operations that begin at `place`, in the order in which `re` tries."""
         if first == len(ops):
             yield place
             return
@@ -137,7 +138,7 @@ class Machine:
 
 
 SINGLE = {c.LITERAL, c.NOT_LITERAL, c.ANY, c.IN}
-"""Operations that take one character."""
+"""Operations that match one character."""
 REPEATS = {c.MAX_REPEAT, c.MIN_REPEAT, c.POSSESSIVE_REPEAT}
 
 
@@ -157,7 +158,7 @@ CATEGORIES = {
 
 @cache
 def fits(op: Any, argument: Any, character: str, dot_all: bool, ignore_case: bool = False) -> bool:
-    """Whether one character is what a single operation takes."""
+    """Return whether a single operation matches the character."""
     if ignore_case:
         return any(fits(op, argument, each, dot_all) for each in (character.lower(), character.upper()))
     code = ord(character)
@@ -186,7 +187,7 @@ def parsed(pattern: re.Pattern[Any]) -> Ops:
 
 
 def nested(value: Any) -> Any:
-    """A part of what the parser returns, with a tuple in place of each list and `SubPattern` within."""
+    """Convert a part of the parser's result: each list and `SubPattern` becomes a tuple."""
     if isinstance(value, tuple) and any(value[0] is op for op in (c.ASSERT, c.ASSERT_NOT)):  # == would take integers
         op, (direction, body) = value
         return op, (direction, body.getwidth()[0], nested(body))
@@ -196,7 +197,7 @@ def nested(value: Any) -> Any:
 
 
 def steps(pattern: re.Pattern[Any], text: str, method: str) -> int:
-    """The work of `match`, `fullmatch` or `search` (`sub`, `split` and `findall` are repeated searches)."""
+    """Return the steps of `match`, `fullmatch` or `search` (`sub`, `split` and `findall` are repeated searches)."""
     ops = parsed(pattern)
     machine = Machine(text, bool(pattern.flags & re.IGNORECASE), bool(pattern.flags & re.DOTALL))
     limit = sys.getrecursionlimit()
@@ -217,11 +218,14 @@ def steps(pattern: re.Pattern[Any], text: str, method: str) -> int:
 # --- inputs ---
 
 CANDIDATES = [*" \t\n\r\"'<>\\/;:.019amsxA_-é\x00"]
-"""Characters that a class is tried with."""
+"""The characters with which a class is tried."""
 
 
 def shortest(ops: Ops, at_least_once: bool = True) -> str:
-    """A short text that these operations match, lookarounds aside; each repeat at least once if so asked."""
+    """Return a short text that these operations match, lookarounds ignored.
+
+    at_least_once: the text contains each repeat at least once.
+    """
     return "".join(_shortest(op, argument, at_least_once) for op, argument in ops)
 
 
@@ -242,7 +246,7 @@ def _shortest(op: Any, argument: Any, once: bool) -> str:
 
 
 def repeats(ops: Ops, before: str = "") -> Iterator[tuple[str, str]]:
-    """For each repeat within: what leads to it, and what it repeats."""
+    """Yield for each repeat in `ops` the text that leads to it, and the text that it repeats."""
     for op, argument in ops:
         if op is c.BRANCH:
             for branch in argument[1]:
@@ -267,7 +271,7 @@ def singles(ops: Ops) -> Iterator[tuple[Any, Any]]:
 
 
 def attacks(pattern: re.Pattern[Any]) -> list[Attack]:
-    """Beginning, what is repeated, and end."""
+    """Return the attacks on a pattern: prefix, repeated text and end of each input."""
     ops = parsed(pattern)
     found = list(repeats(ops))
     beginnings = dict.fromkeys(["", *(before for before, _ in found), shortest(ops)])
@@ -280,7 +284,10 @@ def attacks(pattern: re.Pattern[Any]) -> list[Attack]:
 
 
 def growth(pattern: re.Pattern[Any], attack: Attack, method: str, size: int = 24) -> float:
-    """How the work per character grows where the input is four times as long: 1 is linear, 4 quadratic."""
+    """Return the factor by which the work per character grows if the input is four times as long.
+
+    1 means linear work, 4 quadratic work.
+    """
     before, piece, end = attack
     work: list[float] = []
     for count in (size, 4 * size):
@@ -293,8 +300,10 @@ def growth(pattern: re.Pattern[Any], attack: Attack, method: str, size: int = 24
 
 
 def worst(pattern: re.Pattern[Any], methods: Collection[str] = ("fullmatch", "search")) -> Worst:
-    """The attack under which the work grows fastest, or the first that is clearly worse than linear: its growth, the
-    method, and what it is made of."""
+    """Return the attack with the fastest growth of work, or the first one that is clearly worse than linear.
+
+    The result has the growth, the method and the parts of the input.
+    """
     found: Worst = (0.0, "", ("", "", ""))
     for attack in attacks(pattern):
         for method in methods:

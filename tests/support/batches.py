@@ -1,4 +1,4 @@
-"""What tests of batches share: lines, files of them, and a run over a file."""
+"""Helpers of the batch tests: write lines, write files of lines, and run a batch over a file."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""How much of a secret stands in a text."""
+"""Measure how much of a secret a text contains."""
 
 from __future__ import annotations
 
 
 def longest_common_run(key: str, text: str) -> int:
-    """How many characters of the key, one after the other, stand in the text; neither's escapes count."""
+    """Return the length of the longest run of the key's characters in the text. Escapes in both are ignored."""
     key, longest = key.replace("\\", ""), 0
     for start in range(len(key)):
         while start + longest < len(key) and key[start : start + longest + 1] in text:

@@ -1,6 +1,6 @@
-"""Answers made of very many small things, in every dialect, streamed and not: what a hostile server sends to cost much.
+"""Responses of very many small parts, in each dialect, streamed and unstreamed, as a hostile server could send them.
 
-Each form is a function from a number of things to an answer's body. Knows wire formats. Must not know the library.
+Each form is a function from a number of parts to a response body. Knows wire formats. Must not know the library.
 """
 
 from __future__ import annotations
@@ -16,8 +16,14 @@ Payloads = Callable[[int], Iterable[object]]
 
 @dataclass(frozen=True)
 class Crowd:
-    """name: what there are many of. dialect: whose form it is. payloads: the JSON of each event, or of the one body.
-    size: bytes of one of the things, roughly. limit: the option that bounds their number, where one does."""
+    """One form of a response with many parts.
+
+    name: the kind of the parts.
+    dialect: the dialect of the response.
+    payloads: the JSON value of each event, or of the one body.
+    size: the approximate size of one part, in bytes.
+    limit: the option that bounds the number of parts, if there is one.
+    """
 
     name: str
     dialect: Wording
@@ -30,19 +36,19 @@ class Crowd:
         return f"{self.dialect.name}, {'streamed' if self.stream else 'whole'}: {self.name}"
 
     def pieces(self, number: int) -> Iterator[bytes]:
-        """The body with so many things: each event as server-sent bytes, or the whole body."""
+        """Yield the body with `number` parts: each event as server-sent bytes, or the whole body."""
         for payload in self.payloads(number):
             text = json.dumps(payload, separators=(",", ":")).encode()
             yield b"data: %b\n\n" % text if self.stream else text
 
 
 def _one(make: Callable[[int], object]) -> Payloads:
-    """All in one event, or one body."""
+    """Put all parts into one event, or one body."""
     return lambda number: [make(number)]
 
 
 def _each(make: Callable[[int], object]) -> Payloads:
-    """An event for each."""
+    """Put each part into an event of its own."""
     return lambda number: map(make, range(number))
 
 
@@ -79,12 +85,12 @@ def _text_part(number: int) -> object:
 
 
 def _alternating(number: int) -> list[object]:
-    """A thinking part and a text part, again and again."""
+    """Return thinking parts and text parts in alternation."""
     return [{"type": "thinking", "thinking": "a"}, {"type": "text", "text": "b"}] * (number // 2)
 
 
 def _waiting_items(number: int) -> Iterator[object]:
-    """Items of one kind that are announced, and items of another in the final response."""
+    """Yield events that announce items of one kind, and a final response with items of another kind."""
     for index in range(number // 2):
         yield _typed("response.output_item.added", output_index=index, item=_ITEM)
     other = [_typed("function_call", call_id=f"b{index}", name="f") for index in range(number // 2)]
@@ -92,7 +98,7 @@ def _waiting_items(number: int) -> Iterator[object]:
 
 
 def _after_long_text(event: object) -> Payloads:
-    """A long text, then one event again and again."""
+    """Yield a long text, then the same event many times."""
 
     def payloads(number: int) -> Iterator[object]:
         for _ in range(number // 2):
@@ -104,7 +110,7 @@ def _after_long_text(event: object) -> Payloads:
 
 
 def _stopped_again(number: int) -> Iterator[object]:
-    """A server's own block with a long input, whose end is told again and again."""
+    """Yield a server tool's block with a long input, and its end event many times."""
     block = _typed("server_tool_use", id="a", name="f", input={})
     yield _typed("content_block_start", index=0, content_block=block)
     for part in range(number // 2):
@@ -120,7 +126,7 @@ def _pieces_of_arguments(number: int) -> list[object]:
 
 
 def _far(number: int) -> object:
-    """A piece of arguments for a far item, at every depth."""
+    """Return a piece of arguments for a distant item, at each depth."""
     piece = {"jsonPath": f"$.m{number}" + "[999999999]" * 60, "nullValue": 1}
     return _gemini(_function(willContinue=True, partialArgs=[piece]))
 

@@ -1,6 +1,6 @@
-"""The four dialects' streams as wire text: a beginning that says "one", its rest, and what may go wrong in between.
+"""The streams of the four dialects as wire text: a first part with the text "one", the rest, and error events.
 
-Knows the wire formats. Must not know the library's machines.
+Knows the wire formats. Must not know the library's stream machines.
 """
 
 from __future__ import annotations
@@ -19,8 +19,14 @@ def frame(payload: object, name: str = "") -> str:
 
 @dataclass(frozen=True)
 class Wording:
-    """One dialect. beginning: up to a text delta "one". rest: up to the stream's end. overload: an error event that
-    another attempt may cure. spent: one that none will. malformed: an event that is no JSON."""
+    """The wire texts of one dialect.
+
+    beginning: the stream up to a text delta "one".
+    rest: the stream from there to its end.
+    overload: an error event after which a retry may succeed.
+    spent: an error event after which no retry can succeed.
+    malformed: an event that is not JSON.
+    """
 
     name: str
     provider: Callable[[str], ms.Provider]

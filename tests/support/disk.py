@@ -1,4 +1,4 @@
-"""A disk without room, as far as a process can make one for itself."""
+"""Simulate a full disk within one process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def room(size: int) -> Generator[None]:
-    """A disk on which no file can grow beyond so many bytes."""
+    """Limit the size of each file that this process writes to `size` bytes."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))

@@ -1,4 +1,4 @@
-"""A connection on one end of a socket pair, a scripted server on the other, and what the exchange was told."""
+"""A connection on one end of a socket pair, a scripted server on the other end, and an exchange that records."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ HEAD = WireHead(b"POST", b"/v1/x", [(b"Host", b"example.test")])
 BODY = b"{}"
 
 
-class Told:
-    """An exchange that remembers."""
+class RecordedExchange:
+    """An exchange that records what the connection delivers."""
 
     def __init__(self) -> None:
         self.status = 0
@@ -57,7 +57,7 @@ class Told:
 
 
 class Owner:
-    """Whose connection it is: remembers what became of it."""
+    """The owner of a connection; counts how often it became idle or was closed."""
 
     def __init__(self) -> None:
         self.idle = 0
@@ -82,10 +82,10 @@ class Rig:
         self.owner = Owner()
         self.connection = Connection(ours, "http://example.test:80", loop, self.owner.on_idle, self.owner.on_closed)
 
-    def start(self, head: WireHead = HEAD, body: bytes = BODY) -> Told:
-        told = Told()
-        self.connection.send(head, body, told)
-        return told
+    def start(self, head: WireHead = HEAD, body: bytes = BODY) -> RecordedExchange:
+        exchange = RecordedExchange()
+        self.connection.send(head, body, exchange)
+        return exchange
 
     def send(self, data: bytes) -> None:
         self.server.setblocking(True)
@@ -93,11 +93,11 @@ class Rig:
         self.server.setblocking(False)
 
     async def settle(self) -> None:
-        """Until the loop has nothing to read."""
+        """Wait until the loop has nothing to read."""
         await trio.testing.wait_all_tasks_blocked(COALESCE_SECONDS * 1.25)
 
     def end(self) -> None:
-        """The server closes in order: with nothing unread, so that its end is a FIN and no reset."""
+        """Close the server's end with a FIN: read everything first, because unread bytes would cause a reset."""
         try:
             while self.server.recv(1_000_000):
                 pass
@@ -112,7 +112,7 @@ class Rig:
 
 @asynccontextmanager
 async def open_rig(kind: str = "epoll") -> AsyncGenerator[Rig, None]:
-    """A rig on a loop of that kind: `epoll`, `selector` (as on kqueue) or `tasks`."""
+    """Open a rig on a loop of the kind `epoll`, `selector` (as with kqueue) or `tasks`."""
     async with trio.open_nursery() as nursery:
         loop = make(kind, nursery)
         nursery.start_soon(loop.run)

@@ -1,7 +1,7 @@
-"""Loopback servers whose every byte a test writes itself, and a dialect's traffic to write with.
+"""Loopback servers whose every byte the test writes, and the wire text of OpenAI Chat to write.
 
-A `Peer` runs a script per connection: a plain async function that gets the connection's stream and does what it
-likes. `Recorder` keeps what a call told its callbacks.
+A `Peer` runs a script for each connection: an async function that receives the connection. A `Recorder` keeps what a
+call delivers to its callbacks.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Line:
         self.received = b""
 
     async def request(self) -> bytes:
-        """Read one whole request (head and Content-Length body); b"" at the end of the connection."""
+        """Read one whole request (head and Content-Length body). Returns b"" at the end of the connection."""
         while b"\r\n\r\n" not in self.received:
             data = await self.stream.receive_some(65536)
             if not data:
@@ -69,7 +69,7 @@ class Line:
 
 @dataclass
 class Peer:
-    """A listening server. `lines` are its connections in order of arrival."""
+    """A listening server. `lines` contains its connections in the order in which they were accepted."""
 
     port: int
     lines: list[Line] = field(default_factory=list)
@@ -89,7 +89,7 @@ class Peer:
 
 @asynccontextmanager
 async def open_peer(script: Script) -> AsyncGenerator[Peer, None]:
-    """A server that runs `script` for each connection."""
+    """Open a server that runs `script` for each connection."""
     async with trio.open_nursery() as nursery:
         listeners = await trio.open_tcp_listeners(0, host="127.0.0.1", backlog=4096)
         peer = Peer(listeners[0].socket.getsockname()[1])
@@ -112,7 +112,7 @@ async def open_peer(script: Script) -> AsyncGenerator[Peer, None]:
 
 
 def chunked(*bodies: str | bytes, end: bool = True) -> bytes:
-    """Bodies as HTTP chunks."""
+    """Encode each body as one HTTP chunk; with `end`, add the last chunk."""
     parts = []
     for body in bodies:
         data = body.encode() if isinstance(body, str) else body
@@ -124,7 +124,7 @@ STREAM_HEAD = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-En
 
 
 def answer(body: bytes | str, *, status: str = "200 OK", headers: str = "", kind: str = "application/json") -> bytes:
-    """A whole unstreamed response."""
+    """Return a whole unstreamed response."""
     data = body.encode() if isinstance(body, str) else body
     return f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(data)}\r\n{headers}\r\n".encode() + data
 
@@ -139,7 +139,7 @@ CHAT_DONE = "data: [DONE]\n\n"
 
 
 def chat_stream(*texts: str) -> list[str]:
-    """The frames of a whole Chat stream."""
+    """Return the frames of a whole Chat stream."""
     return [*(chat_chunk(text) for text in texts), chat_chunk(finish="stop"), CHAT_DONE]
 
 
@@ -153,7 +153,7 @@ def error_body(message: str, kind: str = "server_error", code: str | None = None
 
 
 class Recorder:
-    """Callbacks that remember."""
+    """Callbacks that record what they receive."""
 
     def __init__(self) -> None:
         self.events: list[ms.Event] = []
@@ -185,7 +185,7 @@ def hello(**options: object) -> ms.Request:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Let the other tasks run until the condition holds; fails after some seconds."""
+    """Let other tasks run until the condition is true. Fails after some seconds."""
     for _ in range(5000):
         if condition():
             return
@@ -194,7 +194,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 def open_descriptors() -> int:
-    """How many descriptors this process has open."""
+    """Return the number of open file descriptors of this process."""
     return len(os.listdir("/proc/self/fd"))
 
 

@@ -1,6 +1,6 @@
-"""Every provider's row as it must come out: from the providers' own documentation, without the code's shorthands.
+"""The expected profile of each provider, copied from the providers' documentation and not from the code.
 
-`departs`: the quirks that differ from the dialect's own way; all others have their defaults.
+`departs`: the quirks that differ from the dialect's defaults. All other quirks have their defaults.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ COMPATIBLE: dict[str, object] = {
     "metadata": False,
     "reasoning_return": "as_received",
 }
-"""What most servers compatible with OpenAI Chat have in common."""
+"""The quirks of most servers that are compatible with OpenAI Chat."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """What a row must hold."""
+    """The expected values of one row."""
 
     dialect: str
     base_url: str

@@ -1,4 +1,4 @@
-"""OpenTelemetry's SDK, with exporters that keep everything in memory."""
+"""The OpenTelemetry SDK with exporters that keep all data in memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from manystream.otel import OpenTelemetryObserver
 
 
 class Telemetry:
-    """An SDK that keeps everything in memory."""
+    """An SDK that keeps all spans and metrics in memory."""
 
     def __init__(self, *, every_chunk: bool = False) -> None:
         self._spans = InMemorySpanExporter()
@@ -29,7 +29,7 @@ class Telemetry:
         return list(self._spans.get_finished_spans())
 
     def metrics(self) -> dict[str, list[Any]]:
-        """Metric → its data points."""
+        """Return the metrics: name → data points."""
         data = self._reader.get_metrics_data()
         assert data is not None
         (scope,) = data.resource_metrics[0].scope_metrics

@@ -1,4 +1,4 @@
-"""Waiting for what happens in another process or thread, of which no event tells."""
+"""Wait for a condition in another process or thread that raises no event in this one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ EVERY = 0.005
 
 
 def until(condition: Callable[[], bool]) -> None:
-    """Look again and again until it is so. Fails after `LONGEST` seconds."""
+    """Poll until the condition is true. Fails after `LONGEST` seconds."""
     deadline = time.monotonic() + LONGEST
     while not condition():
         assert time.monotonic() < deadline

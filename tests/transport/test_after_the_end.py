@@ -1,6 +1,6 @@
-"""After an exchange ended in an unusual way: what is still sent, held and waited for.
+"""After an exchange has ended in an unusual way, nothing more is sent, kept or waited for.
 
-The completion alone says nothing about that. These tests count bytes, places in the pool, descriptors and deadlines.
+The completion does not show that. These tests count bytes, places in the pool, descriptors and deadlines.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from manystream.transport.http1 import Connection, State
 from manystream.transport.loop import Loop, Pollable
 from manystream.transport.pool import PoolLimits
 from tests.support.addresses import open_sockets
-from tests.support.exchanges import HEAD, Told, open_rig
+from tests.support.exchanges import HEAD, RecordedExchange, open_rig
 from tests.transport.test_pool import OK, A, B, Rig
 from tests.transport.test_pool import open_rig as open_pool
 
 pytestmark = pytest.mark.trio
 
 LARGE = bytes(8 * 1024 * 1024)
-"""More than the kernel buffers for a socket."""
+"""A size larger than the kernel's buffer for a socket."""
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"
 
 
 def received(server: socket.socket) -> int:
-    """How many bytes lie ready for the server; they are taken."""
+    """Read the bytes that have arrived at the server and return their number."""
     count = 0
     try:
         while data := server.recv(1 << 20):
@@ -40,37 +40,37 @@ def received(server: socket.socket) -> int:
     return count
 
 
-# --- an answer before the request was sent ---
+# --- a response before the request was sent ---
 
 
 @pytest.mark.parametrize("status", [b"400 Bad Request", b"413 Content Too Large", b"503 Service Unavailable"])
 async def test_an_early_failure_ends_the_upload(status: bytes) -> None:
     async with open_rig() as rig:
-        told = rig.start(body=LARGE)
+        exchange = rig.start(body=LARGE)
         await rig.settle()
-        assert not told.status
+        assert not exchange.status
         rig.send(b"HTTP/1.1 " + status + b"\r\nContent-Length: 4\r\n\r\nno")
         await rig.settle()
-        assert told.status == int(status[:3])
+        assert exchange.status == int(status[:3])
         sent = rig.loop.bytes_sent
         assert sent < len(LARGE)
-        for _ in range(3):  # the server reads on: there is room again for whatever would still be sent
+        for _ in range(3):  # the server continues to read, so the client could send more
             received(rig.server)
             await rig.settle()
         assert rig.loop.bytes_sent == sent
-        assert not told.over
+        assert not exchange.over
         rig.send(b"!!")
         await rig.settle()
-        assert (told.body, told.ended) == (b"no!!", 1)
-        # A request that was sent by half leaves a connection that cannot serve again.
+        assert (exchange.body, exchange.ended) == (b"no!!", 1)
+        # A connection on which only half of a request was sent cannot be reused.
         assert (rig.owner.idle, rig.owner.closed) == (0, 1)
         assert rig.connection.sock.fileno() == -1
 
 
 @pytest.mark.parametrize("status", [b"200 OK", b"300 Multiple Choices", b"399 Odd"])
-async def test_an_early_answer_that_is_no_failure_does_not_end_the_upload(status: bytes) -> None:
+async def test_an_early_success_does_not_end_the_upload(status: bytes) -> None:
     async with open_rig() as rig:
-        told = rig.start(body=LARGE)
+        exchange = rig.start(body=LARGE)
         rig.send(b"HTTP/1.1 " + status + b"\r\nContent-Length: 4\r\n\r\nno")
         total = 0
         for _ in range(1000):
@@ -82,13 +82,13 @@ async def test_an_early_answer_that_is_no_failure_does_not_end_the_upload(status
         assert total == rig.loop.bytes_sent == len(LARGE) + len(HEAD.encode(len(LARGE)))
         rig.send(b"!!")
         await rig.settle()
-        assert (told.ended, rig.owner.idle, rig.owner.closed) == (1, 1, 0)
+        assert (exchange.ended, rig.owner.idle, rig.owner.closed) == (1, 1, 0)
 
 
 # --- a descriptor that the system does not watch ---
 
 
-async def test_a_connection_that_cannot_be_watched_leaves_no_place_taken_and_no_descriptor(
+async def test_an_unwatchable_connection_leaks_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with open_pool(PoolLimits(max_per_origin=1, max_connections=1)) as rig:
@@ -109,19 +109,19 @@ async def test_a_connection_that_cannot_be_watched_leaves_no_place_taken_and_no_
         assert repr(rig.pool) == "<Pool 0 open, 0 idle, 0 waiting>"
         assert rig.pool.counts() == {}
         assert rig.pool.opened == 0
-        assert [end.fileno() for end in rig.other_end] == [-1] * 3  # ours are closed
-        assert len(open_sockets()) == before + 3  # the three servers' ends, which the test holds
+        assert [end.fileno() for end in rig.other_end] == [-1] * 3  # the client's ends are closed
+        assert len(open_sockets()) == before + 3  # the three servers' ends, which the test owns
         third = rig.ask(A)
         await rig.settle()
         assert third.connection is not None
         assert rig.pool.counts()[str(A)] == (0, 1, 0, 0)
 
 
-# --- a rest of a body that is read for the connection's sake ---
+# --- draining: the rest of a body is read so that the connection can be reused ---
 
 
 async def drained(rig: Rig) -> Connection:
-    """A connection whose answer is whole for its reader, and whose body has not ended."""
+    """Return a draining connection: its response is complete for the call, but the body has not ended."""
     asker = rig.ask()
     await trio.sleep(0.1)
     assert asker.connection is not None
@@ -135,7 +135,7 @@ async def drained(rig: Rig) -> Connection:
 
 async def test_a_drained_connection_is_closed_after_two_seconds(autojump_clock: trio.testing.MockClock) -> None:
     async with open_pool() as rig:
-        # The two seconds count from the last look at the clock, which may be 0.1 s back here.
+        # The two seconds count from the last reading of the clock, which may be 0.1 s old here.
         first = await drained(rig)
         first_began = trio.current_time()
         await trio.sleep(0.8)
@@ -155,7 +155,7 @@ async def test_a_drained_connection_is_closed_after_two_seconds(autojump_clock: 
         assert first.sock.fileno() == second.sock.fileno() == -1
 
 
-async def test_a_drained_connection_that_serves_again_outlives_the_two_seconds(
+async def test_a_reused_connection_outlives_its_drain_timeout(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with open_pool() as rig:
@@ -171,7 +171,7 @@ async def test_a_drained_connection_that_serves_again_outlives_the_two_seconds(
         assert rig.pool.counts()[str(A)] == (0, 0, 1, 0)
 
 
-async def test_a_drained_connection_that_ends_badly_leaves_no_place_taken(
+async def test_a_drained_connection_that_breaks_frees_its_place(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with open_pool(PoolLimits(max_per_origin=1)) as rig:
@@ -203,21 +203,21 @@ async def test_no_more_than_64_kib_are_drained() -> None:
 # --- a failure while the request is sent ---
 
 
-async def test_a_reset_while_sending_closes_the_socket_and_sends_no_more() -> None:
+async def test_a_reset_while_sending_closes_the_socket() -> None:
     async with open_rig() as rig:
-        told = Told()
-        rig.connection.send(HEAD, LARGE, told)
+        exchange = RecordedExchange()
+        rig.connection.send(HEAD, LARGE, exchange)
         await rig.settle()
         sent = rig.loop.bytes_sent
         rig.server.close()
         await rig.settle()
-        assert told.error is not None
+        assert exchange.error is not None
         assert rig.loop.bytes_sent == sent
         assert (rig.owner.idle, rig.owner.closed) == (0, 1)
         assert rig.connection.sock.fileno() == -1
 
 
-async def test_an_answer_with_bytes_behind_it_leaves_a_free_place() -> None:
+async def test_bytes_after_a_response_free_the_connection_s_place() -> None:
     async with open_pool(PoolLimits(max_per_origin=1)) as rig:
         first, second = rig.ask(), rig.ask()
         await rig.settle()

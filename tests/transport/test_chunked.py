@@ -1,6 +1,6 @@
-"""The chunk decoder against h11, byte for byte: the same body, the same end, the same verdict, however it is cut.
+"""Compare the chunk decoder with h11: the same body, the same end and the same verdict at every split.
 
-Where the two may differ is written down in `chunked.py` and once more here, in `differs_by_design`.
+`chunked.py` documents the intended differences; `differs_by_design` repeats them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ OK, ERROR, INCOMPLETE = "ok", "error", "incomplete"
 
 @dataclass
 class Reading:
-    """What a reader made of some bytes: the body up to where it stopped, why it stopped, what it left over."""
+    """The result of a reader: the body up to where it stopped, the verdict, and the bytes after the body."""
 
     body: bytes
     verdict: str
@@ -41,7 +41,7 @@ def read_with_h11(pieces: list[bytes]) -> Reading:
     try:
         for piece in pieces:
             if not piece:
-                continue  # h11 takes an empty piece for the connection's end
+                continue  # for h11 an empty piece means the connection's end
             connection.receive_data(piece)
             while not ended:
                 event = connection.next_event()
@@ -69,22 +69,22 @@ def read_with_ours(pieces: list[bytes]) -> Reading:
 
 
 def differs_by_design(wire: bytes, ours: Reading, theirs: Reading) -> bool:
-    """The differences that `chunked.py` documents."""
+    """Return whether the difference is one that `chunked.py` documents."""
     if re.search(rb"(?:^|\n)(?:[1-9A-Fa-f][0-9A-Fa-f]{15}|[0-9A-Fa-f]{17,20})[ \t;\r]", wire):
-        return ours.verdict == ERROR  # a size with too many digits, or larger than any answer
+        return ours.verdict == ERROR  # a size with too many digits, or beyond the limit
     if ours.verdict == ERROR and any(len(part) >= MAX_LINE_BYTES for part in _bounded(wire)):
-        return True  # h11 has no bound for a size line, nor for the trailers
+        return True  # h11 has no bound for a size line or for the trailers
     if ours.verdict == ERROR and theirs.verdict == INCOMPLETE:
-        # A line that cannot become right is refused at its LF; h11 refuses it too, but waits for CR LF.
+        # The decoder refuses an invalid line at its LF. h11 refuses it, too, but waits for CR LF.
         return read_with_h11([wire + b"\r\n\r\n"]).verdict == ERROR
     if ours.verdict == ERROR:
         return False
-    # RFC 9110, 6.5.1: a trailer says nothing about framing; h11 reads these two as if they were headers.
+    # RFC 9110, 6.5.1: a trailer must not affect framing. h11 validates these two like headers.
     return re.search(rb"(?im)^(content-length|transfer-encoding):", wire) is not None
 
 
 def _bounded(wire: bytes) -> list[bytes]:
-    """Lines, and what may be the trailers."""
+    """Return the parts of the wire that have a bound: the lines, and the possible trailers."""
     return [*wire.split(b"\n"), *re.findall(rb"(?s)(?:^|\n)0+[^\n]*\n(.*)", wire)]
 
 
@@ -94,7 +94,7 @@ def check(wire: bytes, pieces: list[bytes]) -> None:
 
 
 def cut(wire: bytes, places: list[int]) -> list[bytes]:
-    """The wire, cut at those places."""
+    """Return the wire cut at those places."""
     ends = sorted({min(place, len(wire)) for place in places} | {len(wire)})
     return [wire[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
@@ -156,7 +156,7 @@ ROWS: list[tuple[bytes, str, bytes, bytes]] = [
 
 
 @pytest.mark.parametrize(("wire", "verdict", "body", "rest"), ROWS, ids=[ascii(row[0])[1:] for row in ROWS])
-def test_every_row_reads_the_same_whole_and_at_every_split(wire: bytes, verdict: str, body: bytes, rest: bytes) -> None:
+def test_every_row_decodes_alike_at_every_split(wire: bytes, verdict: str, body: bytes, rest: bytes) -> None:
     for places in ([], list(range(len(wire))), *([place] for place in range(len(wire)))):
         pieces = cut(wire, places)
         assert read_with_ours(pieces) == Reading(body, verdict, rest), pieces
@@ -164,7 +164,7 @@ def test_every_row_reads_the_same_whole_and_at_every_split(wire: bytes, verdict:
 
 
 @pytest.mark.parametrize(("wire", "verdict", "body", "rest"), ROWS, ids=[ascii(row[0])[1:] for row in ROWS])
-def test_the_rows_are_what_h11_says(wire: bytes, verdict: str, body: bytes, rest: bytes) -> None:
+def test_the_rows_agree_with_h11(wire: bytes, verdict: str, body: bytes, rest: bytes) -> None:
     assert read_with_h11([wire]) == Reading(body, verdict, rest) or b"\n" in wire.replace(b"\r\n", b"")
 
 
@@ -181,7 +181,7 @@ trailers = st.lists(
 
 @st.composite
 def bodies(draw: st.DrawFn) -> tuple[bytes, bytes]:
-    """A chunked body as servers may write it, and what it holds."""
+    """Draw a valid chunked body, and the bytes that it encodes."""
     content, wire = b"", b""
     for data in draw(st.lists(st.binary(min_size=1, max_size=40), max_size=6)):
         size = draw(st.sampled_from([b"%x", b"%X", b"0%x", b"000%X"])) % len(data)
@@ -197,7 +197,7 @@ places = st.lists(st.integers(0, 400), max_size=12)
 
 @given(bodies(), places, st.binary(max_size=8))
 @settings(max_examples=300, deadline=None)
-def test_a_right_body_is_read_as_h11_reads_it(body: tuple[bytes, bytes], places: list[int], rest: bytes) -> None:
+def test_a_valid_body_is_decoded_as_by_h11(body: tuple[bytes, bytes], places: list[int], rest: bytes) -> None:
     wire, content = body
     pieces = cut(wire + rest, places)
     assert read_with_ours(pieces) == Reading(content, OK, rest)
@@ -206,7 +206,7 @@ def test_a_right_body_is_read_as_h11_reads_it(body: tuple[bytes, bytes], places:
 
 @given(bodies(), places, st.integers(0, 400))
 @settings(max_examples=300, deadline=None)
-def test_a_body_cut_short_is_read_as_h11_reads_it(body: tuple[bytes, bytes], places: list[int], length: int) -> None:
+def test_a_truncated_body_is_decoded_as_by_h11(body: tuple[bytes, bytes], places: list[int], length: int) -> None:
     wire = body[0][:length]
     check(wire, cut(wire, places))
 
@@ -221,7 +221,7 @@ def test_a_body_cut_short_is_read_as_h11_reads_it(body: tuple[bytes, bytes], pla
     ),
 )
 @settings(max_examples=400, deadline=None)
-def test_a_damaged_body_is_read_as_h11_reads_it(
+def test_a_damaged_body_is_decoded_as_by_h11(
     body: tuple[bytes, bytes], places: list[int], at: int, removed: int, inserted: bytes
 ) -> None:
     wire = body[0][:at] + inserted + body[0][at + removed :]
@@ -230,36 +230,36 @@ def test_a_damaged_body_is_read_as_h11_reads_it(
 
 @given(st.text(alphabet="0123fF \t;:aA\r\n\x00", max_size=40), places)
 @settings(max_examples=400, deadline=None)
-def test_any_bytes_are_read_as_h11_reads_them(text: str, places: list[int]) -> None:
+def test_any_bytes_are_decoded_as_by_h11(text: str, places: list[int]) -> None:
     wire = text.encode()
     check(wire, cut(wire, places))
 
 
 @given(bodies(), st.data())
 @settings(deadline=None)
-def test_any_split_reads_as_the_whole(body: tuple[bytes, bytes], data: st.DataObject) -> None:
+def test_any_split_decodes_as_the_whole(body: tuple[bytes, bytes], data: st.DataObject) -> None:
     at = data.draw(st.integers(0, len(body[0])))
     wire = body[0][:at] + data.draw(st.binary(max_size=3)) + body[0][at:]
     assert read_with_ours(cut(wire, data.draw(places))) == read_with_ours([wire])
 
 
-# --- what is our own ---
+# --- bounds and behaviour that h11 does not have ---
 
 
-def test_sixteen_digits_are_a_size_and_seventeen_are_none() -> None:
+def test_a_size_has_at_most_sixteen_digits() -> None:
     assert read_with_ours([b"0" * 15 + b"2\r\nhi\r\n0\r\n\r\n"]) == Reading(b"hi", OK, b"")
     assert read_with_ours([b"0" * 16 + b"2\r\nhi\r\n0\r\n\r\n"]).verdict == ERROR
     assert read_with_ours([b"F" * 17 + b"\r\n"]).verdict == ERROR
 
 
-def test_a_size_beyond_any_answer_is_refused_at_once() -> None:
+def test_a_size_beyond_the_limit_is_refused_at_once() -> None:
     assert read_with_ours([b"F" * 15 + b"\r\n"]).verdict == INCOMPLETE
     for size in (b"1" + b"0" * 15, b"7" + b"F" * 15, b"F" * 16):
         assert read_with_ours([size + b"\r\n"]).verdict == ERROR
         check(size + b"\r\n", [size, b"\r\n"])
 
 
-def test_a_huge_size_is_no_allocation() -> None:
+def test_a_huge_size_allocates_no_memory() -> None:
     decoder = ChunkDecoder()
     assert decoder.feed(b"FFFFFFFFFFFFFFF\r\nabc") == b"abc"
     assert decoder.feed(b"d" * 10) == b"d" * 10
@@ -279,7 +279,7 @@ def test_a_line_without_end_is_refused_at_the_cap(beginning: bytes, step: int) -
 
 @pytest.mark.parametrize("wire", [b"5;%b\r\n", b"0\r\nA: %b\r\n\r\n"], ids=["size line", "trailers"])
 @pytest.mark.parametrize("size", [MAX_LINE_BYTES - 100, MAX_LINE_BYTES + 100])
-def test_the_cap_of_a_line_holds_however_it_is_cut(wire: bytes, size: int) -> None:
+def test_the_cap_of_a_line_holds_at_every_split(wire: bytes, size: int) -> None:
     wire %= b"x" * size
     verdicts = {read_with_ours(cut(wire, places)).verdict for places in ([], [3], [size], list(range(0, size, 1000)))}
     assert len(verdicts) == 1
@@ -287,13 +287,13 @@ def test_the_cap_of_a_line_holds_however_it_is_cut(wire: bytes, size: int) -> No
 
 
 def test_a_size_line_of_spaces_costs_linear_time() -> None:
-    """Quadratic, as it was, this took 25 s."""
+    """A quadratic pattern took 25 s for this line."""
     with pytest.raises(ChunkError):
         ChunkDecoder().feed(b"1;" + b" " * 110_000 + b"\n")
 
 
 @pytest.mark.parametrize("trailer", [b"Content-Length: 5", b"Content-Length: x", b"Transfer-Encoding: gzip"])
-def test_a_trailer_says_nothing_about_framing(trailer: bytes) -> None:
+def test_framing_headers_among_the_trailers_are_ignored(trailer: bytes) -> None:
     wire = b"2\r\nhi\r\n0\r\n" + trailer + b"\r\n" + trailer + b"\r\n\r\nrest"
     for place in range(len(wire)):
         assert read_with_ours(cut(wire, [place])) == Reading(b"hi", OK, b"rest")
@@ -305,14 +305,14 @@ def test_an_error_quotes_a_bounded_part_of_the_line() -> None:
     assert len(str(caught.value)) < 200
 
 
-def test_what_came_right_before_an_error_is_not_lost() -> None:
+def test_the_bytes_before_an_error_are_not_lost() -> None:
     decoder = ChunkDecoder()
     with pytest.raises(ChunkError) as caught:
         decoder.feed(b"5\r\nhello\r\n2\r\n!!\r\nnonsense\r\n")
     assert caught.value.body == b"hello!!"
 
 
-def test_no_stream_adds_to_the_size_lines_that_are_known_for_all() -> None:
+def test_no_stream_adds_to_the_table_of_size_lines() -> None:
     before = dict(chunked.SIZES)
     decoder = ChunkDecoder()
     for number in range(1, 10_000):

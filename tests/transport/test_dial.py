@@ -1,4 +1,4 @@
-"""Dialling: which address wins, what every failure says, and that no way out of it leaves a socket open."""
+"""Dialling: the address that wins, the message of each failure, and that no outcome leaves a socket open."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def trusting(ca: trustme.CA) -> ssl.SSLContext:
 
 
 async def failure(origin: Origin, phase: Phase) -> TransportError:
-    """The error that a dial must end with."""
+    """Dial and return the error with which the dial must end."""
     with pytest.raises(TransportError) as caught, trio.fail_after(5):
         await dial(origin)
     assert caught.value.phase is phase
@@ -69,11 +69,11 @@ async def failure(origin: Origin, phase: Phase) -> TransportError:
     return caught.value
 
 
-# --- what a dial gives ---
+# --- the result of a dial ---
 
 
 @pytest.mark.trio
-async def test_a_socket_is_the_standard_library_s_non_blocking_and_has_its_options() -> None:
+async def test_a_socket_is_non_blocking_and_has_its_options() -> None:
     async with serving(echo) as port:
         with await dial(Origin("http", LOOPBACK, port)) as sock:
             assert type(sock) is socket.socket
@@ -98,7 +98,7 @@ async def test_an_address_is_dialled_without_a_lookup(host: str) -> None:
 
 
 @pytest.mark.trio
-async def test_https_gives_a_tls_socket_with_its_handshake_done(ca: trustme.CA, trusting: ssl.SSLContext) -> None:
+async def test_https_returns_a_tls_socket_after_its_handshake(ca: trustme.CA, trusting: ssl.SSLContext) -> None:
     peer, phases = TLSPeer(ca.issue_cert(NAME)), list[Phase]()
     async with serving(peer.serve) as port:
         with answering(Names({NAME: [(LOOPBACK, port)]})):
@@ -111,7 +111,7 @@ async def test_https_gives_a_tls_socket_with_its_handshake_done(ca: trustme.CA, 
 
 
 @pytest.mark.trio
-async def test_https_without_a_context_is_the_caller_s_fault() -> None:
+async def test_https_without_a_context_is_a_value_error() -> None:
     with pytest.raises(ValueError, match="needs a tls_context"):
         await dial(Origin("https", NAME, 443))
 
@@ -135,7 +135,7 @@ async def test_a_tls_error_names_the_origin(ca: trustme.CA, trusting: ssl.SSLCon
 # --- happy eyeballs ---
 
 
-def test_families_take_turns_beginning_with_the_first() -> None:
+def test_address_families_alternate_from_the_first_one() -> None:
     def addresses(text: str) -> list[Address]:
         return [
             Address(socket.AF_INET6, (name, 1, 0, 0)) if name.isupper() else Address(socket.AF_INET, (name, 1))
@@ -174,7 +174,7 @@ async def test_a_refused_first_address_costs_no_delay(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.trio
-async def test_the_first_to_connect_wins_and_every_other_socket_is_closed() -> None:
+async def test_the_first_to_connect_wins_and_the_others_are_closed() -> None:
     before = open_sockets()
     with black_hole() as dead:
         async with serving(hang) as port:
@@ -183,13 +183,13 @@ async def test_the_first_to_connect_wins_and_every_other_socket_is_closed() -> N
                 held = open_sockets()
                 with await dial(Origin("http", NAME, port)):
                     await trio.testing.wait_all_tasks_blocked()
-                    assert len(open_sockets() - held) == 2  # ours and the server's
+                    assert len(open_sockets() - held) == 2  # the client's and the server's
     assert open_sockets() <= before
 
 
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[trio.Event, list[socket.socket]]]:
-    """Connecting, held until the event is set: then every attempt succeeds in the same turn of the scheduler."""
+    """Delay all connection attempts until the event is set: then all succeed in one iteration of the scheduler."""
     event, made = trio.Event(), list[socket.socket]()
 
     async def connect_at_the_gate(address: Address) -> socket.socket:
@@ -204,7 +204,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[trio.Event, list[soc
 
 
 @pytest.mark.trio
-async def test_of_two_that_connect_in_one_turn_the_second_is_closed(
+async def test_of_two_connected_in_one_iteration_one_is_closed(
     gate: tuple[trio.Event, list[socket.socket]], autojump_clock: MockClock
 ) -> None:
     event, made = gate
@@ -223,7 +223,7 @@ async def test_of_two_that_connect_in_one_turn_the_second_is_closed(
 
 @pytest.mark.trio
 @pytest.mark.parametrize("seconds", [ATTEMPT_DELAY / 2, ATTEMPT_DELAY * 4])
-async def test_cancelled_in_the_turn_in_which_it_connects_a_dial_hands_over_or_closes(
+async def test_a_dial_cancelled_as_it_connects_leaks_no_socket(
     gate: tuple[trio.Event, list[socket.socket]], autojump_clock: MockClock, seconds: float
 ) -> None:
     event, made = gate
@@ -270,7 +270,7 @@ async def test_when_every_address_fails_one_error_lists_them_all() -> None:
 
 
 @pytest.mark.trio
-async def test_a_proxy_that_cannot_be_reached_is_named_without_its_password() -> None:
+async def test_an_unreachable_proxy_is_named_without_its_password() -> None:
     port = closed_port()
     proxy = parse_proxy_url(f"http://canary-user:canary-password@127.0.0.1:{port}")
     with pytest.raises(TransportError, match=f"cannot connect to proxy http://127.0.0.1:{port} for https://") as caught:
@@ -281,7 +281,7 @@ async def test_a_proxy_that_cannot_be_reached_is_named_without_its_password() ->
 
 @pytest.fixture
 def no_descriptors() -> Iterator[Callable[[], None]]:
-    """A function that takes every free file descriptor away until the test is over."""
+    """Return a function that occupies all free file descriptors until the test ends."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
 
     def take_away() -> None:
@@ -294,7 +294,7 @@ def no_descriptors() -> Iterator[Callable[[], None]]:
 
 
 @pytest.mark.trio
-async def test_a_process_without_descriptors_is_told_so(no_descriptors: Callable[[], None]) -> None:
+async def test_a_dial_without_descriptors_reports_exhaustion(no_descriptors: Callable[[], None]) -> None:
     no_descriptors()
     error = await failure(Origin("http", LOOPBACK, 80), Phase.CONNECT)
     assert "EMFILE (Too many open files: this process has no file descriptor left; raise `ulimit -n`" in str(error)
@@ -302,7 +302,7 @@ async def test_a_process_without_descriptors_is_told_so(no_descriptors: Callable
 
 
 @pytest.mark.trio
-async def test_a_lookup_without_descriptors_is_told_so() -> None:
+async def test_a_lookup_without_descriptors_reports_exhaustion() -> None:
     with answering(Names({NAME: OSError(errno.EMFILE, os.strerror(errno.EMFILE))})):
         error = await failure(Origin("http", NAME, 80), Phase.DNS)
     assert str(error).startswith(f"cannot look up '{NAME}': EMFILE (Too many open files: this process has")
@@ -317,7 +317,7 @@ async def test_a_lookup_without_descriptors_is_told_so() -> None:
     ("code", "permanent"),
     [(socket.EAI_NONAME, True), (socket.EAI_NODATA, True), (socket.EAI_AGAIN, False), (socket.EAI_FAIL, False)],
 )
-async def test_a_failed_lookup_is_permanent_only_when_there_is_no_such_host(code: int, permanent: bool) -> None:
+async def test_a_failed_lookup_is_permanent_only_for_an_unknown_host(code: int, permanent: bool) -> None:
     with answering(Names({NAME: socket.gaierror(code, "the resolver's words")})):
         error = await failure(Origin("http", NAME, 80), Phase.DNS)
     assert str(error) == f"cannot look up '{NAME}': the resolver's words"
@@ -325,7 +325,7 @@ async def test_a_failed_lookup_is_permanent_only_when_there_is_no_such_host(code
 
 
 @pytest.mark.trio
-async def test_an_empty_answer_is_a_failed_lookup() -> None:
+async def test_an_empty_result_is_a_failed_lookup() -> None:
     with answering(Names({NAME: []})):
         error = await failure(Origin("http", NAME, 80), Phase.DNS)
     assert "no address" in str(error)
@@ -339,7 +339,7 @@ async def test_localhost_is_looked_up_by_the_system() -> None:
 
 
 @pytest.mark.trio
-async def test_questions_for_one_name_at_one_time_are_asked_once(autojump_clock: MockClock) -> None:
+async def test_concurrent_lookups_of_one_name_share_one_query(autojump_clock: MockClock) -> None:
     resolver, answers = Resolver(), list[list[Address]]()
 
     async def ask(name: str) -> None:
@@ -353,7 +353,7 @@ async def test_questions_for_one_name_at_one_time_are_asked_once(autojump_clock:
             nursery.start_soon(ask, "other.test")
             await trio.testing.wait_all_tasks_blocked()
             assert repr(resolver) == "<Resolver running=2>"
-        assert sorted(names.asked) == sorted([NAME, "other.test"])  # which comes first is the scheduler's choice
+        assert sorted(names.asked) == sorted([NAME, "other.test"])  # the scheduler decides which comes first
         assert answers.count([Address(socket.AF_INET, (LOOPBACK, 80))]) == 100
         await ask(NAME)
         assert names.asked == [NAME, "other.test", NAME]
@@ -361,7 +361,7 @@ async def test_questions_for_one_name_at_one_time_are_asked_once(autojump_clock:
 
 
 @pytest.mark.trio
-async def test_everyone_who_asked_gets_the_failure_for_its_own_origin(autojump_clock: MockClock) -> None:
+async def test_a_failed_shared_lookup_names_each_caller_s_origin(autojump_clock: MockClock) -> None:
     resolver, errors = Resolver(), list[TransportError]()
 
     async def ask(origin: str) -> None:
@@ -379,7 +379,7 @@ async def test_everyone_who_asked_gets_the_failure_for_its_own_origin(autojump_c
 
 
 @pytest.mark.trio
-async def test_when_who_asked_is_cancelled_the_next_asks_again(autojump_clock: MockClock) -> None:
+async def test_a_cancelled_lookup_is_repeated_for_the_next_caller(autojump_clock: MockClock) -> None:
     resolver, answers = Resolver(), list[list[Address]]()
 
     async def ask() -> None:
@@ -404,7 +404,7 @@ async def _later(seconds: float, function: Callable[[], Awaitable[None]]) -> Non
 
 
 async def cancelled_in(phase: Phase, origin: Origin, **options: object) -> None:
-    """Dial, cancel once the step has begun and stands still, and expect the same sockets as before."""
+    """Dial, cancel when the step has begun and is blocked, and check that no socket was leaked."""
     before, phases = open_sockets(), list[Phase]()
     async with trio.open_nursery() as nursery:
 
@@ -418,7 +418,7 @@ async def cancelled_in(phase: Phase, origin: Origin, **options: object) -> None:
         await dial(origin, on_phase=phases.append, **options)  # type: ignore[arg-type]
     assert nursery.cancel_scope.cancelled_caught
     assert phases[-1] is phase
-    # The server's side of a connection ends a turn later; what is ours must be gone now.
+    # The server closes its end one iteration later; the client's end must be closed now.
     await trio.testing.wait_all_tasks_blocked(0.01)
     assert open_sockets() <= before
 
@@ -450,7 +450,7 @@ async def test_cancelling_a_handshake_leaves_no_socket(trusting: ssl.SSLContext)
 
 
 @pytest.mark.trio
-async def test_cancelled_before_it_begins_a_dial_opens_nothing() -> None:
+async def test_a_dial_cancelled_before_it_begins_opens_nothing() -> None:
     async with serving(hang) as port:
         with trio.CancelScope() as scope:
             scope.cancel()
@@ -475,7 +475,7 @@ async def test_an_exception_from_on_phase_leaves_no_socket() -> None:
 
 
 @pytest.mark.trio
-async def test_a_clock_of_the_caller_ends_a_connection_to_a_black_hole() -> None:
+async def test_a_caller_s_timeout_ends_a_dial_to_a_black_hole() -> None:
     with black_hole() as dead:
         before = trio.current_time()
         with trio.move_on_after(0.2) as scope:

@@ -1,4 +1,4 @@
-"""How much a head may cost: its size, its lines, its informational heads."""
+"""The bounds on the cost of a response head: its size, its lines and its informational heads."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ READ = 16 * 1024
 
 
 def outcome(data: bytes, size: int = READ) -> str:
-    """What becomes of a head that arrives in reads of this size: its error, or the bytes behind it."""
+    """Feed a head in reads of this size; return the error message, or the bytes after the head."""
     reader = HeadReader()
     for start in range(0, len(data), size):
         try:
@@ -42,8 +42,8 @@ def test_lines_of_a_body_do_not_count(size: int) -> None:
 
 @pytest.mark.parametrize("size", [1, 5, READ])
 @pytest.mark.parametrize("over", [0, 1])
-def test_a_head_has_so_many_lines_at_most(over: int, size: int) -> None:
-    lines = MAX_HEAD_LINES - 2 + over  # beside the status line and the blank one
+def test_the_number_of_lines_of_a_head_is_bounded(over: int, size: int) -> None:
+    lines = MAX_HEAD_LINES - 2 + over  # besides the status line and the blank line
     data = STATUS + b"a:\n" * lines + b"\r\nbody\n\n"
     assert outcome(data, size) == (TOO_MANY_LINES if over else "body\n\n")
 

@@ -1,4 +1,4 @@
-"""One exchange on one connection: heads, framing, reuse, and every way it can break."""
+"""One exchange on one connection: heads, framing, reuse, and the ways in which it can break."""
 
 from __future__ import annotations
 
@@ -22,35 +22,35 @@ CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n6
 
 @pytest.mark.parametrize("kind", ["epoll", "selector", "tasks"])
 @pytest.mark.parametrize(("response", "body"), [(OK, b"hello"), (CHUNKED, b"hello world")])
-async def test_a_response_is_read_whole_and_the_connection_idle_again(kind: str, response: bytes, body: bytes) -> None:
+async def test_a_response_is_read_whole_and_the_connection_is_idle(kind: str, response: bytes, body: bytes) -> None:
     async with open_rig(kind) as rig:
         for _ in range(3):
-            told = rig.start()
+            exchange = rig.start()
             await rig.settle()
             assert rig.server.recv(1000).endswith(b"\r\n\r\n{}")
             rig.send(response)
             await rig.settle()
-            assert (told.status, told.body, told.ended) == (200, body, 1)
+            assert (exchange.status, exchange.body, exchange.ended) == (200, body, 1)
         assert rig.owner.idle == 3
         assert rig.connection.state is State.IDLE
 
 
 @pytest.mark.parametrize("response", [OK, CHUNKED])
-async def test_any_split_gives_the_same_response(response: bytes) -> None:
+async def test_any_split_delivers_the_same_response(response: bytes) -> None:
     async with open_rig() as rig:
         for cut in range(1, len(response)):
-            told = rig.start()
+            exchange = rig.start()
             rig.send(response[:cut])
             await rig.settle()
             rig.send(response[cut:])
             await rig.settle()
-            assert told.body in (b"hello", b"hello world")
-            assert told.ended
+            assert exchange.body in (b"hello", b"hello world")
+            assert exchange.ended
             rig.server.recv(1000)
         assert rig.owner.closed == 0
 
 
-async def test_it_agrees_with_h11_on_random_bodies_and_splits() -> None:
+async def test_random_bodies_and_splits_agree_with_h11() -> None:
     rng = random.Random(7)
     async with open_rig() as rig:
         for _ in range(40):
@@ -66,7 +66,7 @@ async def test_it_agrees_with_h11_on_random_bodies_and_splits() -> None:
             reference = h11.Connection(h11.CLIENT)
             reference.send(h11.Request(method="GET", target="/", headers=[("Host", "x")]))
             reference.send(h11.EndOfMessage())
-            told = rig.start()
+            exchange = rig.start()
             read = b""
             position = 0
             while position < len(raw):
@@ -79,17 +79,17 @@ async def test_it_agrees_with_h11_on_random_bodies_and_splits() -> None:
                     if isinstance(event, h11.EndOfMessage):
                         break
                 await rig.settle()
-            assert told.body == read == body
-            assert told.ended
+            assert exchange.body == read == body
+            assert exchange.ended
             rig.server.recv(100_000)
 
 
 async def test_informational_responses_are_skipped() -> None:
     async with open_rig() as rig:
-        told = rig.start()
+        exchange = rig.start()
         rig.send(b"HTTP/1.1 100 Continue\r\n\r\n" + b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" * 3 + OK)
         await rig.settle()
-        assert (told.status, told.body) == (200, b"hello")
+        assert (exchange.status, exchange.body) == (200, b"hello")
 
 
 @pytest.mark.parametrize(
@@ -104,35 +104,35 @@ async def test_informational_responses_are_skipped() -> None:
         (b"HTTP/1.1 200 OK\r\nConnection: keep-alive\r\nContent-Length: 5\r\n\r\nhello", False),
     ],
 )
-async def test_a_connection_serves_again_only_if_it_is_clean(response: bytes, closed: bool) -> None:
+async def test_a_connection_is_reused_only_if_it_is_clean(response: bytes, closed: bool) -> None:
     async with open_rig() as rig:
-        told = rig.start()
+        exchange = rig.start()
         rig.send(response)
         await rig.settle()
-        assert told.body == b"hello"
-        assert told.ended
+        assert exchange.body == b"hello"
+        assert exchange.ended
         assert (rig.owner.closed, rig.owner.idle) == ((1, 0) if closed else (0, 1))
 
 
 async def test_a_body_without_length_ends_with_the_connection() -> None:
     async with open_rig() as rig:
-        told = rig.start()
+        exchange = rig.start()
         rig.send(b"HTTP/1.1 200 OK\r\n\r\nhello")
         await rig.settle()
-        assert not told.over
+        assert not exchange.over
         rig.end()
         await rig.settle()
-        assert told.body == b"hello"
-        assert told.ended
+        assert exchange.body == b"hello"
+        assert exchange.ended
 
 
 @pytest.mark.parametrize("status", [b"204 No Content", b"304 Not Modified"])
 async def test_a_status_without_body_ends_at_once(status: bytes) -> None:
     async with open_rig() as rig:
-        told = rig.start()
+        exchange = rig.start()
         rig.send(b"HTTP/1.1 " + status + b"\r\nContent-Length: 10\r\n\r\n")
         await rig.settle()
-        assert told.ended
+        assert exchange.ended
 
 
 @pytest.mark.parametrize(
@@ -147,9 +147,9 @@ async def test_a_status_without_body_ends_at_once(status: bytes) -> None:
             "before the response's end",
             False,
         ),
-        (b"SSH-2.0-OpenSSH_9.2\r\n", Phase.HEAD, "no HTTP/1.1", True),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", Phase.HEAD, "not HTTP/1.1", True),
         (b"\x15\x03\x03\x00\x02\x02\x46", Phase.HEAD, "use https://", True),
-        (b"HTTP/2 200\r\n\r\n", Phase.HEAD, "no HTTP/1.1", True),
+        (b"HTTP/2 200\r\n\r\n", Phase.HEAD, "not HTTP/1.1", True),
         (b"HTTP/1.1 20x OK\r\n\r\n", Phase.HEAD, "malformed response", True),
         (b"HTTP/1.1 101 Switching Protocols\r\n\r\n", Phase.HEAD, "malformed response", True),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", Phase.BODY, "illegal chunk size", True),
@@ -157,50 +157,50 @@ async def test_a_status_without_body_ends_at_once(status: bytes) -> None:
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n", Phase.HEAD, "malformed response", True),
     ],
 )
-async def test_what_breaks_says_where_and_why(sent: bytes, phase: Phase, message: str, protocol: bool) -> None:
+async def test_a_broken_response_has_phase_and_reason(sent: bytes, phase: Phase, message: str, protocol: bool) -> None:
     async with open_rig() as rig:
-        told = rig.start()
+        exchange = rig.start()
         rig.send(sent)
         await rig.settle()
         rig.end()
         await rig.settle()
-        assert told.error is not None
-        assert message in str(told.error)
-        assert (told.error.phase, told.error.protocol) == (phase, protocol)
-        assert not told.error.unread
+        assert exchange.error is not None
+        assert message in str(exchange.error)
+        assert (exchange.error.phase, exchange.error.protocol) == (phase, protocol)
+        assert not exchange.error.unread
         assert rig.owner.closed == 1
 
 
-async def test_protocol_errors_are_told_at_once_while_the_peer_keeps_open() -> None:
+async def test_a_protocol_error_is_reported_before_the_peer_closes() -> None:
     async with open_rig() as rig:
-        told = rig.start()
+        exchange = rig.start()
         rig.send(b"SSH-2.0")
         await rig.settle()
-        assert told.error is not None
+        assert exchange.error is not None
 
 
 async def test_an_endless_head_is_refused() -> None:
     async with open_rig() as rig:
-        told = rig.start()
+        exchange = rig.start()
         rig.send(b"HTTP/1.1 200 OK\r\n")
         for _ in range(40):
-            if told.over:
+            if exchange.over:
                 break
             rig.send(b"X-Filler: " + b"x" * 10_000 + b"\r\n")
             await rig.settle()
-        assert told.error is not None
-        assert told.error.protocol
+        assert exchange.error is not None
+        assert exchange.error.protocol
 
 
 async def test_a_large_body_is_sent_while_an_early_answer_is_read() -> None:
     body = b"x" * 8_000_000
     head = WireHead(b"POST", b"/", [(b"Host", b"h")])
     async with open_rig() as rig:
-        told = rig.start(head, body)
+        exchange = rig.start(head, body)
         await rig.settle()
         rig.send(b"HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\n\r\nbig")  # and never reads
         await rig.settle()
-        assert (told.status, told.body, told.ended) == (413, b"big", 1)
+        assert (exchange.status, exchange.body, exchange.ended) == (413, b"big", 1)
         assert rig.owner.closed == 1
 
 
@@ -209,7 +209,7 @@ async def test_a_large_body_arrives_whole() -> None:
     head = WireHead(b"POST", b"/", [(b"Host", b"h")])
     received = b""
     async with open_rig() as rig:
-        told = rig.start(head, body)
+        exchange = rig.start(head, body)
         while not received.endswith(body[-1000:]) or len(received) < len(body):
             try:
                 received += rig.server.recv(1_000_000)
@@ -218,42 +218,42 @@ async def test_a_large_body_arrives_whole() -> None:
         assert received.partition(b"\r\n\r\n")[2] == body
         rig.send(OK)
         await rig.settle()
-        assert told.ended
+        assert exchange.ended
         assert rig.owner.idle == 1
 
 
 @pytest.mark.parametrize("event", ["eof", "bytes"])
-async def test_an_idle_connection_that_ends_or_speaks_is_closed(event: str) -> None:
+async def test_an_idle_connection_that_ends_or_has_bytes_is_closed(event: str) -> None:
     async with open_rig() as rig:
-        told = rig.start()
+        exchange = rig.start()
         rig.send(OK)
         await rig.settle()
-        assert told.ended
+        assert exchange.ended
         if event == "eof":
             rig.end()
         else:
             rig.send(b"HTTP/1.1 408 Request Timeout\r\n\r\n")
-        assert not rig.connection.looks_alive()  # before the loop's turn
+        assert not rig.connection.looks_alive()  # before the loop runs
         await rig.settle()
         assert rig.connection.state is State.CLOSED
 
 
-async def test_pause_stops_reading_and_resume_goes_on() -> None:
+async def test_pause_stops_reading_and_resume_continues() -> None:
     async with open_rig() as rig:
-        told = rig.start()
+        exchange = rig.start()
         rig.send(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello")
         await rig.settle()
         rig.connection.pause()
         rig.send(b"world")
         await rig.settle()
-        assert told.body == b"hello"
+        assert exchange.body == b"hello"
         rig.connection.resume()
         await rig.settle()
-        assert told.body == b"helloworld"
-        assert told.ended
+        assert exchange.body == b"helloworld"
+        assert exchange.ended
 
 
-async def test_drain_reads_on_for_a_while_and_then_gives_up() -> None:
+async def test_drain_reads_a_bounded_rest_and_then_closes() -> None:
     async with open_rig() as rig:
         rig.start()
         rig.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n")
@@ -262,10 +262,10 @@ async def test_drain_reads_on_for_a_while_and_then_gives_up() -> None:
         rig.send(b"3\r\nxyz\r\n0\r\n\r\n")
         await rig.settle()
         assert rig.owner.idle == 1
-        told = rig.start()
+        exchange = rig.start()
         rig.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n")
         await rig.settle()
-        assert told.body == b"hello"
+        assert exchange.body == b"hello"
         rig.connection.drain()
         for _ in range(3):
             rig.send(b"8000\r\n" + b"x" * 0x8000 + b"\r\n")
@@ -278,8 +278,8 @@ async def test_drain_reads_on_for_a_while_and_then_gives_up() -> None:
 async def test_closing_within_a_callback_is_allowed_anywhere() -> None:
     for place in ("on_head", "on_body", "on_end"):
         async with open_rig() as rig:
-            told = rig.start()
-            setattr(told, place, lambda *_args: rig.connection.close())
+            exchange = rig.start()
+            setattr(exchange, place, lambda *_args: rig.connection.close())
             rig.send(OK)
             await rig.settle()
             assert rig.owner.closed == 1
@@ -302,16 +302,14 @@ async def test_the_request_is_sent_as_given() -> None:
     ],
 )
 @pytest.mark.parametrize(("method", "size"), [(b"POST", 12), (b"POST", 0), (b"GET", 0), (b"GET", 3), (b"HEAD", 0)])
-async def test_a_head_is_written_byte_for_byte_as_h11_writes_it(
-    headers: list[tuple[str, str]], method: bytes, size: int
-) -> None:
+async def test_a_request_head_is_written_as_by_h11(headers: list[tuple[str, str]], method: bytes, size: int) -> None:
     head = WireHead(method, b"/v1/x?y=%20z", validate_headers(headers))
     length = [(b"Content-Length", b"%d" % size)] if size or method == b"POST" else []
     request = h11.Request(method=head.method, target=head.target, headers=[*head.headers, *length])
     assert head.encode(size) == h11.Connection(h11.CLIENT).send(request)
 
 
-async def test_a_head_with_one_header_more_is_written_whole_and_leaves_the_first_as_it_was() -> None:
+async def test_with_header_returns_a_new_head_and_keeps_the_old() -> None:
     head = WireHead(b"POST", b"/", [(b"Host", b"h")])
     more = head.with_header(b"Idempotency-Key", b"k-1")
     assert more.encode(2) == b"POST / HTTP/1.1\r\nHost: h\r\nIdempotency-Key: k-1\r\nContent-Length: 2\r\n\r\n"

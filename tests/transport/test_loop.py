@@ -1,4 +1,4 @@
-"""The multi-request loop: who keeps the others waiting is named."""
+"""The multi-request loop: it names the connection that delays the others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from manystream.transport.loop import HELD_UP_SECONDS, LAG_WINDOW, READ, WRITE, 
 
 
 class Clock:
-    """A clock that moves when it is told to."""
+    """A clock that only the test moves."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -24,7 +24,7 @@ class Clock:
 
 
 class Reader:
-    """A connection that takes its time over what it reads."""
+    """A connection that calls `act` whenever it is readable, to simulate slow work."""
 
     def __init__(self, label: str, act: Callable[[], None]) -> None:
         self.sock, self.peer = socket.socketpair()
@@ -79,7 +79,7 @@ def readers(clock: Clock, loop: PollerLoop) -> Iterator[list[Reader]]:
         reader.close()
 
 
-def test_the_one_that_took_most_of_a_slow_turn_is_named(loop: PollerLoop, readers: list[Reader]) -> None:
+def test_the_slowest_connection_of_a_slow_tick_is_named(loop: PollerLoop, readers: list[Reader]) -> None:
     for reader in readers:
         reader.peer.send(b"x")
     assert loop.tick() == 3
@@ -87,15 +87,15 @@ def test_the_one_that_took_most_of_a_slow_turn_is_named(loop: PollerLoop, reader
     assert loop.culprit == "call 2"
 
 
-def test_nobody_is_named_where_nobody_took_long(loop: PollerLoop, readers: list[Reader]) -> None:
+def test_no_connection_is_named_if_none_is_slow(loop: PollerLoop, readers: list[Reader]) -> None:
     readers[0].peer.send(b"x")
     loop.tick()
     assert 0 < loop.lag < HELD_UP_SECONDS
     assert loop.culprit == ""
 
 
-def test_the_name_is_that_of_the_time_before_it_ran(loop: PollerLoop, readers: list[Reader]) -> None:
-    """Its callback may have begun another exchange on the same connection."""
+def test_the_name_is_the_label_from_before_the_call(loop: PollerLoop, readers: list[Reader]) -> None:
+    """The connection's callback may have begun another exchange on it."""
     slow = readers[1]
     act = slow.act
 
@@ -109,7 +109,7 @@ def test_the_name_is_that_of_the_time_before_it_ran(loop: PollerLoop, readers: l
     assert loop.culprit == "call 2"
 
 
-def test_a_slow_turn_is_forgotten_in_time(loop: PollerLoop, readers: list[Reader], clock: Clock) -> None:
+def test_a_slow_tick_is_forgotten_after_the_window(loop: PollerLoop, readers: list[Reader], clock: Clock) -> None:
     readers[1].peer.send(b"x")
     loop.tick()
     for _ in range(2):
@@ -130,7 +130,7 @@ def poller(request: pytest.FixtureRequest) -> Iterator[Poller]:
     poller.close()
 
 
-def test_a_poller_tells_what_was_asked_for_last(poller: Poller) -> None:
+def test_a_poller_reports_the_events_registered_last(poller: Poller) -> None:
     near, far = socket.socketpair()
     with near, far:
         far.send(b"x")

@@ -1,4 +1,4 @@
-"""The pool: who gets which connection, caps, queues, and what is never handed out."""
+"""The pool: the assignment of connections, caps, queues, and connections that are never assigned."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from manystream.transport.loop import COALESCE_SECONDS, make_loop
 from manystream.transport.pool import Pool, PoolLimits
 from manystream.transport.timers import Timers
 from manystream.transport.url import Origin
-from tests.support.exchanges import BODY, HEAD, Told
+from tests.support.exchanges import BODY, HEAD, RecordedExchange
 
 pytestmark = pytest.mark.trio
 
@@ -26,7 +26,7 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 
 
 class Asker:
-    """A waiter that remembers."""
+    """A waiter that records the outcome."""
 
     def __init__(self) -> None:
         self.connection: Connection | None = None
@@ -39,7 +39,7 @@ class Asker:
     def on_connection(self, connection: Connection, reused: bool) -> None:
         assert self.connection is None
         self.connection, self.reused = connection, reused
-        connection.send(HEAD, BODY, Told())
+        connection.send(HEAD, BODY, RecordedExchange())
 
     def on_connect_failure(self, error: TransportError) -> None:
         self.error = error
@@ -78,7 +78,7 @@ class Rig:
         await trio.testing.wait_all_tasks_blocked(COALESCE_SECONDS * 1.25)
 
     async def served(self, *askers: Asker) -> None:
-        """Answer the askers' requests, so that their connections are idle again."""
+        """Respond to the waiters' requests, so that their connections become idle."""
         for asker in askers:
             assert asker.connection is not None
             server = self.other_end[asker.connection.sock]
@@ -107,7 +107,7 @@ async def open_rig(limits: PoolLimits | None = None) -> AsyncGenerator[Rig, None
     loop.close()
 
 
-async def test_an_idle_connection_is_taken_before_acquire_returns_the_youngest_first() -> None:
+async def test_acquire_takes_the_youngest_idle_connection_at_once() -> None:
     async with open_rig() as rig:
         first, second = rig.ask(), rig.ask()
         await rig.settle()
@@ -141,7 +141,7 @@ async def test_an_abandoned_waiter_gives_up_its_place() -> None:
         assert third.reused
 
 
-async def test_a_waiter_that_gives_up_before_its_dial_has_begun_is_not_dialled_for() -> None:
+async def test_no_dial_begins_for_a_waiter_that_gave_up() -> None:
     async with open_rig(PoolLimits(max_connections=2)) as rig:
         first, second, third = rig.ask(), rig.ask(), rig.ask(B)
         rig.pool.abandon(first)
@@ -151,7 +151,7 @@ async def test_a_waiter_that_gives_up_before_its_dial_has_begun_is_not_dialled_f
         assert rig.pool.counts()[str(A)] == (0, 1, 0, 0)
 
 
-async def test_a_waiter_that_gives_up_while_dialling_closes_its_dial() -> None:
+async def test_a_waiter_that_gives_up_cancels_its_dial() -> None:
     async with open_rig() as rig:
         rig.hold = trio.Event()
         asker = rig.ask()
@@ -164,7 +164,7 @@ async def test_a_waiter_that_gives_up_while_dialling_closes_its_dial() -> None:
         assert asker.error is None
 
 
-async def test_a_failed_dial_is_told_and_frees_its_place() -> None:
+async def test_a_failed_dial_is_reported_and_frees_its_place() -> None:
     async with open_rig(PoolLimits(max_per_origin=1)) as rig:
         rig.fail = TransportError("refused", phase=Phase.CONNECT)
         first, second = rig.ask(), rig.ask()
@@ -174,7 +174,7 @@ async def test_a_failed_dial_is_told_and_frees_its_place() -> None:
         assert rig.dials == 2
 
 
-async def test_a_dial_that_raises_anything_else_ends_the_calls_that_wait_for_it() -> None:
+async def test_a_defect_in_a_dial_ends_the_calls_that_wait_for_it() -> None:
     async with open_rig(PoolLimits(max_per_origin=1)) as rig:
         rig.fail = ValueError("a defect")
         first, second = rig.ask(), rig.ask()
@@ -183,20 +183,20 @@ async def test_a_dial_that_raises_anything_else_ends_the_calls_that_wait_for_it(
         assert (first.error, second.error) == (None, None)
 
 
-async def test_a_connection_closed_or_dirty_while_idle_is_never_handed_out() -> None:
+async def test_a_closed_or_dirty_connection_is_never_assigned() -> None:
     async with open_rig() as rig:
         first = rig.ask()
         await rig.settle()
         await rig.served(first)
         rig.servers["a.test"][0].close()
-        second = rig.ask()  # the loop has not had its turn: the pool looks for itself
+        second = rig.ask()  # the loop has not run: the pool checks the connection itself
         assert second.connection is None
         await rig.settle()
         assert second.reused is False
         assert rig.pool.discarded == 1
 
 
-async def test_an_idle_connection_of_another_origin_makes_way_under_the_total_cap() -> None:
+async def test_at_the_total_cap_another_origin_s_idle_one_is_closed() -> None:
     async with open_rig(PoolLimits(max_connections=1)) as rig:
         first = rig.ask(A)
         await rig.settle()
@@ -212,7 +212,7 @@ async def test_an_idle_connection_of_another_origin_makes_way_under_the_total_ca
 
 
 @pytest.mark.parametrize("start", [0.1, 1e6 + 1 / 3, 123456789.123456789])
-async def test_a_timer_that_is_due_finds_its_connection_expired_however_sums_are_rounded(
+async def test_rounding_cannot_delay_the_expiry_of_a_connection(
     autojump_clock: trio.testing.MockClock, start: float
 ) -> None:
     autojump_clock.jump(start)
@@ -240,7 +240,7 @@ async def test_idle_connections_expire(autojump_clock: trio.testing.MockClock) -
         assert first.connection.state is State.CLOSED
 
 
-async def test_a_storm_of_a_thousand_never_exceeds_the_cap() -> None:
+async def test_a_thousand_waiters_never_exceed_the_cap() -> None:
     async with open_rig(PoolLimits(max_per_origin=20)) as rig:
         askers = [rig.ask() for _ in range(1000)]
         for asker in askers[::3]:

@@ -1,4 +1,4 @@
-"""Proxies: which one is chosen, how the tunnel is asked for, and what each refusal says, without the password."""
+"""Proxies: the choice of the proxy, the CONNECT request, and error messages that contain no password."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ SECRETS = (USER, "canary-p", TOKEN)
 
 
 def assert_shows_no_secret(error: BaseException) -> None:
-    """Neither the error nor what it came from may quote user name, password or header."""
+    """Check that neither the error nor its causes quote the user name, the password or the header."""
     seen: BaseException | None = error
     while seen is not None:
         shown = f"{seen!r} {seen} {vars(seen)}"
@@ -61,7 +61,7 @@ def no_leak() -> Iterator[None]:
 
 @dataclass
 class ConnectProxy:
-    """A CONNECT proxy that leads every tunnel to one port; notes the heads it got."""
+    """A CONNECT proxy that connects every tunnel to one port and records the request heads."""
 
     upstream: int = 0
     reply: bytes = b"HTTP/1.1 200 Connection established\r\n\r\n"
@@ -93,7 +93,7 @@ async def connected(port: int) -> AsyncIterator[socket.socket]:
 
 
 async def tunnel_error(proxy: ConnectProxy, credentials: str = CREDENTIALS + "@") -> TransportError:
-    """The error with which a tunnel must fail, checked for what every such error must hold."""
+    """Return the error with which the tunnel must fail, after checks that apply to every such error."""
     async with serving(proxy.serve) as port, connected(port) as sock:
         config = parse_proxy_url(f"http://{credentials}127.0.0.1:{port}")
         with pytest.raises(TransportError) as caught, trio.fail_after(5):
@@ -122,7 +122,7 @@ def test_a_proxy_url_is_an_origin(text: str, origin: Origin) -> None:
     assert parse_proxy_url(text) == ProxyConfig(origin)
 
 
-def test_user_name_and_password_become_basic_authorization_and_are_not_shown() -> None:
+def test_credentials_become_a_basic_authorization_not_shown() -> None:
     for text in (f"http://{CREDENTIALS}@proxy.test:3128", f"{CREDENTIALS}@proxy.test:3128"):
         proxy = parse_proxy_url(text)
         assert proxy.authorization == b"Basic " + TOKEN.encode()
@@ -145,7 +145,7 @@ def test_a_user_name_alone_has_an_empty_password() -> None:
         (f"http://{CREDENTIALS}@", "no host"),
         (f"http://{CREDENTIALS}@pro xy", "space"),
         (f"http://{CREDENTIALS}@proxy.test\r\nX: y", "line break"),
-        ("http://canary-p%3A:x@proxy.test", "cannot hold a colon"),
+        ("http://canary-p%3A:x@proxy.test", "cannot contain a colon"),
         ("", "no host"),
     ],
 )
@@ -191,7 +191,7 @@ def test_the_environment_names_the_proxy(origin: Origin, environment: dict[str, 
     assert (None if proxy is None else str(proxy)) == expected
 
 
-def test_an_unusable_variable_is_named_and_not_passed_over() -> None:
+def test_an_unusable_variable_is_an_error_that_names_it() -> None:
     with pytest.raises(URLError, match="HTTPS_PROXY: scheme 'socks5'") as caught:
         choose_proxy(HTTPS, {"HTTPS_PROXY": f"socks5://{CREDENTIALS}@h"})
     assert_shows_no_secret(caught.value)
@@ -238,14 +238,14 @@ def test_an_unusable_variable_is_named_and_not_passed_over() -> None:
         ("fd00::/8", "http://127.0.0.1", False),
     ],
 )
-def test_no_proxy_names_hosts_suffixes_ports_addresses_and_networks(no_proxy: str, url: str, expected: bool) -> None:
+def test_no_proxy_matches_hosts_suffixes_ports_and_networks(no_proxy: str, url: str, expected: bool) -> None:
     assert is_excepted(parse_base_url(url).origin, no_proxy) is expected
 
 
 @given(st.text(alphabet="a.:/[]*0123 ,-é", max_size=20))
 @settings(deadline=None)
 def test_any_no_proxy_is_read_without_error(no_proxy: str) -> None:
-    """A host that none of these texts can name is not excepted, but by the star that names all."""
+    """None of these texts matches the host, except `*`, which matches every host."""
     assert "*" in no_proxy or not is_excepted(parse_base_url("https://never.example").origin, no_proxy)
     for url in ("https://a", "http://10.0.0.1", "http://[::1]:3"):
         assert is_excepted(parse_base_url(url).origin, no_proxy) in (True, False)
@@ -256,7 +256,7 @@ def test_any_no_proxy_is_read_without_error(no_proxy: str) -> None:
 
 
 @pytest.mark.trio
-async def test_connect_names_the_origin_and_carries_the_proxy_s_password_only() -> None:
+async def test_connect_carries_only_the_proxy_s_password() -> None:
     async with serving(echo) as upstream:
         proxy = ConnectProxy(upstream)
         async with serving(proxy.serve) as port, connected(port) as sock:
@@ -273,7 +273,7 @@ async def test_connect_names_the_origin_and_carries_the_proxy_s_password_only() 
 
 
 @pytest.mark.trio
-async def test_without_user_name_no_authorization_is_sent_and_ipv6_is_bracketed() -> None:
+async def test_connect_without_credentials_sends_no_authorization() -> None:
     proxy = ConnectProxy()
     async with serving(proxy.serve) as port, connected(port) as sock:
         await open_tunnel(sock, parse_proxy_url(f"http://127.0.0.1:{port}"), Origin("http", "::1", 8000))
@@ -285,7 +285,7 @@ GOOD_REPLIES = [
     b"HTTP/1.0 200 Connection established\r\nProxy-agent: x\r\n\r\n",
     b"HTTP/1.1 204\r\n\r\n",
     b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n\r\n",
-    b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",  # both to be ignored (RFC 9110)
+    b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",  # ignore both (RFC 9110)
 ]
 
 
@@ -300,7 +300,7 @@ async def test_every_2xx_opens_the_tunnel(reply: bytes) -> None:
     async with serving(serve) as port, connected(port) as sock:
         with trio.fail_after(5):
             await open_tunnel(sock, parse_proxy_url(f"http://127.0.0.1:{port}"), ORIGIN)
-            # The first byte behind the reply is the origin's: all of the reply was read, and nothing beyond it.
+            # The next byte must be the origin's: the client has read the whole reply and nothing after it.
             assert await echoes(sock)
 
 
@@ -344,7 +344,7 @@ async def test_a_refusal_is_named_by_its_status(status: int, text: str, permanen
 
 
 @pytest.mark.trio
-async def test_a_407_without_credentials_says_where_to_put_them() -> None:
+async def test_a_407_without_credentials_gives_the_remedy() -> None:
     reply = b"HTTP/1.1 407 No\r\nProxy-Authenticate: Basic\r\n\r\n"
     error = await tunnel_error(ConnectProxy(reply=reply), credentials="")
     assert "put user name and password into the proxy URL" in str(error)
@@ -354,16 +354,16 @@ async def test_a_407_without_credentials_says_where_to_put_them() -> None:
 @pytest.mark.parametrize(
     ("reply", "text"),
     [
-        (b"SSH-2.0-OpenSSH_9.2\r\n", "the proxy's answer is no HTTP: b'SSH-2.0-OpenSSH_9.2\\\\r'"),
-        (b"\x05\xff\r\n\r\n", "no HTTP"),
-        (b"HTTP/1.1 200 OK\r\nBad Header: x\r\n\r\n", "no HTTP"),
-        (b"HTTP/1.1 101 Switching\r\n\r\n", "no HTTP"),
-        (b"HTTP/1.1 200 OK\r\n\r\nstray", "sent bytes after its answer"),
-        (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 2 * 16_384, "longer than|no HTTP"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "the proxy's response is not HTTP: b'SSH-2.0-OpenSSH_9.2\\\\r'"),
+        (b"\x05\xff\r\n\r\n", "not HTTP"),
+        (b"HTTP/1.1 200 OK\r\nBad Header: x\r\n\r\n", "not HTTP"),
+        (b"HTTP/1.1 101 Switching\r\n\r\n", "not HTTP"),
+        (b"HTTP/1.1 200 OK\r\n\r\nstray", "sent bytes after its response"),
+        (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 2 * 16_384, "longer than|not HTTP"),
         (b"HTTP/1.1 100 Continue\r\n\r\n" * 1000, "longer than"),
     ],
 )
-async def test_what_is_no_proper_answer_is_a_protocol_error(reply: bytes, text: str) -> None:
+async def test_an_invalid_proxy_response_is_a_protocol_error(reply: bytes, text: str) -> None:
     error = await tunnel_error(ConnectProxy(reply=reply))
     assert error.protocol
     assert re.search(text, str(error))
@@ -376,13 +376,13 @@ async def test_an_echo_of_the_request_does_not_show_the_password() -> None:
 
     proxy = ConnectProxy()
     proxy.serve = repeat  # type: ignore[method-assign]
-    assert "no HTTP" in str(await tunnel_error(proxy))
+    assert "not HTTP" in str(await tunnel_error(proxy))
 
 
 @pytest.mark.trio
 @pytest.mark.parametrize("beginning", [b"", b"HTTP/1.1 200 OK\r\n"])
 @pytest.mark.parametrize("with_reset", [False, True])
-async def test_a_proxy_that_leaves_is_named(beginning: bytes, with_reset: bool) -> None:
+async def test_a_proxy_that_disconnects_is_named(beginning: bytes, with_reset: bool) -> None:
     async def leave(stream: trio.SocketStream) -> None:
         await read_head(stream)
         if beginning:
@@ -394,7 +394,7 @@ async def test_a_proxy_that_leaves_is_named(beginning: bytes, with_reset: bool) 
     proxy.serve = leave  # type: ignore[method-assign]
     error = await tunnel_error(proxy)
     assert not error.permanent
-    assert ("connection was lost" if with_reset else "closed the connection without an answer") in str(error)
+    assert ("connection was lost" if with_reset else "closed the connection without a response") in str(error)
 
 
 @pytest.mark.trio
@@ -419,9 +419,7 @@ def trusting(ca: trustme.CA) -> ssl.SSLContext:
 
 
 @pytest.mark.trio
-async def test_inside_the_tunnel_tls_is_with_the_origin_and_its_name_is_not_looked_up(
-    ca: trustme.CA, trusting: ssl.SSLContext
-) -> None:
+async def test_tls_inside_the_tunnel_is_with_the_origin(ca: trustme.CA, trusting: ssl.SSLContext) -> None:
     peer, phases = TLSPeer(ca.issue_cert(NAME)), list[Phase]()
     async with serving(peer.serve) as upstream:
         proxy = ConnectProxy(upstream)
@@ -452,9 +450,7 @@ async def test_plain_http_goes_through_a_tunnel_too() -> None:
 
 @pytest.mark.trio
 @pytest.mark.parametrize("with_reset", [False, True])
-async def test_a_tunnel_that_breaks_after_the_200_is_the_proxy_s_fault(
-    trusting: ssl.SSLContext, with_reset: bool
-) -> None:
+async def test_a_tunnel_that_breaks_after_the_200_is_a_proxy_error(trusting: ssl.SSLContext, with_reset: bool) -> None:
     async def break_off(stream: trio.SocketStream) -> None:
         await read_head(stream)
         await stream.send_all(b"HTTP/1.1 200 OK\r\n\r\n")

@@ -1,4 +1,4 @@
-"""Heads, cut in every way, against what h11 makes of the same bytes; and the bounds that h11 does not have."""
+"""Compare the head reader with h11 at every split; and check the bounds that h11 does not have."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def read_with_h11(data: bytes) -> h11.Response:
 
 
 def read_in_pieces(wire: bytes, step: int) -> h11.Response | None:
-    """What a reader makes of the last piece."""
+    """Feed the wire in pieces; return the reader's result for the last piece."""
     reader, read = HeadReader(), None
     for place in range(0, len(wire), step):
         assert read is None
@@ -55,7 +55,7 @@ def read_in_pieces(wire: bytes, step: int) -> h11.Response | None:
 
 @pytest.mark.parametrize("head", HEADS)
 @pytest.mark.parametrize("step", [1, 2, 3, 7, 1000])
-def test_a_head_is_what_h11_reads_however_it_is_cut(head: bytes, step: int) -> None:
+def test_a_head_is_parsed_as_by_h11_at_every_split(head: bytes, step: int) -> None:
     reader = HeadReader()
     pieces = [head[place : place + step] for place in range(0, len(head), step)]
     for piece in pieces[:-1]:
@@ -87,7 +87,7 @@ def test_what_h11_refuses_is_refused(head: bytes, step: int) -> None:
         (b"", b"HTTP/1.1 103 Hints\r\n\r\n", f"more than {MAX_INFORMATIONAL}"),
     ],
 )
-def test_no_head_grows_without_end(beginning: bytes, piece: bytes, says: str, step: int) -> None:
+def test_the_size_of_a_head_is_bounded(beginning: bytes, piece: bytes, says: str, step: int) -> None:
     wire = beginning + piece * (2 * MAX_HEAD_BYTES // len(piece))
     with pytest.raises(HeadError, match=says) as caught:
         read_in_pieces(wire, step)
@@ -96,7 +96,7 @@ def test_no_head_grows_without_end(beginning: bytes, piece: bytes, says: str, st
 
 @pytest.mark.parametrize("size", [MAX_HEADER_LINE_BYTES, MAX_HEADER_LINE_BYTES + 1])
 @pytest.mark.parametrize("step", [1000, 10_000_000])
-def test_the_bound_of_a_line_holds_however_it_is_cut(size: int, step: int) -> None:
+def test_the_bound_of_a_line_holds_at_every_split(size: int, step: int) -> None:
     wire = b"HTTP/1.1 200 OK\r\nA: " + b"x" * (size - 5) + b"\r\nB: c\r\n\r\n"
     assert max(len(line) + 1 for line in wire.split(b"\n")) == size
     if size <= MAX_HEADER_LINE_BYTES:
@@ -117,6 +117,6 @@ def test_white_space_before_a_value_is_bounded(padding: bytes) -> None:
 
 
 def test_a_head_may_come_byte_by_byte() -> None:
-    """A quarter of a megabyte of it, in linear time."""
+    """A head of a quarter of a megabyte takes linear time."""
     wire = b"HTTP/1.1 200 OK\r\n" + (b"A: " + b"x" * 55 + b"\r\n") * 4_000 + b"\r\n"
     assert read_in_pieces(wire, 1) is not None

@@ -1,7 +1,7 @@
-"""Server-sent events: the WHATWG rules, however the bytes are cut.
+"""Server-sent events: the WHATWG rules at every split of the bytes.
 
-`reference` is a second parser, written from the standard's text for whole bodies and for reading rather than for
-speed. What random bytes give there, in any cut, they must give in the parser.
+`reference` is a second, simple parser for whole bodies, written from the standard's text. For random bytes, the parser
+must return at every split what `reference` returns.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from manystream.transport import sse
 from manystream.transport.sse import STRAY_BYTES, ServerSentEvent, SSEOverflowError, SSEParser
 
 SHARED = "MANYSTREAM_SHARED"
-"""The environment variable that names a folder with more vectors: `vectors/sse.json`, where there is one."""
+"""The environment variable that names a folder with more vectors (`vectors/sse.json`)."""
 
 Parsed = tuple[list[ServerSentEvent], list[ServerSentEvent], bytes]
-"""What `feed` gave, what `end` gave, and the stray lines."""
+"""The results of `feed`, the results of `end`, and the stray lines."""
 
 
 def parse(pieces: list[bytes]) -> Parsed:
@@ -35,7 +35,7 @@ def parse(pieces: list[bytes]) -> Parsed:
 
 
 def reference(body: bytes) -> Parsed:
-    """The standard's steps (9.2.6), and the three things that the parser's head says it does beyond them."""
+    """Parse by the standard's steps (9.2.6), with the three departures that the head of `sse.py` lists."""
     lines = re.split(rb"\r\n|\n|\r", body.removeprefix(b"\xef\xbb\xbf"))
     unfinished = lines.pop()
     fed, stray = list[ServerSentEvent](), list[bytes]()
@@ -75,7 +75,7 @@ def reference(body: bytes) -> Parsed:
 
 
 def cuts(body: bytes) -> list[list[bytes]]:
-    """The body whole, byte by byte, byte by byte with empty pieces between, and at each split point."""
+    """Return the body whole, byte by byte, byte by byte with empty pieces between, and at each split point."""
     singles = [body[position : position + 1] for position in range(len(body))]
     padded = [piece for single in singles for piece in (single, b"")]
     return [[body], singles, padded, *([body[:place], body[place:]] for place in range(1, len(body)))]
@@ -123,7 +123,7 @@ WHOLE: dict[bytes, list[ServerSentEvent]] = {
     b"data: a\r\ndata: b\rdata: c\n\r\n": [("", b"a\nb\nc")],
     b"data: a\r\n\r\n\r\n\r\n": [("", b"a")],
     "data: a\u2028b\u2029c\u0085d\v\f\x1c\n\n".encode(): [("", "a\u2028b\u2029c\u0085d\v\f\x1c".encode())],
-    # bytes that no decoder may touch before the split
+    # bytes that must not be decoded before the split
     "data: é😀\n\n".encode(): [("", "é😀".encode())],
     b"data: \xff\xfe\xc3\n\n": [("", b"\xff\xfe\xc3")],
     # the byte order mark
@@ -137,7 +137,7 @@ WHOLE: dict[bytes, list[ServerSentEvent]] = {
     b":data: a\n\n": [],
     b"id: 1\nretry: 10\ndata: a\n\n": [("", b"a")],
     b"id\nretry\n\n": [],
-    # a name that spaces precede
+    # spaces before a field name
     b" data: a\n\n": [("", b"a")],
     b"  event: x\n   data:a\n\n": [("x", b"a")],
 }
@@ -175,20 +175,20 @@ ENDS: dict[bytes, tuple[list[ServerSentEvent], list[ServerSentEvent], bytes]] = 
 
 
 @pytest.mark.parametrize("body", WHOLE, ids=ascii)
-def test_a_body_gives_its_events_however_it_is_cut(body: bytes) -> None:
+def test_a_body_gives_its_events_at_every_split(body: bytes) -> None:
     for pieces in cuts(body):
         assert parse(pieces) == (WHOLE[body], [], b"")
 
 
 @pytest.mark.parametrize("body", STRAY, ids=ascii)
-def test_lines_that_are_no_field_are_kept_and_give_nothing(body: bytes) -> None:
+def test_lines_that_are_not_a_field_are_kept_as_stray(body: bytes) -> None:
     events, stray = STRAY[body]
     for pieces in cuts(body):
         assert parse(pieces) == (events, [], stray)
 
 
 @pytest.mark.parametrize("body", ENDS, ids=ascii)
-def test_what_the_end_cut_off_is_handed_over_by_end(body: bytes) -> None:
+def test_end_returns_an_event_without_its_blank_line(body: bytes) -> None:
     for pieces in cuts(body):
         assert parse(pieces) == ENDS[body]
 
@@ -199,7 +199,7 @@ def test_the_reference_agrees_with_the_tables(body: bytes) -> None:
 
 
 @pytest.mark.parametrize("line_end", [b"\n", b"\r", b"\r\n"])
-def test_an_event_comes_with_the_first_byte_of_its_blank_line(line_end: bytes) -> None:
+def test_an_event_is_returned_at_the_first_byte_of_its_end(line_end: bytes) -> None:
     parser = SSEParser()
     assert parser.feed(b"data: a" + line_end) == []
     assert parser.feed(line_end[:1]) == [("", b"a")]
@@ -225,7 +225,7 @@ bodies = st.one_of(
 
 @given(bodies, st.lists(st.integers(0, 120), max_size=10))
 @settings(max_examples=400, deadline=None)
-def test_any_bytes_in_any_cut_give_what_the_reference_gives(body: bytes, places: list[int]) -> None:
+def test_any_bytes_parse_as_in_the_reference(body: bytes, places: list[int]) -> None:
     ends = [*sorted(min(place, len(body)) for place in places), len(body)]
     pieces = [body[start:end] for start, end in zip([0, *ends], ends, strict=False)]
     assert parse(pieces) == reference(body)
@@ -233,7 +233,7 @@ def test_any_bytes_in_any_cut_give_what_the_reference_gives(body: bytes, places:
 
 @given(bodies)
 @settings(deadline=None)
-def test_any_bytes_give_the_same_byte_by_byte(body: bytes) -> None:
+def test_any_bytes_parse_alike_byte_by_byte(body: bytes) -> None:
     assert parse([bytes([byte]) for byte in body]) == reference(body)
 
 
@@ -241,7 +241,7 @@ def test_any_bytes_give_the_same_byte_by_byte(body: bytes) -> None:
 
 
 @pytest.mark.parametrize(("beginning", "step"), [(b"data: ", b"x"), (b"", b"data:\n"), (b"", b"x")])
-def test_an_event_beyond_the_cap_is_refused_while_it_comes(beginning: bytes, step: bytes) -> None:
+def test_an_event_beyond_the_cap_is_refused_as_it_arrives(beginning: bytes, step: bytes) -> None:
     parser = SSEParser(max_event_bytes=1000)
     parser.feed(beginning)
     for _ in range(1000 - len(beginning)):
@@ -250,7 +250,7 @@ def test_an_event_beyond_the_cap_is_refused_while_it_comes(beginning: bytes, ste
         parser.feed(step)
 
 
-def test_many_events_of_the_cap_s_size_are_no_overflow() -> None:
+def test_many_events_of_the_cap_s_size_do_not_overflow() -> None:
     parser = SSEParser(max_event_bytes=1000)
     body = (b"data: " + b"x" * 900 + b"\n\n") * 5 + b": " + b"c" * 900 + b"\n"
     assert len(parser.feed(body)) == 5
@@ -265,7 +265,7 @@ def test_comments_do_not_count_towards_an_event() -> None:
         assert parser.feed(b"\n\n") == [("", b"")]
 
 
-def test_what_was_whole_before_an_overflow_is_handed_over_first() -> None:
+def test_events_before_an_overflow_are_returned_first() -> None:
     parser = SSEParser(max_event_bytes=10)
     assert parser.feed(b"data: a\n\ndata: " + b"x" * 20) == [("", b"a")]
     with pytest.raises(SSEOverflowError):
@@ -282,14 +282,14 @@ def test_stray_lines_are_kept_up_to_their_cap() -> None:
 
 
 @pytest.mark.parametrize(("length", "stray"), [(65_534, b"x" * 65_534 + b"\ny"), (65_535, b"x" * 65_535)])
-def test_a_stray_line_that_fills_the_cap_is_the_last_one(length: int, stray: bytes) -> None:
+def test_the_stray_line_that_fills_the_cap_is_the_last(length: int, stray: bytes) -> None:
     parser = SSEParser()
     parser.feed(b"x" * length + b"\nyes\nno\n")
     assert parser.stray == stray
 
 
 def seconds(pieces: list[bytes]) -> float:
-    """Of this process's own processor time, which a busy machine does not lengthen; the best of five."""
+    """Return the least of five measurements of this process's own CPU time, which other processes do not increase."""
     best = float("inf")
     for _ in range(5):
         parser, before = SSEParser(), time.process_time()
@@ -311,18 +311,18 @@ def test_time_is_linear_in_the_bytes(piece: bytes) -> None:
 
 
 def shared_vectors() -> list[Any]:
-    """The vectors of the folder that the environment names; none where it names none."""
+    """Return the vectors of the folder that the environment variable names; none if it is not set."""
     folder = os.environ.get(SHARED)
     path = Path(folder, "vectors", "sse.json") if folder else None
     return json.loads(path.read_text("utf-8"))["vectors"] if path and path.exists() else []
 
 
 LENIENT = frozenset({"wpt-field-parsing"})
-"""Vectors in which a space before `data:` makes the line unknown; here it is a field (see the parser's head)."""
+"""Vectors in which a space before `data:` makes the field unknown. Our parser accepts it (see the head of `sse.py`)."""
 
 
 @pytest.mark.skipif(not shared_vectors(), reason=f"{SHARED} names no folder with vectors/sse.json")
-def test_shared_vectors_give_their_events_however_they_are_cut() -> None:
+def test_external_vectors_give_their_events_at_every_split() -> None:
     for vector in shared_vectors():
         if vector["name"] in LENIENT or "expected" not in vector:
             continue
@@ -338,12 +338,12 @@ def test_shared_vectors_give_their_events_however_they_are_cut() -> None:
 
 
 def kept_by_the_module() -> int:
-    """How many values the module's own tables hold."""
+    """Return the number of values in the module's own tables."""
     tables = [value for name, value in vars(sse).items() if not name.startswith("__")]
     return sum(len(value) for value in tables if isinstance(value, dict | list | set))
 
 
-def test_event_names_of_one_stream_cost_other_streams_nothing() -> None:
+def test_one_stream_s_event_names_do_not_slow_down_others() -> None:
     before = kept_by_the_module()
     hostile, other = SSEParser(), SSEParser()
     for parser in (hostile, other):
@@ -357,7 +357,7 @@ def test_event_names_of_one_stream_cost_other_streams_nothing() -> None:
     assert other.feed(b"data: x\n\n") == [("", b"x")]
 
 
-def test_a_name_line_that_ends_in_cr_is_no_part_of_the_name() -> None:
+def test_a_cr_after_an_event_name_is_not_part_of_it() -> None:
     parser = SSEParser()
     parser.feed(b"\n")
     for _ in range(2):

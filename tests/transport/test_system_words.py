@@ -1,4 +1,4 @@
-"""Numbers and names that come from outside: OpenSSL's, the system's and HTTP's, written down from their definitions."""
+"""Numbers and names of OpenSSL, the operating system and HTTP, compared with copies of their definitions."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ OTHER_NAME = (62, 64)
 """HOSTNAME_MISMATCH, IP_ADDRESS_MISMATCH."""
 
 
-def test_every_verification_error_has_the_hint_that_helps() -> None:
+def test_every_verification_error_has_its_hint() -> None:
     words = {"clock": CLOCK, "CA is private": PRIVATE_CA, "name that is in the certificate": OTHER_NAME}
     assert {number for numbers in words.values() for number in numbers} == VERIFY_HINTS.keys()
     for word, numbers in words.items():
         assert all(word in VERIFY_HINTS[number] for number in numbers)
 
 
-def test_the_reasons_for_bytes_that_are_no_tls_record() -> None:
+def test_the_openssl_reasons_for_bytes_that_are_not_tls() -> None:
     reasons = {
         "BAD_RECORD_TYPE",
         "HTTP_REQUEST",
@@ -44,7 +44,7 @@ def test_the_reasons_for_bytes_that_are_no_tls_record() -> None:
     assert reasons == NOT_TLS_REASONS
 
 
-def test_the_refusals_of_a_proxy_that_another_attempt_may_cure() -> None:
+def test_the_proxy_statuses_that_are_retried() -> None:
     assert {408, 425, 429, 500, 502, 503, 504} == TRANSIENT_STATUSES
     assert STATUS_HINTS.keys() == {403, 405}
     assert "rules" in STATUS_HINTS[403]
@@ -63,15 +63,15 @@ def test_statuses_without_a_body_are_those_of_rfc_9110() -> None:
 
 
 @pytest.mark.parametrize("method", [b"POST", b"PUT", b"PATCH"])
-def test_a_method_with_a_body_says_its_length_even_where_it_is_empty(method: bytes) -> None:
+def test_an_empty_body_of_a_post_has_a_content_length(method: bytes) -> None:
     assert {b"POST", b"PUT", b"PATCH"} == METHODS_WITH_BODY
     head = WireHead(method, b"/", [(b"Host", b"h")])
     assert b"\r\ncontent-length: 0\r\n" in head.encode(0).lower()
     assert b"content-length" not in WireHead(b"GET", b"/", [(b"Host", b"h")]).encode(0).lower()
 
 
-def test_a_silent_connection_is_probed_and_a_dead_one_given_up() -> None:
-    """On Linux; another system has fewer of these, or other names for them."""
+def test_the_keep_alive_options_are_these() -> None:
+    """The socket options on Linux. Other systems have fewer of them, or other names."""
     wanted = [
         ("IPPROTO_TCP", "TCP_NODELAY", 1),
         ("SOL_SOCKET", "SO_KEEPALIVE", 1),

@@ -1,4 +1,4 @@
-"""Timers: in order of time, one task, cancelled ones never."""
+"""Timers fire in order of their deadlines, from one task; cancelled timers never fire."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from manystream.transport.timers import Timers
 pytestmark = pytest.mark.trio
 
 
-async def test_timers_fire_in_order_of_time_whatever_the_order_they_were_set_in(
+async def test_timers_fire_in_the_order_of_their_deadlines(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     fired: list[tuple[str, float]] = []
@@ -51,7 +51,7 @@ async def test_a_cancelled_timer_does_not_fire_and_leaves_the_heap(autojump_cloc
     assert fired == [1]
 
 
-async def test_a_callback_may_set_timers_and_a_raising_one_stops_no_other(
+async def test_a_callback_that_raises_stops_no_other_timer(
     autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     fired: list[str] = []

@@ -1,4 +1,4 @@
-"""TLS: who is trusted, what is offered, what each failure says, and that nothing leaks."""
+"""TLS: the CAs that are trusted, the protocols that are offered, the error messages, and that no socket leaks."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def no_leak() -> Iterator[None]:
 
 @asynccontextmanager
 async def connected(port: int) -> AsyncIterator[socket.socket]:
-    """A connected, non-blocking socket; closed at the end unless TLS took it over."""
+    """Yield a connected non-blocking socket; close it at the end unless a TLS socket owns it."""
     stream = await trio.open_tcp_stream("127.0.0.1", port)
     with socket.socket(fileno=stream.socket.detach()) as sock:
         sock.setblocking(False)
@@ -57,7 +57,7 @@ async def connected(port: int) -> AsyncIterator[socket.socket]:
 
 
 async def refused(peer: TLSPeer, context: ssl.SSLContext, name: str = NAME) -> TransportError:
-    """The error of a handshake that must fail, and with which not one byte of a request was sent."""
+    """Return the error of a handshake that must fail, after a check that no byte of a request was sent."""
     async with serving(peer.serve) as port, connected(port) as sock:
         with pytest.raises(TransportError) as caught:
             await handshake(sock, context, name, origin=ORIGIN)
@@ -71,9 +71,7 @@ async def refused(peer: TLSPeer, context: ssl.SSLContext, name: str = NAME) -> T
 
 
 @pytest.mark.trio
-async def test_a_trusted_server_is_talked_to_by_name_with_http_1_1_only(
-    ca: trustme.CA, trusting: ssl.SSLContext
-) -> None:
+async def test_a_trusted_server_gets_its_name_and_http_1_1_only(ca: trustme.CA, trusting: ssl.SSLContext) -> None:
     peer = TLSPeer(ca.issue_cert(NAME))
     async with serving(peer.serve) as port, connected(port) as sock:
         with await handshake(sock, trusting, NAME) as secured:
@@ -93,7 +91,7 @@ async def test_a_final_dot_is_not_sent_as_part_of_the_name(ca: trustme.CA, trust
 
 @pytest.mark.trio
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
-async def test_an_address_is_not_sent_as_a_name_and_must_be_in_the_certificate(
+async def test_an_address_is_not_sent_as_sni_but_is_verified(
     ca: trustme.CA, trusting: ssl.SSLContext, address: str
 ) -> None:
     peer = TLSPeer(ca.issue_cert(address))
@@ -104,7 +102,7 @@ async def test_an_address_is_not_sent_as_a_name_and_must_be_in_the_certificate(
 
 
 @pytest.mark.trio
-async def test_a_server_without_alpn_is_taken_at_http_1_1(ca: trustme.CA, trusting: ssl.SSLContext) -> None:
+async def test_a_server_without_alpn_is_accepted(ca: trustme.CA, trusting: ssl.SSLContext) -> None:
     peer = TLSPeer(ca.issue_cert(NAME), protocols=[])
     async with serving(peer.serve) as port, connected(port) as sock:
         with await handshake(sock, trusting, NAME) as secured:
@@ -127,14 +125,14 @@ async def test_a_server_that_chooses_another_protocol_is_refused(
 
 
 @pytest.mark.trio
-async def test_an_unknown_ca_is_refused_with_the_way_to_trust_it(trusting: ssl.SSLContext) -> None:
+async def test_an_unknown_ca_is_refused_with_a_hint(trusting: ssl.SSLContext) -> None:
     error = await refused(TLSPeer(trustme.CA().issue_cert(NAME)), trusting)
     assert re.search(r"certificate verify failed: .* \(if the server's CA is private, .*ca_file", str(error))
     assert error.permanent
 
 
 @pytest.mark.trio
-async def test_the_system_s_cas_are_the_default_and_do_not_know_ours(ca: trustme.CA) -> None:
+async def test_the_system_s_cas_are_the_default(ca: trustme.CA) -> None:
     error = await refused(TLSPeer(ca.issue_cert(NAME)), make_context(TLSConfig()))
     assert "certificate verify failed" in str(error)
 
@@ -150,7 +148,7 @@ async def test_the_system_s_cas_are_the_default_and_do_not_know_ours(ca: trustme
         ("127.0.0.2", "127.0.0.1"),
     ],
 )
-async def test_a_certificate_for_someone_else_is_refused(
+async def test_a_certificate_for_another_name_is_refused(
     ca: trustme.CA, trusting: ssl.SSLContext, identity: str, asked: str
 ) -> None:
     error = await refused(TLSPeer(ca.issue_cert(identity)), trusting, asked)
@@ -160,15 +158,15 @@ async def test_a_certificate_for_someone_else_is_refused(
 
 
 @pytest.mark.trio
-async def test_a_common_name_does_not_stand_for_a_host_name(ca: trustme.CA, trusting: ssl.SSLContext) -> None:
+async def test_a_common_name_is_not_used_as_a_host_name(ca: trustme.CA, trusting: ssl.SSLContext) -> None:
     error = await refused(TLSPeer(ca.issue_cert(common_name=NAME)), trusting)
-    # Python 3.13 checks strictly, and refuses the certificate's empty list of names before it compares any.
+    # Python 3.13 verifies strictly: it refuses the certificate's empty list of names before it compares a name.
     assert re.search("Hostname mismatch|Empty Subject Alternative Name", str(error))
 
 
 @pytest.mark.trio
 @pytest.mark.parametrize(("days", "word"), [(-2, "expired"), (+2, "not yet valid")])
-async def test_a_certificate_out_of_its_time_is_refused(
+async def test_an_expired_or_future_certificate_is_refused(
     ca: trustme.CA, trusting: ssl.SSLContext, days: int, word: str
 ) -> None:
     day = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=days)
@@ -194,7 +192,7 @@ async def test_plain_http_on_the_port_is_named(trusting: ssl.SSLContext) -> None
 
 
 @pytest.mark.trio
-async def test_an_alert_is_passed_on_in_words(ca: trustme.CA, trusting: ssl.SSLContext) -> None:
+async def test_an_alert_is_reported_in_words(ca: trustme.CA, trusting: ssl.SSLContext) -> None:
     async def alert(stream: trio.SocketStream) -> None:
         await stream.receive_some()
         await stream.send_all(b"\x15\x03\x03\x00\x02\x02\x28")  # fatal, handshake_failure
@@ -209,7 +207,7 @@ async def test_an_alert_is_passed_on_in_words(ca: trustme.CA, trusting: ssl.SSLC
 @pytest.mark.trio
 @pytest.mark.parametrize("with_reset", [False, True])
 @pytest.mark.parametrize(("via", "phase"), [("", Phase.TLS), ("http://proxy.test:3128", Phase.PROXY)])
-async def test_a_connection_lost_in_the_handshake_is_no_certificate_s_fault(
+async def test_a_lost_handshake_is_not_a_certificate_error(
     trusting: ssl.SSLContext, with_reset: bool, via: str, phase: Phase
 ) -> None:
     async def leave(stream: trio.SocketStream) -> None:
@@ -226,7 +224,7 @@ async def test_a_connection_lost_in_the_handshake_is_no_certificate_s_fault(
 
 
 @pytest.mark.trio
-async def test_a_peer_that_is_gone_before_the_handshake_is_an_error_of_it(trusting: ssl.SSLContext) -> None:
+async def test_a_peer_that_left_before_the_handshake_is_a_tls_error(trusting: ssl.SSLContext) -> None:
     async def leave(stream: trio.SocketStream) -> None:
         reset(stream)
 
@@ -237,7 +235,7 @@ async def test_a_peer_that_is_gone_before_the_handshake_is_an_error_of_it(trusti
 
 
 @pytest.mark.trio
-async def test_a_socket_that_was_never_connected_is_an_error_and_is_closed(trusting: ssl.SSLContext) -> None:
+async def test_an_unconnected_socket_is_an_error_and_is_closed(trusting: ssl.SSLContext) -> None:
     sock = socket.socket()
     sock.setblocking(False)
     assert sock.connect_ex(("127.0.0.1", closed_port()))
@@ -255,7 +253,7 @@ async def test_cancelling_a_stalled_handshake_closes_the_socket(trusting: ssl.SS
 
 
 @pytest.mark.trio
-async def test_cancelled_before_it_begins_a_handshake_sends_nothing(trusting: ssl.SSLContext) -> None:
+async def test_a_handshake_cancelled_before_it_begins_sends_nothing(trusting: ssl.SSLContext) -> None:
     async with serving(hang) as port, connected(port) as sock:
         with trio.CancelScope() as scope:
             scope.cancel()
@@ -265,7 +263,7 @@ async def test_cancelled_before_it_begins_a_handshake_sends_nothing(trusting: ss
 
 
 @pytest.mark.trio
-async def test_a_client_certificate_is_shown_to_who_asks(ca: trustme.CA, tmp_path: Path) -> None:
+async def test_a_client_certificate_is_presented_on_request(ca: trustme.CA, tmp_path: Path) -> None:
     own = ca.issue_cert("client@example.test")
     own.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "client.pem"))
     config = TLSConfig(
@@ -280,7 +278,7 @@ async def test_a_client_certificate_is_shown_to_who_asks(ca: trustme.CA, tmp_pat
 
 
 def encrypted_key(own: trustme.LeafCert, folder: Path) -> tuple[str, str]:
-    """The certificate and its key in files of their own, the key under SECRET."""
+    """Write the certificate and its key to two files, the key encrypted with SECRET. Returns the paths."""
     key = load_pem_private_key(own.private_key_pem.bytes(), None)
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(SECRET.encode()))
     (folder / "key.pem").write_bytes(pem)
@@ -293,22 +291,20 @@ def test_an_encrypted_key_is_opened_with_its_password(ca: trustme.CA, tmp_path: 
     assert make_context(TLSConfig(client_certificate=ClientCertificate(*files, SECRET)))
 
 
-def test_an_encrypted_key_without_its_password_is_an_error_and_no_question_on_the_terminal(
-    ca: trustme.CA, tmp_path: Path
-) -> None:
+def test_an_encrypted_key_without_its_password_is_an_error(ca: trustme.CA, tmp_path: Path) -> None:
     files = encrypted_key(ca.issue_cert("client@example.test"), tmp_path)
     with pytest.raises(TLSConfigError, match=r"certificate\.pem needs a password"):
         make_context(TLSConfig(client_certificate=ClientCertificate(*files)))
 
 
-def test_a_wrong_password_is_an_error_that_does_not_show_it(ca: trustme.CA, tmp_path: Path) -> None:
+def test_a_wrong_password_is_an_error_without_the_password(ca: trustme.CA, tmp_path: Path) -> None:
     files = encrypted_key(ca.issue_cert("client@example.test"), tmp_path)
     with pytest.raises(TLSConfigError, match=r"certificate\.pem and .*key\.pem: ") as caught:
         make_context(TLSConfig(client_certificate=ClientCertificate(*files, SECRET + "-wrong")))
     assert SECRET not in repr(caught.value)
 
 
-def test_files_that_are_absent_or_no_pem_are_named(tmp_path: Path) -> None:
+def test_missing_or_invalid_pem_files_are_named(tmp_path: Path) -> None:
     junk = tmp_path / "junk.pem"
     junk.write_text("no certificate")
     absent = str(tmp_path / "absent.pem")
@@ -335,7 +331,7 @@ def test_every_context_verifies_certificate_and_name() -> None:
     assert not context.hostname_checks_common_name
 
 
-def test_nothing_below_tls_1_2_is_offered() -> None:
+def test_no_version_below_tls_1_2_is_offered() -> None:
     assert make_context(TLSConfig()).minimum_version is ssl.TLSVersion.TLSv1_2
 
 

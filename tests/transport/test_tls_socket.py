@@ -1,4 +1,4 @@
-"""TLS on a socket: every whole record of a read at once, nothing twice, nothing lost, however the wire is cut."""
+"""TLS over a socket: a read returns all whole records; at any split no byte is lost or delivered twice."""
 
 from __future__ import annotations
 
@@ -25,9 +25,14 @@ FULL = 16 * 1024
 
 
 class Wire:
-    """A socket whose other end is held by the test. arriving: what the kernel will give, piece by piece; b"" is the
-    end, and with nothing in it there is nothing to read. room: bytes that it still takes. broken: it takes none any
-    more."""
+    """A simulated socket whose other end is the test.
+
+    arriving: the pieces that the next reads return. b"" is the end of the stream; an empty list means no data yet.
+    sent: the bytes that the client has sent.
+    room: the number of bytes that the socket still accepts.
+    reads: the number of calls of `recv`.
+    broken: sending raises an error.
+    """
 
     def __init__(self) -> None:
         self.arriving: list[bytes] = []
@@ -64,7 +69,7 @@ class Wire:
 
 
 class Pair:
-    """A `TLSSocket` on a wire, and the server's end of TLS in memory."""
+    """A `TLSSocket` on a `Wire`, and the server's end of TLS in memory."""
 
     def __init__(self, ca: trustme.CA, trusting: ssl.SSLContext, version: ssl.TLSVersion) -> None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -95,24 +100,24 @@ class Pair:
         self.wire.reads = 0
 
     def deliver(self) -> None:
-        """What the client has sent comes to the server."""
+        """Deliver to the server what the client has sent."""
         self._in.write(bytes(self.wire.sent))
         self.wire.sent.clear()
 
     def records(self, *texts: bytes) -> bytes:
-        """Each text as a record of its own."""
+        """Encode each text as a record of its own."""
         for text in texts:
             self.server.write(text)
         return self._out.read()
 
     def goodbye(self) -> bytes:
-        """TLS's own word for the end."""
+        """Return the server's close_notify alert."""
         with contextlib.suppress(ssl.SSLWantReadError):
             self.server.unwrap()
         return self._out.read()
 
     def heard(self) -> bytes:
-        """What the server has got of the client."""
+        """Return the plaintext that the server has received from the client."""
         self.deliver()
         text = b""
         with contextlib.suppress(ssl.SSLWantReadError):
@@ -139,7 +144,7 @@ def pair(request: pytest.FixtureRequest, ca: trustme.CA, trusting: ssl.SSLContex
 
 
 def everything(pair: Pair) -> bytes:
-    """All that can be read, until nothing is left on the wire."""
+    """Read until the wire is empty; return all plaintext."""
     text = b""
     while pair.wire.arriving:
         with contextlib.suppress(ssl.SSLWantReadError):
@@ -147,7 +152,7 @@ def everything(pair: Pair) -> bytes:
     return text
 
 
-def test_all_whole_records_come_with_one_read_of_the_kernel(pair: Pair) -> None:
+def test_one_system_call_returns_all_whole_records(pair: Pair) -> None:
     pair.wire.arriving = [pair.records(b"one ", b"two ", b"three")]
     assert pair.secured.recv(FULL) == b"one two three"
     assert pair.wire.reads == 1
@@ -164,7 +169,7 @@ def test_records_may_be_cut_anywhere(pair: Pair) -> None:
         assert everything(pair) == b"one two"
 
 
-def test_byte_by_byte_and_in_records_larger_than_a_read(pair: Pair) -> None:
+def test_records_larger_than_a_read_arrive_whole(pair: Pair) -> None:
     pair.wire.arriving = [bytes([byte]) for byte in pair.records(b"slowly")]
     assert everything(pair) == b"slowly"
     large = b"0123456789" * 20_000
@@ -172,7 +177,7 @@ def test_byte_by_byte_and_in_records_larger_than_a_read(pair: Pair) -> None:
     assert everything(pair) == large
 
 
-def test_an_end_behind_data_is_held_until_the_data_was_given(pair: Pair) -> None:
+def test_an_end_after_data_is_reported_after_the_data(pair: Pair) -> None:
     pair.wire.arriving = [pair.records(b"last words") + pair.goodbye()]
     assert pair.secured.recv(FULL) == b"last words"
     assert pair.secured.buffered
@@ -181,12 +186,12 @@ def test_an_end_behind_data_is_held_until_the_data_was_given(pair: Pair) -> None
     assert pair.wire.reads == 1
 
 
-def test_an_end_in_a_read_of_its_own(pair: Pair) -> None:
+def test_an_end_can_arrive_in_a_read_of_its_own(pair: Pair) -> None:
     pair.wire.arriving = [pair.goodbye()]
     assert pair.secured.recv(FULL) == b""
 
 
-def test_an_end_without_goodbye_is_an_end(pair: Pair) -> None:
+def test_an_end_without_close_notify_is_an_end(pair: Pair) -> None:
     data = pair.records(b"cut here")
     pair.wire.arriving = [data[:-3]]
     with pytest.raises(ssl.SSLWantReadError):
@@ -195,7 +200,7 @@ def test_an_end_without_goodbye_is_an_end(pair: Pair) -> None:
     assert pair.secured.recv(FULL) == b""
 
 
-def test_what_came_whole_before_a_broken_record_is_given_first(pair: Pair) -> None:
+def test_records_before_a_broken_one_are_returned_first(pair: Pair) -> None:
     good, bad = pair.records(b"fine"), bytearray(pair.records(b"forged"))
     bad[-1] ^= 1
     pair.wire.arriving = [good + bytes(bad)]
@@ -206,7 +211,7 @@ def test_what_came_whole_before_a_broken_record_is_given_first(pair: Pair) -> No
             pair.secured.recv(FULL)
 
 
-def test_a_broken_record_is_an_error_and_tells_the_server_so(pair: Pair) -> None:
+def test_a_broken_record_is_an_error_and_sends_an_alert(pair: Pair) -> None:
     bad = bytearray(pair.records(b"forged"))
     bad[-1] ^= 1
     pair.wire.arriving = [bytes(bad)]
@@ -217,7 +222,7 @@ def test_a_broken_record_is_an_error_and_tells_the_server_so(pair: Pair) -> None
         pair.server.read(FULL)
 
 
-def test_a_line_that_takes_no_answer_still_gives_what_it_brought(pair: Pair) -> None:
+def test_data_is_returned_if_the_alert_cannot_be_sent(pair: Pair) -> None:
     good, bad = pair.records(b"fine"), bytearray(pair.records(b"forged"))
     bad[-1] ^= 1
     pair.wire.arriving = [good + bytes(bad)]
@@ -228,7 +233,7 @@ def test_a_line_that_takes_no_answer_still_gives_what_it_brought(pair: Pair) -> 
 
 
 @pytest.mark.parametrize("room", [1, 7, 100, 20_000])
-def test_a_kernel_that_takes_little_gets_every_byte_once(pair: Pair, room: int) -> None:
+def test_a_full_socket_buffer_gets_every_byte_once(pair: Pair, room: int) -> None:
     data = b"0123456789" * 4_000
     left, heard = memoryview(data), b""
     for _ in range(200_000):
@@ -241,7 +246,7 @@ def test_a_kernel_that_takes_little_gets_every_byte_once(pair: Pair, room: int) 
     assert heard == data
 
 
-def test_nothing_is_called_sent_before_the_kernel_has_it(pair: Pair) -> None:
+def test_bytes_count_as_sent_when_the_kernel_has_them(pair: Pair) -> None:
     pair.wire.room = 10
     with pytest.raises(BlockingIOError):
         pair.secured.send(b"question")
@@ -252,7 +257,7 @@ def test_nothing_is_called_sent_before_the_kernel_has_it(pair: Pair) -> None:
     assert pair.heard() == b"question"
 
 
-def test_a_handshake_waits_for_room_to_write(ca: trustme.CA, trusting: ssl.SSLContext) -> None:
+def test_a_handshake_waits_until_the_socket_is_writable(ca: trustme.CA, trusting: ssl.SSLContext) -> None:
     pair = Pair(ca, trusting, ssl.TLSVersion.TLSv1_3)
     pair.wire.room = 10
     with pytest.raises(ssl.SSLWantWriteError):
@@ -266,15 +271,15 @@ def test_a_handshake_waits_for_room_to_write(ca: trustme.CA, trusting: ssl.SSLCo
 
 
 class OpenSSL:
-    """OpenSSL's own server, which does on demand what no library lets one ask for."""
+    """The `openssl s_server` program, which can send messages that no Python library can send, such as a key update."""
 
     def __init__(self, process: trio.Process, port: int) -> None:
         self.port = port
         self._process = process
         self._output = b""
 
-    async def told(self, words: bytes) -> None:
-        """Wait until it has printed these words."""
+    async def wait_printed(self, words: bytes) -> None:
+        """Wait until the server has printed these words."""
         assert self._process.stdout is not None
         while words not in self._output:
             more = await self._process.stdout.receive_some()
@@ -290,7 +295,7 @@ class OpenSSL:
 async def open_openssl(pem: Path) -> AsyncIterator[OpenSSL]:
     program, port = shutil.which("openssl"), closed_port()
     if program is None:
-        pytest.skip("new keys are asked for by `openssl s_server`, and there is no openssl program here")
+        pytest.skip("the test of key updates needs the openssl program, which is not installed")
     command = [program, "s_server", "-msg", "-accept", f"{LOOPBACK}:{port}", "-cert", str(pem), "-key", str(pem)]
     process = await trio.lowlevel.open_process(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
@@ -298,7 +303,7 @@ async def open_openssl(pem: Path) -> AsyncIterator[OpenSSL]:
     try:
         with trio.fail_after(20):
             server = OpenSSL(process, port)
-            await server.told(b"ACCEPT")
+            await server.wait_printed(b"ACCEPT")
             yield server
     finally:
         process.kill()
@@ -307,16 +312,16 @@ async def open_openssl(pem: Path) -> AsyncIterator[OpenSSL]:
 
 
 @pytest.mark.trio
-async def test_new_keys_are_taken_and_answered(ca: trustme.CA, trusting: ssl.SSLContext, tmp_path: Path) -> None:
+async def test_a_key_update_is_accepted_and_answered(ca: trustme.CA, trusting: ssl.SSLContext, tmp_path: Path) -> None:
     ca.issue_cert(NAME).private_key_and_cert_chain_pem.write_to_path(tmp_path / "pem")
     async with open_openssl(tmp_path / "pem") as server:
         sock = socket.create_connection((LOOPBACK, server.port))
         sock.setblocking(False)
         with await handshake(sock, trusting, NAME) as secured:
             await server.type(b"K\n")
-            await server.told(b">>> TLS 1.3, Handshake [length 0005], KeyUpdate")
+            await server.wait_printed(b">>> TLS 1.3, Handshake [length 0005], KeyUpdate")
             await server.type(b"under new keys\n")
             assert await receive(secured) == b"under new keys\n"
             await send_all(secured, b"heard\n")
-            await server.told(b"<<< TLS 1.3, Handshake [length 0005], KeyUpdate")
-            await server.told(b"heard\n")
+            await server.wait_printed(b"<<< TLS 1.3, Handshake [length 0005], KeyUpdate")
+            await server.wait_printed(b"heard\n")

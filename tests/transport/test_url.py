@@ -1,4 +1,4 @@
-"""Base URLs: what is accepted, what is refused with which words, and what ends up in the request line."""
+"""Base URLs: the ones that are accepted, the errors for the others, and the resulting request targets."""
 
 from __future__ import annotations
 
@@ -73,35 +73,35 @@ REFUSED = {
     f"https://{SECRET}\uff0f@h/v1": "host or port is malformed",
     f"https://h/v1#{SECRET}": "fragment",
     "https://h\\@evil.example": "backslash",
-    "https://a..b": "no host name",
-    "https://.a": "no host name",
-    "https://-a": "no host name",
-    "https://a%2eb": "no host name",
-    "https://a*b": "no host name",
-    "https://" + "a" * 64: "no host name",
-    "https://" + "a." * 130 + "b": "no host name",
-    "https://☃\u0338.example": "no host name",
-    "https://127.1": "no IPv4 address",
-    "https://2130706433": "no IPv4 address",
-    "https://0x7f.0.0.1": "no IPv4 address",
-    "https://0x7f000001": "no IPv4 address",
-    "https://256.1.1.1": "no IPv4 address",
-    "https://127.0.0.01": "no IPv4 address",
+    "https://a..b": "not a host name",
+    "https://.a": "not a host name",
+    "https://-a": "not a host name",
+    "https://a%2eb": "not a host name",
+    "https://a*b": "not a host name",
+    "https://" + "a" * 64: "not a host name",
+    "https://" + "a." * 130 + "b": "not a host name",
+    "https://☃\u0338.example": "not a host name",
+    "https://127.1": "not an IPv4 address",
+    "https://2130706433": "not an IPv4 address",
+    "https://0x7f.0.0.1": "not an IPv4 address",
+    "https://0x7f000001": "not an IPv4 address",
+    "https://256.1.1.1": "not an IPv4 address",
+    "https://127.0.0.01": "not an IPv4 address",
     "https://[::1": "host or port is malformed",
-    "https://[zz]": "malformed|no IPv6 address",
-    "https://[127.0.0.1]": "malformed|no IPv6 address",
+    "https://[zz]": "malformed|not an IPv6 address",
+    "https://[127.0.0.1]": "malformed|not an IPv6 address",
     "https://[fe80::1%eth0]": "zone",
 }
 
 
 @pytest.mark.parametrize("text", ACCEPTED)
-def test_a_usable_base_url_is_read_into_its_parts(text: str) -> None:
+def test_a_usable_base_url_is_parsed_into_its_parts(text: str) -> None:
     scheme, host, port, path, query = ACCEPTED[text]
     assert parse_base_url(text) == BaseURL(Origin(scheme, host, port), path, query)
 
 
 @pytest.mark.parametrize("text", REFUSED, ids=ascii)
-def test_an_unusable_base_url_is_refused_with_the_reason_and_no_secret(text: str) -> None:
+def test_an_unusable_base_url_error_shows_no_secret(text: str) -> None:
     with pytest.raises(URLError, match=REFUSED[text]) as caught:
         parse_base_url(text)
     assert str(caught.value).startswith("base URL: ")
@@ -112,7 +112,7 @@ def test_an_unusable_base_url_is_refused_with_the_reason_and_no_secret(text: str
 
 @given(st.text(alphabet=st.characters(), max_size=30) | st.text(alphabet=string.printable + "ü[]@", max_size=30))
 @settings(deadline=None)
-def test_any_text_gives_a_base_url_of_printable_ascii_or_a_url_error(tail: str) -> None:
+def test_any_text_gives_a_base_url_or_a_url_error(tail: str) -> None:
     try:
         base = parse_base_url("https://" + tail)
     except URLError:
@@ -125,7 +125,7 @@ def test_any_text_gives_a_base_url_of_printable_ascii_or_a_url_error(tail: str) 
 
 @given(st.from_regex(r"\Ahttps?://[a-z]{1,9}(:[1-9][0-9]{0,3})?(/[a-z%20é]{0,9}){0,3}(\?[a-z=&ü]{0,9})?\Z"))
 @settings(deadline=None)
-def test_reading_what_was_written_changes_nothing(text: str) -> None:
+def test_parsing_a_formatted_base_url_changes_nothing(text: str) -> None:
     base = parse_base_url(text)
     query = f"?{base.query}" if base.query else ""
     assert parse_base_url(f"{base.origin}{base.path}{query}") == base
@@ -136,7 +136,7 @@ def test_an_origin_shows_its_port_and_brackets() -> None:
     assert str(Origin("http", "::1", 8080)) == "http://[::1]:8080"
 
 
-def test_the_host_header_leaves_the_default_port_out() -> None:
+def test_the_host_header_omits_the_default_port() -> None:
     assert Origin("https", "h", 443).host_header == "h"
     assert Origin("http", "h", 80).host_header == "h"
     assert Origin("https", "h", 80).host_header == "h:80"
@@ -151,7 +151,7 @@ def test_equal_origins_are_one_key() -> None:
     assert {first: 1}[second] == 1
 
 
-def test_a_query_is_shown_nowhere() -> None:
+def test_a_query_is_in_no_text() -> None:
     base = parse_base_url(f"https://h/v1?key={SECRET}")
     assert str(base) == "https://h:443/v1?…"
     assert SECRET not in repr(base)
@@ -173,7 +173,7 @@ TARGETS = [
 
 
 @pytest.mark.parametrize(("base", "path", "expected"), TARGETS)
-def test_a_target_is_base_path_then_path_then_both_queries(base: str, path: str, expected: str) -> None:
+def test_a_target_joins_both_paths_and_both_queries(base: str, path: str, expected: str) -> None:
     assert target(parse_base_url(base), path) == expected
 
 

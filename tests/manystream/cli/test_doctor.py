@@ -186,7 +186,7 @@ async def test_what_is_no_http_fails_at_the_answer() -> None:
     async with server(b"SSH-2.0-OpenSSH_9.6\r\n", []) as port:
         findings = await checked(ms.OpenAIChat(CANARY, f"http://127.0.0.1:{port}/v1"))
     assert steps(findings)[-1] == "FAIL answer"
-    assert "no HTTP/1.1" in findings[-1].text
+    assert "not HTTP/1.1" in findings[-1].text
 
 
 @pytest.mark.trio
