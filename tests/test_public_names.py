@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import manystream as ms
+from manystream import aio, portal
 
 from .public_api import SNAPSHOT, describe
 
@@ -131,6 +132,31 @@ def test_values_have_the_attributes_of_the_contract(name: str) -> None:
     slots = {slot for base in owner.__mro__ for slot in getattr(base, "__slots__", ())}
     missing = [name for name in ATTRIBUTES[name].split() if name not in slots and not hasattr(owner, name)]
     assert not missing
+
+
+CALL = "cancel completion pause resume state wait"
+STREAM = "call"  # and `completion`, of each object
+RECORDING = "close closed exchanges"
+ENGINE = "drain record request start_request start_stream statistics stream"
+OFFERED: dict[type, str] = {
+    ms.Call: CALL,
+    ms.Engine: f"{ENGINE} close from_thread",
+    ms.EventStream: STREAM,
+    ms.Recording: RECORDING,
+    aio.Call: CALL,
+    aio.Engine: ENGINE,
+    aio.EventStream: STREAM,
+    portal.Portal: ENGINE,
+    portal.PortalCall: CALL,
+    portal.PortalStream: STREAM,
+    portal.PortalRecording: RECORDING,
+}
+"""Class → every public name in its `dir`."""
+
+
+@pytest.mark.parametrize("owner", OFFERED, ids=lambda owner: f"{owner.__module__}.{owner.__name__}")
+def test_what_an_engine_hands_out_shows_only_what_a_user_may_use(owner: type) -> None:
+    assert [name for name in dir(owner) if not name.startswith("_")] == sorted(OFFERED[owner].split())
 
 
 @pytest.mark.trio
