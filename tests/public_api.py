@@ -98,12 +98,16 @@ def _described(name: str, value: object) -> Iterator[str]:
 
 def _class(name: str, owner: type) -> Iterator[str]:
     base = owner.__bases__[0]
-    yield f"class {name}" + (f"({base.__name__})" if base is not object else "")
+    shown = base is not object and not base.__name__.startswith("_")
+    yield f"class {name}" + (f"({base.__name__})" if shown else "")
     if issubclass(owner, enum.Enum):
         for member in owner:
             yield f"    {member.name} = {member.value!r}"
         return
-    if typing.is_typeddict(owner) or getattr(owner, "_is_protocol", False):
+    if typing.is_typeddict(owner):
+        yield from (f"    {field}: {kind.__forward_arg__}" for field, kind in owner.__annotations__.items())
+        return
+    if getattr(owner, "_is_protocol", False):
         yield from (f"    {field}: {kind}" for field, kind in owner.__annotations__.items())
     elif name not in OFFERED and name not in HANDED_OUT:
         yield from _signature("    __init__", owner)

@@ -7,6 +7,7 @@ import difflib
 import importlib
 import inspect
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -170,6 +171,38 @@ def test_a_request_takes_its_options_by_name_only() -> None:
     by_name = [name for name, parameter in parameters.items() if parameter.kind is inspect.Parameter.KEYWORD_ONLY]
     assert by_name == REQUEST_OPTIONS.split()
     assert list(parameters)[:2] == ["model", "messages"]
+
+
+def test_the_options_that_functions_pass_on_are_those_of_a_request() -> None:
+    fields = {field.name: field.type for field in dataclasses.fields(ms.Request) if field.kw_only}
+    on = {name: annotation.__forward_arg__ for name, annotation in ms.RequestOptions.__annotations__.items()}
+    assert on == fields
+    assert ms.Request.__doc__ is not None
+    assert [name for name in fields if f"\n    {name}: " not in ms.Request.__doc__] == [], "one line each in a hover"
+
+
+def test_a_request_shows_its_value_alone() -> None:
+    shown = {name for name in dir(ms.Request("m", [])) if not name.startswith("_")}
+    assert shown == {"model", "messages", *REQUEST_OPTIONS.split(), "system_blocks", "thinking_config"}
+
+
+CHAT_PROFILE = ms.Profile(name="chat-server", dialect="openai-chat", base_url="http://127.0.0.1:9/v1")
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (ms.Provider, "a plain Provider speaks no dialect: give it a Profile, or take OpenAIChat"),
+        (lambda: ms.Provider(name="groq"), "a plain Provider speaks no dialect"),
+        (lambda: ms.Anthropic(profile=CHAT_PROFILE), "openai-chat"),
+        (lambda: ms.OpenAIResponses(profile=CHAT_PROFILE), "openai-chat"),
+        (lambda: ms.Gemini(profile="groq"), "no profile 'groq' speaks gemini"),
+    ],
+)
+def test_a_provider_without_a_dialect_of_its_own_is_refused(make: Callable[[], object], words: str) -> None:
+    with pytest.raises(ms.InvalidRequestError, match=re.escape(words)) as raised:
+        make()
+    assert raised.value.field == "profile"
 
 
 def test_an_error_carries_what_a_caller_decides_by() -> None:
