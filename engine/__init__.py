@@ -3,7 +3,6 @@
 Knows transport and providers; neither knows this, nor the other.
 """
 
-from .call import Call as Call
 from .clocks import CallState as CallState
 from .completion import Completion as Completion
 from .completion import Timings as Timings
@@ -11,6 +10,7 @@ from .core import Engine as Engine
 from .core import open_engine as open_engine
 from .errors import EngineClosedError as EngineClosedError
 from .errors import TooManyCallsError as TooManyCallsError
+from .handle import Call as Call
 from .limits import Limits as Limits
 from .observe import CallStart as CallStart
 from .observe import Observer as Observer

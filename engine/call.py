@@ -1,4 +1,4 @@
-"""One call: its attempts, its clocks, its retries, its events, and its one completion.
+"""One call, on the engine's side: its attempts, its clocks, its retries, its events, and its one completion.
 
 Knows when to stop trying and whom to tell. Must not know bytes or dialects (its attempts do), nor how requests are
 turned into wire form (the engine has done that).
@@ -11,8 +11,7 @@ import logging
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self, TypeAlias
+from typing import TypeAlias
 
 from ..providers.errors import ProviderError
 from ..providers.events import Error, Event
@@ -48,14 +47,18 @@ class CallHooks:
     observed: wraps the function that delivers the events of each further chunk; None: nobody looks at chunks.
     """
 
-    ended: Callable[[Call, Completion], None]
-    attempt_started: Callable[[Call, int], None] | None = None
-    first_token: Callable[[Call], None] | None = None
-    observed: Callable[[Call, Deliver], Deliver] | None = None
+    ended: Callable[[RunningCall, Completion], None]
+    attempt_started: Callable[[RunningCall, int], None] | None = None
+    first_token: Callable[[RunningCall], None] | None = None
+    observed: Callable[[RunningCall, Deliver], Deliver] | None = None
 
 
-class Call(Ending):
-    """A running (or ended) call, as `start_request` and `start_stream` return it. number: counts the engine's calls."""
+class RunningCall(Ending):
+    """A call from its start to its end, and what the engine knows of it afterwards. Programs have a `Call` (handle.py).
+
+    number: counts the engine's calls.
+    counters: of the provider's calls.
+    """
 
     __slots__ = (
         "_attempt",
@@ -106,39 +109,21 @@ class Call(Ending):
         kind = "stream" if self._prepared.stream else "request"
         return f"<Call {kind} to {self._prepared.provider.name} {self._state_now().value}, attempt {self._attempts}>"
 
-    # --- for the caller ---
+    # --- what a program may ask: `Call` says what it means ---
 
     @property
     def state(self) -> CallState:
-        """Where it stands."""
         return self._state_now()
 
     def cancel(self) -> None:
-        """End the call. Its socket is closed at once; its completion (CANCELLED, with what had arrived) follows at
-        the loop's next turn. Idempotent; after the end it does nothing. Only on the engine's thread."""
         self.end(cancelled())
 
-    async def __aenter__(self) -> Self:
-        """`async with call:` ties the call to the block: leaving the block, also by cancellation, cancels the call."""
-        return self
-
-    async def __aexit__(
-        self,
-        exception_type: type[BaseException] | None,
-        exception: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.cancel()
-
     def pause(self) -> None:
-        """Read no more for now: the server is held back through TCP, and the idle clock stands still. Holds for a
-        connection that the call gets later, too."""
         self._paused = True
         if self._attempt is not None:
             self._attempt.pause()
 
     def resume(self) -> None:
-        """Read on."""
         self._paused = False
         attempt = self._attempt
         if attempt is not None:
@@ -223,7 +208,7 @@ class Call(Ending):
 
     # --- attempts ---
 
-    def start(self, announce: Callable[[Call], None]) -> None:
+    def start(self, announce: Callable[[RunningCall], None]) -> None:
         """Begin the first attempt. announce: has the engine count the call, and notifies its observer.
 
         The call completes later, never before this returns, unless the engine is closed meanwhile. Where this raises,

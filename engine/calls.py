@@ -32,18 +32,19 @@ from ..transport.timers import Timers
 from ..transport.tls import TLSConfig, TLSConfigError, make_context
 from ..transport.tls_socket import TLSSocket
 from ..transport.url import Origin
-from .call import Call, CallHooks
+from .call import CallHooks, RunningCall
 from .callbacks import check_callback
 from .clocks import CallState, effective
 from .completion import Completion
 from .delivery import Counters, OnEvent
 from .ending import OnCompletion
 from .errors import EngineClosedError, TooManyCallsError, cancelled, ends_engine
+from .handle import Call
 from .limits import Limits
 from .observe import CallStart, GuardedObserver, Observer
 from .prepare import Preparer
 from .prepared import Prepared
-from .record import Recording
+from .record import Recording, RecordingFile
 from .runtime import Runtime
 from .services import Services
 from .statistics import OriginStatistics, ProviderStatistics, Statistics
@@ -97,7 +98,7 @@ class Calls:
         self._resolver = Resolver()
         self._token = trio.lowlevel.current_trio_token()
         self._process = os.getpid()
-        self._calls: dict[Call, None] = {}
+        self._calls: dict[RunningCall, None] = {}
         self._counters = {provider.name: Counters() for provider in providers}
         self._closed = self._draining = False
         self._started = 0
@@ -123,7 +124,7 @@ class Calls:
         prepared, wire = self._preparer.prepare(request, stream=stream)
         self._runtime.budget.call_started()
         counters = self._counters[prepared.provider.name]
-        call = Call(
+        running = RunningCall(
             self._runtime,
             self._hooks,
             prepared,
@@ -139,17 +140,18 @@ class Calls:
             on_completion=on_completion,
             finish_response=_response_finisher(wire.warnings, request),
         )
+        call = Call(running)
         watch = self._watch
         if watch is None:
-            call.start(self._call_started)
+            running.start(self._call_started)
         else:
             start = _call_start(request, prepared)
 
-            def announce(call: Call) -> None:
-                self._call_started(call)
-                watch.call_started(call, start)
+            def announce(running: RunningCall) -> None:
+                self._call_started(running)
+                watch.call_started(running, call, start)
 
-            call.start(announce)
+            running.start(announce)
         return call
 
     def check_here(self) -> None:
@@ -184,12 +186,12 @@ class Calls:
         self.close(forced=True)
         self._scope.cancel()
 
-    def _call_started(self, call: Call) -> None:
+    def _call_started(self, call: RunningCall) -> None:
         call.counters.started += 1
         self._started += 1
         self._calls[call] = None
 
-    def _call_ended(self, call: Call, completion: Completion) -> None:
+    def _call_ended(self, call: RunningCall, completion: Completion) -> None:
         if call not in self._calls:
             return
         del self._calls[call]
@@ -253,7 +255,7 @@ class Calls:
             loop_ticks=self._runtime.loop.ticks,
         )
 
-    def running(self) -> list[Call]:
+    def running(self) -> list[RunningCall]:
         """The running calls, oldest first."""
         return list(self._calls)
 
@@ -270,8 +272,8 @@ class Calls:
         self.check_here()
         if self._runtime.recorder is not None:
             raise RuntimeError(f"{self._runtime.recording!r} is running: leave its block first")
-        recording = self._runtime.recording = Recording(path, replace=replace)
-        return recording
+        file = self._runtime.recording = RecordingFile(path, replace=replace)
+        return Recording(file)
 
     def drain(self, timeout: float) -> Coroutine[object, object, bool]:
         """Start no call from now on. What this returns waits until those that run have ended, and gives whether all

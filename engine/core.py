@@ -22,11 +22,12 @@ from ..transport.errors import URLError
 from ..transport.loop import make_loop
 from ..transport.proxy import ProxyConfig, parse_proxy_url
 from ..transport.tls import TLSConfig
-from .call import Call
 from .calls import Calls
 from .completion import answer_of
 from .delivery import OnEvent
 from .ending import OnCompletion
+from .engine_thread import EngineThread
+from .handle import Call
 from .limits import Limits
 from .option_rules import check_options
 from .options import EngineOptions
@@ -47,7 +48,7 @@ class Engine:
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
-        self.from_thread: Portal = Portal(calls, trio.lowlevel.current_trio_token())
+        self.from_thread: Portal = Portal(calls, EngineThread())
 
     def __repr__(self) -> str:
         return f"<Engine {self._calls!r}>"

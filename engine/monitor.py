@@ -30,7 +30,7 @@ import trio
 
 from ..providers.errors import ManystreamError
 from ..providers.json_values import dumps
-from .call import Call
+from .call import RunningCall
 from .calls import Calls
 from .clocks import CallState
 from .statistics import CallFigures
@@ -139,7 +139,7 @@ class Monitor:
         oldest = [call.figures(now) for call in calls[:LISTED]]
         streams = 0
         states: Counter[CallState] = Counter()
-        quietest: list[tuple[float, int, Call]] = []
+        quietest: list[tuple[float, int, RunningCall]] = []
         for start in range(0, len(calls), SLICE):
             running = [call for call in calls[start : start + SLICE] if call.completion is None]
             streams += sum(call.stream for call in running)

@@ -18,9 +18,10 @@ from dataclasses import dataclass
 from ..providers.events import Event
 from ..providers.provider import Provider
 from ..providers.request import Request
-from .call import Call, CallHooks
+from .call import CallHooks, Deliver, RunningCall
 from .callbacks import check_callback
 from .completion import Completion
+from .handle import Call
 
 logger: logging.Logger = logging.getLogger("manystream.observe")
 
@@ -80,33 +81,36 @@ class GuardedObserver:
     `KeyboardInterrupt`, also ends the engine. Raises `InvalidRequestError` where one of its methods is no plain
     function.
 
-    chunks: whether it wants every chunk.
+    every_chunk: whether it wants every chunk.
     """
 
-    __slots__ = ("_observer", "_on_raise", "chunks")
+    __slots__ = ("_calls", "_observer", "_on_raise", "every_chunk")
 
     def __init__(self, observer: Observer, on_raise: Callable[[BaseException], None]) -> None:
         for hook in HOOKS:
             check_callback(f"observer.{hook}", getattr(observer, hook))
         self._observer = observer
         self._on_raise = on_raise
-        self.chunks: bool = observer.every_chunk is True
+        self._calls: dict[RunningCall, Call] = {}  # as programs have them, while they run
+        self.every_chunk: bool = observer.every_chunk is True
 
-    def hooks(self, ended: Callable[[Call, Completion], None]) -> CallHooks:
+    def hooks(self, ended: Callable[[RunningCall, Completion], None]) -> CallHooks:
         """What calls call on their way; `ended` is the engine's own."""
-        return CallHooks(ended, self.attempt_started, self.first_token, self.watched if self.chunks else None)
+        observed = self.observed if self.every_chunk else None
+        return CallHooks(ended, self.attempt_started, self.first_token, observed)
 
-    def call_started(self, call: Call, start: CallStart) -> None:
+    def call_started(self, running: RunningCall, call: Call, start: CallStart) -> None:
+        self._calls[running] = call
         self._notify("call_started", call, start)
 
-    def attempt_started(self, call: Call, number: int) -> None:
-        self._notify("attempt_started", call, number)
+    def attempt_started(self, running: RunningCall, number: int) -> None:
+        self._notify("attempt_started", self._calls[running], number)
 
-    def first_token(self, call: Call) -> None:
-        self._notify("first_token", call)
+    def first_token(self, running: RunningCall) -> None:
+        self._notify("first_token", self._calls[running])
 
-    def call_ended(self, call: Call, completion: Completion) -> None:
-        self._notify("call_ended", call, completion)
+    def call_ended(self, running: RunningCall, completion: Completion) -> None:
+        self._notify("call_ended", self._calls.pop(running), completion)
 
     def connection_opened(self, origin: str) -> None:
         self._notify("connection_opened", origin)
@@ -114,14 +118,15 @@ class GuardedObserver:
     def connection_closed(self, origin: str, served: int) -> None:
         self._notify("connection_closed", origin, served)
 
-    def watched(self, call: Call, deliver: Callable[[Sequence[Event]], None]) -> Callable[[Sequence[Event]], None]:
+    def observed(self, running: RunningCall, deliver: Deliver) -> Deliver:
         """`deliver`, with the observer notified of each chunk before."""
+        call = self._calls[running]
 
-        def deliver_watched(events: Sequence[Event]) -> None:
+        def deliver_observed(events: Sequence[Event]) -> None:
             self._notify("chunk_received", call, events)
             deliver(events)
 
-        return deliver_watched
+        return deliver_observed
 
     def _notify(self, hook: str, *arguments: object) -> None:
         try:

@@ -43,8 +43,8 @@ RESPONSE_HEADER_PREFIXES = ("anthropic-ratelimit-", "x-ratelimit-")
 """What is written of heads. A header that is not named here may hold a secret, whoever made it up."""
 
 
-class Recording:
-    """A file that exchanges are written to, until it is closed: `with engine.record(path): …`.
+class RecordingFile:
+    """A file that exchanges are written to, until it is closed. Programs have a `Recording`.
 
     replace: whether a new file may take the name of one that is there.
     """
@@ -59,17 +59,6 @@ class Recording:
 
     def __repr__(self) -> str:
         return f"<Recording {self._path.name}, {self.exchanges} exchanges{'' if self._file else ', closed'}>"
-
-    def __enter__(self) -> Recording:
-        return self
-
-    def __exit__(
-        self,
-        exception_type: type[BaseException] | None,
-        exception: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     @property
     def closed(self) -> bool:
@@ -112,12 +101,49 @@ class Recording:
                     pass
 
 
+class Recording:
+    """A running recording, as `engine.record` returns it: `with engine.record(path): …`."""
+
+    __slots__ = ("_file",)
+
+    def __init__(self, file: RecordingFile) -> None:
+        self._file = file
+
+    def __repr__(self) -> str:
+        return repr(self._file)
+
+    def __enter__(self) -> Recording:
+        return self
+
+    def __exit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def closed(self) -> bool:
+        """Whether it takes no more."""
+        return self._file.closed
+
+    @property
+    def exchanges(self) -> int:
+        """How many exchanges were written."""
+        return self._file.exchanges
+
+    def close(self) -> None:
+        """Write what is known of exchanges that are still running, and close the file. Idempotent."""
+        self._file.close()
+
+
 class Tap:
     """One exchange: told what happens, in the attempt's stead, and tells the attempt."""
 
     __slots__ = ("_chunks", "_ended", "_exchange", "_head", "_prepared", "_recording", "_started")
 
-    def __init__(self, recording: Recording, prepared: Prepared, exchange: Exchange) -> None:
+    def __init__(self, recording: RecordingFile, prepared: Prepared, exchange: Exchange) -> None:
         self._recording = recording
         self._prepared = prepared
         self._exchange = exchange

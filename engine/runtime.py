@@ -15,7 +15,7 @@ from ..transport.loop import Loop
 from ..transport.pool import Pool
 from ..transport.timers import Timers
 from .listener import Recorder
-from .record import Recording
+from .record import RecordingFile
 from .retry import RetryBudget
 
 
@@ -69,7 +69,7 @@ class Runtime:
         self.budget: RetryBudget = RetryBudget()
         self.random: Callable[[], float] = random.Random().random
         self.on_callback_raised: Callable[[BaseException], None] = on_callback_raised
-        self.recording: Recording | None = None
+        self.recording: RecordingFile | None = None
         self.retried: int = 0
         self.resent: int = 0
         self._token = trio.lowlevel.current_trio_token()

@@ -14,10 +14,10 @@ from typing import ClassVar, Generic, Protocol, TypeVar
 import trio
 
 from ..providers.events import Error, Event
-from .call import Call
 from .completion import Completion
 from .delivery import OnEvent
 from .ending import OnCompletion
+from .handle import Call
 
 HIGH_WATER = 64
 """Events that may wait for their consumer before the socket is read no more."""

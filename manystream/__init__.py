@@ -79,6 +79,7 @@ if TYPE_CHECKING:
     from .providers.provider import OpenAIResponses as OpenAIResponses
     from .providers.provider import Provider as Provider
     from .providers.request import Request as Request
+    from .providers.request import RequestOptions as RequestOptions
     from .providers.request import ThinkingConfig as ThinkingConfig
     from .providers.request import ThinkingLevel as ThinkingLevel
     from .providers.request import Tool as Tool
@@ -175,6 +176,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     ),
     ".providers.request": (
         "Request",
+        "RequestOptions",
         "ThinkingConfig",
         "ThinkingLevel",
         "Tool",
@@ -264,6 +266,7 @@ __all__ = [
     "Recording",
     "RedactedThinking",
     "Request",
+    "RequestOptions",
     "Response",
     "Retry",
     "Role",

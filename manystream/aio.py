@@ -24,13 +24,13 @@ from typing import Protocol, Self, TypeAlias, Unpack
 import trio
 
 from .engine import core
-from .engine.call import Call as NativeCall
 from .engine.callbacks import check_callback
 from .engine.clocks import CallState
 from .engine.completion import Completion, answer_of
 from .engine.delivery import OnEvent
 from .engine.ending import OnCompletion
 from .engine.errors import EngineClosedError
+from .engine.handle import Call as NativeCall
 from .engine.options import EngineOptions
 from .engine.record import Recording
 from .engine.statistics import Statistics

@@ -21,8 +21,8 @@ from typing import TypeAlias
 from opentelemetry import metrics, trace
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 
-from .engine.call import Call
 from .engine.completion import Completion
+from .engine.handle import Call
 from .engine.observe import CallStart, Observer
 from .providers.events import Event
 from .providers.provider import Provider

@@ -8,14 +8,16 @@ Knows threads, and how to open an engine. Must not know how a call works.
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
+from functools import partial
 from typing import Unpack
 
 import trio
 
 from .engine.core import open_engine
+from .engine.engine_thread import EngineThread
 from .engine.options import EngineOptions
 from .engine.portal import Portal, PortalCall, PortalRecording, PortalStream
 from .providers.provider import Provider
@@ -37,12 +39,12 @@ def open_portal(
     engine, such as `SystemExit` from a callback, is raised then. Raises `InvalidRequestError` for a provider that
     cannot be used.
     """
-    opened: Future[tuple[Portal, trio.Event]] = Future()
+    opened: Future[tuple[Portal, Callable[[], None]]] = Future()
 
     async def hold() -> None:
         async with open_engine(providers, **options) as engine:
             leave = trio.Event()
-            opened.set_result((engine.from_thread, leave))
+            opened.set_result((engine.from_thread, partial(EngineThread().soon, leave.set)))
             await leave.wait()
 
     failures: list[BaseException] = []  # the exception that ended the engine, such as `SystemExit` from a callback
@@ -58,11 +60,11 @@ def open_portal(
 
     thread = threading.Thread(target=run, name="manystream portal", daemon=True)
     thread.start()
-    portal, leave = opened.result()
+    portal, close = opened.result()
     try:
         yield portal
     finally:
-        portal.soon(leave.set)
+        close()
         thread.join()
     if failures:
         raise failures[0]

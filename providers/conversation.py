@@ -9,38 +9,15 @@ before the first of them, and all their results after the last.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import ClassVar, TypedDict, Unpack, cast
+from typing import ClassVar, Unpack, cast
 
-from .json_values import JSON, JSONObject
 from .messages import Block, File, Image, Message, RedactedThinking, Role, Text, Thinking, ToolCall, ToolResult
-from .options import Retry, Timeouts
 from .prefix_cache import PrefixCache
-from .request import LevelName, Request, ThinkingConfig, ThinkingLevel, Tool, with_prefix_cache
+from .request import Request, RequestOptions, with_prefix_cache
 from .response import Response
 from .rows import Row, messages_from_rows, rows_from_message
-
-
-class RequestOptions(TypedDict, total=False):
-    """What `Conversation.request` passes on to `Request`."""
-
-    system: str | list[Text] | None
-    tools: Sequence[Tool]
-    tool_choice: str
-    thinking: LevelName | ThinkingLevel | ThinkingConfig | None
-    max_output_tokens: int | None
-    temperature: float | None
-    top_p: float | None
-    stop: Sequence[str]
-    seed: int | None
-    response_schema: JSONObject | type | None
-    parallel_tool_calls: bool | None
-    metadata: dict[str, str] | None
-    timeouts: Timeouts | None
-    retry: Retry | None
-    extra_body: dict[str, JSON] | None
-    extra_headers: dict[str, str] | None
 
 
 @dataclass(slots=True)
@@ -202,7 +179,8 @@ class Conversation:
         return clone
 
     def request(self, model: str, **options: Unpack[RequestOptions]) -> Request:
-        """A request for the next turn, with a snapshot of the list of messages: later ones do not change it."""
+        """A request for the next turn, with a snapshot of the list of messages: later ones do not change it. `Request`
+        says what the options mean."""
         return with_prefix_cache(Request(model, tuple(self.messages), **options), self._prefix_cache)
 
     # --- agents ---

@@ -59,6 +59,12 @@ class Provider:
 
     def _choose_profile(self, name: str | None, base_url: str | None, profile: str | Profile | None) -> Profile:
         if isinstance(profile, Profile):
+            if self.dialect and isinstance(profile.dialect, str) and profile.dialect != self.dialect:
+                raise InvalidRequestError(
+                    "profile",
+                    f"{type(self).__name__} speaks {self.dialect}, and the profile {profile.name!r} is for"
+                    f" {profile.dialect}: take Provider(profile=…), which speaks what its profile says",
+                )
             return profile
         if profile is not None and self.dialect:
             row = profile_by_name(profile, self.dialect)

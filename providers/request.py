@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypedDict
 
 from .json_values import JSON, JSONObject
 from .messages import CacheControl, Message, Text
@@ -59,16 +59,59 @@ class Tool:
     cache_control: CacheControl | None = None
 
 
+class RequestOptions(TypedDict, total=False):
+    """The options of a `Request`, for functions that pass them on: `**options: Unpack[ms.RequestOptions]`.
+
+    `Request` says what each of them means."""
+
+    system: str | Sequence[Text] | None
+    tools: Sequence[Tool]
+    tool_choice: Literal["auto", "none", "required"] | str
+    thinking: LevelName | ThinkingLevel | ThinkingConfig | None
+    max_output_tokens: int | None
+    temperature: float | None
+    top_p: float | None
+    stop: Sequence[str]
+    seed: int | None
+    response_schema: JSONObject | type | None
+    parallel_tool_calls: bool | None
+    metadata: Mapping[str, str] | None
+    timeouts: Timeouts | None
+    retry: Retry | None
+    extra_body: Mapping[str, JSON] | None
+    extra_headers: Mapping[str, str] | None
+
+
+class _CachedForm:
+    """What a request keeps beside its value: the cache of its conversation's wire form. It is not compared, shown or
+    copied."""
+
+    __slots__ = ("_prefix_cache",)
+
+
 @dataclass(slots=True, frozen=True)
-class Request:
+class Request(_CachedForm):
     """One request. Only `model` and `messages` are needed; None leaves a setting to the server.
 
-    system: the system prompt, text or text blocks. tool_choice: `auto`, `none`, `required`, or a tool's name.
+    model: the model's name, with or without its provider's: `"claude-sonnet-4-5"`, `"vllm/llama-3"`.
+    messages: the conversation, oldest first.
+    system: the system prompt, text or text blocks.
+    tools: the functions that the model may ask for.
+    tool_choice: `auto`, `none`, `required`, or a tool's name.
     thinking: a level, by name too (`"high"`), or a `ThinkingConfig`.
+    max_output_tokens: the longest answer.
+    temperature: how much chance there is in the answer, from 0.
+    top_p: only the most probable tokens, up to this sum of their probabilities.
+    stop: texts at which the answer ends.
+    seed: for answers that can be repeated, where the server offers that.
     response_schema: a JSON Schema that the answer's text must fit, or a class that makes one (`model_json_schema`, as
-    pydantic's models have); the JSON object is then on `response.parsed`.
-    extra_body: members merged into the wire body last; extra_headers: headers added last; no repr shows them.
-    written: what is written already of these messages, where they are a conversation's; no part of the value.
+        pydantic's models have); the JSON object is then on `response.parsed`.
+    parallel_tool_calls: whether one answer may ask for several tools.
+    metadata: names and values that the provider keeps with the request.
+    timeouts: the clocks of this call; those that are None are the engine's.
+    retry: how often this call is attempted. Default: the engine's.
+    extra_body: members merged into the wire body last.
+    extra_headers: headers added last; no repr shows them.
     """
 
     model: str
@@ -89,7 +132,6 @@ class Request:
     retry: Retry | None = field(default=None, kw_only=True)
     extra_body: Mapping[str, JSON] | None = field(default=None, kw_only=True)
     extra_headers: Mapping[str, str] | None = field(default=None, kw_only=True, repr=False)
-    written: PrefixCache | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def system_blocks(self) -> list[Text]:
@@ -111,5 +153,11 @@ class Request:
 
 def with_prefix_cache(request: Request, cache: PrefixCache) -> Request:
     """Give a request that a conversation has just made the conversation's cache. Returns the same request."""
-    object.__setattr__(request, "written", cache)
+    object.__setattr__(request, "_prefix_cache", cache)
     return request
+
+
+def prefix_cache_of(request: Request) -> PrefixCache | None:
+    """The cache of the conversation that made the request; None for any other request."""
+    cache: PrefixCache | None = getattr(request, "_prefix_cache", None)
+    return cache

@@ -44,13 +44,14 @@ HOMES: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 """Module → the names in it that are public; none: those that it exports."""
 
-CALL = ("cancel", "completion", "pause", "resume", "state", "wait")
+HANDED_OUT = {
+    "manystream.Call", "manystream.Engine", "manystream.EventStream", "manystream.Portal", "manystream.Recording",
+    "manystream.aio.Call", "manystream.aio.Engine", "manystream.aio.EventStream",
+    "manystream.portal.PortalCall", "manystream.portal.PortalRecording", "manystream.portal.PortalStream",
+}  # fmt: skip
+"""Classes that programs get objects of, and make none of: how they are made is not public."""
+
 OFFERED: dict[str, tuple[str, ...]] = {
-    "manystream.Call": CALL,
-    "manystream.aio.Call": CALL,
-    "manystream.portal.Portal": ("record", "request", "start_request", "start_stream", "statistics", "stream"),
-    "manystream.portal.PortalCall": CALL,
-    "manystream.engine.Recording": ("close", "closed"),
     "manystream.providers.dialect.StreamMachine": (
         "answer", "end", "ended", "fail", "feed", "provider", "response", "take_end", "take_event",
     ),
@@ -97,14 +98,18 @@ def _described(name: str, value: object) -> Iterator[str]:
 
 def _class(name: str, owner: type) -> Iterator[str]:
     base = owner.__bases__[0]
-    yield f"class {name}" + (f"({base.__name__})" if base is not object else "")
+    shown = base is not object and not base.__name__.startswith("_")
+    yield f"class {name}" + (f"({base.__name__})" if shown else "")
     if issubclass(owner, enum.Enum):
         for member in owner:
             yield f"    {member.name} = {member.value!r}"
         return
-    if typing.is_typeddict(owner) or getattr(owner, "_is_protocol", False):
+    if typing.is_typeddict(owner):
+        yield from (f"    {field}: {kind.__forward_arg__}" for field, kind in owner.__annotations__.items())
+        return
+    if getattr(owner, "_is_protocol", False):
         yield from (f"    {field}: {kind}" for field, kind in owner.__annotations__.items())
-    elif name not in OFFERED:
+    elif name not in OFFERED and name not in HANDED_OUT:
         yield from _signature("    __init__", owner)
     offered = OFFERED.get(name) or sorted(_members(owner))
     for member in offered:

@@ -7,11 +7,13 @@ import difflib
 import importlib
 import inspect
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import manystream as ms
+from manystream import aio, portal
 
 from .public_api import SNAPSHOT, describe
 
@@ -133,6 +135,31 @@ def test_values_have_the_attributes_of_the_contract(name: str) -> None:
     assert not missing
 
 
+CALL = "cancel completion pause resume state wait"
+STREAM = "call"  # and `completion`, of each object
+RECORDING = "close closed exchanges"
+ENGINE = "drain record request start_request start_stream statistics stream"
+OFFERED: dict[type, str] = {
+    ms.Call: CALL,
+    ms.Engine: f"{ENGINE} close from_thread",
+    ms.EventStream: STREAM,
+    ms.Recording: RECORDING,
+    aio.Call: CALL,
+    aio.Engine: ENGINE,
+    aio.EventStream: STREAM,
+    portal.Portal: ENGINE,
+    portal.PortalCall: CALL,
+    portal.PortalStream: STREAM,
+    portal.PortalRecording: RECORDING,
+}
+"""Class → every public name in its `dir`."""
+
+
+@pytest.mark.parametrize("owner", OFFERED, ids=lambda owner: f"{owner.__module__}.{owner.__name__}")
+def test_what_an_engine_hands_out_shows_only_what_a_user_may_use(owner: type) -> None:
+    assert [name for name in dir(owner) if not name.startswith("_")] == sorted(OFFERED[owner].split())
+
+
 @pytest.mark.trio
 async def test_an_engine_has_a_door_for_other_threads() -> None:
     async with ms.open_engine(providers=[ms.OpenAIChat(api_key="k", base_url="http://127.0.0.1:1/v1")]) as engine:
@@ -144,6 +171,38 @@ def test_a_request_takes_its_options_by_name_only() -> None:
     by_name = [name for name, parameter in parameters.items() if parameter.kind is inspect.Parameter.KEYWORD_ONLY]
     assert by_name == REQUEST_OPTIONS.split()
     assert list(parameters)[:2] == ["model", "messages"]
+
+
+def test_the_options_that_functions_pass_on_are_those_of_a_request() -> None:
+    fields = {field.name: field.type for field in dataclasses.fields(ms.Request) if field.kw_only}
+    on = {name: annotation.__forward_arg__ for name, annotation in ms.RequestOptions.__annotations__.items()}
+    assert on == fields
+    assert ms.Request.__doc__ is not None
+    assert [name for name in fields if f"\n    {name}: " not in ms.Request.__doc__] == [], "one line each in a hover"
+
+
+def test_a_request_shows_its_value_alone() -> None:
+    shown = {name for name in dir(ms.Request("m", [])) if not name.startswith("_")}
+    assert shown == {"model", "messages", *REQUEST_OPTIONS.split(), "system_blocks", "thinking_config"}
+
+
+CHAT_PROFILE = ms.Profile(name="chat-server", dialect="openai-chat", base_url="http://127.0.0.1:9/v1")
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (ms.Provider, "a plain Provider speaks no dialect: give it a Profile, or take OpenAIChat"),
+        (lambda: ms.Provider(name="groq"), "a plain Provider speaks no dialect"),
+        (lambda: ms.Anthropic(profile=CHAT_PROFILE), "openai-chat"),
+        (lambda: ms.OpenAIResponses(profile=CHAT_PROFILE), "openai-chat"),
+        (lambda: ms.Gemini(profile="groq"), "no profile 'groq' speaks gemini"),
+    ],
+)
+def test_a_provider_without_a_dialect_of_its_own_is_refused(make: Callable[[], object], words: str) -> None:
+    with pytest.raises(ms.InvalidRequestError, match=re.escape(words)) as raised:
+        make()
+    assert raised.value.field == "profile"
 
 
 def test_an_error_carries_what_a_caller_decides_by() -> None:

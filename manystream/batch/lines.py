@@ -29,7 +29,7 @@ from ..providers.messages import Message
 from ..providers.openai.chat.converter import ChatConverter
 from ..providers.openai.responses.converter import ResponsesConverter
 from ..providers.options import Retry, Timeouts
-from ..providers.request import Request, ThinkingConfig, ThinkingLevel, Tool
+from ..providers.request import Request, RequestOptions, ThinkingConfig, ThinkingLevel, Tool
 from .members import MemberError, Members
 
 LineId: TypeAlias = "str | int"
@@ -120,11 +120,7 @@ def read_item(line: Line, choose_model: ChooseModel) -> Item:
 
 # --- manystream's form ---
 
-OUR_MEMBERS = (
-    "id", "custom_id", "model", "messages", "system", "tools", "tool_choice", "thinking", "max_output_tokens",
-    "temperature", "top_p", "stop", "seed", "response_schema", "parallel_tool_calls", "metadata", "timeouts", "retry",
-    "extra_body", "extra_headers",
-)  # fmt: skip
+OUR_MEMBERS = ("id", "custom_id", "model", "messages", *RequestOptions.__annotations__)
 
 
 def _read_ours(line: JSONObject, choose_model: ChooseModel) -> Request:

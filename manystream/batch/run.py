@@ -17,11 +17,11 @@ from typing import TypeAlias
 import trio
 
 from ..cost import Cost, Unpriced
-from ..engine.call import Call
 from ..engine.callbacks import check_callback
 from ..engine.completion import Completion
 from ..engine.core import Engine
 from ..engine.errors import EngineClosedError, TooManyCallsError
+from ..engine.handle import Call
 from ..providers.errors import ErrorCategory, InvalidRequestError, ManystreamError, ProviderError
 from ..providers.json_values import JSONObject
 from ..providers.request import Request

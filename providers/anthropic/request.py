@@ -16,7 +16,7 @@ from ..json_values import JSON, JSONObject
 from ..messages import Message
 from ..prefix_cache import Segment, serialised, write_messages
 from ..provider import Provider
-from ..request import Request, Tool
+from ..request import Request, Tool, prefix_cache_of
 from ..structured import schema_of
 from ..tool_names import check_tool_names
 from .block_writer import marked
@@ -85,7 +85,7 @@ def _messages(request: Request, provider: Provider, warnings: list[str]) -> JSON
         return MessageWriter(profile).write(messages, first, state)
 
     key = ("anthropic", profile)
-    messages = write_messages(request.messages, request.written, key, write, warnings)
+    messages = write_messages(request.messages, prefix_cache_of(request), key, write, warnings)
     if not messages:
         raise InvalidRequestError("messages", "hold nothing that Anthropic takes: no text, no call, no file")
     return messages

@@ -17,7 +17,7 @@ from ..json_values import JSON, JSONObject
 from ..messages import Message
 from ..prefix_cache import Segment, serialised, write_messages
 from ..provider import Provider
-from ..request import TOOL_CHOICE_MODES, Request, Tool
+from ..request import TOOL_CHOICE_MODES, Request, Tool, prefix_cache_of
 from ..structured import schema_of
 from ..tool_names import check_tool_names
 from .block_writer import BlockWriter
@@ -100,7 +100,7 @@ def _contents(request: Request, model: str, provider: Provider, warnings: list[s
         return MessageWriter(parts, warned, sign_calls=modern).write(messages, first, state)
 
     key = ("gemini", owner, base_url, modern)
-    contents = write_messages(request.messages, request.written, key, write, warnings)
+    contents = write_messages(request.messages, prefix_cache_of(request), key, write, warnings)
     if not contents:
         raise InvalidRequestError("messages", "hold nothing that can be sent to Gemini: no text, no call, no file")
     return contents

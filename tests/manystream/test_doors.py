@@ -11,7 +11,7 @@ import pytest
 import manystream as ms
 from manystream import aio, portal
 from manystream.engine import EventStream, core
-from manystream.engine.call import Call
+from manystream.engine.handle import Call
 
 EXCEPTIONS: dict[type, dict[str, str]] = {
     aio.Engine: {"close": "leaving the block does it", "from_thread": "loop.call_soon_threadsafe is asyncio's way"},

@@ -16,6 +16,7 @@ from manystream.providers.dialect import WireRequest
 from manystream.providers.json_values import JSON, JSONObject
 from manystream.providers.messages import Block
 from manystream.providers.registry import DIALECTS
+from manystream.providers.request import prefix_cache_of
 from manystream.providers.snapshot import MEMBERS
 
 PROVIDERS: dict[str, tuple[ms.Provider, str]] = {
@@ -365,13 +366,14 @@ def test_what_is_written_goes_with_the_conversation_and_not_with_its_copies() ->
     conversation = long_conversation()
     request = conversation.request("m")
     encode("anthropic", request)
-    assert repr(request.written) == "<PrefixCache: 199 messages>"
-    assert "written" not in repr(request)
+    assert repr(prefix_cache_of(request)) == "<PrefixCache: 199 messages>"
+    assert "PrefixCache" not in repr(request)
+    assert not [name for name in dir(request) if "cache" in name and not name.startswith("_")]
     assert request == ms.Request("m", tuple(conversation.messages))
     for copied in (copy.deepcopy(request), pickle.loads(pickle.dumps(request))):
-        assert repr(copied.written) == "<PrefixCache: empty>"
+        assert prefix_cache_of(copied) is None
     conversation.clear()
-    assert repr(request.written) == "<PrefixCache: empty>"
+    assert repr(prefix_cache_of(request)) == "<PrefixCache: empty>"
 
 
 def test_a_short_conversation_holds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -379,7 +381,7 @@ def test_a_short_conversation_holds_nothing(monkeypatch: pytest.MonkeyPatch) -> 
     conversation = long_conversation(7)
     request = conversation.request("m")
     encode("chat", request)
-    assert repr(request.written) == "<PrefixCache: empty>"
+    assert repr(prefix_cache_of(request)) == "<PrefixCache: empty>"
 
 
 def test_a_request_that_is_refused_leaves_what_is_written_as_it_was(checked: list[int]) -> None:

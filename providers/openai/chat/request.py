@@ -23,7 +23,7 @@ from ...messages import Message, Text
 from ...prefix_cache import Segment, serialised, write_messages
 from ...profile import Profile, Quirks
 from ...provider import Provider
-from ...request import TOOL_CHOICE_MODES, Request, Tool
+from ...request import TOOL_CHOICE_MODES, Request, Tool, prefix_cache_of
 from ...structured import schema_of
 from ...tool_names import check_tool_names
 from ..schema import strict_schema
@@ -86,7 +86,9 @@ def _messages(request: Request, system: list[Text], profile: Profile, warnings: 
         warned: list[str] = []
         return MessageWriter(profile, BlockWriter(profile.quirks, warned), warned).write(messages, first, state)
 
-    messages = write_messages(request.messages, request.written, ("openai-chat", profile), write, warnings, lead)
+    messages = write_messages(
+        request.messages, prefix_cache_of(request), ("openai-chat", profile), write, warnings, lead
+    )
     if not messages:
         raise InvalidRequestError("messages", "hold nothing that can be sent: no text, no call, no file")
     return messages

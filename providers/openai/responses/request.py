@@ -25,7 +25,7 @@ from ...messages import Message
 from ...prefix_cache import Segment, serialised, write_messages
 from ...profile import Quirks
 from ...provider import Provider
-from ...request import TOOL_CHOICE_MODES, Request, ThinkingConfig, ThinkingLevel, Tool
+from ...request import TOOL_CHOICE_MODES, Request, ThinkingConfig, ThinkingLevel, Tool, prefix_cache_of
 from ...structured import schema_of
 from ...tool_names import check_tool_names
 from ..schema import is_strict, strict_schema
@@ -116,7 +116,7 @@ def _input(request: Request, model: str, provider: Provider, extra: Mapping[str,
         return items.write(messages, first, state)
 
     key = ("openai-responses", name, tool_name, breakpoints, keeps, stores)
-    items = write_messages(request.messages, request.written, key, write, warnings)
+    items = write_messages(request.messages, prefix_cache_of(request), key, write, warnings)
     marks = [tool.cache_control for tool in request.tools] + [block.cache_control for block in request.system_blocks]
     if any(mark is not None for mark in marks):
         # Instructions and tools have no place for a mark at all.

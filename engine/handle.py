@@ -1,0 +1,66 @@
+"""A call as a program has it: what it may ask of the call, and nothing else.
+
+Knows the engine's side of the call (call.py). Must not know how a call works.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+from .call import RunningCall
+from .clocks import CallState
+from .completion import Completion
+
+
+class Call:
+    """A running (or ended) call, as `start_request` and `start_stream` return it."""
+
+    __slots__ = ("_running",)
+
+    def __init__(self, running: RunningCall) -> None:
+        self._running = running
+
+    def __repr__(self) -> str:
+        return repr(self._running)
+
+    @property
+    def state(self) -> CallState:
+        """What the call does now."""
+        return self._running.state
+
+    @property
+    def completion(self) -> Completion | None:
+        """The final record, once the call has ended."""
+        return self._running.completion
+
+    def cancel(self) -> None:
+        """End the call. Its socket is closed at once; its completion (CANCELLED, with what had arrived) follows at
+        the loop's next tick. Idempotent; after the end it does nothing. Only on the engine's thread."""
+        self._running.cancel()
+
+    async def wait(self) -> Completion:
+        """Wait for the completion, which the callback (if any) has been given by then. Cancelling the wait leaves the
+        call running; `async with call:` cancels both."""
+        return await self._running.wait()
+
+    async def __aenter__(self) -> Self:
+        """`async with call:` ties the call to the block: leaving the block, also by cancellation, cancels the call."""
+        return self
+
+    async def __aexit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.cancel()
+
+    def pause(self) -> None:
+        """Read no more for now: the server is held back through TCP, and the idle clock stands still. Holds for a
+        connection that the call gets later, too."""
+        self._running.pause()
+
+    def resume(self) -> None:
+        """Read on."""
+        self._running.resume()
