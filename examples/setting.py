@@ -16,7 +16,7 @@ from manystream.simulator import start_simulator
 
 @dataclass(frozen=True)
 class Setting:
-    """Who is asked, and for which model. simulated: nobody real; answers are a salad of words."""
+    """Who is asked, and for which model. simulated: nobody real; answers are simulated."""
 
     providers: list[ms.Provider]
     model: str

@@ -9,7 +9,7 @@ four places; the first that names a knob wins:
    `sim-mixed@events=40,rate=20`; a model of any other name has no knobs;
 4. the server's settings.
 
-What it says: `kind`, `events`, `calls`, `steps`, `finish`, `cached`, `redacted`, `seed`, `stamp`.
+What it says: `kind`, `text`, `events`, `calls`, `steps`, `finish`, `cached`, `redacted`, `seed`, `stamp`.
 How fast: `rate`, `delay`, `chunk`, `ping`.
 What goes wrong: `fail` (with `retry-after`, `code`), `drop`, `cut`, `reset`, `truncate`, `stall`, `malformed`,
 `error`; `times` and `key` limit all of these to the first requests.
@@ -28,6 +28,7 @@ from dataclasses import dataclass, fields, replace
 from .json_text import loads_object, mapping
 
 KINDS = ("text", "thinking", "tools", "mixed")
+TEXTS = ("sentences", "unicode")
 FINISHES = ("stop", "length", "content_filter")
 HEADER = "x-simulate"
 _SEPARATORS = re.compile(r"[,\s]+")
@@ -39,28 +40,47 @@ class KnobError(ValueError):
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Knobs:
-    """One answer's knobs.
+    """The knobs of one answer.
 
-    kind: `text`, `thinking` (then text), `tools`, or `mixed` (thinking, text, tool calls). events: pieces of
-    thinking and text together. calls: tool calls in one answer. steps: how many rounds of tool calls a
-    conversation has before the answer is text. finish: `stop`, `length` or `content_filter`. cached: how many of
-    the input tokens the usage calls cached. redacted: the thinking is encrypted (Anthropic). seed: what the words
-    depend on; by default the last user message. stamp: each piece of text is `time.monotonic_ns()` at its sending,
-    in 20 digits, and a space.
+    What the answer holds:
 
-    rate: events a second; 0 is as fast as the socket takes them. delay: seconds before the response's first byte.
-    chunk: cut the body into HTTP chunks, each with its own `send`, of that many bytes, anywhere. ping: seconds
-    between keep-alive events while the stream stalls.
+    kind: `text`, `thinking` (then text), `tools`, or `mixed` (thinking, text, tool calls).
+    text: `sentences` about the question, or `unicode`: words that trouble parsers (several scripts, emoji, escapes).
+    events: pieces of thinking and text together.
+    calls: tool calls in one answer.
+    steps: rounds of tool calls in a conversation before the answer is text.
+    finish: `stop`, `length` or `content_filter`.
+    cached: how many input tokens the usage reports as cached.
+    redacted: the thinking is encrypted (Anthropic).
+    seed: a number that varies the text; by default it is made from the last user message.
+    stamp: each piece of text is `time.monotonic_ns()` when it is sent, in 20 digits, and a space.
 
-    fail: answer with this HTTP status. retry_after: seconds, told with a failure. code: the provider's own error
-    code, instead of the one that fits the status. drop: close without any answer. cut: close the socket after `k`
-    events; reset: the same with a TCP reset. truncate: end the body, properly framed, after `k` events. stall: send
-    nothing more after `k` events, and keep the connection open. malformed: event `k` is broken JSON. error: event
-    `k` is an error inside the stream, `error_status` says which. times: only the first so many requests with this
-    `key` (default: the directive itself) go wrong; 0 is all.
+    How fast it is sent:
+
+    rate: events per second; 0 sends as fast as the socket takes them.
+    delay: seconds before the first byte of the response.
+    chunk: cut the body into HTTP chunks of so many bytes, at any byte, each with a `send` of its own.
+    ping: seconds between keep-alive events while the stream stalls.
+
+    What goes wrong, where `k` counts the events of the stream:
+
+    fail: respond with this HTTP status.
+    retry_after: seconds, reported with a failure.
+    code: the provider's error code, instead of the one that fits the status.
+    drop: close the connection without a response.
+    cut: close the socket after `k` events.
+    reset: send a TCP reset after `k` events.
+    truncate: end the body after `k` events, with correct HTTP framing.
+    stall: send nothing more after `k` events and keep the connection open.
+    malformed: event `k` is broken JSON.
+    error: event `k` is an error inside the stream.
+    error_status: the HTTP status whose error that is.
+    times: only the first so many requests of this `key` go wrong; 0: every request.
+    key: what `times` counts by; by default the directive itself.
     """
 
     kind: str | None = None
+    text: str = "sentences"
     events: int | None = None
     calls: int | None = None
     steps: int = 1
@@ -133,6 +153,7 @@ def _one_of(*words: str) -> Callable[[str], str]:
 _PLACE = (_whole(-1_000_000, 1_000_000), "a whole number of events")
 READERS: dict[str, tuple[Callable[[str], object], str]] = {
     "kind": (_one_of(*KINDS), "one of " + ", ".join(KINDS)),
+    "text": (_one_of(*TEXTS), "one of " + ", ".join(TEXTS)),
     "events": (_whole(0, 1_000_000), "0 to 1000000"),
     "calls": (_whole(0, 1000), "0 to 1000"),
     "steps": (_whole(0, 1000), "0 to 1000"),

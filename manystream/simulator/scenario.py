@@ -10,22 +10,14 @@ from __future__ import annotations
 import hashlib
 import itertools
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from .json_text import JSON, dumps, dumps_text
 from .knobs import Knobs
 from .prompt import Prompt, ToolDeclaration
 from .schema_example import example
-
-WORDS: tuple[str, ...] = (
-    "the", "stream", "carries", "many", "small", "pieces", "and", "each", "of", "them", "arrives", "in", "order",
-    "while", "others", "wait", "a", "river", "crosses", "the", "plain", "under", "stone", "bridges", "where", "boats",
-    "move", "slowly", "towards", "Zürich", "naïve", "façade", "Łódź", "Ελλάδα", "москва", "東京", "서울", "🙂",
-    "👩\u200d🚀", "line\u2028break", "quote\"d", "back\\slash", "tab\tbed", "new\nline",
-)  # fmt: skip
-"""What text is made of. Some words are there to trouble parsers: more than ASCII, a code point that some take for a
-line end, an emoji of several code points, and characters that JSON escapes."""
+from .wording import WORDINGS, Wording
 
 DEFAULT_EVENTS = 24
 INVENTED_TOOLS: tuple[ToolDeclaration, ...] = (
@@ -125,20 +117,21 @@ def write_scenario(prompt: Prompt, knobs: Knobs) -> Scenario:
         repr((seed, prompt.model, prompt.rounds, prompt.answers)).encode(), digest_size=16
     ).hexdigest()
     source = random.Random(_number(f"{seed}/{prompt.rounds}"))
+    wording = WORDINGS[knobs.text](prompt.text, source)
     kind = knobs.kind or "text"
     called = _called_tools(prompt, knobs, kind)
     thinks = kind in ("thinking", "mixed") or knobs.redacted
     events = DEFAULT_EVENTS if knobs.events is None else knobs.events
-    thinking = _words(max(1, events // 4), source) if thinks and events else ()
+    thinking = wording.thinking(max(1, events // 4)) if thinks and events else ()
     if prompt.answers:
         text = _mention(prompt)
     elif called and kind != "mixed":
         text = ()
     elif prompt.schema is not None:
-        text = fragments(dumps_text(example(prompt.schema, _endless_words(source))), source)
+        text = fragments(dumps_text(example(prompt.schema, wording.values())), source)
     else:
-        text = _stamps(events - len(thinking)) if knobs.stamp else _words(events - len(thinking), source)
-    calls = _calls(called, identity, source)
+        text = _stamps(events - len(thinking)) if knobs.stamp else wording.text(events - len(thinking))
+    calls = _calls(called, identity, source, wording)
     tokens = Tokens(
         input=prompt.characters // 4 + 1 + 8 * len(prompt.tools),
         cached=min(knobs.cached, prompt.characters // 4 + 1 + 8 * len(prompt.tools)),
@@ -181,15 +174,6 @@ def _number(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
 
 
-def _words(count: int, source: random.Random) -> tuple[str, ...]:
-    return tuple(word + " " for word in source.choices(WORDS, k=max(0, count)))
-
-
-def _endless_words(source: random.Random) -> Iterator[str]:
-    while True:
-        yield source.choice(WORDS)
-
-
 def _stamps(count: int) -> tuple[str, ...]:
     digits = STAMP_WIDTH - len(STAMP_MARK)
     return tuple(f"{STAMP_MARK}{number:0{digits}d} " for number in range(max(0, count)))
@@ -215,10 +199,12 @@ def _called_tools(prompt: Prompt, knobs: Knobs, kind: str) -> Sequence[ToolDecla
     return list(itertools.islice(itertools.cycle(named), count if prompt.parallel else min(count, 1)))
 
 
-def _calls(called: Sequence[ToolDeclaration], identity: str, source: random.Random) -> tuple[ScriptedCall, ...]:
+def _calls(
+    called: Sequence[ToolDeclaration], identity: str, source: random.Random, wording: Wording
+) -> tuple[ScriptedCall, ...]:
     calls: list[ScriptedCall] = []
     for position, tool in enumerate(called):
-        arguments: JSON = example(tool.schema, _endless_words(source)) if tool.schema else {}
+        arguments: JSON = example(tool.schema, wording.values(position)) if tool.schema else {}
         text = dumps(arguments if isinstance(arguments, dict) else {}).decode()
         id = hashlib.blake2b(f"{identity}/call/{position}".encode()).hexdigest()[:22]
         calls.append(ScriptedCall(id, tool.name, fragments(text, source)))

@@ -86,7 +86,7 @@ async def begin(path: Path, origin: str) -> tuple[str, ms.Conversation]:
 def journey(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Journey]:
     """The whole way, once; the tests look at it."""
     path = tmp_path_factory.mktemp("journey") / "conversations.db"
-    with start_simulator() as simulator:
+    with start_simulator("text=unicode") as simulator:
         first, before = trio.run(begin, path, simulator.origin)
         program = subprocess.run(
             [sys.executable, agent_module.__file__, str(path), first, simulator.origin],

@@ -12,12 +12,12 @@ from manystream.simulator import Simulator, start_simulator, start_simulator_thr
 @pytest.fixture(scope="session")
 def simulator_process() -> Iterator[Simulator]:
     """A simulator in another process."""
-    with start_simulator("events=8") as simulator:
+    with start_simulator("events=8,text=unicode") as simulator:
         yield simulator
 
 
 @pytest.fixture
 def simulator() -> Iterator[Simulator]:
     """A fresh simulator in a thread."""
-    with start_simulator_thread("events=8") as started:
+    with start_simulator_thread("events=8,text=unicode") as started:
         yield started

@@ -25,7 +25,7 @@ TOOL: ToolParam = {"name": "weather", "input_schema": CITY}
 MESSAGES: list[MessageParam] = [{"role": "user", "content": QUESTION}]
 
 
-def scenario(model: str, directive: str = "events=8") -> Scenario:
+def scenario(model: str, directive: str = "events=8,text=unicode") -> Scenario:
     """What the simulator says to `QUESTION`."""
     schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
     declared = (ToolDeclaration("weather", {**schema}),)

@@ -24,7 +24,7 @@ SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "require
 TOOL = types.Tool(function_declarations=[types.FunctionDeclaration(name="weather", parameters_json_schema={**SCHEMA})])
 
 
-def scenario(model: str, directive: str = "events=8") -> Scenario:
+def scenario(model: str, directive: str = "events=8,text=unicode") -> Scenario:
     """What the simulator says to `QUESTION`."""
     declared = (ToolDeclaration("weather", {**SCHEMA}),)
     kind = f"kind={model.removeprefix('sim-')}"
@@ -32,7 +32,7 @@ def scenario(model: str, directive: str = "events=8") -> Scenario:
     return write_scenario(prompt, combine(Knobs(), kind, directive))
 
 
-def config(directive: str = "events=8", *, tools: bool = True) -> types.GenerateContentConfig:
+def config(directive: str = "events=8,text=unicode", *, tools: bool = True) -> types.GenerateContentConfig:
     """Tools that the client does not run by itself, and a directive."""
     return types.GenerateContentConfig(
         tools=[TOOL] if tools else None,

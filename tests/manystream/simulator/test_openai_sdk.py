@@ -28,7 +28,7 @@ CHAT_TOOL: ChatCompletionToolParam = {"type": "function", "function": {"name": "
 RESPONSES_TOOL: FunctionToolParam = {"type": "function", "name": "weather", "parameters": {**CITY}, "strict": True}
 
 
-def scenario(model: str, directive: str = "events=8", *, tools: bool = False) -> Scenario:
+def scenario(model: str, directive: str = "events=8,text=unicode", *, tools: bool = False) -> Scenario:
     """What the simulator says to `QUESTION`."""
     declared = (ToolDeclaration("weather", {**CITY}),) if tools else ()
     kind = f"kind={model.removeprefix('sim-')}"
@@ -262,6 +262,7 @@ def test_the_asyncio_client_reads_many_streams_at_once(simulator_process: Simula
             return await asyncio.gather(*(one(client, number) for number in range(20)))
 
     expected = [
-        write_scenario(Prompt(model="sim-text", text=f"Number {number}"), Knobs(events=8)).text for number in range(20)
+        write_scenario(Prompt(model="sim-text", text=f"Number {number}"), Knobs(events=8, text="unicode")).text
+        for number in range(20)
     ]
     assert asyncio.run(all_of_them()) == expected

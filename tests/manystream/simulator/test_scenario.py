@@ -9,8 +9,9 @@ from dataclasses import replace
 import pytest
 
 from manystream.simulator import KnobError, Knobs, Prompt, ToolAnswer, ToolDeclaration, combine, write_scenario
+from manystream.simulator.example_values import WordValues
 from manystream.simulator.json_text import JSON
-from manystream.simulator.knobs import directive_in_model, directive_in_text, read_directive
+from manystream.simulator.knobs import TEXTS, directive_in_model, directive_in_text, read_directive
 from manystream.simulator.scenario import is_forged, sign
 from manystream.simulator.schema_example import example
 
@@ -21,21 +22,22 @@ TOOLS = (
 )
 
 
-def test_a_scenario_depends_on_the_question_and_the_seed_alone() -> None:
-    knobs = Knobs(kind="mixed", events=40)
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_scenario_depends_on_the_question_and_the_seed(text: str) -> None:
+    knobs = Knobs(kind="mixed", events=40, text=text)
     assert write_scenario(PROMPT, knobs) == write_scenario(PROMPT, knobs)
     assert write_scenario(PROMPT, replace(knobs, rate=50, delay=1)) == write_scenario(PROMPT, knobs)
-    other = replace(PROMPT, text="Something else.")
+    other = replace(PROMPT, text="Something else entirely.")
     assert write_scenario(other, knobs).text != write_scenario(PROMPT, knobs).text
-    seeded = replace(knobs, seed=7)
-    assert write_scenario(other, seeded).text == write_scenario(PROMPT, seeded).text
+    texts = {write_scenario(PROMPT, replace(knobs, seed=seed)).text for seed in range(8)}
+    assert len(texts) > 1
 
 
 def test_events_counts_the_pieces_of_thinking_and_text() -> None:
-    for count in (0, 1, 2, 5, 40):
-        text = write_scenario(PROMPT, Knobs(kind="text", events=count))
+    for count, wording in itertools.product((0, 1, 2, 5, 40), TEXTS):
+        text = write_scenario(PROMPT, Knobs(kind="text", events=count, text=wording))
         assert (len(text.thinking_pieces), len(text.text_pieces)) == (0, count)
-        thinking = write_scenario(PROMPT, Knobs(kind="thinking", events=count))
+        thinking = write_scenario(PROMPT, Knobs(kind="thinking", events=count, text=wording))
         assert len(thinking.thinking_pieces) + len(thinking.text_pieces) == count
 
 
@@ -130,7 +132,7 @@ SCHEMAS: list[tuple[dict[str, JSON], type]] = [
 
 @pytest.mark.parametrize(("schema", "kind"), SCHEMAS)
 def test_an_example_fits_its_schema(schema: dict[str, JSON], kind: type) -> None:
-    value = example(schema, itertools.cycle(["some", "words"]))
+    value = example(schema, WordValues(itertools.cycle(["some", "words"])))
     assert type(value) is kind
     if isinstance(value, int | float) and not isinstance(value, bool):
         minimum, maximum = schema.get("minimum", -1000), schema.get("maximum", 1000)
@@ -168,7 +170,7 @@ def test_an_example_fits_its_schema(schema: dict[str, JSON], kind: type) -> None
     ],
 )
 def test_an_example_is_the_same_every_time(schema: dict[str, JSON], value: JSON) -> None:
-    assert example(schema, itertools.cycle(["some", "words"])) == value
+    assert example(schema, WordValues(itertools.cycle(["some", "words"]))) == value
 
 
 def test_a_schema_that_refers_to_itself_has_an_end() -> None:
@@ -177,9 +179,9 @@ def test_a_schema_that_refers_to_itself_has_an_end() -> None:
         "properties": {"next": {"$ref": "#"}, "others": {"type": "array", "items": {"$ref": "#"}}},
         "required": ["next", "others"],
     }
-    assert len(json.dumps(example(node, itertools.cycle(["x"])))) < 1_000_000
+    assert len(json.dumps(example(node, WordValues(itertools.cycle(["x"]))))) < 1_000_000
     circle: dict[str, JSON] = {"allOf": [{"$ref": "#"}, {"$ref": "#"}], "minItems": 10**9, "minLength": 10**9}
-    assert example(circle, itertools.cycle(["x"])) is not None
+    assert example(circle, WordValues(itertools.cycle(["x"]))) is not None
 
 
 def test_a_directive_is_read_with_commas_or_spaces_and_dashes_or_underscores() -> None:
