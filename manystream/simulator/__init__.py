@@ -11,12 +11,12 @@ from .knobs import HEADER, KnobError, Knobs, combine
 from .process import (
     Simulator,
     SimulatorError,
+    open_simulator,
+    open_simulator_thread,
     serve,
     settings_of,
-    start_simulator,
-    start_simulator_thread,
 )
-from .prompt import Prompt, ToolAnswer, ToolDeclaration
+from .prompt import Prompt, ToolDeclaration, ToolResult
 from .replay import Replay, ReplayError, read_replay
 from .scenario import Scenario, write_scenario
 from .server import Server, Settings
@@ -33,13 +33,13 @@ __all__ = [
     "Settings",
     "Simulator",
     "SimulatorError",
-    "ToolAnswer",
     "ToolDeclaration",
+    "ToolResult",
     "combine",
+    "open_simulator",
+    "open_simulator_thread",
     "read_replay",
     "serve",
     "settings_of",
-    "start_simulator",
-    "start_simulator_thread",
     "write_scenario",
 ]

@@ -40,17 +40,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the whole group; the parent decides what it ends
     gc.freeze()  # what was imported stays; the collector need not look at it again
     try:
-        serve(settings, _tell_parent if options.child else _tell_person, watch=0 if options.child else None)
+        serve(settings, _announce_to_parent if options.child else _announce_to_user, watch=0 if options.child else None)
     except OSError as error:
         parser.error(f"cannot listen on {options.host}:{options.port}: {error.strerror}")
     return 0
 
 
-def _tell_parent(simulator: Simulator) -> None:
+def _announce_to_parent(simulator: Simulator) -> None:
     print(json.dumps({"host": simulator.host, "port": simulator.port, "pid": simulator.pid}), flush=True)
 
 
-def _tell_person(simulator: Simulator) -> None:
+def _announce_to_user(simulator: Simulator) -> None:
     print(f"simulator at {simulator.origin}, process {simulator.pid}; ends with Ctrl-C", flush=True)
 
 

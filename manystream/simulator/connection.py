@@ -24,8 +24,17 @@ class Connection:
     """
 
     __slots__ = (
-        "backlog", "due", "end", "frames", "interval", "position", "program", "reader", "send",
-        "socket", "stamps",
+        "due",
+        "end",
+        "frames",
+        "interval",
+        "position",
+        "program",
+        "reader",
+        "send",
+        "socket",
+        "stamps",
+        "unsent",
     )  # fmt: skip
 
     def __init__(self, connected: socket.socket) -> None:
@@ -39,7 +48,7 @@ class Connection:
         self.interval: float = 0.0
         self.due: float = 0.0
         self.stamps: list[int] = []
-        self.backlog: bytes = b""
+        self.unsent: bytes = b""
 
     def start(self, program: Program, due: float) -> None:
         """Take a program, to begin at `due`."""
@@ -52,10 +61,10 @@ class Connection:
 
     def due_count(self, program: Program, now: float) -> int:
         """How many frames may be sent now, where more than one may be."""
-        count = program.together
+        count = program.frames_per_send
         if self.interval:
             count = 1 + int((now - self.due) / self.interval)
-            if program.together == 1:
+            if program.frames_per_send == 1:
                 count = 1
         return min(count, self.end - self.position)
 

@@ -59,7 +59,7 @@ class RequestReader:
         self.expects_continue: bool = False
 
     @property
-    def waiting(self) -> int:
+    def buffered(self) -> int:
         """Bytes received that no request was made of yet."""
         return len(self._buffer)
 

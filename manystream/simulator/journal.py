@@ -11,7 +11,7 @@ from collections import deque
 from dataclasses import asdict, dataclass
 
 from .http_request import HTTPRequest
-from .json_text import as_is, dumps, is_json
+from .json_text import dumps, is_json, raw_json
 
 SECRET_HEADERS = frozenset({"authorization", "proxy-authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie"})
 REDACTED = "[redacted]"
@@ -61,7 +61,7 @@ class Entry:
         """As JSON. `body` is the body where it is JSON, else its text."""
         body: object = None
         if self.data:
-            body = as_is(self.data) if is_json(self.data) else self.data.decode("utf-8", "replace")
+            body = raw_json(self.data) if is_json(self.data) else self.data.decode("utf-8", "replace")
         return {"method": self.method, "path": self.target, "headers": self.headers, "body": body}
 
 

@@ -18,7 +18,7 @@ EncodeError = orjson.JSONEncodeError
 """What cannot be serialised: of values that were parsed, those that are nested too deeply."""
 
 
-def as_is(data: bytes) -> object:
+def raw_json(data: bytes) -> object:
     """A value for `dumps` whose serialised form is at hand; it must be valid."""
     return orjson.Fragment(data)
 

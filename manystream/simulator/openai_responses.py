@@ -11,9 +11,9 @@ from __future__ import annotations
 from .http_request import HTTPRequest
 from .json_text import JSON, JSONObject, dumps, integer, mapping, objects, string, text_length
 from .openai_chat import MISSING, check_bearer, content_text, error_object, obfuscation, openai_headers, retry_headers
-from .prompt import Prompt, Refusal, ToolAnswer, ToolDeclaration
+from .prompt import APIError, Prompt, ToolDeclaration, ToolResult
 from .scenario import Scenario, ScriptedCall, is_forged, sign
-from .wire import CREATED, JSON_MODE, body_object, gaps, sse
+from .wire import CREATED, JSON_MODE, body_object, split_at, sse
 
 INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
 ENCRYPTED = "reasoning.encrypted_content"
@@ -34,13 +34,13 @@ class OpenAIResponsesWire:
         body = body_object(request)
         model = string(body, "model")
         if not model:
-            raise Refusal(400, "Missing required parameter: 'model'.", param="model", code=MISSING)
+            raise APIError(400, "Missing required parameter: 'model'.", param="model", code=MISSING)
         given = body.get("input")
         items: list[JSONObject] = (
             [{"role": "user", "content": given}] if isinstance(given, str) else objects(body, "input")
         )
         if not items:
-            raise Refusal(400, "Missing required parameter: 'input'.", param="input", code=MISSING)
+            raise APIError(400, "Missing required parameter: 'input'.", param="input", code=MISSING)
         names = _check_items(items)
         last_user, rounds = _last_turn(items)
         format = mapping(mapping(body, "text"), "format")
@@ -56,7 +56,7 @@ class OpenAIResponsesWire:
             ),
             tool_choice=_tool_choice(body),
             parallel=body.get("parallel_tool_calls") is not False,
-            answers=_answers(items, names),
+            tool_results=_answers(items, names),
             rounds=rounds,
             schema=schema or None,
             max_tokens=integer(body, "max_output_tokens"),
@@ -71,14 +71,14 @@ class OpenAIResponsesWire:
     def body(self, prompt: Prompt, scenario: Scenario) -> bytes:
         return dumps(final_response(prompt, scenario))
 
-    def error_body(self, refusal: Refusal) -> bytes:
-        return dumps({"error": error_object(refusal)})
+    def error_body(self, failure: APIError) -> bytes:
+        return dumps({"error": error_object(failure)})
 
-    def error_headers(self, refusal: Refusal) -> list[tuple[str, str]]:
-        return retry_headers(refusal)
+    def error_headers(self, failure: APIError) -> list[tuple[str, str]]:
+        return retry_headers(failure)
 
-    def error_frames(self, prompt: Prompt, scenario: Scenario, refusal: Refusal, position: int) -> list[bytes]:
-        error = error_object(refusal)
+    def error_frames(self, prompt: Prompt, scenario: Scenario, failure: APIError, position: int) -> list[bytes]:
+        error = error_object(failure)
         code = error["code"] or "server_error"
         error = {"type": error["type"], "code": code, "message": error["message"], "param": error["param"]}
         response = response_object(prompt, scenario, "failed")
@@ -127,7 +127,7 @@ class _StreamWriter:
         padding: JSONObject = {"obfuscation": "<padding>"} if self.padded else {}
         marks = ("<number>", "<delta>", *padding.values())
         event: JSONObject = {"type": type, "sequence_number": "<number>", **members, "delta": "<delta>", **padding}
-        first, second, third, *rest = gaps(event, *marks)
+        first, second, third, *rest = split_at(event, *marks)
         first = b"event: %b\ndata: %b" % (type.encode(), first)
         last = (rest[0] if rest else third) + b"\n\n"
         number = len(self.frames)
@@ -275,7 +275,7 @@ def _call_item(scenario: Scenario, call: ScriptedCall) -> JSONObject:
 
 
 def _check_items(items: list[JSONObject]) -> dict[str, str]:
-    """The names of all calls by their call ids. Raises `Refusal` for what the service would."""
+    """The names of all calls by their call ids. Raises `APIError` for what the service would."""
     names: dict[str, str] = {}
     answered: set[str] = set()
     for item in items:
@@ -285,17 +285,17 @@ def _check_items(items: list[JSONObject]) -> dict[str, str]:
         elif kind == "function_call_output":
             call = string(item, "call_id")
             if call not in names:
-                raise Refusal(400, f"No tool call found for function call output with call_id {call}.", param="input")
+                raise APIError(400, f"No tool call found for function call output with call_id {call}.", param="input")
             answered.add(call)
         elif kind == "reasoning" and is_forged(string(item, "encrypted_content"), string(item, "id")):
-            raise Refusal(
+            raise APIError(
                 400,
                 f"The encrypted content for item {string(item, 'id')} could not be verified.",
                 code="invalid_encrypted_content",
             )
     missing = sorted(set(names) - answered)
     if missing:
-        raise Refusal(400, f"No tool output found for function call {missing[0]}.", param="input")
+        raise APIError(400, f"No tool output found for function call {missing[0]}.", param="input")
     return names
 
 
@@ -314,13 +314,13 @@ def _last_turn(items: list[JSONObject]) -> tuple[JSONObject, int]:
     return last_user, rounds
 
 
-def _answers(items: list[JSONObject], names: dict[str, str]) -> tuple[ToolAnswer, ...]:
+def _answers(items: list[JSONObject], names: dict[str, str]) -> tuple[ToolResult, ...]:
     """The tool results that the conversation ends with."""
-    answers: list[ToolAnswer] = []
+    answers: list[ToolResult] = []
     for item in reversed(items):
         if string(item, "type") != "function_call_output":
             break
-        answers.append(ToolAnswer(names[string(item, "call_id")], content_text(item.get("output"))))
+        answers.append(ToolResult(names[string(item, "call_id")], content_text(item.get("output"))))
     return tuple(reversed(answers))
 
 

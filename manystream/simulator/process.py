@@ -1,6 +1,6 @@
 """Running a simulator: in the foreground, in a process of its own, or in a thread.
 
-`start_simulator` is what tests, demos and benchmarks use: the simulator runs in another process, so it takes no
+`open_simulator` is what tests, demos and benchmarks use: the simulator runs in another process, so it takes no
 time from the client that is being measured, and it ends with the `with` block. It also ends when this process does,
 however that happens: the child reads a pipe that nobody else holds, and stops at its end.
 
@@ -98,7 +98,7 @@ def serve(settings: Settings, announce: Callable[[Simulator], None], *, watch: i
 
 
 @contextlib.contextmanager
-def start_simulator(
+def open_simulator(
     directive: str = "",
     *,
     host: str = "127.0.0.1",
@@ -129,7 +129,7 @@ def start_simulator(
 
 
 @contextlib.contextmanager
-def start_simulator_thread(
+def open_simulator_thread(
     directive: str = "", *, host: str = "127.0.0.1", port: int = 0, replay: str = "", pace: float = 1.0
 ) -> Generator[Simulator, None, None]:
     """Run a simulator in a thread of this process for the length of the block: quick to start, for tests whose

@@ -65,14 +65,20 @@ class Template:
 
 @dataclass(slots=True)
 class Program:
-    """One response.
+    """One response, ready to be sent.
 
-    frames: what goes out, in order; each is sent whole. templates: the frames, by position, that are made at their
-    sending instead. events: how many stream events there are. interval: seconds between frames; 0 is unpaced.
-    delay: seconds before the first. ending: what follows; a stall sends `ping` every `ping_interval` seconds, where
-    there is one. following: the program that goes on with the same response, its delay counted from when this one's
-    last frame was due; only the last one's ending counts. together: how many frames may go into one `send`. counted:
-    whether it is an answer that the statistics count; errors and the simulator's own pages are not.
+    frames: the bytes to send, in order. Each frame is sent whole.
+    templates: position → the frame that is built when it is sent, because it holds the time.
+    events: number of stream events in the frames.
+    interval: seconds between two frames; 0 sends without pauses.
+    delay: seconds before the first frame.
+    ending: what follows the last frame.
+    ping: the keep-alive event that a stalled stream sends.
+    ping_interval: seconds between two pings; 0 sends none.
+    frames_per_send: how many frames one `send` may hold.
+    counted: whether the statistics count it as an answer. Errors and the simulator's own pages are not counted.
+    following: the program that continues the same response. Its delay starts when the last frame of this program was
+        due. Only the ending of the last program counts.
     """
 
     frames: list[bytes]
@@ -83,7 +89,7 @@ class Program:
     ending: Ending = Ending.KEEP
     ping: bytes = b""
     ping_interval: float = 0.0
-    together: int = FRAMES_PER_SEND
+    frames_per_send: int = FRAMES_PER_SEND
     counted: bool = True
     following: Program | None = None
 
@@ -99,13 +105,13 @@ def chunk(data: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
-def whole(status: int, headers: Headers, body: bytes, *, delay: float = 0.0, keep: bool = True) -> Program:
+def complete(status: int, headers: Headers, body: bytes, *, delay: float = 0.0, keep: bool = True) -> Program:
     """A page or an error: its body has a known length and goes out at once."""
     frame = http_head(status, [*headers, ("content-length", str(len(body))), *_closing(keep)]) + body
     return Program([frame], delay=delay, ending=Ending.KEEP if keep else Ending.CLOSE, counted=False)
 
 
-def dropped(delay: float) -> Program:
+def no_response(delay: float) -> Program:
     """No response at all: the connection closes."""
     return Program([b""], delay=delay, ending=Ending.CLOSE)
 
@@ -115,7 +121,7 @@ def unstreamed(headers: Headers, body: bytes, knobs: Knobs, *, error_body: bytes
     if knobs.error is not None:
         body = error_body
     if knobs.malformed is not None:
-        body = body[: place_of(knobs.malformed, len(body))]
+        body = body[: position_of(knobs.malformed, len(body))]
     [sent], ending, ended = _ended_early([body], knobs, lambda bodies, place: [bodies[0][:place]], len(body))
     if ending is Ending.KEEP and not keep:
         ending = Ending.CLOSE
@@ -131,7 +137,7 @@ def unstreamed(headers: Headers, body: bytes, knobs: Knobs, *, error_body: bytes
         _templates(frames) if knobs.stamp else {},
         delay=knobs.delay,
         ending=ending,
-        together=1 if knobs.chunk else FRAMES_PER_SEND,
+        frames_per_send=1 if knobs.chunk else FRAMES_PER_SEND,
     )
 
 
@@ -152,10 +158,10 @@ def streamed(
     count = len(events)
     events = list(events)
     if knobs.malformed is not None:
-        place = min(place_of(knobs.malformed, count), count - 1)
+        place = min(position_of(knobs.malformed, count), count - 1)
         events[place] = _broken(events[place])
     if knobs.error is not None:
-        events = [*events[: place_of(knobs.error, count)], *error_events]
+        events = [*events[: position_of(knobs.error, count)], *error_events]
     events, ending, ended = _ended_early(events, knobs, lambda all, place: all[:place], len(events))
     bodies = _cut(events, knobs.chunk) if knobs.chunk else events
     framed = {body: chunk(body) for body in set(bodies)}  # of events that are the same, one copy
@@ -174,7 +180,7 @@ def streamed(
         ending=ending,
         ping=chunk(ping) if ping else b"",
         ping_interval=knobs.ping,
-        together=1 if knobs.chunk else FRAMES_PER_SEND,
+        frames_per_send=1 if knobs.chunk else FRAMES_PER_SEND,
     )
 
 
@@ -194,7 +200,7 @@ def _ended_early(
     for name, ending in ENDINGS:
         position: int | None = getattr(knobs, name)
         if position is not None:
-            return shorten(parts, place_of(position, length)), ending, ending is Ending.KEEP
+            return shorten(parts, position_of(position, length)), ending, ending is Ending.KEEP
     return parts, Ending.KEEP, True
 
 
@@ -202,7 +208,7 @@ def _closing(keep: bool) -> list[tuple[str, str]]:
     return [] if keep else [("connection", "close")]
 
 
-def place_of(position: int, count: int) -> int:
+def position_of(position: int, count: int) -> int:
     """A fault's place among `count` events; a negative one counts from the end."""
     return max(0, position + count if position < 0 else min(position, count))
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from .json_text import JSON, JSONObject
 
 
-class Refusal(Exception):
+class APIError(Exception):
     """A request that the service would not take. `param` and `code` are the provider's own words, where it has them.
 
     status: the HTTP status. retry_after: seconds, where the answer tells when to come again.
@@ -42,7 +42,7 @@ class ToolDeclaration:
 
 
 @dataclass(slots=True, frozen=True)
-class ToolAnswer:
+class ToolResult:
     """A tool's result at the end of the conversation."""
 
     name: str
@@ -66,7 +66,7 @@ class Prompt:
     tools: tuple[ToolDeclaration, ...] = ()
     tool_choice: str = "auto"
     parallel: bool = True
-    answers: tuple[ToolAnswer, ...] = ()
+    tool_results: tuple[ToolResult, ...] = ()
     rounds: int = 0
     schema: JSONObject | None = None
     max_tokens: int | None = None

@@ -114,7 +114,7 @@ def write_scenario(prompt: Prompt, knobs: Knobs) -> Scenario:
     """The answer to a prompt."""
     seed = knobs.seed if knobs.seed is not None else _number(prompt.text)
     identity = hashlib.blake2b(
-        repr((seed, prompt.model, prompt.rounds, prompt.answers)).encode(), digest_size=16
+        repr((seed, prompt.model, prompt.rounds, prompt.tool_results)).encode(), digest_size=16
     ).hexdigest()
     source = random.Random(_number(f"{seed}/{prompt.rounds}"))
     wording = WORDINGS[knobs.text](prompt.text, source)
@@ -123,8 +123,8 @@ def write_scenario(prompt: Prompt, knobs: Knobs) -> Scenario:
     thinks = kind in ("thinking", "mixed") or knobs.redacted
     events = DEFAULT_EVENTS if knobs.events is None else knobs.events
     thinking = wording.thinking(max(1, events // 4)) if thinks and events else ()
-    if prompt.answers:
-        text = _mention(prompt)
+    if prompt.tool_results:
+        text = _repeat_results(prompt)
     elif called and kind != "mixed":
         text = ()
     elif prompt.schema is not None:
@@ -179,8 +179,8 @@ def _stamps(count: int) -> tuple[str, ...]:
     return tuple(f"{STAMP_MARK}{number:0{digits}d} " for number in range(max(0, count)))
 
 
-def _mention(prompt: Prompt) -> tuple[str, ...]:
-    said = "".join(f"The tool {answer.name} answered: {answer.text} " for answer in prompt.answers)
+def _repeat_results(prompt: Prompt) -> tuple[str, ...]:
+    said = "".join(f"The tool {answer.name} answered: {answer.text} " for answer in prompt.tool_results)
     return tuple(piece + " " for piece in said.split(" ") if piece)
 
 
@@ -193,7 +193,7 @@ def _called_tools(prompt: Prompt, knobs: Knobs, kind: str) -> Sequence[ToolDecla
         return ()
     offered = prompt.tools or INVENTED_TOOLS
     named = [tool for tool in offered if tool.name == choice] if choice not in ("auto", "required") else offered
-    if not named or (choice != "auto" and prompt.answers and prompt.rounds >= knobs.steps):
+    if not named or (choice != "auto" and prompt.tool_results and prompt.rounds >= knobs.steps):
         return ()
     count = knobs.calls if knobs.calls is not None else 2 if kind == "mixed" else 1
     return list(itertools.islice(itertools.cycle(named), count if prompt.parallel else min(count, 1)))

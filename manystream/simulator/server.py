@@ -36,7 +36,7 @@ AT_ONCE = 0
 BACKLOG = 4096
 ACCEPTS_PER_TURN = 256
 RECEIVE_SIZE = 65536
-WAITING_LIMIT = 1 << 20
+UNREAD_LIMIT = 1 << 20
 """A client that sends more than this while its response is being played is cut off."""
 
 RESET_PAUSE = 0.05
@@ -46,7 +46,7 @@ RESET_NOW = Program([b""], ending=Ending.RESET_NOW, counted=False)
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 _WOULD_BLOCK = (BlockingIOError, InterruptedError)
 
-Ready: TypeAlias = "Callable[[int], None]"
+OnReady: TypeAlias = "Callable[[int], None]"
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -83,7 +83,7 @@ class Server:
 
     def watch(self, descriptor: int) -> None:
         """Stop when this file ends: a pipe whose other end the parent holds."""
-        self._selector.register(descriptor, READ, partial(self._heed, descriptor))
+        self._selector.register(descriptor, READ, partial(self._stop_at_end, descriptor))
 
     def stop(self) -> None:
         """End the loop. May be called from any thread."""
@@ -99,7 +99,7 @@ class Server:
             while self._running:
                 timeout = max(0.0, min(wheel) / TICKS_PER_SECOND - clock()) if wheel else None
                 for key, mask in selector.select(timeout):
-                    ready: Ready = key.data
+                    ready: OnReady = key.data
                     ready(mask)
                 now = clock()
                 tick = int(now * TICKS_PER_SECOND)
@@ -116,7 +116,7 @@ class Server:
         events = bytes_sent = 0
         for connection in connections:
             program = connection.program
-            if program is None or connection.backlog:
+            if program is None or connection.unsent:
                 continue  # the client has left, or has to read first
             position = connection.position
             following = connection.due + connection.interval
@@ -136,7 +136,7 @@ class Server:
             except _WOULD_BLOCK:
                 sent = 0
             except OSError:
-                self._leave(connection)
+                self._client_left(connection)
                 continue
             bytes_sent += sent
             if program.events:
@@ -144,7 +144,7 @@ class Server:
             connection.position = last
             connection.due = following
             if sent != len(data):
-                self._keep_back(connection, data[sent:])
+                self._buffer_rest(connection, data[sent:])
             elif last == connection.end:
                 self._finish(connection, program, now)
             elif connection.interval:
@@ -212,7 +212,7 @@ class Server:
         else:
             self._wheel[AT_ONCE].append(connection)
 
-    def _heed(self, descriptor: int, mask: int) -> None:
+    def _stop_at_end(self, descriptor: int, mask: int) -> None:
         """What the parent writes means nothing; that it holds the pipe no longer does."""
         if not os.read(descriptor, 4096):
             self._running = False
@@ -250,31 +250,31 @@ class Server:
         except OSError:
             data = b""
         if not data:
-            self._leave(connection)
+            self._client_left(connection)
             return
         connection.reader.feed(data)
         if connection.program is None:
             self._next(connection)
-        elif connection.reader.waiting > WAITING_LIMIT:
-            self._leave(connection)
+        elif connection.reader.buffered > UNREAD_LIMIT:
+            self._client_left(connection)
 
-    def _keep_back(self, connection: Connection, rest: bytes) -> None:
+    def _buffer_rest(self, connection: Connection, rest: bytes) -> None:
         """The client's window is full: go on when it has read. Until then no more of its stream is made."""
-        connection.backlog = rest
+        connection.unsent = rest
         self._selector.modify(connection.socket, READ | WRITE, partial(self._ready, connection))
 
     def _send_backlog(self, connection: Connection) -> None:
         try:
-            sent = connection.send(connection.backlog)
+            sent = connection.send(connection.unsent)
         except _WOULD_BLOCK:
             return
         except OSError:
-            self._leave(connection)
+            self._client_left(connection)
             return
         self.statistics.bytes_sent += sent
-        connection.backlog = connection.backlog[sent:]
+        connection.unsent = connection.unsent[sent:]
         program = connection.program
-        if connection.backlog or program is None:
+        if connection.unsent or program is None:
             return
         self._selector.modify(connection.socket, READ, partial(self._ready, connection))
         if connection.position == connection.end:
@@ -282,7 +282,7 @@ class Server:
         else:
             self._wheel[AT_ONCE].append(connection)
 
-    def _leave(self, connection: Connection) -> None:
+    def _client_left(self, connection: Connection) -> None:
         """The client has closed, perhaps in the middle of a response."""
         program = connection.program
         if program is not None and program.counted:

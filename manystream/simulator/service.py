@@ -16,8 +16,8 @@ from .json_text import EncodeError, dumps
 from .knobs import HEADER, KnobError, Knobs, combine, directive_in_model, directive_in_text
 from .openai_chat import OpenAIChatWire
 from .openai_responses import OpenAIResponsesWire
-from .program import Program, dropped, place_of, streamed, unstreamed, whole
-from .prompt import Prompt, Refusal
+from .program import Program, complete, no_response, position_of, streamed, unstreamed
+from .prompt import APIError, Prompt
 from .replay import Replay
 from .scenario import write_scenario
 from .wire import Wire
@@ -63,27 +63,27 @@ class Service:
         self.journal.add(request)
         wire = _wire_of(path)
         if self._replay is not None:
-            refusal = Refusal(404, f"the recording holds no exchange for {request.method} {path}")
-            return self._replay.answer(request) or self._refused(wire or OPENAI, refusal, request)
+            failure = APIError(404, f"the recording holds no exchange for {request.method} {path}")
+            return self._replay.answer(request) or self._refused(wire or OPENAI, failure, request)
         try:
             if wire is None:
-                raise Refusal(404, f"Invalid URL ({request.method} {path})")
+                raise APIError(404, f"Invalid URL ({request.method} {path})")
             if request.method != "POST":
-                raise Refusal(405, f"Not allowed to {request.method} on {path}. (HINT: use POST)")
+                raise APIError(405, f"Not allowed to {request.method} on {path}. (HINT: use POST)")
             wire.check_headers(request)
             return self._program(wire, request)
-        except Refusal as refusal:
-            return self._refused(wire or OPENAI, refusal, request)
+        except APIError as failure:
+            return self._refused(wire or OPENAI, failure, request)
         except (RecursionError, EncodeError):
-            return self._refused(wire or OPENAI, Refusal(400, "The request's JSON is nested too deeply."), request)
+            return self._refused(wire or OPENAI, APIError(400, "The request's JSON is nested too deeply."), request)
         except KnobError as error:
-            return self._refused(wire or OPENAI, Refusal(400, f"simulator: {error}"), request)
+            return self._refused(wire or OPENAI, APIError(400, f"simulator: {error}"), request)
 
     def bad_request(self, error: BadRequest) -> Program:
         """The program for bytes that are no request: an error, and the connection closes."""
         self.statistics.refused += 1
-        body = OPENAI.error_body(Refusal(error.status, error.message))
-        return whole(error.status, [("content-type", "application/json")], body, keep=False)
+        body = OPENAI.error_body(APIError(error.status, error.message))
+        return complete(error.status, [("content-type", "application/json")], body, keep=False)
 
     def _program(self, wire: Wire, request: HTTPRequest) -> Program:
         key = (request.target, request.headers.get(HEADER, ""), request.body, request.keep_alive)
@@ -92,11 +92,11 @@ class Service:
             return program
         prompt, knobs = self._read(wire, request)
         if knobs.drop:
-            return dropped(knobs.delay)
+            return no_response(knobs.delay)
         if knobs.fail is not None:
-            refusal = Refusal(knobs.fail, "", code=knobs.code, retry_after=knobs.retry_after)
-            return self._refused(wire, refusal, request, delay=knobs.delay)
-        program = _written(wire, prompt, knobs, keep=request.keep_alive)
+            failure = APIError(knobs.fail, "", code=knobs.code, retry_after=knobs.retry_after)
+            return self._refused(wire, failure, request, delay=knobs.delay)
+        program = _answer_program(wire, prompt, knobs, keep=request.keep_alive)
         if not knobs.times:
             self._remember(key, program)
         return program
@@ -105,11 +105,11 @@ class Service:
         prompt = wire.read(request)
         header = request.headers.get(HEADER, "")
         knobs = combine(self.knobs, directive_in_model(prompt.model), directive_in_text(prompt.text), header)
-        if knobs.times and knobs.faulty and self._is_past(knobs, request):
+        if knobs.times and knobs.faulty and self._faults_used_up(knobs, request):
             knobs = replace(knobs.without_faults(), times=0)
         return prompt, knobs
 
-    def _is_past(self, knobs: Knobs, request: HTTPRequest) -> bool:
+    def _faults_used_up(self, knobs: Knobs, request: HTTPRequest) -> bool:
         """Whether this key has had its share of faults."""
         if len(self._repeats) > REPEATED_KEYS:
             self._repeats.clear()
@@ -124,23 +124,23 @@ class Service:
             self._frames = len(program.frames)
         self._programs[key] = program
 
-    def _refused(self, wire: Wire, refusal: Refusal, request: HTTPRequest, *, delay: float = 0.0) -> Program:
+    def _refused(self, wire: Wire, failure: APIError, request: HTTPRequest, *, delay: float = 0.0) -> Program:
         self.statistics.refused += 1
-        headers = [*wire.headers(None, "simulator"), *wire.error_headers(refusal)]
-        return whole(refusal.status, headers, wire.error_body(refusal), delay=delay, keep=request.keep_alive)
+        headers = [*wire.headers(None, "simulator"), *wire.error_headers(failure)]
+        return complete(failure.status, headers, wire.error_body(failure), delay=delay, keep=request.keep_alive)
 
     def _control(self, request: HTTPRequest) -> Program:
         """The simulator's own pages."""
         json_type = [("content-type", "application/json")]
         if request.path == "/sim/statistics":
-            return whole(200, json_type, self.statistics.body(), keep=request.keep_alive)
+            return complete(200, json_type, self.statistics.body(), keep=request.keep_alive)
         if request.path == "/sim/requests":
             body = self.journal.body()
             if request.method == "DELETE":
                 self.journal.clear()
-            return whole(200, json_type, body, keep=request.keep_alive)
+            return complete(200, json_type, body, keep=request.keep_alive)
         body = dumps({"error": f"no page {request.path}; there are /sim/requests and /sim/statistics"})
-        return whole(404, json_type, body, keep=request.keep_alive)
+        return complete(404, json_type, body, keep=request.keep_alive)
 
 
 def _wire_of(path: str) -> Wire | None:
@@ -150,16 +150,16 @@ def _wire_of(path: str) -> Wire | None:
     return WIRES.get(path)
 
 
-def _written(wire: Wire, prompt: Prompt, knobs: Knobs, *, keep: bool) -> Program:
+def _answer_program(wire: Wire, prompt: Prompt, knobs: Knobs, *, keep: bool) -> Program:
     """The answer's program."""
     scenario = write_scenario(prompt, knobs)
     headers = wire.headers(prompt, scenario.identity[:24])
-    refusal = Refusal(knobs.error_status, "", code=knobs.code)
+    failure = APIError(knobs.error_status, "", code=knobs.code)
     if not prompt.stream:
         body = wire.body(prompt, scenario)
-        return unstreamed(headers, body, knobs, error_body=wire.error_body(refusal), keep=keep)
+        return unstreamed(headers, body, knobs, error_body=wire.error_body(failure), keep=keep)
     events = wire.frames(prompt, scenario)
     error_events: list[bytes] = []
     if knobs.error is not None:
-        error_events = wire.error_frames(prompt, scenario, refusal, place_of(knobs.error, len(events)))
+        error_events = wire.error_frames(prompt, scenario, failure, position_of(knobs.error, len(events)))
     return streamed(headers, events, knobs, error_events=error_events, ping=wire.ping, keep=keep)

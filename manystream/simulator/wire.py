@@ -11,7 +11,7 @@ from typing import Protocol
 
 from .http_request import HTTPRequest
 from .json_text import JSONObject, dumps, loads_object
-from .prompt import Prompt, Refusal
+from .prompt import APIError, Prompt
 from .scenario import Scenario
 
 CREATED = 1_700_000_000
@@ -31,11 +31,11 @@ class Wire(Protocol):
     def ping(self) -> bytes: ...
 
     def check_headers(self, request: HTTPRequest) -> None:
-        """Raises `Refusal` for a missing key."""
+        """Raises `APIError` for a missing key."""
         ...
 
     def read(self, request: HTTPRequest) -> Prompt:
-        """The prompt of a request. Raises `Refusal`."""
+        """The prompt of a request. Raises `APIError`."""
         ...
 
     def frames(self, prompt: Prompt, scenario: Scenario) -> list[bytes]:
@@ -46,15 +46,15 @@ class Wire(Protocol):
         """The unstreamed answer."""
         ...
 
-    def error_body(self, refusal: Refusal) -> bytes:
+    def error_body(self, failure: APIError) -> bytes:
         """An error's body."""
         ...
 
-    def error_headers(self, refusal: Refusal) -> list[tuple[str, str]]:
+    def error_headers(self, failure: APIError) -> list[tuple[str, str]]:
         """An error's own headers: when to come again."""
         ...
 
-    def error_frames(self, prompt: Prompt, scenario: Scenario, refusal: Refusal, position: int) -> list[bytes]:
+    def error_frames(self, prompt: Prompt, scenario: Scenario, failure: APIError, position: int) -> list[bytes]:
         """An error inside a stream, after `position` events, and whatever follows it."""
         ...
 
@@ -68,7 +68,7 @@ def sse(data: bytes, name: str = "") -> bytes:
     return b"event: %b\ndata: %b\n\n" % (name.encode(), data) if name else b"data: %b\n\n" % data
 
 
-def gaps(value: object, *marks: object) -> list[bytes]:
+def split_at(value: object, *marks: object) -> list[bytes]:
     """Serialise once, and cut where the marks stand: what is between is what all events of a kind have in common.
 
     A text mark leaves its quotes out too, so the gap takes any JSON value.
@@ -83,10 +83,10 @@ def gaps(value: object, *marks: object) -> list[bytes]:
 
 
 def body_object(request: HTTPRequest) -> JSONObject:
-    """The request's JSON object. Raises `Refusal`."""
+    """The request's JSON object. Raises `APIError`."""
     body = loads_object(request.body)
     if body is None:
-        raise Refusal(400, "We could not parse the JSON body of your request: it must be a JSON object.")
+        raise APIError(400, "We could not parse the JSON body of your request: it must be a JSON object.")
     return body
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from manystream.simulator import KnobError, Knobs, Prompt, ToolAnswer, ToolDeclaration, combine, write_scenario
+from manystream.simulator import KnobError, Knobs, Prompt, ToolDeclaration, ToolResult, combine, write_scenario
 from manystream.simulator.example_values import WordValues
 from manystream.simulator.json_text import JSON
 from manystream.simulator.knobs import TEXTS, directive_in_model, directive_in_text, read_directive
@@ -78,9 +78,9 @@ def test_one_call_where_parallel_ones_are_not_allowed() -> None:
 
 def test_steps_says_how_many_rounds_of_calls_come_before_the_text() -> None:
     knobs = Knobs(kind="tools", steps=2)
-    answers = (ToolAnswer("first", "Rain"),)
+    answers = (ToolResult("first", "Rain"),)
     rounds = [
-        write_scenario(replace(PROMPT, tools=TOOLS, rounds=number, answers=answers if number else ()), knobs)
+        write_scenario(replace(PROMPT, tools=TOOLS, rounds=number, tool_results=answers if number else ()), knobs)
         for number in range(3)
     ]
     assert [scenario.finish for scenario in rounds] == ["tool_use", "tool_use", "stop"]
@@ -89,7 +89,9 @@ def test_steps_says_how_many_rounds_of_calls_come_before_the_text() -> None:
 
 
 def test_a_required_call_ends_too_so_that_agent_loops_do() -> None:
-    answered = replace(PROMPT, tools=TOOLS, tool_choice="required", rounds=1, answers=(ToolAnswer("first", "Rain"),))
+    answered = replace(
+        PROMPT, tools=TOOLS, tool_choice="required", rounds=1, tool_results=(ToolResult("first", "Rain"),)
+    )
     assert write_scenario(answered, Knobs()).finish == "stop"
 
 
