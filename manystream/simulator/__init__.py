@@ -1,8 +1,8 @@
-"""A server on loopback that speaks all four dialects: for tests, demos and measurements without any provider.
+"""A server on loopback that speaks all four dialects, for tests, demos and measurements without a provider.
 
-It shares no code with the library's transport or providers, so that an error in those cannot hide itself here.
-`knobs` says what can be asked of it, `scenario` what it answers, the modules named as dialects how that looks on the
-wire, and `server` when it is sent.
+It shares no code with the library's transport or providers: an error in those would otherwise hide itself here.
+`knobs` defines what a request can ask of it. `scenario` decides what an answer holds. The modules named after
+dialects write it in their wire format. `server` sends it at the right time.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Anthropic Messages on the wire: `POST /v1/messages`.
 
-A block is started, filled by deltas and stopped; a thinking block gets its signature just before it stops, a tool
-call's first delta is empty, and a ping follows the first block's start. `message_delta` has the stop reason and
-the cumulative usage. `input_tokens` leaves out what was cached. A signature that comes back on changed thinking is
-refused, as the service does.
+A content block is started, filled by deltas, and stopped. A thinking block gets its signature just before it stops.
+The first delta of a tool call is empty. A ping follows the start of the first block. `message_delta` has the stop
+reason and the cumulative usage. `input_tokens` does not count cached tokens. A signature that comes back with changed
+thinking is an error, as it is at the service.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TOOL_CHOICE = {"any": "required", "auto": "auto", "none": "none"}
 
 
 class AnthropicWire:
-    """The writer."""
+    """The dialect."""
 
     name = "anthropic"
     ping = b'event: ping\ndata: {"type": "ping"}\n\n'
@@ -141,7 +141,7 @@ class AnthropicWire:
 
 
 def message_stop(scenario: Scenario) -> str:
-    """The stop reason."""
+    """The stop reason of an answer."""
     return STOP_REASON[scenario.finish]
 
 
@@ -159,7 +159,7 @@ def _deltas(index: int, kind: str, member: str, pieces: tuple[str, ...]) -> list
 
 
 def _blocks(scenario: Scenario) -> list[tuple[JSONObject, list[tuple[str, str, tuple[str, ...]]]]]:
-    """Each block as it starts, and its deltas: their type, the member that holds them, and the pieces."""
+    """Each block at its start, and its deltas: their type, the member that holds their text, and the pieces."""
     blocks: list[tuple[JSONObject, list[tuple[str, str, tuple[str, ...]]]]] = []
     if scenario.thinking_pieces:
         start: JSONObject = {"type": "thinking", "thinking": "", "signature": ""}
@@ -230,7 +230,7 @@ def _tool_results(message: JSONObject) -> list[JSONObject]:
 
 
 def _check_messages(messages: list[JSONObject]) -> dict[str, str]:
-    """The names of all calls by their ids. Raises `APIError` for what the service would."""
+    """Tool names by call id. Raises `APIError` for conversations that the service does not accept."""
     names: dict[str, str] = {}
     open_calls: list[str] = []
     for position, message in enumerate(messages):
@@ -278,7 +278,7 @@ def _check_block(block: JSONObject, where: str, open_calls: list[str], names: di
 
 
 def _last_turn(messages: list[JSONObject]) -> tuple[JSONObject, int]:
-    """The last message in which the user speaks, and the tool rounds after it."""
+    """The last message with text of the user, and the number of tool rounds after it."""
     last_user: JSONObject = {}
     rounds = 0
     for message in messages:

@@ -1,9 +1,9 @@
 """Google Gemini on the wire: `POST /v1beta/models/{model}:generateContent` and `:streamGenerateContent`.
 
-With `?alt=sse` a stream is server-sent events, framed with CRLF; without it, it is one JSON array that grows. Each
-event is a whole `GenerateContentResponse`: a piece of text, or a tool call with all its arguments. Usage is
-cumulative and in every event. There is no marker after the event that has the finish reason. A thought signature
-stands on the first tool call, else on an empty text part at the end.
+With `?alt=sse` a stream is server-sent events, framed with CRLF. Without it, a stream is one growing JSON array. Each
+event is a whole `GenerateContentResponse`: a piece of text, or a tool call with all its arguments. Each event has the
+cumulative usage. No marker follows the event with the finish reason. A thought signature is on the first tool call,
+else on an empty text part at the end.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ STATUS: dict[int, tuple[str, str]] = {
 FINISH = {"stop": "STOP", "length": "MAX_TOKENS", "tool_use": "STOP", "content_filter": "SAFETY"}
 _SNAKE = re.compile("_([a-z])")
 OPAQUE = frozenset({"args", "response", "parameters", "parametersJsonSchema", "responseSchema", "responseJsonSchema"})
-"""Members whose own members are the caller's."""
+"""Members whose own members belong to the caller: their names are kept."""
 
 MODES = {"ANY": "required", "NONE": "none", "AUTO": "auto"}
 
 
 class GeminiWire:
-    """The writer."""
+    """The dialect."""
 
     name = "gemini"
     ping = b": keep-alive\r\n\r\n"
@@ -137,7 +137,7 @@ class GeminiWire:
 
 
 def _events(scenario: Scenario) -> list[bytes]:
-    """The stream's events, unframed."""
+    """The events of the stream, without SSE framing."""
     events: list[bytes] = []
     events += _text_events(scenario, scenario.thinking_pieces, {"text": "<text>", "thought": True}, 0)
     said = len(events)
@@ -204,7 +204,7 @@ def _text_signature(scenario: Scenario) -> JSONObject:
 
 
 def _call_parts(scenario: Scenario) -> list[JSON]:
-    """The tool calls that are whole; this service has no others. Only the first is signed."""
+    """The complete tool calls; this service sends no others. Only the first has a signature."""
     parts: list[JSON] = []
     for call in scenario.calls:
         if not call.complete:
@@ -248,8 +248,7 @@ def _answer_text(response: JSONObject) -> str:
 
 
 def _in_camel_case(value: JSON) -> JSON:
-    """A request with its members' names in lowerCamelCase: ProtoJSON takes snake_case as well, and Google's own
-    client sends some of them so."""
+    """The request with member names in lowerCamelCase. ProtoJSON accepts snake_case too, which Google's SDK uses."""
     if isinstance(value, list):
         return [_in_camel_case(item) for item in value]
     if not isinstance(value, dict):
@@ -259,7 +258,7 @@ def _in_camel_case(value: JSON) -> JSON:
 
 
 def _check_contents(contents: list[JSONObject]) -> None:
-    """Raises `APIError` for what the service would."""
+    """Check the conversation. Raises `APIError` for what the service does not accept."""
     calls = 0
     for position, content in enumerate(contents):
         role = string(content, "role") or "user"
@@ -291,7 +290,7 @@ def _check_part(part: JSONObject) -> None:
 
 
 def _last_turn(contents: list[JSONObject]) -> tuple[JSONObject, int]:
-    """The last content in which the user speaks, and the tool rounds after it."""
+    """The last content with text of the user, and the number of tool rounds after it."""
     last_user: JSONObject = {}
     rounds = 0
     for content in contents:

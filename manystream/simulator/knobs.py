@@ -1,22 +1,17 @@
-"""The knobs: everything that can be asked of one answer, and how they are written.
+"""The knobs: everything that a request can ask of its answer, and how a knob is written.
 
-A directive is `name=value` pairs, separated by commas or spaces: `events=500,rate=50,kind=mixed`. It may stand in
-four places; the first that names a knob wins:
+A directive is a list of `name=value`, separated by commas or spaces: `events=500,rate=50,kind=mixed`. It may be in four
+places. Where several places set a knob, the first of this list wins:
 
 1. the request header `x-simulate`;
-2. the last user message, where it begins with `simulate:` (or is the JSON object `{"simulate": {…}}`);
-3. the model's name: `sim-text`, `sim-thinking`, `sim-tools`, `sim-mixed`, and any more after an `@`, as in
-   `sim-mixed@events=40,rate=20`; a model of any other name has no knobs;
+2. the last user message, if it begins with `simulate:` (or is the JSON object `{"simulate": {…}}`);
+3. the model's name: `sim-text`, `sim-thinking`, `sim-tools`, `sim-mixed`, with further knobs after an `@`, as in
+   `sim-mixed@events=40,rate=20`; other model names have no knobs;
 4. the server's settings.
 
-What it says: `kind`, `text`, `events`, `calls`, `steps`, `finish`, `cached`, `redacted`, `seed`, `stamp`.
-How fast: `rate`, `delay`, `chunk`, `ping`.
-What goes wrong: `fail` (with `retry-after`, `code`), `drop`, `cut`, `reset`, `truncate`, `stall`, `malformed`,
-`error`; `times` and `key` limit all of these to the first requests.
-
-A fault's place `k` counts events of the stream (everything that has its own `data:`, the `[DONE]` of Chat too):
-0 is before the first, and a negative one counts from the end, as an index does: `truncate=-1` leaves out the last.
-In an unstreamed answer it counts bytes of the body.
+The position `k` of a fault counts events of the stream (everything with a `data:` of its own, the `[DONE]` of Chat
+too). 0 is before the first event. A negative position counts from the end: `truncate=-1` leaves out the last event. In
+an unstreamed answer the position counts bytes of the body.
 """
 
 from __future__ import annotations
@@ -35,7 +30,7 @@ _SEPARATORS = re.compile(r"[,\s]+")
 
 
 class KnobError(ValueError):
-    """A directive that cannot be read. The message names the knob and what it takes."""
+    """A directive that cannot be read. The message names the knob and its valid values."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -109,11 +104,11 @@ class Knobs:
 
     @property
     def faulty(self) -> bool:
-        """Whether anything is to go wrong."""
+        """Whether a fault is asked for."""
         return self.drop or any(getattr(self, name) is not None for name in FAULTS)
 
     def without_faults(self) -> Knobs:
-        """The same answer, going well."""
+        """The same knobs without faults."""
         return replace(
             self, drop=False, fail=None, cut=None, reset=None, truncate=None, stall=None, malformed=None, error=None
         )
@@ -180,13 +175,13 @@ READERS: dict[str, tuple[Callable[[str], object], str]] = {
     "times": (_whole(0, 1_000_000), "0 to 1000000"),
     "key": (str, "a word"),
 }
-"""Knob → how to read its value, and what to say where that fails. A dash in the name is an underscore."""
+"""Knob → the function that reads its value, and the valid values. In a directive, `_` may be written as `-`."""
 
 assert set(READERS) == {field.name for field in fields(Knobs)}
 
 
 def read_directive(text: str) -> dict[str, object]:
-    """The knobs that a directive names. Raises `KnobError`."""
+    """The knobs of a directive. Raises `KnobError`."""
     found: dict[str, object] = {}
     for pair in _SEPARATORS.split(text.strip()):
         if not pair:
@@ -194,7 +189,7 @@ def read_directive(text: str) -> dict[str, object]:
         name, equals, value = pair.partition("=")
         name = name.replace("-", "_").lower()
         if name not in READERS or not equals:
-            raise KnobError(f"{pair!r} is no knob; write name=value, with a name out of: {', '.join(READERS)}")
+            raise KnobError(f"{pair!r} is not a knob; write name=value, with a name out of: {', '.join(READERS)}")
         read, takes = READERS[name]
         try:
             found[name] = read(value)
@@ -204,7 +199,7 @@ def read_directive(text: str) -> dict[str, object]:
 
 
 def directive_in_text(text: str) -> str:
-    """The directive in a user message, empty where it holds none."""
+    """The directive in a user message; empty if it holds none."""
     start = text.lstrip()
     if start.startswith("simulate:"):
         return start[len("simulate:") :]
@@ -215,7 +210,7 @@ def directive_in_text(text: str) -> str:
 
 
 def directive_in_model(model: str) -> str:
-    """The directive in a model's name, empty where it holds none."""
+    """The directive in a model's name; empty if it holds none."""
     if not model.startswith("sim"):
         return ""
     word, _, directive = model.partition("@")
@@ -224,7 +219,7 @@ def directive_in_model(model: str) -> str:
 
 
 def combine(defaults: Knobs, *directives: str) -> Knobs:
-    """The knobs that these directives give together, the last one winning. Raises `KnobError`."""
+    """The defaults, changed by the directives. Later directives win. Raises `KnobError`."""
     found: dict[str, object] = {}
     for directive in directives:
         if directive:

@@ -1,8 +1,7 @@
 """OpenAI Chat Completions on the wire: `POST /v1/chat/completions`.
 
-The service itself shows no thinking in this dialect; where the scenario thinks, it is told in `reasoning_content`,
-as most compatible servers do. With `stream_options.include_usage` every chunk has `usage: null` and one more chunk,
-without choices, has the figures.
+OpenAI itself shows no thinking in this dialect. Thinking is sent in `reasoning_content`, as most compatible servers do.
+With `stream_options.include_usage` every chunk has `usage: null`, and one more chunk without choices has the usage.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ OBFUSCATION = "a1B2c3D4e5F6g7H8"
 
 
 def obfuscation(text: str) -> str:
-    """Padding that hides a delta's length from who can only count bytes, as the service sends it."""
+    """Padding that hides the length of a delta from an observer of encrypted sizes, as the service sends it."""
     return OBFUSCATION[: 16 - len(text) % 16]
 
 
 class OpenAIChatWire:
-    """The writer."""
+    """The dialect."""
 
     name = "openai-chat"
     ping = b": keep-alive\n\n"
@@ -97,7 +96,7 @@ class OpenAIChatWire:
             choice: JSON = {"index": 0, "delta": {member: "<text>"}, "logprobs": None, "finish_reason": None}
             padding: JSONObject = {"obfuscation": "<padding>"} if padded else {}
             parts = split_at({**head, "choices": [choice], **tail, **padding}, "<text>", *padding.values())
-            made: dict[str, bytes] = {}  # words recur, and events that are the same need not be written twice
+            made: dict[str, bytes] = {}  # equal pieces share one copy
             for piece in set(pieces):
                 data = parts[0] + dumps(piece) + parts[1]
                 if padded:
@@ -174,7 +173,7 @@ MISSING = "missing_required_parameter"
 
 
 def check_bearer(request: HTTPRequest) -> None:
-    """OpenAI's key: `authorization: Bearer …`. Raises `APIError`."""
+    """Check for a key: `authorization: Bearer …`. Raises `APIError`."""
     scheme, _, key = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not key.strip():
         raise APIError(
@@ -185,7 +184,7 @@ def check_bearer(request: HTTPRequest) -> None:
 
 
 def error_object(failure: APIError) -> JSONObject:
-    """OpenAI's error object. A code that was asked for stands as type and as code, as for spent quota."""
+    """OpenAI's error object. A code of the knobs is both type and code, as it is for a spent quota."""
     kind, code, message = ERRORS.get(failure.status, ERRORS[500 if failure.status >= 500 else 400])
     if failure.code and failure.code != MISSING:
         kind = failure.code
@@ -198,7 +197,7 @@ def error_object(failure: APIError) -> JSONObject:
 
 
 def retry_headers(failure: APIError) -> list[tuple[str, str]]:
-    """`retry-after` in seconds, and in milliseconds beside it."""
+    """`retry-after` in seconds, and `retry-after-ms`."""
     if failure.retry_after is None:
         return []
     return [
@@ -208,7 +207,7 @@ def retry_headers(failure: APIError) -> list[tuple[str, str]]:
 
 
 def openai_headers(prompt: Prompt | None, identity: str) -> list[tuple[str, str]]:
-    """Content type and request id."""
+    """The content type and the request id."""
     streamed = prompt is not None and prompt.stream
     return [
         ("content-type", "text/event-stream; charset=utf-8" if streamed else "application/json"),
@@ -218,14 +217,15 @@ def openai_headers(prompt: Prompt | None, identity: str) -> list[tuple[str, str]
 
 
 def content_text(content: JSON) -> str:
-    """The text of a message's content, which is text or a list of parts."""
+    """The text of a message. Its content is a text or a list of parts."""
     if isinstance(content, str):
         return content
     return "".join(string(part, "text") for part in objects({"parts": content}, "parts"))
 
 
 def _check_messages(messages: list[JSONObject]) -> tuple[JSONObject, int]:
-    """The last user message, and the tool rounds after it. Raises `APIError` for what the service would."""
+    """The last user message, and the number of tool rounds after it. Raises `APIError` for conversations that the
+    service does not accept."""
     last_user: JSONObject = {}
     rounds = 0
     open_calls: set[str] = set()
@@ -264,7 +264,7 @@ def _check_messages(messages: list[JSONObject]) -> tuple[JSONObject, int]:
 
 
 def _answers(messages: list[JSONObject]) -> tuple[ToolResult, ...]:
-    """The tool results that the conversation ends with."""
+    """The tool results at the end of the conversation."""
     names = {
         string(call, "id"): string(mapping(call, "function"), "name")
         for message in messages

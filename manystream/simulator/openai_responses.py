@@ -1,9 +1,9 @@
 """OpenAI Responses on the wire: `POST /v1/responses`.
 
-Every event has its name twice (SSE's `event:` and `type`) and a `sequence_number` from 0. Items come one after the
-other: reasoning, message, function calls, each added, filled by deltas, and done; the last event holds all of it
-once more. A reasoning item carries `encrypted_content` where the request's `include` asks for it; one that comes
-back changed is refused.
+Every event has its name twice (SSE's `event:` and `type`) and a `sequence_number` from 0. Items follow each other:
+reasoning, message, function calls. Each item is added, filled by deltas, and done. The last event repeats all items. A
+reasoning item has `encrypted_content` if the request's `include` asks for it. If it comes back changed, the response
+is an error.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ARGUMENTS_EVENT = "response.function_call_arguments.delta"
 
 
 class OpenAIResponsesWire:
-    """The writer."""
+    """The dialect."""
 
     name = "openai-responses"
     ping = b'event: keepalive\ndata: {"type":"keepalive","sequence_number":0}\n\n'
@@ -96,7 +96,7 @@ class OpenAIResponsesWire:
 
 
 class _StreamWriter:
-    """Writes one stream: numbers its events, and its items as they come."""
+    """The writer of one stream. It numbers events and items."""
 
     def __init__(self, prompt: Prompt, scenario: Scenario) -> None:
         self.prompt = prompt
@@ -179,7 +179,7 @@ class _StreamWriter:
 
 
 def response_object(prompt: Prompt, scenario: Scenario, status: str) -> JSONObject:
-    """The response as a whole, without its output: it echoes what the request set."""
+    """The response object without its output. It repeats the settings of the request."""
     body = prompt.body
     return {
         "id": scenario.id("resp_", 48),
@@ -211,7 +211,7 @@ def response_object(prompt: Prompt, scenario: Scenario, status: str) -> JSONObje
 
 
 def final_response(prompt: Prompt, scenario: Scenario) -> JSONObject:
-    """The response as a whole, ended."""
+    """The response object at the end."""
     reason = INCOMPLETE.get(scenario.finish)
     response = response_object(prompt, scenario, "incomplete" if reason else "completed")
     output: list[JSON] = []
@@ -275,7 +275,7 @@ def _call_item(scenario: Scenario, call: ScriptedCall) -> JSONObject:
 
 
 def _check_items(items: list[JSONObject]) -> dict[str, str]:
-    """The names of all calls by their call ids. Raises `APIError` for what the service would."""
+    """Tool names by call id. Raises `APIError` for conversations that the service does not accept."""
     names: dict[str, str] = {}
     answered: set[str] = set()
     for item in items:
@@ -300,7 +300,7 @@ def _check_items(items: list[JSONObject]) -> dict[str, str]:
 
 
 def _last_turn(items: list[JSONObject]) -> tuple[JSONObject, int]:
-    """The last user message, and the tool rounds after it."""
+    """The last user message, and the number of tool rounds after it."""
     last_user: JSONObject = {}
     rounds = 0
     before = ""
@@ -315,7 +315,7 @@ def _last_turn(items: list[JSONObject]) -> tuple[JSONObject, int]:
 
 
 def _answers(items: list[JSONObject], names: dict[str, str]) -> tuple[ToolResult, ...]:
-    """The tool results that the conversation ends with."""
+    """The tool results at the end of the conversation."""
     answers: list[ToolResult] = []
     for item in reversed(items):
         if string(item, "type") != "function_call_output":

@@ -1,8 +1,8 @@
-"""What an answer says: thinking, text, tool calls, usage and the reason it ends, before any wire form.
+"""The content of an answer, before it has a wire format: thinking, text, tool calls, usage and finish reason.
 
-Deterministic: the same prompt and knobs give the same scenario in every dialect, streamed or not, in any process.
-So a client's test writes the scenario itself (`write_scenario(prompt, knobs)`) and compares what it received with
-`text`, `thinking` and `tool_calls`. Must not know any wire format, nor time.
+It is deterministic: the same prompt and knobs give the same scenario in every dialect, streamed or not, in any
+process. So the test of a client calls `write_scenario(prompt, knobs)` itself and compares what the client received with
+`text`, `thinking` and `tool_calls`. This module knows no wire format and no clock.
 """
 
 from __future__ import annotations
@@ -24,18 +24,22 @@ INVENTED_TOOLS: tuple[ToolDeclaration, ...] = (
     ToolDeclaration("get_weather", {"type": "object", "properties": {"city": {"type": "string"}}}),
     ToolDeclaration("search", {"type": "object", "properties": {"query": {"type": "string"}}}),
 )
-"""Called where tool calls are asked for and the request offers no tools."""
+"""The tools of an answer that must hold calls where the request declares no tools."""
 
 STAMP_WIDTH = 20
 STAMP_MARK = "stamp-"
 SIGNATURE_MARK = "sims"
-"""Our signatures begin with this, so that one that comes back changed is known for what it is. The rest is
-hexadecimal, and the length a multiple of four: valid base64 in both alphabets, as Google's SDK decodes it."""
+"""The beginning of all signatures of the simulator: a changed one is recognised by it. The rest is hexadecimal, and the
+length is a multiple of four: Google's SDK decodes a signature as base64."""
 
 
 @dataclass(slots=True, frozen=True)
 class ScriptedCall:
-    """A tool call of the answer. `fragments` joined are `arguments`, a JSON object's text (cut off by `length`)."""
+    """A tool call of the answer.
+
+    fragments: the pieces of `arguments`, the text of a JSON object.
+    complete: False if the output limit cut the arguments off.
+    """
 
     id: str
     name: str
@@ -49,8 +53,13 @@ class ScriptedCall:
 
 @dataclass(slots=True, frozen=True)
 class Tokens:
-    """What the answer's usage says. `input` is all input, `cached` the part of it that was cached; `output` is
-    visible output (text and calls), `thinking` comes on top."""
+    """The token counts of an answer's usage.
+
+    input: all input tokens.
+    cached: input tokens that were read from a cache; a part of `input`.
+    output: tokens of text and tool calls.
+    thinking: tokens of thinking; not a part of `output`.
+    """
 
     input: int
     cached: int
@@ -62,8 +71,9 @@ class Tokens:
 class Scenario:
     """One answer.
 
-    identity: hexadecimal digits that the answer's ids are made of. finish: `stop`, `length`, `tool_use` or
-    `content_filter`. redacted: encrypted thinking, where the thinking is not shown.
+    identity: hexadecimal digits from which all ids of the answer are made.
+    redacted: encrypted thinking, instead of `thinking_pieces`.
+    finish: `stop`, `length`, `tool_use` or `content_filter`.
     """
 
     identity: str
@@ -77,17 +87,17 @@ class Scenario:
 
     @property
     def text(self) -> str:
-        """The whole visible text."""
+        """The visible text."""
         return "".join(self.text_pieces)
 
     @property
     def thinking(self) -> str:
-        """The whole visible thinking."""
+        """The visible thinking."""
         return "".join(self.thinking_pieces)
 
     @property
     def signature(self) -> str:
-        """What proves the thinking."""
+        """The signature of the thinking."""
         return sign(self.thinking)
 
     @property
@@ -96,17 +106,17 @@ class Scenario:
         return [(call.name, call.arguments) for call in self.calls]
 
     def id(self, prefix: str, digits: int = 24, which: str = "") -> str:
-        """An id of the answer or of a part of it: the same at each call."""
+        """An id of the answer or of one of its parts; the same at each call."""
         return prefix + hashlib.blake2b(f"{self.identity}/{prefix}/{which}".encode()).hexdigest()[:digits]
 
 
 def sign(text: str) -> str:
-    """The signature of thinking or of a call: a check that it comes back as it went out, not a secret."""
+    """The signature of thinking or of a call. It is a checksum, not a secret."""
     return SIGNATURE_MARK + hashlib.blake2b(text.encode(), digest_size=32).hexdigest()
 
 
 def is_forged(signature: str, text: str) -> bool:
-    """Whether a signature was ours, and what it signs is no longer what was signed."""
+    """Whether a signature was made by the simulator, but for another text."""
     return signature.startswith(SIGNATURE_MARK) and signature != sign(text)
 
 
@@ -159,7 +169,7 @@ def write_scenario(prompt: Prompt, knobs: Knobs) -> Scenario:
 
 
 def fragments(text: str, source: random.Random) -> tuple[str, ...]:
-    """The text in pieces of one to twelve characters, at least two pieces where it has two characters."""
+    """Split a text into pieces of one to twelve characters; a text of two or more into at least two pieces."""
     longest = min(12, max(1, len(text) // 2))
     pieces: list[str] = []
     start = 0

@@ -1,6 +1,6 @@
-"""From a request to the program that answers it: routing, knobs, refusals, and the cache of programs.
+"""From a request to the program that answers it: routing, knobs, errors, and a cache of programs.
 
-Must not know sockets. Every answer, an error too, is a `Program`.
+This module knows no sockets. Every answer, an error too, is a `Program`.
 """
 
 from __future__ import annotations
@@ -28,23 +28,28 @@ WIRES: dict[str, Wire] = {
     "/v1/responses": OpenAIResponsesWire(),
     "/v1/messages": AnthropicWire(),
 }
-"""Path → dialect; Gemini has the model in its path and is told by the method's name at the end."""
+"""Path → dialect. Gemini has the model in its path; its methods are recognised by the end of the path."""
 
 GEMINI = GeminiWire()
 GEMINI_METHODS = (":generateContent", ":streamGenerateContent")
 
 BASE_PATHS = {"openai-chat": "/v1", "openai-responses": "/v1", "anthropic": "", "gemini": ""}
-"""Dialect → what a client of it expects after the server's origin."""
+"""Dialect → what follows the server's origin in a client's base URL."""
 
 CACHED_FRAMES = 100_000
-"""How many frames the cache of programs may hold; it starts anew when there are more."""
+"""The cache of programs holds at most so many frames. Then it is emptied."""
 
 REPEATED_KEYS = 10_000
-"""How many keys of `times` are counted; then the count starts anew."""
+"""At most so many keys of the knob `times` are counted. Then counting starts anew."""
 
 
 class Service:
-    """Answers requests. `knobs` are the server's defaults; with `replay` every answer is a recorded one."""
+    """Answers requests.
+
+    knobs: the default knobs of all answers.
+    journal_length: how many requests the journal keeps.
+    replay: a recording; all answers come from it.
+    """
 
     def __init__(self, knobs: Knobs, journal_length: int = 256, replay: Replay | None = None) -> None:
         self.knobs = knobs
@@ -56,7 +61,7 @@ class Service:
         self._repeats: Counter[str] = Counter()
 
     def answer(self, request: HTTPRequest) -> Program:
-        """The program for a request. Never raises for anything a client sends."""
+        """The program for a request. Never raises for anything that a client sends."""
         path = request.path
         if path.startswith("/sim/"):
             return self._control(request)
@@ -80,7 +85,7 @@ class Service:
             return self._refused(wire or OPENAI, APIError(400, f"simulator: {error}"), request)
 
     def bad_request(self, error: BadRequest) -> Program:
-        """The program for bytes that are no request: an error, and the connection closes."""
+        """The program for bytes that are not a request: an error, then the connection closes."""
         self.statistics.refused += 1
         body = OPENAI.error_body(APIError(error.status, error.message))
         return complete(error.status, [("content-type", "application/json")], body, keep=False)
@@ -110,7 +115,7 @@ class Service:
         return prompt, knobs
 
     def _faults_used_up(self, knobs: Knobs, request: HTTPRequest) -> bool:
-        """Whether this key has had its share of faults."""
+        """Whether the first `times` requests of this key, which go wrong, are over."""
         if len(self._repeats) > REPEATED_KEYS:
             self._repeats.clear()
         key = knobs.key or f"{request.path} {knobs!r}"
@@ -130,7 +135,7 @@ class Service:
         return complete(failure.status, headers, wire.error_body(failure), delay=delay, keep=request.keep_alive)
 
     def _control(self, request: HTTPRequest) -> Program:
-        """The simulator's own pages."""
+        """The program for one of the simulator's own pages."""
         json_type = [("content-type", "application/json")]
         if request.path == "/sim/statistics":
             return complete(200, json_type, self.statistics.body(), keep=request.keep_alive)
@@ -144,14 +149,14 @@ class Service:
 
 
 def _wire_of(path: str) -> Wire | None:
-    """The dialect that a path belongs to."""
+    """The dialect of a path; None for an unknown path."""
     if path.startswith(("/v1beta/models/", "/v1/models/")) and path.endswith(GEMINI_METHODS):
         return GEMINI
     return WIRES.get(path)
 
 
 def _answer_program(wire: Wire, prompt: Prompt, knobs: Knobs, *, keep: bool) -> Program:
-    """The answer's program."""
+    """The program of a successful answer, with the faults that the knobs ask for."""
     scenario = write_scenario(prompt, knobs)
     headers = wire.headers(prompt, scenario.identity[:24])
     failure = APIError(knobs.error_status, "", code=knobs.code)

@@ -245,10 +245,10 @@ async def test_a_request_that_was_not_recorded_gets_the_next_of_its_kind_and_the
     ("text", "why"),
     [
         ("", "holds no exchange"),
-        ("{", "line 1 is no recorded exchange"),
+        ("{", "line 1 is not a recorded exchange"),
         (json.dumps(exchange(version=2)), "its version is not 1"),
-        (json.dumps(exchange(end="somehow")), "line 1 is no recorded exchange: 'somehow'"),
-        (json.dumps(exchange(chunks=[["x", "y"]])), "a time is no number"),
+        (json.dumps(exchange(end="somehow")), "line 1 is not a recorded exchange: 'somehow'"),
+        (json.dumps(exchange(chunks=[["x", "y"]])), "a time is not a number"),
         (json.dumps(exchange(response={"status": 200, "headers": [["a", "b\r\nc"]]})), "a control character"),
     ],
 )

@@ -1,4 +1,4 @@
-"""One simulator for a whole module of tests: in a process of its own, or in a thread where that does not matter."""
+"""Simulators for tests: one process for the whole session, and a thread for each test that changes its state."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from manystream.simulator import Simulator, open_simulator, open_simulator_threa
 
 @pytest.fixture(scope="session")
 def simulator_process() -> Iterator[Simulator]:
-    """A simulator in another process."""
+    """A simulator in another process, shared by all tests."""
     with open_simulator("events=8,text=unicode") as simulator:
         yield simulator
 
 
 @pytest.fixture
 def simulator() -> Iterator[Simulator]:
-    """A fresh simulator in a thread."""
+    """A new simulator in a thread."""
     with open_simulator_thread("events=8,text=unicode") as started:
         yield started

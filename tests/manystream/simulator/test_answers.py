@@ -1,7 +1,7 @@
 """An unstreamed answer of each dialect, member by member.
 
-A program that tests itself against the simulator may hold an answer as a literal: the same question, with the same
-knobs, has the same answer in every release.
+A program that is tested against the simulator may compare with literals: the same question and knobs give the same
+answer in every release.
 """
 
 from __future__ import annotations
@@ -269,7 +269,7 @@ EVENTS: dict[str, list[str]] = {
         "message_stop",
     ],
 }
-"""The names of a stream's events; of several deltas in a row the first."""
+"""The names of a stream's events. Of several equal names in a row only the first is listed."""
 
 
 @pytest.mark.parametrize("dialect", EVENTS)

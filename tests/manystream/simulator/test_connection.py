@@ -1,4 +1,4 @@
-"""How many frames one send takes: as many as are due, and never more than the program allows frames_per_send."""
+"""How many frames one send takes: all that are due, up to the limit of the program."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from manystream.simulator.program import Program
 @pytest.mark.parametrize(
     ("interval", "frames_per_send", "seconds", "count"),
     [
-        (0.0, 64, 0.0, 64),  # unpaced: as many as may go frames_per_send
+        (0.0, 64, 0.0, 64),  # unpaced: as many as one send may hold
         (0.0, 1, 5.0, 1),
-        (0.1, 64, 0.0, 1),  # paced: the first, and one for each interval that has passed
+        (0.1, 64, 0.0, 1),  # paced: the first frame, and one for each interval that has passed
         (0.1, 64, 0.35, 4),
-        (0.1, 1, 0.35, 1),  # each by itself, however late it is
-        (0.1, 64, 1000.0, 100),  # no more than there are
+        (0.1, 1, 0.35, 1),  # one frame per send, however late
+        (0.1, 64, 1000.0, 100),  # no more frames than the program has
     ],
 )
 def test_as_many_frames_are_sent_as_are_due(interval: float, frames_per_send: int, seconds: float, count: int) -> None:

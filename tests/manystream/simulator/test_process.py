@@ -1,4 +1,4 @@
-"""A simulator in a process of its own: it starts, it tells where it is, and it never stays behind."""
+"""A simulator in a process of its own: it starts, prints its address, and leaves no process behind."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ with open_simulator() as simulator:
     print(simulator.pid, flush=True)
     sys.stdin.read()
 """
-"""A program that starts a simulator, tells its process, and waits to be killed."""
+"""A program that starts a simulator, prints its process id, and waits to be killed."""
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process runs; one that ended and was not yet waited for does not."""
+    """Whether a process runs. A process that ended and was not waited for does not run."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -40,14 +40,14 @@ def is_alive(pid: int) -> bool:
 
 
 def wait_for_end(pid: int) -> None:
-    """Wait until a process that is not ours has ended."""
+    """Wait until a process that is not a child has ended."""
     deadline = time.monotonic() + PATIENCE
     while is_alive(pid):
         assert time.monotonic() < deadline, f"process {pid} is still there"
-        time.sleep(0.01)  # another process's end is no event that could be waited for here
+        time.sleep(0.01)  # the end of a process that is not a child cannot be waited for
 
 
-def test_it_answers_from_another_process_and_is_gone_after_the_block() -> None:
+def test_it_runs_in_another_process_until_the_block_ends() -> None:
     with open_simulator("events=3") as simulator:
         assert simulator.pid != os.getpid()
         assert is_alive(simulator.pid)
@@ -112,14 +112,14 @@ def test_a_wrong_directive_is_told_before_anything_starts() -> None:
 def test_a_port_that_is_taken_is_a_clear_error(capfd: pytest.CaptureFixture[str]) -> None:
     with (
         open_simulator_thread() as first,
-        pytest.raises(SimulatorError, match="ended while it started"),
+        pytest.raises(SimulatorError, match="ended during its start"),
         open_simulator(port=first.port),
     ):
         pass
     assert f"cannot listen on 127.0.0.1:{first.port}" in capfd.readouterr().err
 
 
-def test_a_start_that_takes_too_long_is_an_error_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_that_takes_too_long_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process_module, "_BOOT", "import sys; sys.stdin.read()")
     monkeypatch.setattr(process_module, "START_SECONDS", 0.1)
     with pytest.raises(SimulatorError, match="did not start within"), open_simulator():
@@ -138,7 +138,7 @@ def test_the_child_loads_nothing_of_the_package_around_it() -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the platform has no such limit")
-def test_a_process_that_asks_for_many_sockets_may_open_as_many_as_the_system_allows() -> None:
+def test_the_limit_of_sockets_is_raised_as_far_as_possible() -> None:
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

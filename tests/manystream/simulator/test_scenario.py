@@ -1,4 +1,4 @@
-"""What the simulator says: the same for the same question, and fitting what was asked for."""
+"""The content of answers: equal for equal questions, and fitting the knobs and the schema."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_every_kind_has_its_parts() -> None:
     }
 
 
-def test_tool_calls_are_to_declared_tools_with_arguments_that_fit() -> None:
+def test_tool_calls_are_to_declared_tools_and_fit_them() -> None:
     scenario = write_scenario(replace(PROMPT, tools=TOOLS), Knobs(kind="tools", calls=3))
     assert [name for name, _ in scenario.tool_calls] == ["first", "second", "first"]
     first, second, _ = (json.loads(arguments) for _, arguments in scenario.tool_calls)
@@ -76,7 +76,7 @@ def test_one_call_where_parallel_ones_are_not_allowed() -> None:
     assert len(write_scenario(replace(PROMPT, tools=TOOLS, parallel=False), Knobs(kind="mixed", calls=5)).calls) == 1
 
 
-def test_steps_says_how_many_rounds_of_calls_come_before_the_text() -> None:
+def test_steps_is_the_number_of_rounds_before_the_text() -> None:
     knobs = Knobs(kind="tools", steps=2)
     answers = (ToolResult("first", "Rain"),)
     rounds = [
@@ -95,7 +95,7 @@ def test_a_required_call_ends_too_so_that_agent_loops_do() -> None:
     assert write_scenario(answered, Knobs()).finish == "stop"
 
 
-def test_the_output_limit_cuts_the_answer_unless_events_were_asked_for() -> None:
+def test_the_output_limit_applies_without_the_knob_events() -> None:
     limited = write_scenario(replace(PROMPT, max_tokens=5), Knobs())
     assert (len(limited.text_pieces), limited.finish, limited.tokens.output) == (5, "length", 5)
     assert write_scenario(replace(PROMPT, max_tokens=5), Knobs(events=9)).finish == "stop"
@@ -109,7 +109,7 @@ def test_length_cuts_the_last_tool_call_in_the_middle() -> None:
         json.loads(call.arguments)
 
 
-def test_a_signature_is_known_to_be_forged_when_its_text_was_changed() -> None:
+def test_a_signature_of_another_text_is_forged() -> None:
     assert not is_forged(sign("thinking"), "thinking")
     assert is_forged(sign("thinking"), "thinking!")
     assert not is_forged("somebody else's", "anything")
@@ -186,7 +186,7 @@ def test_a_schema_that_refers_to_itself_has_an_end() -> None:
     assert example(circle, WordValues(itertools.cycle(["x"]))) is not None
 
 
-def test_a_directive_is_read_with_commas_or_spaces_and_dashes_or_underscores() -> None:
+def test_a_directive_takes_commas_spaces_dashes_underscores() -> None:
     assert read_directive("events=5, rate=2.5  retry-after=1") == {"events": 5, "rate": 2.5, "retry_after": 1.0}
     assert read_directive("") == {}
     assert read_directive("stamp=1 redacted=false") == {"stamp": True, "redacted": False}
@@ -225,11 +225,11 @@ SPANS: dict[str, tuple[float, float]] = {
     "error_status": (400, 599),
     "times": (0, 1_000_000),
 }
-"""Knob → its least and its largest number."""
+"""Knob → its smallest and its largest value."""
 
 
 @pytest.mark.parametrize("knob", SPANS)
-def test_a_number_is_taken_from_the_least_to_the_largest_and_no_other(knob: str) -> None:
+def test_a_number_is_valid_from_its_least_to_its_largest(knob: str) -> None:
     least, largest = SPANS[knob]
     for value in (least, largest):
         assert read_directive(f"{knob}={value}") == {knob: value}
@@ -264,6 +264,6 @@ def test_a_message_may_hold_knobs() -> None:
 def test_input_tokens_follow_the_length_and_the_tools(
     characters: int, tools: tuple[ToolDeclaration, ...], cached: int, tokens: tuple[int, int]
 ) -> None:
-    """Four characters are a token, a tool is eight, and there is always one."""
+    """Four characters are one token, a tool is eight tokens, and each prompt has at least one token."""
     scenario = write_scenario(replace(PROMPT, characters=characters, tools=tools), Knobs(cached=cached))
     assert (scenario.tokens.input, scenario.tokens.cached) == tokens

@@ -1,4 +1,4 @@
-"""The readable text of the simulator: about the question, of exactly the length asked for, in whole sentences."""
+"""The simulator's readable text: about the question, of exactly the length asked for, in whole sentences."""
 
 from __future__ import annotations
 
