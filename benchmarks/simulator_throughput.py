@@ -21,7 +21,7 @@ import urllib.request
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from manystream.simulator import HEADER, Simulator, start_simulator
+from manystream.simulator import HEADER, Simulator, open_simulator
 from manystream.simulator.process import allow_many_sockets
 
 PROMISED = 80_000
@@ -129,7 +129,7 @@ def drain(simulator: Simulator, load: Load) -> float:
 
 def measure(load: Load) -> Result:
     """Run one load against a fresh simulator."""
-    with start_simulator() as simulator:
+    with open_simulator() as simulator:
         before = statistics(simulator)
         seconds = drain(simulator, load)
         after = statistics(simulator)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import trio
 
 import manystream as ms
-from manystream.simulator import start_simulator
+from manystream.simulator import open_simulator
 
 SIMULATED_DELAYS = {"openai-chat/slow": "delay=5", "anthropic/quick": "delay=0.1", "google/broken": "fail=401"}
 """Simulated model → the options of the simulator."""
@@ -62,7 +62,7 @@ def main() -> None:
         requests = [ms.Request(model, messages) for model in arguments.model]
         trio.run(run, [ms.OpenAIChat(), ms.Anthropic(), ms.Gemini()], requests)
         return
-    with start_simulator() as simulator:
+    with open_simulator() as simulator:
         urls = simulator.base_urls
         providers: list[ms.Provider] = [
             ms.OpenAIChat("any", urls["openai-chat"], name="openai-chat"),

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import manystream as ms
-from manystream.simulator import start_simulator
+from manystream.simulator import open_simulator
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,6 @@ def open_setting(arguments: argparse.Namespace, knobs: str = "") -> Generator[Se
         # An engine looks for a key when it uses the provider, so a provider without a key does no harm.
         yield Setting([ms.OpenAIChat(), ms.Anthropic(), ms.Gemini()], arguments.model, simulated=False)
     else:
-        with start_simulator(knobs) as simulator:
+        with open_simulator(knobs) as simulator:
             provider = ms.Anthropic(base_url=simulator.base_urls["anthropic"], api_key="any")
             yield Setting([provider], "claude-sonnet-4-5", simulated=True)

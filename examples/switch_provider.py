@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import trio
 
 import manystream as ms
-from manystream.simulator import start_simulator
+from manystream.simulator import open_simulator
 
 WEATHER = ms.Tool(
     "get_weather",
@@ -58,7 +58,7 @@ def main() -> None:
     if arguments.models:
         trio.run(lambda: run([ms.OpenAIChat(), ms.Anthropic(), ms.Gemini()], arguments.models, simulated=False))
         return
-    with start_simulator("events=8") as simulator:
+    with open_simulator("events=8") as simulator:
         urls = simulator.base_urls
         providers: list[ms.Provider] = [
             ms.OpenAIResponses("any", urls["openai-responses"], name="openai"),

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import settings
 
 import manystream as ms
-from manystream.simulator import Simulator, start_simulator_thread
+from manystream.simulator import Simulator, open_simulator_thread
 
 settings.register_profile("manystream", deadline=None)  # a shared machine may stop any example for a second
 settings.register_profile("fuzz", parent=settings.get_profile("manystream"), max_examples=20_000)
@@ -39,7 +39,7 @@ def store(path: Path) -> Iterator[ms.ConversationStore]:
 @pytest.fixture(scope="module")
 def simulator() -> Iterator[Simulator]:
     """One that answers with few events. Files of tests that need another one have their own."""
-    with start_simulator_thread("events=4") as simulator:
+    with open_simulator_thread("events=4") as simulator:
         yield simulator
 
 

@@ -25,7 +25,7 @@ from ..engine import Engine, open_engine
 from ..providers.errors import InvalidRequestError
 from ..providers.options import Retry
 from ..providers.provider import OpenAIChat, Provider
-from ..simulator import SimulatorError, start_simulator
+from ..simulator import SimulatorError, open_simulator
 from ..simulator.process import allow_many_sockets
 from .batch_progress import LOOK_SECONDS, Progress, open_progress, summary
 from .errors import CommandError
@@ -241,7 +241,7 @@ def _is_file(path: Path, status: os.stat_result) -> bool:
 def _open_provider(options: BatchOptions) -> Generator[tuple[Provider, Callable[[str | None], str | None]], None, None]:
     """Return the provider, and a function that maps the model that a line names (or None) to the request's model."""
     if options.simulated:
-        with start_simulator(f"events={SIMULATED_ANSWERS}", journal=0) as simulator:
+        with open_simulator(f"events={SIMULATED_ANSWERS}", journal=0) as simulator:
             simulated = OpenAIChat("simulated", simulator.base_urls["openai-chat"], name=SIMULATOR)
             yield simulated, lambda named: f"{SIMULATOR}/{named or SIMULATED_MODEL}"
         return

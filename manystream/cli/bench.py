@@ -28,7 +28,7 @@ from ..providers.messages import Message
 from ..providers.options import Retry
 from ..providers.provider import Provider
 from ..providers.request import Request
-from ..simulator import KnobError, SimulatorError, start_simulator
+from ..simulator import KnobError, SimulatorError, open_simulator
 from ..simulator.process import allow_many_sockets
 from .addresses import DIALECT_CLASSES, provider_at
 from .bench_report import Progress, result_lines, step_row, step_table
@@ -271,7 +271,7 @@ def _read_steps(text: str | None) -> tuple[int, ...]:
 @contextmanager
 def _open_target(options: BenchOptions) -> Generator[Target, None, None]:
     if options.simulated:
-        with start_simulator(options.knobs, journal=0) as simulator:
+        with open_simulator(options.knobs, journal=0) as simulator:
             url = simulator.base_urls[options.dialect]
             yield Target(DIALECT_CLASSES[options.dialect]("any", url), "simulated", simulator.pid)
         return

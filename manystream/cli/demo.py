@@ -21,7 +21,7 @@ import trio
 from ..bench.latency import percentile
 from ..engine import Call, Engine, open_engine
 from ..providers.provider import Anthropic, Gemini, OpenAIChat, OpenAIResponses, Provider
-from ..simulator import Simulator, SimulatorError, start_simulator
+from ..simulator import Simulator, SimulatorError, open_simulator
 from .demo_display import Display
 from .demo_streams import DemoStream, plan_streams
 from .errors import CommandError
@@ -130,7 +130,7 @@ def _allow_descriptors(count: int) -> None:
 
 async def _demo(options: DemoOptions) -> int:
     all_counters, streams = plan_streams(options.streams, list(PROVIDERS), seconds=options.seconds, rate=options.rate)
-    with start_simulator() as simulator:
+    with open_simulator() as simulator:
         async with open_engine(providers=_providers(simulator), proxy="", monitor=options.monitor) as engine:
             print(
                 f"{options.streams:,} streams over {len(all_counters)} dialects,"

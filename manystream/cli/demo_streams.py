@@ -146,7 +146,7 @@ class DemoStream:
         self.counters: Counters = counters
         self.name: str = f"{counters.dialect} stream {number}"
         self.prompt: str = f"demonstration {number // len(MIXTURE) % VARIANTS}"
-        stamp = ",stamp=1" if recipe.stamped else ""
+        stamp = ",stamp=1" if recipe.stamped else ",text=unicode"
         self.directive: str = f"kind={recipe.kind},calls={recipe.calls},events={events},rate={rate:g}{stamp}"
         self.request: Request = Request(
             f"{counters.dialect}/{MODEL}",

@@ -1,8 +1,8 @@
-"""A server on loopback that speaks all four dialects: for tests, demos and measurements without any provider.
+"""A server on loopback that speaks all four dialects, for tests, demos and measurements without a provider.
 
-It shares no code with the library's transport or providers, so that an error in those cannot hide itself here.
-`knobs` says what can be asked of it, `scenario` what it answers, the modules named as dialects how that looks on the
-wire, and `server` when it is sent.
+It shares no code with the library's transport or providers: an error in those would otherwise hide itself here.
+`knobs` defines what a request can ask of it. `scenario` decides what an answer holds. The modules named after
+dialects write it in their wire format. `server` sends it at the right time.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from .knobs import HEADER, KnobError, Knobs, combine
 from .process import (
     Simulator,
     SimulatorError,
+    open_simulator,
+    open_simulator_thread,
     serve,
     settings_of,
-    start_simulator,
-    start_simulator_thread,
 )
-from .prompt import Prompt, ToolAnswer, ToolDeclaration
+from .prompt import Prompt, ToolDeclaration, ToolResult
 from .replay import Replay, ReplayError, read_replay
 from .scenario import Scenario, write_scenario
 from .server import Server, Settings
@@ -33,13 +33,13 @@ __all__ = [
     "Settings",
     "Simulator",
     "SimulatorError",
-    "ToolAnswer",
     "ToolDeclaration",
+    "ToolResult",
     "combine",
+    "open_simulator",
+    "open_simulator_thread",
     "read_replay",
     "serve",
     "settings_of",
-    "start_simulator",
-    "start_simulator_thread",
     "write_scenario",
 ]

@@ -18,12 +18,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a simulator until interrupted. Returns the exit code."""
     parser = argparse.ArgumentParser(prog="simulator", description="A loopback server that speaks four LLM dialects.")
     parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
-    parser.add_argument("--journal", type=int, default=256, help="how many requests /sim/requests remembers")
-    parser.add_argument("--default", default="", metavar="KNOBS", help="knobs of every answer, as in x-simulate")
+    parser.add_argument("--port", type=int, default=0, help="0 takes a free port")
+    parser.add_argument("--journal", type=int, default=256, help="how many requests /sim/requests returns")
+    parser.add_argument(
+        "--default", default="", metavar="KNOBS", help="knobs of all answers, in the form of the header x-simulate"
+    )
     parser.add_argument("--replay", default="", metavar="FILE", help="answer from a recording")
-    parser.add_argument("--pace", type=float, default=1.0, help="how much faster than recorded; 0 is at once")
-    parser.add_argument("--child", action="store_true", help="announce in JSON, and end with the standard input")
+    parser.add_argument("--pace", type=float, default=1.0, help="speed relative to the recording; 0 leaves out pauses")
+    parser.add_argument("--child", action="store_true", help="print the address as JSON, stop when stdin ends")
     options = parser.parse_args(arguments)
     try:
         settings = settings_of(
@@ -37,20 +39,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (KnobError, ReplayError) as error:
         parser.error(str(error))
     if options.child:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the whole group; the parent decides what it ends
-    gc.freeze()  # what was imported stays; the collector need not look at it again
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the child too; the parent ends it
+    gc.freeze()  # imported modules stay: the garbage collector need not scan them
     try:
-        serve(settings, _tell_parent if options.child else _tell_person, watch=0 if options.child else None)
+        serve(settings, _announce_to_parent if options.child else _announce_to_user, watch=0 if options.child else None)
     except OSError as error:
         parser.error(f"cannot listen on {options.host}:{options.port}: {error.strerror}")
     return 0
 
 
-def _tell_parent(simulator: Simulator) -> None:
+def _announce_to_parent(simulator: Simulator) -> None:
     print(json.dumps({"host": simulator.host, "port": simulator.port, "pid": simulator.pid}), flush=True)
 
 
-def _tell_person(simulator: Simulator) -> None:
+def _announce_to_user(simulator: Simulator) -> None:
     print(f"simulator at {simulator.origin}, process {simulator.pid}; ends with Ctrl-C", flush=True)
 
 

@@ -1,9 +1,9 @@
 """Anthropic Messages on the wire: `POST /v1/messages`.
 
-A block is started, filled by deltas and stopped; a thinking block gets its signature just before it stops, a tool
-call's first delta is empty, and a ping follows the first block's start. `message_delta` has the stop reason and
-the cumulative usage. `input_tokens` leaves out what was cached. A signature that comes back on changed thinking is
-refused, as the service does.
+A content block is started, filled by deltas, and stopped. A thinking block gets its signature just before it stops.
+The first delta of a tool call is empty. A ping follows the start of the first block. `message_delta` has the stop
+reason and the cumulative usage. `input_tokens` does not count cached tokens. A signature that comes back with changed
+thinking is an error, as it is at the service.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from __future__ import annotations
 from .http_request import HTTPRequest
 from .json_text import JSON, JSONObject, dumps, integer, loads_object, mapping, objects, string, text_length
 from .openai_chat import content_text
-from .prompt import Prompt, Refusal, ToolAnswer, ToolDeclaration
+from .prompt import APIError, Prompt, ToolDeclaration, ToolResult
 from .scenario import Scenario, is_forged
-from .wire import body_object, gaps, seconds_text, sse
+from .wire import body_object, seconds_text, split_at, sse
 
-STOP_REASON = {"stop": "end_turn", "length": "max_tokens", "tool_use": "tool_use", "content_filter": "refusal"}
+STOP_REASON = {"stop": "end_turn", "length": "max_tokens", "tool_use": "tool_use", "content_filter": "error"}
 ERRORS: dict[int, tuple[str, str]] = {
     400: ("invalid_request_error", "The request is invalid."),
     401: ("authentication_error", "invalid x-api-key"),
@@ -34,7 +34,7 @@ TOOL_CHOICE = {"any": "required", "auto": "auto", "none": "none"}
 
 
 class AnthropicWire:
-    """The writer."""
+    """The dialect."""
 
     name = "anthropic"
     ping = b'event: ping\ndata: {"type": "ping"}\n\n'
@@ -42,24 +42,24 @@ class AnthropicWire:
     def check_headers(self, request: HTTPRequest) -> None:
         headers = request.headers
         if not (headers.get("x-api-key") or headers.get("authorization", "").lower().startswith("bearer ")):
-            raise Refusal(401, "x-api-key header is required")
+            raise APIError(401, "x-api-key header is required")
         if "anthropic-version" not in headers:
-            raise Refusal(400, "anthropic-version: header is required")
+            raise APIError(400, "anthropic-version: header is required")
 
     def read(self, request: HTTPRequest) -> Prompt:
         body = body_object(request)
         model = string(body, "model")
         for name in ("model", "max_tokens", "messages"):
             if name not in body:
-                raise Refusal(400, f"{name}: Field required")
+                raise APIError(400, f"{name}: Field required")
         limit = integer(body, "max_tokens")
         if not model or limit is None or limit < 1:
-            raise Refusal(
+            raise APIError(
                 400, "model: Field required" if not model else "max_tokens: must be greater than or equal to 1"
             )
         messages = objects(body, "messages")
         if not messages:
-            raise Refusal(400, "messages: at least one message is required")
+            raise APIError(400, "messages: at least one message is required")
         names = _check_messages(messages)
         last_user, rounds = _last_turn(messages)
         format = mapping(mapping(body, "output_config"), "format") or mapping(body, "output_format")
@@ -76,8 +76,8 @@ class AnthropicWire:
             ),
             tool_choice=string(choice, "name") if kind == "tool" else TOOL_CHOICE.get(kind, "auto"),
             parallel=choice.get("disable_parallel_tool_use") is not True,
-            answers=tuple(
-                ToolAnswer(names[string(block, "tool_use_id")], content_text(block.get("content")))
+            tool_results=tuple(
+                ToolResult(names[string(block, "tool_use_id")], content_text(block.get("content")))
                 for block in _tool_results(messages[-1])
             ),
             rounds=rounds,
@@ -119,18 +119,18 @@ class AnthropicWire:
     def body(self, prompt: Prompt, scenario: Scenario) -> bytes:
         return dumps(_message(scenario))
 
-    def error_body(self, refusal: Refusal) -> bytes:
-        return dumps(_error(refusal))
+    def error_body(self, failure: APIError) -> bytes:
+        return dumps(_error(failure))
 
-    def error_headers(self, refusal: Refusal) -> list[tuple[str, str]]:
-        retry = [] if refusal.retry_after is None else [("retry-after", seconds_text(refusal.retry_after))]
+    def error_headers(self, failure: APIError) -> list[tuple[str, str]]:
+        retry = [] if failure.retry_after is None else [("retry-after", seconds_text(failure.retry_after))]
         return [
             *retry,
-            ("x-should-retry", "true" if refusal.status in (408, 409, 429) or refusal.status >= 500 else "false"),
+            ("x-should-retry", "true" if failure.status in (408, 409, 429) or failure.status >= 500 else "false"),
         ]
 
-    def error_frames(self, prompt: Prompt, scenario: Scenario, refusal: Refusal, position: int) -> list[bytes]:
-        return [sse(dumps(_error(refusal)), "error")]
+    def error_frames(self, prompt: Prompt, scenario: Scenario, failure: APIError, position: int) -> list[bytes]:
+        return [sse(dumps(_error(failure)), "error")]
 
     def headers(self, prompt: Prompt | None, identity: str) -> list[tuple[str, str]]:
         streamed = prompt is not None and prompt.stream
@@ -141,7 +141,7 @@ class AnthropicWire:
 
 
 def message_stop(scenario: Scenario) -> str:
-    """The stop reason."""
+    """The stop reason of an answer."""
     return STOP_REASON[scenario.finish]
 
 
@@ -151,7 +151,7 @@ def _event(type: str, **members: JSON) -> bytes:
 
 def _deltas(index: int, kind: str, member: str, pieces: tuple[str, ...]) -> list[bytes]:
     event: JSON = {"type": "content_block_delta", "index": index, "delta": {"type": kind, member: "<piece>"}}
-    before, after = gaps(event, "<piece>")
+    before, after = split_at(event, "<piece>")
     before = b"event: content_block_delta\ndata: " + before
     after += b"\n\n"
     made = {piece: before + dumps(piece) + after for piece in set(pieces)}  # words recur
@@ -159,7 +159,7 @@ def _deltas(index: int, kind: str, member: str, pieces: tuple[str, ...]) -> list
 
 
 def _blocks(scenario: Scenario) -> list[tuple[JSONObject, list[tuple[str, str, tuple[str, ...]]]]]:
-    """Each block as it starts, and its deltas: their type, the member that holds them, and the pieces."""
+    """Each block at its start, and its deltas: their type, the member that holds their text, and the pieces."""
     blocks: list[tuple[JSONObject, list[tuple[str, str, tuple[str, ...]]]]] = []
     if scenario.thinking_pieces:
         start: JSONObject = {"type": "thinking", "thinking": "", "signature": ""}
@@ -203,7 +203,7 @@ def _message(scenario: Scenario) -> JSONObject:
 def _stop_details(scenario: Scenario) -> JSONObject:
     if scenario.finish != "content_filter":
         return {}
-    return {"stop_details": {"type": "refusal", "category": None, "explanation": "The simulator was asked to refuse."}}
+    return {"stop_details": {"type": "error", "category": None, "explanation": "The simulator was asked to refuse."}}
 
 
 def _usage(scenario: Scenario, output: int, thinking: int) -> JSONObject:
@@ -219,9 +219,9 @@ def _usage(scenario: Scenario, output: int, thinking: int) -> JSONObject:
     }
 
 
-def _error(refusal: Refusal) -> JSONObject:
-    kind, message = ERRORS.get(refusal.status, ERRORS[500 if refusal.status >= 500 else 400])
-    error: JSONObject = {"type": refusal.code or kind, "message": refusal.message or message}
+def _error(failure: APIError) -> JSONObject:
+    kind, message = ERRORS.get(failure.status, ERRORS[500 if failure.status >= 500 else 400])
+    error: JSONObject = {"type": failure.code or kind, "message": failure.message or message}
     return {"type": "error", "error": error, "request_id": "req_simulator"}
 
 
@@ -230,20 +230,20 @@ def _tool_results(message: JSONObject) -> list[JSONObject]:
 
 
 def _check_messages(messages: list[JSONObject]) -> dict[str, str]:
-    """The names of all calls by their ids. Raises `Refusal` for what the service would."""
+    """Tool names by call id. Raises `APIError` for conversations that the service does not accept."""
     names: dict[str, str] = {}
     open_calls: list[str] = []
     for position, message in enumerate(messages):
         where = f"messages.{position}"
         role = string(message, "role")
         if role not in ("user", "assistant"):
-            raise Refusal(400, f"{where}.role: Input should be 'user' or 'assistant', not \"{role}\"")
+            raise APIError(400, f"{where}.role: Input should be 'user' or 'assistant', not \"{role}\"")
         if not message.get("content"):
-            raise Refusal(400, f"{where}: all messages must have non-empty content")
+            raise APIError(400, f"{where}: all messages must have non-empty content")
         for number, block in enumerate(objects(message, "content")):
             _check_block(block, f"{where}.content.{number}", open_calls, names)
         if open_calls:
-            raise Refusal(
+            raise APIError(
                 400,
                 f"{where}: `tool_use` ids were found without `tool_result` blocks immediately after:"
                 f" {', '.join(open_calls)}. Each `tool_use` block must have a corresponding `tool_result` block in the"
@@ -254,7 +254,9 @@ def _check_messages(messages: list[JSONObject]) -> dict[str, str]:
             open_calls = [string(block, "id") for block in calls]
             names.update((string(block, "id"), string(block, "name")) for block in calls)
     if open_calls:
-        raise Refusal(400, f"messages: `tool_use` ids were found without `tool_result` blocks: {', '.join(open_calls)}")
+        raise APIError(
+            400, f"messages: `tool_use` ids were found without `tool_result` blocks: {', '.join(open_calls)}"
+        )
     return names
 
 
@@ -263,20 +265,20 @@ def _check_block(block: JSONObject, where: str, open_calls: list[str], names: di
     if kind == "tool_result":
         id = string(block, "tool_use_id")
         if id not in open_calls:
-            raise Refusal(
+            raise APIError(
                 400,
                 f"{where}: unexpected `tool_use_id` found in `tool_result` blocks: {id}. Each `tool_result` block must"
                 " have a corresponding `tool_use` block in the previous message.",
             )
         open_calls.remove(id)
     elif kind == "text" and not string(block, "text"):
-        raise Refusal(400, f"{where}.text: text content blocks must be non-empty")
+        raise APIError(400, f"{where}.text: text content blocks must be non-empty")
     elif kind == "thinking" and is_forged(string(block, "signature"), string(block, "thinking")):
-        raise Refusal(400, f"{where}: Invalid `signature` in `thinking` block")
+        raise APIError(400, f"{where}: Invalid `signature` in `thinking` block")
 
 
 def _last_turn(messages: list[JSONObject]) -> tuple[JSONObject, int]:
-    """The last message in which the user speaks, and the tool rounds after it."""
+    """The last message with text of the user, and the number of tool rounds after it."""
     last_user: JSONObject = {}
     rounds = 0
     for message in messages:

@@ -1,6 +1,6 @@
-"""One client of the simulator: its socket, its request reader, and the response that is being played to it.
+"""One client connection of the simulator: its socket, its request reader, and the response that is being sent.
 
-Knows how to give the next frames of a program. Must not know when they are due: the server's loop does.
+It returns the next frames of a program. The server's loop decides when they are due.
 """
 
 from __future__ import annotations
@@ -17,15 +17,32 @@ _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
 class Connection:
-    """A client's connection. The loop reads and writes these members; they are flat because it does so per event.
+    """A client's connection.
 
-    program: what is being played, None between two exchanges. frames, interval, end: taken from it. position: the
-    next frame. due: when that is, on the monotonic clock. backlog: bytes that the socket did not take yet.
+    The loop reads and writes these attributes for each event, so they are flat.
+
+    program: the response that is being sent; None between two exchanges.
+    frames: the frames of the program.
+    interval: seconds between two frames.
+    end: number of frames.
+    position: index of the next frame.
+    due: when the next frame is due, on the monotonic clock.
+    unsent: bytes that the socket has not taken yet.
+    stamps: the times that frames of this response have shown so far, in nanoseconds.
     """
 
     __slots__ = (
-        "backlog", "due", "end", "frames", "interval", "position", "program", "reader", "send",
-        "socket", "stamps",
+        "due",
+        "end",
+        "frames",
+        "interval",
+        "position",
+        "program",
+        "reader",
+        "send",
+        "socket",
+        "stamps",
+        "unsent",
     )  # fmt: skip
 
     def __init__(self, connected: socket.socket) -> None:
@@ -39,10 +56,10 @@ class Connection:
         self.interval: float = 0.0
         self.due: float = 0.0
         self.stamps: list[int] = []
-        self.backlog: bytes = b""
+        self.unsent: bytes = b""
 
     def start(self, program: Program, due: float) -> None:
-        """Take a program, to begin at `due`."""
+        """Begin to send a program. Its first frame is due at `due`."""
         self.program = program
         self.frames = program.frames
         self.position, self.end = 0, len(program.frames)
@@ -51,16 +68,16 @@ class Connection:
         self.stamps = []
 
     def due_count(self, program: Program, now: float) -> int:
-        """How many frames may be sent now, where more than one may be."""
-        count = program.together
+        """How many frames may be sent now, where several of them may be due."""
+        count = program.frames_per_send
         if self.interval:
             count = 1 + int((now - self.due) / self.interval)
-            if program.together == 1:
+            if program.frames_per_send == 1:
                 count = 1
         return min(count, self.end - self.position)
 
     def stamped(self, program: Program, last: int) -> bytes:
-        """The frames from here to before `last`, those that show the time made now."""
+        """The frames up to `last` (not included). Frames that show a time are built now."""
         now = time.monotonic_ns()
         first, templates = self.position, program.templates
         if last - first == 1:

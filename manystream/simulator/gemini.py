@@ -1,9 +1,9 @@
 """Google Gemini on the wire: `POST /v1beta/models/{model}:generateContent` and `:streamGenerateContent`.
 
-With `?alt=sse` a stream is server-sent events, framed with CRLF; without it, it is one JSON array that grows. Each
-event is a whole `GenerateContentResponse`: a piece of text, or a tool call with all its arguments. Usage is
-cumulative and in every event. There is no marker after the event that has the finish reason. A thought signature
-stands on the first tool call, else on an empty text part at the end.
+With `?alt=sse` a stream is server-sent events, framed with CRLF. Without it, a stream is one growing JSON array. Each
+event is a whole `GenerateContentResponse`: a piece of text, or a tool call with all its arguments. Each event has the
+cumulative usage. No marker follows the event with the finish reason. A thought signature is on the first tool call,
+else on an empty text part at the end.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from .json_text import (
     string,
     text_length,
 )
-from .prompt import Prompt, Refusal, ToolAnswer, ToolDeclaration
+from .prompt import APIError, Prompt, ToolDeclaration, ToolResult
 from .scenario import SIGNATURE_MARK, Scenario, sign
-from .wire import JSON_MODE, body_object, gaps, seconds_text
+from .wire import JSON_MODE, body_object, seconds_text, split_at
 
 STATUS: dict[int, tuple[str, str]] = {
     400: ("INVALID_ARGUMENT", "Request contains an invalid argument."),
@@ -42,13 +42,13 @@ STATUS: dict[int, tuple[str, str]] = {
 FINISH = {"stop": "STOP", "length": "MAX_TOKENS", "tool_use": "STOP", "content_filter": "SAFETY"}
 _SNAKE = re.compile("_([a-z])")
 OPAQUE = frozenset({"args", "response", "parameters", "parametersJsonSchema", "responseSchema", "responseJsonSchema"})
-"""Members whose own members are the caller's."""
+"""Members whose own members belong to the caller: their names are kept."""
 
 MODES = {"ANY": "required", "NONE": "none", "AUTO": "auto"}
 
 
 class GeminiWire:
-    """The writer."""
+    """The dialect."""
 
     name = "gemini"
     ping = b": keep-alive\r\n\r\n"
@@ -56,14 +56,14 @@ class GeminiWire:
     def check_headers(self, request: HTTPRequest) -> None:
         headers = request.headers
         if not (headers.get("x-goog-api-key") or request.query.get("key") or headers.get("authorization")):
-            raise Refusal(401, "Request is missing required authentication credential.")
+            raise APIError(401, "Request is missing required authentication credential.")
 
     def read(self, request: HTTPRequest) -> Prompt:
         body = mapping({"body": _in_camel_case(body_object(request))}, "body")
         model, _, method = request.path.rpartition("/models/")[2].partition(":")
         contents = objects(body, "contents")
         if not contents:
-            raise Refusal(400, "* GenerateContentRequest.contents: contents is not specified")
+            raise APIError(400, "* GenerateContentRequest.contents: contents is not specified")
         _check_contents(contents)
         last_user, rounds = _last_turn(contents)
         config = mapping(body, "generationConfig")
@@ -87,8 +87,8 @@ class GeminiWire:
                 for tool in objects(entry, "functionDeclarations")
             ),
             tool_choice=choice,
-            answers=tuple(
-                ToolAnswer(string(answer, "name"), _answer_text(mapping(answer, "response")))
+            tool_results=tuple(
+                ToolResult(string(answer, "name"), _answer_text(mapping(answer, "response")))
                 for answer in _members(contents[-1], "functionResponse")
             ),
             rounds=rounds,
@@ -116,14 +116,14 @@ class GeminiWire:
         tokens = scenario.tokens
         return dumps(_response(scenario, parts, _usage(scenario, tokens.output, tokens.thinking), ended=True))
 
-    def error_body(self, refusal: Refusal) -> bytes:
-        return dumps({"error": _error(refusal)})
+    def error_body(self, failure: APIError) -> bytes:
+        return dumps({"error": _error(failure)})
 
-    def error_headers(self, refusal: Refusal) -> list[tuple[str, str]]:
+    def error_headers(self, failure: APIError) -> list[tuple[str, str]]:
         return []
 
-    def error_frames(self, prompt: Prompt, scenario: Scenario, refusal: Refusal, position: int) -> list[bytes]:
-        error = dumps({"error": _error(refusal)})
+    def error_frames(self, prompt: Prompt, scenario: Scenario, failure: APIError, position: int) -> list[bytes]:
+        error = dumps({"error": _error(failure)})
         if prompt.array:
             return [(b"[" if position == 0 else b",\r\n") + error, b"]"]
         return [b"data: %b\r\n\r\n" % error]
@@ -137,7 +137,7 @@ class GeminiWire:
 
 
 def _events(scenario: Scenario) -> list[bytes]:
-    """The stream's events, unframed."""
+    """The events of the stream, without SSE framing."""
     events: list[bytes] = []
     events += _text_events(scenario, scenario.thinking_pieces, {"text": "<text>", "thought": True}, 0)
     said = len(events)
@@ -162,7 +162,7 @@ def _text_events(scenario: Scenario, pieces: tuple[str, ...], part: JSONObject, 
         usage["thoughtsTokenCount"] = thought = scenario.tokens.thinking
     usage.pop("totalTokenCount")
     usage.update({counted: "<count>", "totalTokenCount": "<total>"})
-    before, between, further, after = gaps(_response(scenario, [part], usage), "<text>", "<count>", "<total>")
+    before, between, further, after = split_at(_response(scenario, [part], usage), "<text>", "<count>", "<total>")
     base = scenario.tokens.input + (0 if "thought" in part else thought)
     return [
         b"%b%b%b%d%b%d%b" % (before, dumps(piece), between, count, further, base + count, after)
@@ -204,7 +204,7 @@ def _text_signature(scenario: Scenario) -> JSONObject:
 
 
 def _call_parts(scenario: Scenario) -> list[JSON]:
-    """The tool calls that are whole; this service has no others. Only the first is signed."""
+    """The complete tool calls; this service sends no others. Only the first has a signature."""
     parts: list[JSON] = []
     for call in scenario.calls:
         if not call.complete:
@@ -223,15 +223,15 @@ def _sign_call(function: JSONObject) -> str:
     return sign(string(function, "name") + dumps_sorted(mapping(function, "args")).decode())
 
 
-def _error(refusal: Refusal) -> JSONObject:
-    status, message = STATUS.get(refusal.status, STATUS[500 if refusal.status >= 500 else 400])
+def _error(failure: APIError) -> JSONObject:
+    status, message = STATUS.get(failure.status, STATUS[500 if failure.status >= 500 else 400])
     error: JSONObject = {
-        "code": refusal.status,
-        "message": refusal.message or message,
-        "status": refusal.code or status,
+        "code": failure.status,
+        "message": failure.message or message,
+        "status": failure.code or status,
     }
-    if refusal.retry_after is not None:
-        delay = seconds_text(refusal.retry_after) + "s"
+    if failure.retry_after is not None:
+        delay = seconds_text(failure.retry_after) + "s"
         error["details"] = [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": delay}]
     return error
 
@@ -248,8 +248,7 @@ def _answer_text(response: JSONObject) -> str:
 
 
 def _in_camel_case(value: JSON) -> JSON:
-    """A request with its members' names in lowerCamelCase: ProtoJSON takes snake_case as well, and Google's own
-    client sends some of them so."""
+    """The request with member names in lowerCamelCase. ProtoJSON accepts snake_case too, which Google's SDK uses."""
     if isinstance(value, list):
         return [_in_camel_case(item) for item in value]
     if not isinstance(value, dict):
@@ -259,19 +258,19 @@ def _in_camel_case(value: JSON) -> JSON:
 
 
 def _check_contents(contents: list[JSONObject]) -> None:
-    """Raises `Refusal` for what the service would."""
+    """Check the conversation. Raises `APIError` for what the service does not accept."""
     calls = 0
     for position, content in enumerate(contents):
         role = string(content, "role") or "user"
         if role not in ("user", "model", "function"):
-            raise Refusal(400, "Please use a valid role: user, model.")
+            raise APIError(400, "Please use a valid role: user, model.")
         if not objects(content, "parts"):
-            raise Refusal(
+            raise APIError(
                 400, f"* GenerateContentRequest.contents[{position}].parts: contents.parts must not be empty."
             )
         answers = len(_members(content, "functionResponse"))
         if answers != calls:
-            raise Refusal(
+            raise APIError(
                 400,
                 "Please ensure that the number of function response parts is equal to the number of function call parts"
                 " of the function call turn.",
@@ -280,18 +279,18 @@ def _check_contents(contents: list[JSONObject]) -> None:
         for part in objects(content, "parts"):
             _check_part(part)
     if calls:
-        raise Refusal(400, "Please ensure that function call turn comes immediately before a function response turn.")
+        raise APIError(400, "Please ensure that function call turn comes immediately before a function response turn.")
 
 
 def _check_part(part: JSONObject) -> None:
     signature = string(part, "thoughtSignature")
     function = mapping(part, "functionCall")
     if function and signature.startswith(SIGNATURE_MARK) and signature != _sign_call(function):
-        raise Refusal(400, "Thought signature is not valid")
+        raise APIError(400, "Thought signature is not valid")
 
 
 def _last_turn(contents: list[JSONObject]) -> tuple[JSONObject, int]:
-    """The last content in which the user speaks, and the tool rounds after it."""
+    """The last content with text of the user, and the number of tool rounds after it."""
     last_user: JSONObject = {}
     rounds = 0
     for content in contents:

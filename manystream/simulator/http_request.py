@@ -1,7 +1,7 @@
-"""HTTP/1.1 requests from bytes: one small incremental reader (RFC 9112).
+"""A small incremental reader of HTTP/1.1 requests (RFC 9112).
 
-Knows heads, `content-length` and chunked bodies. Must not know what is asked. What breaks the grammar raises
-`BadRequest`, after which the connection cannot be read any further.
+It reads heads, bodies with `content-length` and chunked bodies, and knows nothing of their meaning. Bytes that break
+the grammar raise `BadRequest`. After that the connection cannot be read any further.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _BLANK_LINE = b"\r\n\r\n"
 
 
 class BadRequest(Exception):
-    """Bytes that are no request that this server takes. `status` is what to answer before closing."""
+    """Bytes that are not an acceptable request. `status` is the HTTP status to respond with before closing."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -25,7 +25,13 @@ class BadRequest(Exception):
 
 @dataclass(slots=True)
 class HTTPRequest:
-    """One request. `headers` have lower-case names; of a repeated one the last stays. `path` is decoded."""
+    """One request.
+
+    headers: names in lower case. Of several headers of one name the last is kept.
+    target: the request target as sent.
+    path: the decoded path of the target.
+    query: the decoded query of the target.
+    """
 
     method: str
     target: str
@@ -43,9 +49,9 @@ class HTTPRequest:
 
 
 class RequestReader:
-    """Takes bytes as they come; `next_request` gives a request once all of it is there, one at a time.
+    """An incremental reader: `feed` takes bytes, `next_request` returns one complete request at a time.
 
-    `expects_continue` is True while a head was read whose client waits for `100 Continue`; the owner resets it.
+    expects_continue: the client of the request that is being read waits for `100 Continue`. The caller resets it.
     """
 
     __slots__ = ("_buffer", "_chunks", "_length", "_request", "_searched", "expects_continue")
@@ -59,16 +65,16 @@ class RequestReader:
         self.expects_continue: bool = False
 
     @property
-    def waiting(self) -> int:
-        """Bytes received that no request was made of yet."""
+    def buffered(self) -> int:
+        """Number of bytes received that belong to no request yet."""
         return len(self._buffer)
 
     def feed(self, data: bytes) -> None:
-        """Take bytes."""
+        """Add received bytes."""
         self._buffer += data
 
     def next_request(self) -> HTTPRequest | None:
-        """The next request, or None while it is not whole. Raises `BadRequest`."""
+        """The next request, or None while it is incomplete. Raises `BadRequest`."""
         request = self._request or self._read_head()
         if request is None:
             return None
@@ -107,12 +113,12 @@ class RequestReader:
         coding = headers.get("transfer-encoding", "").lower()
         if coding:
             if coding != "chunked":
-                raise BadRequest(501, f"transfer-encoding {coding!r} is not understood")
+                raise BadRequest(501, f"transfer-encoding {coding!r} is not supported")
             self._chunks = []
         else:
             length = headers.get("content-length", "0")
             if not (length.isascii() and length.isdigit()):
-                raise BadRequest(400, f"content-length {length!r} is no number")
+                raise BadRequest(400, f"content-length {length!r} is not a number")
             self._length = int(length)
             if self._length > BODY_LIMIT:
                 raise BadRequest(413, f"the request's body is longer than {BODY_LIMIT} bytes")
@@ -127,9 +133,9 @@ class RequestReader:
             try:
                 size = int(buffer[:line_end].split(b";")[0], 16)
             except ValueError:
-                raise BadRequest(400, "a chunk's size is no hexadecimal number") from None
+                raise BadRequest(400, "a chunk size is not a hexadecimal number") from None
             if size == 0:
-                # Trailers end like a head does: at a blank line, which is the next one where there are none.
+                # Trailers end with a blank line. Without trailers it follows the last chunk directly.
                 end = buffer.find(_BLANK_LINE, line_end)
                 if end < 0:
                     return None
@@ -147,7 +153,7 @@ class RequestReader:
 def _parsed_head(lines: list[str]) -> HTTPRequest:
     parts = lines[0].split(" ")
     if len(parts) != 3 or not parts[2].startswith("HTTP/1."):
-        raise BadRequest(400, "the first line is no HTTP/1.1 request line")
+        raise BadRequest(400, "the first line is not an HTTP/1.1 request line")
     headers: dict[str, str] = {}
     for line in lines[1:]:
         name, colon, value = line.partition(":")

@@ -1,6 +1,6 @@
-"""What the simulator remembers and counts, for `GET /sim/requests` and `GET /sim/statistics`.
+"""The recorded requests and the statistics of the simulator: `GET /sim/requests` and `GET /sim/statistics`.
 
-Keys are redacted when a request is written down, not when it is shown: no credential is kept.
+Credentials are redacted before a request is stored.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections import deque
 from dataclasses import asdict, dataclass
 
 from .http_request import HTTPRequest
-from .json_text import as_is, dumps, is_json
+from .json_text import dumps, is_json, raw_json
 
 SECRET_HEADERS = frozenset({"authorization", "proxy-authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie"})
 REDACTED = "[redacted]"
@@ -22,11 +22,18 @@ _SECRET_QUERY = re.compile(r"([?&]key=)[^&]*")
 class Statistics:
     """Counts since the start.
 
-    started: answers begun. completed: of these, played to their end, faults that were asked for included. aborted:
-    the client closed before. refused: answers with an error status. events: stream events sent (where `chunk` cuts a
-    body, its slices). bytes_sent: all of them. connections: open now; accepted: ever. live: answers being played now;
-    most_live: the most at one time. late_ms: how long after its time an event was sent, at worst. cpu_seconds: of the
-    whole process.
+    started: answers that were begun.
+    completed: answers that were sent to their end, including those with a fault that a knob asked for.
+    aborted: answers whose client closed the connection before their end.
+    refused: responses with an error status.
+    events: stream events that were sent. With the knob `chunk`, slices of bodies.
+    bytes_sent: bytes that sockets took.
+    connections: connections that are open now.
+    accepted: connections since the start.
+    live: answers that are being sent now.
+    most_live: the largest `live` so far.
+    late_ms: the longest delay of an event after its due time, in milliseconds.
+    cpu_seconds: processor time of the whole process.
     """
 
     started: int = 0
@@ -43,14 +50,14 @@ class Statistics:
     cpu_seconds: float = 0.0
 
     def body(self) -> bytes:
-        """As JSON."""
+        """The statistics as a JSON object."""
         self.cpu_seconds = time.process_time()
         return dumps(asdict(self))
 
 
 @dataclass(slots=True)
 class Entry:
-    """A request that was read. The body stays bytes until somebody asks."""
+    """One recorded request. The body is parsed only when it is shown."""
 
     method: str
     target: str
@@ -58,15 +65,15 @@ class Entry:
     data: bytes
 
     def shown(self) -> dict[str, object]:
-        """As JSON. `body` is the body where it is JSON, else its text."""
+        """The request as a JSON object. `body` is the parsed body, or its text where it is not JSON."""
         body: object = None
         if self.data:
-            body = as_is(self.data) if is_json(self.data) else self.data.decode("utf-8", "replace")
+            body = raw_json(self.data) if is_json(self.data) else self.data.decode("utf-8", "replace")
         return {"method": self.method, "path": self.target, "headers": self.headers, "body": body}
 
 
 class Journal:
-    """The last requests."""
+    """The last requests, up to a fixed number."""
 
     __slots__ = ("_entries",)
 
@@ -74,15 +81,15 @@ class Journal:
         self._entries: deque[Entry] = deque(maxlen=length)
 
     def add(self, request: HTTPRequest) -> None:
-        """Write a request down."""
+        """Record a request, without its credentials."""
         headers = {name: REDACTED if name in SECRET_HEADERS else value for name, value in request.headers.items()}
         target = _SECRET_QUERY.sub(r"\1" + REDACTED, request.target)
         self._entries.append(Entry(request.method, target, headers, request.body))
 
     def body(self) -> bytes:
-        """As a JSON array, oldest first."""
+        """The requests as a JSON array, oldest first."""
         return dumps([entry.shown() for entry in self._entries])
 
     def clear(self) -> None:
-        """Forget."""
+        """Drop all requests."""
         self._entries.clear()

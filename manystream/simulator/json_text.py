@@ -1,7 +1,6 @@
-"""JSON for the simulator: parse, serialise, and read members without trusting their shape.
+"""JSON for the simulator: parse, serialise, and read members of unknown shape.
 
-It stands apart from the library's own JSON code on purpose: the simulator is a witness, and shares nothing with
-what it bears witness on.
+The simulator is used to test the library's JSON code, so it does not import that code.
 """
 
 from __future__ import annotations
@@ -15,37 +14,37 @@ JSONObject: TypeAlias = "dict[str, JSON]"
 
 
 EncodeError = orjson.JSONEncodeError
-"""What cannot be serialised: of values that were parsed, those that are nested too deeply."""
+"""Raised by `dumps` for values that are nested too deeply."""
 
 
-def as_is(data: bytes) -> object:
-    """A value for `dumps` whose serialised form is at hand; it must be valid."""
+def raw_json(data: bytes) -> object:
+    """A value for `dumps` that is already serialised. `data` must be valid JSON."""
     return orjson.Fragment(data)
 
 
 def dumps(value: object) -> bytes:
-    """Compact UTF-8. Non-ASCII text stays as it is, U+2028 and its like included."""
+    """Serialise to compact UTF-8. Non-ASCII text, U+2028 included, is not escaped."""
     return orjson.dumps(value)
 
 
 def dumps_sorted(value: object) -> bytes:
-    """Compact UTF-8 with members in order of their names: the same for values that are equal."""
+    """Serialise to compact UTF-8 with sorted names: equal values give equal bytes."""
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
 
 
 def dumps_text(value: object) -> str:
-    """Compact text."""
+    """Serialise to compact text."""
     return orjson.dumps(value).decode()
 
 
 def loads(data: bytes | str) -> JSON:
-    """Parse. Raises `ValueError`."""
+    """Parse JSON. Raises `ValueError`."""
     value: JSON = orjson.loads(data)
     return value
 
 
 def is_json(data: bytes) -> bool:
-    """Whether this is JSON text."""
+    """Whether the bytes are valid JSON."""
     try:
         loads(data)
     except ValueError:
@@ -54,7 +53,7 @@ def is_json(data: bytes) -> bool:
 
 
 def loads_object(data: bytes | str) -> JSONObject | None:
-    """The object that the text holds; None where it holds anything else or is no JSON."""
+    """The object that the text holds; None if it holds another value or is not JSON."""
     try:
         value = loads(data)
     except ValueError:
@@ -63,31 +62,31 @@ def loads_object(data: bytes | str) -> JSONObject | None:
 
 
 def string(value: JSON, key: str) -> str:
-    """A member that is text, else the empty string."""
+    """The member `key` if it is text, else the empty string."""
     member = value.get(key) if isinstance(value, dict) else None
     return member if isinstance(member, str) else ""
 
 
 def integer(value: JSON, key: str) -> int | None:
-    """A member that is a whole number, else None."""
+    """The member `key` if it is a whole number, else None."""
     member = value.get(key) if isinstance(value, dict) else None
     return member if isinstance(member, int) and not isinstance(member, bool) else None
 
 
 def mapping(value: JSON, key: str) -> JSONObject:
-    """A member that is an object, else an empty one."""
+    """The member `key` if it is an object, else an empty object."""
     member = value.get(key) if isinstance(value, dict) else None
     return member if isinstance(member, dict) else {}
 
 
 def objects(value: JSON, key: str) -> list[JSONObject]:
-    """The objects of a member that is an array, else none."""
+    """The objects in the member `key` if it is an array, else none."""
     member = value.get(key) if isinstance(value, dict) else None
     return [item for item in member if isinstance(item, dict)] if isinstance(member, list) else []
 
 
 def text_length(value: JSON) -> int:
-    """Characters in all text below a value: the simulator's measure of a prompt."""
+    """The number of characters in all text below a value. Token counts are estimated from it."""
     if isinstance(value, str):
         return len(value)
     if isinstance(value, list):

@@ -1,22 +1,17 @@
-"""The knobs: everything that can be asked of one answer, and how they are written.
+"""The knobs: everything that a request can ask of its answer, and how a knob is written.
 
-A directive is `name=value` pairs, separated by commas or spaces: `events=500,rate=50,kind=mixed`. It may stand in
-four places; the first that names a knob wins:
+A directive is a list of `name=value`, separated by commas or spaces: `events=500,rate=50,kind=mixed`. It may be in four
+places. Where several places set a knob, the first of this list wins:
 
 1. the request header `x-simulate`;
-2. the last user message, where it begins with `simulate:` (or is the JSON object `{"simulate": {…}}`);
-3. the model's name: `sim-text`, `sim-thinking`, `sim-tools`, `sim-mixed`, and any more after an `@`, as in
-   `sim-mixed@events=40,rate=20`; a model of any other name has no knobs;
+2. the last user message, if it begins with `simulate:` (or is the JSON object `{"simulate": {…}}`);
+3. the model's name: `sim-text`, `sim-thinking`, `sim-tools`, `sim-mixed`, with further knobs after an `@`, as in
+   `sim-mixed@events=40,rate=20`; other model names have no knobs;
 4. the server's settings.
 
-What it says: `kind`, `events`, `calls`, `steps`, `finish`, `cached`, `redacted`, `seed`, `stamp`.
-How fast: `rate`, `delay`, `chunk`, `ping`.
-What goes wrong: `fail` (with `retry-after`, `code`), `drop`, `cut`, `reset`, `truncate`, `stall`, `malformed`,
-`error`; `times` and `key` limit all of these to the first requests.
-
-A fault's place `k` counts events of the stream (everything that has its own `data:`, the `[DONE]` of Chat too):
-0 is before the first, and a negative one counts from the end, as an index does: `truncate=-1` leaves out the last.
-In an unstreamed answer it counts bytes of the body.
+The position `k` of a fault counts events of the stream (everything with a `data:` of its own, the `[DONE]` of Chat
+too). 0 is before the first event. A negative position counts from the end: `truncate=-1` leaves out the last event. In
+an unstreamed answer the position counts bytes of the body.
 """
 
 from __future__ import annotations
@@ -28,39 +23,59 @@ from dataclasses import dataclass, fields, replace
 from .json_text import loads_object, mapping
 
 KINDS = ("text", "thinking", "tools", "mixed")
+TEXTS = ("sentences", "unicode")
 FINISHES = ("stop", "length", "content_filter")
 HEADER = "x-simulate"
 _SEPARATORS = re.compile(r"[,\s]+")
 
 
 class KnobError(ValueError):
-    """A directive that cannot be read. The message names the knob and what it takes."""
+    """A directive that cannot be read. The message names the knob and its valid values."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Knobs:
-    """One answer's knobs.
+    """The knobs of one answer.
 
-    kind: `text`, `thinking` (then text), `tools`, or `mixed` (thinking, text, tool calls). events: pieces of
-    thinking and text together. calls: tool calls in one answer. steps: how many rounds of tool calls a
-    conversation has before the answer is text. finish: `stop`, `length` or `content_filter`. cached: how many of
-    the input tokens the usage calls cached. redacted: the thinking is encrypted (Anthropic). seed: what the words
-    depend on; by default the last user message. stamp: each piece of text is `time.monotonic_ns()` at its sending,
-    in 20 digits, and a space.
+    What the answer holds:
 
-    rate: events a second; 0 is as fast as the socket takes them. delay: seconds before the response's first byte.
-    chunk: cut the body into HTTP chunks, each with its own `send`, of that many bytes, anywhere. ping: seconds
-    between keep-alive events while the stream stalls.
+    kind: `text`, `thinking` (then text), `tools`, or `mixed` (thinking, text, tool calls).
+    text: `sentences` about the question, or `unicode`: words that trouble parsers (several scripts, emoji, escapes).
+    events: pieces of thinking and text together.
+    calls: tool calls in one answer.
+    steps: rounds of tool calls in a conversation before the answer is text.
+    finish: `stop`, `length` or `content_filter`.
+    cached: how many input tokens the usage reports as cached.
+    redacted: the thinking is encrypted (Anthropic).
+    seed: a number that varies the text; by default it is made from the last user message.
+    stamp: each piece of text is `time.monotonic_ns()` when it is sent, in 20 digits, and a space.
 
-    fail: answer with this HTTP status. retry_after: seconds, told with a failure. code: the provider's own error
-    code, instead of the one that fits the status. drop: close without any answer. cut: close the socket after `k`
-    events; reset: the same with a TCP reset. truncate: end the body, properly framed, after `k` events. stall: send
-    nothing more after `k` events, and keep the connection open. malformed: event `k` is broken JSON. error: event
-    `k` is an error inside the stream, `error_status` says which. times: only the first so many requests with this
-    `key` (default: the directive itself) go wrong; 0 is all.
+    How fast it is sent:
+
+    rate: events per second; 0 sends as fast as the socket takes them.
+    delay: seconds before the first byte of the response.
+    chunk: cut the body into HTTP chunks of so many bytes, at any byte, each with a `send` of its own.
+    ping: seconds between keep-alive events while the stream stalls.
+
+    What goes wrong, where `k` counts the events of the stream:
+
+    fail: respond with this HTTP status.
+    retry_after: seconds, reported with a failure.
+    code: the provider's error code, instead of the one that fits the status.
+    drop: close the connection without a response.
+    cut: close the socket after `k` events.
+    reset: send a TCP reset after `k` events.
+    truncate: end the body after `k` events, with correct HTTP framing.
+    stall: send nothing more after `k` events and keep the connection open.
+    malformed: event `k` is broken JSON.
+    error: event `k` is an error inside the stream.
+    error_status: the HTTP status whose error that is.
+    times: only the first so many requests of this `key` go wrong; 0: every request.
+    key: what `times` counts by; by default the directive itself.
     """
 
     kind: str | None = None
+    text: str = "sentences"
     events: int | None = None
     calls: int | None = None
     steps: int = 1
@@ -89,11 +104,11 @@ class Knobs:
 
     @property
     def faulty(self) -> bool:
-        """Whether anything is to go wrong."""
+        """Whether a fault is asked for."""
         return self.drop or any(getattr(self, name) is not None for name in FAULTS)
 
     def without_faults(self) -> Knobs:
-        """The same answer, going well."""
+        """The same knobs without faults."""
         return replace(
             self, drop=False, fail=None, cut=None, reset=None, truncate=None, stall=None, malformed=None, error=None
         )
@@ -133,6 +148,7 @@ def _one_of(*words: str) -> Callable[[str], str]:
 _PLACE = (_whole(-1_000_000, 1_000_000), "a whole number of events")
 READERS: dict[str, tuple[Callable[[str], object], str]] = {
     "kind": (_one_of(*KINDS), "one of " + ", ".join(KINDS)),
+    "text": (_one_of(*TEXTS), "one of " + ", ".join(TEXTS)),
     "events": (_whole(0, 1_000_000), "0 to 1000000"),
     "calls": (_whole(0, 1000), "0 to 1000"),
     "steps": (_whole(0, 1000), "0 to 1000"),
@@ -159,13 +175,13 @@ READERS: dict[str, tuple[Callable[[str], object], str]] = {
     "times": (_whole(0, 1_000_000), "0 to 1000000"),
     "key": (str, "a word"),
 }
-"""Knob → how to read its value, and what to say where that fails. A dash in the name is an underscore."""
+"""Knob → the function that reads its value, and the valid values. In a directive, `_` may be written as `-`."""
 
 assert set(READERS) == {field.name for field in fields(Knobs)}
 
 
 def read_directive(text: str) -> dict[str, object]:
-    """The knobs that a directive names. Raises `KnobError`."""
+    """The knobs of a directive. Raises `KnobError`."""
     found: dict[str, object] = {}
     for pair in _SEPARATORS.split(text.strip()):
         if not pair:
@@ -173,7 +189,7 @@ def read_directive(text: str) -> dict[str, object]:
         name, equals, value = pair.partition("=")
         name = name.replace("-", "_").lower()
         if name not in READERS or not equals:
-            raise KnobError(f"{pair!r} is no knob; write name=value, with a name out of: {', '.join(READERS)}")
+            raise KnobError(f"{pair!r} is not a knob; write name=value, with a name out of: {', '.join(READERS)}")
         read, takes = READERS[name]
         try:
             found[name] = read(value)
@@ -183,7 +199,7 @@ def read_directive(text: str) -> dict[str, object]:
 
 
 def directive_in_text(text: str) -> str:
-    """The directive in a user message, empty where it holds none."""
+    """The directive in a user message; empty if it holds none."""
     start = text.lstrip()
     if start.startswith("simulate:"):
         return start[len("simulate:") :]
@@ -194,7 +210,7 @@ def directive_in_text(text: str) -> str:
 
 
 def directive_in_model(model: str) -> str:
-    """The directive in a model's name, empty where it holds none."""
+    """The directive in a model's name; empty if it holds none."""
     if not model.startswith("sim"):
         return ""
     word, _, directive = model.partition("@")
@@ -203,7 +219,7 @@ def directive_in_model(model: str) -> str:
 
 
 def combine(defaults: Knobs, *directives: str) -> Knobs:
-    """The knobs that these directives give together, the last one winning. Raises `KnobError`."""
+    """The defaults, changed by the directives. Later directives win. Raises `KnobError`."""
     found: dict[str, object] = {}
     for directive in directives:
         if directive:

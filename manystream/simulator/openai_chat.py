@@ -1,17 +1,16 @@
 """OpenAI Chat Completions on the wire: `POST /v1/chat/completions`.
 
-The service itself shows no thinking in this dialect; where the scenario thinks, it is told in `reasoning_content`,
-as most compatible servers do. With `stream_options.include_usage` every chunk has `usage: null` and one more chunk,
-without choices, has the figures.
+OpenAI itself shows no thinking in this dialect. Thinking is sent in `reasoning_content`, as most compatible servers do.
+With `stream_options.include_usage` every chunk has `usage: null`, and one more chunk without choices has the usage.
 """
 
 from __future__ import annotations
 
 from .http_request import HTTPRequest
 from .json_text import JSON, JSONObject, dumps, integer, mapping, objects, string, text_length
-from .prompt import Prompt, Refusal, ToolAnswer, ToolDeclaration
+from .prompt import APIError, Prompt, ToolDeclaration, ToolResult
 from .scenario import Scenario
-from .wire import CREATED, JSON_MODE, body_object, gaps, seconds_text, sse
+from .wire import CREATED, JSON_MODE, body_object, seconds_text, split_at, sse
 
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 FINISH = {"stop": "stop", "length": "length", "tool_use": "tool_calls", "content_filter": "content_filter"}
@@ -30,12 +29,12 @@ OBFUSCATION = "a1B2c3D4e5F6g7H8"
 
 
 def obfuscation(text: str) -> str:
-    """Padding that hides a delta's length from who can only count bytes, as the service sends it."""
+    """Padding that hides the length of a delta from an observer of encrypted sizes, as the service sends it."""
     return OBFUSCATION[: 16 - len(text) % 16]
 
 
 class OpenAIChatWire:
-    """The writer."""
+    """The dialect."""
 
     name = "openai-chat"
     ping = b": keep-alive\n\n"
@@ -47,10 +46,10 @@ class OpenAIChatWire:
         body = body_object(request)
         model = string(body, "model")
         if not model:
-            raise Refusal(400, "you must provide a model parameter")
+            raise APIError(400, "you must provide a model parameter")
         messages = objects(body, "messages")
         if not messages:
-            raise Refusal(400, "Missing required parameter: 'messages'.", param="messages", code=MISSING)
+            raise APIError(400, "Missing required parameter: 'messages'.", param="messages", code=MISSING)
         last_user, rounds = _check_messages(messages)
         response_format = mapping(body, "response_format")
         schema = (
@@ -68,7 +67,7 @@ class OpenAIChatWire:
             ),
             tool_choice=_tool_choice(body),
             parallel=body.get("parallel_tool_calls") is not False,
-            answers=_answers(messages),
+            tool_results=_answers(messages),
             rounds=rounds,
             schema=schema or None,
             max_tokens=integer(body, "max_completion_tokens") or integer(body, "max_tokens"),
@@ -96,8 +95,8 @@ class OpenAIChatWire:
         def deltas(member: str, pieces: tuple[str, ...]) -> list[bytes]:
             choice: JSON = {"index": 0, "delta": {member: "<text>"}, "logprobs": None, "finish_reason": None}
             padding: JSONObject = {"obfuscation": "<padding>"} if padded else {}
-            parts = gaps({**head, "choices": [choice], **tail, **padding}, "<text>", *padding.values())
-            made: dict[str, bytes] = {}  # words recur, and events that are the same need not be written twice
+            parts = split_at({**head, "choices": [choice], **tail, **padding}, "<text>", *padding.values())
+            made: dict[str, bytes] = {}  # equal pieces share one copy
             for piece in set(pieces):
                 data = parts[0] + dumps(piece) + parts[1]
                 if padded:
@@ -105,7 +104,7 @@ class OpenAIChatWire:
                 made[piece] = sse(data)
             return [made[piece] for piece in pieces]
 
-        frames = [chunk({"role": "assistant", "content": "", "refusal": None})]
+        frames = [chunk({"role": "assistant", "content": "", "error": None})]
         frames += deltas("reasoning_content", scenario.thinking_pieces)
         frames += deltas("content", scenario.text_pieces)
         for position, call in enumerate(scenario.calls):
@@ -124,7 +123,7 @@ class OpenAIChatWire:
         message: JSONObject = {
             "role": "assistant",
             "content": scenario.text if scenario.text_pieces or not scenario.calls else None,
-            "refusal": None,
+            "error": None,
             "annotations": [],
         }
         if scenario.thinking_pieces:
@@ -157,14 +156,14 @@ class OpenAIChatWire:
             }
         )
 
-    def error_body(self, refusal: Refusal) -> bytes:
-        return dumps({"error": error_object(refusal)})
+    def error_body(self, failure: APIError) -> bytes:
+        return dumps({"error": error_object(failure)})
 
-    def error_headers(self, refusal: Refusal) -> list[tuple[str, str]]:
-        return retry_headers(refusal)
+    def error_headers(self, failure: APIError) -> list[tuple[str, str]]:
+        return retry_headers(failure)
 
-    def error_frames(self, prompt: Prompt, scenario: Scenario, refusal: Refusal, position: int) -> list[bytes]:
-        return [sse(dumps({"error": error_object(refusal)}))]
+    def error_frames(self, prompt: Prompt, scenario: Scenario, failure: APIError, position: int) -> list[bytes]:
+        return [sse(dumps({"error": error_object(failure)}))]
 
     def headers(self, prompt: Prompt | None, identity: str) -> list[tuple[str, str]]:
         return openai_headers(prompt, identity)
@@ -174,41 +173,41 @@ MISSING = "missing_required_parameter"
 
 
 def check_bearer(request: HTTPRequest) -> None:
-    """OpenAI's key: `authorization: Bearer …`. Raises `Refusal`."""
+    """Check for a key: `authorization: Bearer …`. Raises `APIError`."""
     scheme, _, key = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not key.strip():
-        raise Refusal(
+        raise APIError(
             401,
             "You didn't provide an API key. You need to provide your API key in an Authorization header using Bearer"
             " auth (i.e. Authorization: Bearer YOUR_KEY).",
         )
 
 
-def error_object(refusal: Refusal) -> JSONObject:
-    """OpenAI's error object. A code that was asked for stands as type and as code, as for spent quota."""
-    kind, code, message = ERRORS.get(refusal.status, ERRORS[500 if refusal.status >= 500 else 400])
-    if refusal.code and refusal.code != MISSING:
-        kind = refusal.code
+def error_object(failure: APIError) -> JSONObject:
+    """OpenAI's error object. A code of the knobs is both type and code, as it is for a spent quota."""
+    kind, code, message = ERRORS.get(failure.status, ERRORS[500 if failure.status >= 500 else 400])
+    if failure.code and failure.code != MISSING:
+        kind = failure.code
     return {
-        "message": refusal.message or message,
+        "message": failure.message or message,
         "type": kind,
-        "param": refusal.param,
-        "code": refusal.code or code,
+        "param": failure.param,
+        "code": failure.code or code,
     }
 
 
-def retry_headers(refusal: Refusal) -> list[tuple[str, str]]:
-    """`retry-after` in seconds, and in milliseconds beside it."""
-    if refusal.retry_after is None:
+def retry_headers(failure: APIError) -> list[tuple[str, str]]:
+    """`retry-after` in seconds, and `retry-after-ms`."""
+    if failure.retry_after is None:
         return []
     return [
-        ("retry-after", seconds_text(refusal.retry_after)),
-        ("retry-after-ms", str(round(refusal.retry_after * 1000))),
+        ("retry-after", seconds_text(failure.retry_after)),
+        ("retry-after-ms", str(round(failure.retry_after * 1000))),
     ]
 
 
 def openai_headers(prompt: Prompt | None, identity: str) -> list[tuple[str, str]]:
-    """Content type and request id."""
+    """The content type and the request id."""
     streamed = prompt is not None and prompt.stream
     return [
         ("content-type", "text/event-stream; charset=utf-8" if streamed else "application/json"),
@@ -218,27 +217,28 @@ def openai_headers(prompt: Prompt | None, identity: str) -> list[tuple[str, str]
 
 
 def content_text(content: JSON) -> str:
-    """The text of a message's content, which is text or a list of parts."""
+    """The text of a message. Its content is a text or a list of parts."""
     if isinstance(content, str):
         return content
     return "".join(string(part, "text") for part in objects({"parts": content}, "parts"))
 
 
 def _check_messages(messages: list[JSONObject]) -> tuple[JSONObject, int]:
-    """The last user message, and the tool rounds after it. Raises `Refusal` for what the service would."""
+    """The last user message, and the number of tool rounds after it. Raises `APIError` for conversations that the
+    service does not accept."""
     last_user: JSONObject = {}
     rounds = 0
     open_calls: set[str] = set()
     for position, message in enumerate(messages):
         role = string(message, "role")
         if role not in ROLES:
-            raise Refusal(
+            raise APIError(
                 400, f"Invalid value: '{role}'. Supported values are: {ROLES}.", param=f"messages[{position}].role"
             )
         if role == "tool":
             call = string(message, "tool_call_id")
             if call not in open_calls:
-                raise Refusal(
+                raise APIError(
                     400,
                     "Invalid parameter: messages with role 'tool' must be a response to a preceding message with"
                     " 'tool_calls'.",
@@ -247,7 +247,7 @@ def _check_messages(messages: list[JSONObject]) -> tuple[JSONObject, int]:
             open_calls.discard(call)
             continue
         if open_calls:
-            raise Refusal(
+            raise APIError(
                 400,
                 "An assistant message with 'tool_calls' must be followed by tool messages responding to each"
                 f" 'tool_call_id'. The following tool_call_ids did not have response messages: {sorted(open_calls)}",
@@ -259,22 +259,22 @@ def _check_messages(messages: list[JSONObject]) -> tuple[JSONObject, int]:
             rounds += 1
             open_calls = {string(call, "id") for call in objects(message, "tool_calls")}
     if open_calls:
-        raise Refusal(400, f"No tool output found for tool_call_ids: {sorted(open_calls)}", param="messages")
+        raise APIError(400, f"No tool output found for tool_call_ids: {sorted(open_calls)}", param="messages")
     return last_user, rounds
 
 
-def _answers(messages: list[JSONObject]) -> tuple[ToolAnswer, ...]:
-    """The tool results that the conversation ends with."""
+def _answers(messages: list[JSONObject]) -> tuple[ToolResult, ...]:
+    """The tool results at the end of the conversation."""
     names = {
         string(call, "id"): string(mapping(call, "function"), "name")
         for message in messages
         for call in objects(message, "tool_calls")
     }
-    answers: list[ToolAnswer] = []
+    answers: list[ToolResult] = []
     for message in reversed(messages):
         if string(message, "role") != "tool":
             break
-        answers.append(ToolAnswer(names[string(message, "tool_call_id")], content_text(message.get("content"))))
+        answers.append(ToolResult(names[string(message, "tool_call_id")], content_text(message.get("content"))))
     return tuple(reversed(answers))
 
 

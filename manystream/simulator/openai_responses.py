@@ -1,9 +1,9 @@
 """OpenAI Responses on the wire: `POST /v1/responses`.
 
-Every event has its name twice (SSE's `event:` and `type`) and a `sequence_number` from 0. Items come one after the
-other: reasoning, message, function calls, each added, filled by deltas, and done; the last event holds all of it
-once more. A reasoning item carries `encrypted_content` where the request's `include` asks for it; one that comes
-back changed is refused.
+Every event has its name twice (SSE's `event:` and `type`) and a `sequence_number` from 0. Items follow each other:
+reasoning, message, function calls. Each item is added, filled by deltas, and done. The last event repeats all items. A
+reasoning item has `encrypted_content` if the request's `include` asks for it. If it comes back changed, the response
+is an error.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from __future__ import annotations
 from .http_request import HTTPRequest
 from .json_text import JSON, JSONObject, dumps, integer, mapping, objects, string, text_length
 from .openai_chat import MISSING, check_bearer, content_text, error_object, obfuscation, openai_headers, retry_headers
-from .prompt import Prompt, Refusal, ToolAnswer, ToolDeclaration
+from .prompt import APIError, Prompt, ToolDeclaration, ToolResult
 from .scenario import Scenario, ScriptedCall, is_forged, sign
-from .wire import CREATED, JSON_MODE, body_object, gaps, sse
+from .wire import CREATED, JSON_MODE, body_object, split_at, sse
 
 INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
 ENCRYPTED = "reasoning.encrypted_content"
@@ -22,7 +22,7 @@ ARGUMENTS_EVENT = "response.function_call_arguments.delta"
 
 
 class OpenAIResponsesWire:
-    """The writer."""
+    """The dialect."""
 
     name = "openai-responses"
     ping = b'event: keepalive\ndata: {"type":"keepalive","sequence_number":0}\n\n'
@@ -34,13 +34,13 @@ class OpenAIResponsesWire:
         body = body_object(request)
         model = string(body, "model")
         if not model:
-            raise Refusal(400, "Missing required parameter: 'model'.", param="model", code=MISSING)
+            raise APIError(400, "Missing required parameter: 'model'.", param="model", code=MISSING)
         given = body.get("input")
         items: list[JSONObject] = (
             [{"role": "user", "content": given}] if isinstance(given, str) else objects(body, "input")
         )
         if not items:
-            raise Refusal(400, "Missing required parameter: 'input'.", param="input", code=MISSING)
+            raise APIError(400, "Missing required parameter: 'input'.", param="input", code=MISSING)
         names = _check_items(items)
         last_user, rounds = _last_turn(items)
         format = mapping(mapping(body, "text"), "format")
@@ -56,7 +56,7 @@ class OpenAIResponsesWire:
             ),
             tool_choice=_tool_choice(body),
             parallel=body.get("parallel_tool_calls") is not False,
-            answers=_answers(items, names),
+            tool_results=_answers(items, names),
             rounds=rounds,
             schema=schema or None,
             max_tokens=integer(body, "max_output_tokens"),
@@ -71,14 +71,14 @@ class OpenAIResponsesWire:
     def body(self, prompt: Prompt, scenario: Scenario) -> bytes:
         return dumps(final_response(prompt, scenario))
 
-    def error_body(self, refusal: Refusal) -> bytes:
-        return dumps({"error": error_object(refusal)})
+    def error_body(self, failure: APIError) -> bytes:
+        return dumps({"error": error_object(failure)})
 
-    def error_headers(self, refusal: Refusal) -> list[tuple[str, str]]:
-        return retry_headers(refusal)
+    def error_headers(self, failure: APIError) -> list[tuple[str, str]]:
+        return retry_headers(failure)
 
-    def error_frames(self, prompt: Prompt, scenario: Scenario, refusal: Refusal, position: int) -> list[bytes]:
-        error = error_object(refusal)
+    def error_frames(self, prompt: Prompt, scenario: Scenario, failure: APIError, position: int) -> list[bytes]:
+        error = error_object(failure)
         code = error["code"] or "server_error"
         error = {"type": error["type"], "code": code, "message": error["message"], "param": error["param"]}
         response = response_object(prompt, scenario, "failed")
@@ -96,7 +96,7 @@ class OpenAIResponsesWire:
 
 
 class _StreamWriter:
-    """Writes one stream: numbers its events, and its items as they come."""
+    """The writer of one stream. It numbers events and items."""
 
     def __init__(self, prompt: Prompt, scenario: Scenario) -> None:
         self.prompt = prompt
@@ -127,7 +127,7 @@ class _StreamWriter:
         padding: JSONObject = {"obfuscation": "<padding>"} if self.padded else {}
         marks = ("<number>", "<delta>", *padding.values())
         event: JSONObject = {"type": type, "sequence_number": "<number>", **members, "delta": "<delta>", **padding}
-        first, second, third, *rest = gaps(event, *marks)
+        first, second, third, *rest = split_at(event, *marks)
         first = b"event: %b\ndata: %b" % (type.encode(), first)
         last = (rest[0] if rest else third) + b"\n\n"
         number = len(self.frames)
@@ -179,7 +179,7 @@ class _StreamWriter:
 
 
 def response_object(prompt: Prompt, scenario: Scenario, status: str) -> JSONObject:
-    """The response as a whole, without its output: it echoes what the request set."""
+    """The response object without its output. It repeats the settings of the request."""
     body = prompt.body
     return {
         "id": scenario.id("resp_", 48),
@@ -211,7 +211,7 @@ def response_object(prompt: Prompt, scenario: Scenario, status: str) -> JSONObje
 
 
 def final_response(prompt: Prompt, scenario: Scenario) -> JSONObject:
-    """The response as a whole, ended."""
+    """The response object at the end."""
     reason = INCOMPLETE.get(scenario.finish)
     response = response_object(prompt, scenario, "incomplete" if reason else "completed")
     output: list[JSON] = []
@@ -275,7 +275,7 @@ def _call_item(scenario: Scenario, call: ScriptedCall) -> JSONObject:
 
 
 def _check_items(items: list[JSONObject]) -> dict[str, str]:
-    """The names of all calls by their call ids. Raises `Refusal` for what the service would."""
+    """Tool names by call id. Raises `APIError` for conversations that the service does not accept."""
     names: dict[str, str] = {}
     answered: set[str] = set()
     for item in items:
@@ -285,22 +285,22 @@ def _check_items(items: list[JSONObject]) -> dict[str, str]:
         elif kind == "function_call_output":
             call = string(item, "call_id")
             if call not in names:
-                raise Refusal(400, f"No tool call found for function call output with call_id {call}.", param="input")
+                raise APIError(400, f"No tool call found for function call output with call_id {call}.", param="input")
             answered.add(call)
         elif kind == "reasoning" and is_forged(string(item, "encrypted_content"), string(item, "id")):
-            raise Refusal(
+            raise APIError(
                 400,
                 f"The encrypted content for item {string(item, 'id')} could not be verified.",
                 code="invalid_encrypted_content",
             )
     missing = sorted(set(names) - answered)
     if missing:
-        raise Refusal(400, f"No tool output found for function call {missing[0]}.", param="input")
+        raise APIError(400, f"No tool output found for function call {missing[0]}.", param="input")
     return names
 
 
 def _last_turn(items: list[JSONObject]) -> tuple[JSONObject, int]:
-    """The last user message, and the tool rounds after it."""
+    """The last user message, and the number of tool rounds after it."""
     last_user: JSONObject = {}
     rounds = 0
     before = ""
@@ -314,13 +314,13 @@ def _last_turn(items: list[JSONObject]) -> tuple[JSONObject, int]:
     return last_user, rounds
 
 
-def _answers(items: list[JSONObject], names: dict[str, str]) -> tuple[ToolAnswer, ...]:
-    """The tool results that the conversation ends with."""
-    answers: list[ToolAnswer] = []
+def _answers(items: list[JSONObject], names: dict[str, str]) -> tuple[ToolResult, ...]:
+    """The tool results at the end of the conversation."""
+    answers: list[ToolResult] = []
     for item in reversed(items):
         if string(item, "type") != "function_call_output":
             break
-        answers.append(ToolAnswer(names[string(item, "call_id")], content_text(item.get("output"))))
+        answers.append(ToolResult(names[string(item, "call_id")], content_text(item.get("output"))))
     return tuple(reversed(answers))
 
 

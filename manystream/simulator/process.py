@@ -1,11 +1,11 @@
-"""Running a simulator: in the foreground, in a process of its own, or in a thread.
+"""Run a simulator: in the foreground, in a process of its own, or in a thread.
 
-`start_simulator` is what tests, demos and benchmarks use: the simulator runs in another process, so it takes no
-time from the client that is being measured, and it ends with the `with` block. It also ends when this process does,
-however that happens: the child reads a pipe that nobody else holds, and stops at its end.
+`open_simulator` is for tests, demos and benchmarks. The simulator runs in another process, so it takes no processor
+time from the client that is measured. It ends with the `with` block. It also ends when the parent process ends in any
+way: the child reads a pipe whose other end only the parent holds, and stops at the end of the pipe.
 
-The child loads this folder alone, under another name, by its path: not the package around it. It starts in a
-fraction of the time, and shares no code with what it is used to test.
+The child imports this folder alone, by its path and under another name. It does not import the rest of the package.
+So it starts sooner, and it shares no code with the library that it tests.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from .server import Server, Settings
 from .service import BASE_PATHS
 
 START_SECONDS = 20.0
-"""How long a start may take before it is an error."""
+"""How long the start of the process may take."""
 
 STOP_SECONDS = 5.0
-"""How long a stop may take before the process is killed."""
+"""How long the end of the process may take before it is terminated, and then killed."""
 
 _BOOT = """
 import importlib.util, sys
@@ -47,12 +47,16 @@ sys.exit(main(sys.argv[2:]))
 
 
 class SimulatorError(RuntimeError):
-    """The simulator's process did not start. The message has what it said."""
+    """The simulator's process did not start. The message has its output."""
 
 
 @dataclass(slots=True, frozen=True)
 class Simulator:
-    """A simulator that runs. `pid` is its process, this one's own where it runs in a thread."""
+    """A running simulator.
+
+    host, port: where it listens.
+    pid: its process; the process of the caller where the simulator runs in a thread.
+    """
 
     host: str
     port: int
@@ -65,8 +69,7 @@ class Simulator:
 
     @property
     def base_urls(self) -> dict[str, str]:
-        """Dialect → what a client of it takes as its base URL: `openai-chat`, `openai-responses`, `anthropic`,
-        `gemini`."""
+        """Dialect (`openai-chat`, `openai-responses`, `anthropic`, `gemini`) → base URL for a client of it."""
         return {dialect: self.origin + path for dialect, path in BASE_PATHS.items()}
 
 
@@ -79,15 +82,14 @@ def settings_of(
     replay: str = "",
     pace: float = 1.0,
 ) -> Settings:
-    """Settings whose default knobs are a directive's: `"rate=50,events=250"`. replay: the path of a recording to answer
-    from; pace: how much faster than recorded, 0 at once. Raises `KnobError`, and `ReplayError` for the recording."""
+    """Settings from the same arguments as `open_simulator`. Raises `KnobError` and `ReplayError`."""
     knobs = combine(Settings().knobs, directive)
     recording = read_replay(replay, pace) if replay else None
     return Settings(host=host, port=port, knobs=knobs, journal=journal, replay=recording)
 
 
 def serve(settings: Settings, announce: Callable[[Simulator], None], *, watch: int | None = None) -> None:
-    """Run in the foreground, until `KeyboardInterrupt` or the end of the file that `watch` describes."""
+    """Run in the foreground until `KeyboardInterrupt`, or until the file descriptor `watch` reaches its end."""
     allow_many_sockets()
     server = Server(settings)
     if watch is not None:
@@ -98,7 +100,7 @@ def serve(settings: Settings, announce: Callable[[Simulator], None], *, watch: i
 
 
 @contextlib.contextmanager
-def start_simulator(
+def open_simulator(
     directive: str = "",
     *,
     host: str = "127.0.0.1",
@@ -109,8 +111,13 @@ def start_simulator(
 ) -> Generator[Simulator, None, None]:
     """Run a simulator in a process of its own for the length of the block.
 
-    directive: the server's default knobs. replay, pace: as in `settings_of`. Raises `KnobError` and `ReplayError` for
-    those, and `SimulatorError` where it does not start.
+    directive: default knobs of all answers, such as `"rate=50,events=250"`.
+    port: 0 takes a free port.
+    journal: how many requests `GET /sim/requests` returns.
+    replay: path of a recording; all answers come from it.
+    pace: speed relative to the recording; 0 leaves out all pauses.
+
+    Raises `KnobError` and `ReplayError` for these, and `SimulatorError` if the process does not start.
     """
     settings_of(directive, replay=replay, pace=pace)
     folder = str(Path(__file__).resolve().parent)
@@ -120,7 +127,7 @@ def start_simulator(
         [sys.executable, "-P", "-c", _BOOT, folder, *options],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        start_new_session=True,  # Ctrl-C goes to a terminal's whole group; the parent decides what it ends
+        start_new_session=True,  # else Ctrl-C in a terminal would reach the child too
     )
     try:
         yield _announced(process)
@@ -129,11 +136,13 @@ def start_simulator(
 
 
 @contextlib.contextmanager
-def start_simulator_thread(
+def open_simulator_thread(
     directive: str = "", *, host: str = "127.0.0.1", port: int = 0, replay: str = "", pace: float = 1.0
 ) -> Generator[Simulator, None, None]:
-    """Run a simulator in a thread of this process for the length of the block: quick to start, for tests whose
-    client does not mind sharing its interpreter."""
+    """Run a simulator in a thread of this process for the length of the block.
+
+    It starts sooner than `open_simulator`, and shares the interpreter with its client. The arguments are the same.
+    """
     server = Server(settings_of(directive, host=host, port=port, replay=replay, pace=pace))
     thread = threading.Thread(target=server.run, name="simulator", daemon=True)
     thread.start()
@@ -145,7 +154,7 @@ def start_simulator_thread(
 
 
 def allow_many_sockets() -> None:
-    """Raise this process's limit of open files as far as it may go, where there is one."""
+    """Raise the limit of open files of this process as far as the system allows."""
     with contextlib.suppress(ImportError, OSError, ValueError):
         import resource
 
@@ -154,7 +163,7 @@ def allow_many_sockets() -> None:
 
 
 def _announced(process: subprocess.Popen[bytes]) -> Simulator:
-    """Wait for the line in which the child says where it listens."""
+    """Wait for the line in which the child prints its address."""
     assert process.stdout is not None
     deadline = time.monotonic() + START_SECONDS
     line = b""
@@ -165,14 +174,14 @@ def _announced(process: subprocess.Popen[bytes]) -> Simulator:
                 raise SimulatorError(f"the simulator did not start within {START_SECONDS:g} s")
             data = os.read(process.stdout.fileno(), 4096)
             if not data:
-                raise SimulatorError(f"the simulator ended while it started; it said {line!r}")
+                raise SimulatorError(f"the simulator ended during its start; its output: {line!r}")
             line += data
-    told: dict[str, object] = json.loads(line)
-    return Simulator(str(told["host"]), int(str(told["port"])), process.pid)
+    address: dict[str, object] = json.loads(line)
+    return Simulator(str(address["host"]), int(str(address["port"])), process.pid)
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """End the child: by the end of its input, by a signal where that does not do."""
+    """End the child: close its input, then terminate it, then kill it."""
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.close()

@@ -1,8 +1,8 @@
-"""A response as the loop plays it: bytes ready for `send`, when each is due, and what happens at the end.
+"""A response as the server's loop sends it: the bytes of each frame, their pace, and what happens after the last.
 
-All that can be done before the first byte is done here, once per distinct request: events are framed as HTTP
-chunks, faults are built in, the head is put before the first and the terminator after the last. The loop then only
-sends. Must not know sockets, dialects or time.
+Everything that can be done before the first byte is done here, once per distinct request: events become HTTP chunks,
+faults are built in, the head precedes the first frame and the terminator follows the last. The loop only sends. This
+module knows no sockets, no dialects and no clock.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Headers: TypeAlias = "Sequence[tuple[str, str]]"
 
 LAST_CHUNK = b"0\r\n\r\n"
 FRAMES_PER_SEND = 64
-"""Without a rate, at most so many events go into one `send`, so that streams take turns."""
+"""Without a rate, one `send` holds at most so many events, so that all streams make progress."""
 
 REASONS = {
     200: "OK", 400: "Bad Request", 401: "Unauthorized", 402: "Payment Required", 403: "Forbidden", 404: "Not Found",
@@ -34,7 +34,7 @@ _STAMP = re.compile(STAMP_MARK.encode() + rb"(\d{%d})" % (STAMP_WIDTH - len(STAM
 
 
 class Ending(enum.Enum):
-    """What happens once the last frame is sent."""
+    """What happens after the last frame."""
 
     KEEP = "keep"
     CLOSE = "close"
@@ -44,8 +44,11 @@ class Ending(enum.Enum):
 
 
 class Template:
-    """A frame that tells when its text was sent. `numbers` are the stamps it shows, in order; a number that was not
-    shown before is made at sending. The digits are always as many, so the chunk's size is known beforehand."""
+    """A frame that shows when it was sent.
+
+    numbers: the stamps in the frame, by number. A stamp that no earlier frame has shown is made when the frame is sent.
+    The number of digits is fixed, so the size of the HTTP chunk is known beforehand.
+    """
 
     __slots__ = ("newest", "numbers", "text")
 
@@ -55,7 +58,7 @@ class Template:
         self.newest: int = max(numbers)
 
     def render(self, stamps: list[int], now: int) -> bytes:
-        """The frame's bytes. `now` is in nanoseconds; `stamps` are those already made, and takes the new ones."""
+        """The bytes of the frame. `now` is in nanoseconds. New stamps are appended to `stamps`."""
         while len(stamps) <= self.newest:
             stamps.append(now)
         if len(self.numbers) == 1:
@@ -65,14 +68,20 @@ class Template:
 
 @dataclass(slots=True)
 class Program:
-    """One response.
+    """One response, ready to be sent.
 
-    frames: what goes out, in order; each is sent whole. templates: the frames, by position, that are made at their
-    sending instead. events: how many stream events there are. interval: seconds between frames; 0 is unpaced.
-    delay: seconds before the first. ending: what follows; a stall sends `ping` every `ping_interval` seconds, where
-    there is one. following: the program that goes on with the same response, its delay counted from when this one's
-    last frame was due; only the last one's ending counts. together: how many frames may go into one `send`. counted:
-    whether it is an answer that the statistics count; errors and the simulator's own pages are not.
+    frames: the bytes to send, in order. Each frame is sent whole.
+    templates: position → the frame that is built when it is sent, because it holds the time.
+    events: number of stream events in the frames.
+    interval: seconds between two frames; 0 sends without pauses.
+    delay: seconds before the first frame.
+    ending: what follows the last frame.
+    ping: the keep-alive event that a stalled stream sends.
+    ping_interval: seconds between two pings; 0 sends none.
+    frames_per_send: how many frames one `send` may hold.
+    counted: whether the statistics count it as an answer. Errors and the simulator's own pages are not counted.
+    following: the program that continues the same response. Its delay starts when the last frame of this program was
+        due. Only the ending of the last program counts.
     """
 
     frames: list[bytes]
@@ -83,39 +92,39 @@ class Program:
     ending: Ending = Ending.KEEP
     ping: bytes = b""
     ping_interval: float = 0.0
-    together: int = FRAMES_PER_SEND
+    frames_per_send: int = FRAMES_PER_SEND
     counted: bool = True
     following: Program | None = None
 
 
 def http_head(status: int, headers: Headers) -> bytes:
-    """A response's head."""
+    """The status line and the headers of a response."""
     lines = [f"HTTP/1.1 {status} {REASONS.get(status, 'Unknown')}", *(f"{name}: {value}" for name, value in headers)]
     return "\r\n".join([*lines, "", ""]).encode("latin-1")
 
 
 def chunk(data: bytes) -> bytes:
-    """One HTTP chunk."""
+    """The data as one HTTP chunk."""
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
-def whole(status: int, headers: Headers, body: bytes, *, delay: float = 0.0, keep: bool = True) -> Program:
-    """A page or an error: its body has a known length and goes out at once."""
+def complete(status: int, headers: Headers, body: bytes, *, delay: float = 0.0, keep: bool = True) -> Program:
+    """A response with a known length, sent at once: a page or an error."""
     frame = http_head(status, [*headers, ("content-length", str(len(body))), *_closing(keep)]) + body
     return Program([frame], delay=delay, ending=Ending.KEEP if keep else Ending.CLOSE, counted=False)
 
 
-def dropped(delay: float) -> Program:
-    """No response at all: the connection closes."""
+def no_response(delay: float) -> Program:
+    """No response: the connection closes."""
     return Program([b""], delay=delay, ending=Ending.CLOSE)
 
 
 def unstreamed(headers: Headers, body: bytes, knobs: Knobs, *, error_body: bytes = b"", keep: bool = True) -> Program:
-    """An unstreamed answer. A fault's place counts bytes of the body here; an error takes the body's place."""
+    """An unstreamed answer. Positions of faults count bytes of the body. An error replaces the body."""
     if knobs.error is not None:
         body = error_body
     if knobs.malformed is not None:
-        body = body[: place_of(knobs.malformed, len(body))]
+        body = body[: position_of(knobs.malformed, len(body))]
     [sent], ending, ended = _ended_early([body], knobs, lambda bodies, place: [bodies[0][:place]], len(body))
     if ending is Ending.KEEP and not keep:
         ending = Ending.CLOSE
@@ -131,7 +140,7 @@ def unstreamed(headers: Headers, body: bytes, knobs: Knobs, *, error_body: bytes
         _templates(frames) if knobs.stamp else {},
         delay=knobs.delay,
         ending=ending,
-        together=1 if knobs.chunk else FRAMES_PER_SEND,
+        frames_per_send=1 if knobs.chunk else FRAMES_PER_SEND,
     )
 
 
@@ -146,19 +155,19 @@ def streamed(
 ) -> Program:
     """A chunked response, one event after the other, with the faults that the knobs ask for.
 
-    error_events: what stands in place of event `knobs.error` and ends the stream.
+    error_events: the events that replace event `knobs.error` and all that follow.
     """
     head = http_head(200, [*headers, ("transfer-encoding", "chunked"), *_closing(keep)])
     count = len(events)
     events = list(events)
     if knobs.malformed is not None:
-        place = min(place_of(knobs.malformed, count), count - 1)
+        place = min(position_of(knobs.malformed, count), count - 1)
         events[place] = _broken(events[place])
     if knobs.error is not None:
-        events = [*events[: place_of(knobs.error, count)], *error_events]
+        events = [*events[: position_of(knobs.error, count)], *error_events]
     events, ending, ended = _ended_early(events, knobs, lambda all, place: all[:place], len(events))
     bodies = _cut(events, knobs.chunk) if knobs.chunk else events
-    framed = {body: chunk(body) for body in set(bodies)}  # of events that are the same, one copy
+    framed = {body: chunk(body) for body in set(bodies)}  # equal events share one copy
     frames = [framed[body] for body in bodies] or [b""]
     frames[0] = head + frames[0]
     if ended:
@@ -174,7 +183,7 @@ def streamed(
         ending=ending,
         ping=chunk(ping) if ping else b"",
         ping_interval=knobs.ping,
-        together=1 if knobs.chunk else FRAMES_PER_SEND,
+        frames_per_send=1 if knobs.chunk else FRAMES_PER_SEND,
     )
 
 
@@ -184,17 +193,17 @@ ENDINGS: tuple[tuple[str, Ending], ...] = (
     ("stall", Ending.STALL),
     ("truncate", Ending.KEEP),
 )
-"""Knob → what follows the events before its place. The first of these that is set holds."""
+"""Knob → what follows the last event before its position. The first knob that is set applies."""
 
 
 def _ended_early(
     parts: list[bytes], knobs: Knobs, shorten: Callable[[list[bytes], int], list[bytes]], length: int
 ) -> tuple[list[bytes], Ending, bool]:
-    """What is sent, what follows it, and whether the body is ended as HTTP has it."""
+    """The parts to send, what follows them, and whether the body ends with correct HTTP framing."""
     for name, ending in ENDINGS:
         position: int | None = getattr(knobs, name)
         if position is not None:
-            return shorten(parts, place_of(position, length)), ending, ending is Ending.KEEP
+            return shorten(parts, position_of(position, length)), ending, ending is Ending.KEEP
     return parts, Ending.KEEP, True
 
 
@@ -202,13 +211,13 @@ def _closing(keep: bool) -> list[tuple[str, str]]:
     return [] if keep else [("connection", "close")]
 
 
-def place_of(position: int, count: int) -> int:
-    """A fault's place among `count` events; a negative one counts from the end."""
+def position_of(position: int, count: int) -> int:
+    """The position of a fault among `count` events. A negative position counts from the end."""
     return max(0, position + count if position < 0 else min(position, count))
 
 
 def _broken(event: bytes) -> bytes:
-    """The event with the second half of its data left out: JSON that stops in the middle."""
+    """The event without the second half of its data: JSON that stops in the middle."""
     body = event.rstrip(b"\r\n")
     start = body.rfind(b"data: ")
     start = 0 if start < 0 else start + len(b"data: ")
@@ -216,13 +225,13 @@ def _broken(event: bytes) -> bytes:
 
 
 def _cut(events: Sequence[bytes], size: int) -> list[bytes]:
-    """The same body in slices of `size` bytes."""
+    """The body in slices of `size` bytes."""
     body = b"".join(events)
     return [body[start : start + size] for start in range(0, len(body), size)]
 
 
 def _templates(frames: Sequence[bytes]) -> dict[int, Template]:
-    """Those frames that show stamps."""
+    """Position → template, for the frames that show stamps."""
     found: dict[int, Template] = {}
     for position, frame in enumerate(frames):
         numbers = tuple(int(number) for number in _STAMP.findall(frame))

@@ -1,6 +1,7 @@
-"""A request as the scenario sees it: what all four dialects ask for, in one value.
+"""A request, independent of its dialect: the input of `write_scenario`.
 
-Each dialect's module reads its own wire form into a `Prompt`, or refuses it as the real service would.
+Each dialect's module reads its own wire format into a `Prompt`, or raises `APIError` where the real service would
+respond with an error.
 """
 
 from __future__ import annotations
@@ -10,10 +11,13 @@ from dataclasses import dataclass, field
 from .json_text import JSON, JSONObject
 
 
-class Refusal(Exception):
-    """A request that the service would not take. `param` and `code` are the provider's own words, where it has them.
+class APIError(Exception):
+    """An error response of the service.
 
-    status: the HTTP status. retry_after: seconds, where the answer tells when to come again.
+    status: the HTTP status.
+    message: empty for the usual message of this status.
+    param, code: the provider's own names, where it has them.
+    retry_after: seconds; None sends no hint.
     """
 
     def __init__(
@@ -35,15 +39,15 @@ class Refusal(Exception):
 
 @dataclass(slots=True, frozen=True)
 class ToolDeclaration:
-    """A tool that the request offers. `schema` is its parameters' JSON Schema."""
+    """A tool that the request declares. `schema` is the JSON Schema of its parameters."""
 
     name: str
     schema: JSONObject
 
 
 @dataclass(slots=True, frozen=True)
-class ToolAnswer:
-    """A tool's result at the end of the conversation."""
+class ToolResult:
+    """The result of a tool at the end of the conversation."""
 
     name: str
     text: str
@@ -53,11 +57,18 @@ class ToolAnswer:
 class Prompt:
     """One request.
 
-    text: the last user message. tool_choice: `auto`, `none`, `required`, or a tool's name. parallel: whether
-    several calls in one answer are allowed. answers: the tool results that the conversation ends with, empty where
-    it ends otherwise. rounds: tool rounds since the last user message. schema: the JSON Schema that the answer's
-    text must fit. max_tokens: the output limit. characters: length of all text in the prompt. body: the request
-    as it came, for services that echo parts of it.
+    text: the last user message.
+    stream: whether the answer is streamed.
+    tools: the tools that the request declares.
+    tool_choice: `auto`, `none`, `required`, or the name of a tool.
+    parallel: whether one answer may hold several calls.
+    tool_results: the results at the end of the conversation; empty if it ends otherwise.
+    rounds: rounds of tool calls since the last user message.
+    schema: the JSON Schema of a structured answer.
+    max_tokens: the output limit.
+    characters: length of all text in the prompt.
+    array: the stream is one JSON array instead of server-sent events (Gemini).
+    body: the request's JSON object, for services that repeat parts of it.
     """
 
     model: str
@@ -66,7 +77,7 @@ class Prompt:
     tools: tuple[ToolDeclaration, ...] = ()
     tool_choice: str = "auto"
     parallel: bool = True
-    answers: tuple[ToolAnswer, ...] = ()
+    tool_results: tuple[ToolResult, ...] = ()
     rounds: int = 0
     schema: JSONObject | None = None
     max_tokens: int | None = None

@@ -1,11 +1,11 @@
-"""Recorded exchanges as answers: which one a request gets, and the program that plays it.
+"""Recorded exchanges as answers: which exchange a request gets, and the program that sends it.
 
 A recording is a file of JSON lines, one exchange each, as `engine.record` writes them: request, response head, chunks
-of the body with the seconds since the request began, and how it ended. A request gets the exchange whose request was
-the same (last part of the path, and body); where several were, by turns in the order in which they were recorded. One
-that was never recorded gets the next exchange of its path that was not played yet, and where there is none an error.
+of the body with the seconds since the request began, and how the exchange ended. A request gets the exchange of an
+equal request (last part of the path, and body). Several equal requests get their exchanges in turn, in recorded order.
+A request that was not recorded gets the next exchange of its path that was not sent yet, else an error.
 
-Must not know sockets, nor any dialect: what was recorded is sent as it was.
+This module knows no sockets and no dialect: recorded bytes are sent unchanged.
 """
 
 from __future__ import annotations
@@ -21,16 +21,26 @@ from .json_text import JSON, JSONObject, dumps_sorted, loads, loads_object, mapp
 from .program import LAST_CHUNK, Ending, Program, chunk, http_head
 
 ENDINGS = {"whole": Ending.KEEP, "broken": Ending.CLOSE, "left": Ending.STALL}
-"""How an exchange ended → what follows its last byte: a client that hung up does not know what would have come."""
+"""How the recorded exchange ended → what follows its last byte. After `left` (the client closed first) the recording
+does not show what the server would have sent, so the stream stalls."""
 
 
 class ReplayError(ValueError):
-    """A recording that cannot be played. The message names the file and the line."""
+    """A recording that cannot be read. The message names the file and the line."""
 
 
 @dataclass(slots=True, frozen=True)
 class Exchange:
-    """One recorded exchange. status: 0 where no response came. chunks: seconds since the request, and bytes."""
+    """One recorded exchange.
+
+    endpoint: the last part of the path.
+    body: the request's body, in a form that does not depend on JSON formatting.
+    status: the HTTP status; 0 if no response came.
+    head_at: seconds from the request to the response head.
+    chunks: seconds since the request, and bytes.
+    ended: seconds from the request to the end.
+    ending: what follows the last byte.
+    """
 
     endpoint: str
     body: bytes
@@ -43,7 +53,7 @@ class Exchange:
 
 
 class Replay:
-    """A recording that is being played. pace: how much faster than recorded; 0 leaves out every pause."""
+    """A recording and what was sent of it. pace: speed relative to the recording; 0 leaves out all pauses."""
 
     def __init__(self, exchanges: Sequence[Exchange], pace: float = 1.0) -> None:
         self._pace = pace
@@ -55,7 +65,7 @@ class Replay:
         self._played: set[int] = set()
 
     def answer(self, request: HTTPRequest) -> Program | None:
-        """The program for a request; None where nothing fits."""
+        """The program for a request; None if no exchange fits."""
         exchange = self._choose(_endpoint(request.target), _comparable(request.body))
         if exchange is None:
             return None
@@ -76,7 +86,7 @@ class Replay:
 
 
 def read_replay(path: str, pace: float = 1.0) -> Replay:
-    """Read a recording. Raises `ReplayError`."""
+    """Read a recording from a file. Raises `ReplayError`."""
     if not 0 <= pace < float("inf"):
         raise ReplayError("pace must be 0 or more")
     try:
@@ -88,7 +98,7 @@ def read_replay(path: str, pace: float = 1.0) -> Replay:
         try:
             exchanges.append(_exchange(loads_object(line)))
         except (ValueError, TypeError, KeyError, IndexError) as error:
-            raise ReplayError(f"{path}, line {number} is no recorded exchange: {error}") from None
+            raise ReplayError(f"{path}, line {number} is not a recorded exchange: {error}") from None
     if not exchanges:
         raise ReplayError(f"{path} holds no exchange")
     return Replay(exchanges, pace)
@@ -96,7 +106,7 @@ def read_replay(path: str, pace: float = 1.0) -> Replay:
 
 def _exchange(line: JSONObject | None) -> Exchange:
     if line is None:
-        raise ValueError("it is no JSON object")
+        raise ValueError("it is not a JSON object")
     if line.get("version") != 1:
         raise ValueError("its version is not 1")
     asked, answered = mapping(line, "request"), mapping(line, "response")
@@ -113,7 +123,7 @@ def _exchange(line: JSONObject | None) -> Exchange:
 
 
 def _program(exchange: Exchange, pace: float, *, keep: bool) -> Program:
-    """The exchange as programs, one for each moment at which something was received."""
+    """The exchange as a chain of programs, one for each moment at which bytes were received."""
     ending = exchange.ending if keep or exchange.ending is not Ending.KEEP else Ending.CLOSE
     moments: list[tuple[float, bytes]] = []
     if exchange.status:
@@ -121,7 +131,7 @@ def _program(exchange: Exchange, pace: float, *, keep: bool) -> Program:
         head = http_head(exchange.status, [*exchange.headers, ("transfer-encoding", "chunked"), *closing])
         moments = [(exchange.head_at, head), *((at, chunk(data)) for at, data in exchange.chunks if data)]
     if exchange.ending is Ending.KEEP:
-        at, data = moments.pop()  # the end came with the last chunk: what comes after it nobody waited for
+        at, data = moments.pop()  # HTTP framing ended with the last chunk; a later end was not waited for
         moments.append((at, data + LAST_CHUNK))
     else:
         moments.append((exchange.ended, b""))
@@ -137,15 +147,15 @@ def _program(exchange: Exchange, pace: float, *, keep: bool) -> Program:
 
 
 def _endpoint(target: str) -> str:
-    """The last part of a path, which tells the operation in every dialect, whatever stands before it."""
+    """The last part of a path. It names the operation in every dialect."""
     return target.partition("?")[0].rpartition("/")[2]
 
 
 def _comparable(body: bytes) -> bytes:
-    """A body in a form that does not depend on how its JSON was written."""
+    """A body in a form that does not depend on JSON formatting."""
     try:
         return dumps_sorted(loads(body))
-    except (ValueError, TypeError):  # no JSON, or nested too deeply to be written
+    except (ValueError, TypeError):  # not JSON, or nested too deeply to serialise
         return body
 
 
@@ -159,13 +169,13 @@ def _bytes(value: JSON) -> bytes:
 
 def _integer(value: JSON) -> int:
     if type(value) is not int:
-        raise TypeError("the status is no whole number")
+        raise TypeError("the status is not a whole number")
     return value
 
 
 def _seconds(value: JSON) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool):
-        raise TypeError("a time is no number")
+        raise TypeError("a time is not a number")
     return float(value)
 
 
@@ -174,14 +184,14 @@ def _items(value: JSON) -> Iterable[tuple[JSON, JSON]]:
         raise TypeError("a list is missing")
     for item in value:
         if not isinstance(item, list) or len(item) != 2:
-            raise TypeError("an item of a list is no pair")
+            raise TypeError("an item of a list is not a pair")
         yield item[0], item[1]
 
 
 def _pairs(value: JSON) -> Iterable[tuple[str, str]]:
     for name, text in _items(value):
         if not isinstance(name, str) or not isinstance(text, str):
-            raise TypeError("a header is no text")
+            raise TypeError("a header is not text")
         if not (name + text).isprintable():
             raise ValueError(f"the header {name!r} holds a control character")
         yield name, text

@@ -1,8 +1,8 @@
-"""What an answer says: thinking, text, tool calls, usage and the reason it ends, before any wire form.
+"""The content of an answer, before it has a wire format: thinking, text, tool calls, usage and finish reason.
 
-Deterministic: the same prompt and knobs give the same scenario in every dialect, streamed or not, in any process.
-So a client's test writes the scenario itself (`write_scenario(prompt, knobs)`) and compares what it received with
-`text`, `thinking` and `tool_calls`. Must not know any wire format, nor time.
+It is deterministic: the same prompt and knobs give the same scenario in every dialect, streamed or not, in any
+process. So the test of a client calls `write_scenario(prompt, knobs)` itself and compares what the client received with
+`text`, `thinking` and `tool_calls`. This module knows no wire format and no clock.
 """
 
 from __future__ import annotations
@@ -10,40 +10,36 @@ from __future__ import annotations
 import hashlib
 import itertools
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from .json_text import JSON, dumps, dumps_text
 from .knobs import Knobs
 from .prompt import Prompt, ToolDeclaration
 from .schema_example import example
-
-WORDS: tuple[str, ...] = (
-    "the", "stream", "carries", "many", "small", "pieces", "and", "each", "of", "them", "arrives", "in", "order",
-    "while", "others", "wait", "a", "river", "crosses", "the", "plain", "under", "stone", "bridges", "where", "boats",
-    "move", "slowly", "towards", "Zürich", "naïve", "façade", "Łódź", "Ελλάδα", "москва", "東京", "서울", "🙂",
-    "👩\u200d🚀", "line\u2028break", "quote\"d", "back\\slash", "tab\tbed", "new\nline",
-)  # fmt: skip
-"""What text is made of. Some words are there to trouble parsers: more than ASCII, a code point that some take for a
-line end, an emoji of several code points, and characters that JSON escapes."""
+from .wording import WORDINGS, Wording
 
 DEFAULT_EVENTS = 24
 INVENTED_TOOLS: tuple[ToolDeclaration, ...] = (
     ToolDeclaration("get_weather", {"type": "object", "properties": {"city": {"type": "string"}}}),
     ToolDeclaration("search", {"type": "object", "properties": {"query": {"type": "string"}}}),
 )
-"""Called where tool calls are asked for and the request offers no tools."""
+"""The tools of an answer that must hold calls where the request declares no tools."""
 
 STAMP_WIDTH = 20
 STAMP_MARK = "stamp-"
 SIGNATURE_MARK = "sims"
-"""Our signatures begin with this, so that one that comes back changed is known for what it is. The rest is
-hexadecimal, and the length a multiple of four: valid base64 in both alphabets, as Google's SDK decodes it."""
+"""The beginning of all signatures of the simulator: a changed one is recognised by it. The rest is hexadecimal, and the
+length is a multiple of four: Google's SDK decodes a signature as base64."""
 
 
 @dataclass(slots=True, frozen=True)
 class ScriptedCall:
-    """A tool call of the answer. `fragments` joined are `arguments`, a JSON object's text (cut off by `length`)."""
+    """A tool call of the answer.
+
+    fragments: the pieces of `arguments`, the text of a JSON object.
+    complete: False if the output limit cut the arguments off.
+    """
 
     id: str
     name: str
@@ -57,8 +53,13 @@ class ScriptedCall:
 
 @dataclass(slots=True, frozen=True)
 class Tokens:
-    """What the answer's usage says. `input` is all input, `cached` the part of it that was cached; `output` is
-    visible output (text and calls), `thinking` comes on top."""
+    """The token counts of an answer's usage.
+
+    input: all input tokens.
+    cached: input tokens that were read from a cache; a part of `input`.
+    output: tokens of text and tool calls.
+    thinking: tokens of thinking; not a part of `output`.
+    """
 
     input: int
     cached: int
@@ -70,8 +71,9 @@ class Tokens:
 class Scenario:
     """One answer.
 
-    identity: hexadecimal digits that the answer's ids are made of. finish: `stop`, `length`, `tool_use` or
-    `content_filter`. redacted: encrypted thinking, where the thinking is not shown.
+    identity: hexadecimal digits from which all ids of the answer are made.
+    redacted: encrypted thinking, instead of `thinking_pieces`.
+    finish: `stop`, `length`, `tool_use` or `content_filter`.
     """
 
     identity: str
@@ -85,17 +87,17 @@ class Scenario:
 
     @property
     def text(self) -> str:
-        """The whole visible text."""
+        """The visible text."""
         return "".join(self.text_pieces)
 
     @property
     def thinking(self) -> str:
-        """The whole visible thinking."""
+        """The visible thinking."""
         return "".join(self.thinking_pieces)
 
     @property
     def signature(self) -> str:
-        """What proves the thinking."""
+        """The signature of the thinking."""
         return sign(self.thinking)
 
     @property
@@ -104,17 +106,17 @@ class Scenario:
         return [(call.name, call.arguments) for call in self.calls]
 
     def id(self, prefix: str, digits: int = 24, which: str = "") -> str:
-        """An id of the answer or of a part of it: the same at each call."""
+        """An id of the answer or of one of its parts; the same at each call."""
         return prefix + hashlib.blake2b(f"{self.identity}/{prefix}/{which}".encode()).hexdigest()[:digits]
 
 
 def sign(text: str) -> str:
-    """The signature of thinking or of a call: a check that it comes back as it went out, not a secret."""
+    """The signature of thinking or of a call. It is a checksum, not a secret."""
     return SIGNATURE_MARK + hashlib.blake2b(text.encode(), digest_size=32).hexdigest()
 
 
 def is_forged(signature: str, text: str) -> bool:
-    """Whether a signature was ours, and what it signs is no longer what was signed."""
+    """Whether a signature was made by the simulator, but for another text."""
     return signature.startswith(SIGNATURE_MARK) and signature != sign(text)
 
 
@@ -122,23 +124,24 @@ def write_scenario(prompt: Prompt, knobs: Knobs) -> Scenario:
     """The answer to a prompt."""
     seed = knobs.seed if knobs.seed is not None else _number(prompt.text)
     identity = hashlib.blake2b(
-        repr((seed, prompt.model, prompt.rounds, prompt.answers)).encode(), digest_size=16
+        repr((seed, prompt.model, prompt.rounds, prompt.tool_results)).encode(), digest_size=16
     ).hexdigest()
     source = random.Random(_number(f"{seed}/{prompt.rounds}"))
+    wording = WORDINGS[knobs.text](prompt.text, source)
     kind = knobs.kind or "text"
     called = _called_tools(prompt, knobs, kind)
     thinks = kind in ("thinking", "mixed") or knobs.redacted
     events = DEFAULT_EVENTS if knobs.events is None else knobs.events
-    thinking = _words(max(1, events // 4), source) if thinks and events else ()
-    if prompt.answers:
-        text = _mention(prompt)
+    thinking = wording.thinking(max(1, events // 4)) if thinks and events else ()
+    if prompt.tool_results:
+        text = _repeat_results(prompt)
     elif called and kind != "mixed":
         text = ()
     elif prompt.schema is not None:
-        text = fragments(dumps_text(example(prompt.schema, _endless_words(source))), source)
+        text = fragments(dumps_text(example(prompt.schema, wording.values())), source)
     else:
-        text = _stamps(events - len(thinking)) if knobs.stamp else _words(events - len(thinking), source)
-    calls = _calls(called, identity, source)
+        text = _stamps(events - len(thinking)) if knobs.stamp else wording.text(events - len(thinking))
+    calls = _calls(called, identity, source, wording)
     tokens = Tokens(
         input=prompt.characters // 4 + 1 + 8 * len(prompt.tools),
         cached=min(knobs.cached, prompt.characters // 4 + 1 + 8 * len(prompt.tools)),
@@ -166,7 +169,7 @@ def write_scenario(prompt: Prompt, knobs: Knobs) -> Scenario:
 
 
 def fragments(text: str, source: random.Random) -> tuple[str, ...]:
-    """The text in pieces of one to twelve characters, at least two pieces where it has two characters."""
+    """Split a text into pieces of one to twelve characters; a text of two or more into at least two pieces."""
     longest = min(12, max(1, len(text) // 2))
     pieces: list[str] = []
     start = 0
@@ -181,22 +184,13 @@ def _number(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
 
 
-def _words(count: int, source: random.Random) -> tuple[str, ...]:
-    return tuple(word + " " for word in source.choices(WORDS, k=max(0, count)))
-
-
-def _endless_words(source: random.Random) -> Iterator[str]:
-    while True:
-        yield source.choice(WORDS)
-
-
 def _stamps(count: int) -> tuple[str, ...]:
     digits = STAMP_WIDTH - len(STAMP_MARK)
     return tuple(f"{STAMP_MARK}{number:0{digits}d} " for number in range(max(0, count)))
 
 
-def _mention(prompt: Prompt) -> tuple[str, ...]:
-    said = "".join(f"The tool {answer.name} answered: {answer.text} " for answer in prompt.answers)
+def _repeat_results(prompt: Prompt) -> tuple[str, ...]:
+    said = "".join(f"The tool {answer.name} answered: {answer.text} " for answer in prompt.tool_results)
     return tuple(piece + " " for piece in said.split(" ") if piece)
 
 
@@ -209,16 +203,18 @@ def _called_tools(prompt: Prompt, knobs: Knobs, kind: str) -> Sequence[ToolDecla
         return ()
     offered = prompt.tools or INVENTED_TOOLS
     named = [tool for tool in offered if tool.name == choice] if choice not in ("auto", "required") else offered
-    if not named or (choice != "auto" and prompt.answers and prompt.rounds >= knobs.steps):
+    if not named or (choice != "auto" and prompt.tool_results and prompt.rounds >= knobs.steps):
         return ()
     count = knobs.calls if knobs.calls is not None else 2 if kind == "mixed" else 1
     return list(itertools.islice(itertools.cycle(named), count if prompt.parallel else min(count, 1)))
 
 
-def _calls(called: Sequence[ToolDeclaration], identity: str, source: random.Random) -> tuple[ScriptedCall, ...]:
+def _calls(
+    called: Sequence[ToolDeclaration], identity: str, source: random.Random, wording: Wording
+) -> tuple[ScriptedCall, ...]:
     calls: list[ScriptedCall] = []
     for position, tool in enumerate(called):
-        arguments: JSON = example(tool.schema, _endless_words(source)) if tool.schema else {}
+        arguments: JSON = example(tool.schema, wording.values(position)) if tool.schema else {}
         text = dumps(arguments if isinstance(arguments, dict) else {}).decode()
         id = hashlib.blake2b(f"{identity}/call/{position}".encode()).hexdigest()[:22]
         calls.append(ScriptedCall(id, tool.name, fragments(text, source)))

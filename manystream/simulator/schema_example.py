@@ -1,22 +1,24 @@
 """A value that fits a JSON Schema: for arguments of tool calls and for structured answers.
 
-Knows the keywords that tools' schemas use (types, enum, const, required and optional properties, items, bounds,
-anyOf, allOf, local references, nullable, Gemini's upper-case types). Deterministic: the choice is `words`' alone.
-A keyword it does not know (pattern, if/then, …) is not heeded.
+It follows the keywords that tools' schemas use (types, enum, const, required and optional properties, items, bounds,
+anyOf, allOf, local references, nullable, Gemini's upper-case types) and ignores all others (pattern, if/then, …). The
+same schema and the same `Values` give the same value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import dataclass
 
+from .example_values import Values
 from .json_text import JSON, JSONObject, integer, mapping, objects, string
 
 DEPTH_LIMIT = 12
-"""Schemas may refer to themselves; below this depth only what is required is made, and then nothing."""
+"""A schema may refer to itself: values nested more deeply than this are left out."""
 
 LENGTH_LIMIT = 20
 TEXT_LIMIT = 10_000
-"""No array and no text gets longer for its schema's sake."""
+"""No array and no text is made longer than this, whatever its schema requires."""
 
 FORMATS = {
     "date": "2024-05-17",
@@ -29,24 +31,39 @@ FORMATS = {
 }
 
 
-def example(schema: JSON, words: Iterator[str]) -> JSON:
-    """A value that fits the schema. `words` gives its texts, without end."""
+def example(schema: JSON, values: Values) -> JSON:
+    """A value that fits the schema. `values` supplies its texts, numbers and choices."""
     root = schema if isinstance(schema, dict) else {}
-    return _value(root, root, words, 0)
+    return _value(root, root, values, _At("", 0))
 
 
-def _value(schema: JSONObject, root: JSONObject, words: Iterator[str], depth: int) -> JSON:
-    schema = _resolved(schema, root, depth)
+@dataclass(slots=True, frozen=True)
+class _At:
+    """A place in the value.
+
+    name: the property that holds it. Items of an array have the array's name; the whole value has none.
+    depth: how many objects and arrays it is nested in.
+    """
+
+    name: str
+    depth: int
+
+    def inside(self, name: str) -> _At:
+        return _At(name, self.depth + 1)
+
+
+def _value(schema: JSONObject, root: JSONObject, values: Values, at: _At) -> JSON:
+    schema = _resolved(schema, root, at.depth)
     if "const" in schema:
         return schema["const"]
     choices = schema.get("enum")
     if isinstance(choices, list) and choices:
-        return choices[0]
+        return values.choice(choices)
     for keyword in ("anyOf", "oneOf"):
         options = [option for option in objects(schema, keyword) if option.get("type") not in ("null", "NULL")]
         if options:
-            return _value(options[0], root, words, depth + 1) if depth < DEPTH_LIMIT else None
-    return TYPES.get(_type(schema), _text)(schema, root, words, depth)
+            return _value(options[0], root, values, at.inside(at.name)) if at.depth < DEPTH_LIMIT else None
+    return TYPES.get(_type(schema), _text)(schema, root, values, at)
 
 
 def _resolved(schema: JSONObject, root: JSONObject, depth: int) -> JSONObject:
@@ -77,37 +94,37 @@ def _type(schema: JSONObject) -> str:
     return "object" if "properties" in schema else "array" if "items" in schema else "string"
 
 
-def _object(schema: JSONObject, root: JSONObject, words: Iterator[str], depth: int) -> JSON:
+def _object(schema: JSONObject, root: JSONObject, values: Values, at: _At) -> JSON:
     required = schema.get("required")
     wanted = required if isinstance(required, list) else []
     return {
-        name: _value(member if isinstance(member, dict) else {}, root, words, depth + 1)
+        name: _value(member if isinstance(member, dict) else {}, root, values, at.inside(name))
         for name, member in mapping(schema, "properties").items()
-        if depth < DEPTH_LIMIT and (depth < 3 or name in wanted)
+        if at.depth < DEPTH_LIMIT and (at.depth < 3 or name in wanted)
     }
 
 
-def _array(schema: JSONObject, root: JSONObject, words: Iterator[str], depth: int) -> JSON:
-    if depth >= DEPTH_LIMIT:
+def _array(schema: JSONObject, root: JSONObject, values: Values, at: _At) -> JSON:
+    if at.depth >= DEPTH_LIMIT:
         return []
-    length = min(max(1, integer(schema, "minItems") or 0), LENGTH_LIMIT if depth < 3 else 1)
+    length = min(max(1, integer(schema, "minItems") or 0), LENGTH_LIMIT if at.depth < 3 else 1)
     limit = integer(schema, "maxItems")
     if limit is not None:
         length = min(length, limit)
-    return [_value(mapping(schema, "items"), root, words, depth + 1) for _ in range(length)]
+    return [_value(mapping(schema, "items"), root, values, at.inside(at.name)) for _ in range(length)]
 
 
-def _text(schema: JSONObject, root: JSONObject, words: Iterator[str], depth: int) -> JSON:
-    text = FORMATS.get(string(schema, "format")) or next(words)
+def _text(schema: JSONObject, root: JSONObject, values: Values, at: _At) -> JSON:
+    text = FORMATS.get(string(schema, "format")) or values.text(at.name)
     least = min(integer(schema, "minLength") or 0, TEXT_LIMIT)
     while len(text) < least:
-        text += " " + next(words)
+        text += " " + values.text(at.name)
     limit = integer(schema, "maxLength")
     return text if limit is None else text[: max(limit, least)]
 
 
-def _integer(schema: JSONObject, root: JSONObject, words: Iterator[str], depth: int) -> JSON:
-    value = len(next(words))
+def _integer(schema: JSONObject, root: JSONObject, values: Values, at: _At) -> JSON:
+    value = int(values.number(at.name))
     low, high = integer(schema, "minimum"), integer(schema, "maximum")
     above, below = integer(schema, "exclusiveMinimum"), integer(schema, "exclusiveMaximum")
     if above is not None:
@@ -119,23 +136,23 @@ def _integer(schema: JSONObject, root: JSONObject, words: Iterator[str], depth: 
     return max(value, low) if low is not None else value
 
 
-def _number(schema: JSONObject, root: JSONObject, words: Iterator[str], depth: int) -> JSON:
+def _number(schema: JSONObject, root: JSONObject, values: Values, at: _At) -> JSON:
     low, high = schema.get("minimum"), schema.get("maximum")
-    value = len(next(words)) + 0.5
+    value = values.number(at.name)
     if isinstance(high, int | float):
         value = min(value, high)
     return max(value, low) if isinstance(low, int | float) else value
 
 
-def _boolean(schema: JSONObject, root: JSONObject, words: Iterator[str], depth: int) -> JSON:
-    return len(next(words)) % 2 == 0
+def _boolean(schema: JSONObject, root: JSONObject, values: Values, at: _At) -> JSON:
+    return values.flag()
 
 
-def _null(schema: JSONObject, root: JSONObject, words: Iterator[str], depth: int) -> JSON:
+def _null(schema: JSONObject, root: JSONObject, values: Values, at: _At) -> JSON:
     return None
 
 
-TYPES: dict[str, Callable[[JSONObject, JSONObject, Iterator[str], int], JSON]] = {
+TYPES: dict[str, Callable[[JSONObject, JSONObject, Values, _At], JSON]] = {
     "object": _object,
     "array": _array,
     "string": _text,

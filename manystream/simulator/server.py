@@ -1,11 +1,11 @@
-"""The loop: sockets, HTTP exchanges, and the pacing of thousands of streams in one thread.
+"""The server's loop: sockets, HTTP exchanges, and the pacing of thousands of streams in one thread.
 
-One selector (epoll or kqueue, whichever the system has) for what the sockets say, and one wheel for what time says:
-a dict from tick to the connections that are due in it. A turn waits for the earlier of the two, then plays every
-stream that is due. Between two events a stream costs nothing; an event costs a list access, one `send` and one
-append to the wheel. A stream that is late by more than one event sends all that is due at once.
+One selector (epoll or kqueue, whichever the system has) reports which sockets are ready. A timer wheel, a dict from
+tick to the connections that are due in it, reports which streams are due. An iteration waits for the earlier of the
+two, then sends every stream's due events. A stream costs nothing between two events; an event costs a list access, one
+`send` and one append to the wheel. A stream that is late by more than one event sends all due events at once.
 
-Knows nothing of models: what to send is a `Program`, made by `Service`.
+This module knows nothing of models. `Service` makes the `Program` that it sends.
 """
 
 from __future__ import annotations
@@ -31,28 +31,33 @@ from .service import Service
 
 TICKS_PER_SECOND = 1000
 AT_ONCE = 0
-"""The tick of what is due in the very next turn."""
+"""The tick of everything that is due in the next iteration."""
 
 BACKLOG = 4096
-ACCEPTS_PER_TURN = 256
+ACCEPTS_PER_ITERATION = 256
 RECEIVE_SIZE = 65536
-WAITING_LIMIT = 1 << 20
-"""A client that sends more than this while its response is being played is cut off."""
+UNREAD_LIMIT = 1 << 20
+"""A connection is closed when it sends more than this during its response."""
 
 RESET_PAUSE = 0.05
-"""Seconds between the last byte and a reset: when one comes, the peer's kernel throws away what was not read."""
+"""Seconds between the last byte and a reset: after a reset, the peer discards bytes that it has not read."""
 
 RESET_NOW = Program([b""], ending=Ending.RESET_NOW, counted=False)
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 _WOULD_BLOCK = (BlockingIOError, InterruptedError)
 
-Ready: TypeAlias = "Callable[[int], None]"
+OnReady: TypeAlias = "Callable[[int], None]"
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Settings:
-    """How a simulator runs. port: 0 takes a free one. knobs: the defaults of every answer. journal: how many requests
-    `GET /sim/requests` remembers. replay: answers from a recording instead of invented ones."""
+    """The configuration of a simulator.
+
+    port: 0 takes a free port.
+    knobs: the default knobs of all answers.
+    journal: how many requests `GET /sim/requests` returns.
+    replay: a recording; all answers come from it.
+    """
 
     host: str = "127.0.0.1"
     port: int = 0
@@ -62,8 +67,10 @@ class Settings:
 
 
 class Server:
-    """A simulator that listens. `run` plays until `stop`, then closes everything. Raises `OSError` where the port is
-    taken."""
+    """A simulator that listens. `run` serves until `stop`, then closes all sockets.
+
+    Raises `OSError` if it cannot listen on the port.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self.service: Service = Service(settings.knobs, settings.journal, settings.replay)
@@ -82,24 +89,24 @@ class Server:
         self.port: int = address[1]
 
     def watch(self, descriptor: int) -> None:
-        """Stop when this file ends: a pipe whose other end the parent holds."""
-        self._selector.register(descriptor, READ, partial(self._heed, descriptor))
+        """Stop when the file ends. The file is a pipe whose other end only the parent process holds."""
+        self._selector.register(descriptor, READ, partial(self._stop_at_end, descriptor))
 
     def stop(self) -> None:
-        """End the loop. May be called from any thread."""
+        """End the loop. Any thread may call this."""
         self._running = False
         with contextlib.suppress(OSError):
             self._waker.send(b"!")
 
     def run(self) -> None:
-        """Play until `stop`."""
+        """Serve until `stop` is called."""
         selector, wheel, clock = self._selector, self._wheel, time.monotonic
         statistics = self.statistics
         try:
             while self._running:
                 timeout = max(0.0, min(wheel) / TICKS_PER_SECOND - clock()) if wheel else None
                 for key, mask in selector.select(timeout):
-                    ready: Ready = key.data
+                    ready: OnReady = key.data
                     ready(mask)
                 now = clock()
                 tick = int(now * TICKS_PER_SECOND)
@@ -111,13 +118,13 @@ class Server:
             self._close()
 
     def _play(self, connections: list[Connection], now: float) -> None:
-        """Send what is due. The hot path: every event of every stream passes here."""
+        """Send the due frames. This is the hot path: every event of every stream passes here."""
         wheel = self._wheel
         events = bytes_sent = 0
         for connection in connections:
             program = connection.program
-            if program is None or connection.backlog:
-                continue  # the client has left, or has to read first
+            if program is None or connection.unsent:
+                continue  # the client has closed, or must read first
             position = connection.position
             following = connection.due + connection.interval
             last = position + 1
@@ -136,7 +143,7 @@ class Server:
             except _WOULD_BLOCK:
                 sent = 0
             except OSError:
-                self._leave(connection)
+                self._client_left(connection)
                 continue
             bytes_sent += sent
             if program.events:
@@ -144,7 +151,7 @@ class Server:
             connection.position = last
             connection.due = following
             if sent != len(data):
-                self._keep_back(connection, data[sent:])
+                self._buffer_rest(connection, data[sent:])
             elif last == connection.end:
                 self._finish(connection, program, now)
             elif connection.interval:
@@ -155,7 +162,7 @@ class Server:
         self.statistics.bytes_sent += bytes_sent
 
     def _finish(self, connection: Connection, program: Program, now: float) -> None:
-        """All frames are sent."""
+        """Continue after the last frame of a program: with the next program, the next request, or a close."""
         following = program.following
         if following is not None:
             connection.start(following, connection.due + following.delay)
@@ -185,7 +192,7 @@ class Server:
         self._wheel[int(due * TICKS_PER_SECOND) + 1].append(connection)
 
     def _next(self, connection: Connection) -> None:
-        """Read the next request of a connection, if it is there, and begin its answer."""
+        """Read the next complete request of a connection, and begin its response."""
         reader = connection.reader
         try:
             request = reader.next_request()
@@ -212,22 +219,22 @@ class Server:
         else:
             self._wheel[AT_ONCE].append(connection)
 
-    def _heed(self, descriptor: int, mask: int) -> None:
-        """What the parent writes means nothing; that it holds the pipe no longer does."""
+    def _stop_at_end(self, descriptor: int, mask: int) -> None:
+        """Stop at the end of the pipe. Bytes that the parent writes mean nothing."""
         if not os.read(descriptor, 4096):
             self._running = False
 
     def _wake(self, mask: int) -> None:
-        """`stop` was called; the loop looks for itself."""
+        """Wake up the loop, which then sees that it is to stop."""
 
     def _accept(self, mask: int) -> None:
-        for _ in range(ACCEPTS_PER_TURN):
+        for _ in range(ACCEPTS_PER_ITERATION):
             try:
                 accepted, _address = self._listener.accept()
             except _WOULD_BLOCK:
                 return
             except OSError:
-                time.sleep(0.01)  # no descriptor is free; the listener stays readable, so this must not spin
+                time.sleep(0.01)  # no free descriptor: the listener stays readable, so pause instead of spinning
                 return
             accepted.setblocking(False)
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -238,7 +245,7 @@ class Server:
             self.statistics.connections += 1
 
     def _ready(self, connection: Connection, mask: int) -> None:
-        """A client's socket has bytes, or room for some."""
+        """A client's socket can be read or written."""
         if mask & WRITE:
             self._send_backlog(connection)
         if not mask & READ:
@@ -250,31 +257,31 @@ class Server:
         except OSError:
             data = b""
         if not data:
-            self._leave(connection)
+            self._client_left(connection)
             return
         connection.reader.feed(data)
         if connection.program is None:
             self._next(connection)
-        elif connection.reader.waiting > WAITING_LIMIT:
-            self._leave(connection)
+        elif connection.reader.buffered > UNREAD_LIMIT:
+            self._client_left(connection)
 
-    def _keep_back(self, connection: Connection, rest: bytes) -> None:
-        """The client's window is full: go on when it has read. Until then no more of its stream is made."""
-        connection.backlog = rest
+    def _buffer_rest(self, connection: Connection, rest: bytes) -> None:
+        """Keep the bytes that the socket did not take. No more of the stream is built until the client has read."""
+        connection.unsent = rest
         self._selector.modify(connection.socket, READ | WRITE, partial(self._ready, connection))
 
     def _send_backlog(self, connection: Connection) -> None:
         try:
-            sent = connection.send(connection.backlog)
+            sent = connection.send(connection.unsent)
         except _WOULD_BLOCK:
             return
         except OSError:
-            self._leave(connection)
+            self._client_left(connection)
             return
         self.statistics.bytes_sent += sent
-        connection.backlog = connection.backlog[sent:]
+        connection.unsent = connection.unsent[sent:]
         program = connection.program
-        if connection.backlog or program is None:
+        if connection.unsent or program is None:
             return
         self._selector.modify(connection.socket, READ, partial(self._ready, connection))
         if connection.position == connection.end:
@@ -282,8 +289,8 @@ class Server:
         else:
             self._wheel[AT_ONCE].append(connection)
 
-    def _leave(self, connection: Connection) -> None:
-        """The client has closed, perhaps in the middle of a response."""
+    def _client_left(self, connection: Connection) -> None:
+        """Drop a connection whose client closed it, perhaps during a response."""
         program = connection.program
         if program is not None and program.counted:
             self.statistics.aborted += 1
@@ -298,7 +305,7 @@ class Server:
             connection.close(reset=reset)
 
     def _close(self) -> None:
-        """Close every socket."""
+        """Close all sockets."""
         for connection in list(self._connections):
             self._drop(connection)
         self._selector.close()

@@ -1,6 +1,6 @@
-"""From a request to the program that answers it: routing, knobs, refusals, and the cache of programs.
+"""From a request to the program that answers it: routing, knobs, errors, and a cache of programs.
 
-Must not know sockets. Every answer, an error too, is a `Program`.
+This module knows no sockets. Every answer, an error too, is a `Program`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from .json_text import EncodeError, dumps
 from .knobs import HEADER, KnobError, Knobs, combine, directive_in_model, directive_in_text
 from .openai_chat import OpenAIChatWire
 from .openai_responses import OpenAIResponsesWire
-from .program import Program, dropped, place_of, streamed, unstreamed, whole
-from .prompt import Prompt, Refusal
+from .program import Program, complete, no_response, position_of, streamed, unstreamed
+from .prompt import APIError, Prompt
 from .replay import Replay
 from .scenario import write_scenario
 from .wire import Wire
@@ -28,23 +28,28 @@ WIRES: dict[str, Wire] = {
     "/v1/responses": OpenAIResponsesWire(),
     "/v1/messages": AnthropicWire(),
 }
-"""Path → dialect; Gemini has the model in its path and is told by the method's name at the end."""
+"""Path → dialect. Gemini has the model in its path; its methods are recognised by the end of the path."""
 
 GEMINI = GeminiWire()
 GEMINI_METHODS = (":generateContent", ":streamGenerateContent")
 
 BASE_PATHS = {"openai-chat": "/v1", "openai-responses": "/v1", "anthropic": "", "gemini": ""}
-"""Dialect → what a client of it expects after the server's origin."""
+"""Dialect → what follows the server's origin in a client's base URL."""
 
 CACHED_FRAMES = 100_000
-"""How many frames the cache of programs may hold; it starts anew when there are more."""
+"""The cache of programs holds at most so many frames. Then it is emptied."""
 
 REPEATED_KEYS = 10_000
-"""How many keys of `times` are counted; then the count starts anew."""
+"""At most so many keys of the knob `times` are counted. Then counting starts anew."""
 
 
 class Service:
-    """Answers requests. `knobs` are the server's defaults; with `replay` every answer is a recorded one."""
+    """Answers requests.
+
+    knobs: the default knobs of all answers.
+    journal_length: how many requests the journal keeps.
+    replay: a recording; all answers come from it.
+    """
 
     def __init__(self, knobs: Knobs, journal_length: int = 256, replay: Replay | None = None) -> None:
         self.knobs = knobs
@@ -56,34 +61,34 @@ class Service:
         self._repeats: Counter[str] = Counter()
 
     def answer(self, request: HTTPRequest) -> Program:
-        """The program for a request. Never raises for anything a client sends."""
+        """The program for a request. Never raises for anything that a client sends."""
         path = request.path
         if path.startswith("/sim/"):
             return self._control(request)
         self.journal.add(request)
         wire = _wire_of(path)
         if self._replay is not None:
-            refusal = Refusal(404, f"the recording holds no exchange for {request.method} {path}")
-            return self._replay.answer(request) or self._refused(wire or OPENAI, refusal, request)
+            failure = APIError(404, f"the recording holds no exchange for {request.method} {path}")
+            return self._replay.answer(request) or self._refused(wire or OPENAI, failure, request)
         try:
             if wire is None:
-                raise Refusal(404, f"Invalid URL ({request.method} {path})")
+                raise APIError(404, f"Invalid URL ({request.method} {path})")
             if request.method != "POST":
-                raise Refusal(405, f"Not allowed to {request.method} on {path}. (HINT: use POST)")
+                raise APIError(405, f"Not allowed to {request.method} on {path}. (HINT: use POST)")
             wire.check_headers(request)
             return self._program(wire, request)
-        except Refusal as refusal:
-            return self._refused(wire or OPENAI, refusal, request)
+        except APIError as failure:
+            return self._refused(wire or OPENAI, failure, request)
         except (RecursionError, EncodeError):
-            return self._refused(wire or OPENAI, Refusal(400, "The request's JSON is nested too deeply."), request)
+            return self._refused(wire or OPENAI, APIError(400, "The request's JSON is nested too deeply."), request)
         except KnobError as error:
-            return self._refused(wire or OPENAI, Refusal(400, f"simulator: {error}"), request)
+            return self._refused(wire or OPENAI, APIError(400, f"simulator: {error}"), request)
 
     def bad_request(self, error: BadRequest) -> Program:
-        """The program for bytes that are no request: an error, and the connection closes."""
+        """The program for bytes that are not a request: an error, then the connection closes."""
         self.statistics.refused += 1
-        body = OPENAI.error_body(Refusal(error.status, error.message))
-        return whole(error.status, [("content-type", "application/json")], body, keep=False)
+        body = OPENAI.error_body(APIError(error.status, error.message))
+        return complete(error.status, [("content-type", "application/json")], body, keep=False)
 
     def _program(self, wire: Wire, request: HTTPRequest) -> Program:
         key = (request.target, request.headers.get(HEADER, ""), request.body, request.keep_alive)
@@ -92,11 +97,11 @@ class Service:
             return program
         prompt, knobs = self._read(wire, request)
         if knobs.drop:
-            return dropped(knobs.delay)
+            return no_response(knobs.delay)
         if knobs.fail is not None:
-            refusal = Refusal(knobs.fail, "", code=knobs.code, retry_after=knobs.retry_after)
-            return self._refused(wire, refusal, request, delay=knobs.delay)
-        program = _written(wire, prompt, knobs, keep=request.keep_alive)
+            failure = APIError(knobs.fail, "", code=knobs.code, retry_after=knobs.retry_after)
+            return self._refused(wire, failure, request, delay=knobs.delay)
+        program = _answer_program(wire, prompt, knobs, keep=request.keep_alive)
         if not knobs.times:
             self._remember(key, program)
         return program
@@ -105,12 +110,12 @@ class Service:
         prompt = wire.read(request)
         header = request.headers.get(HEADER, "")
         knobs = combine(self.knobs, directive_in_model(prompt.model), directive_in_text(prompt.text), header)
-        if knobs.times and knobs.faulty and self._is_past(knobs, request):
+        if knobs.times and knobs.faulty and self._faults_used_up(knobs, request):
             knobs = replace(knobs.without_faults(), times=0)
         return prompt, knobs
 
-    def _is_past(self, knobs: Knobs, request: HTTPRequest) -> bool:
-        """Whether this key has had its share of faults."""
+    def _faults_used_up(self, knobs: Knobs, request: HTTPRequest) -> bool:
+        """Whether the first `times` requests of this key, which go wrong, are over."""
         if len(self._repeats) > REPEATED_KEYS:
             self._repeats.clear()
         key = knobs.key or f"{request.path} {knobs!r}"
@@ -124,42 +129,42 @@ class Service:
             self._frames = len(program.frames)
         self._programs[key] = program
 
-    def _refused(self, wire: Wire, refusal: Refusal, request: HTTPRequest, *, delay: float = 0.0) -> Program:
+    def _refused(self, wire: Wire, failure: APIError, request: HTTPRequest, *, delay: float = 0.0) -> Program:
         self.statistics.refused += 1
-        headers = [*wire.headers(None, "simulator"), *wire.error_headers(refusal)]
-        return whole(refusal.status, headers, wire.error_body(refusal), delay=delay, keep=request.keep_alive)
+        headers = [*wire.headers(None, "simulator"), *wire.error_headers(failure)]
+        return complete(failure.status, headers, wire.error_body(failure), delay=delay, keep=request.keep_alive)
 
     def _control(self, request: HTTPRequest) -> Program:
-        """The simulator's own pages."""
+        """The program for one of the simulator's own pages."""
         json_type = [("content-type", "application/json")]
         if request.path == "/sim/statistics":
-            return whole(200, json_type, self.statistics.body(), keep=request.keep_alive)
+            return complete(200, json_type, self.statistics.body(), keep=request.keep_alive)
         if request.path == "/sim/requests":
             body = self.journal.body()
             if request.method == "DELETE":
                 self.journal.clear()
-            return whole(200, json_type, body, keep=request.keep_alive)
+            return complete(200, json_type, body, keep=request.keep_alive)
         body = dumps({"error": f"no page {request.path}; there are /sim/requests and /sim/statistics"})
-        return whole(404, json_type, body, keep=request.keep_alive)
+        return complete(404, json_type, body, keep=request.keep_alive)
 
 
 def _wire_of(path: str) -> Wire | None:
-    """The dialect that a path belongs to."""
+    """The dialect of a path; None for an unknown path."""
     if path.startswith(("/v1beta/models/", "/v1/models/")) and path.endswith(GEMINI_METHODS):
         return GEMINI
     return WIRES.get(path)
 
 
-def _written(wire: Wire, prompt: Prompt, knobs: Knobs, *, keep: bool) -> Program:
-    """The answer's program."""
+def _answer_program(wire: Wire, prompt: Prompt, knobs: Knobs, *, keep: bool) -> Program:
+    """The program of a successful answer, with the faults that the knobs ask for."""
     scenario = write_scenario(prompt, knobs)
     headers = wire.headers(prompt, scenario.identity[:24])
-    refusal = Refusal(knobs.error_status, "", code=knobs.code)
+    failure = APIError(knobs.error_status, "", code=knobs.code)
     if not prompt.stream:
         body = wire.body(prompt, scenario)
-        return unstreamed(headers, body, knobs, error_body=wire.error_body(refusal), keep=keep)
+        return unstreamed(headers, body, knobs, error_body=wire.error_body(failure), keep=keep)
     events = wire.frames(prompt, scenario)
     error_events: list[bytes] = []
     if knobs.error is not None:
-        error_events = wire.error_frames(prompt, scenario, refusal, place_of(knobs.error, len(events)))
+        error_events = wire.error_frames(prompt, scenario, failure, position_of(knobs.error, len(events)))
     return streamed(headers, events, knobs, error_events=error_events, ping=wire.ping, keep=keep)

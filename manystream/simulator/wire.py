@@ -1,8 +1,8 @@
-"""What a wire writer offers, and the framing that all of them use.
+"""The interface of the dialects, and the framing that they share.
 
-A writer is a stateless object, one per dialect: it reads a request into a `Prompt` (or refuses it as the service
-would) and writes a `Scenario` as the events of a stream, as an unstreamed body, or as an error. Bytes only: no
-sockets, no time.
+A dialect is a stateless object. It reads a request into a `Prompt`, or raises `APIError` where the service would
+respond with an error. It writes a `Scenario` as the events of a stream, as an unstreamed body, or as an error. It knows
+bytes only: no sockets and no clock.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from typing import Protocol
 
 from .http_request import HTTPRequest
 from .json_text import JSONObject, dumps, loads_object
-from .prompt import Prompt, Refusal
+from .prompt import APIError, Prompt
 from .scenario import Scenario
 
 CREATED = 1_700_000_000
-"""Every answer was made at this Unix time, so that the same request gives the same bytes."""
+"""The creation time of all answers, so that equal requests get equal bytes."""
 
 JSON_MODE: JSONObject = {"type": "object", "properties": {"answer": {"type": "string"}}}
-"""The schema of an answer that must be JSON, whatever it says."""
+"""The schema of an answer that must be JSON of any form."""
 
 
 class Wire(Protocol):
-    """One dialect's writer. `ping` is its keep-alive event."""
+    """One dialect. `ping` is its keep-alive event."""
 
     @property
     def name(self) -> str: ...
@@ -31,35 +31,35 @@ class Wire(Protocol):
     def ping(self) -> bytes: ...
 
     def check_headers(self, request: HTTPRequest) -> None:
-        """Raises `Refusal` for a missing key."""
+        """Raise `APIError` if the key or another required header is missing."""
         ...
 
     def read(self, request: HTTPRequest) -> Prompt:
-        """The prompt of a request. Raises `Refusal`."""
+        """Read a request. Raises `APIError`."""
         ...
 
     def frames(self, prompt: Prompt, scenario: Scenario) -> list[bytes]:
-        """The stream, one item per event."""
+        """The events of a stream, framed."""
         ...
 
     def body(self, prompt: Prompt, scenario: Scenario) -> bytes:
-        """The unstreamed answer."""
+        """The body of an unstreamed answer."""
         ...
 
-    def error_body(self, refusal: Refusal) -> bytes:
-        """An error's body."""
+    def error_body(self, failure: APIError) -> bytes:
+        """The body of an error response."""
         ...
 
-    def error_headers(self, refusal: Refusal) -> list[tuple[str, str]]:
-        """An error's own headers: when to come again."""
+    def error_headers(self, failure: APIError) -> list[tuple[str, str]]:
+        """The headers of an error response that no other response has, such as `retry-after`."""
         ...
 
-    def error_frames(self, prompt: Prompt, scenario: Scenario, refusal: Refusal, position: int) -> list[bytes]:
-        """An error inside a stream, after `position` events, and whatever follows it."""
+    def error_frames(self, prompt: Prompt, scenario: Scenario, failure: APIError, position: int) -> list[bytes]:
+        """The events of an error inside a stream, after `position` events."""
         ...
 
     def headers(self, prompt: Prompt | None, identity: str) -> list[tuple[str, str]]:
-        """Content type and request id; `prompt` is None for an error."""
+        """Content type and request id. `prompt` is None for an error response."""
         ...
 
 
@@ -68,10 +68,10 @@ def sse(data: bytes, name: str = "") -> bytes:
     return b"event: %b\ndata: %b\n\n" % (name.encode(), data) if name else b"data: %b\n\n" % data
 
 
-def gaps(value: object, *marks: object) -> list[bytes]:
-    """Serialise once, and cut where the marks stand: what is between is what all events of a kind have in common.
+def split_at(value: object, *marks: object) -> list[bytes]:
+    """Serialise a value once and split it at the marks. Events of one kind differ only in the values at the marks.
 
-    A text mark leaves its quotes out too, so the gap takes any JSON value.
+    A text mark is removed with its quotes, so any JSON value can take its place.
     """
     rest = dumps(value)
     parts: list[bytes] = []
@@ -83,13 +83,13 @@ def gaps(value: object, *marks: object) -> list[bytes]:
 
 
 def body_object(request: HTTPRequest) -> JSONObject:
-    """The request's JSON object. Raises `Refusal`."""
+    """The request's body, which must be a JSON object. Raises `APIError`."""
     body = loads_object(request.body)
     if body is None:
-        raise Refusal(400, "We could not parse the JSON body of your request: it must be a JSON object.")
+        raise APIError(400, "We could not parse the JSON body of your request: it must be a JSON object.")
     return body
 
 
 def seconds_text(seconds: float) -> str:
-    """Seconds as a header has them: whole where they are whole."""
+    """Seconds as text for a header: no fraction for whole numbers."""
     return str(int(seconds)) if seconds == int(seconds) else f"{seconds:.3f}".rstrip("0")

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import manystream as ms
-from manystream.simulator import start_simulator
+from manystream.simulator import open_simulator
 from tests.docs.blocks import FENCE, LANGUAGES, ROOT, name_of, pages, read_blocks, setting
 
 RUNNER = Path(__file__).with_name("run_page.py")
@@ -40,7 +40,7 @@ def environment(home: Path) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
     """A simulator's host and port."""
-    with start_simulator() as simulator:
+    with open_simulator() as simulator:
         yield f"{simulator.host}:{simulator.port}"
 
 

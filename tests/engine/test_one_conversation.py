@@ -27,7 +27,7 @@ from manystream.providers.history import History, TextPart, ToolCallPart, ToolRe
 from manystream.providers.history.converter import HistoryConverter
 from manystream.providers.openai.chat.converter import ChatConverter
 from manystream.providers.openai.responses.converter import ResponsesConverter
-from manystream.simulator import Simulator, start_simulator
+from manystream.simulator import Simulator, open_simulator
 
 from . import agent as agent_module
 from .agent import LOST, ROUTE, Agent, providers
@@ -86,7 +86,7 @@ async def begin(path: Path, origin: str) -> tuple[str, ms.Conversation]:
 def journey(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Journey]:
     """The whole way, once; the tests look at it."""
     path = tmp_path_factory.mktemp("journey") / "conversations.db"
-    with start_simulator() as simulator:
+    with open_simulator("text=unicode") as simulator:
         first, before = trio.run(begin, path, simulator.origin)
         program = subprocess.run(
             [sys.executable, agent_module.__file__, str(path), first, simulator.origin],

@@ -11,7 +11,7 @@ import trio
 
 import manystream as ms
 from manystream.cli import main
-from manystream.simulator import ReplayError, Simulator, read_replay, start_simulator_thread
+from manystream.simulator import ReplayError, Simulator, open_simulator_thread, read_replay
 from tests.support.peers import NO_RETRY, STREAM_HEAD, Line, answer, chat_answer, chat_stream, chunked, hello, open_peer
 
 KEY = "sk-canary-5ecret"
@@ -106,12 +106,12 @@ async def test_a_replay_gives_the_same_answers(dialect: str, tmp_path: Path) -> 
         completions += [await engine.start_request(request).wait() for request in requests]
         return [completion.response or ms.Response() for completion in completions]
 
-    with start_simulator_thread() as simulator:
+    with open_simulator_thread() as simulator:
         async with ms.open_engine([provider_of(dialect, simulator)]) as engine:
             with engine.record(path):
                 recorded = await answers(engine)
     assert len(lines(path)) == 4
-    with start_simulator_thread(replay=str(path), pace=0) as simulator:
+    with open_simulator_thread(replay=str(path), pace=0) as simulator:
         async with ms.open_engine([provider_of(dialect, simulator, key="another")]) as engine:
             replayed = await answers(engine)
     for before, after in zip(recorded, replayed, strict=True):
@@ -127,7 +127,7 @@ async def test_a_replay_keeps_the_pace_or_any_other(pace: float, least: float, m
     path = tmp_path / "traffic.jsonl"
     chunks = [[0.1 + place * 0.02, frame] for place, frame in enumerate(chat_stream(*"abcdefgh"))]
     path.write_text(json.dumps(exchange(chunks=chunks)), "utf-8")
-    with start_simulator_thread(replay=str(path), pace=pace) as simulator:
+    with open_simulator_thread(replay=str(path), pace=pace) as simulator:
         async with ms.open_engine([provider_of("openai-chat", simulator)]) as engine:
             began = trio.current_time()
             completion = await engine.start_stream(hello()).wait()
@@ -184,7 +184,7 @@ async def test_a_failure_is_replayed_as_it_was_and_then_the_answer(tmp_path: Pat
         recorded = await ask(peer.chat, path)
     assert recorded.success
     assert [line["end"] for line in lines(path)].count("broken") >= 1
-    with start_simulator_thread(replay=str(path)) as simulator:
+    with open_simulator_thread(replay=str(path)) as simulator:
         replayed = await ask(provider_of("openai-chat", simulator), None)
     assert replayed.success
     assert replayed.response is not None
@@ -194,7 +194,7 @@ async def test_a_failure_is_replayed_as_it_was_and_then_the_answer(tmp_path: Pat
 @pytest.mark.trio
 async def test_a_cancelled_stream_is_written_as_far_as_it_came_and_its_replay_goes_silent_there(tmp_path: Path) -> None:
     path = tmp_path / "traffic.jsonl"
-    with start_simulator_thread("rate=200,events=500") as simulator:
+    with open_simulator_thread("rate=200,events=500") as simulator:
         async with ms.open_engine([provider_of("anthropic", simulator)]) as engine:
             with engine.record(path):
                 call = engine.start_stream(hello(), lambda event: call.cancel() if event.type == "text_delta" else None)
@@ -202,7 +202,7 @@ async def test_a_cancelled_stream_is_written_as_far_as_it_came_and_its_replay_go
     (line,) = lines(path)
     assert line["end"] == "left"
     assert line["chunks"]
-    with start_simulator_thread(replay=str(path)) as simulator:
+    with open_simulator_thread(replay=str(path)) as simulator:
         async with ms.open_engine([provider_of("anthropic", simulator)], retry=NO_RETRY) as engine:
             request = hello(timeouts=ms.Timeouts(idle=0.2))
             completion = await engine.start_stream(request).wait()
@@ -214,7 +214,7 @@ async def test_a_cancelled_stream_is_written_as_far_as_it_came_and_its_replay_go
 @pytest.mark.trio
 async def test_what_still_runs_when_a_recording_ends_is_written_and_the_call_goes_on(tmp_path: Path) -> None:
     path = tmp_path / "traffic.jsonl"
-    with start_simulator_thread("rate=100,events=30") as simulator:
+    with open_simulator_thread("rate=100,events=30") as simulator:
         async with ms.open_engine([provider_of("gemini", simulator)]) as engine:
             with engine.record(path):
                 first = trio.Event()
@@ -233,7 +233,7 @@ async def test_what_still_runs_when_a_recording_ends_is_written_and_the_call_goe
 async def test_a_request_that_was_not_recorded_gets_the_next_of_its_kind_and_then_an_error(tmp_path: Path) -> None:
     path = tmp_path / "traffic.jsonl"
     path.write_text(json.dumps(exchange(chunks=[[0.0, frame] for frame in chat_stream("other")])), "utf-8")
-    with start_simulator_thread(replay=str(path)) as simulator:
+    with open_simulator_thread(replay=str(path)) as simulator:
         async with ms.open_engine([provider_of("openai-chat", simulator)], retry=NO_RETRY) as engine:
             assert (await engine.start_stream(hello()).wait()).success
             completion = await engine.start_stream(hello()).wait()
@@ -245,10 +245,10 @@ async def test_a_request_that_was_not_recorded_gets_the_next_of_its_kind_and_the
     ("text", "why"),
     [
         ("", "holds no exchange"),
-        ("{", "line 1 is no recorded exchange"),
+        ("{", "line 1 is not a recorded exchange"),
         (json.dumps(exchange(version=2)), "its version is not 1"),
-        (json.dumps(exchange(end="somehow")), "line 1 is no recorded exchange: 'somehow'"),
-        (json.dumps(exchange(chunks=[["x", "y"]])), "a time is no number"),
+        (json.dumps(exchange(end="somehow")), "line 1 is not a recorded exchange: 'somehow'"),
+        (json.dumps(exchange(chunks=[["x", "y"]])), "a time is not a number"),
         (json.dumps(exchange(response={"status": 200, "headers": [["a", "b\r\nc"]]})), "a control character"),
     ],
 )

@@ -9,7 +9,7 @@ import pytest
 import manystream as ms
 from manystream.providers.json_values import JSONObject
 from manystream.providers.structured import fitted
-from manystream.simulator import Simulator, start_simulator
+from manystream.simulator import Simulator, open_simulator
 from tests.support.peers import (
     NO_RETRY,
     STREAM_HEAD,
@@ -40,7 +40,7 @@ MODELS = ["anthropic/claude-sonnet-4-5", "openai-responses/gpt-5.1", "google/gem
 
 @pytest.fixture(scope="module")
 def simulator() -> Iterator[Simulator]:
-    with start_simulator("events=4") as started:
+    with open_simulator("events=4") as started:
         yield started
 
 

@@ -19,7 +19,7 @@ import manystream as ms
 from manystream import aio
 from manystream.engine import EngineClosedError
 from manystream.portal import Portal, open_portal
-from manystream.simulator import Simulator, start_simulator_thread
+from manystream.simulator import Simulator, open_simulator_thread
 from tests.support.peers import STREAM_HEAD, Line, chat_chunk, chat_stream, chunked, hello, open_peer
 
 PROVIDER = ms.OpenAIChat(api_key="k", base_url="http://127.0.0.1:9/v1")
@@ -167,7 +167,7 @@ async def test_a_fork_is_told_so_and_the_parent_s_streams_go_on() -> None:
 
 @pytest.fixture(scope="module")
 def simulator() -> object:
-    with start_simulator_thread("events=4") as simulator:
+    with open_simulator_thread("events=4") as simulator:
         yield simulator
 
 

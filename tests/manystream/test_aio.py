@@ -12,7 +12,7 @@ import trio
 
 import manystream as ms
 from manystream import aio
-from manystream.simulator import Simulator, start_simulator_thread
+from manystream.simulator import Simulator, open_simulator_thread
 from tests.manystream.asyncio_programs import ENDLESS, WAIT, ask, run, until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(scope="module")
 def simulator() -> Iterator[Simulator]:
-    with start_simulator_thread("events=8") as simulator:
+    with open_simulator_thread("events=8") as simulator:
         yield simulator
 
 

@@ -10,7 +10,7 @@ import pytest
 from opentelemetry.trace import SpanKind, StatusCode
 
 import manystream as ms
-from manystream.simulator import Simulator, start_simulator_thread
+from manystream.simulator import Simulator, open_simulator_thread
 from tests.support.peers import NO_RETRY
 from tests.support.telemetry import Telemetry
 
@@ -24,7 +24,7 @@ def telemetry() -> Telemetry:
 
 @pytest.fixture(scope="module")
 def simulator() -> Iterator[Simulator]:
-    with start_simulator_thread("events=10") as simulator:
+    with open_simulator_thread("events=10") as simulator:
         yield simulator
 
 

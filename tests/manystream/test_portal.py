@@ -16,7 +16,7 @@ import pytest
 import manystream as ms
 from manystream.engine import EngineClosedError
 from manystream.portal import Portal, open_portal
-from manystream.simulator import Simulator, start_simulator_thread
+from manystream.simulator import Simulator, open_simulator_thread
 from tests.support.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,7 +26,7 @@ ENDLESS = "events=100000,rate=100"
 
 @pytest.fixture(scope="module")
 def simulator() -> Iterator[Simulator]:
-    with start_simulator_thread("events=8") as simulator:
+    with open_simulator_thread("events=8") as simulator:
         yield simulator
 
 
@@ -170,7 +170,7 @@ def test_a_recording_holds_the_calls_of_its_block_and_can_be_replayed(portal: Po
     portal.request(ask())
     lines = path.read_text("utf-8").splitlines()
     assert len(lines) == 2
-    with start_simulator_thread(replay=str(path)) as replayed:
+    with open_simulator_thread(replay=str(path)) as replayed:
         again = ms.OpenAIChat("key", replayed.base_urls["openai-chat"], name="sim")
         with open_portal([again]) as other:
             assert other.request(ask()).text

@@ -21,7 +21,7 @@ from manystream.batch import Counters
 from manystream.cli import main
 from manystream.cli.batch import _work
 from manystream.cli.batch_progress import clock, compact, open_progress
-from manystream.simulator import Simulator, start_simulator
+from manystream.simulator import Simulator, open_simulator
 from tests.support.waiting import until
 
 CANARY = "canary-5ecret-key"
@@ -33,7 +33,7 @@ WAIT = 60.0
 
 @pytest.fixture(scope="module")
 def simulator() -> Iterator[Simulator]:
-    with start_simulator("events=4") as simulator:
+    with open_simulator("events=4") as simulator:
         yield simulator
 
 

@@ -23,7 +23,7 @@ from manystream.providers.events import Error, Start, TextDelta
 from manystream.providers.request import Request
 from manystream.providers.response import Response
 from manystream.providers.usage import Usage
-from manystream.simulator import Simulator, start_simulator_thread
+from manystream.simulator import Simulator, open_simulator_thread
 
 Bench: TypeAlias = "Callable[..., tuple[int, str, str]]"
 
@@ -33,7 +33,7 @@ DIALECTS = ("openai-chat", "openai-responses", "anthropic", "gemini")
 
 @pytest.fixture(scope="module")
 def simulator() -> Iterator[Simulator]:
-    with start_simulator_thread("events=8") as simulator:
+    with open_simulator_thread("events=8") as simulator:
         yield simulator
 
 

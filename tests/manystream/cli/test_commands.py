@@ -19,7 +19,7 @@ from typing import TypeAlias
 import pytest
 
 from manystream.cli import main
-from manystream.simulator import Simulator, start_simulator_thread
+from manystream.simulator import Simulator, open_simulator_thread
 
 Call: TypeAlias = "Callable[..., Done]"
 
@@ -33,7 +33,7 @@ WAIT = 30.0
 
 @pytest.fixture(scope="module")
 def simulator() -> Iterator[Simulator]:
-    with start_simulator_thread() as simulator:
+    with open_simulator_thread() as simulator:
         yield simulator
 
 

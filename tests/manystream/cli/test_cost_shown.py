@@ -21,7 +21,7 @@ from manystream.cli.batch_progress import open_progress
 from manystream.cli.batch_progress import summary as batch_summary
 from manystream.cli.terminal import Paint, money
 from manystream.cost import Cost, Unpriced
-from manystream.simulator import Simulator, start_simulator_thread
+from manystream.simulator import Simulator, open_simulator_thread
 
 COST = Cost(
     currency="USD",
@@ -38,7 +38,7 @@ COST = Cost(
 
 @pytest.fixture(scope="module")
 def simulator() -> Iterator[Simulator]:
-    with start_simulator_thread("events=4") as simulator:
+    with open_simulator_thread("events=4") as simulator:
         yield simulator
 
 

@@ -17,7 +17,7 @@ from manystream.cli import main
 from manystream.cli.connectivity import Finding, Verdict, check_provider
 from manystream.cli.doctor import choose_providers, configured_rows
 from manystream.cli.errors import CommandError
-from manystream.simulator import start_simulator_thread
+from manystream.simulator import open_simulator_thread
 
 CANARY = "sk-canary-5ecret"
 HOME = {"HOME": "/nonexistent", "MANYSTREAM_CREDENTIALS": ""}
@@ -222,7 +222,7 @@ def test_the_exit_status_tells(capsys: pytest.CaptureFixture[str], monkeypatch: 
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY", "MANYSTREAM_CREDENTIALS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", "/nonexistent")
-    with start_simulator_thread() as simulator:
+    with open_simulator_thread() as simulator:
         assert main(["doctor", "--base-url", f"{simulator.origin}/v1"]) == 0
         out = capsys.readouterr().out
         assert "1 of 1 can be used" in out

@@ -16,7 +16,7 @@ import pytest
 
 from manystream.cli import main
 from manystream.cli.command_line import COMMANDS
-from manystream.simulator import start_simulator_thread
+from manystream.simulator import open_simulator_thread
 from tests.support.waiting import until
 
 WAIT = 30.0
@@ -80,7 +80,7 @@ def test_demo_shows_its_table(start: Start) -> None:
 
 
 def test_run_ends_its_line_and_tells_the_usage(start: Start) -> None:
-    with start_simulator_thread("stall=6") as simulator:
+    with open_simulator_thread("stall=6") as simulator:
         process = start("run", "--base-url", simulator.base_urls["openai-chat"], "--model", "m", "Hello")
         assert process.stdout is not None
         first = process.stdout.read(4)
@@ -93,7 +93,7 @@ def test_batch_keeps_what_is_done_and_says_how_to_go_on(start: Start, tmp_path: 
     prompts, answers = tmp_path / "prompts.jsonl", tmp_path / "answers.jsonl"
     lines = [json.dumps({"id": str(n), "messages": [{"role": "user", "content": "Hello"}]}) for n in range(500)]
     prompts.write_text("\n".join(lines))
-    with start_simulator_thread("events=4,delay=0.1") as simulator:
+    with open_simulator_thread("events=4,delay=0.1") as simulator:
         url = simulator.base_urls["openai-chat"]
         process = start("batch", str(prompts), "-o", str(answers), "--base-url", url, "--model", "m", "--concurrency=2")
         until(lambda: answers.exists() and answers.read_bytes().count(b"\n") > 2)

@@ -23,10 +23,10 @@ WAIT = 30.0
 ENGINE = """
 import sys, trio
 import manystream as ms
-from manystream.simulator import start_simulator_thread
+from manystream.simulator import open_simulator_thread
 
 async def main():
-    with start_simulator_thread("rate=50,events=4000") as simulator:
+    with open_simulator_thread("rate=50,events=4000") as simulator:
         urls = simulator.base_urls
         providers = [ms.OpenAIChat("k", urls["openai-chat"]), ms.Anthropic("k", urls["anthropic"], name="anthropic")]
         async with ms.open_engine(providers, proxy="", monitor=True) as engine:

@@ -1,4 +1,4 @@
-"""One simulator for a whole module of tests: in a process of its own, or in a thread where that does not matter."""
+"""Simulators for tests: one process for the whole session, and a thread for each test that changes its state."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Iterator
 
 import pytest
 
-from manystream.simulator import Simulator, start_simulator, start_simulator_thread
+from manystream.simulator import Simulator, open_simulator, open_simulator_thread
 
 
 @pytest.fixture(scope="session")
 def simulator_process() -> Iterator[Simulator]:
-    """A simulator in another process."""
-    with start_simulator("events=8") as simulator:
+    """A simulator in another process, shared by all tests."""
+    with open_simulator("events=8,text=unicode") as simulator:
         yield simulator
 
 
 @pytest.fixture
 def simulator() -> Iterator[Simulator]:
-    """A fresh simulator in a thread."""
-    with start_simulator_thread("events=8") as started:
+    """A new simulator in a thread."""
+    with open_simulator_thread("events=8,text=unicode") as started:
         yield started

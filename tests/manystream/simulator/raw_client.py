@@ -1,4 +1,4 @@
-"""A raw socket client for the simulator's tests: it shows what came over the wire, byte by byte, and how it ended."""
+"""A raw socket client for the simulator's tests. It shows the received bytes, and how the connection ended."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from manystream.simulator import HEADER, Simulator
 
 PATIENCE = 20.0
-"""Seconds that any wait may take before it is a failure."""
+"""How many seconds a wait may take before the test fails."""
 
 HEADERS = {
     "authorization": "Bearer sk-test",
@@ -20,7 +20,7 @@ HEADERS = {
     "anthropic-version": "2023-06-01",
     "content-type": "application/json",
 }
-"""Enough for every dialect."""
+"""Headers that every dialect accepts."""
 
 PATHS = {
     "openai-chat": "/v1/chat/completions",
@@ -33,8 +33,13 @@ DIALECTS = tuple(PATHS)
 
 @dataclass(slots=True)
 class Answer:
-    """A response. `chunks`: its body as it was chunked. `whole`: the body ended as HTTP has it. `reset`: the peer
-    ended the connection with a TCP reset. `rest`: bytes after it."""
+    """A response.
+
+    chunks: the HTTP chunks of the body.
+    whole: the body ended with correct HTTP framing.
+    reset: the server ended the connection with a TCP reset.
+    rest: bytes after the response.
+    """
 
     status: int
     headers: dict[str, str]
@@ -59,7 +64,7 @@ class Answer:
 
 @dataclass(slots=True)
 class Line:
-    """A connection."""
+    """A connection to the simulator, and what it has received."""
 
     socket: socket.socket
     received: bytes = b""
@@ -70,7 +75,7 @@ class Line:
         self.socket.sendall(data)
 
     def more(self) -> bool:
-        """Receive something; False at the end."""
+        """Receive some bytes. Returns False at the end of the connection."""
         try:
             data = self.socket.recv(65536)
         except ConnectionResetError:
@@ -118,13 +123,13 @@ class Line:
 
 @contextmanager
 def connected(simulator: Simulator) -> Iterator[Line]:
-    """A connection for the length of the block."""
+    """A connection that is closed at the end of the block."""
     with socket.create_connection((simulator.host, simulator.port), timeout=PATIENCE) as opened:
         yield Line(opened)
 
 
 def body_of(dialect: str, text: str = "Hello.", *, stream: bool = False, model: str = "sim-text") -> dict[str, object]:
-    """A request's body."""
+    """The body of a request in a dialect."""
     messages = [{"role": "user", "content": text}]
     if dialect == "openai-chat":
         return {"model": model, "messages": messages, "stream": stream}
@@ -136,7 +141,7 @@ def body_of(dialect: str, text: str = "Hello.", *, stream: bool = False, model: 
 
 
 def path_of(dialect: str, *, stream: bool = False, model: str = "sim-text") -> str:
-    """A request's path."""
+    """The path of a request in a dialect."""
     if dialect != "gemini":
         return PATHS[dialect]
     return f"/v1beta/models/{model}:" + ("streamGenerateContent?alt=sse" if stream else "generateContent")
@@ -145,7 +150,7 @@ def path_of(dialect: str, *, stream: bool = False, model: str = "sim-text") -> s
 def request_bytes(
     path: str, body: object = None, *, method: str = "POST", headers: Mapping[str, str] = HEADERS, directive: str = ""
 ) -> bytes:
-    """A request as it goes over the wire."""
+    """The bytes of a request."""
     data = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
     sent = {"host": "simulator", **headers, "content-length": str(len(data))}
     if directive:
@@ -163,7 +168,7 @@ def ask(
     text: str = "Hello.",
     model: str = "sim-text",
 ) -> Answer:
-    """Send one request on a connection of its own and read the answer."""
+    """Send one request on a new connection and read the response."""
     with connected(simulator) as line:
         line.send(
             request_bytes(
@@ -176,7 +181,7 @@ def ask(
 
 
 def get(simulator: Simulator, path: str, *, method: str = "GET") -> object:
-    """One of the simulator's own pages."""
+    """Read one of the simulator's own pages."""
     with connected(simulator) as line:
         line.send(request_bytes(path, method=method, headers={}))
         page: object = json.loads(line.read().body)

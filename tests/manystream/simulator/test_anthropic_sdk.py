@@ -1,4 +1,4 @@
-"""Anthropic's own client reads the simulator, streamed and not."""
+"""Anthropic's SDK reads the simulator's answers, streamed and unstreamed."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ TOOL: ToolParam = {"name": "weather", "input_schema": CITY}
 MESSAGES: list[MessageParam] = [{"role": "user", "content": QUESTION}]
 
 
-def scenario(model: str, directive: str = "events=8") -> Scenario:
-    """What the simulator says to `QUESTION`."""
+def scenario(model: str, directive: str = "events=8,text=unicode") -> Scenario:
+    """The answer that the simulator gives to `QUESTION`."""
     schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
     declared = (ToolDeclaration("weather", {**schema}),)
     kind = f"kind={model.removeprefix('sim-')}"
@@ -88,7 +88,7 @@ def test_cached_tokens_are_not_in_input_tokens(client: anthropic.Anthropic) -> N
     assert usage("cached=3") == (plain - 3, 3)
 
 
-def test_thinking_goes_back_unchanged_and_is_refused_when_it_was_changed(client: anthropic.Anthropic) -> None:
+def test_thinking_that_comes_back_changed_is_refused(client: anthropic.Anthropic) -> None:
     first = client.messages.create(model="sim-mixed", max_tokens=500, messages=MESSAGES, tools=[TOOL])
     calls = [block for block in first.content if block.type == "tool_use"]
     history: list[MessageParam] = [

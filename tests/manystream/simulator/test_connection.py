@@ -1,4 +1,4 @@
-"""How many frames one send takes: as many as are due, and never more than the program allows together."""
+"""How many frames one send takes: all that are due, up to the limit of the program."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from manystream.simulator.program import Program
 
 
 @pytest.mark.parametrize(
-    ("interval", "together", "seconds", "count"),
+    ("interval", "frames_per_send", "seconds", "count"),
     [
-        (0.0, 64, 0.0, 64),  # unpaced: as many as may go together
+        (0.0, 64, 0.0, 64),  # unpaced: as many as one send may hold
         (0.0, 1, 5.0, 1),
-        (0.1, 64, 0.0, 1),  # paced: the first, and one for each interval that has passed
+        (0.1, 64, 0.0, 1),  # paced: the first frame, and one for each interval that has passed
         (0.1, 64, 0.35, 4),
-        (0.1, 1, 0.35, 1),  # each by itself, however late it is
-        (0.1, 64, 1000.0, 100),  # no more than there are
+        (0.1, 1, 0.35, 1),  # one frame per send, however late
+        (0.1, 64, 1000.0, 100),  # no more frames than the program has
     ],
 )
-def test_as_many_frames_are_sent_as_are_due(interval: float, together: int, seconds: float, count: int) -> None:
+def test_as_many_frames_are_sent_as_are_due(interval: float, frames_per_send: int, seconds: float, count: int) -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         connection = Connection(ours)
-        program = Program([b"x"] * 100, interval=interval, together=together)
+        program = Program([b"x"] * 100, interval=interval, frames_per_send=frames_per_send)
         connection.start(program, 50.0)
         assert connection.due_count(program, 50.0 + seconds) == count
         connection.position = 99

@@ -1,4 +1,4 @@
-"""Every knob that paces or breaks an answer, seen from a raw socket."""
+"""Every knob that paces or breaks an answer, observed on a raw socket."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from manystream.simulator import Simulator
 from .raw_client import DIALECTS, ask, body_of, connected, path_of, request_bytes, statistics
 
 FAULTLESS_EVENTS = {"openai-chat": 11, "openai-responses": 16, "anthropic": 14, "gemini": 9}
-"""How many events a stream of eight words has in each dialect."""
+"""Number of events of a stream of eight words, by dialect."""
 
 TERMINAL = {
     "openai-chat": b"data: [DONE]",
@@ -23,9 +23,7 @@ TERMINAL = {
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_a_stream_is_chunked_one_event_each_and_ends_with_its_terminal_marker(
-    simulator: Simulator, dialect: str
-) -> None:
+def test_each_event_is_one_http_chunk_up_to_the_marker(simulator: Simulator, dialect: str) -> None:
     answer = ask(simulator, dialect)
     assert answer.status == 200
     assert answer.whole
@@ -43,21 +41,21 @@ def test_cut_closes_after_exactly_so_many_events(simulator: Simulator, dialect: 
     assert not answer.reset
 
 
-def test_reset_ends_the_connection_with_a_tcp_reset_after_the_events(simulator: Simulator) -> None:
+def test_reset_sends_a_tcp_reset_after_the_events(simulator: Simulator) -> None:
     answer = ask(simulator, directive="reset=3")
     assert len(answer.events) == 3
     assert answer.reset
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_truncate_ends_the_body_properly_without_the_terminal_marker(simulator: Simulator, dialect: str) -> None:
+def test_truncate_ends_the_body_without_the_marker(simulator: Simulator, dialect: str) -> None:
     answer = ask(simulator, dialect, "truncate=-1")
     assert answer.whole
     assert len(answer.events) == FAULTLESS_EVENTS[dialect] - 1
     assert not any(event.startswith(TERMINAL[dialect]) for event in answer.events)
 
 
-def test_stall_sends_so_many_events_and_then_nothing_until_the_client_leaves(simulator: Simulator) -> None:
+def test_stall_sends_nothing_after_so_many_events(simulator: Simulator) -> None:
     with connected(simulator) as line:
         line.send(request_bytes(path_of("openai-chat"), body_of("openai-chat", stream=True), directive="stall=4"))
         while line.received.count(b"data: ") < 4:
@@ -120,9 +118,7 @@ def test_error_ends_the_stream_with_the_dialects_own_error_event(
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_fail_answers_with_the_status_and_the_server_stays_usable_on_the_same_connection(
-    simulator: Simulator, dialect: str
-) -> None:
+def test_fail_responds_with_the_status_and_keeps_the_connection(simulator: Simulator, dialect: str) -> None:
     with connected(simulator) as line:
         body = body_of(dialect, stream=True)
         line.send(request_bytes(path_of(dialect, stream=True), body, directive="fail=503"))
@@ -157,7 +153,7 @@ def test_code_replaces_the_providers_own_error_code(simulator: Simulator) -> Non
     assert (error["type"], error["code"]) == ("insufficient_quota", "insufficient_quota")
 
 
-def test_times_lets_the_first_requests_fail_and_the_later_ones_succeed(simulator: Simulator) -> None:
+def test_times_makes_only_the_first_requests_fail(simulator: Simulator) -> None:
     directive = "fail=429,times=2"
     assert [ask(simulator, directive=directive).status for _ in range(4)] == [429, 429, 200, 200]
 
@@ -221,7 +217,7 @@ def test_stamp_makes_each_text_the_time_of_its_sending(simulator: Simulator, dia
     after = time.monotonic_ns()
     assert answer.whole
     texts = [text for event in answer.events for text in deltas_of(event)]
-    assert {len(text) for text in texts} == {len("12345678901234567890 ")}  # the demo looks for twenty digits
+    assert {len(text) for text in texts} == {len("12345678901234567890 ")}  # the demo expects twenty digits
     stamps = [int(text) for text in texts]
     assert len(stamps) == 6
     assert before <= stamps[0] < stamps[-1] <= after
@@ -254,7 +250,7 @@ def test_an_unstreamed_answer_breaks_at_a_byte_of_its_body(simulator: Simulator,
     "directive", ["speed=3", "events=many", "kind=poem", "fail=200", "stamp=1,chunk=3", "events", "rate=-1", "rate=nan"]
 )
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_a_directive_that_cannot_be_read_is_refused_with_the_knobs_name(
+def test_an_unreadable_directive_is_refused_with_the_knobs_name(
     simulator: Simulator, dialect: str, directive: str
 ) -> None:
     answer = ask(simulator, dialect, directive)
@@ -262,7 +258,7 @@ def test_a_directive_that_cannot_be_read_is_refused_with_the_knobs_name(
     assert directive.partition("=")[0].encode() in answer.body
 
 
-def test_a_client_that_does_not_read_holds_up_nobody_and_gets_everything_in_the_end(simulator: Simulator) -> None:
+def test_a_client_that_does_not_read_delays_no_other_client(simulator: Simulator) -> None:
     with connected(simulator) as slow:
         body = body_of("openai-chat", stream=True)
         slow.send(request_bytes(path_of("openai-chat"), body, directive="events=60000"))
@@ -273,7 +269,7 @@ def test_a_client_that_does_not_read_holds_up_nobody_and_gets_everything_in_the_
 
 
 def deltas_of(event: bytes) -> list[str]:
-    """The visible text of an event, whatever its dialect."""
+    """The visible text of an event of any dialect."""
     data = event.partition(b"data: ")[2]
     if not data.startswith(b"{"):
         return []
@@ -289,7 +285,7 @@ def deltas_of(event: bytes) -> list[str]:
 
 
 def wait_until(simulator: Simulator, count: str, value: float) -> None:
-    """Ask until a count has a value; each question is a round trip, so there is nothing to sleep for."""
+    """Poll the statistics until a count has a value. Each poll is a round trip, so there is no sleep."""
     deadline = time.monotonic() + 10
     while statistics(simulator)[count] != value:
         assert time.monotonic() < deadline, f"{count} never became {value}"

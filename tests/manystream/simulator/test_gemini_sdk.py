@@ -1,4 +1,4 @@
-"""Google's own client reads the simulator, streamed and not."""
+"""Google's SDK reads the simulator's answers, streamed and unstreamed."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "require
 TOOL = types.Tool(function_declarations=[types.FunctionDeclaration(name="weather", parameters_json_schema={**SCHEMA})])
 
 
-def scenario(model: str, directive: str = "events=8") -> Scenario:
-    """What the simulator says to `QUESTION`."""
+def scenario(model: str, directive: str = "events=8,text=unicode") -> Scenario:
+    """The answer that the simulator gives to `QUESTION`."""
     declared = (ToolDeclaration("weather", {**SCHEMA}),)
     kind = f"kind={model.removeprefix('sim-')}"
     prompt = Prompt(model=model, text=QUESTION, characters=len(QUESTION), tools=declared)
     return write_scenario(prompt, combine(Knobs(), kind, directive))
 
 
-def config(directive: str = "events=8", *, tools: bool = True) -> types.GenerateContentConfig:
-    """Tools that the client does not run by itself, and a directive."""
+def config(directive: str = "events=8,text=unicode", *, tools: bool = True) -> types.GenerateContentConfig:
+    """A request configuration with a directive, and with tools that the SDK does not call by itself."""
     return types.GenerateContentConfig(
         tools=[TOOL] if tools else None,
         automatic_function_calling=types.AutomaticFunctionCallingConfig(disable=True),
@@ -87,7 +87,7 @@ def test_usage_in_a_stream_is_cumulative(client: genai.Client) -> None:
     assert counts == [1, 2, 3, 4, 5, 6, 7, 8, 8]
 
 
-def test_an_agent_loop_ends_and_its_signature_goes_back_unchanged(client: genai.Client) -> None:
+def test_an_agent_loop_ends_and_its_signature_is_checked(client: genai.Client) -> None:
     first = client.models.generate_content(model="sim-mixed", contents=QUESTION, config=config())
     assert first.candidates is not None
     called = first.candidates[0].content

@@ -1,4 +1,4 @@
-"""HTTP/1.1 as the simulator reads it: at every split point, pipelined, chunked, and broken."""
+"""The simulator's reader of HTTP/1.1: split at every byte, pipelined, chunked, and broken requests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CHUNKED = (
 
 
 def requests_in(*pieces: bytes) -> list[HTTPRequest]:
-    """All requests that a reader finds in these pieces."""
+    """All requests that a reader returns for these pieces."""
     reader = RequestReader()
     found: list[HTTPRequest] = []
     for piece in pieces:
@@ -59,9 +59,7 @@ def test_pipelined_requests_are_read_one_after_the_other() -> None:
         (b"GET / HTTP/1.1\r\n" + b"x: y\r\n" * HEAD_LIMIT, 431),
     ],
 )
-def test_what_is_no_request_is_answered_with_an_error_and_the_connection_closes(
-    simulator: Simulator, data: bytes, status: int
-) -> None:
+def test_bytes_that_are_no_request_get_an_error_and_a_close(simulator: Simulator, data: bytes, status: int) -> None:
     with pytest.raises(BadRequest) as caught:
         requests_in(data)
     assert caught.value.status == status
@@ -105,7 +103,7 @@ def test_connection_close_closes_after_the_answer(simulator: Simulator) -> None:
             assert not line.more()
 
 
-def test_a_client_that_expects_100_continue_gets_it_before_it_sends_the_body(simulator: Simulator) -> None:
+def test_100_continue_is_sent_before_the_body(simulator: Simulator) -> None:
     headers = {"authorization": "Bearer k", "expect": "100-continue"}
     data = request_bytes(path_of("openai-chat"), body_of("openai-chat"), headers=headers)
     head, _, body = data.partition(b"\r\n\r\n")

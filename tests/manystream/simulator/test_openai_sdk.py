@@ -1,4 +1,4 @@
-"""OpenAI's own client reads the simulator: both dialects, streamed and not."""
+"""OpenAI's SDK reads the simulator's answers in both dialects, streamed and unstreamed."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ CHAT_TOOL: ChatCompletionToolParam = {"type": "function", "function": {"name": "
 RESPONSES_TOOL: FunctionToolParam = {"type": "function", "name": "weather", "parameters": {**CITY}, "strict": True}
 
 
-def scenario(model: str, directive: str = "events=8", *, tools: bool = False) -> Scenario:
-    """What the simulator says to `QUESTION`."""
+def scenario(model: str, directive: str = "events=8,text=unicode", *, tools: bool = False) -> Scenario:
+    """The answer that the simulator gives to `QUESTION`."""
     declared = (ToolDeclaration("weather", {**CITY}),) if tools else ()
     kind = f"kind={model.removeprefix('sim-')}"
     return write_scenario(Prompt(model=model, text=QUESTION, tools=declared), combine(Knobs(), kind, directive))
@@ -60,7 +60,7 @@ def test_chat_streams_text_and_thinking(client: openai.OpenAI, model: str) -> No
     assert bool(thinking) == (model == "sim-thinking")
 
 
-def test_a_chat_stream_accumulates_to_what_the_unstreamed_answer_has(client: openai.OpenAI) -> None:
+def test_a_chat_stream_accumulates_to_the_unstreamed_answer(client: openai.OpenAI) -> None:
     with client.chat.completions.stream(
         model="sim-mixed",
         messages=[{"role": "user", "content": QUESTION}],
@@ -88,7 +88,7 @@ def test_a_chat_stream_accumulates_to_what_the_unstreamed_answer_has(client: ope
     assert len(set(ids[0])) == 2
 
 
-def test_chat_agent_loop_ends_with_a_text_that_has_the_tools_result(client: openai.OpenAI) -> None:
+def test_a_chat_agent_loop_ends_with_the_tools_result(client: openai.OpenAI) -> None:
     first = client.chat.completions.create(
         model="sim-tools", messages=[{"role": "user", "content": QUESTION}], tools=[CHAT_TOOL]
     )
@@ -169,7 +169,7 @@ def test_the_client_retries_as_the_hint_says(simulator_process: Simulator) -> No
     assert completion.choices[0].message.content == scenario("sim-text").text
 
 
-def test_chat_error_inside_a_stream_raises_after_the_text_before_it(client: openai.OpenAI) -> None:
+def test_a_chat_error_inside_a_stream_raises_after_the_text(client: openai.OpenAI) -> None:
     seen: list[object] = []
     with (
         client.chat.completions.create(
@@ -219,7 +219,7 @@ def test_responses_streams_what_the_unstreamed_answer_has(client: openai.OpenAI,
     assert whole.usage.output_tokens_details.reasoning_tokens == expected.tokens.thinking
 
 
-def test_responses_takes_its_reasoning_back_unchanged_and_refuses_it_changed(client: openai.OpenAI) -> None:
+def test_reasoning_that_comes_back_changed_is_refused(client: openai.OpenAI) -> None:
     include: list[openai.types.responses.ResponseIncludable] = ["reasoning.encrypted_content"]
     first = client.responses.create(model="sim-mixed", input=QUESTION, tools=[RESPONSES_TOOL], include=include)
     items = [item.model_dump(exclude_none=True) for item in first.output]
@@ -262,6 +262,7 @@ def test_the_asyncio_client_reads_many_streams_at_once(simulator_process: Simula
             return await asyncio.gather(*(one(client, number) for number in range(20)))
 
     expected = [
-        write_scenario(Prompt(model="sim-text", text=f"Number {number}"), Knobs(events=8)).text for number in range(20)
+        write_scenario(Prompt(model="sim-text", text=f"Number {number}"), Knobs(events=8, text="unicode")).text
+        for number in range(20)
     ]
     assert asyncio.run(all_of_them()) == expected

@@ -1,4 +1,4 @@
-"""A simulator in a process of its own: it starts, it tells where it is, and it never stays behind."""
+"""A simulator in a process of its own: it starts, prints its address, and leaves no process behind."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ import time
 
 import pytest
 
-from manystream.simulator import KnobError, Simulator, SimulatorError, start_simulator, start_simulator_thread
+from manystream.simulator import KnobError, Simulator, SimulatorError, open_simulator, open_simulator_thread
 from manystream.simulator import process as process_module
 
 from .raw_client import PATIENCE, ask, body_of, connected, get, path_of, request_bytes, statistics
 
 ORPHAN = """
 import os, sys
-from manystream.simulator import start_simulator
-with start_simulator() as simulator:
+from manystream.simulator import open_simulator
+with open_simulator() as simulator:
     print(simulator.pid, flush=True)
     sys.stdin.read()
 """
-"""A program that starts a simulator, tells its process, and waits to be killed."""
+"""A program that starts a simulator, prints its process id, and waits to be killed."""
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process runs; one that ended and was not yet waited for does not."""
+    """Whether a process runs. A process that ended and was not waited for does not run."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -40,15 +40,15 @@ def is_alive(pid: int) -> bool:
 
 
 def wait_for_end(pid: int) -> None:
-    """Wait until a process that is not ours has ended."""
+    """Wait until a process that is not a child has ended."""
     deadline = time.monotonic() + PATIENCE
     while is_alive(pid):
         assert time.monotonic() < deadline, f"process {pid} is still there"
-        time.sleep(0.01)  # another process's end is no event that could be waited for here
+        time.sleep(0.01)  # the end of a process that is not a child cannot be waited for
 
 
-def test_it_answers_from_another_process_and_is_gone_after_the_block() -> None:
-    with start_simulator("events=3") as simulator:
+def test_it_runs_in_another_process_until_the_block_ends() -> None:
+    with open_simulator("events=3") as simulator:
         assert simulator.pid != os.getpid()
         assert is_alive(simulator.pid)
         assert len(ask(simulator).events) == 6
@@ -59,7 +59,7 @@ def test_it_is_gone_after_an_exception_in_the_block() -> None:
     started: list[Simulator] = []
 
     def fail() -> None:
-        with start_simulator() as simulator:
+        with open_simulator() as simulator:
             started.append(simulator)
             raise ZeroDivisionError
 
@@ -80,13 +80,13 @@ def test_it_ends_when_its_parent_is_killed() -> None:
 
 
 def test_ctrl_c_is_left_to_the_parent() -> None:
-    with start_simulator() as simulator:
+    with open_simulator() as simulator:
         os.kill(simulator.pid, signal.SIGINT)
         assert ask(simulator).whole
 
 
 def test_it_ends_at_once_though_streams_are_live() -> None:
-    with start_simulator("rate=1,events=1000") as simulator, connected(simulator) as line:
+    with open_simulator("rate=1,events=1000") as simulator, connected(simulator) as line:
         line.send(request_bytes(path_of("openai-chat"), body_of("openai-chat", stream=True)))
         assert line.more()
         begin = time.monotonic()
@@ -105,24 +105,24 @@ def test_base_urls_are_what_each_client_takes() -> None:
 
 
 def test_a_wrong_directive_is_told_before_anything_starts() -> None:
-    with pytest.raises(KnobError, match="speed"), start_simulator("speed=1"):
+    with pytest.raises(KnobError, match="speed"), open_simulator("speed=1"):
         pass
 
 
 def test_a_port_that_is_taken_is_a_clear_error(capfd: pytest.CaptureFixture[str]) -> None:
     with (
-        start_simulator_thread() as first,
-        pytest.raises(SimulatorError, match="ended while it started"),
-        start_simulator(port=first.port),
+        open_simulator_thread() as first,
+        pytest.raises(SimulatorError, match="ended during its start"),
+        open_simulator(port=first.port),
     ):
         pass
     assert f"cannot listen on 127.0.0.1:{first.port}" in capfd.readouterr().err
 
 
-def test_a_start_that_takes_too_long_is_an_error_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_that_takes_too_long_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process_module, "_BOOT", "import sys; sys.stdin.read()")
     monkeypatch.setattr(process_module, "START_SECONDS", 0.1)
-    with pytest.raises(SimulatorError, match="did not start within"), start_simulator():
+    with pytest.raises(SimulatorError, match="did not start within"), open_simulator():
         pass
 
 
@@ -138,7 +138,7 @@ def test_the_child_loads_nothing_of_the_package_around_it() -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the platform has no such limit")
-def test_a_process_that_asks_for_many_sockets_may_open_as_many_as_the_system_allows() -> None:
+def test_the_limit_of_sockets_is_raised_as_far_as_possible() -> None:
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -152,7 +152,7 @@ def test_a_process_that_asks_for_many_sockets_may_open_as_many_as_the_system_all
 
 def test_a_thread_serves_as_well_and_leaves_nothing() -> None:
     before = threading.active_count()
-    with start_simulator_thread("events=2") as simulator:
+    with open_simulator_thread("events=2") as simulator:
         assert simulator.pid == os.getpid()
         assert ask(simulator).whole
         assert get(simulator, "/sim/requests")
@@ -161,7 +161,7 @@ def test_a_thread_serves_as_well_and_leaves_nothing() -> None:
 
 
 def test_the_journal_is_as_long_as_it_is_set_to() -> None:
-    with start_simulator(journal=2) as simulator:
+    with open_simulator(journal=2) as simulator:
         for _ in range(4):
             ask(simulator)
         shown = get(simulator, "/sim/requests")

@@ -1,4 +1,4 @@
-"""Requests are checked as the real services check them, and are remembered without their keys."""
+"""Requests are checked as the real services check them, and recorded without their keys."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .raw_client import DIALECTS, HEADERS, Answer, body_of, connected, get, path
 
 
 def send(simulator: Simulator, data: bytes) -> Answer:
-    """The answer to these bytes."""
+    """The response to these bytes."""
     with connected(simulator) as line:
         line.send(data)
         return line.read()
@@ -27,7 +27,7 @@ ERROR_WITHOUT_KEY = {
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_a_request_without_a_key_is_refused_in_the_dialects_words(simulator: Simulator, dialect: str) -> None:
+def test_a_request_without_a_key_gets_the_dialects_error(simulator: Simulator, dialect: str) -> None:
     answer = send(simulator, request_bytes(path_of(dialect), body_of(dialect), headers={}))
     assert answer.status == 401
     assert ERROR_WITHOUT_KEY[dialect] in answer.body
@@ -113,7 +113,7 @@ def test_other_paths_and_methods_are_refused(simulator: Simulator, method: str, 
     assert send(simulator, request_bytes(path, {}, method=method)).status == status
 
 
-def test_gemini_takes_its_key_in_the_query_too_and_the_journal_hides_it(simulator: Simulator) -> None:
+def test_geminis_key_in_the_query_is_not_in_the_journal(simulator: Simulator) -> None:
     path = "/v1beta/models/sim-text:streamGenerateContent?alt=sse&key=very-secret"
     assert send(simulator, request_bytes(path, body_of("gemini"), headers={})).status == 200
     assert "very-secret" not in json.dumps(get(simulator, "/sim/requests"))
@@ -128,7 +128,7 @@ def test_without_alt_sse_gemini_streams_one_json_array(simulator: Simulator) -> 
     assert events[-1]["candidates"][0]["finishReason"] == "STOP"
 
 
-def test_the_journal_has_the_last_requests_with_their_keys_redacted(simulator: Simulator) -> None:
+def test_the_journal_has_the_last_requests_without_keys(simulator: Simulator) -> None:
     for dialect in DIALECTS:
         send(simulator, request_bytes(path_of(dialect), body_of(dialect, "Remember me."), directive="events=1"))
     shown = get(simulator, "/sim/requests", method="DELETE")
@@ -158,7 +158,7 @@ def test_the_last_user_message_may_carry_a_directive(simulator: Simulator) -> No
         assert (answer.json()["stop_reason"], len(str(answer.json()["content"])) > 0) == ("max_tokens", True)
 
 
-def test_the_models_name_may_carry_a_directive_and_the_header_wins_over_it(simulator: Simulator) -> None:
+def test_a_models_name_may_hold_a_directive_the_header_wins(simulator: Simulator) -> None:
     body = body_of("openai-chat", model="sim-thinking@events=3,fail=404")
     assert send(simulator, request_bytes(path_of("openai-chat"), body)).status == 404
     assert send(simulator, request_bytes(path_of("openai-chat"), body, directive="fail=503")).status == 503
@@ -198,7 +198,7 @@ CHOICES: dict[str, dict[str, dict[str, object]]] = {
         "second": {"toolConfig": GEMINI_SECOND},
     },
 }
-"""How each dialect says that no tool, or this one, is to be called."""
+"""Tool choice in each dialect: no tool, or a named tool."""
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

@@ -1,0 +1,132 @@
+"""The simulator's readable text: about the question, of exactly the length asked for, in whole sentences."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from manystream.simulator import Knobs, Prompt, ToolDeclaration, write_scenario
+from manystream.simulator.example_values import QuestionValues
+from manystream.simulator.json_text import JSON
+from manystream.simulator.knobs import TEXTS
+from manystream.simulator.schema_example import example
+from manystream.simulator.sentences import (
+    ANSWER,
+    DEFAULT_TOPIC,
+    LONGEST_CLOSING,
+    THINKING,
+    TOPIC,
+    Style,
+    topic_of,
+    write_text,
+)
+from manystream.simulator.wording import WORDINGS
+
+TOPICS = {
+    "Tell me of rivers.": "rivers",
+    "And of bridges?": "bridges",
+    "Explain my invoice, please.": "your invoice, please",
+    "What is the weather in Rome?": "the weather in Rome",
+    "Please name three rivers of Poland.": "three rivers of Poland",
+    "pelican": "pelican",
+    "Why is the sky blue?": 'the question "Why is the sky blue?"',
+    "Why is the sky blue": 'the question "Why is the sky blue"',
+    "I moved to another city. Now what?": 'the message "I moved to another city."',
+    "Summarise this: long text": "this: long text",
+    "東京の天気は？": "東京の天気は",
+    "Hello!": DEFAULT_TOPIC,
+    "": DEFAULT_TOPIC,
+    " \n ": DEFAULT_TOPIC,
+    "simulate: events=4": DEFAULT_TOPIC,
+    '{"simulate": {"events": 4}}': DEFAULT_TOPIC,
+}
+
+
+@pytest.mark.parametrize("question", TOPICS)
+def test_the_topic_of_a_question(question: str) -> None:
+    assert topic_of(question) == TOPICS[question]
+
+
+def test_a_long_message_is_shortened_to_a_topic() -> None:
+    assert topic_of("word " * 100_000) == 'the message "' + " ".join(["word"] * 12) + '…"'
+    assert len(topic_of("x" * 1_000_000)) <= 400
+
+
+def test_an_answer_is_about_the_question_in_whole_sentences() -> None:
+    answer = write_scenario(Prompt(model="m", text="Tell me of rivers."), Knobs(kind="thinking", seed=1))
+    assert answer.thinking == "The user asks about rivers. Good."
+    assert answer.text.startswith("This is a simulated answer about rivers. ")
+    assert answer.text.endswith(".")
+    assert answer.text.isascii()
+
+
+@pytest.mark.parametrize("style", [ANSWER, THINKING])
+@pytest.mark.parametrize("question", ["Tell me of rivers.", "Why is the sky blue?", "word " * 50, "Hello"])
+def test_a_text_has_any_length_and_ends_with_its_sentence(style: Style, question: str) -> None:
+    for count in (*range(80), 1000):
+        pieces = write_text(question, count, random.Random(count), style)
+        assert len(pieces) == count
+        text = "".join(pieces)
+        assert text.split() == [piece.strip() for piece in pieces]
+        assert not count or text.rstrip('"')[-1] in ".?"
+
+
+def test_a_long_text_has_paragraphs_and_repeats_no_neighbour() -> None:
+    paragraphs = "".join(write_text("Tell me of rivers.", 600, random.Random(3))).split("\n\n")
+    assert len(paragraphs) > 10
+    for paragraph in paragraphs:
+        sentences = paragraph.split(". ")
+        assert len(set(sentences)) == len(sentences)
+
+
+@pytest.mark.parametrize("style", [ANSWER, THINKING])
+def test_the_tables_of_sentences_have_the_lengths_they_state(style: Style) -> None:
+    assert style.opening.count(TOPIC) == 1
+    for count, sentence in [*style.brief.items(), *style.closings.items()]:
+        assert len(sentence.split()) == count
+    assert sorted(style.closings) == list(range(1, LONGEST_CLOSING + 1))
+    shortest = len(style.opening.replace(TOPIC, "this question").split())
+    assert sorted(style.brief) == list(range(1, shortest))
+    assert any(len(sentence.split()) <= LONGEST_CLOSING + 1 for sentence in style.sentences if TOPIC not in sentence)
+
+
+def test_every_text_of_the_knob_has_a_wording() -> None:
+    assert tuple(WORDINGS) == TEXTS
+
+
+ARGUMENTS: list[tuple[str, dict[str, JSON], JSON]] = [
+    ("What is the weather in New York?", {"city": {"type": "string"}}, {"city": "New York"}),
+    ("Will it rain?", {"city": {"type": "string"}}, {"city": "Rome"}),
+    (
+        "Book me a train from Porto to Łódź.",
+        {"origin": {"type": "string"}, "destinationCity": {"type": "string"}, "to_destination": {"type": "string"}},
+        {"origin": "Porto", "destinationCity": "Porto", "to_destination": "Łódź"},
+    ),
+    ("Find rivers in Poland.", {"query": {"type": "string"}}, {"query": "rivers in Poland"}),
+    ("Buy 12 apples.", {"quantity": {"type": "integer"}, "year": {"type": "integer"}}, {"quantity": 12, "year": 2024}),
+    ("Buy 12 apples.", {"quantity": {"type": "integer", "maximum": 5}}, {"quantity": 5}),
+    ("Hello", {"price": {"type": "number"}, "paid": {"type": "boolean"}}, {"price": 19.5, "paid": True}),
+    ("In fahrenheit, please.", {"unit": {"enum": ["celsius", "fahrenheit"]}}, {"unit": "fahrenheit"}),
+    ("Hello", {"unit": {"enum": ["celsius", "fahrenheit"]}}, {"unit": "celsius"}),
+    ("Hello", {"cities": {"type": "array", "items": {"type": "string"}}}, {"cities": ["Rome"]}),
+    ("Hello", {"names": {"type": "array", "items": {"type": "string"}}}, {"names": ["Ada Lovelace"]}),
+    (
+        "Extract: Harbour Ltd., 12.50 EUR",
+        {"seller": {"type": "string"}, "total": {"type": "number"}, "currency": {"enum": ["USD", "EUR"]}},
+        {"seller": "Harbour Ltd", "total": 12.5, "currency": "EUR"},
+    ),
+    ("simulate: seed=7", {"count": {"type": "integer"}}, {"count": 3}),
+]
+
+
+@pytest.mark.parametrize(("question", "properties", "arguments"), ARGUMENTS)
+def test_arguments_fit_the_question_and_the_names(question: str, properties: dict[str, JSON], arguments: JSON) -> None:
+    assert example({"type": "object", "properties": properties}, QuestionValues(question)) == arguments
+
+
+def test_each_call_of_an_answer_has_its_own_place() -> None:
+    city: dict[str, JSON] = {"type": "object", "properties": {"city": {"type": "string"}}}
+    prompt = Prompt(model="m", text="Will it rain in Paris?", tools=(ToolDeclaration("weather", city),))
+    calls = write_scenario(prompt, Knobs(kind="tools", calls=3)).tool_calls
+    assert [arguments for _, arguments in calls] == ['{"city":"Paris"}', '{"city":"Zürich"}', '{"city":"Łódź"}']
