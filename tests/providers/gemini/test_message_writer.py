@@ -222,7 +222,7 @@ def test_a_providers_block_goes_back_in_its_place_and_only_there() -> None:
     history = (HI, Message.assistant([Text("a"), ours, theirs, Text("b")]))
     assert contents(*history)[1]["parts"] == [{"text": "a"}, code, {"text": "b"}]
     assert warnings(*history) == [
-        "messages: 'server_tool_use' of 'anthropic' is not sent; only its maker understands it"
+        "messages: 'server_tool_use' of 'anthropic' is not sent; only its provider understands it"
     ]
 
 
