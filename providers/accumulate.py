@@ -1,10 +1,10 @@
-"""The answer under construction: each method records one fact and returns the event that tells it.
+"""The answer under construction. Each method records one fact and returns the event that reports it.
 
-So what the caller was told in events and what the final `Response` holds cannot differ. Stream machines and
-unstreamed decoders both build their answer here, which is why a streamed answer equals an unstreamed one.
+So the delivered events and the final `Response` cannot differ. Stream machines and decoders of unstreamed answers both
+build their answer here, so a streamed answer equals an unstreamed one.
 
-Knows blocks, their indexes and the rules every dialect shares (when a call is complete, when STOP becomes
-TOOL_USE). Must not know any wire format. Pieces are appended and joined once: nothing here is quadratic.
+Knows blocks, their indexes and the rules that all dialects share (when a call is complete, when STOP becomes TOOL_USE).
+Must not know any wire format. Pieces are appended and joined once: nothing here is quadratic.
 """
 
 from __future__ import annotations
@@ -31,11 +31,17 @@ from .response import Response
 from .usage import Usage
 
 CUT_SHORT = frozenset({FinishReason.LENGTH, FinishReason.CONTENT_FILTER, FinishReason.ERROR})
-"""Reasons after which the answer's last block may be a fragment."""
+"""Finish reasons after which the answer's last block may be incomplete."""
 
 
 class TextInProgress:
-    """A text block that deltas are being appended to."""
+    """A text block under construction.
+
+    index: its position in the response's `content`.
+    pieces: the texts of its deltas.
+    citations: the provider's own objects, in order.
+    state: what the provider wants back with the block, or None.
+    """
 
     __slots__ = ("citations", "index", "pieces", "state")
 
@@ -46,16 +52,23 @@ class TextInProgress:
         self.state: ProviderState | None = None
 
     def delta(self, text: str) -> TextDelta:
-        """Append text that is not empty."""
+        """Append text that is not empty. Returns its event."""
         self.pieces.append(text)
         return TextDelta(self.index, text)
 
     def block(self) -> Text:
+        """Return the block as it is so far."""
         return Text("".join(self.pieces), citations=list(self.citations), state=self.state)
 
 
 class ThinkingInProgress:
-    """A thinking block that deltas are being appended to. Its signature may come in fragments, too."""
+    """A thinking block under construction.
+
+    index: its position in the response's `content`.
+    pieces: the texts of its deltas.
+    signature_pieces: the fragments of its signature.
+    state: what the provider wants back with the block, or None.
+    """
 
     __slots__ = ("index", "pieces", "signature_pieces", "state")
 
@@ -66,17 +79,30 @@ class ThinkingInProgress:
         self.state: ProviderState | None = None
 
     def delta(self, text: str) -> ThinkingDelta:
-        """Append thinking that is not empty."""
+        """Append thinking that is not empty. Returns its event."""
         self.pieces.append(text)
         return ThinkingDelta(self.index, text)
 
     def block(self) -> Thinking:
+        """Return the block as it is so far."""
         signature = "".join(self.signature_pieces) if self.signature_pieces else None
         return Thinking("".join(self.pieces), signature, state=self.state)
 
 
 class ToolCallInProgress:
-    """A tool call. Until its name is known nothing is told; arguments that come before it are kept for then."""
+    """A tool call under construction. No event is delivered until its name is known; earlier arguments are kept.
+
+    index: its position in the response's `content`.
+    taken: ids of the answer's other calls; None if ids need not be unique.
+    wire_id: the id as received.
+    id: the id as delivered. It differs from `wire_id` if another call of the answer has that id.
+    name: the tool's name; empty until it is known.
+    pieces: fragments of the arguments.
+    started: whether `start` was called.
+    done: whether `finish` was called.
+    complete: False if the answer was cut off inside the call.
+    state: what the provider wants back with the call, or None.
+    """
 
     __slots__ = ("complete", "done", "id", "index", "name", "pieces", "started", "state", "taken", "wire_id")
 
@@ -93,8 +119,10 @@ class ToolCallInProgress:
         self.state: ProviderState | None = None
 
     def start(self, id: str, name: str) -> Sequence[Event]:
-        """The id and the name are known: tell them, and the arguments that were waiting. An id that another call of
-        the answer has is numbered; `wire_id` is the id as received."""
+        """Set the id and the name. Returns the events: the call's start, and the arguments that came before it.
+
+        An id that another call of the answer has gets a number.
+        """
         self.wire_id = id
         self.id, self.name, self.started = id, name, True
         if self.taken is not None:
@@ -105,12 +133,12 @@ class ToolCallInProgress:
         return (start, ToolCallDelta(self.index, waiting)) if waiting else (start,)
 
     def more(self, arguments: str) -> ToolCallDelta:
-        """Append arguments that are not empty, of a call that has started."""
+        """Append arguments that are not empty, to a call that has started. Returns their event."""
         self.pieces.append(arguments)
         return ToolCallDelta(self.index, arguments)
 
     def delta(self, arguments: str) -> Sequence[Event]:
-        """Append arguments."""
+        """Append arguments, which may be empty. Returns their event if the call has started."""
         if not arguments:
             return ()
         if self.started:
@@ -119,20 +147,25 @@ class ToolCallInProgress:
         return ()
 
     def finish(self, complete: bool = True) -> Sequence[Event]:
-        """The call has ended; a second time, or one that never got a name, tells nothing."""
+        """End the call. Returns its event, or nothing if the call has ended before or never got a name."""
         if self.done:
             return ()
         self.done, self.complete = True, complete
         return (ToolCallDone(self.index, complete),) if self.started else ()
 
     def block(self) -> ToolCall:
+        """Return the call as it is so far. It is complete only if `finish` has marked it so."""
         return ToolCall(
             self.id, self.name, "".join(self.pieces), complete=self.done and self.complete, state=self.state
         )
 
 
 class Placed:
-    """A block that came whole and has no events of its own: redacted thinking, an image, a provider's block."""
+    """A block that came whole and has no events: redacted thinking, an image, a provider's own block.
+
+    index: its position in the response's `content`.
+    value: the block.
+    """
 
     __slots__ = ("index", "value")
 
@@ -141,6 +174,7 @@ class Placed:
         self.value: Block = value
 
     def block(self) -> Block:
+        """Return the block."""
         return self.value
 
 
@@ -148,10 +182,11 @@ InProgress: TypeAlias = "TextInProgress | ThinkingInProgress | ToolCallInProgres
 
 
 class Accumulator:
-    """One answer. Blocks get their index where they first appear, and keep it.
+    """One answer under construction. A block gets its index when it first appears, and keeps it.
 
-    count: what it is made of so far, beside the other choices of the same answer. A block beyond the limits raises
-    `ProviderError`.
+    count: counts the answer's parts, those of its other choices included. A block beyond the limits raises
+        `ProviderError`.
+    call_ids: the ids of its tool calls; None if they need not be unique.
     """
 
     __slots__ = (
@@ -171,7 +206,12 @@ class Accumulator:
     def __init__(
         self, limits: AnswerLimits = ANSWER_LIMITS, count: AnswerCount | None = None, *, keep_ids: bool = False
     ) -> None:
-        """keep_ids: two calls may have one id, because their results, which are elsewhere, have it, too."""
+        """Make an empty answer.
+
+        limits: the limits on its parts, if `count` is not given.
+        count: a counter that several choices of one answer share.
+        keep_ids: let two calls have one id, because their results, outside this answer, have it as well.
+        """
         self.blocks: list[InProgress] = []
         self.count: AnswerCount = count if count is not None else AnswerCount(limits)
         self.call_ids: TakenIds | None = None if keep_ids else TakenIds()
@@ -185,24 +225,27 @@ class Accumulator:
         self.provider_data: dict[str, JSON] = {}
 
     def warn(self, warning: str) -> None:
-        """Put a warning on the response, once however often it is given."""
+        """Add a warning to the response, once."""
         if warning not in self.warnings:
             self.warnings.append(warning)
 
     def start(self, model: str | None, response_id: str | None) -> Start:
-        """The answer begins."""
+        """Record the beginning of the answer. Returns its event."""
         self.model, self.id = model, response_id
         return Start(model, response_id)
 
     def text(self) -> TextInProgress:
-        """A new text block, at the next index."""
+        """Add a text block at the next index. Raises `ProviderError` beyond the limit."""
         self.count.add_block()
         block = TextInProgress(len(self.blocks))
         self.blocks.append(block)
         return block
 
     def thinking(self, *, counted: bool = True) -> ThinkingInProgress:
-        """A new thinking block, at the next index. `counted=False` never raises: for what has come already."""
+        """Add a thinking block at the next index. Raises `ProviderError` beyond the limit.
+
+        counted: False for thinking that was counted before. Then nothing is raised.
+        """
         if counted:
             self.count.add_block()
         block = ThinkingInProgress(len(self.blocks))
@@ -210,21 +253,27 @@ class Accumulator:
         return block
 
     def tool_call(self) -> ToolCallInProgress:
-        """A new tool call, at the next index; not told before its `start`."""
+        """Add a tool call at the next index. Its `start` returns the first event. Raises `ProviderError` beyond the
+        limit.
+        """
         self.count.add_tool_call()
         block = ToolCallInProgress(len(self.blocks), self.call_ids)
         self.blocks.append(block)
         return block
 
     def place(self, value: Block) -> Placed:
-        """A whole block, at the next index, without events."""
+        """Add a whole block without events at the next index. Raises `ProviderError` beyond the limit."""
         self.count.add_block()
         block = Placed(len(self.blocks), value)
         self.blocks.append(block)
         return block
 
     def done(self, reason: FinishReason, raw: str | None) -> list[Event]:
-        """The terminal marker came: close what is open, settle the reason, and tell Done."""
+        """Record the terminal marker. Closes open calls, sets the finish reason and returns the last events.
+
+        reason: the finish reason; STOP becomes TOOL_USE if the answer has calls.
+        raw: the provider's own word for it.
+        """
         events: list[Event] = []
         calls = False
         for block in self.blocks:
@@ -239,7 +288,7 @@ class Accumulator:
         return events
 
     def response(self) -> Response:
-        """What has arrived so far; whole once `done` was called."""
+        """Return the answer so far. It is complete after `done`."""
         return Response(
             content=[
                 block.block() for block in self.blocks if not isinstance(block, ToolCallInProgress) or block.started
@@ -256,7 +305,7 @@ class Accumulator:
 
 
 def events_of(response: Response) -> list[Event]:
-    """The events a stream of this answer could have had: for a server that answers a stream request unstreamed."""
+    """Return the events of a stream with this answer, for a server that answers a stream request unstreamed."""
     events: list[Event] = [Start(response.model, response.id)]
     for index, block in enumerate(response.content):
         if isinstance(block, Text) and block.text:

@@ -1,7 +1,7 @@
-"""How much one answer may be made of: choices, content blocks, tool calls.
+"""Limits on the number of choices, content blocks and tool calls in one answer.
 
-Values and counting only. Must not know any wire format, nor what a block holds. A server needs three bytes for a block
-that takes hundreds to keep, so a cap on bytes alone does not bound an answer.
+A limit on bytes alone does not bound an answer: a server sends three bytes for a block that takes hundreds in memory.
+Values and counting only. Must not know any wire format, nor what a block contains.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ from .errors import ProviderError, malformed
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class AnswerLimits:
-    """max_choices: choices (candidates) of one answer.
-    max_blocks: content blocks of one answer, all choices together; and content parts of one event.
-    max_tool_calls: tool calls of one answer, all choices together; and pieces of tool calls in one event.
+    """The largest numbers of parts that one answer may have.
+
+    max_choices: choices (candidates) of one answer.
+    max_blocks: content blocks of one answer, all choices together; also content parts of one event.
+    max_tool_calls: tool calls of one answer, all choices together; also pieces of tool calls in one event.
     """
 
     max_choices: int = 1024
@@ -24,11 +26,11 @@ class AnswerLimits:
 
 
 ANSWER_LIMITS = AnswerLimits()
-"""Far above what models answer: OpenAI's `n` ends at 128, and a call's blocks rarely reach a thousand."""
+"""The default limits, far above what models produce: OpenAI's `n` ends at 128, and answers rarely have 1,000 blocks."""
 
 
 class AnswerCount:
-    """Counts what one answer is made of. Every method raises `ProviderError` beyond its limit."""
+    """Counts the parts of one answer. Every method raises `ProviderError` if its limit is exceeded."""
 
     __slots__ = ("_blocks", "_limits", "_tool_calls")
 
@@ -38,35 +40,35 @@ class AnswerCount:
         self._tool_calls = 0
 
     def add_block(self) -> None:
-        """One more content block, of any kind."""
+        """Count one content block, of any kind. Raises `ProviderError`."""
         self._blocks += 1
         if self._blocks > self._limits.max_blocks:
             raise self._too_many("content blocks", "max_blocks")
 
     def add_tool_call(self) -> None:
-        """One more tool call, which is a block, too."""
+        """Count one tool call, which is also a block. Raises `ProviderError`."""
         self._tool_calls += 1
         if self._tool_calls > self._limits.max_tool_calls:
             raise self._too_many("tool calls", "max_tool_calls")
         self.add_block()
 
     def check_choices(self, count: int) -> None:
-        """So many choices in the answer, or in one event."""
+        """Check the number of choices in the answer or in one event. Raises `ProviderError`."""
         if count > self._limits.max_choices:
             raise self._too_many("choices", "max_choices")
 
     def check_parts(self, count: int) -> None:
-        """So many parts in one event, each of which may be a block."""
+        """Check the number of parts in one event, each of which may be a block. Raises `ProviderError`."""
         if count > self._limits.max_blocks:
             raise self._too_many("content parts in one event", "max_blocks")
 
     def check_items(self, count: int) -> None:
-        """So many output items, each of which may hold blocks."""
+        """Check the number of output items, each of which may contain blocks. Raises `ProviderError`."""
         if count > self._limits.max_blocks:
             raise self._too_many("output items", "max_blocks")
 
     def check_call_pieces(self, count: int) -> None:
-        """So many pieces of tool calls in one event, each of which may be a call."""
+        """Check the number of tool call pieces in one event, each of which may be a call. Raises `ProviderError`."""
         if count > self._limits.max_tool_calls:
             raise self._too_many("pieces of tool calls in one event", "max_tool_calls")
 

@@ -1,4 +1,4 @@
-"""Ids of tool calls, made unique: a result is matched to its call by the id alone.
+"""Unique ids for tool calls. A result is matched to its call by the id alone.
 
 Some servers give two parallel calls one id, and some count from 0 in every answer.
 """
@@ -12,8 +12,11 @@ from .messages import Message, Role, ToolCall, ToolResult
 
 
 class TakenIds(set[str]):
-    """Ids that are taken. numbers: how far each id was numbered, so that a thousand calls with one id do not try all
-    numbers anew."""
+    """The ids that are in use.
+
+    numbers: the last number that was appended to each id. Without it, a thousand calls with one id would try all
+        numbers each time.
+    """
 
     __slots__ = ("numbers",)
 
@@ -23,7 +26,11 @@ class TakenIds(set[str]):
 
 
 def unique_id(id: str, taken: TakenIds, form: Callable[[str], str] = str) -> str:
-    """The id where it is free, else numbered: `a`, `a_2`, `a_3`. `form`: rewrites an id to one that a server takes."""
+    """Return the id if it is free, else a numbered one: `a`, `a_2`, `a_3`.
+
+    taken: the ids in use. Its `numbers` are updated; the returned id is not added.
+    form: rewrites an id to one that the server accepts.
+    """
     unique = form(id)
     if unique in taken:
         number = taken.numbers.get(id, 1)
@@ -35,8 +42,10 @@ def unique_id(id: str, taken: TakenIds, form: Callable[[str], str] = str) -> str
 
 
 def separate_calls(messages: Iterable[Message]) -> None:
-    """Give calls of one run of the model's messages that share an id ids of their own, and their results likewise: they
-    answer the calls in order. Changes the messages."""
+    """Give tool calls that share an id different ids, and their results the same ids, in place.
+
+    Only calls in one run of assistant messages are separated; their results answer them in order.
+    """
     run = 0
     taken = TakenIds()
     waiting: dict[str, deque[tuple[int, str]]] = {}
@@ -46,7 +55,7 @@ def separate_calls(messages: Iterable[Message]) -> None:
             if isinstance(block, ToolCall):
                 calls = waiting.setdefault(block.id, deque())
                 while calls and calls[0][0] != run:
-                    calls.popleft()  # an earlier run left it unanswered
+                    calls.popleft()  # a call of an earlier run that got no result
                 if calls:
                     block.id = unique_id(block.id, taken)
                 calls.append((run, block.id))

@@ -1,6 +1,6 @@
-"""How a server charges a request to its limits, as rows of data by provider.
+"""How each provider counts a request against its limits, as one row of data per provider.
 
-Knows what the providers' documentation says. Must not know buckets nor when a request is sent.
+Knows the providers' documentation on limits. Must not know rate-limit buckets, nor when a request is sent.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ LimitedBy: TypeAlias = Literal["quota", "concurrency", "slots"]
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Charging:
-    """How one server counts.
+    """How one server counts requests and tokens.
 
-    output: how output counts. `reserved`: `max_tokens` at the start. `produced`: as it is generated, so `max_tokens`
-        plays no part. `free`: not at all.
-    combined: a limit of input and output together counts their `sum`, or the `larger` of the two (OpenAI).
-    settlement: `usage`: what was charged becomes what was used when the request ends. `unknown`: nobody says that it
-        does, so the charge is kept.
-    refused_requests: a refused request counts as a request.
-    failed_requests: a request that failed in another way counts as a request.
-    cached_input: input that was read from a cache counts.
-    limited_by: what the server limits: how much is sent per time (`quota`), or how much runs at once and more of it
-        waits inside or gets 503 (`concurrency`), or gets 429 (`slots`).
+    output: how output tokens count. `reserved`: `max_tokens` counts when the request starts. `produced`: tokens count
+        as they are generated, so `max_tokens` has no effect. `free`: they do not count.
+    combined: how a limit of input and output together counts: their `sum`, or the `larger` of the two (OpenAI).
+    settlement: what happens to the charge when the request ends. `usage`: it becomes the actual usage. `unknown`: the
+        documentation does not say, so the charge is kept.
+    refused_requests: whether a refused request counts as a request.
+    failed_requests: whether a request that failed in another way counts as a request.
+    cached_input: whether input that was read from a cache counts.
+    limited_by: what the server limits. `quota`: the amount per time. `concurrency`: requests that run at once; further
+        ones wait in the server or get 503. `slots`: requests that run at once; further ones get 429.
     """
 
     output: OutputCharge = "reserved"
@@ -46,7 +46,7 @@ _GEMINI = Charging(output="free")
 _SERVER = Charging(output="free", limited_by="concurrency")
 
 DEFAULT = Charging(settlement="unknown")
-"""For servers without a row: what costs least if it is wrong."""
+"""For servers without a row: the values that cost least if they are wrong."""
 
 CHARGING: dict[str, Charging] = {
     "openai-chat": _OPENAI,
@@ -71,9 +71,9 @@ CHARGING: dict[str, Charging] = {
     "llama.cpp": _SERVER,
     "tgi": Charging(output="free", limited_by="slots"),
 }
-"""Provider's row name → how it charges."""
+"""Name of the provider's profile → how it counts."""
 
 
 def charging_of(provider: str) -> Charging:
-    """How a provider charges; `DEFAULT` for one without a row."""
+    """Return how a provider counts, or `DEFAULT` for a provider without a row."""
     return CHARGING.get(provider, DEFAULT)

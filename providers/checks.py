@@ -1,7 +1,7 @@
-"""The checks of a request that need no dialect: each field against its row in `field_rules`, and what fields demand of
-each other. Every dialect makes them once, before it writes the request.
+"""The checks of a request that need no dialect. Every dialect makes them once, before it writes the request.
 
-Must not know any wire form.
+Each field is checked against its row in `field_rules`, then fields that depend on each other are compared. Must not
+know any wire form.
 """
 
 from __future__ import annotations
@@ -13,13 +13,15 @@ from .request import TOOL_CHOICE_MODES, Request
 
 
 def validate_request(request: Request) -> None:
-    """Check what every dialect needs. Raises `InvalidRequestError` naming the field; changes nothing."""
+    """Check everything that all dialects require. Raises `InvalidRequestError` naming the field. Changes nothing."""
     validate_options(request)
     validate_messages(request.messages)
 
 
 def validate_options(request: Request) -> None:
-    """Check all but the messages, which dialects check where they write them. Raises `InvalidRequestError`."""
+    """Check all fields except the messages, which each dialect checks when it writes them. Raises
+    `InvalidRequestError`.
+    """
     if not REQUEST.passes(request):
         REQUEST.check(request)
     if request.tools or request.tool_choice != "auto":
@@ -27,7 +29,7 @@ def validate_options(request: Request) -> None:
 
 
 def validate_model(model: str) -> None:
-    """Check that it can be a name. Raises `InvalidRequestError`."""
+    """Check that a model's name is text and not blank. Raises `InvalidRequestError`."""
     if type(model) is not str or not is_filled(model):
         MODEL.check(model, "model")
 
@@ -36,7 +38,7 @@ def _validate_tools(request: Request) -> None:
     names: set[str] = set()
     for position, tool in enumerate(request.tools):
         if tool.name in names:
-            raise InvalidRequestError(f"tools[{position}].name", f"{tool.name!r} is there twice")
+            raise InvalidRequestError(f"tools[{position}].name", f"{tool.name!r} appears twice")
         names.add(tool.name)
     choice = request.tool_choice
     if choice not in TOOL_CHOICE_MODES and choice not in names:

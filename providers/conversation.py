@@ -1,9 +1,9 @@
-"""An agent's conversation: its messages, and the thinking that waits for its tool call to be executed.
+"""An agent's conversation: its messages, and the thinking that is kept until its tool call is executed.
 
-Knows messages. Must not know where they are stored, nor who is asked.
+Knows messages. Must not know where they are stored, nor which provider gets them.
 
-Parallel calls of one answer are one message, whichever way they are added: providers want the thinking back once,
-before the first of them, and all their results after the last.
+The parallel calls of one answer are one message, however they are added: providers require the thinking once, before
+the first call, and all results after the last.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .rows import Row, messages_from_rows, rows_from_message
 
 @dataclass(slots=True)
 class PendingThinking:
-    """What the last response thought before its tool calls, until they are executed.
+    """The thinking of the last response that led to tool calls, until they are executed.
 
     blocks: thinking and redacted thinking that no executed call has taken yet, in order.
     """
@@ -31,12 +31,12 @@ class PendingThinking:
 
     @property
     def thinking(self) -> Thinking | None:
-        """The first visible thinking, with its signature."""
+        """The first visible thinking, with its signature, or None."""
         return next((block for block in self.blocks if isinstance(block, Thinking)), None)
 
     @property
     def redacted(self) -> RedactedThinking | None:
-        """The first redacted thinking."""
+        """The first redacted thinking, or None."""
         return next((block for block in self.blocks if isinstance(block, RedactedThinking)), None)
 
     def __bool__(self) -> bool:
@@ -45,11 +45,11 @@ class PendingThinking:
 
 @dataclass(slots=True)
 class _Round:
-    """A kept response on its way into the messages.
+    """A response that `keep_thinking` kept, while its calls are executed.
 
-    blocks: its thinking and its calls, in order. results: of the calls executed so far, by the call's place in
-    `blocks`, because a caller's own calls may share an id. asked: the message that holds those calls; their results are
-    in the one after it.
+    blocks: its thinking and its calls, in order.
+    results: position of an executed call in `blocks` → its result. Ids would not do, because the calls may share one.
+    asked: the message with the executed calls. The message after it has their results. None before the first.
     """
 
     blocks: list[Thinking | RedactedThinking | ToolCall] = field(default_factory=lambda: [])
@@ -57,8 +57,10 @@ class _Round:
     asked: Message | None = None
 
     def place_of(self, call: ToolCall) -> int | None:
-        """The place of this call among those that were not executed yet: the call itself, else one that is equal, else
-        one with its id. None where the response made no such call."""
+        """Return the position of a call among those not yet executed, or None if the response made no such call.
+
+        The call object itself is preferred, then an equal call, then one with the same id.
+        """
         waiting = [n for n, block in enumerate(self.blocks) if isinstance(block, ToolCall) and n not in self.results]
         same_id = [n for n in waiting if cast("ToolCall", self.blocks[n]).id == call.id]
         itself = [n for n in same_id if self.blocks[n] is call]
@@ -66,20 +68,20 @@ class _Round:
         return next(iter((*itself, *equal, *same_id)), None)
 
     def take(self, call: ToolCall, result: ToolResult) -> None:
-        """A call was executed. It keeps its place, with what the caller may have changed in it."""
+        """Record that a call was executed. It keeps its position, with what the caller may have changed in it."""
         place = self.place_of(call)
         assert place is not None
         self.blocks[place] = call
         self.results[place] = result
 
     def messages(self) -> tuple[Message, Message]:
-        """The executed calls with all thinking before them, and their results."""
+        """Return the executed calls with all thinking before them, and their results."""
         done = sorted(self.results)
         kept = [block for n, block in enumerate(self.blocks[: done[-1] + 1]) if n in done or not _is_call(block)]
         return Message(Role.ASSISTANT, kept), Message(Role.TOOL, [self.results[n] for n in done])
 
     def drop_executed(self) -> None:
-        """What is in the messages stays there as it is; the calls that are left make another message."""
+        """Leave the executed calls in their message. The remaining calls will make another message."""
         assert self.asked is not None
         gone = {id(block) for block in self.asked.content}
         self.blocks = [block for block in self.blocks if id(block) not in gone]
@@ -91,7 +93,7 @@ def _is_call(block: Block) -> bool:
 
 
 def _without_replaced(messages: Iterable[Message]) -> list[Message]:
-    """The messages without each pair of calls and results that the pair after it repeats and extends."""
+    """Return the messages without each pair of calls and results that the next pair repeats and extends."""
     kept: list[Message] = []
     for message in messages:
         kept.append(message)
@@ -103,7 +105,7 @@ def _without_replaced(messages: Iterable[Message]) -> list[Message]:
 
 
 def _extends(later: Message, earlier: Message) -> bool:
-    """Whether a message has all blocks of another one, in their order, and calls or results besides."""
+    """Return whether a message has all blocks of another one, in their order, and further calls or results."""
     more = iter(later.content)
     if later.role is not earlier.role or len(later.content) <= len(earlier.content):
         return False
@@ -117,12 +119,16 @@ ACCUMULATED = (Thinking, RedactedThinking, ToolCall, ToolResult)
 
 
 class Conversation:
-    """Messages in order. `add` appends; `clone` is deep: changing the copy's blocks never changes the original.
+    """Messages in order, and the requests made of them.
 
-    An agent that keeps whole responses uses `add_response`. One that stores a tool call only once it is executed
-    (so that no unpaired call is ever stored) calls `keep_thinking(response)` and then, for each call, `complete_tool`.
+    messages: the messages. `add` and `extend` append; the list may also be changed directly.
+    pending: thinking that waits for its tool call to be executed.
 
-    Its requests share a cache of their wire form (`prefix_cache.py`): a turn appended to a long conversation costs that
+    An agent that keeps whole responses uses `add_response`. An agent that stores a tool call only after it was executed
+    (so that a call without a result is never stored) calls `keep_thinking(response)` and then `complete_tool` for each
+    call.
+
+    The requests share a cache of their wire form (`prefix_cache.py`): a turn appended to a long conversation costs that
     turn only.
     """
 
@@ -157,7 +163,7 @@ class Conversation:
         self.extend((message,))
 
     def extend(self, messages: Iterable[Message]) -> None:
-        """Append messages: all of them, or none where one is no `Message` (`TypeError`)."""
+        """Append messages: all of them, or none if one is no `Message` (`TypeError`)."""
         added = list(messages)
         for message in added:
             if not isinstance(message, Message):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -165,35 +171,42 @@ class Conversation:
         self.messages.extend(added)
 
     def clear(self) -> None:
-        """Forget all messages, and the pending thinking."""
+        """Remove all messages and the pending thinking."""
         self.messages.clear()
         self._prefix_cache.clear()
         self._forget_round()
 
     def clone(self) -> Conversation:
-        """A deep copy: signatures, redacted data and provider state included."""
+        """Return a deep copy, with signatures, redacted data and provider state. Changes to the copy's blocks do not
+        affect the original.
+        """
         clone = Conversation()
-        # In one copy, as they share blocks.
+        # One call of `deepcopy`, because these three share blocks.
         clone.messages, clone.pending, clone._round = copy.deepcopy((self.messages, self.pending, self._round))
         clone._prefix_cache = self._prefix_cache.copy()
         return clone
 
     def request(self, model: str, **options: Unpack[RequestOptions]) -> Request:
-        """A request for the next turn, with a snapshot of the list of messages: later ones do not change it. `Request`
-        says what the options mean."""
+        """Return a request for the next turn with the messages as they are now. Messages added later are not part of
+        it. `Request` describes the options.
+        """
         return with_prefix_cache(Request(model, tuple(self.messages), **options), self._prefix_cache)
 
     # --- agents ---
 
     def add_response(self, response: Response) -> None:
-        """Append the whole answer as the assistant's message; an answer without content adds nothing."""
+        """Append the whole answer as an assistant message. An answer without content appends nothing. The pending
+        thinking is dropped.
+        """
         if response.content:
             self.messages.append(response.to_message())
         self._forget_round()
 
     def keep_thinking(self, response: Response) -> None:
-        """Keep the response's thinking for the tool calls that it led to; what an earlier response left is forgotten.
-        Its text is not kept: an agent that wants that, too, uses `add_response`."""
+        """Keep the response's thinking until its tool calls are executed. Thinking of an earlier response is dropped.
+
+        The response's text is not kept. Use `add_response` to keep it.
+        """
         self._forget_round()
         for block in response.content:
             if isinstance(block, Thinking | RedactedThinking):
@@ -205,13 +218,15 @@ class Conversation:
     def complete_tool(
         self, call: ToolCall, output: str | list[Text | Image | File], *, is_error: bool = False
     ) -> tuple[Message, Message]:
-        """A tool was executed: append its call, with the pending thinking before it, and its result. The pending
-        thinking is used up. The calls of one kept response may be completed in any order; they make one message, in
-        the response's order, and their results another.
+        """Append an executed tool call, with the pending thinking before it, and its result.
 
-        Returns the two messages, which hold all calls of the response that were executed so far. They replace the two
-        that the previous call of the same response returned. Storage that can only append appends them after each call:
-        `from_rows` reads a pair that repeats and extends the one before it as that pair's replacement."""
+        The pending thinking is used up. The calls of one kept response may be completed in any order. They make one
+        message, in the response's order, and their results make another.
+
+        Returns these two messages, with all calls of the response that were executed so far. They replace the two that
+        the previous call for the same response returned. A storage that can only append stores them after each call:
+        `from_rows` treats a pair that repeats and extends the pair before it as its replacement.
+        """
         result = ToolResult(call.id, output, is_error)
         current = self._round
         if current.place_of(call) is None:
@@ -221,7 +236,7 @@ class Conversation:
             return pair
         if current.asked is not None:
             if len(self.messages) >= 2 and self.messages[-2] is current.asked:
-                # New messages take their places: a request that holds the old ones stays as it was.
+                # New messages replace them: a request that has the old ones does not change.
                 del self.messages[-2:]
             else:
                 current.drop_executed()
@@ -239,12 +254,17 @@ class Conversation:
     # --- rows ---
 
     def rows(self) -> list[Row]:
-        """The messages as database rows; pending thinking is not stored, as its call is not."""
+        """Return the messages as database rows. Pending thinking is not stored, because its call is not."""
         return [row for message in self.messages for row in rows_from_message(message)]
 
     @classmethod
     def from_rows(cls, rows: Iterable[Row], *, strict: bool = True) -> Conversation:
-        """A conversation from its rows; of the pairs that `complete_tool` returned for one response, only the last.
-        Raises `RowError`, for a result that no earlier call asked for, too; not `strict` keeps such a result (no
-        request will carry it)."""
+        """Return a conversation made of rows. Of the pairs that `complete_tool` returned for one response, only the
+        last is kept.
+
+        strict: raise `RowError` for a result that no earlier call asked for. If False, the result is kept; no request
+            will carry it.
+
+        Raises `RowError` for a row that cannot be read.
+        """
         return cls(_without_replaced(messages_from_rows(rows, strict=strict)))

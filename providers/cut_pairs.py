@@ -1,12 +1,13 @@
-"""Surrogate pairs that a server cut between two deltas: `"\\ud83d"` in one event, `"\\udc69"` in the next.
+"""Joins surrogate pairs that a server cut between two deltas: `"\\ud83d"` in one event, `"\\udc69"` in the next.
 
-Servers that count UTF-16 units (JavaScript, Java, .NET) cut text anywhere. Each half is an escape that no strict JSON
-parser takes, so such an event always goes through the lenient parser, which writes U+FFFD for a half and reports it to
-`CutPairs.note`. Here the halves of one block's deltas are joined. A half that stays alone remains U+FFFD.
+Servers that count UTF-16 units (JavaScript, Java, .NET) cut text anywhere. A strict JSON parser refuses the escape of
+half a pair, so such an event always goes through the lenient parser, which writes U+FFFD for a half and reports it to
+`CutPairs.note`. Here the halves at the ends of one block's deltas are joined. A half without its other half remains
+U+FFFD.
 
-Knows events and the pieces of blocks. Must not know any wire form. A stream without halves has no `CutPairs`: it costs
-such a stream one comparison per event that is parsed, and nothing where a delta matches the template
-(`delta_template.py`): its string is parsed strictly, so it never holds a half.
+Knows events and the pieces of blocks. Must not know any wire form. A stream without halves has no `CutPairs`. This
+costs it one comparison per parsed event, and nothing for a delta that matches the template (`delta_template.py`): that
+text is parsed strictly, so it never contains a half.
 """
 
 from __future__ import annotations
@@ -21,60 +22,67 @@ REPLACEMENT = "\ufffd"
 
 
 class CutPairs:
-    """The halves of one stream.
+    """The surrogate halves of one stream.
 
-    begun, ended: of the event that is being read, its strings that begin with a low half or end with a high one, as the
-    lenient parser gives them, each with its half. held: block → the high half that its latest delta ended with, and the
-    place of that delta among the block's pieces. The piece keeps a U+FFFD for it; the delta was reported without.
+    _begins_low: strings of the current event that begin with a low half, as the lenient parser returned them, each with
+        its half.
+    _ends_high: strings of the current event that end with a high half, likewise.
+    _pending: index of a block → the high half that its latest delta ended with, and the position of that delta in the
+        block's pieces. The piece ends with U+FFFD for the half; the delivered event does not.
     """
 
-    __slots__ = ("_begun", "_ended", "_held")
+    __slots__ = ("_begins_low", "_ends_high", "_pending")
 
     def __init__(self) -> None:
-        self._begun: list[tuple[str, str]] = []
-        self._ended: list[tuple[str, str]] = []
-        self._held: dict[int, tuple[str, int]] = {}
+        self._begins_low: list[tuple[str, str]] = []
+        self._ends_high: list[tuple[str, str]] = []
+        self._pending: dict[int, tuple[str, int]] = {}
 
     @property
     def waits(self) -> bool:
-        """Whether a half waits for its other half."""
-        return bool(self._held)
+        """Whether a high half waits for the next delta of its block."""
+        return bool(self._pending)
 
     def note(self, raw: str, text: str) -> None:
-        """A string of the event holds half a pair. `text`: the string without it."""
+        """Record a string of the event that contains half a pair.
+
+        raw: the string with the half.
+        text: the string with U+FFFD instead.
+        """
         if "\udc00" <= raw[0] <= "\udfff":
-            self._begun.append((text, raw[0]))
+            self._begins_low.append((text, raw[0]))
         if "\ud800" <= raw[-1] <= "\udbff":
-            self._ended.append((text, raw[-1]))
+            self._ends_high.append((text, raw[-1]))
 
     def join(self, events: Sequence[Event], blocks: Sequence[InProgress]) -> Sequence[Event]:
-        """The events of one wire event, with the halves that belong together joined."""
-        told: list[Event] = []
+        """Return the events of one wire event, with halves that belong together joined."""
+        joined: list[Event] = []
         left = Counter(event.index for event in events if isinstance(event, TextDelta | ThinkingDelta | ToolCallDelta))
         for event in events:
             if isinstance(event, TextDelta | ThinkingDelta | ToolCallDelta):
                 block = blocks[event.index]
                 if not isinstance(block, Placed):
-                    # Each delta is one piece of its block, the last delta the last piece.
+                    # Each delta is one piece of its block. The event's last delta is the block's last piece.
                     place = len(block.pieces) - left[event.index]
                     left[event.index] -= 1
-                    self._delta(event, block.pieces, place, told)
+                    self._delta(event, block.pieces, place, joined)
                     continue
             elif isinstance(event, ToolCallDone):
-                self._give_up([event.index], blocks, told)
+                self._release([event.index], blocks, joined)
             elif isinstance(event, Done | Error):
-                self._give_up(sorted(self._held), blocks, told)
-            told.append(event)
-        self._begun.clear()
-        self._ended.clear()
-        return told
+                self._release(sorted(self._pending), blocks, joined)
+            joined.append(event)
+        self._begins_low.clear()
+        self._ends_high.clear()
+        return joined
 
     def _delta(
-        self, event: TextDelta | ThinkingDelta | ToolCallDelta, pieces: list[str], place: int, told: list[Event]
+        self, event: TextDelta | ThinkingDelta | ToolCallDelta, pieces: list[str], place: int, joined: list[Event]
     ) -> None:
+        """Append one delta to `joined`: joined with the half before it, and without a half at its end."""
         text = event.arguments if isinstance(event, ToolCallDelta) else event.text
-        high, before = self._held.pop(event.index, ("", 0))
-        low = _half(self._begun, text.startswith, text[:1])
+        high, before = self._pending.pop(event.index, ("", 0))
+        low = _half(self._begins_low, text.startswith, text[:1])
         if high and low:
             character = (high + low).encode("utf-16", "surrogatepass").decode("utf-16")
             pieces[before] = pieces[before][:-1]
@@ -82,19 +90,19 @@ class CutPairs:
             text = character + text[1:]
         elif high:
             text = REPLACEMENT + text
-        high = _half(self._ended, text.endswith, text[-1:])
+        high = _half(self._ends_high, text.endswith, text[-1:])
         if high:
-            self._held[event.index] = high, place
+            self._pending[event.index] = high, place
             text = text[:-1]
         if text:
-            told.append(type(event)(event.index, text))
+            joined.append(type(event)(event.index, text))
 
-    def _give_up(self, indexes: Sequence[int], blocks: Sequence[InProgress], told: list[Event]) -> None:
-        """The blocks end: halves that wait are alone."""
+    def _release(self, indexes: Sequence[int], blocks: Sequence[InProgress], joined: list[Event]) -> None:
+        """Append a U+FFFD delta for each block that ends while one of its halves waits."""
         for index in indexes:
             block = blocks[index]
-            if self._held.pop(index, None) is not None and not isinstance(block, Placed):
-                told.append(_delta_kind(block)(index, REPLACEMENT))
+            if self._pending.pop(index, None) is not None and not isinstance(block, Placed):
+                joined.append(_delta_kind(block)(index, REPLACEMENT))
 
 
 def _delta_kind(block: InProgress) -> type[TextDelta | ThinkingDelta | ToolCallDelta]:
@@ -104,9 +112,14 @@ def _delta_kind(block: InProgress) -> type[TextDelta | ThinkingDelta | ToolCallD
 
 
 def _half(noted: list[tuple[str, str]], is_edge: Callable[[str], bool], edge: str) -> str:
-    """The half that a delta begins or ends with; empty where there is none.
+    """Return the half that a delta begins or ends with, or an empty string.
 
-    A delta is the string itself, or, where its dialect writes it anew (Gemini's partial arguments), one made from it.
+    noted: the event's strings with such a half, and their halves.
+    is_edge: whether the delta begins or ends with a string.
+    edge: the delta's first or last character.
+
+    The delta is the string itself, except where its dialect makes a new text from it (Gemini's partial arguments). Then
+    the half of the only noted string is taken.
     """
     if edge != REPLACEMENT or not noted:
         return ""

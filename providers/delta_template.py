@@ -1,17 +1,17 @@
-"""What two successive deltas of a stream have in common, and how the next one is matched by its bytes.
+"""Matches the next delta of a stream by its bytes, with a template that was made from an earlier delta.
 
 Within a block, a server sends the same JSON again and again with another text in one place. Once that place is known,
 the next delta needs no parsing: the bytes before and after the text are compared, and only the text, a JSON string, is
-parsed. The JSON parser does that, so escapes, invalid UTF-8 and misplaced quotes are judged as in any other event.
-Equal bytes around one whole JSON string are the same JSON with another string: nothing is guessed. Every delta that
-differs in any other way does not match and is parsed whole.
+parsed. The JSON parser parses it, so escapes, invalid UTF-8 and misplaced quotes are treated as in any other event.
+Equal bytes around one whole JSON string are the same JSON with another string: nothing is guessed. A delta that differs
+in any other way does not match, and is parsed whole.
 
-Members whose values differ from delta to delta are named by the dialect (`VolatileMembers`). Three kinds are passed
-over: a counter before the text, padding after it, and counts after it.
+A dialect names the members whose values differ from delta to delta (`VolatileMembers`). Three kinds are skipped: a
+counter before the text, padding after it, and counts after it.
 
 Knows where the text is in the bytes of one JSON object. Must not know any dialect: a dialect's machine names the path
-to its text and its volatile members, and guarantees that the event held nothing else. Must not know the framing of
-server-sent events or chunks: it is given as bytes (`framed`).
+to its text and its volatile members, and guarantees that the event contained nothing else. Must not know the framing of
+server-sent events or chunks, which it gets as bytes (`framed`).
 
 Matching takes a third to a half of the time of parsing the whole event (`benchmarks/decode.py`).
 """
@@ -32,31 +32,34 @@ Path: TypeAlias = "tuple[str | int, ...]"
 """Members and positions that lead from the top of an event to its text."""
 
 PROBE = "\x01 another text \x02"
-"""Put in the text's place to check that it is the text's place. No server sends it."""
+"""Put in the text's place to check that it is the text's place. No server sends this string."""
 
 LARGEST_DELTA = 64 * 1024
 """Bytes. Larger deltas are parsed whole: matching copies them several times."""
 
 LARGEST_SHARED = 1024
-"""Bytes. Longer ends of an event are neither shared between streams nor made a pattern of: they are hardly equal in two
-streams, and a pattern takes microseconds per byte to compile."""
+"""Bytes. Longer ends of an event are neither shared between streams nor compiled to a pattern: two streams rarely have
+equal ones, and a pattern takes microseconds per byte to compile.
+"""
 
 ZERO = ord("0")
-"""A JSON number of several digits does not begin with it; a delta whose counter is 0 is parsed whole."""
+"""The first character of a counter that does not match: a JSON number of several digits does not begin with 0."""
 
 COUNT_VALUE = rb"(?:0|[1-9][0-9]*)"
+"""What matches in the place of a count."""
+
 ID_VALUE = rb"[\w-]+"
-"""What may stand in the place of a count, and of an id."""
+"""What matches in the place of an id."""
 
 
 class VolatileMembers:
-    """Members of one dialect's deltas, beside the text, whose values differ from delta to delta.
+    """The members of one dialect's deltas, besides the text, whose values differ from delta to delta.
 
-    counter: a number before the text without meaning for the answer, such as a sequence number; "" for none.
-    padding: members after the text whose values are letters and digits without meaning.
-    counts: a member after the text. From there on, every number may differ, and the latest ones hold; "" for none.
-    ids: members after `counts` whose values differ between streams, never within one. If these were constant, every
-        stream would need a pattern of its own.
+    counter: a number before the text that means nothing for the answer, such as a sequence number; "" for none.
+    padding: members after the text whose values are letters and digits that mean nothing.
+    counts: a member after the text, "" for none. From it on, every number may differ, and the latest values hold.
+    ids: members after `counts` whose values differ between streams, never within one. If they were constant bytes,
+        every stream would need its own pattern.
     """
 
     __slots__ = ("counter", "counts", "numbers", "padding")
@@ -65,19 +68,19 @@ class VolatileMembers:
         self, *, counter: str = "", padding: Sequence[str] = (), counts: str = "", ids: Sequence[str] = ()
     ) -> None:
         self.counter: Pattern | None = _member_pattern([counter], rb"([1-9][0-9]*)(?=,)") if counter else None
-        # Not escaped, as here, it cannot be part of a string.
+        # An unescaped quote cannot be part of a string, so this matches a real member.
         self.padding: Pattern | None = _member_pattern(padding, rb'"([0-9A-Za-z]+)"') if padding else None
         self.counts: bytes = dumps(counts) if counts else b""
         self.numbers: Pattern | None = _numbers_pattern(ids) if counts else None
 
 
 def _member_pattern(names: Sequence[str], value: bytes) -> Pattern:
-    """A pattern of a member with one of these names and such a value."""
+    """Return a pattern of a member with one of these names and a value that matches."""
     return re.compile(rb'"(?:%b)": ?%b' % (b"|".join(re.escape(name.encode()) for name in names), value))
 
 
 def _numbers_pattern(ids: Sequence[str]) -> Pattern:
-    """A pattern of any member that is a whole number, and of the ids."""
+    """Return a pattern of a member with a whole number, and of a member with one of the ids."""
     number = rb'"[^"\\]*": ?(?P<number>0|[1-9][0-9]*)(?=[\s,}])'
     names = b"|".join(re.escape(name.encode()) for name in ids)
     return re.compile(rb'%b|"(?:%b)": ?"(?P<id>[\w-]+)"' % (number, names) if ids else number, re.ASCII)
@@ -108,7 +111,7 @@ class DeltaTemplate:
     shared: bool
 
     def framed(self, opening: bytes, closing: bytes) -> DeltaTemplate:
-        """The same delta between these bytes."""
+        """Return the template of the same delta between these bytes."""
         to_end, counts = self.to_end, self.counts
         if counts is None:
             to_end += closing
@@ -121,7 +124,7 @@ class DeltaTemplate:
         return DeltaTemplate(self.event, to_counter, to_text, self.to_padding, to_end, counts, self.shared)
 
     def text_in(self, data: bytes) -> str | None:
-        """The text of the delta `data`. None, or an empty text, where it does not match. Ignores the event's name."""
+        """Return the text of a delta, or None or an empty text if it does not match. Ignores the event's name."""
         # `removeprefix` returns bytes of the same length where there was no such prefix. (To compare slices takes a
         # quarter longer: CPython 3.11 makes a slice object for each.)
         to_counter, to_padding = self.to_counter, self.to_padding
@@ -157,10 +160,15 @@ class DeltaTemplate:
 def learn(
     event: str, data: bytes, value: JSON, path: Path, text: str, volatile: VolatileMembers, *, shared: bool = True
 ) -> DeltaTemplate | None:
-    """Make a template of a delta; None where the text's place is not certain.
+    """Make a template of a delta. Returns None if the text's place is not certain.
 
-    event, data: of the server-sent event. value: its JSON, parsed. path: to the text in it. text: the text, as it was
-    delivered. shared: whether bytes of the template may be kept for all streams; if not, counts must not differ.
+    event: the name of the server-sent event.
+    data: its data.
+    value: its data, parsed.
+    path: the path to the text in `value`.
+    text: the text, as it was delivered.
+    volatile: the dialect's members that differ from delta to delta.
+    shared: whether bytes of the template may be kept for all streams. If not, the template has no counts.
     """
     if _value_at(value, path) != text:
         return None
@@ -170,8 +178,8 @@ def learn(
         if data.count(quoted) != 1:
             return None
     to_text, _, after = data.partition(quoted)
-    # Without escapes, the only place with these bytes is the text's. With escapes, the bytes may be another member's,
-    # while the text is written differently.
+    # Without escapes, the only place with these bytes is the text's. With escapes, these bytes may belong to another
+    # member while the text itself is escaped.
     if b"\\" in data and not _is_place(to_text, after, path):
         return None
     to_counter = to_padding = b""
@@ -188,7 +196,7 @@ def learn(
 
 
 def _is_place(before: bytes, after: bytes, path: Path) -> bool:
-    """Whether a string between these bytes is the one at `path`."""
+    """Return whether a string between these bytes is the one at `path`."""
     try:
         return _value_at(loads(before + dumps(PROBE) + after), path) == PROBE
     except MalformedJSONError:
@@ -196,7 +204,10 @@ def _is_place(before: bytes, after: bytes, path: Path) -> bool:
 
 
 def _up_to_counts(after: bytes, member: bytes, numbers: Pattern) -> tuple[bytes, Pattern | None]:
-    """The bytes after a text up to its first count, and a pattern of the rest; None where there is no count."""
+    """Split the bytes after a text at the first count.
+
+    Returns the bytes before it, and a pattern of the rest (None if there is no count).
+    """
     start = after.find(member)
     found = list(numbers.finditer(after, start)) if start >= 0 else []
     if not found:
@@ -209,7 +220,7 @@ def _up_to_counts(after: bytes, member: bytes, numbers: Pattern) -> tuple[bytes,
 
 @functools.lru_cache(maxsize=256)
 def _counts_pattern(kinds: tuple[str, ...], constant: tuple[bytes, ...]) -> Pattern:
-    """A pattern of values of these kinds, each followed by constant bytes. All streams of a server share it."""
+    """Return a pattern of values of these kinds, each followed by constant bytes. All streams of a server share it."""
     parts = (
         (ID_VALUE if kind == "id" else COUNT_VALUE) + re.escape(behind)
         for kind, behind in zip(kinds, constant, strict=True)
@@ -219,8 +230,9 @@ def _counts_pattern(kinds: tuple[str, ...], constant: tuple[bytes, ...]) -> Patt
 
 @functools.lru_cache(maxsize=256)
 def _kept_for_all(to_end: bytes) -> bytes:
-    """Equal bytes as one object for all streams. The end of a delta seldom differs between streams, and with thousands
-    of copies each would have left the processor's caches before the stream's next event."""
+    """Return equal bytes as one object for all streams. The end of a delta seldom differs between streams. Thousands of
+    copies would evict each other from the processor's caches before the stream's next event.
+    """
     return to_end
 
 

@@ -1,7 +1,7 @@
-"""A wire dialect as a value (`Dialect`), and the base of its stream machines.
+"""A wire dialect as a value (`Dialect`), and the base class of its stream machines.
 
-Knows the shape of the work: values → wire, wire → values. Sans-IO: no socket, no clock, no randomness; the time
-and a maker of ids are handed in.
+Knows which conversions a dialect consists of: values → wire, wire → values. Sans-IO: no socket, no clock, no
+randomness. The time and a maker of ids are passed in.
 """
 
 from __future__ import annotations
@@ -25,18 +25,21 @@ from .response import Response
 from .rules import described
 
 MakeId: TypeAlias = "Callable[[], str]"
-"""Gives a new id of 22 base64url characters, from a cryptographic source, at each call."""
+"""Returns a new id of 22 base64url characters, from a cryptographic source, at each call."""
 
 Headers: TypeAlias = "Mapping[str, str]"
-"""Response headers, names in lower case; repeated ones joined with `, `."""
+"""Response headers, names in lower case. The values of a repeated header are joined with `, `."""
 
 
 @dataclass(slots=True)
 class WireRequest:
-    """A request in its wire form, without host and without key.
+    """A request in its wire form, without host and key.
 
-    path: appended to the base URL's path, with its query. headers: name and value, in order.
-    warnings: what was asked for and can be sent only in part; they end up on the response.
+    path: path and query, appended to the base URL's path.
+    headers: names and values, in order.
+    body: the bytes to send.
+    method: the HTTP method.
+    warnings: settings that can be sent only in part. They are added to the response's warnings.
     """
 
     path: str
@@ -47,34 +50,38 @@ class WireRequest:
 
 
 MAX_UNMATCHED_TEMPLATES = 8
-"""Templates of one stream, none of which matched a delta, before no more are made."""
+"""After this many templates of one stream that matched no delta, no more templates are made."""
 
-SHARED_BY_ONE = 8
-"""Templates of one stream that may add to what is kept for all streams. A stream whose deltas always differ must not
-replace what the other streams use, nor have a pattern compiled for each event."""
+MAX_SHARED_TEMPLATES = 8
+"""Templates of one stream that may add to the bytes kept for all streams. A stream whose deltas always differ must not
+evict what other streams use, nor compile a pattern for each event.
+"""
 
 
 class StreamMachine(abc.ABC):
-    """One stream of one dialect: wire events in, the eight events out.
+    """Converts one stream of one dialect: wire events to the library's eight events.
 
     `feed` and `end` never raise for anything a server may send: malformed input becomes an `Error` event, and so does
-    an answer beyond the limits.
-    Once `ended` is True (Done or Error was returned) further input is ignored.
+    an answer beyond the limits. After the terminal event (`Done` or `Error`), further input is ignored.
 
+    accept: records the text of a delta that matched `template`, and returns its event. `feed` calls it, and so does the
+        engine for deltas that it matches before the machine sees them.
+    answer: the answer so far.
+    ended: whether the terminal event was returned.
+    latest_match: the data of the last delta that matched, if the template has counts. The machine reads the counts from
+        it when it needs them.
+    make_id: returns an id for a tool call that has none.
+    provider: the provider of the stream.
+    template: matches the next event if it is one more delta of the same block; None if there is none.
     volatile: the dialect's members whose values differ from delta to delta.
-    template: matches the next event if it is one more delta of the same block; None where none is known.
-    accept: records the text of a delta that matched `template`, and returns its event. `feed` calls it for the
-        deltas that it matches, and so does who matches them elsewhere.
-    latest_match: the data of the last delta that matched, where the template has counts; the machine reads them when it
-        needs them.
     """
 
     __slots__ = (
         "_cut_pairs",
         "_learned_at",
-        "_lessons",
         "_pieces",
-        "_shares",
+        "_shared_left",
+        "_templates_left",
         "accept",
         "answer",
         "ended",
@@ -94,16 +101,19 @@ class StreamMachine(abc.ABC):
         self.template: DeltaTemplate | None = None
         self.accept: Callable[[str], Event] = _no_template
         self.latest_match: bytes = b""
-        self._pieces: list[str] = []  # of the block that the template's deltas belong to
-        self._learned_at = 0  # how many there were when the template was made
-        self._lessons = MAX_UNMATCHED_TEMPLATES
-        self._shares = SHARED_BY_ONE
+        self._pieces: list[str] = []  # the pieces of the block that the template's deltas belong to
+        self._learned_at = 0  # their number when the template was made
+        self._templates_left = MAX_UNMATCHED_TEMPLATES
+        self._shared_left = MAX_SHARED_TEMPLATES
         self._cut_pairs: CutPairs | None = None
 
     def feed(self, event: str, data: bytes) -> Sequence[Event]:
-        """Take one server-sent event: its name (empty where it has none) and its data.
+        """Take one server-sent event. Returns the events that it contains, in order. Never raises.
 
-        Hot path: most events match the template.
+        event: the event's name; empty if it has none.
+        data: the event's data.
+
+        This is the hot path: most events match the template.
         """
         if self.ended:
             return ()
@@ -116,7 +126,7 @@ class StreamMachine(abc.ABC):
                         self.latest_match = data
                     return (self.accept(text),)
             if self.matched:
-                self._lessons = MAX_UNMATCHED_TEMPLATES
+                self._templates_left = MAX_UNMATCHED_TEMPLATES
             self.template = None
         try:
             events = self.take_event(event, data)
@@ -126,38 +136,47 @@ class StreamMachine(abc.ABC):
 
     @property
     def matched(self) -> bool:
-        """Whether the template has matched a delta."""
+        """Whether the template has matched at least one delta."""
         return len(self._pieces) > self._learned_at
 
     @abc.abstractmethod
     def take_event(self, event: str, data: bytes) -> Sequence[Event]:
-        """Take one server-sent event that does not match the template. Raises `ProviderError` for one that brings the
-        answer beyond its limits."""
+        """Take one server-sent event that does not match the template. Returns its events.
+
+        Raises `ProviderError` for an event that brings the answer beyond its limits.
+        """
 
     def expect_more(self, event: str, data: bytes, value: JSON, path: Path, delta: Event) -> None:
-        """This wire event held one delta and nothing else, and so does every event that differs from it in the text
-        only: make a template of it.
+        """Make a template of a wire event that contained one delta and nothing else.
 
-        value: its JSON, parsed. path: to the text in it. delta: the event that was returned for it.
+        The caller guarantees that every event that differs from this one only in the text is such a delta as well.
+
+        event: the wire event's name.
+        data: its data.
+        value: its data, parsed.
+        path: the path to the text in `value`.
+        delta: the event that was returned for it.
         """
-        if not self._lessons or len(data) > LARGEST_DELTA:
+        if not self._templates_left or len(data) > LARGEST_DELTA:
             return
         if not isinstance(delta, TextDelta | ThinkingDelta | ToolCallDelta):
             return
         block = self.answer.blocks[delta.index]
         if isinstance(block, Placed):
             return
-        self._lessons -= 1
-        shared = self._shares > 0
-        self._shares -= shared
+        self._templates_left -= 1
+        shared = self._shared_left > 0
+        self._shared_left -= shared
         text = delta.arguments if isinstance(delta, ToolCallDelta) else delta.text
         self.template = learn(event, data, value, path, text, self.volatile, shared=shared)
         self.accept = block.more if isinstance(block, ToolCallInProgress) else block.delta
         self._pieces, self._learned_at = block.pieces, len(block.pieces)
 
     def end(self, stray: bytes = b"") -> Sequence[Event]:
-        """The body has ended. `stray`: the lines that were no SSE fields, joined with LF, bounded; some servers
-        report an error there. Returns the terminal event, unless it was returned already."""
+        """Take the end of the body. Returns the terminal event, unless it was returned before.
+
+        stray: lines that were no SSE fields, joined with LF, bounded. Some servers report an error there.
+        """
         if self.ended:
             return ()
         try:
@@ -168,10 +187,17 @@ class StreamMachine(abc.ABC):
 
     @abc.abstractmethod
     def take_end(self, stray: bytes) -> Sequence[Event]:
-        """The body of a stream that has not ended has. Raises as `take_event` does."""
+        """Take the end of the body of a stream that has not ended. Returns its last events.
+
+        stray: lines that were no SSE fields. Raises `ProviderError` as `take_event` does.
+        """
 
     def note_half(self, raw: str, text: str) -> None:
-        """A string of this event holds half a surrogate pair, whose other half may come with the next delta."""
+        """Record a string of the current event with half a surrogate pair: the other half may come with the next delta.
+
+        raw: the string with the half.
+        text: the string with U+FFFD instead.
+        """
         if self._cut_pairs is None:
             self._cut_pairs = CutPairs()
         self._cut_pairs.note(raw, text)
@@ -185,7 +211,7 @@ class StreamMachine(abc.ABC):
         return joined
 
     def feed_last(self, event: str, data: bytes) -> Sequence[Event]:
-        """Take the last event of a body that ended inside it. It counts if it is whole; half of one does not."""
+        """Take the last event of a body that ended inside it. The event counts only if its JSON is complete."""
         if not data.strip().startswith(b"[DONE]"):
             try:
                 loads(data)
@@ -194,31 +220,35 @@ class StreamMachine(abc.ABC):
         return self.feed(event, data)
 
     def fail(self, error: ProviderError) -> Sequence[Event]:
-        """End the stream with an error."""
+        """End the stream with an error. Returns the terminal event, unless it was returned before."""
         if self.ended:
             return ()
         self.ended = True
         return (Error(error),)
 
     def response(self) -> Response:
-        """The answer so far."""
+        """Return the answer so far."""
         return self.answer.response()
 
 
 def _no_template(text: str) -> Event:
-    """Accepts nothing: there is no template yet."""
+    """Raise an error: a machine without a template must not accept a text."""
     raise AssertionError("a text was accepted without a template")
 
 
 class Encode(Protocol):
-    """A request → its wire form. `model` is the name as the provider knows it. Raises `InvalidRequestError` naming the
-    field that this wire format cannot carry."""
+    """Encodes a request. `model` is the name as the provider knows it.
+
+    Raises `InvalidRequestError` naming a field that this wire format cannot carry.
+    """
 
     def __call__(self, request: Request, model: str, provider: Provider, /, *, stream: bool) -> WireRequest: ...
 
 
 class Decode(Protocol):
-    """The whole body of an unstreamed answer → the response. Raises `ProviderError`, also for an error inside a 200."""
+    """Decodes the whole body of an unstreamed answer. Raises `ProviderError`, also for an error in a response with
+    status 200.
+    """
 
     def __call__(
         self, body: bytes, provider: Provider, make_id: MakeId, limits: AnswerLimits = ANSWER_LIMITS, /
@@ -226,7 +256,7 @@ class Decode(Protocol):
 
 
 class MakeMachine(Protocol):
-    """A new machine for one stream. A subclass of `StreamMachine` is such a function itself."""
+    """Makes a machine for one stream. A subclass of `StreamMachine` has this signature."""
 
     def __call__(
         self, provider: Provider, make_id: MakeId, limits: AnswerLimits = ANSWER_LIMITS, /
@@ -234,13 +264,13 @@ class MakeMachine(Protocol):
 
 
 class DecodeError(Protocol):
-    """An error answer → the error. Never raises; `now` is the wall clock in Unix seconds, for dates in headers."""
+    """Converts an error response to an error. Never raises. `now`: the wall clock in Unix seconds, for dates."""
 
     def __call__(self, status: int, headers: Headers, body: bytes, now: float, /) -> ProviderError: ...
 
 
 class AuthHeaders(Protocol):
-    """The headers that carry the key; none where the key is empty."""
+    """Returns the headers that carry the key; none if the key is empty."""
 
     def __call__(self, provider: Provider, api_key: str, /) -> list[tuple[str, str]]: ...
 
@@ -249,8 +279,10 @@ AUTHORIZATION = "authorization"
 
 
 def bearer_token(provider: Provider, api_key: str) -> list[tuple[str, str]]:
-    """`Authorization: Bearer …` (RFC 6750), or the key bare in the header that the profile names; none without a
-    key."""
+    """Return `Authorization: Bearer …` (RFC 6750), or the key alone in the header that the profile names.
+
+    Returns no header if the key is empty.
+    """
     if not api_key:
         return []
     header = provider.profile.quirks.auth_header
@@ -259,17 +291,18 @@ def bearer_token(provider: Provider, api_key: str) -> list[tuple[str, str]]:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Dialect:
-    """One wire format: a name, and the functions that write its requests and read its answers.
+    """One wire format: a name, and the functions that write its requests and parse its answers.
 
-    name: what the format is called, in profiles and in traces.
-    encode: a request → path, headers and body.
-    decode: the body of an unstreamed answer → response.
-    machine: makes the machine that reads one stream of server-sent events.
-    auth_headers: the headers that carry the key. Default: a bearer token.
-    decode_error: an error answer → error. Default: reads every form of error that is known from the other dialects.
+    name: the format's name, in profiles and traces.
+    encode: converts a request to path, headers and body.
+    decode: converts the body of an unstreamed answer to a response.
+    machine: makes the machine that converts one stream of server-sent events.
+    auth_headers: returns the headers that carry the key. Default: a bearer token.
+    decode_error: converts an error response to an error. Default: reads every known form of error, of any dialect.
 
-    The functions do no I/O: they have no socket, no clock and no randomness but what they are given. Raises
-    `InvalidRequestError` for an empty name, or for something that is no function.
+    The functions do no I/O, and use no clock and no randomness except what they are given.
+
+    Raises `InvalidRequestError` for an empty name, and for a member that is no function.
     """
 
     name: str

@@ -1,13 +1,13 @@
-"""The one reader of errors: bodies of failed answers, and errors inside a stream, of every dialect → `ProviderError`.
+"""Converts errors of every dialect, in the bodies of error responses and inside streams, to `ProviderError`.
 
-Servers and gateways answer in each other's forms: llama.cpp puts its own error into an Anthropic stream, LiteLLM
-OpenAI's into a Gemini stream. So every dialect asks here: OpenAI's two for all errors, Anthropic and Gemini for those
-that are not of their own form. Knows every form an error has been seen in and what its codes mean. Must not know
-streams or sockets: a body arrives with its status and headers, an error inside a 200 stream as its object.
+Servers and gateways use each other's forms: llama.cpp puts its own error into an Anthropic stream, LiteLLM puts
+OpenAI's into a Gemini stream. So every dialect uses this file: OpenAI's two for all errors, Anthropic and Gemini for
+errors that are not in their own form. Knows every form of error that was seen and what its codes mean. Must not know
+streams or sockets: it gets a body with its status and headers, or the object of an error inside a stream.
 
-What says most wins, in this order: a code or type with a meaning of its own (`insufficient_quota`,
-`context_length_exceeded`), the HTTP status, a status inside the object, a general type (`server_error`), and last
-the words of the message. `invalid_request_error` is such a general type: OpenAI sends it with 401 and 404, too.
+The most specific information wins, in this order: a code or type with a meaning of its own (`insufficient_quota`,
+`context_length_exceeded`), the HTTP status, a status inside the object, a general type (`server_error`), and last the
+words of the message. `invalid_request_error` is such a general type: OpenAI sends it with 401 and 404, too.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from .page import page_words
 from .retry_hints import NO_HINT, hint_ms, retry_after_ms
 
 MESSAGE_LIMIT = 1000
-"""An error's message keeps at most this many characters of what the server said."""
+"""An error's message keeps at most this many characters of the server's text."""
 
 _LOOKED_AT = 64 * MESSAGE_LIMIT
-"""Characters of a text that are looked at to find those; the others may be tags and white space."""
+"""Characters of a text that are searched for the message; tags and white space count as well."""
 
 SPENT_QUOTA = frozenset(
     {
@@ -44,7 +44,7 @@ SPENT_QUOTA = frozenset(
         "linked_organization_spend_limit_reached",
     }
 )
-"""Codes and types that say the money is gone: a rate limit that waiting does not lift."""
+"""Codes and types of a used-up quota or balance: a rate limit that does not end by waiting."""
 
 CODE_CATEGORY: dict[str, ErrorCategory] = {
     **dict.fromkeys(
@@ -95,7 +95,7 @@ CODE_CATEGORY: dict[str, ErrorCategory] = {
         ErrorCategory.TIMEOUT,
     ),
 }  # fmt: skip
-"""Codes and types with a meaning of their own, in lower case. They win over the HTTP status."""
+"""Codes and types with a meaning of their own, in lower case. They take precedence over the HTTP status."""
 
 TYPE_CATEGORY: dict[str, ErrorCategory] = {
     "invalid_request_error": ErrorCategory.INVALID_ARG,
@@ -120,7 +120,7 @@ TYPE_CATEGORY: dict[str, ErrorCategory] = {
     "image_generation_server_error": ErrorCategory.SERVER,
     "data_loss": ErrorCategory.SERVER,
 }
-"""General types and codes, in lower case. They count only where no HTTP error status says it better."""
+"""General types and codes, in lower case. They count only if the HTTP status is no error status."""
 
 MESSAGE_CATEGORY: tuple[tuple[re.Pattern[str], ErrorCategory], ...] = (
     (re.compile(r"content (?:filter|management|policy)|safety system|moderation"), ErrorCategory.CONTENT_FILTER),
@@ -131,7 +131,7 @@ MESSAGE_CATEGORY: tuple[tuple[re.Pattern[str], ErrorCategory], ...] = (
     (re.compile(r"api key|unauthori[sz]ed|authenticat|forbidden"), ErrorCategory.AUTH),
     (re.compile(r"not found|does not exist|no such model"), ErrorCategory.NOT_FOUND),
 )
-"""The last resort: words of a message whose error has no code, type or status that says anything."""
+"""Patterns for the message of an error without a known code, type or status → category. The last resort."""
 
 REQUEST_ID_HEADERS = ("x-request-id", "request-id", "apim-request-id", "x-ms-request-id", "cf-ray")
 
@@ -143,11 +143,19 @@ _TRY_AGAIN = re.compile(
     re.IGNORECASE,
 )
 _DEEPEST = 6
-"""How far an error within an error within an error is followed."""
+"""The most levels of errors inside errors that are followed."""
 
 
 class _Facts(NamedTuple):
-    """What an error object says: every code and type in it, outermost first, a status, and its words."""
+    """The information in an error object.
+
+    words: every code and type in it, in lower case, outermost first.
+    code: the provider's code to report, or None.
+    status: an HTTP status in the object; 0 if there is none.
+    message: the message; empty if there is none.
+    retry_after_ms: a hint in milliseconds; -1 if there is none.
+    request_id: the provider's id for the request, or None.
+    """
 
     words: list[str]
     code: str | None
@@ -158,18 +166,19 @@ class _Facts(NamedTuple):
 
 
 def reported_error(event: str, value: JSON) -> JSON:
-    """The error that a parsed event or body reports, in whichever dialect's form; None where it reports none.
+    """Return the error that a parsed event or body reports, in any dialect's form, or None if it reports none.
 
-    event: the server-sent event's name; empty where it has none, or for a body.
+    event: the name of the server-sent event; empty if it has none, or for a body.
+    value: the event's data or the body, parsed.
     """
     if type(value) is list:
-        # Gemini without `alt=sse` wraps its error into an array.
+        # Gemini without `alt=sse` puts its error into an array.
         return next((found for item in value[:1] if (found := reported_error(event, item)) is not None), None)
     if type(value) is not dict:
         return value if event == ERROR else None
     error = value.get(ERROR)
     if error is not None and _says_something(error):
-        # What stands beside the error may say more about it (`{"code": "…", "error": "text"}`).
+        # Members next to the error may have the code (`{"code": "…", "error": "text"}`).
         return error if type(error) is dict else value
     kind = value.get("type")
     if ERROR in (event, value.get("object"), kind):
@@ -180,7 +189,7 @@ def reported_error(event: str, value: JSON) -> JSON:
 
 
 def reported_in_text(text: bytes) -> JSON:
-    """The error in lines that are no server-sent events: JSON, or the line `error: …`; None where there is none."""
+    """Return the error in lines that are no server-sent events, as JSON or `error: …`, or None if there is none."""
     text = text.strip()
     named = text[:6].lower() == b"error:"
     if named:
@@ -197,15 +206,20 @@ def reported_in_text(text: bytes) -> JSON:
 ERROR = "error"
 
 ANSWER_MEMBERS = frozenset({"choices", "candidates", "content", "delta", "output", "response", "item", "part", "index"})
-"""Members of an event or body that is part of an answer, in any dialect: it is no bare error, whatever else it has."""
+"""Members of an event or body that is part of an answer, in any dialect. An object with one of them is no bare
+error.
+"""
 
 
 BARE_MEMBERS = frozenset({"detail", "errors", "message"})
-"""A bare error has one of these. Nearly every event of a stream has none, and is looked at no further."""
+"""A bare error has one of these members. Nearly every event of a stream has none, and is not examined further."""
 
 
 def _is_bare(value: JSONObject) -> bool:
-    """Whether an object is an error without any mark of one: a message with a code or a type, or FastAPI's `detail`."""
+    """Return whether an object is an error that is not marked as one.
+
+    That is a message with a known code or type, a list of errors, or FastAPI's `detail`.
+    """
     if BARE_MEMBERS.isdisjoint(value):
         return False
     if any(value.get(member) is not None for member in ANSWER_MEMBERS):
@@ -223,29 +237,37 @@ def _says_something(error: JSON) -> bool:
 
 
 def decode_error(status: int, headers: Mapping[str, str], body: bytes, now: float) -> ProviderError:
-    """Read an error answer. Never raises. `headers`: names in lower case; `now`: Unix seconds."""
+    """Convert an error response to an error. Never raises.
+
+    status: the response's HTTP status.
+    headers: names in lower case.
+    body: the response's body.
+    now: the wall clock in Unix seconds, for dates in headers.
+    """
     error = error_from_object(object_of(body), http_status=status, body=body)
     hint = retry_after_ms(headers, now, status=status)
     if hint != NO_HINT:
         error.retry_after_ms = hint
     error.request_id = next((headers[name] for name in REQUEST_ID_HEADERS if headers.get(name)), error.request_id)
     if headers.get("x-should-retry", "").strip().lower() == "false":
-        # OpenAI's servers say so where they know that another attempt fails the same way.
+        # OpenAI's servers send this if they know that another attempt fails in the same way.
         error.retryable = False
     return error
 
 
 def error_from_object(error: JSON, *, http_status: int, body: bytes) -> ProviderError:
-    """The error that an object (or a text) describes, whichever of the known shapes it has. Never raises.
+    """Convert an error object, or a text, of any known shape to an error. Never raises.
 
-    http_status: of the response; 200 for an error inside a stream, 0 where there was none.
+    error: the object or text.
+    http_status: the response's status; 200 for an error inside a stream, 0 if there was no response.
+    body: the bytes that the error keeps.
     """
     facts = _facts(error, 0)
     category = _category(facts, http_status)
     spent = any(word in SPENT_QUOTA for word in facts.words) or bool(_QUOTA_WORDS.search(facts.message))
     if spent and category in (ErrorCategory.UNKNOWN, ErrorCategory.INVALID_ARG):
         category = ErrorCategory.RATE_LIMIT
-    # A request that is too large for the limit as a whole (413) does not fit later either.
+    # A request that is larger than the whole limit (413) will not succeed later either.
     retryable = False if spent or http_status == 413 else None
     return ProviderError(
         _message(facts, http_status),
@@ -260,7 +282,7 @@ def error_from_object(error: JSON, *, http_status: int, body: bytes) -> Provider
 
 
 def object_of(body: bytes) -> JSON:
-    """The body as JSON where it is some, else as text. Of a server-sent event, its data."""
+    """Parse a body as JSON, or return it as text if it is not JSON. Of a server-sent event, only the data counts."""
     text = body.strip()
     if text.startswith((b"event:", b"data:")):
         text = text.partition(b"data:")[2].partition(b"\n")[0].strip()
@@ -314,7 +336,7 @@ def _facts(value: JSON, depth: int) -> _Facts:
 def _facts_of_text(text: str, depth: int) -> _Facts:
     text = text.strip()
     if text[:1] == "{" and depth <= _DEEPEST:
-        # Gateways put the body of the provider behind them into a string.
+        # Gateways put the body of the provider's response into a string.
         try:
             return _facts(loads(text), depth + 1)
         except MalformedJSONError:
@@ -323,7 +345,7 @@ def _facts_of_text(text: str, depth: int) -> _Facts:
 
 
 def _facts_of_list(values: list[JSON], depth: int) -> _Facts:
-    # A list of errors (Gemini), or of complaints about single fields (FastAPI's `detail`).
+    # A list of errors (Gemini), or of problems with single fields (FastAPI's `detail`).
     found = [_facts(value, depth + 1) for value in values[:8]]
     first = found[0] if found else _Facts([], None, 0, "", NO_HINT, None)
     message = "; ".join(facts.message for facts in found if facts.message)
@@ -336,10 +358,10 @@ _INNER = (
     "error", "errors", "detail", "message", "error_message", "errorMessage", "msg", "title", "reason", "details",
     "response",
 )  # fmt: skip
-"""Members that hold the message, or the object that does, in the order in which they are looked at."""
+"""Members with the message, or with an object that contains it, in order of precedence."""
 
 _ASIDE = ("innererror", "inner_error", "metadata", "raw", "details")
-"""Members whose codes say more about the same error."""
+"""Members with further codes of the same error."""
 
 
 def _facts_of_object(value: JSONObject, depth: int) -> _Facts:
@@ -365,7 +387,7 @@ def _facts_of_object(value: JSONObject, depth: int) -> _Facts:
     hint = _hint_member(value, hint)
     code = code or _code_of(value, ("type", "error_type", "status"))
     if code == ERROR:
-        code = None  # says that it is one, and not which
+        code = None  # this marks an error, but is no code
     own_id = value.get("request_id")
     return _Facts(words, code, status, message[:MESSAGE_LIMIT], hint, own_id if type(own_id) is str else request_id)
 
@@ -398,7 +420,7 @@ def _status_of(value: JSONObject) -> int:
 
 
 def _with_place(value: JSONObject, message: str) -> str:
-    """FastAPI names the field in `loc`."""
+    """Put the field's name before the message. FastAPI has it in `loc`."""
     place = value.get("loc")
     if type(place) is not list or not message:
         return message
@@ -426,7 +448,7 @@ def _hint_in(message: str) -> int:
 
 
 def _one_line(text: str) -> str:
-    """A text as one line, bounded; of a page its title, or else what is left without the tags."""
+    """Return a text as one line of at most `MESSAGE_LIMIT` characters; for an HTML page, its readable text."""
     text = text[:_LOOKED_AT]
     if text[:1] == "<":
         text = page_words(text)

@@ -1,4 +1,4 @@
-"""What can go wrong with a call, as one value, and the tables that classify it.
+"""Everything that can go wrong with a call, as one value, and the tables that classify it.
 
 Knows categories, statuses and which of them may be retried. Must not know any dialect's body shapes
 (each dialect's `errors.py` does) nor anything about sockets.
@@ -9,11 +9,11 @@ from __future__ import annotations
 import enum
 
 BODY_LIMIT = 4096
-"""An error keeps at most this many bytes of the body it came from."""
+"""An error keeps at most this many bytes of the response's body."""
 
 
 class ErrorCategory(enum.StrEnum):
-    """Why a call did not succeed, the same words for every provider."""
+    """Why a call did not succeed, in the same words for every provider."""
 
     AUTH = "auth"
     RATE_LIMIT = "rate_limit"
@@ -44,29 +44,31 @@ STATUS_CATEGORY: dict[int, ErrorCategory] = {
     504: ErrorCategory.TIMEOUT,
     529: ErrorCategory.SERVER,
 }
-"""HTTP status → category; 0 is "no HTTP". Any other status is UNKNOWN."""
+"""HTTP status → category. 0 means that there was no HTTP response. Any other status is UNKNOWN."""
 
 RETRYABLE: frozenset[ErrorCategory] = frozenset(
     {ErrorCategory.RATE_LIMIT, ErrorCategory.SERVER, ErrorCategory.TIMEOUT, ErrorCategory.NETWORK}
 )
-"""Categories that another attempt may cure. Spent quota is RATE_LIMIT and yet not retryable: a body says so."""
+"""Categories for which another attempt can succeed. A used-up quota is RATE_LIMIT and still not retryable: the error's
+code shows it.
+"""
 
 
 class ManystreamError(Exception):
-    """The base of every exception that this library raises by itself; the simulator's are its own."""
+    """The base of every exception that this library raises. The simulator's exceptions do not derive from it."""
 
 
 class ProviderError(ManystreamError):
     """One failure of one call.
 
-    category: why, in the words all providers share.
-    http_status: the response's status; 0 where there was no HTTP response.
-    message: for a person; never holds a key.
+    category: why, in the words that all providers share.
+    http_status: the response's status; 0 if there was no HTTP response.
+    message: for a person to read; never contains a key.
     provider_code: the provider's own code or type, as sent.
-    retry_after_ms: the server's hint in milliseconds; -1 where it gave none.
+    retry_after_ms: the server's hint in milliseconds; -1 if it sent none.
     retryable: whether another attempt of the same request may succeed.
     request_id: the provider's id for this request, for its support desk.
-    body: the first `BODY_LIMIT` bytes of the body or event that said so.
+    body: the first `BODY_LIMIT` bytes of the body or event that reported the error.
     """
 
     def __init__(
@@ -118,7 +120,10 @@ class ProviderError(ManystreamError):
 
 
 class InvalidRequestError(ManystreamError, ValueError):
-    """A request that cannot be sent at all. Raised before any byte is sent; `field` names what to mend."""
+    """A request that cannot be sent. Raised before any byte is sent.
+
+    field: the field of the request that must be corrected, such as `messages[0].content`.
+    """
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(f"{field}: {message}")
@@ -126,15 +131,19 @@ class InvalidRequestError(ManystreamError, ValueError):
 
 
 def category_of_status(status: int) -> ErrorCategory:
-    """The category that an HTTP status has where the body says nothing more."""
+    """Return the category of an HTTP status, for a body that has no better information."""
     return STATUS_CATEGORY.get(status, ErrorCategory.UNKNOWN)
 
 
 def malformed(what: str, data: bytes = b"") -> ProviderError:
-    """The error for an event or body that cannot be read. Not retryable: the answer had begun."""
+    """Return the error for an event or body that cannot be parsed. It is not retryable: the answer had begun.
+
+    what: the error's message.
+    data: the event or body.
+    """
     return ProviderError(what, category=ErrorCategory.SERVER, retryable=False, body=data)
 
 
 def truncated(what: str = "truncated stream") -> ProviderError:
-    """The error for a stream that ended without its dialect's terminal marker."""
+    """Return the error for a stream that ended without its dialect's terminal marker."""
     return ProviderError(what, category=ErrorCategory.NETWORK)

@@ -1,7 +1,7 @@
-"""Which event may follow which: the rule every dialect's stream satisfies, as two tables.
+"""The order of events that every dialect's stream satisfies, as two tables: one for the stream, one for each block.
 
-One for the stream as a whole, one for each content block. `OrderChecker` walks them; tests run every stream of
-every dialect through it, and it costs nothing where it is not used.
+`OrderChecker` checks events against the tables. Tests run every stream of every dialect through it; production code
+does not use it, so it costs nothing there.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ STREAM_ORDER: dict[str, dict[EventType, str]] = {
     },
     "ended": {},
 }
-"""State of the stream → event → next state. What is not in the table is not allowed."""
+"""State of the stream → event → next state. An event that is not in the table is not allowed."""
 
 BLOCK_ORDER: dict[str, dict[EventType, str]] = {
     "new": {
@@ -34,15 +34,15 @@ BLOCK_ORDER: dict[str, dict[EventType, str]] = {
     "call": {EventType.TOOL_CALL_DELTA: "call", EventType.TOOL_CALL_DONE: "closed"},
     "closed": {},
 }
-"""State of one content block (one index) → event → next state."""
+"""State of one content block (one index) → event → next state. An event that is not in the table is not allowed."""
 
 
 class OrderError(AssertionError):
-    """A stream broke the event order: a defect in its machine."""
+    """A stream broke the event order. This is a defect in its stream machine."""
 
 
 class OrderChecker:
-    """Feed it every event of one stream; it raises `OrderError` at the first that the tables do not allow."""
+    """Checks the events of one stream. `check` raises `OrderError` at the first that the tables do not allow."""
 
     __slots__ = ("_blocks", "stream")
 
@@ -51,7 +51,7 @@ class OrderChecker:
         self._blocks: dict[int, str] = {}
 
     def check(self, event: Event) -> None:
-        """Take one event. Raises `OrderError`."""
+        """Check the next event. Raises `OrderError`."""
         following = STREAM_ORDER[self.stream].get(event.type)
         if following is None:
             raise OrderError(f"{event.type} is not allowed while the stream is {self.stream!r}")

@@ -1,7 +1,7 @@
-"""The eight events that every dialect's stream is turned into. Values only.
+"""The eight events that every dialect's stream is converted to. Values only.
 
-Hot: one is made per wire event, so they are slotted and not frozen (a frozen one costs almost three times as
-much to make). Treat them as immutable.
+One event is made per wire event, on the hot path. So the classes are slotted and not frozen: making a frozen instance
+takes almost three times as long. Treat events as immutable.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .usage import Usage
 
 
 class EventType(enum.StrEnum):
-    """Which event it is; each event class carries its member as `type`."""
+    """The type of an event. Each event class has its member as `type`."""
 
     START = "start"
     TEXT_DELTA = "text_delta"
@@ -29,7 +29,7 @@ class EventType(enum.StrEnum):
 
 
 class FinishReason(enum.StrEnum):
-    """Why the model stopped, the same words for every provider."""
+    """Why the model stopped, in the same words for every provider."""
 
     STOP = "stop"
     LENGTH = "length"
@@ -41,7 +41,11 @@ class FinishReason(enum.StrEnum):
 
 @dataclass(slots=True)
 class Start:
-    """The answer has begun. First, and exactly once, before any other event but `Error`."""
+    """The answer has begun. The first event, exactly once; only `Error` may come without it.
+
+    model: the model's name as the server reports it, or None.
+    response_id: the answer's id as the server reports it, or None.
+    """
 
     type: ClassVar[EventType] = EventType.START
     model: str | None = None
@@ -50,7 +54,11 @@ class Start:
 
 @dataclass(slots=True)
 class TextDelta:
-    """More text for the block at `index`. Never empty."""
+    """More text for one text block.
+
+    index: the block's position in the response's `content`.
+    text: the new text; never empty.
+    """
 
     type: ClassVar[EventType] = EventType.TEXT_DELTA
     index: int
@@ -59,7 +67,11 @@ class TextDelta:
 
 @dataclass(slots=True)
 class ThinkingDelta:
-    """More thinking for the block at `index`. Never empty."""
+    """More thinking for one thinking block.
+
+    index: the block's position in the response's `content`.
+    text: the new text; never empty.
+    """
 
     type: ClassVar[EventType] = EventType.THINKING_DELTA
     index: int
@@ -68,7 +80,12 @@ class ThinkingDelta:
 
 @dataclass(slots=True)
 class ToolCallStart:
-    """A tool call begins; its id and name are whole."""
+    """A tool call has begun. Its id and name are complete.
+
+    index: the call's position in the response's `content`.
+    id: the call's id, unique in the answer.
+    name: the tool's name.
+    """
 
     type: ClassVar[EventType] = EventType.TOOL_CALL_START
     index: int
@@ -78,7 +95,11 @@ class ToolCallStart:
 
 @dataclass(slots=True)
 class ToolCallDelta:
-    """More of a tool call's arguments, as JSON text. Never empty."""
+    """More of a tool call's arguments.
+
+    index: the call's position in the response's `content`.
+    arguments: the new part of the JSON text; never empty.
+    """
 
     type: ClassVar[EventType] = EventType.TOOL_CALL_DELTA
     index: int
@@ -87,7 +108,11 @@ class ToolCallDelta:
 
 @dataclass(slots=True)
 class ToolCallDone:
-    """A tool call has ended. `complete` is False where the answer was cut off inside it: do not execute it."""
+    """A tool call has ended.
+
+    index: the call's position in the response's `content`.
+    complete: False if the answer was cut off inside the call. Do not execute such a call.
+    """
 
     type: ClassVar[EventType] = EventType.TOOL_CALL_DONE
     index: int
@@ -96,7 +121,13 @@ class ToolCallDone:
 
 @dataclass(slots=True)
 class Done:
-    """The answer is whole. Last, exactly once, and never together with `Error`."""
+    """The answer is complete. The last event, exactly once, and never together with `Error`.
+
+    finish_reason: why the model stopped, in the word that all providers share.
+    raw_finish_reason: the provider's own word for it, or None.
+    usage: token counts.
+    provider_data: everything else in the answer, raw, under the wire's own names.
+    """
 
     type: ClassVar[EventType] = EventType.DONE
     finish_reason: FinishReason
@@ -107,7 +138,7 @@ class Done:
 
 @dataclass(slots=True)
 class Error:
-    """The answer failed. Last, exactly once; what had arrived is in the completion's response."""
+    """The call failed. The last event, exactly once. The completion's response contains what arrived before it."""
 
     type: ClassVar[EventType] = EventType.ERROR
     error: ProviderError

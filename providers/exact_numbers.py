@@ -1,10 +1,10 @@
-"""Numbers that a JSON parser changes: found in JSON text, written as they were sent.
+"""Numbers in JSON text that a parser would change: how to find them, and how to write them as they were sent.
 
-orjson reads a whole number beyond 64 bits as a float. Python reads it exactly, up to 4,300 digits (its limit for the
-conversion of text), and reads `1e400` as infinity. A number that Python cannot hold is an `UnheldNumber` here, which
+orjson reads a whole number beyond 64 bits as a float. Python reads it exactly, up to 4,300 digits (its limit for
+converting text), and reads `1e400` as infinity. An `UnheldNumber` stands for a number that Python cannot represent, and
 keeps its text.
 
-Knows JSON numbers. Must not know where they stand in an answer or a request.
+Knows JSON numbers. Must not know where they occur in an answer or a request.
 """
 
 from __future__ import annotations
@@ -17,31 +17,33 @@ from typing import TypeAlias, cast
 Plain: TypeAlias = "bool | int | float | str | list[Plain] | dict[str, Plain] | None"
 
 LOOKED_AT = 64 * 1024
-"""Bytes that are looked at at once, because each look makes a copy."""
+"""Bytes that are searched at once. Each search makes a copy."""
 
 DEEPEST = 254
-"""Levels of objects and arrays that are written: as many as orjson writes."""
+"""The most levels of objects and arrays that are written: as many as orjson writes."""
 
 _DIGITS = bytes.maketrans(b"123456789E", b"000000000e")
 _LONG_NUMBER = b"0" * 19
-"""Shorter whole numbers fit into 64 bits."""
+"""19 digits in a row. Whole numbers with fewer digits fit into 64 bits."""
 
 _LARGE_EXPONENT = b"0e000"
-"""With a smaller exponent, a number of less than 19 digits is a float."""
+"""An exponent of three digits. A number of less than 19 digits with a smaller exponent is a finite float."""
 
 _LONGEST = len(_LONG_NUMBER) - 1
 
 
 class UnheldNumber(float):
-    """A number that Python cannot hold, infinite as a float; or `NaN` and `Infinity`, which JSON does not have. `text`
-    is the number as sent."""
+    """A number that Python cannot represent (infinite as a float), or `NaN` or `Infinity`, which JSON does not have.
+
+    text: the number as sent.
+    """
 
     __slots__ = ("text",)
 
     text: str
 
     def __new__(cls, text: str) -> UnheldNumber:
-        """The number with this text."""
+        """Return the number with this text."""
         number = super().__new__(cls, text)
         number.text = text
         return number
@@ -51,7 +53,11 @@ class UnheldNumber(float):
 
 
 class UnwritableNumberError(TypeError):
-    """A value holds a number that cannot be written. `path`: its place in the value, such as `.a[0]`."""
+    """A value contains a number that cannot be written.
+
+    path: the number's place in the value, such as `.a[0]`.
+    number: the number as text, shortened.
+    """
 
     def __init__(self, path: str, number: str) -> None:
         super().__init__(f"{path.removeprefix('.') or 'the value'} is {number}, which JSON or Python cannot hold")
@@ -60,8 +66,9 @@ class UnwritableNumberError(TypeError):
 
 
 def has_odd_numbers(text: bytes | str) -> bool:
-    """Whether JSON text may hold a number that a parser changes: 19 digits in a row, or an exponent of three digits.
-    Text inside strings counts, too."""
+    """Return whether JSON text may contain a number that a parser changes: 19 digits in a row, or an exponent of three
+    digits. Text inside strings counts as well.
+    """
     data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
     if len(data) <= LOOKED_AT:
         return _is_odd(data)
@@ -74,21 +81,21 @@ def _is_odd(data: bytes) -> bool:
 
 
 def whole_number(text: str) -> int | UnheldNumber:
-    """A whole number of JSON text, exactly."""
+    """Convert a whole number of JSON text exactly."""
     try:
         return int(text)
-    except ValueError:  # more digits than Python converts
+    except ValueError:  # more digits than Python converts (`sys.set_int_max_str_digits`)
         return UnheldNumber(text)
 
 
 def decimal_number(text: str) -> float:
-    """Any other number of JSON text."""
+    """Convert a number of JSON text with a fraction or an exponent."""
     number = float(text)
     return UnheldNumber(text) if math.isinf(number) else number
 
 
 def find_unheld(value: Plain) -> tuple[str, UnheldNumber] | None:
-    """The first number in a value that Python cannot hold, and its path; None where there is none."""
+    """Return the first number in a value that Python cannot represent, with its path, or None."""
     open_values: list[tuple[str, Plain]] = [("", value)]
     while open_values:
         path, value = open_values.pop()
@@ -102,11 +109,11 @@ def find_unheld(value: Plain) -> tuple[str, UnheldNumber] | None:
 
 
 class NumberWriter:
-    """Writes JSON text with every number as it is, where the serialiser refuses.
+    """Writes JSON text with every number exact, for values that orjson refuses.
 
-    leaf: writes any value that is no object, array or number.
-    spaced: put a space after `,` and `:`.
-    keep_unheld: write a number that Python cannot hold as it was sent, instead of raising.
+    leaf: writes a value that is no object, array or number.
+    spaced: write a space after `,` and `:`.
+    keep_unheld: write a number that Python cannot represent as it was sent, instead of raising.
     """
 
     __slots__ = ("_colon", "_comma", "_keep_unheld", "_leaf")
@@ -117,7 +124,9 @@ class NumberWriter:
         self._keep_unheld = keep_unheld
 
     def text(self, value: object, path: str = "", depth: int = 0) -> str:
-        """The value as JSON text. Raises `UnwritableNumberError`, and `TypeError` for what JSON cannot hold."""
+        """Return the value as JSON text. Raises `UnwritableNumberError`, and `TypeError` for a type that JSON does not
+        have, or too many levels.
+        """
         if depth > DEEPEST:
             raise TypeError("it is nested too deeply")
         if isinstance(value, dict):
@@ -149,5 +158,5 @@ class NumberWriter:
 
 
 def shortened(number: str) -> str:
-    """A number's text, fit for a message."""
+    """Return a number's text, at most 40 characters of it in full, for a message."""
     return number if len(number) <= 40 else f"{number[:20]}… ({len(number)} characters)"

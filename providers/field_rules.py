@@ -1,9 +1,9 @@
-"""The table of fields: what each field of a request and of a profile takes, one row per field. The rows of messages and
-their blocks are in `message_rules.py`, as messages know no requests.
+"""The rules for the fields of requests and profiles, one row per field. `message_rules.py` has the rules for messages,
+because messages must not know requests.
 
-`checks.py` holds requests against it where a call is started, the engine holds providers against it where it is opened.
-`Timeouts`, `Retry` and `Provider` check themselves when they are made, so their rows stand beside them; the values of
-`transport` have theirs in the engine.
+`checks.py` checks requests against these rules when a call starts. The engine checks providers when it opens.
+`Timeouts`, `Retry` and `Provider` check themselves when they are made, so their rows are beside them. The rows for the
+values of `transport` are in the engine.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ THINKING = Checker(
 
 
 def is_filled(name: str) -> bool:
-    """Whether there is anything but spaces in it."""
+    """Return whether a name contains anything but spaces."""
     return name != "" and not name.isspace()
 
 
@@ -91,7 +91,7 @@ TIMEOUTS_GIVEN = optional(instance(Timeouts, forms={int: "use Timeouts(total={})
 RETRY_GIVEN = optional(
     instance(Retry, forms={int: "use Retry(max_attempts={})", bool: "use Retry(max_attempts=1) for no retry"})
 )
-"""As a request and an engine are given them; what they hold was checked when they were made."""
+"""The rules for these options of a request and of an engine. Their fields were checked when they were made."""
 
 REQUEST = Checker(
     Request,

@@ -1,10 +1,10 @@
-"""JSON in and out: the one file where `Any` appears, and where it stops.
+"""Parsing and writing JSON: the only file in which `Any` appears.
 
-Knows orjson, and what to do with bytes that orjson refuses but other readers take. Must not know any dialect.
+Knows orjson, and how to parse bytes that orjson refuses but other parsers accept. Must not know any dialect.
 
-Requests are strict (what we send is valid JSON or an error); responses are lenient: the typed getters below
-answer `None` (or an empty container) for a member that is absent, null or of the wrong shape, because servers
-differ in which of the three they send and none of them is worth losing a stream for.
+Requests are strict: what is sent is valid JSON or an error. Responses are lenient: the typed getters below return
+`None` (or an empty container) for a member that is absent, null or of the wrong shape. Servers differ in which of the
+three they send, and none of them is a reason to fail a stream.
 """
 
 from __future__ import annotations
@@ -31,40 +31,45 @@ JSON: TypeAlias = "bool | int | float | str | list[JSON] | dict[str, JSON] | Non
 JSONObject: TypeAlias = "dict[str, JSON]"
 
 SHOWN_BYTES = 200
-"""How many of the offending bytes an error message quotes."""
+"""The number of characters of malformed JSON that an error message quotes."""
 
 
 LARGE = 1024 * 1024
-"""Bytes of JSON for which it is worth looking whether nearly all of it is one string: a file, in base64."""
+"""Bytes. For larger JSON, `loads` first checks whether nearly all of it is one string, such as a file in base64."""
 
 LARGE_QUOTES = 1000
-"""Quotes that are looked at before that is given up."""
+"""The check for one large string stops after this many quotes."""
 
 MAX_VALUES = 4_000_000
-"""Values in one JSON text. The parser takes two bytes for a value that it makes sixty of, and a good part of a
-microsecond; while it runs, no other stream is read."""
+"""The most values in one JSON text. A value of two bytes takes sixty bytes in memory and a good part of a microsecond
+to parse, during which no other stream is read.
+"""
 
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
-"""A string, also one that the text ends in."""
+"""A string, or the beginning of a string that the text cuts off."""
 
 STAND_IN = "\x1a in the place of a large string \x1a"
+"""Replaces a large string while the rest of the JSON is parsed. No server sends this string."""
 
 _NOT_PLAIN = bytes([*range(0x20), ord("\\")])
-"""What a JSON string cannot hold as it is, or not as it means it (RFC 8259, section 7)."""
+"""Bytes that a JSON string cannot contain, or that do not stand for themselves in one (RFC 8259, section 7)."""
 
 SMALLEST_WHOLE, LARGEST_WHOLE = -(2**63), 2**64 - 1
-"""The whole numbers that are one: a server's `1e300` is whole, too, and no count of anything."""
+"""Whole numbers outside this range are not treated as integers: a server's `1e300` is whole, but not a count."""
 
 _LOOKED_AT = 64 * 1024
-"""Bytes that are looked at at once, as each look takes a copy."""
+"""Bytes that are searched at once. Each search makes a copy."""
 
 
 class MalformedJSONError(ManystreamError, ValueError):
-    """Bytes that are no JSON, or JSON that is not what the place calls for. The message quotes them, bounded."""
+    """Bytes that are not JSON, or JSON of the wrong shape. The message quotes at most `SHOWN_BYTES` of them."""
 
 
 class UnheldNumberError(MalformedJSONError):
-    """JSON with a number that Python cannot hold. `path`: its place, such as `.a[0]`."""
+    """JSON with a number that Python cannot represent.
+
+    path: the number's place, such as `.a[0]`.
+    """
 
     def __init__(self, path: str, number: UnheldNumber) -> None:
         super().__init__(f"{path.removeprefix('.') or 'the value'} is {shortened(number.text)}: Python cannot hold it")
@@ -72,7 +77,7 @@ class UnheldNumberError(MalformedJSONError):
 
 
 class Fragment:
-    """A value whose JSON text is at hand."""
+    """A value whose JSON text is already known."""
 
     __slots__ = ("text",)
 
@@ -81,40 +86,46 @@ class Fragment:
 
 
 strict_loads: Callable[[bytes | str], JSON] = orjson.loads
-"""Parse without the second look. Raises `ValueError`."""
+"""Parse JSON with orjson alone, without the lenient parser. Raises `ValueError`."""
 
 
 NoteHalf: TypeAlias = "Callable[[str, str], None]"
-"""Takes a string that holds half a surrogate pair, and the same string with U+FFFD for each half."""
+"""Receives a string with half a surrogate pair, and the same string with U+FFFD for each half."""
 
 
 def loads(data: bytes | str, note_half: NoteHalf | None = None) -> JSON:
     """Parse JSON text. Raises `MalformedJSONError`.
 
-    A whole number beyond 64 bits becomes a float: `exact_loads` is for JSON in which numbers matter.
+    A whole number beyond 64 bits becomes a float. Use `exact_loads` for JSON in which numbers matter.
 
-    orjson refuses lone surrogate escapes, NaN and bytes that are no UTF-8. Such an event still holds an answer,
-    so the slow path reads it once more with replacement characters, as browsers do (WHATWG UTF-8 decode). `note_half`
-    is called with each string among the values that holds half a surrogate pair. A text of more than `MAX_VALUES`
-    values is not read.
+    orjson refuses lone surrogate escapes, NaN and bytes that are not UTF-8. Such an event still contains an answer, so
+    a lenient parser reads it again with replacement characters, as browsers do (WHATWG UTF-8 decode). A text with more
+    than `MAX_VALUES` values is refused.
+
+    note_half: called with each string that contains half a surrogate pair, except names of members.
     """
     try:
         result: JSON = orjson.loads(data) if len(data) < LARGE else _loads_large(data)
     except orjson.JSONDecodeError:
-        pass  # and is over: it holds the whole text, and would hang on whatever were raised from here
+        pass  # The handler must end here: the exception holds the whole text, and would be another one's context.
     else:
         return result
     return _loads_leniently(data, note_half)
 
 
 def exact_loads(data: bytes | str) -> JSON:
-    """Parse JSON text with whole numbers of any size. One that Python cannot hold is an `UnheldNumber`. Raises
-    `MalformedJSONError`."""
+    """Parse JSON text with whole numbers of any size. A number that Python cannot represent becomes an `UnheldNumber`.
+
+    Raises `MalformedJSONError`.
+    """
     return exactly(loads(data), data)
 
 
 def held_loads(data: bytes | str) -> JSON:
-    """The same for a caller, who is given only numbers that Python can hold. Raises `UnheldNumberError` for another."""
+    """Parse JSON text with whole numbers of any size, and only numbers that Python can represent.
+
+    Raises `MalformedJSONError`, which is an `UnheldNumberError` for another number.
+    """
     value = exact_loads(data)
     unheld = find_unheld(value) if has_odd_numbers(data) else None
     if unheld is not None:
@@ -123,23 +134,29 @@ def held_loads(data: bytes | str) -> JSON:
 
 
 def exactly(value: JSON, data: bytes | str) -> JSON:
-    """The JSON text `data`, which was parsed to `value`, with its numbers as `exact_loads` reads them."""
+    """Return the value of the JSON text `data` with its numbers as `exact_loads` parses them.
+
+    value: the parsed text. It is returned as it is if all its numbers are exact.
+    """
     if not has_odd_numbers(data):
         return value
     try:
         return _loads_leniently(data)
     except MalformedJSONError:
-        return value  # Python's parser does not go as deep
+        return value  # Python's parser accepts fewer levels than orjson
 
 
 def exactly_object(value: JSONObject, data: bytes) -> JSONObject:
-    """The same for an object."""
+    """Return the object of the JSON text `data` with its numbers as `exact_loads` parses them.
+
+    value: the parsed text. It is returned as it is if all its numbers are exact.
+    """
     exact = exactly(value, data)
     return exact if type(exact) is dict else value
 
 
 def loads_object(data: bytes | str) -> JSONObject:
-    """Parse JSON text that must be an object, with exact numbers. Raises `MalformedJSONError`."""
+    """Parse JSON text that must be an object, with whole numbers of any size. Raises `MalformedJSONError`."""
     value = exact_loads(data)
     if type(value) is not dict:
         raise MalformedJSONError(f"expected a JSON object, got {shown(data)}")
@@ -147,7 +164,7 @@ def loads_object(data: bytes | str) -> JSONObject:
 
 
 def dumps(value: Any) -> bytes:
-    """Serialise to compact UTF-8, whole numbers of any size. Raises `TypeError` for what JSON cannot hold."""
+    """Write compact JSON in UTF-8, with whole numbers of any size. Raises `TypeError` for a type that JSON has not."""
     try:
         return orjson.dumps(value, _fragment_text)
     except TypeError:
@@ -155,22 +172,26 @@ def dumps(value: Any) -> bytes:
 
 
 def ascii_dumps(text: str) -> bytes:
-    """A string as other serialisers write it, with escapes for all that is not ASCII."""
+    """Write a string as JSON with escapes for all characters that are not ASCII, as many servers do."""
     return json.dumps(text).encode()
 
 
 def dumps_text(value: Any) -> str:
-    """Serialise to compact text."""
+    """Write compact JSON as text, with whole numbers of any size. Raises `TypeError` for a type that JSON has not."""
     return dumps(value).decode()
 
 
 def arguments_text(value: JSON, *, spaced: bool = False) -> str:
-    """A call's arguments as text, every number as it was sent. `spaced`: a space after `:` and `,`. Raises
-    `TypeError` where they are nested too deeply."""
+    """Write a call's arguments as JSON text, with every number as it was sent.
+
+    spaced: write a space after `:` and `,`.
+
+    Raises `TypeError` if they are nested too deeply.
+    """
     try:
         return _spaced_encode(value) if spaced else orjson.dumps(value).decode()
     except (TypeError, ValueError):
-        pass  # a number beyond 64 bits, one that Python cannot hold, or more levels than orjson writes
+        pass  # a number beyond 64 bits, one that Python cannot represent, or more levels than orjson writes
     except RecursionError:
         raise TypeError("it is nested too deeply") from None
     try:
@@ -186,7 +207,7 @@ def fragment(text: bytes) -> JSON:
 
 
 def _deep_text(value: JSON) -> str:
-    """JSON text of a value with many levels, which Python's encoder writes, up to its own limit."""
+    """Write a value with many levels, with Python's encoder. Raises `TypeError` beyond the encoder's own limit."""
     try:
         return _compact_encode(value)
     except (ValueError, RecursionError):
@@ -211,21 +232,21 @@ _SPACED_ARGUMENTS = NumberWriter(_leaf, spaced=True, keep_unheld=True)
 
 
 def shown(data: bytes | str) -> str:
-    """The first bytes of a body, fit for an error message: one line, bounded."""
+    """Return the beginning of a text as an error message quotes it: one line, at most `SHOWN_BYTES` characters."""
     text = data if isinstance(data, str) else data[: SHOWN_BYTES * 4].decode("utf-8", "replace")
     return repr(text if len(text) <= SHOWN_BYTES else text[:SHOWN_BYTES] + "…")
 
 
 def string(value: JSONObject, key: str) -> str | None:
-    """The member when it is a string, else None."""
+    """Return the member if it is a string, else None."""
     member = value.get(key)
     return member if type(member) is str else None
 
 
 def integer(value: JSONObject, key: str) -> int | None:
-    """The member when it is a whole number (servers also send `12.0`), else None. A boolean is not a number.
+    """Return the member if it is a whole number, else None. Servers also send `12.0`, which counts as 12.
 
-    Nor is a number of more than 64 bits: nothing counts so far, and it could not be added to a float.
+    A boolean is not a number. Nor is a number beyond 64 bits: no count is so large, and it cannot be added to a float.
     """
     member = value.get(key)
     if type(member) is float and member.is_integer():
@@ -236,48 +257,51 @@ def integer(value: JSONObject, key: str) -> int | None:
 
 
 def mapping(value: JSONObject, key: str) -> JSONObject:
-    """The member when it is an object, else an empty one."""
+    """Return the member if it is an object, else an empty one."""
     member = value.get(key)
     return member if type(member) is dict else {}
 
 
 def items(value: JSONObject, key: str) -> list[JSON]:
-    """The member when it is an array, else an empty one."""
+    """Return the member if it is an array, else an empty one."""
     member = value.get(key)
     return member if type(member) is list else []
 
 
 def objects(value: JSONObject, key: str) -> list[JSONObject]:
-    """The objects in the member when it is an array, else none. Anything else in the array is passed over."""
+    """Return the objects in the member if it is an array, else an empty list. Other elements are skipped."""
     return [member for member in items(value, key) if type(member) is dict]
 
 
 def without_nulls(value: JSONObject) -> JSONObject:
-    """The object without its null members, which say the same as absent ones. Members of members stay as they are."""
+    """Return the object without its null members, which mean the same as absent ones. Nested objects are unchanged."""
     if None not in value.values():
         return value
     return {name: member for name, member in value.items() if member is not None}
 
 
 def _check_values(data: bytes | str) -> None:
-    """Raises `MalformedJSONError` for too many values."""
+    """Raise `MalformedJSONError` for more than `MAX_VALUES` values."""
     if len(data) < 2 * MAX_VALUES:
         return
     data = data if isinstance(data, bytes) else data.encode("utf-8", "replace")
-    # What is counted here may stand inside strings; without them, only where that makes a difference.
+    # Commas and brackets inside strings count as well. The strings are removed only where that changes the result.
     if _most_values(data) > MAX_VALUES and _most_values(_STRING.sub(b"", data)) > MAX_VALUES:
         raise MalformedJSONError(f"more than {MAX_VALUES} JSON values in {shown(data)}")
 
 
 def _most_values(data: bytes) -> int:
-    """How many values there are at the most: each comes first in its container, or after a comma."""
+    """Return an upper bound of the number of values: each is the first in its container or follows a comma."""
     containers = data.count(b"[") + data.count(b"{") - data.count(b"[]") - data.count(b"{}")
     return 1 + data.count(b",") + containers
 
 
 def _loads_large(data: bytes | str) -> JSON:
-    """Parse JSON that may be one large plain string with a little around it: that is decoded where it stands, and only
-    the rest is parsed. The parser takes a copy of all that it is given, which would be the largest of all."""
+    """Parse JSON that may be one large plain string with a little around it.
+
+    Such a string is decoded where it is, and only the rest is parsed. The parser copies all its input, and this copy
+    would be the largest of all.
+    """
     _check_values(data)
     start, end = _largest_string(data) if isinstance(data, bytes) else (0, 0)
     if isinstance(data, str) or end - start < LARGE // 2 or not _is_plain(data, start, end):
@@ -286,12 +310,12 @@ def _loads_large(data: bytes | str) -> JSON:
     try:
         value, count = _replaced(value, str(memoryview(data)[start:end], "utf-8"))
     except (UnicodeDecodeError, RecursionError):
-        return cast("JSON", orjson.loads(data))  # which says what is wrong with it, or can go deeper
+        return cast("JSON", orjson.loads(data))  # raises the exact error, or accepts more levels
     return value if count == 1 else cast("JSON", orjson.loads(data))
 
 
 def _largest_string(data: bytes) -> tuple[int, int]:
-    """Where the longest stretch without a quote is that stands between two of the first ones."""
+    """Return the start and the end of the longest piece without a quote between two of the first `LARGE_QUOTES`."""
     largest, start = (0, 0), data.find(b'"') + 1
     for _ in range(LARGE_QUOTES):
         end = data.find(b'"', start)
@@ -304,12 +328,13 @@ def _largest_string(data: bytes) -> tuple[int, int]:
 
 
 def _is_plain(data: bytes, start: int, end: int) -> bool:
+    """Return whether these bytes stand for themselves in a JSON string."""
     pieces = (data[place : min(place + _LOOKED_AT, end)] for place in range(start, end, _LOOKED_AT))
     return all(len(piece.translate(None, _NOT_PLAIN)) == len(piece) for piece in pieces)
 
 
 def _replaced(value: JSON, large: str) -> tuple[JSON, int]:
-    """The value with `large` where `STAND_IN` was among its values, and how often that was."""
+    """Put `large` in every place of `STAND_IN` in a value. Returns the value and the number of places."""
     if value == STAND_IN:
         return large, 1
     count = 0
@@ -325,9 +350,10 @@ def _replaced(value: JSON, large: str) -> tuple[JSON, int]:
 
 
 def _loads_leniently(data: bytes | str, note_half: NoteHalf | None = None) -> JSON:
+    """Parse JSON text with Python's parser. Raises `MalformedJSONError`."""
     text = data if isinstance(data, str) else data.decode("utf-8", "replace")
     try:
-        # Both steps recurse: what is nested too deeply for either cannot be read.
+        # Both steps recurse, so both can refuse a deeply nested text.
         return _without_surrogates(
             json.loads(text, parse_int=whole_number, parse_float=decimal_number, parse_constant=UnheldNumber),
             note_half,
@@ -338,8 +364,9 @@ def _loads_leniently(data: bytes | str, note_half: NoteHalf | None = None) -> JS
 
 
 def _without_surrogates(value: JSON, note_half: NoteHalf | None) -> JSON:
+    """Return a value without lone surrogates, in strings and in names of members."""
     if type(value) is str:
-        # A lone surrogate cannot be encoded again, so it becomes U+FFFD; a pair that arrived as two becomes one.
+        # A lone surrogate cannot be encoded again, so it becomes U+FFFD. A pair of two escapes becomes one character.
         text = value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         if note_half is not None and text != value:
             note_half(value, text)

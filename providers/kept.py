@@ -1,6 +1,6 @@
-"""How many bytes of text an answer under construction holds.
+"""How much memory an answer under construction takes, measured as bytes of text.
 
-Walks values by what they are: containers, strings, objects with slots. Must not know dialects.
+Walks containers, strings and objects with slots. Must not know any dialect.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from typing import cast
 
 SHARED = frozenset({"provider", "make_id", "template"})
-"""Slots of a machine that hold nothing of the answer."""
+"""Slots of a stream machine that contain no part of the answer."""
 
 
 def kept_bytes(root: object) -> int:
-    """Characters of all strings and bytes that are reachable, plus one for every other value. Each is counted once."""
+    """Return the characters of all reachable strings and bytes, plus one for every other value, each counted once."""
     size = 0
     seen: set[int] = set()
     waiting: list[object] = [root]

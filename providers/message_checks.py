@@ -1,8 +1,8 @@
-"""The checks of messages that need no dialect: which blocks a role may hold, and what a block cannot do without.
+"""The checks of messages that need no dialect: which blocks a role may have, and which fields a block requires.
 
-Knows the message model and its table of fields. Must not know requests nor any wire form. Runs over every message of a
-request, of which a long conversation has thousands, so nearly every block passes by one look at the types of its
-fields.
+Knows the message model and the rules of its fields. Must not know requests nor any wire form. The checks run over every
+message of a request, and a long conversation has thousands. So a fast check of the fields' types accepts nearly every
+block, and the thorough check runs only where the fast one fails.
 """
 
 from __future__ import annotations
@@ -31,34 +31,38 @@ ROLE_BLOCKS: dict[Role, frozenset[type[Block]]] = {
     Role.ASSISTANT: frozenset({Text, Thinking, RedactedThinking, ToolCall, Image, File, ProviderBlock, ToolResult}),
     Role.TOOL: frozenset({ToolResult, Text}),
 }
-"""Which blocks a role may hold."""
+"""Role → the block types that it may have."""
 
 WITH_SOURCES = frozenset({Image, File})
-"""Blocks whose fields exclude each other, so that each field's own rule is not enough."""
+"""Blocks with fields that exclude each other. The rules of single fields do not check that."""
 
 LOOKS: dict[Role, dict[type[Block], Callable[[object], bool]]] = {
     role: {kind: BLOCKS[kind].passes for kind in kinds - WITH_SOURCES} for role, kinds in ROLE_BLOCKS.items()
 }
-"""Role → block → whether it is in order at first sight, for blocks that need no other check."""
+"""Role → block type → the fast check, for blocks that need no other check."""
 
 
 def validate_messages(messages: Sequence[Message], first: int = 0) -> None:
-    """Check what every dialect needs. `first`: the number of the first of them, for the error. Raises
-    `InvalidRequestError` naming the field; changes nothing."""
+    """Check everything about messages that all dialects require. Changes nothing.
+
+    first: the position of the first of these messages in the conversation, for the error.
+
+    Raises `InvalidRequestError` naming the field.
+    """
     for number, message in enumerate(messages, first):
         if not _passes(message):
             _validate_message(message, f"messages[{number}]")
 
 
 def _passes(message: Message) -> bool:
-    """Whether a message is in order, at one look; where this is False, only the thorough check knows."""
+    """Return whether the fast check accepts a message. False does not mean that it is invalid."""
     if type(message) is not Message or type(message.provider_metadata) is not dict:
         return False
     role, content = message.role, message.content
     if type(role) is not Role or type(content) is not list or not content:
         return False
     for block in content:
-        # The two most common blocks in their plain form: their rows, written out here, cost half as much as a call.
+        # The two most common blocks in their plain form. Their rules, written out here, take half as long as a call.
         if type(block) is Text:
             plain = type(block.text) is str and block.citations == [] and block.state is None
             plain = plain and block.cache_control is None
@@ -76,7 +80,7 @@ def _passes(message: Message) -> bool:
 
 
 def _validate_message(message: Message, where: str) -> None:
-    """The thorough check, with the words for what is wrong."""
+    """Check a message thoroughly. Raises `InvalidRequestError` naming the field."""
     MESSAGE.check(message, where)
     if not message.content:
         raise InvalidRequestError(f"{where}.content", "must hold at least one block")

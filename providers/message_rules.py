@@ -1,6 +1,6 @@
-"""The table of fields, for messages and what they hold: one row per field.
+"""The rules for the fields of messages and content blocks, one row per field.
 
-Must not know requests, nor which block a role may hold: `message_checks.py` does.
+Must not know requests, nor which blocks a role may have: `message_checks.py` does.
 """
 
 from __future__ import annotations
@@ -65,8 +65,9 @@ def _has_plain_numbers(arguments: str) -> bool:
 
 
 def _check_numbers(arguments: str, where: str) -> None:
-    """Refuse arguments with a number that Python cannot hold: not every dialect can send it. What is no JSON is sent
-    as text."""
+    """Raise `InvalidRequestError` for arguments with a number that Python cannot represent: not every dialect can send
+    it. Arguments that are not JSON pass, because they are sent as text.
+    """
     if not has_odd_numbers(arguments):
         return
     try:
@@ -114,7 +115,9 @@ BLOCKS: dict[type[Block], Checker] = {
     ),
     ProviderBlock: Checker(ProviderBlock, {"provider": NAME, "data": OBJECT}),
 }
-"""Block → its rows. Which roles may hold it, and which fields exclude each other, `message_checks` knows."""
+"""Block type → the rules for its fields. `message_checks.py` checks which roles may have a block, and which fields
+exclude each other.
+"""
 
 MESSAGE = Checker(
     Message,

@@ -1,6 +1,6 @@
-"""Messages and the content blocks they are made of. Pure values: no ids of their own, no storage, no dialect.
+"""Messages and their content blocks. Pure values: no ids of their own, no storage, no dialect.
 
-One message model serves every system in this package; rows, histories and wire formats are views of it.
+All parts of this package share this one message model; rows, histories and wire formats are converted from and to it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .json_values import JSON, JSONObject, MalformedJSONError, held_loads, stric
 
 
 class Role(enum.StrEnum):
-    """Who speaks. The system prompt is a field of the request, not a role."""
+    """The author of a message. The system prompt is a field of the request, not a role."""
 
     USER = "user"
     ASSISTANT = "assistant"
@@ -25,9 +25,9 @@ class Role(enum.StrEnum):
 
 @dataclass(slots=True, frozen=True)
 class ProviderState:
-    """What a provider wants back unchanged with the block it came with: signatures, encrypted items.
+    """What a provider must get back unchanged with a block: signatures, encrypted items.
 
-    provider: the profile that made it (`anthropic`, `openai-responses`, `google`, …). It is sent back only there.
+    provider: the profile that made it (`anthropic`, `openai-responses`, `google`, …). It is sent to no other.
     data: the provider's own members, in its wire form.
     """
 
@@ -37,14 +37,23 @@ class ProviderState:
 
 @dataclass(slots=True, frozen=True)
 class CacheControl:
-    """A mark "the prompt up to here may be cached", for dialects that have one. `ttl`: `5m`, `1h`, or default."""
+    """A mark that the prompt up to here may be cached, for dialects that have such marks.
+
+    ttl: how long: `5m`, `1h`, or None for the provider's default.
+    """
 
     ttl: Literal["5m", "1h"] | None = None
 
 
 @dataclass(slots=True)
 class Text:
-    """Text. `citations` are the provider's own objects, in order, where it cites sources."""
+    """Text.
+
+    text: the text.
+    citations: the provider's own objects, in order, if it cites sources.
+    cache_control: marks the end of a part of the prompt that may be cached.
+    state: what the provider must get back with the block.
+    """
 
     text: str
     citations: list[JSONObject] = field(default_factory=lambda: [])
@@ -54,8 +63,13 @@ class Text:
 
 @dataclass(slots=True)
 class Thinking:
-    """The model's visible reasoning. `signature` proves it to the provider that made it (`state.provider`;
-    a signature without a state is taken to be Anthropic's, the only one that signs thinking text)."""
+    """The model's visible reasoning.
+
+    text: the reasoning.
+    signature: proves to the provider in `state.provider` that it made the text. A signature without a state counts as
+        Anthropic's, the only provider that signs the text of thinking.
+    state: what the provider must get back with the block.
+    """
 
     text: str
     signature: str | None = None
@@ -64,7 +78,11 @@ class Thinking:
 
 @dataclass(slots=True)
 class RedactedThinking:
-    """Reasoning that the provider encrypted (Anthropic `redacted_thinking`): sent back unchanged, never shown."""
+    """Reasoning that the provider encrypted (Anthropic's `redacted_thinking`). It is sent back unchanged.
+
+    data: the encrypted text.
+    state: what the provider must get back with the block.
+    """
 
     data: str
     state: ProviderState | None = None
@@ -72,10 +90,14 @@ class RedactedThinking:
 
 @dataclass(slots=True)
 class ToolCall:
-    """A call that the model asks its caller to make.
+    """A call that the model asks its caller to execute.
 
-    arguments: the JSON text as received; `parsed` gives the object.
-    complete: False where the answer was cut off before the call ended: do not execute it.
+    id: connects the call with its result.
+    name: the tool's name.
+    arguments: the JSON text as received; `parsed` is the object.
+    complete: False if the answer was cut off before the call ended. Do not execute such a call.
+    state: what the provider must get back with the call.
+    cache_control: marks the end of a part of the prompt that may be cached.
     """
 
     id: str
@@ -87,8 +109,11 @@ class ToolCall:
 
     @property
     def parsed(self) -> JSONObject:
-        """The arguments as an object; no text at all is the empty object. Raises `MalformedJSONError`, for a number
-        that Python cannot hold with its path."""
+        """The arguments as an object; the empty object if there is no text.
+
+        Raises `MalformedJSONError` if they are no JSON object. For a number that Python cannot represent, the error has
+        the number's path.
+        """
         try:
             value = strict_loads(self.arguments)
         except ValueError:
@@ -105,9 +130,15 @@ class ToolCall:
 
 @dataclass(slots=True)
 class Image:
-    """A picture: exactly one of `data` (bytes), `url` or `file_id`. `media_type` is needed with `data`.
+    """A picture, with exactly one of `data`, `url` and `file_id`.
 
+    data: the picture's bytes.
+    media_type: its MIME type, such as `image/png`; required with `data`.
+    url: where the provider fetches it.
+    file_id: the provider's id of an uploaded file.
     detail: `low`, `high` or `auto`, for dialects that have it.
+    cache_control: marks the end of a part of the prompt that may be cached.
+    state: what the provider must get back with the block.
     """
 
     data: bytes | None = None
@@ -120,7 +151,7 @@ class Image:
 
     @classmethod
     def from_base64(cls, data: str, media_type: str) -> Image:
-        """A picture from base64 text."""
+        """Return a picture with the bytes of base64 text. Raises `binascii.Error` for text that is not base64."""
         import base64
 
         return cls(data=base64.b64decode(data, validate=True), media_type=media_type)
@@ -128,7 +159,16 @@ class Image:
 
 @dataclass(slots=True)
 class File:
-    """A document, sound or film: exactly one of `data` (bytes), `url` or `file_id`."""
+    """A document, sound or film, with exactly one of `data`, `url` and `file_id`.
+
+    data: the file's bytes.
+    media_type: its MIME type, such as `application/pdf`; required with `data`.
+    url: where the provider fetches it.
+    file_id: the provider's id of an uploaded file.
+    name: the file's name, for dialects that send it.
+    cache_control: marks the end of a part of the prompt that may be cached.
+    state: what the provider must get back with the block.
+    """
 
     data: bytes | None = None
     media_type: str | None = None
@@ -140,7 +180,7 @@ class File:
 
     @classmethod
     def from_base64(cls, data: str, media_type: str, name: str | None = None) -> File:
-        """A file from base64 text."""
+        """Return a file with the bytes of base64 text. Raises `binascii.Error` for text that is not base64."""
         import base64
 
         return cls(data=base64.b64decode(data, validate=True), media_type=media_type, name=name)
@@ -148,7 +188,13 @@ class File:
 
 @dataclass(slots=True)
 class ToolResult:
-    """What a tool call gave. `content` is text, or blocks (text, images, files) for dialects that take them."""
+    """The result of a tool call.
+
+    tool_call_id: the id of the call.
+    content: text, or blocks (text, images, files) for dialects that accept them.
+    is_error: whether the tool failed.
+    cache_control: marks the end of a part of the prompt that may be cached.
+    """
 
     tool_call_id: str
     content: str | list[Text | Image | File]
@@ -157,7 +203,7 @@ class ToolResult:
 
     @property
     def text(self) -> str:
-        """The text of the content, blocks joined without separator."""
+        """The text of the content, with blocks joined without a separator."""
         if isinstance(self.content, str):
             return self.content
         return "".join(block.text for block in self.content if isinstance(block, Text))
@@ -167,7 +213,11 @@ class ToolResult:
 class ProviderBlock:
     """Content that only its provider understands: a server-side tool call and its result, a compaction, …
 
-    Kept in its place, as received, and sent back only to the provider that made it. Never a call for the caller.
+    It keeps its position, is kept as received, and is sent back only to its provider. It is never a call for the
+    caller.
+
+    provider: the profile that made it.
+    data: the block in the provider's wire form.
     """
 
     provider: str
@@ -175,7 +225,7 @@ class ProviderBlock:
 
     @property
     def kind(self) -> str:
-        """The provider's own name for it (`server_tool_use`, `web_search_call`, …)."""
+        """The provider's own name for the type of content (`server_tool_use`, `web_search_call`, …)."""
         kind = self.data.get("type")
         return kind if isinstance(kind, str) else ""
 
@@ -187,8 +237,10 @@ Content: TypeAlias = "str | Block | Iterable[Block]"
 
 
 def blocks_of(content: Content) -> list[Block]:
-    """Content as callers write it → a list of blocks. A string is one text block. Raises `InvalidRequestError` for what
-    holds no blocks."""
+    """Convert content in any accepted form to a list of blocks. A string becomes one text block.
+
+    Raises `InvalidRequestError` for a value that contains no blocks.
+    """
     if isinstance(content, str):
         return [Text(content)]
     if isinstance(content, BLOCK_TYPES):
@@ -201,7 +253,7 @@ def blocks_of(content: Content) -> list[Block]:
 
 
 def role_of(role: Role | str) -> Role:
-    """A role by its name. Raises `InvalidRequestError`."""
+    """Return the role with this name. Raises `InvalidRequestError` for an unknown name."""
     try:
         return Role(role)
     except ValueError:
@@ -212,9 +264,11 @@ def role_of(role: Role | str) -> Role:
 
 @dataclass(slots=True)
 class Message:
-    """One turn, or a part of one. `content` may be given as text, a block, or blocks; it is kept as a list.
+    """One turn of a conversation, or a part of one.
 
-    provider_metadata: members that belong to the whole message rather than to a block; never sent elsewhere.
+    role: the author.
+    content: the blocks. The constructor also accepts text or one block.
+    provider_metadata: members that belong to the whole message instead of a block. They are sent to no other provider.
     """
 
     role: Role
@@ -228,18 +282,20 @@ class Message:
 
     @classmethod
     def user(cls, content: Content) -> Message:
-        """What the user says: text, or blocks."""
+        """Return a message of the user: text, or blocks."""
         return cls(Role.USER, content)
 
     @classmethod
     def assistant(cls, content: Content) -> Message:
-        """What the model said: text, or blocks."""
+        """Return a message of the model: text, or blocks."""
         return cls(Role.ASSISTANT, content)
 
     @classmethod
     def tool_call(cls, id: str, name: str, arguments: str) -> Message:
-        """An assistant message with one tool call; `arguments` is JSON text. Raises `InvalidRequestError` for an id,
-        name or arguments that are no text, and for an empty id or name."""
+        """Return an assistant message with one tool call. `arguments` is JSON text.
+
+        Raises `InvalidRequestError` for an id, name or arguments that are not text, and for an empty id or name.
+        """
         _check_call(id, name, arguments)
         return cls(Role.ASSISTANT, ToolCall(id, name, arguments))
 
@@ -247,7 +303,7 @@ class Message:
     def tool_result(
         cls, tool_call_id: str, content: str | list[Text | Image | File], is_error: bool = False
     ) -> Message:
-        """A tool message with one result. Raises `InvalidRequestError` for an id that is empty or no text."""
+        """Return a tool message with one result. Raises `InvalidRequestError` for an id that is empty or not text."""
         _check_text("tool_call_id", tool_call_id)
         return cls(Role.TOOL, ToolResult(tool_call_id, content, is_error))
 
@@ -262,9 +318,11 @@ class Message:
         tool_name: str,
         tool_arguments: str,
     ) -> Message:
-        """An assistant message whose blocks are, in this order: thinking (where text is given), redacted thinking
-        (where data is given), tool call. Anthropic wants the thinking back before the call it led to. Raises
-        `InvalidRequestError` for an id, name or arguments that are no text, and for an empty id or name."""
+        """Return an assistant message with thinking (if text is given), redacted thinking (if data is given) and a tool
+        call, in this order: Anthropic requires the thinking before the call that it led to.
+
+        Raises `InvalidRequestError` for an id, name or arguments that are not text, and for an empty id or name.
+        """
         _check_call(tool_id, tool_name, tool_arguments, prefix="tool_")
         content: list[Block] = []
         if thinking_text is not None:
@@ -276,7 +334,7 @@ class Message:
 
     @property
     def text(self) -> str:
-        """The text blocks, joined without separator."""
+        """The text blocks, joined without a separator."""
         return "".join(block.text for block in self.content if isinstance(block, Text))
 
     @property

@@ -1,6 +1,6 @@
-"""The warnings of what a conversation holds and a request does not carry as it is, in words that all dialects share.
+"""Warnings about parts of a conversation that a request cannot carry as they are, in words that all dialects share.
 
-They name no place: a long conversation that was begun with another provider would otherwise tell of each message.
+A warning names no position. Otherwise a long conversation with another provider would cause one warning per message.
 """
 
 from __future__ import annotations
@@ -8,34 +8,34 @@ from __future__ import annotations
 from .messages import ProviderBlock
 
 OPENING = "(The conversation begins with the assistant's message.)"
-"""What the user is made to say before an assistant's first message, for a provider that needs the user to begin."""
+"""The text of the user message that is inserted before an assistant's first message, for providers that require it."""
 
 
 def opening_added(provider: str) -> str:
-    """`OPENING` was put in."""
+    """Return the warning that `OPENING` was inserted. `provider`: the name of the provider that requires it."""
     return f"messages: begin with the assistant, which {provider} refuses; sent with {OPENING!r} as the user's first"
 
 
 def foreign_thinking(name: str) -> str:
-    """Thinking goes back only to the provider that made it. `name`: the one that is asked."""
+    """Return the warning for thinking that another provider made. `name`: the provider of this request."""
     return f"messages: thinking that {name!r} did not make is not sent to it"
 
 
 def unsigned_thinking(name: str) -> str:
-    """Some providers take back only what they signed. `name`: the one that is asked."""
-    return f"messages: thinking without a signature is not sent; {name!r} takes back only what it signed"
+    """Return the warning for thinking without a signature. `name`: the provider of this request, which requires one."""
+    return f"messages: thinking without a signature is not sent; {name!r} accepts only thinking that it signed"
 
 
 def foreign_block(block: ProviderBlock) -> str:
-    """So does content that only its provider understands."""
-    return f"messages: {block.kind or 'a block'!r} of {block.provider!r} is not sent; only its maker understands it"
+    """Return the warning for content that only another provider understands."""
+    return f"messages: {block.kind or 'a block'!r} of {block.provider!r} is not sent; only its provider understands it"
 
 
 def unanswered_call(call_id: str) -> str:
-    """A call without a result is refused everywhere."""
+    """Return the warning for a call without a result. Every provider refuses such a call."""
     return f"messages: call {call_id!r} has no result and is not sent"
 
 
 def unasked_result(call_id: str) -> str:
-    """And so is a result without a call."""
+    """Return the warning for a result without a call. Every provider refuses such a result."""
     return f"messages: result {call_id!r} has no call and is not sent"

@@ -1,5 +1,7 @@
-"""Options that a request may carry for the engine: its clocks and its retries. Values and their rows of rules only;
-what they do is the engine's business."""
+"""Timeouts and retries of a call: values and the rules of their fields.
+
+Must not know how a call is timed or retried: the engine does.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +12,15 @@ from .rules import Checker, number, optional, whole
 
 @dataclass(slots=True, frozen=True)
 class Timeouts:
-    """Four clocks, in seconds. None inherits (request ← engine ← default); `math.inf` switches a clock off.
+    """Four timeouts, in seconds. None inherits (request ← engine ← default); `math.inf` disables a timeout.
 
     connect: DNS, TCP, proxy and TLS together. Default 10.
-    first_byte: from the request's last byte to the response's first. Default 120 for streams, 600 unstreamed.
-    idle: between any two bytes (comments and pings count), sent or received. Default 120.
-    total: from the start of the call to its end, waiting and retries included. Default: none.
+    first_byte: from the last byte of the request to the first byte of the response. Default 120 for streams, 600
+        unstreamed.
+    idle: between any two bytes sent or received, comments and pings included. Default 120.
+    total: from the start of the call to its end, including waits and retries. Default: none.
+
+    Raises `InvalidRequestError` for a value that is no number above 0.
     """
 
     connect: float | None = None
@@ -27,7 +32,7 @@ class Timeouts:
         TIMEOUTS.check(self, "timeouts")
 
     def over(self, other: Timeouts) -> Timeouts:
-        """These clocks, with `other`'s where these are None."""
+        """Return these timeouts, with the values of `other` where these are None."""
         return Timeouts(
             *(
                 getattr(other, clock.name) if getattr(self, clock.name) is None else getattr(self, clock.name)
@@ -38,9 +43,15 @@ class Timeouts:
 
 @dataclass(slots=True, frozen=True)
 class Retry:
-    """How often and how far apart. Delays in seconds: `base`, doubled each time up to `cap`, plus up to `jitter`.
+    """How often a call is attempted, and the delays between attempts, in seconds.
 
-    The server's own hint wins over the delay; a hint above `max_hint` means no retry at all.
+    A server's own hint replaces the computed delay. Raises `InvalidRequestError` for a value that is out of range.
+
+    max_attempts: attempts in total; 1 means no retry.
+    base: the delay before the second attempt. It doubles for each further one.
+    cap: the longest computed delay.
+    jitter: the most that is added to a delay at random.
+    max_hint: the longest hint that is followed. With a longer one the call is not retried.
     """
 
     max_attempts: int = 4
@@ -67,4 +78,4 @@ RETRY = Checker(
         "max_hint": number(0, must="a number of seconds of at least 0", infinite=True),
     },
 )
-"""Both check themselves when they are made: what they hold cannot change after that."""
+"""The rules for `Retry`. `Timeouts` and `Retry` check themselves when they are made, and are immutable after that."""

@@ -1,4 +1,4 @@
-"""An HTML page in an answer's place → the words that a person would read.
+"""An HTML page received instead of an answer → its readable text.
 
 Gateways answer with a page when something is wrong. Knows tags. Must not know what the page is about. The time is
 linear in the page's length: no pattern here scans beyond the next tag.
@@ -9,15 +9,15 @@ from __future__ import annotations
 import re
 
 LONGEST_TAG = 500
-"""Characters between "<" and ">"; what is longer is text that holds a "<"."""
+"""Characters between "<" and ">" in a tag. A longer piece is text that contains a "<"."""
 
 _TITLE = re.compile(r"<title[^<>]*>([^<]*)</title", re.IGNORECASE)
 _UNSEEN = ("script", "style")
-"""Elements whose content is not shown."""
+"""Elements whose content a browser does not show."""
 
 
 def page_words(page: str) -> str:
-    """The page's title; where it has none, its text without tags, scripts and styles."""
+    """Return the page's title, or its text without tags, scripts and styles where it has no title."""
     title = _TITLE.search(page)
     if title is not None and title[1].strip():
         return title[1]

@@ -1,11 +1,10 @@
-"""JSON text that is still growing → the value as far as it has come. For interfaces that show a tool call's arguments
-while the model writes them.
+"""Parses JSON text that is still growing, for interfaces that show a tool call's arguments while the model writes them.
 
-Each character is read once: what was understood is kept as state, never as text to be parsed again. Nothing here has to
-be used: the finished call's arguments are on the response, and no other part of the library looks at them early.
+Each character is read once. The parser keeps state and never parses text again. Its use is optional: the response has
+the finished call's arguments, and no other part of the library parses them early.
 
-Knows JSON's grammar (RFC 8259). Must not know what the value means, nor when a call is finished: a text that parses may
-still go on, and only `ToolCallDone` says that it does not.
+Knows the grammar of JSON (RFC 8259). Must not know what the value means, nor when a call is finished: a text that
+parses may still continue, and only `ToolCallDone` ends it.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ Path: TypeAlias = "tuple[str | int, ...]"
 Container: TypeAlias = "dict[str, JSON] | list[JSON]"
 
 DEEPEST = 1024
-"""Containers within each other; what is nested deeper is refused by the parser of whole texts, too."""
+"""The most containers inside each other: as many as the parser of whole texts accepts."""
 
 ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 REPLACEMENT = "\ufffd"
@@ -36,7 +35,7 @@ _WORD = re.compile(r"[-+.0-9A-Za-z]+")
 
 
 class Expects(enum.Enum):
-    """What the grammar allows next, outside strings and words."""
+    """What the grammar allows next, outside strings, numbers and literals."""
 
     VALUE = "a value"
     FIRST_ITEM = "a value or ']'"
@@ -56,17 +55,18 @@ CLOSABLE: dict[str, tuple[type[Container], frozenset[Expects]]] = {
 
 
 Place: TypeAlias = "tuple[Place, str | int] | None"
-"""The container's place and the member in it; None for the root. Changes share the places of their containers: a path
-of their own for each would make deep nesting cost its depth times its length."""
+"""A path as links from the inside out: the container's place and the member's name or position in it; None for the
+root. Changes share the places of their containers. Separate paths would cost depth times length for deep nesting.
+"""
 
 
 @dataclass(slots=True)
 class Change:
-    """What some text has added.
+    """One change of the value.
 
-    place: where, as links from the inside out; `path` has it in order.
-    value: a scalar; the text that a string has grown by; or a container, which is the live one.
-    ended: nothing will be added there any more.
+    place: where, as links from the inside out; `path` has the same in order.
+    value: the new number or literal; the text that was appended to a string; or the container, which keeps growing.
+    ended: whether the value at this place is complete.
     """
 
     place: Place = field(repr=False)
@@ -75,7 +75,7 @@ class Change:
 
     @property
     def path(self) -> Path:
-        """The members that lead here from the root, whose path is (). Built at each look."""
+        """Names and positions that lead from the root to this place; () for the root. Built at each access."""
         steps: list[str | int] = []
         place = self.place
         while place is not None:
@@ -85,10 +85,10 @@ class Change:
 
 
 class PartialJSON:
-    """One value, as its text arrives.
+    """One JSON value whose text arrives in pieces.
 
-    ended: the value is whole. broken: why the text is no JSON, None while it may be; from there on nothing is read, and
-    `value` stays what it was.
+    ended: whether the value is complete.
+    broken: why the text is not JSON, or None. After an error nothing more is read, and `value` does not change.
     """
 
     __slots__ = (
@@ -101,13 +101,13 @@ class PartialJSON:
         self.broken: str | None = None
         self._root: JSON = None
         self._stack: list[Container] = []  # open containers, outermost first
-        self._places: list[Place] = []  # for each of them, where it is
-        self._keys: list[str | int] = []  # for each of them, the member that is being read
+        self._places: list[Place] = []  # the place of each open container
+        self._keys: list[str | int] = []  # for each open container, the member that is being read
         self._expects = Expects.VALUE
-        self._pieces: list[str] = []  # the open string
-        self._is_name = False  # it is a member's name
-        self._word: list[str] = []  # the number or literal that has not ended
-        self._held = ""  # the beginning of an escape, at most eleven characters
+        self._pieces: list[str] = []  # of the string that is being read
+        self._is_name = False  # whether that string is a member's name
+        self._word: list[str] = []  # pieces of the number or literal that is being read
+        self._held = ""  # the beginning of an incomplete escape, at most eleven characters
         self._changes: list[Change] = []
         self._read: Callable[[str, int], int] = self._read_structure
 
@@ -117,9 +117,12 @@ class PartialJSON:
 
     @property
     def value(self) -> JSON:
-        """The value so far. Containers are the live ones: they grow with the text, and are not to be changed. A number,
-        a literal and a member's name are there once they have ended; a string grows, and a look at one that has not
-        ended costs as much as it is long, so a display looks as often as it draws, or follows `feed`'s changes."""
+        """The value so far. Do not change it.
+
+        Containers grow with the text. A number, a literal and a member's name appear when they are complete. A string
+        grows; reading `value` inside a string costs time in proportion to the string's length. So a display reads it
+        once per frame, or applies the changes that `feed` returns.
+        """
         if self._read == self._read_string and not self._is_name:
             text = "".join(self._pieces)
             self._pieces = [text]
@@ -127,7 +130,7 @@ class PartialJSON:
         return self._root
 
     def feed(self, text: str) -> list[Change]:
-        """Take more text; what it adds, in order. Never raises for what the text says: see `broken`."""
+        """Parse more text. Returns the changes in order. Never raises for malformed text: see `broken`."""
         if self._held:
             text, self._held = self._held + text, ""
         position = 0
@@ -137,7 +140,10 @@ class PartialJSON:
         return changes
 
     def close(self) -> list[Change]:
-        """The text has ended: a number that stands alone ends with it, and what is not whole is broken."""
+        """Report the end of the text. Returns the last changes.
+
+        A number at the root is complete now. An incomplete value sets `broken`.
+        """
         if self.broken is None and self._word:
             self._end_word()
         if self.broken is None and not self.ended:
@@ -145,7 +151,7 @@ class PartialJSON:
         changes, self._changes = self._changes, []
         return changes
 
-    # --- readers: each takes the text from a position on and returns how far it came ---
+    # --- readers: each parses the text from a position on and returns the position after it ---
 
     def _read_structure(self, text: str, position: int) -> int:
         match = _WHITESPACE.match(text, position)
@@ -198,11 +204,11 @@ class PartialJSON:
             if self.broken is not None:
                 return position
         if not self._is_name and len(self._pieces) > began:
-            self._tell("".join(self._pieces[began:]), ended=False)
+            self._add_change("".join(self._pieces[began:]), ended=False)
         return len(text)
 
     def _read_escape(self, text: str, position: int) -> int:
-        """Take the escape at this position; where it may go on in later text, nothing."""
+        """Parse the escape at this position. Returns the position itself if the escape may continue in later text."""
         kind = text[position + 1 : position + 2]
         if kind in ESCAPES:
             self._pieces.append(ESCAPES[kind])
@@ -225,7 +231,7 @@ class PartialJSON:
         return end
 
     def _read_pair(self, text: str, position: int, high: int) -> int:
-        """A high surrogate's escape wants a low one's behind it; alone it becomes U+FFFD, as in whole texts."""
+        """Parse the escape of a high surrogate. Without a low one's after it, it becomes U+FFFD, as in `loads`."""
         second = text[position + 6 : position + 12]
         if len(second) < 6 and "\\u".startswith(second[:2]) and _HEX.fullmatch(second[2:]):
             return position
@@ -245,7 +251,7 @@ class PartialJSON:
             self._end_word()
         return position
 
-    # --- what they lead to ---
+    # --- the effects of what was read ---
 
     def _begin_string(self, *, is_name: bool) -> None:
         self._pieces = []
@@ -264,7 +270,7 @@ class PartialJSON:
             self._expects = Expects.COLON
         else:
             self._put(text)
-            self._tell(added, ended=True)
+            self._add_change(added, ended=True)
             self._value_ended()
 
     def _end_word(self) -> None:
@@ -279,7 +285,7 @@ class PartialJSON:
             self._break(f"{shown(word)} is neither a number nor a literal")
             return
         self._put(value)
-        self._tell(value, ended=True)
+        self._add_change(value, ended=True)
         self._value_ended()
 
     def _open(self, container: Container) -> None:
@@ -313,7 +319,7 @@ class PartialJSON:
         self.ended = not self._stack
 
     def _put(self, value: JSON) -> None:
-        """The value at the place that is being read."""
+        """Store a value at the place that is being read."""
         if not self._stack:
             self._root = value
             return
@@ -326,14 +332,14 @@ class PartialJSON:
             container[-1] = value
 
     def _place(self) -> Place:
-        """The place of the member that is being read."""
+        """Return the place of the member that is being read."""
         return (self._places[-1], self._keys[-1]) if self._stack else None
 
-    def _tell(self, value: JSON, *, ended: bool) -> None:
+    def _add_change(self, value: JSON, *, ended: bool) -> None:
         self._changes.append(Change(self._place(), value, ended))
 
     def _unexpected(self, character: str) -> None:
-        self._break(f"{character!r} stands where {self._expects.value} was expected")
+        self._break(f"{character!r} found where {self._expects.value} was expected")
 
     def _break(self, why: str) -> None:
         self.broken = why
@@ -345,7 +351,14 @@ def _is_hex(text: str) -> bool:
 
 
 class LiveCall:
-    """A tool call while it is written. done: no more will come. complete: as `ToolCallDone` says it."""
+    """A tool call while the model writes it.
+
+    id: the call's id.
+    name: the tool's name.
+    arguments: the arguments so far.
+    done: whether the call has ended.
+    complete: False if the answer was cut off inside the call; valid once `done` is True.
+    """
 
     __slots__ = ("arguments", "complete", "done", "id", "name")
 
@@ -361,13 +374,13 @@ class LiveCall:
 
 
 class LiveCalls:
-    """The tool calls of one stream while they are written: give it the stream's events.
+    """The tool calls of one stream while the model writes them. Pass every event of the stream to `on_event`.
 
     calls = LiveCalls()
 
     def on_event(event):
         for change in calls.on_event(event):
-            …                                   # or look at calls[event.index].arguments.value
+            …                                   # or use calls[event.index].arguments.value
     """
 
     __slots__ = ("_calls",)
@@ -379,11 +392,11 @@ class LiveCalls:
         return self._calls[index]
 
     def __iter__(self) -> Iterator[LiveCall]:
-        """In the order in which they began."""
+        """Iterate over the calls in the order in which they began."""
         return iter(self._calls.values())
 
     def on_event(self, event: Event) -> list[Change]:
-        """Take an event; what it adds to the arguments of the call at its index. Other events add nothing."""
+        """Process an event. Returns the changes of the arguments of the call at its index."""
         if isinstance(event, ToolCallDelta):
             call = self._calls.get(event.index)
             return [] if call is None else call.arguments.feed(event.arguments)

@@ -1,7 +1,7 @@
-"""A provider's row of data: where it is, how its key is called, and where it departs from its dialect.
+"""A provider's row of data: its address, the variables of its key, and where it departs from its dialect.
 
-Knows the shape of a row. Must not know any row (`profiles` does) nor any dialect's code: what a quirk's value
-means on the wire is the dialect's business.
+Knows the shape of a row. Must not know any row (`profiles.py` does) nor any dialect's code: each dialect defines what a
+quirk's value means on the wire.
 """
 
 from __future__ import annotations
@@ -31,49 +31,60 @@ ToolCallIdForm: TypeAlias = Literal["any", "at_most_40", "nine_alphanumerics"]
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Quirks:
-    """Where a server departs from its dialect. Every member's default is the dialect's own way; those after
-    `strict_end`, `auth_header`, `query` and `headers` are read by OpenAI Chat alone unless they say otherwise.
+    """How a server departs from its dialect. The defaults are the dialect's own behaviour.
 
-    The stream's end and the way in:
+    Every dialect reads `strict_end`, `auth_header`, `query` and `headers`. Only OpenAI Chat reads the others, unless
+    noted.
 
-    - strict_end: the stream's terminal marker is required; otherwise a finish reason and the end of the body will do.
-    - auth_header: the header that carries the key. `authorization` carries it as `Bearer …`, any other one bare.
-    - query: sent with every request, without `?` (`api-version=…`).
-    - headers: sent with every request.
-    - tool_name: the names of tools that are accepted, in every dialect (Gemini has one form for all its servers). A
-      tool of the request with another name is an error; in the conversation such a name is replaced by one derived
-      from it. `word_64`, `word_128`: so many letters, digits, `_` and `-`.
+    The end of the stream, and access:
 
-    How a request is spelled:
+    strict_end: whether the stream must end with its terminal marker. If False, a finish reason and the end of the body
+        are enough.
+    auth_header: the header with the key. `authorization` sends it as `Bearer …`, any other header sends the key alone.
+    query: the query of every request, without `?` (`api-version=…`).
+    headers: sent with every request.
+    tool_name: the form of tool names that the server accepts, in every dialect (Gemini has one form for all its
+        servers). `word_64` and `word_128`: up to 64 or 128 letters, digits, `_` and `-`. A tool of the request with
+        another name is an error. In the conversation such a name is replaced by one derived from it.
 
-    - max_tokens_member: the member for `max_output_tokens`. `by_model`: `max_completion_tokens` for OpenAI's
-      reasoning models, which refuse the other, and `max_tokens` for the rest, which every server knows.
-    - stream_usage: `stream_options.include_usage` may be sent (some servers refuse the member, and report anyway).
-    - system_role: the role of the system prompt.
-    - thinking: how thinking is asked for. `reasoning_effort: word`; `reasoning: {effort | max_tokens, exclude}`
-      (OpenRouter); `thinking: {type: enabled | disabled}` (`thinking_type`: DeepSeek, Z.ai, Moonshot);
-      the same with `budget_tokens` (`thinking_budget`: Claude behind a chat server); `enable_thinking` with
-      `thinking_budget` (Alibaba); `chat_template_kwargs: {enable_thinking}` (servers that run open models);
-      or not at all.
-    - efforts: the effort words for the levels NONE, LOW, MED and HIGH, for models that OpenAI's table does not hold.
-    - tool_call_id: the ids that are accepted; any other id is replaced by one derived from it, in call and result.
-    - required_tool_choice: the word for "some tool must be called".
-    - named_tool_choice: one tool can be demanded by name.
-    - reasoning_refuses_sampling: OpenAI's reasoning models refuse `temperature` and `top_p` here, as at OpenAI.
-    - seed_member: the member for `seed`; empty where there is none.
-    - parallel_tool_calls, metadata, tool_strict: the member is accepted.
-    - structured_output: `json_schema`, or `json_object` for servers that can only promise some JSON object.
-    - cache_control: Anthropic's cache marks are accepted on content parts.
-    - file_parts: documents and sound may be sent as content parts. file_urls: by URL, too. video_parts: films.
+    How a request is written:
 
-    What goes back with the history:
+    max_tokens_member: the member for `max_output_tokens`. `by_model`: `max_completion_tokens` for OpenAI's reasoning
+        models, which refuse the other member, and `max_tokens` for all others, which every server accepts.
+    stream_usage: whether `stream_options.include_usage` may be sent. Some servers refuse it and report usage anyway.
+    system_role: the role of the system prompt.
+    thinking: the member that asks for thinking.
+        `reasoning_effort`: a word.
+        `reasoning`: `{effort | max_tokens, exclude}` (OpenRouter).
+        `thinking_type`: `thinking: {type: enabled | disabled}` (DeepSeek, Z.ai, Moonshot).
+        `thinking_budget`: `thinking` with `budget_tokens` (Claude behind a chat server).
+        `enable_thinking`: with `thinking_budget` (Alibaba).
+        `chat_template_kwargs`: `{enable_thinking}` (servers that run open models).
+        `none`: thinking cannot be asked for.
+    efforts: the effort words for the levels NONE, LOW, MED and HIGH, for models that are not in OpenAI's table.
+    tool_call_id: the form of ids that the server accepts. Another id is replaced, in the call and in its result, by one
+        derived from it.
+    required_tool_choice: the word for "call at least one tool".
+    named_tool_choice: whether one tool can be required by name.
+    reasoning_refuses_sampling: whether OpenAI's reasoning models refuse `temperature` and `top_p` here, as at OpenAI.
+    seed_member: the member for `seed`; empty if there is none.
+    parallel_tool_calls: whether the member of this name is accepted.
+    metadata: whether the member of this name is accepted.
+    tool_strict: whether a tool's `strict` is accepted.
+    structured_output: `json_schema`, or `json_object` for servers that guarantee only some JSON object.
+    cache_control: whether Anthropic's cache marks are accepted on content parts.
+    file_parts: whether documents and sound may be sent as content parts.
+    file_urls: whether they may be sent by URL.
+    video_parts: whether films may be sent as content parts.
 
-    - reasoning_return: the member that carries the model's own reasoning back with its tool calls. `as_received`:
-      under the name it came by. `reasoning_details`: OpenRouter's signed list, else its `reasoning`.
-      `thinking_parts`: in the content (Mistral).
-    - signed_thinking_only: Anthropic's dialect: thinking without a signature is refused, so it stays behind. A server
-      that signs nothing gets its own thinking back.
-    - reasoning_required: the member must be there with every tool call, empty where no reasoning is known.
+    What is sent back with the history:
+
+    reasoning_return: the member that returns the model's own reasoning with its tool calls. `as_received`: the member
+        that it came in. `reasoning_details`: OpenRouter's signed list, else its `reasoning`. `thinking_parts`: parts of
+        the content (Mistral).
+    reasoning_required: whether the member must be present with every tool call, empty if there is no reasoning.
+    signed_thinking_only: whether thinking without a signature is refused, so that it is not sent (Anthropic's dialect).
+        A server that signs nothing gets its own thinking back.
     """
 
     strict_end: bool = False
@@ -108,15 +119,19 @@ class Quirks:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Profile:
-    """One provider.
+    """One provider's row of data.
 
-    name: its row's name, and the tag on the state it wants back; no two rows share one. dialect: the name of one of the
-    four, or a `Dialect` of your own. aliases: other names for
-    `"name/model"`. prefixes: beginnings of model names that belong to it. key_variables: environment variables that
-    hold its key, first found wins. needs_key: False for servers that run without one. generic: stands for servers
-    without a row; its aliases and prefixes count where no known row's do. base_url: empty where every customer has
-    their own. addresses: patterns of `host[:port]` or `host[:port]/path` (`*` matches anything) that
-    belong to the row besides its own base URL's host.
+    name: the row's name, and the tag on state that only this provider gets back. No two rows share a name.
+    dialect: the name of one of the four dialects, or a `Dialect` of your own.
+    base_url: where the provider is; empty if every customer has an address of their own.
+    key_variables: environment variables with the key. The first one that is set is used.
+    aliases: other names for `"name/model"`.
+    prefixes: beginnings of the names of its models.
+    needs_key: False for servers that run without a key.
+    generic: whether the row stands for servers without a row. Aliases and prefixes of known rows take precedence.
+    addresses: patterns of `host[:port]` or `host[:port]/path` that belong to the row, besides its base URL's host. `*`
+        matches anything.
+    quirks: how the server departs from its dialect.
     """
 
     name: str
@@ -132,5 +147,5 @@ class Profile:
 
     @property
     def dialect_name(self) -> str:
-        """What the dialect is called."""
+        """The name of the dialect."""
         return self.dialect if isinstance(self.dialect, str) else self.dialect.name

@@ -1,7 +1,7 @@
-"""The profiles table: every known provider as a row. The one file of truth for providers.
+"""The table of profiles: one row for every known provider.
 
-Knows names, addresses, key variables and quirks, from the providers' own documentation. A provider that is not
-here works through its dialect's generic row; a caller may also hand in a `Profile` of their own.
+Knows names, addresses, key variables and quirks, from the providers' own documentation. A provider without a row uses
+its dialect's generic row, or a `Profile` that the caller makes.
 """
 
 from __future__ import annotations
@@ -31,8 +31,11 @@ def _compatible(
     json_schema: bool = True,
     video_parts: bool = False,
 ) -> Quirks:
-    """What most compatible servers have in common: the older name for the token limit, and reasoning in a member
-    of its own that goes back with tool calls under the name it came by."""
+    """Return the quirks that most compatible servers share.
+
+    They use the older member for the token limit. Their reasoning has a member of its own, and goes back with tool
+    calls in the member that it came in.
+    """
     return Quirks(
         max_tokens_member="max_tokens",
         thinking=thinking,
@@ -58,7 +61,7 @@ def _chat(
     addresses: tuple[str, ...] = (),
     needs_key: bool = True,
 ) -> Profile:
-    """A row that speaks OpenAI Chat."""
+    """Return a row for the OpenAI Chat dialect."""
     return Profile(
         name=name,
         dialect="openai-chat",
@@ -97,7 +100,7 @@ OPENAI_ROWS: tuple[Profile, ...] = (
         generic=True,
         quirks=Quirks(max_tokens_member="by_model", reasoning_return="as_received", cache_control=False),
     ),
-    # A deployment's own URL needs a version; the newer `/openai/v1` does not. The narrower address stands first.
+    # A deployment's own URL needs an API version; the newer `/openai/v1` does not. The narrower address comes first.
     _chat(
         "azure-deployment",
         "",
@@ -132,8 +135,8 @@ OPENAI_ROWS: tuple[Profile, ...] = (
         quirks=_STRICT_OPENAI,
     ),
     Profile(
-        # A row of its own, so that what OpenAI encrypted does not go to another server. Its end is as strict: there
-        # is no other sign that a Responses stream is whole.
+        # A row of its own, so that state that OpenAI encrypted is not sent to another server. The end is strict as
+        # well: nothing else shows that a Responses stream is complete.
         name="responses-compatible",
         aliases=("openai",),
         dialect="openai-responses",
@@ -154,12 +157,12 @@ OPENAI_ROWS: tuple[Profile, ...] = (
         quirks=replace(_STRICT_OPENAI, auth_header="api-key"),
     ),
 )
-"""OpenAI itself, and where else its models are served. `openai-compatible` is the row for unknown servers."""
+"""OpenAI, and clouds that serve its models. `openai-compatible` and `responses-compatible` are for unknown servers."""
 
 _GROQ = _compatible(reasoning_return="reasoning")
 _MISTRAL = Quirks(
     max_tokens_member="max_tokens",
-    # Its reasoning models know these two words and no others.
+    # Mistral's reasoning models accept these two words only.
     efforts=("none", "high", "high", "high"),
     tool_call_id="nine_alphanumerics",
     required_tool_choice="any",
@@ -300,7 +303,7 @@ HOSTED_ROWS: tuple[Profile, ...] = (
     _chat("baseten", "https://inference.baseten.co/v1", "BASETEN_API_KEY"),
     _chat("scaleway", "https://api.scaleway.ai/v1", "SCW_SECRET_KEY"),
 )  # fmt: skip
-"""Providers of models, under their own address."""
+"""Providers of models, each at its own address."""
 
 GATEWAY_ROWS: tuple[Profile, ...] = (
     _chat("databricks", "", "DATABRICKS_TOKEN", quirks=_compatible("thinking_budget", "none", seed=False),
@@ -340,7 +343,7 @@ GATEWAY_ROWS: tuple[Profile, ...] = (
         base_url="https://router.huggingface.co/v1", key_variables=("HF_TOKEN", "HUGGINGFACE_API_KEY"),
     ),
 )  # fmt: skip
-"""Servers that pass requests on to many providers, and clouds where every customer has an address."""
+"""Gateways to many providers, and clouds where every customer has an address."""
 
 LOCAL_ROWS: tuple[Profile, ...] = (
     _chat("ollama", "http://localhost:11434/v1", "OLLAMA_API_KEY", needs_key=False,
@@ -359,7 +362,7 @@ LOCAL_ROWS: tuple[Profile, ...] = (
     _chat("litellm", "http://localhost:4000/v1", "LITELLM_API_KEY", needs_key=False,
           quirks=Quirks(max_tokens_member="by_model", reasoning_return="as_received", cache_control=True)),
 )  # fmt: skip
-"""Servers that people run themselves. Rows are chosen by name, or by the port where that port says enough."""
+"""Servers that users run themselves. A row is selected by name, or by the port if few other servers use that port."""
 
 FIRST_PARTY_ROWS: tuple[Profile, ...] = (
     Profile(
@@ -372,7 +375,7 @@ FIRST_PARTY_ROWS: tuple[Profile, ...] = (
         quirks=Quirks(strict_end=True, tool_name="word_128", signed_thinking_only=True),
     ),
     Profile(
-        # A row of its own, so that thinking goes back to the server that made it, and not to Anthropic.
+        # A row of its own, so that thinking is sent back to the server that made it, and not to Anthropic.
         name="anthropic-compatible",
         aliases=("anthropic", "claude"),
         dialect="anthropic",
@@ -392,19 +395,19 @@ FIRST_PARTY_ROWS: tuple[Profile, ...] = (
         quirks=_STRICT,
     ),
 )
-"""The two other dialects' own providers."""
+"""Anthropic and Google with their own dialects, and servers compatible with Anthropic's."""
 
 PROFILES: tuple[Profile, ...] = (*OPENAI_ROWS, *FIRST_PARTY_ROWS, *HOSTED_ROWS, *GATEWAY_ROWS, *LOCAL_ROWS)
-"""Every known provider. Where two rows could claim a name or an address, the earlier one has it."""
+"""Every known provider. If two rows match a name or an address, the first one is used."""
 
 _DEFAULT_PORT = {"https": ":443", "http": ":80"}
 
 _SHARED_PORTS = frozenset({8000, 8080, 4000, 30000})
-"""Ports of one's own machine that say nothing about who listens there."""
+"""Ports of the local machine that many kinds of servers use."""
 
 
 def profile_by_name(name: str, dialect: str) -> Profile | None:
-    """The row of that name that speaks the dialect, else the row with that alias."""
+    """Return the row of a dialect with this name, else the first with this alias, else None."""
     rows = [row for row in PROFILES if row.dialect_name == dialect]
     return next((row for row in rows if row.name == name), None) or next(
         (row for row in rows if name in row.aliases), None
@@ -412,7 +415,10 @@ def profile_by_name(name: str, dialect: str) -> Profile | None:
 
 
 def profile_by_host(base_url: str, dialect: str) -> Profile | None:
-    """The row that a base URL belongs to: one of whose addresses it fits, or whose own URL has its host and port."""
+    """Return the row of a dialect that a base URL belongs to, or None.
+
+    A row's address patterns take precedence over the host and port of a row's own URL.
+    """
     host, path = _address(base_url)
     if not host:
         return None
@@ -426,13 +432,13 @@ def profile_by_host(base_url: str, dialect: str) -> Profile | None:
 
 
 def _fits(pattern: str, host: str, path: str) -> bool:
-    """Host and path apart: a `*` for the one must not reach into the other."""
+    """Return whether a pattern matches an address. Host and path are matched separately: a `*` matches in one only."""
     host_pattern, slash, path_pattern = pattern.partition("/")
     return fnmatchcase(host, host_pattern) and (not slash or fnmatchcase(path, f"/{path_pattern}"))
 
 
 def _address(base_url: str) -> tuple[str, str]:
-    """`host[:port]` in lower case, and the path; empty for what is no URL."""
+    """Return `host[:port]` in lower case and the path of a URL; empty texts for a text that is no URL."""
     try:
         parts = urlsplit(base_url.strip())
     except ValueError:
@@ -442,6 +448,7 @@ def _address(base_url: str) -> tuple[str, str]:
 
 
 def _says_nothing(base_url: str) -> bool:
+    """Return whether the URL's port is one that many kinds of servers use."""
     return urlsplit(base_url).port in _SHARED_PORTS
 
 
@@ -460,4 +467,4 @@ DEFAULT_PROFILES: dict[str, tuple[Profile, Profile]] = {
     "anthropic": (_row("anthropic", "anthropic"), _row("anthropic-compatible", "anthropic")),
     "gemini": (_row("google", "gemini"), _row("google", "gemini")),
 }
-"""Dialect → the row without a base URL, and the row for a base URL that no row knows."""
+"""Dialect → the row for a provider without a base URL, and the row for a base URL that matches no row."""

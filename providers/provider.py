@@ -1,4 +1,4 @@
-"""Who is asked: a base URL, a key, and the profile that says which dialect and which quirks. Values only.
+"""A provider as configured: a base URL, a key, and the profile that names its dialect and its quirks. Values only.
 
 Must not know the environment (the engine looks keys up) nor any dialect's code.
 """
@@ -19,19 +19,21 @@ APIKey: TypeAlias = "str | Callable[[], str]"
 
 
 class Provider:
-    """One provider, as configured. `OpenAIChat` and the like are made for the four dialects; a plain `Provider` takes
-    its dialect from the `Profile` that it is given.
+    """One provider, as configured. Each of the four dialects has a subclass, such as `OpenAIChat`; a plain `Provider`
+    takes its dialect from the `Profile` that it is given.
 
-    api_key: a key, or a plain function that returns one, for keys that expire. The function is called when an attempt
-        begins, on the engine's thread, so it must not wait. Default: the key is looked up in the environment, then in
-        the credentials file, when the first request needs it.
-    base_url: where requests go. Default: the profile's own.
-    name: how `"name/model"` selects it. Default: the profile's name.
+    api_key: the key, or a plain function that returns it, for keys that expire. The engine calls the function on its
+        thread when an attempt begins, so it must not wait. None: the key is looked up in the environment, then in the
+        credentials file, when the first request needs it.
+    base_url: where the provider is. None: the profile's own URL.
+    name: the name that selects this provider in `"name/model"`. Default: the profile's name.
     headers: sent with every request.
-    profile: a row of `profiles`, by name or as a `Profile`. Default: the row that `name` or the base URL's host belongs
-        to, else the dialect's generic one.
-    idempotency_header: a header's name, such as "Idempotency-Key", for servers that do a request with a known key only
-        once. Each call has a key of its own, and sends it with each of its attempts. Default: no such header.
+    profile: a `Profile`, or the name of a row of `profiles`. Default: the row that `name` or the base URL's host
+        belongs to, else the dialect's generic row.
+    idempotency_header: the name of a header, such as "Idempotency-Key", for servers that execute a request with a known
+        key only once. Each call has its own key and sends it with each attempt. Default: no such header.
+
+    Raises `InvalidRequestError` for a wrong value, and for a plain `Provider` without a `Profile`.
     """
 
     __slots__ = ("api_key", "base_url", "headers", "idempotency_header", "name", "profile")
@@ -85,7 +87,7 @@ class Provider:
 
     def __repr__(self) -> str:
         where, mark, _ = str(self.base_url).partition("?")
-        url = where + (mark and "?…")  # a query may hold a key
+        url = where + (mark and "?…")  # the query may contain a key
         return f"{type(self).__name__}(name={self.name!r}, base_url={url!r}, profile={self.profile.name!r})"
 
     def __eq__(self, other: object) -> bool:
@@ -123,8 +125,9 @@ MADE_OF: dict[str, Rule] = {
     "profile": optional(instance(str, Profile, must="a profile's name or a Profile")),
     "idempotency_header": optional(text("a header's name")),
 }
-"""What a provider is made of, in order → its rule. The engine checks the provider again when it opens: it may have
-changed."""
+"""Field of a provider, in order → its rule at construction. The engine checks the provider again when it opens, because
+its attributes may have changed.
+"""
 
 PROVIDER = Checker(
     Provider,
@@ -139,28 +142,28 @@ PROVIDER = Checker(
 
 
 class OpenAIChat(Provider):
-    """OpenAI's Chat Completions, and every server that is compatible with it. `base_url` holds the `/v1`."""
+    """OpenAI's Chat Completions, and every compatible server. `base_url` includes the `/v1`."""
 
     __slots__ = ()
     dialect = "openai-chat"
 
 
 class OpenAIResponses(Provider):
-    """OpenAI's Responses. `base_url` holds the `/v1`."""
+    """OpenAI's Responses, and compatible servers. `base_url` includes the `/v1`."""
 
     __slots__ = ()
     dialect = "openai-responses"
 
 
 class Anthropic(Provider):
-    """Anthropic's Messages, and compatible servers. `base_url` is without `/v1` (with it works, too)."""
+    """Anthropic's Messages, and compatible servers. `base_url` ends before `/v1`; with `/v1` it works as well."""
 
     __slots__ = ()
     dialect = "anthropic"
 
 
 class Gemini(Provider):
-    """Google's Gemini (generateContent). `base_url` is without `/v1beta` (with it works, too)."""
+    """Google's Gemini (generateContent). `base_url` ends before `/v1beta`; with `/v1beta` it works as well."""
 
     __slots__ = ()
     dialect = "gemini"

@@ -1,7 +1,7 @@
-"""What one response says about the provider's limits, as one value, whichever dialect it came in.
+"""What one response reports about the provider's limits, as one value for all dialects.
 
-Knows the units in which providers limit and the values that a report may hold. Must not know header names or bodies
-(each dialect's `rate_limits.py` does) nor what a client does with a report.
+Knows the units in which providers limit and the values that a report may have. Must not know header names or bodies
+(each dialect's `rate_limits.py` does), nor what a client does with a report.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MONTH = 30 * DAY
 
 
 class Unit(enum.IntEnum):
-    """What a limit counts. The value is the place in a cost."""
+    """What a limit counts. The value is the position in a request's cost."""
 
     REQUESTS = 0
     INPUT_TOKENS = 1
@@ -26,30 +26,30 @@ class Unit(enum.IntEnum):
 
 
 class Refusal(enum.StrEnum):
-    """Why a request was refused, as far as limits are concerned."""
+    """Which kind of limit refused a request."""
 
     NONE = "none"
-    """The response is no refusal by a limit."""
+    """No limit refused the request."""
     RATE = "rate"
-    """Too much per time: the same request may go later."""
+    """Too much in a period of time: the same request can succeed later."""
     OVERLOAD = "overload"
-    """Too much at a time: the server is full, whatever the caller's own limits are."""
+    """Too much at once: the server is full, whatever the caller's own limits are."""
     TOO_LARGE = "too_large"
-    """The request is larger than a whole limit: it never fits."""
+    """The request is larger than a whole limit: it can never succeed."""
     SPENT = "spent"
-    """A daily, monthly or monetary quota is used up: no pause within a call's life lifts that."""
+    """A daily, monthly or monetary quota is used up: no pause within a call's lifetime helps."""
 
 
 @dataclass(slots=True, frozen=True)
 class ReportedLimit:
-    """One limit as a response describes it.
+    """One limit as a response reports it.
 
-    name: the provider's own name for it; two limits may have one unit (`tokens` and `project-tokens`).
+    name: the provider's own name for it. Two limits may have one unit (`tokens` and `project-tokens`).
     unit: what it counts.
-    window: the seconds that the limit's number is for (60: per minute).
-    limit: how much a window allows; None where the response does not say.
-    remaining: how much is left; None where the response does not say.
-    reset: seconds until the limit is full again; None where the response does not say.
+    window: the period that the limit applies to, in seconds (60: per minute).
+    limit: the amount allowed per window; None if not reported.
+    remaining: the amount left; None if not reported.
+    reset: seconds until the limit is full again; None if not reported.
     tier: the service tier that the limit belongs to; empty for the ordinary one.
     """
 
@@ -64,12 +64,12 @@ class ReportedLimit:
 
 @dataclass(slots=True, frozen=True)
 class QuotaReport:
-    """What one response says about limits.
+    """What one response reports about limits.
 
-    limits: each limit that it describes.
-    refusal: whether a limit refused the request, and of which kind.
-    refused_by: the unit of the limit that refused; None where the response does not name it.
-    hint: seconds to wait that the server asks for; None where it gives no hint.
+    limits: each limit that it reports.
+    refusal: whether a limit refused the request, and which kind of limit.
+    refused_by: the unit of the limit that refused the request; None if not reported.
+    hint: seconds to wait that the server asks for; None if not reported.
     """
 
     limits: tuple[ReportedLimit, ...] = ()
@@ -79,4 +79,4 @@ class QuotaReport:
 
 
 NOTHING = QuotaReport()
-"""The report of a response that says nothing about limits."""
+"""The report of a response without information about limits."""

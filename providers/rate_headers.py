@@ -1,6 +1,6 @@
-"""Rate-limit headers read by rows of data: which header holds which number of which limit.
+"""Parses rate-limit headers by rows of data that map each number of a limit to its header.
 
-Knows how numbers, durations and moments are spelled. Must not know any provider's headers: each dialect's
+Knows how numbers, durations and dates are written. Must not know any provider's headers: each dialect's
 `rate_limits.py` has the rows.
 """
 
@@ -19,19 +19,28 @@ from .retry_hints import duration_ms
 ResetForm: TypeAlias = Literal["span", "moment", "milliseconds"]
 
 LONGEST_MINUTE = 10 * MINUTE
-"""What a minute allows is full again within a minute, even where the server counts generously. A limit whose reset is
-further away than this is a day's."""
+"""Seconds. A limit per minute is full again within a minute, or a few if the server counts generously. A limit whose
+reset is later than this is a limit per day.
+"""
 
 LARGEST = 1e15
-"""A limit or a rest above this number of requests or tokens is a mistake."""
+"""A limit or a remaining amount above this number of requests or tokens is an error of the server."""
 
 
 @dataclass(slots=True, frozen=True)
 class HeaderRow:
-    """The headers of one limit, names in lower case; empty where the server has none.
+    """The headers of one limit: names in lower case, empty if the server does not send that header.
 
-    reset_form: `span`: seconds, or a duration such as `6m0s`. `moment`: RFC 3339. `milliseconds`: Unix time in ms.
-    may_be_daily: the server also sends a day's limit under this name, which its reset shows.
+    name: the limit's name in reports.
+    unit: what the limit counts.
+    limit: the header with the amount allowed per window.
+    remaining: the header with the amount left.
+    reset: the header with the time at which the limit is full again.
+    window: the period that the limit applies to, in seconds.
+    reset_form: how the reset is written. `span`: seconds, or a duration such as `6m0s`. `moment`: RFC 3339.
+        `milliseconds`: Unix time in ms.
+    may_be_daily: the server sends a limit per day under the same names. Its reset shows which one it is.
+    tier: the service tier that the limit belongs to; empty for the ordinary one.
     """
 
     name: str
@@ -46,9 +55,10 @@ class HeaderRow:
 
 
 def read_rows(rows: Iterable[HeaderRow], headers: Headers, now: float) -> tuple[ReportedLimit, ...]:
-    """The limits that a response's headers describe. Never raises; junk is as if it were not there.
+    """Return the limits that a response's headers describe. Never raises; values that cannot be parsed are ignored.
 
-    headers: names in lower case. now: the wall clock in Unix seconds.
+    headers: names in lower case.
+    now: the wall clock in Unix seconds.
     """
     found: list[ReportedLimit] = []
     for row in rows:
@@ -56,7 +66,7 @@ def read_rows(rows: Iterable[HeaderRow], headers: Headers, now: float) -> tuple[
             continue
         limit, remaining = amount(headers.get(row.limit)), amount(headers.get(row.remaining))
         if not limit:
-            # -1 of -1 and 0 of 0 are how servers spell "unknown"; a rest without a limit says nothing about a rate.
+            # Servers write "unknown" as -1 of -1 or 0 of 0. A remaining amount without a limit gives no rate.
             continue
         reset = seconds_until(headers.get(row.reset), row.reset_form, now)
         daily = row.may_be_daily and reset is not None and reset > LONGEST_MINUTE
@@ -67,7 +77,9 @@ def read_rows(rows: Iterable[HeaderRow], headers: Headers, now: float) -> tuple[
 
 
 def amount(text: str | None) -> float | None:
-    """A limit or a rest, else None: no number, negative, infinite or absurdly large."""
+    """Parse a limit or a remaining amount. Returns None for text that is no number, or one that is negative, infinite
+    or absurdly large.
+    """
     if not text or "_" in text:
         return None
     try:
@@ -78,7 +90,9 @@ def amount(text: str | None) -> float | None:
 
 
 def seconds_until(text: str | None, form: ResetForm, now: float) -> float | None:
-    """Seconds until a reset, else None: it cannot be read, has passed, or is beyond a month."""
+    """Return the seconds until a reset, or None if the text cannot be parsed, the time has passed, or it is more than
+    31 days away.
+    """
     if not text:
         return None
     if form == "span":

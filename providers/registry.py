@@ -1,4 +1,4 @@
-"""Which provider a request goes to, and which dialect it is written in.
+"""Which provider a request is sent to, and which dialect it is written in.
 
 Knows model names and the configured providers. Must not know what a dialect does.
 """
@@ -20,11 +20,11 @@ DIALECT_MODULES: dict[str, str] = {
     "anthropic": ".anthropic",
     "gemini": ".gemini",
 }
-"""Dialect name → the package that speaks it."""
+"""Dialect name → the package that implements it."""
 
 
 class Dialects(Mapping[str, Dialect]):
-    """Dialect name → its one instance, loaded at its first use: most programs speak one or two of the four."""
+    """Dialect name → dialect. A dialect is imported when it is first used: most programs use one or two of the four."""
 
     def __init__(self) -> None:
         self._loaded: dict[str, Dialect] = {}
@@ -46,7 +46,7 @@ DIALECTS = Dialects()
 
 
 def dialect_of(profile: Profile) -> Dialect:
-    """The dialect that a profile gives or names. Raises `InvalidRequestError` for a name that is none of the four."""
+    """Return the dialect that a profile contains or names. Raises `InvalidRequestError` for an unknown name."""
     if not isinstance(profile.dialect, str):
         return profile.dialect
     if profile.dialect not in DIALECT_MODULES:
@@ -59,12 +59,15 @@ def dialect_of(profile: Profile) -> Dialect:
 
 
 def select(model: str, providers: Sequence[Provider]) -> tuple[Provider, str]:
-    """The provider that a request's `model` names, and the model's name as that provider knows it.
+    """Return the provider that a request's `model` selects, and the model's name as that provider knows it.
 
-    `"name/model"` goes to the provider of that name, else to the first one whose row has that name or alias; the
-    name is taken off. Any other model goes, whole, to the provider that owns the longest known prefix of it, else
-    to the only provider there is: so `meta-llama/Llama-3` reaches a lone gateway as it stands, and
-    `openrouter/meta-llama/Llama-3` reaches it without the first part. Raises `InvalidRequestError` for `model`.
+    1. `"name/model"` selects the provider with that name, else the first whose profile has that name or alias. The
+       name and the slash are removed.
+    2. Any other model selects the provider whose profile has the longest matching prefix. The name is not changed.
+    3. If no prefix matches and there is only one provider, that one is selected. So `meta-llama/Llama-3` reaches a
+       single gateway unchanged, and `openrouter/meta-llama/Llama-3` reaches it without the first part.
+
+    Raises `InvalidRequestError` for `model`.
     """
     validate_model(model)
     name, slash, rest = model.partition("/")
@@ -93,12 +96,14 @@ def _named(name: str, providers: Sequence[Provider]) -> Provider | None:
 
 
 def _known_first(providers: Sequence[Provider]) -> list[Provider]:
-    """Providers with a row of their own before those that stand for unknown servers; else as configured."""
+    """Return the providers, those with a profile of their own first, generic ones last, otherwise as configured."""
     return sorted(providers, key=lambda provider: provider.profile.generic)
 
 
 def _owner(model: str, providers: Sequence[Provider]) -> Provider | None:
-    """The provider with the longest prefix that fits; of equals a known one, then the one configured first."""
+    """Return the provider with the longest matching prefix, or None. Of equal ones a known profile wins, then the first
+    configured.
+    """
     best: Provider | None = None
     longest = 0
     for provider in _known_first(providers):

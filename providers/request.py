@@ -1,4 +1,4 @@
-"""What is asked of a model, in the words all dialects share. Values only: `checks` holds them against their rules."""
+"""A request to a model, in the words that all dialects share. Values only: `checks.py` validates them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from .options import Retry, Timeouts
 from .prefix_cache import PrefixCache
 
 TOOL_CHOICE_MODES = ("auto", "none", "required")
+"""Values of `Request.tool_choice` that are not a tool's name."""
 
 
 class ThinkingLevel(enum.StrEnum):
-    """How much to think. What a level means in tokens or effort is a table per model, in each dialect."""
+    """How much the model should think. Each dialect has a table per model that maps a level to tokens or effort."""
 
     NONE = "none"
     LOW = "low"
@@ -26,17 +27,17 @@ class ThinkingLevel(enum.StrEnum):
 
 LevelName: TypeAlias = Literal["none", "low", "med", "medium", "high"]
 LEVEL_NAMES: dict[str, ThinkingLevel] = {**{level.value: level for level in ThinkingLevel}, "medium": ThinkingLevel.MED}
-"""What a level may be called in place of its `ThinkingLevel`."""
+"""Name of a level → its `ThinkingLevel`. A request may have either."""
 
 
 @dataclass(slots=True, frozen=True)
 class ThinkingConfig:
-    """Thinking in detail; what is given here wins over the level's table.
+    """Thinking in detail. A value given here replaces what the level's table would give.
 
-    level: as `ThinkingLevel`; its name is taken, too.
-    budget_tokens: tokens, for models with a budget; -1 leaves it to models that can decide it.
+    level: a `ThinkingLevel` or its name.
+    budget_tokens: tokens, for models with a budget; -1 lets the model decide, if it can.
     effort: the provider's own word (`minimal`, `xhigh`, `max`, …).
-    include_summary: whether thinking text is wanted back (None: yes, where the dialect offers it).
+    include_summary: whether the thinking's text should be returned. None: yes, if the dialect offers it.
     """
 
     level: ThinkingLevel | None = None
@@ -47,9 +48,13 @@ class ThinkingConfig:
 
 @dataclass(slots=True, frozen=True)
 class Tool:
-    """A function that the model may ask for. `parameters` is a JSON Schema object.
+    """A function that the model may call.
 
-    strict: hold the model to the schema, for dialects that can (None: the dialect's default).
+    name: the function's name.
+    description: what it does, for the model.
+    parameters: a JSON Schema of type `object`.
+    strict: whether the server must enforce the schema, for dialects that can. None: the dialect's default.
+    cache_control: marks the end of a part of the prompt that may be cached.
     """
 
     name: str
@@ -91,27 +96,27 @@ class _CachedForm:
 
 @dataclass(slots=True, frozen=True)
 class Request(_CachedForm):
-    """One request. Only `model` and `messages` are needed; None leaves a setting to the server.
+    """One request. Only `model` and `messages` are required. None leaves a setting to the server.
 
-    model: the model's name, with or without its provider's: `"claude-sonnet-4-5"`, `"vllm/llama-3"`.
-    messages: the conversation, oldest first.
-    system: the system prompt, text or text blocks.
-    tools: the functions that the model may ask for.
+    model: the model's name, with or without the provider's (`"anthropic/claude-sonnet-4-5"`).
+    messages: the conversation so far.
+    system: the system prompt, as text or text blocks.
+    tools: functions that the model may call.
     tool_choice: `auto`, `none`, `required`, or a tool's name.
-    thinking: a level, by name too (`"high"`), or a `ThinkingConfig`.
-    max_output_tokens: the longest answer.
-    temperature: how much chance there is in the answer, from 0.
-    top_p: only the most probable tokens, up to this sum of their probabilities.
-    stop: texts at which the answer ends.
-    seed: for answers that can be repeated, where the server offers that.
-    response_schema: a JSON Schema that the answer's text must fit, or a class that makes one (`model_json_schema`, as
-        pydantic's models have); the JSON object is then on `response.parsed`.
-    parallel_tool_calls: whether one answer may ask for several tools.
-    metadata: names and values that the provider keeps with the request.
-    timeouts: the clocks of this call; those that are None are the engine's.
-    retry: how often this call is attempted. Default: the engine's.
-    extra_body: members merged into the wire body last.
-    extra_headers: headers added last; no repr shows them.
+    thinking: a level, its name (`"high"`), or a `ThinkingConfig`.
+    max_output_tokens: the most tokens that the model may generate.
+    temperature: randomness of the output, 0 or more; the upper end depends on the provider.
+    top_p: the part of the probability mass that tokens are chosen from, 0 to 1.
+    stop: texts at which the model stops.
+    seed: a number for reproducible output, for servers that support it.
+    response_schema: a JSON Schema that the answer's text must match, or a class with `model_json_schema()`, such as a
+        pydantic model. The parsed value is then on `response.parsed`.
+    parallel_tool_calls: whether the model may make several calls in one answer.
+    metadata: names and values that are stored with the request, for providers that support it.
+    timeouts: replaces the engine's timeouts where given.
+    retry: replaces the engine's retry policy.
+    extra_body: members that are merged into the wire body last.
+    extra_headers: headers that are added last. No repr shows them.
     """
 
     model: str
@@ -135,7 +140,7 @@ class Request(_CachedForm):
 
     @property
     def system_blocks(self) -> list[Text]:
-        """The system prompt as blocks, empty ones left out."""
+        """The system prompt as blocks, without empty ones."""
         if self.system is None:
             return []
         blocks = [Text(self.system)] if isinstance(self.system, str) else list(self.system)
@@ -143,7 +148,7 @@ class Request(_CachedForm):
 
     @property
     def thinking_config(self) -> ThinkingConfig | None:
-        """The thinking option in its long form, its level a `ThinkingLevel`."""
+        """The thinking option as a `ThinkingConfig`, with a level that is a `ThinkingLevel`; None if not given."""
         thinking = self.thinking
         if isinstance(thinking, ThinkingConfig):
             level = thinking.level
@@ -152,7 +157,7 @@ class Request(_CachedForm):
 
 
 def with_prefix_cache(request: Request, cache: PrefixCache) -> Request:
-    """Give a request that a conversation has just made the conversation's cache. Returns the same request."""
+    """Give a request that a conversation has just made the conversation's cache. Returns the request itself."""
     object.__setattr__(request, "_prefix_cache", cache)
     return request
 

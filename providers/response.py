@@ -1,4 +1,4 @@
-"""A model's whole answer, the same value whether it was streamed or not."""
+"""A model's complete answer: the same value whether it was streamed or not."""
 
 from __future__ import annotations
 
@@ -12,16 +12,19 @@ from .usage import Usage
 
 @dataclass(slots=True)
 class Response:
-    """One answer.
+    """One complete answer.
 
-    content: the blocks in order; `text`, `thinking` and `tool_calls` are views of it.
-    finish_reason, raw_finish_reason: why it ended, in our word and in the provider's own.
-    model, id: as the server names them.
-    refusal: the model's words where it declined, for dialects that keep them apart from text.
-    parsed: the object that a structured answer holds, where the request had a `response_schema`.
-    warnings: what the request asked for and the dialect could only do in part, and where the server contradicted itself
-    (a final text that differs from its deltas, a message that it sent twice).
-    provider_data: whatever else the answer carried, raw, under the wire's own names.
+    content: the blocks in order. `text`, `thinking` and `tool_calls` are views of it.
+    finish_reason: why the model stopped, in the word that all providers share.
+    raw_finish_reason: the provider's own word for it, or None.
+    usage: token counts.
+    model: the model's name as the server reports it, or None.
+    id: the answer's id as the server reports it, or None.
+    refusal: the model's text when it declined, for dialects that send it apart from the answer's text, or None.
+    parsed: the value that a structured answer contains, if the request had a `response_schema`, or None.
+    warnings: settings of the request that the dialect could apply only in part, and contradictions in the answer (a
+        final text that differs from its deltas, a message that was sent twice).
+    provider_data: everything else in the answer, raw, under the wire's own names.
     """
 
     content: list[Block] = field(default_factory=lambda: [])
@@ -47,9 +50,9 @@ class Response:
 
     @property
     def tool_calls(self) -> list[ToolCall]:
-        """The calls the caller is asked to make, in order. Server-side calls are never among them."""
+        """The calls that the caller is asked to execute, in order. Calls that the server executes are not included."""
         return [block for block in self.content if isinstance(block, ToolCall)]
 
     def to_message(self) -> Message:
-        """The answer as the assistant's message, to be put into the next request."""
+        """Return the answer as an assistant message for the next request."""
         return Message(Role.ASSISTANT, list(self.content))

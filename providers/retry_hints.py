@@ -1,12 +1,12 @@
-"""How long a server asks its client to wait, read from the headers of an answer that failed.
+"""How long a server asks its client to wait, parsed from the headers of an error response.
 
-Knows the headers of every dialect, because gateways pass on each other's. Must not know what a retry policy does
-with the hint, nor the clock: `now` is handed in. Hints inside bodies belong to the dialects that have them.
+Knows the headers of every dialect, because gateways pass on each other's. Must not know what a retry policy does with
+the hint, nor the clock: `now` is passed in. Each dialect reads the hints in its own bodies.
 
-Order of trust: `retry-after-ms` (Azure, OpenAI), `retry-after` (RFC 9110, section 10.2.3; servers also send
+Order of precedence: `retry-after-ms` (Azure, OpenAI), `retry-after` (RFC 9110, section 10.2.3; servers also send
 fractions), then the resets of rate-limit buckets (`anthropic-ratelimit-<bucket>-reset`, RFC 3339;
-`x-ratelimit-reset-<bucket>`, durations such as `6m0s`). A bucket's reset says when it will be *full* again, so it
-is a hint only where that bucket may be what stopped the request.
+`x-ratelimit-reset-<bucket>`, durations such as `6m0s`). A bucket's reset is the time when it will be *full* again, so
+it is a hint only if that bucket may have stopped the request.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 NO_HINT = -1
+"""The value of a hint that is not there."""
 
 LONGEST_HINT_MS = 31 * 24 * 3600 * 1000
-"""Beyond a month a hint is a mistake and is ignored; monthly quotas are the longest that providers have."""
+"""Milliseconds. A hint beyond a month is an error of the server and is ignored: monthly quotas are the longest."""
 
 _NUMBER = re.compile(r"\d+(?:\.\d*)?(?:[eE][+-]?\d+)?", re.ASCII)
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|us|µs|ns|d|h|m|s)", re.ASCII)
@@ -35,15 +36,17 @@ _UNIT_MS: dict[str, float] = {
     "ns": 0.000001,
 }
 _UNIX_TIME_FROM = 1_000_000_000.0
-"""A bare number this large (September 2001) is a moment in Unix seconds, not a span."""
+"""A bare number this large (September 2001) is a time in Unix seconds, not a duration."""
 
 
 def retry_after_ms(headers: Mapping[str, str], now: float, *, status: int = 0) -> int:
-    """The server's hint in milliseconds; -1 where it gives none. Never raises.
+    """Return the server's hint in milliseconds, or -1 if it sent none. Never raises.
 
-    headers: names in lower case. now: the wall clock in Unix seconds, for dates.
-    status: on a 429 the reset of a bucket that still has something left counts, too (the request may have needed
-    more than was left); without the status only buckets that are empty, or do not say, count.
+    headers: names in lower case.
+    now: the wall clock in Unix seconds, for dates.
+    status: the response's status. After a 429, the reset of a bucket that is not empty counts as well, because the
+        request may have needed more than was left. Otherwise only buckets count that are empty or do not report what is
+        left.
     """
     hint = _bounded(_milliseconds(headers.get("retry-after-ms", "")))
     if hint == NO_HINT:
@@ -52,7 +55,10 @@ def retry_after_ms(headers: Mapping[str, str], now: float, *, status: int = 0) -
 
 
 def duration_ms(text: str) -> float | None:
-    """A duration as Go writes it (`6m0s`, `1s`, `20ms`, `1h2m3.5s`), or a bare number of seconds; else None."""
+    """Parse a duration in Go's form (`6m0s`, `1s`, `20ms`, `1h2m3.5s`) or a bare number of seconds, into milliseconds.
+
+    Returns None for any other text.
+    """
     text = text.strip()
     if _DURATION.fullmatch(text):
         return sum(float(amount) * _UNIT_MS[unit] for amount, unit in _DURATION_PART.findall(text))
@@ -60,12 +66,14 @@ def duration_ms(text: str) -> float | None:
 
 
 def hint_ms(text: str) -> int:
-    """A hint in a body, a duration or a number of seconds, in milliseconds; -1 for what is none, or no sensible one."""
+    """Parse a hint in a body, a duration or a number of seconds, into milliseconds. Returns -1 if it is not a valid
+    hint, or longer than a month.
+    """
     return _bounded(duration_ms(text))
 
 
 def _bounded(milliseconds: float | None) -> int:
-    # The comparison also turns away NaN and infinity.
+    # The comparison also rejects NaN and infinity.
     if milliseconds is None or not 0 <= milliseconds <= LONGEST_HINT_MS:
         return NO_HINT
     return round(milliseconds)
@@ -82,7 +90,7 @@ def _seconds(text: str) -> float | None:
 
 
 def _retry_after(text: str, now: float) -> float | None:
-    # A repeated header arrives joined by a comma, and a date holds a comma itself: the whole is tried first.
+    # A repeated header arrives joined by a comma, and a date contains a comma: so the whole text is tried first.
     for candidate in (text, text.partition(",")[0]):
         wait = duration_ms(candidate)
         if wait is None:
@@ -93,7 +101,7 @@ def _retry_after(text: str, now: float) -> float | None:
 
 
 def _until(text: str, now: float, read: Callable[[str], datetime]) -> float | None:
-    """Milliseconds from now to a moment; 0 where it has passed."""
+    """Return the milliseconds from now to a time; 0 if it has passed, None if the text cannot be parsed."""
     try:
         moment = read(text.strip())
         if moment.tzinfo is None:
@@ -119,7 +127,7 @@ _BUCKET_HEADERS: tuple[tuple[re.Pattern[str], str, Callable[[str, float], float 
     (re.compile(r"anthropic-ratelimit-(.+)-reset"), "anthropic-ratelimit-{}-remaining", _reset_moment),
     (re.compile(r"x-ratelimit-reset-(.+)"), "x-ratelimit-remaining-{}", _reset_duration),
 )
-"""The reset header of a bucket, the header that says what is left in it, and how the reset is read."""
+"""The pattern of a bucket's reset header, the name of the header with what is left in it, and the reset's parser."""
 
 
 def _bucket_reset(headers: Mapping[str, str], now: float, status: int) -> int:
@@ -138,5 +146,5 @@ def _bucket_reset(headers: Mapping[str, str], now: float, status: int) -> int:
                 empty.append(wait)
             elif remaining is None or status == 429:
                 unknown.append(wait)
-    # Every empty bucket must refill. Where none is known to be empty, the nearest reset is the best guess.
+    # Every empty bucket must refill. If none is known to be empty, the nearest reset is the best guess.
     return max(empty) if empty else min(unknown, default=NO_HINT)

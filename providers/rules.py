@@ -1,7 +1,7 @@
-"""Rules for fields: which types and ranges a value may have, and the error where it has another.
+"""Rules for fields: the types and ranges that a value may have, and the error for any other value.
 
-A table maps each field of a class to its `Rule`. A `Checker` holds an object against its class's rows: first by a
-function that is made of the table, and where that says no, row by row, with the words for what is wrong.
+A table maps each field of a class to its `Rule`. A `Checker` checks an object against its class's table: first with one
+function that is generated from the table, and if that returns False, row by row, which raises the error.
 
 Knows types and ranges. Must not know any table.
 """
@@ -17,31 +17,33 @@ from typing import TypeAlias, cast
 from .errors import InvalidRequestError
 
 Fits: TypeAlias = "Callable[..., bool]"
-"""Whether a value, of a type that its rule takes, is in range."""
+"""Returns whether a value, of a type that its rule accepts, is in range."""
 
 LONGEST_SHOWN = 60
 LARGEST_SHOWN = 10**30
+"""The longest text and the largest whole number that an error shows as they are."""
 
 COMMON: dict[type, tuple[type, ...]] = {Sequence: (list, tuple), Mapping: (dict,)}
-"""Kind → the types that stand for it at first sight."""
+"""Abstract type → the types that the fast check accepts for it."""
 
 CONTAINERS = (list, tuple, dict)
 
 PLAIN = (bool, str, bytes, bytearray, memoryview)
-"""Types that count as another one to Python (bool as int, the others as sequences), and here only as themselves."""
+"""Types that Python also counts as another type (bool as int, the others as sequences). Rules do not."""
 
 
 @dataclass(slots=True, frozen=True)
 class Rule:
-    """What one field takes.
+    """What one field accepts.
 
-    must: that in words, to follow "must be".
-    kinds: the types it takes, with their subclasses. Here a bool is no int, and a string no sequence.
-    fits: whether a value of these types is in range; None where all are. It is not asked for None.
+    must: the accepted values in words, following "must be".
+    kinds: the accepted types, with their subclasses. A bool does not count as an int, nor a string as a sequence.
+    fits: whether a value of these types is in range; None if all are. It is not called for None.
     free: types whose values are all in range.
-    inside: for containers, the thorough form of `fits`: raises, naming the place. Where `fits` says no, this decides.
-    forms: type of a wrong value → the right form, where `{}` is the value.
-    secret: whether an error may show no value, whatever its type.
+    inside: for containers, the thorough form of `fits`: raises an error that names the place. It decides if `fits`
+        returns False.
+    forms: type of a wrong value → the right form, for the error. `{}` in it stands for the value.
+    secret: whether an error must not show the value, whatever its type.
     """
 
     must: str
@@ -53,18 +55,18 @@ class Rule:
     secret: bool = False
 
     def takes(self, value: object) -> bool:
-        """Whether a value has one of the types."""
+        """Return whether a value has one of the accepted types."""
         plain = [kind for kind in PLAIN if isinstance(value, kind)]
         return any(isinstance(value, kind) and all(issubclass(kind, each) for each in plain) for kind in self.kinds)
 
     def passes(self, value: object) -> bool:
-        """Whether a value is taken; a False for a container may need `check` to tell."""
+        """Return whether a value is accepted. False for a container may be wrong; then `check` decides."""
         if type(value) not in self.kinds and not self.takes(value):
             return False
         return value is None or self.fits is None or isinstance(value, self.free) or self.fits(value)
 
     def check(self, value: object, where: str) -> None:
-        """Raises `InvalidRequestError` naming the place, unless the value is taken."""
+        """Raise `InvalidRequestError` naming the place, unless the value is accepted."""
         if not self.takes(value):
             raise InvalidRequestError(where, self._complaint(value))
         if value is None or isinstance(value, self.free):
@@ -82,7 +84,7 @@ class Rule:
 
 
 def described(value: object) -> str:
-    """A wrong value as an error shows it: numbers and short words as they are, anything else by its type."""
+    """Return a wrong value as an error shows it: numbers and short words as they are, anything else by its type."""
     if isinstance(value, int) and not -LARGEST_SHOWN <= value <= LARGEST_SHOWN:
         return "a larger int"  # Python refuses to write one of thousands of digits
     if value is None or isinstance(value, int | float | str):
@@ -94,11 +96,12 @@ def described(value: object) -> str:
 
 
 class Checker:
-    """Holds objects of one class against its table.
+    """Checks objects of one class against the class's table.
 
-    kind: the class. rules: field → rule.
-    passes: whether an object is of exactly this class, with each field of a common type and in range. A False may also
-    mean that a type is uncommon, such as a subclass: `check` decides.
+    kind: the class.
+    rules: field → rule.
+    passes: whether an object is of exactly this class, with each field of a common type and in range. False may also
+        mean that a type is uncommon, such as a subclass; then `check` decides.
     """
 
     __slots__ = ("kind", "passes", "rules")
@@ -109,7 +112,7 @@ class Checker:
         self.passes: Callable[[object], bool] = _compiled(kind, rules)
 
     def check(self, value: object, where: str = "") -> None:
-        """Raises `InvalidRequestError` naming the field, in the object that stands at `where`."""
+        """Raise `InvalidRequestError` naming the field, unless all rules accept the object. `where`: its place."""
         if self.passes(value):
             return
         if not isinstance(value, self.kind):
@@ -119,8 +122,11 @@ class Checker:
 
 
 def _compiled(kind: type, rules: Mapping[str, Rule]) -> Callable[[object], bool]:
-    """A table's rows as one function of plain comparisons: to interpret the table at each call took three times as
-    long, which is a tenth of what it takes to start a call. Only names from the table go into its text."""
+    """Compile a table to one function of plain comparisons.
+
+    Interpreting the table at each call took three times as long, a tenth of the time that starting a call takes. The
+    function's source contains names from the table only.
+    """
     names: dict[str, object] = {"kind": kind}
     lines = ["def passes(value):", "    if type(value) is not kind: return False"]
     for number, (name, rule) in enumerate(rules.items()):
@@ -129,7 +135,7 @@ def _compiled(kind: type, rules: Mapping[str, Rule]) -> Callable[[object], bool]
         names |= {f"kind{number}": next(iter(common))}
         tests = [f"type(x) is kind{number}" if len(common) == 1 else f"type(x) in kinds{number}"]
         if rule.fits is not None:
-            # What is empty holds nothing that could be wrong; whether it may be empty is what `bool` is for.
+            # An empty container contains nothing wrong; a rule whose `fits` is `bool` refuses an empty one.
             holds = rule.inside is not None and not common.isdisjoint(CONTAINERS)
             fits = "x" if rule.fits is bool else f"(not x or fits{number}(x))" if holds else f"fits{number}(x)"
             tests.append(f"(type(x) in free{number} or {fits})" if rule.free else fits)
@@ -145,18 +151,23 @@ def _compiled(kind: type, rules: Mapping[str, Rule]) -> Callable[[object], bool]
 def text(
     must: str = "text", *, empty: bool = True, secret: bool = False, forms: Mapping[type, str] | None = None
 ) -> Rule:
-    """A string."""
+    """Return a rule for a string. `empty`: whether it may be empty."""
     return Rule(must, (str,), None if empty else bool, secret=secret, forms=forms or {})
 
 
 def whole(low: int, high: float = math.inf, *, must: str = "") -> Rule:
-    """A whole number of at least `low`."""
+    """Return a rule for a whole number from `low` to `high`."""
     return Rule(must or f"a whole number of at least {low}", (int,), _between(low, high))
 
 
 def number(low: float, high: float = math.inf, *, must: str, above: bool = False, infinite: bool = False) -> Rule:
-    """A number from `low`, or above it, to `high`; infinity only where that is said. Never a whole number that is
-    larger than a float can be: it is below infinity, too."""
+    """Return a rule for a number from `low` to `high`.
+
+    above: whether `low` itself is refused.
+    infinite: whether infinity is accepted.
+
+    A whole number above the largest float is always refused: it is less than infinity as well.
+    """
     lowest = math.nextafter(low, math.inf) if above else low
     finite = _between(lowest, min(high, LARGEST))
 
@@ -167,28 +178,28 @@ def number(low: float, high: float = math.inf, *, must: str, above: bool = False
 
 
 def flag() -> Rule:
-    """True or False."""
+    """Return a rule for True or False."""
     return Rule("True or False", (bool,))
 
 
 def word(*words: str) -> Rule:
-    """One of these words."""
+    """Return a rule for a string that is one of these words."""
     return Rule(f"one of {', '.join(map(repr, words))}", (str,), frozenset(words).__contains__)
 
 
 def instance(*kinds: type, must: str = "", forms: Mapping[type, str] | None = None) -> Rule:
-    """A value of one of these classes."""
+    """Return a rule for an instance of one of these classes."""
     names = " or ".join(kind.__name__ for kind in kinds)
     return Rule(must or _article(names), kinds, forms=forms or {})
 
 
 def optional(rule: Rule) -> Rule:
-    """The same, or None."""
+    """Return a rule that also accepts None."""
     return replace(rule, kinds=(*rule.kinds, NoneType))
 
 
 def sequence(item: Rule, must: str, *, forms: Mapping[type, str] | None = None) -> Rule:
-    """A list or another sequence whose items all follow a rule."""
+    """Return a rule for a list or another sequence whose items are all accepted by a rule."""
 
     exact = item.passes if item.inside is None or item.fits is None else item.fits
 
@@ -203,7 +214,7 @@ def sequence(item: Rule, must: str, *, forms: Mapping[type, str] | None = None) 
 
 
 def members(value: Rule, must: str, *, forms: Mapping[type, str] | None = None) -> Rule:
-    """A mapping from text to values that follow a rule."""
+    """Return a rule for a mapping from text to values that a rule accepts."""
 
     def fits(mapping: Mapping[object, object]) -> bool:
         return all(isinstance(name, str) and value.passes(each) for name, each in mapping.items())
@@ -218,7 +229,7 @@ def members(value: Rule, must: str, *, forms: Mapping[type, str] | None = None) 
 
 
 def checked(checker: Checker, must: str = "", *, forms: Mapping[type, str] | None = None) -> Rule:
-    """A value of a class that has a table of its own."""
+    """Return a rule for an instance of a class that has its own table."""
     return Rule(
         must or _article(checker.kind.__name__),
         (checker.kind,),
@@ -229,7 +240,7 @@ def checked(checker: Checker, must: str = "", *, forms: Mapping[type, str] | Non
 
 
 def either(must: str, *checkers: Checker, texts: Rule | None = None, forms: Mapping[type, str] | None = None) -> Rule:
-    """A value of one of several classes that have tables of their own, or a text that follows a rule."""
+    """Return a rule for an instance of one of several classes with their own tables, or a text that `texts` accepts."""
     checks: dict[type, Rule] = {checker.kind: checked(checker) for checker in checkers}
     if texts is not None:
         checks[str] = texts

@@ -1,12 +1,12 @@
-"""Structured answers: the model's text → the object that the request's schema asks for.
+"""Structured answers: converts the model's text to the value that the request's schema asks for.
 
-Knows JSON Schema as far as `KEYWORDS` goes: `type`, `enum`, `const`, `properties`, `required`,
-`additionalProperties`, `items`, `anyOf`, `oneOf`, `allOf`, `$ref` within the schema, and the plain limits of numbers,
-texts, arrays and objects. Other keywords (`format`, `pattern`, `not`, `if`, …) are not checked: what they allow is a
-matter between the caller and the model. Must not know how a dialect asks for such an answer.
+Knows the JSON Schema keywords in `KEYWORDS`: `type`, `enum`, `const`, `properties`, `required`, `additionalProperties`,
+`items`, `anyOf`, `oneOf`, `allOf`, `$ref` within the schema, and the limits of numbers, texts, arrays and objects.
+Other keywords (`format`, `pattern`, `not`, `if`, …) are not checked; the caller checks them if needed. Must not know
+how a dialect asks for such an answer.
 
-A null for a property that is not required, and that the schema does not let be null, is taken as absent and left out:
-strict modes can only make every property required, so that is how a model leaves one out.
+A null counts as absent, and is removed, if its property is not required and the schema does not allow null there.
+Strict modes make every property required, so a model can leave one out only by sending null.
 """
 
 from __future__ import annotations
@@ -32,37 +32,39 @@ from .json_values import (
 from .response import Response
 
 FENCE = "```"
+"""The characters that begin and end a code fence in Markdown."""
 
 MAX_DEPTH = 100
-"""How deep a value may be nested, and how many references may follow each other."""
+"""The most levels in a value, and the most references that may follow each other."""
 
 MAX_CHECKS = 100_000
-"""How many values are held against a schema before it is given up: variants that refer to each other can make the
-work grow with the power of the depth, and an engine has other calls to serve."""
+"""The most comparisons of a value with a schema. Variants that refer to each other can make the work grow exponentially
+with the depth, and other calls share the core.
+"""
 
 UNFINISHED: dict[FinishReason, str] = {
     FinishReason.LENGTH: "the answer was cut off by the length limit",
     FinishReason.CONTENT_FILTER: "the answer was stopped by the content filter",
     FinishReason.ERROR: "the answer ended with an error",
-    FinishReason.UNKNOWN: "the answer did not end as a whole one does",
+    FinishReason.UNKNOWN: "the answer has no known finish reason",
 }
-"""Finish reasons of answers that need not be whole: what does not fit the schema there is a warning, not an error."""
+"""Finish reason → why the answer may be incomplete. A mismatch is then a warning on the response, not an error."""
 
 
 SCHEMA_METHOD = "model_json_schema"
-"""A class with this method makes its own schema, as pydantic's models do."""
+"""A class with this method makes its own schema, as pydantic models do."""
 
 _schemas: WeakKeyDictionary[type, JSONObject] = WeakKeyDictionary()
-"""The schemas of classes that were asked: making one takes longer than starting a call."""
+"""Class → the schema that it made. Making a schema takes longer than starting a call."""
 
 
 def is_schema(value: object) -> bool:
-    """Whether it can be a request's `response_schema`: a JSON Schema, or a class that makes one."""
+    """Return whether a value can be a request's `response_schema`: a JSON Schema, or a class that makes one."""
     return isinstance(value, dict) or (isinstance(value, type) and callable(getattr(value, SCHEMA_METHOD, None)))
 
 
 def schema_of(value: JSONObject | type) -> JSONObject:
-    """The JSON Schema that a `response_schema` stands for. Raises `InvalidRequestError` where its class makes none."""
+    """Return the JSON Schema of a `response_schema`. Raises `InvalidRequestError` if its class makes none."""
     if not isinstance(value, type):
         return value
     schema = _schemas.get(value)
@@ -80,7 +82,10 @@ def schema_of(value: JSONObject | type) -> JSONObject:
 
 
 class SchemaMismatchError(ManystreamError, ValueError):
-    """A value does not fit a schema. `path` is the place in the value, `$` its root."""
+    """A value does not match a schema.
+
+    path: the place in the value; its root is `$`.
+    """
 
     def __init__(self, path: str, message: str) -> None:
         super().__init__(f"{path}: {message}")
@@ -88,8 +93,11 @@ class SchemaMismatchError(ManystreamError, ValueError):
 
 
 def add_parsed(response: Response, schema: JSONObject) -> None:
-    """Set `response.parsed`. Where it cannot be: None, with a warning for a refusal and for an answer that was cut off,
-    and without one for an answer that calls tools. Raises `ProviderError` for a whole answer that does not fit."""
+    """Set `response.parsed` to the value of the answer's text.
+
+    It stays None for an answer with tool calls, and, with a warning, for a refusal and for an answer that was cut off.
+    Raises `ProviderError` for a complete answer that does not match the schema.
+    """
     if response.refusal is not None:
         response.warnings.append("response_schema: nothing was parsed; the model refused")
         return
@@ -105,8 +113,11 @@ def add_parsed(response: Response, schema: JSONObject) -> None:
 
 
 def parse_structured(response: Response, schema: JSONObject) -> JSON:
-    """The object that the answer's text holds. Raises `ProviderError` (UNKNOWN, not retryable: the request was in order
-    and the server did its part; another try is the caller's choice) that names the place in the value."""
+    """Return the value of the answer's text.
+
+    Raises `ProviderError` that names the place in the value. It is UNKNOWN and not retryable: request and server were
+    in order, and the caller decides whether to try again.
+    """
     text = _without_fence(response.text)
     try:
         return fitted(held_loads(text), schema)
@@ -120,7 +131,7 @@ def parse_structured(response: Response, schema: JSONObject) -> JSON:
 
 
 def _without_fence(text: str) -> str:
-    """The text inside a code fence, which models put around JSON where their server does not hold them to a schema."""
+    """Return the text inside a code fence. Models put one around JSON if their server does not enforce the schema."""
     text = text.strip()
     if text.startswith(FENCE) and text.endswith(FENCE) and "\n" in text:
         return text[text.index("\n") : -len(FENCE)].strip()
@@ -128,12 +139,12 @@ def _without_fence(text: str) -> str:
 
 
 def fitted(value: JSON, schema: JSONObject) -> JSON:
-    """The value, where it fits the schema. Raises `SchemaMismatchError`."""
+    """Return the value without nulls that count as absent. Raises `SchemaMismatchError` if it does not match."""
     return _Checker(schema).check(value, schema, "$", 0)
 
 
 class _Checker:
-    """One check. `check` returns the value as it fits: a new one where nulls were left out."""
+    """Checks one value. `check` returns the value, or a copy without nulls that count as absent."""
 
     __slots__ = ("checks", "root")
 
@@ -142,6 +153,11 @@ class _Checker:
         self.checks = 0
 
     def check(self, value: JSON, schema: JSON, path: str, depth: int) -> JSON:
+        """Check a value with all keywords of a schema. Raises `SchemaMismatchError`.
+
+        path: the place in the value, for the error.
+        depth: the number of levels above the value.
+        """
         if schema is True or schema == {}:
             return value
         if type(schema) is not dict:
@@ -154,19 +170,21 @@ class _Checker:
                 value = check(self, value, schema, path, depth)
         return value
 
-    # Each takes the value, its schema, the place and the depth, and returns the value.
+    # Each method checks one row of `KEYWORDS`. Arguments, result and error are those of `check`.
 
     def check_reference(self, value: JSON, schema: JSONObject, path: str, depth: int) -> JSON:
+        """Check `$ref`: the value must match the part of the root schema that a JSON pointer selects."""
         target = schema["$ref"]
         node: JSON = self.root
         for step in target[2:].split("/") if type(target) is str and target.startswith("#/") else ():
             step = step.replace("~1", "/").replace("~0", "~")
             node = node.get(step) if type(node) is dict else None
         if type(target) is not str or not target.startswith("#") or node is None:
-            raise SchemaMismatchError(path, f"the schema's reference {target!r} leads nowhere in it")
+            raise SchemaMismatchError(path, f"the schema's reference {target!r} points to nothing in it")
         return self.check(value, node, path, depth + 1)
 
     def check_type(self, value: JSON, schema: JSONObject, path: str, depth: int) -> JSON:
+        """Check `type`: one type, or a list of which one must match."""
         stated = schema["type"]
         kinds = stated if type(stated) is list else [stated]
         tests = [TYPES[kind] for kind in kinds if type(kind) is str and kind in TYPES]
@@ -175,23 +193,27 @@ class _Checker:
         return value
 
     def check_enum(self, value: JSON, schema: JSONObject, path: str, depth: int) -> JSON:
+        """Check `enum`: the value must equal one of its values."""
         if not any(_same(value, allowed) for allowed in items(schema, "enum")):
             raise SchemaMismatchError(path, f"must be one of {_brief(schema['enum'])}, not {_brief(value)}")
         return value
 
     def check_const(self, value: JSON, schema: JSONObject, path: str, depth: int) -> JSON:
+        """Check `const`: the value must equal it."""
         if not _same(value, schema["const"]):
             raise SchemaMismatchError(path, f"must be {_brief(schema['const'])}, not {_brief(value)}")
         return value
 
     def check_any_of(self, value: JSON, schema: JSONObject, path: str, depth: int) -> JSON:
+        """Check `anyOf`: the value must match one of the schemas."""
         return self._variant(value, items(schema, "anyOf"), path, depth)
 
     def check_one_of(self, value: JSON, schema: JSONObject, path: str, depth: int) -> JSON:
-        """As `anyOf`: dialects ask for the one as for the other."""
+        """Check `oneOf` in the same way as `anyOf`: dialects request both in the same way."""
         return self._variant(value, items(schema, "oneOf"), path, depth)
 
     def _variant(self, value: JSON, variants: list[JSON], path: str, depth: int) -> JSON:
+        """Return the value as the first matching schema converts it. Raises the error that is deepest in the value."""
         nearest: SchemaMismatchError | None = None
         for variant in variants:
             if self.checks > MAX_CHECKS:
@@ -199,18 +221,19 @@ class _Checker:
             try:
                 return self.check(value, variant, path, depth + 1)
             except SchemaMismatchError as error:
-                # The variant that the value fits furthest is the one that was meant.
+                # The variant with the deepest mismatch is most likely the one that the model meant.
                 if nearest is None or len(error.path) > len(nearest.path):
                     nearest = error
         raise nearest or SchemaMismatchError(path, "the schema has no variants")
 
     def check_all_of(self, value: JSON, schema: JSONObject, path: str, depth: int) -> JSON:
+        """Check `allOf`: the value must match every schema."""
         for part in items(schema, "allOf"):
             value = self.check(value, part, path, depth + 1)
         return value
 
     def check_object(self, value: JSON, schema: JSONObject, path: str, depth: int) -> JSON:
-        """`properties`, `required` and `additionalProperties`, which belong together."""
+        """Check `properties`, `required` and `additionalProperties`, which depend on each other."""
         if type(value) is not dict:
             return value
         properties, required = mapping(schema, "properties"), items(schema, "required")
@@ -231,12 +254,13 @@ class _Checker:
         return found
 
     def check_items(self, value: JSON, schema: JSONObject, path: str, depth: int) -> JSON:
+        """Check `items`: every element of an array must match the schema."""
         if type(value) is not list:
             return value
         return [self.check(item, schema["items"], f"{path}[{n}]", depth + 1) for n, item in enumerate(value)]
 
     def check_limits(self, value: JSON, schema: JSONObject, path: str, depth: int) -> JSON:
-        """All limits that are stated."""
+        """Check every limit in `LIMITS` that the schema has."""
         for name, (measure, fits, words) in LIMITS.items():
             limit, size = _number(schema.get(name)), measure(value)
             if limit is not None and size is not None and not fits(size, limit):
@@ -245,7 +269,7 @@ class _Checker:
 
 
 def _number(value: JSON) -> float | None:
-    """The value where it is a number; a boolean is none."""
+    """Return the value if it is a number, else None. A boolean is not a number."""
     return value if type(value) is int or type(value) is float else None
 
 
@@ -274,7 +298,7 @@ TYPES: dict[str, Callable[[JSON], bool]] = {
     "array": lambda value: type(value) is list,
     "object": lambda value: type(value) is dict,
 }
-"""Type → its test. 1.0 is an integer, as JSON Schema has it."""
+"""Name of a type → its test. 1.0 is an integer, as in JSON Schema."""
 
 LIMITS: dict[str, tuple[Callable[[JSON], float | None], Callable[[float, float], bool], str]] = {
     "minimum": (_number, operator.ge, "be at least"),
@@ -288,7 +312,7 @@ LIMITS: dict[str, tuple[Callable[[JSON], float | None], Callable[[float, float],
     "minProperties": (_members, operator.ge, "have at least this many properties:"),
     "maxProperties": (_members, operator.le, "have at most this many properties:"),
 }
-"""Limit → what it measures (None: the limit is not about such a value), how, and how that is said."""
+"""Limit → the function that measures a value (None: the limit does not apply), the comparison, and words for errors."""
 
 KEYWORDS: tuple[tuple[frozenset[str], Callable[[_Checker, JSON, JSONObject, str, int], JSON]], ...] = (
     (frozenset({"$ref"}), _Checker.check_reference),
@@ -302,11 +326,11 @@ KEYWORDS: tuple[tuple[frozenset[str], Callable[[_Checker, JSON, JSONObject, str,
     (frozenset({"oneOf"}), _Checker.check_one_of),
     (frozenset({"allOf"}), _Checker.check_all_of),
 )
-"""What is checked, in order. Any other keyword is not."""
+"""The checked keywords, in order, and the method that checks them. Other keywords are not checked."""
 
 
 def _same(one: JSON, other: JSON) -> bool:
-    """Equal as JSON: `true` is not 1, while 1.0 is."""
+    """Return whether two values are equal as JSON: `true` does not equal 1, but 1.0 does."""
     if type(one) is bool or type(other) is bool:
         return one is other
     if type(one) is list and type(other) is list:

@@ -1,8 +1,8 @@
-"""Which tool call a fragment belongs to: by index, else by id, else the latest.
+"""Assigns fragments of tool calls to calls: by index, else by id, else to the latest call.
 
-Knows the ways in which servers number, name and repeat the pieces of their calls, and tells each piece as events.
-Must not know any wire format: a dialect hands in what a fragment says. A call is never finished because its
-arguments happen to parse; the accumulator closes all calls when the answer's terminal marker has come.
+Knows how servers number, name and repeat the pieces of their calls, and returns the events for each piece. Must not
+know any wire format: a dialect passes in the parts of a fragment. A call is never finished because its arguments happen
+to parse; the accumulator closes all calls at the answer's terminal marker.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from .events import Event
 from .json_values import MalformedJSONError, loads
 
 LEGACY_INDEX = -1
-"""The index of the one call of OpenAI's older `function_call` member, which has neither id nor index."""
+"""The index for the one call of OpenAI's older `function_call` member, which has neither id nor index."""
 
 
 class ToolCallMatcher:
-    """The calls of one answer.
+    """The tool calls of one answer.
 
-    The rules, each for servers that need it:
+    The rules, each required by some server:
 
-    - The index decides where there is one. An id that is known from another index is another call: some servers give
-      parallel calls one id.
-    - The same index with a *different*, non-empty id is a new call where the fragment has a name (some servers number
+    - The index decides, if there is one. A known id at another index is another call: some servers give parallel calls
+      one id.
+    - The same index with a *different*, non-empty id is a new call if the fragment has a name (some servers number
       every parallel call 0). Without a name it continues the call: some servers make up an id for each fragment.
-    - Without an index, an id that is known names its call.
-    - An id that comes after its call began is taken as that call's, but the call keeps the id it was told under.
-    - Without an id, the same index with a different name is a new call, and so is one with the same name and
-      arguments of its own where the call's arguments came whole (nothing can follow a whole JSON object).
-    - Without id and index, a fragment that has a name begins a call, any other one continues the latest.
-    - A call is told when its name is known; arguments that came before are told then. A call without id gets one.
+    - Without an index, a known id selects its call.
+    - An id that arrives after its call began belongs to that call. The call keeps the id that was delivered.
+    - Without an id, the same index with a different name is a new call. So is the same name with arguments, if the
+      call's arguments came whole (nothing can follow a whole JSON object).
+    - Without id and index, a fragment with a name begins a call. Any other fragment continues the latest call.
+    - A call is delivered once its name is known, with the arguments that came before. A call without an id gets one.
     """
 
     __slots__ = ("_answer", "_by_id", "_by_index", "_by_index_and_id", "_id_known", "_latest", "_make_id")
@@ -48,21 +48,26 @@ class ToolCallMatcher:
     def fragment(
         self, id: str, index: int | None, name: str, arguments: str
     ) -> tuple[ToolCallInProgress, Sequence[Event]]:
-        """Take one fragment; empty strings stand for what it does not say. Returns its call and what to tell."""
+        """Add one fragment. Returns its call and the events to deliver.
+
+        An empty string, or None for the index, stands for a part that the fragment does not have.
+        """
         call = self._find(id, index, name, arguments)
         if call is None:
             call = self._begin(index)
         if id:
             self._learn_id(call, index, id)
         self._latest = call
-        told: Sequence[Event] = call.delta(arguments)
+        events: Sequence[Event] = call.delta(arguments)
         if name and not call.started:
-            # `start` tells the arguments that are waiting, this fragment's among them.
+            # `start` returns the arguments that came before the name, this fragment's included.
             return call, call.start(call.id or self._make_id(), name)
-        return call, told
+        return call, events
 
     def whole(self, id: str, name: str, arguments: str) -> tuple[ToolCallInProgress, Sequence[Event]]:
-        """Take a call that came whole, in a list of calls: nothing else can belong to it."""
+        """Add a call that came whole, in a list of calls: no other fragment can belong to it. Returns the call and the
+        events to deliver.
+        """
         call = self._begin(None)
         self._latest = call
         call.delta(arguments)
@@ -70,7 +75,7 @@ class ToolCallMatcher:
 
     @property
     def nameless(self) -> int:
-        """How many calls never got a name; they cannot be told."""
+        """The number of calls that never got a name and so were never delivered."""
         calls = {call.index: call for call in (*self._by_id.values(), *self._by_index.values())}
         if self._latest is not None:
             calls[self._latest.index] = self._latest

@@ -1,9 +1,10 @@
-"""Which names of tools a provider takes, and what becomes of one that it refuses.
+"""Which tool names a provider accepts, and how a name that it refuses is replaced.
 
 Knows the forms of names, from the providers' own documentation. Must not know any wire form.
 
-A tool of the request is refused: the model would call it by another name than the caller's. A call that is part of the
-conversation is history, perhaps another provider's: its name is adapted, always to the same text, with a warning.
+A tool of the request with a refused name is an error: the model would call it by a name that the caller does not know.
+A call in the conversation is history, perhaps from another provider. Its name is replaced, always by the same one, with
+a warning.
 """
 
 from __future__ import annotations
@@ -20,11 +21,18 @@ from .profile import ToolNameForm
 from .request import Tool
 
 NAMES_REMEMBERED = 1024
+"""Names whose wire form is cached."""
 
 
 @dataclass(slots=True, frozen=True)
 class _Form:
-    """pattern: of a name that is taken. refused: a character that is not. longest: in characters. words: for errors."""
+    """One form of tool names.
+
+    pattern: matches a name that is accepted.
+    refused: matches a character that is not accepted.
+    longest: the maximum length, in characters.
+    words: the form in words, for errors.
+    """
 
     pattern: re.Pattern[str]
     refused: re.Pattern[str]
@@ -44,21 +52,22 @@ _FORMS: dict[ToolNameForm, _Form] = {
         "letters, digits and _ . : - up to 128, not first a digit",
     ),
 }
-"""Form, but for `any` → what fits it."""
+"""Name of a form → the form. `any` has no row: it accepts every name."""
 
 
 def check_tool_names(tools: Sequence[Tool], form: ToolNameForm, provider: str) -> None:
-    """Refuse the tools of a request whose names the provider refuses. Raises `InvalidRequestError`."""
+    """Raise `InvalidRequestError` if the provider refuses the name of one of the request's tools."""
     for place, tool in enumerate(tools):
         if _wire_name(tool.name, form) != tool.name:
             words = _FORMS[form].words
             raise InvalidRequestError(
-                f"tools[{place}].name", f"{tool.name!r} is none that {provider!r} takes: {words}; rename the tool"
+                f"tools[{place}].name",
+                f"{tool.name!r} is not accepted by {provider!r}, which accepts {words}; rename the tool",
             )
 
 
 def named_call(call: ToolCall, form: ToolNameForm, warnings: list[str]) -> ToolCall:
-    """A call of the conversation under a name that the provider takes."""
+    """Return a call of the conversation with a name that the provider accepts. Adds a warning if the name changes."""
     if form == "any":
         return call
     name = _wire_name(call.name, form)
@@ -70,7 +79,7 @@ def named_call(call: ToolCall, form: ToolNameForm, warnings: list[str]) -> ToolC
 
 @functools.lru_cache(maxsize=NAMES_REMEMBERED)
 def _wire_name(name: str, form: ToolNameForm) -> str:
-    """The name itself where it fits the form, else one derived from it; the digest keeps two of those apart."""
+    """Return the name if it fits the form, else one derived from it. A digest keeps derived names different."""
     known = _FORMS.get(form)
     if known is None or known.pattern.fullmatch(name):
         return name

@@ -1,4 +1,7 @@
-"""Token counts of one answer. Knows the six numbers every provider's report is turned into, nothing of how."""
+"""The token counts of one answer: the same six numbers for every provider.
+
+Must not know any wire format: each dialect's `usage.py` reads its provider's report.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,14 @@ from .json_values import JSONObject
 
 @dataclass(slots=True)
 class Usage:
-    """Tokens, as whole numbers. Unknown is None, never 0.
+    """Token counts, as whole numbers. A count that the provider did not report is None, never 0.
 
-    input_tokens: all input, what was read from or written to a cache included.
-    output_tokens: visible output; thinking is not in it.
+    input_tokens: all input, including what was read from or written to a cache.
+    output_tokens: visible output, without thinking.
     thinking_tokens: thinking output.
     cached_tokens: the part of the input that was read from a cache.
     cache_write_tokens: the part of the input that was written to a cache.
-    total_tokens: as the provider reports it, else the sum where all parts are known.
+    total_tokens: the total that the provider reports, else the sum if all parts are known.
     raw: the provider's own report, as received.
     """
 

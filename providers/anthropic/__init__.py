@@ -1,6 +1,6 @@
-"""Anthropic's Messages format: requests, answers, streams and errors. `DIALECT` is all that others need of it.
+"""Anthropic's Messages format: requests, answers, streams and errors. Other packages need only `DIALECT`.
 
-Wire truth: https://platform.claude.com/docs/en/api/messages, in API version 2023-06-01.
+Source: https://platform.claude.com/docs/en/api/messages, API version 2023-06-01.
 """
 
 from __future__ import annotations

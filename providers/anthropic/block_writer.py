@@ -1,6 +1,6 @@
-"""Our content blocks → Anthropic's, one at a time.
+"""Writes content blocks in Anthropic's form, one at a time.
 
-Knows each block's wire form and which of them only the provider that made it may see again. Must not know the order
+Knows each block's wire form, and which blocks may be sent only to the provider that made them. Must not know the order
 of a conversation, nor which calls have results: `message_writer.py` does.
 """
 
@@ -19,7 +19,7 @@ from ..profile import Profile
 IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 IMAGE_SPELLINGS = {"image/jpg": "image/jpeg"}
 TEXT_TYPES = frozenset({"application/json", "application/xml", "application/yaml", "application/x-yaml"})
-"""Media types beside `text/*` whose bytes are sent as a plain-text document."""
+"""Media types besides `text/*` whose bytes are sent as a plain-text document."""
 
 CITATION_TYPES = frozenset(
     {
@@ -30,21 +30,24 @@ CITATION_TYPES = frozenset(
         "web_search_result_location",
     }
 )
-"""Anthropic's own citations: the only ones it takes back."""
+"""Anthropic's own citations. It accepts no others."""
 
 FIRST_PARTY = "anthropic"
-"""The profile that thinking without a tag is taken to come from."""
+"""The profile that thinking with a signature and without a state is attributed to."""
 
 INVALID_JSON = "INVALID_JSON"
-"""The member that holds arguments which are no JSON object, as Anthropic's guide names it."""
+"""The member for arguments that are no JSON object; the name is from Anthropic's guide."""
 
 CALL_ID = re.compile(r"[a-zA-Z0-9_-]+")
 _NOT_IN_CALL_ID = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 def wire_call_id(call_id: str) -> str:
-    """A call's id in the characters Anthropic takes. Ids made elsewhere are rewritten, always to the same text; the
-    digest keeps two that differ only in what was replaced apart."""
+    """Return a call's id in the characters that Anthropic accepts.
+
+    Another id is always replaced by the same text. A digest keeps ids different that differ only in replaced
+    characters.
+    """
     if CALL_ID.fullmatch(call_id):
         return call_id
     digest = sha256(call_id.encode("utf-8", "replace")).hexdigest()[:8]
@@ -52,7 +55,7 @@ def wire_call_id(call_id: str) -> str:
 
 
 def marked(block: dict[str, JSON], cache_control: CacheControl | None) -> JSONObject:
-    """The block, with its cache mark where it has one."""
+    """Add a cache mark to a block, if there is one. Returns the block."""
     if cache_control is not None:
         mark: dict[str, JSON] = {"type": "ephemeral"}
         if cache_control.ttl is not None:
@@ -62,7 +65,10 @@ def marked(block: dict[str, JSON], cache_control: CacheControl | None) -> JSONOb
 
 
 def wire_text(block: Text, *, with_citations: bool = False) -> JSONObject | None:
-    """A text block; None where there is nothing but white space, which Anthropic refuses."""
+    """Return a text block, or None for text that is only white space, which Anthropic refuses.
+
+    with_citations: send the block's citations if they are all Anthropic's.
+    """
     text = block.text
     if not text or text.isspace():
         return None
@@ -73,10 +79,10 @@ def wire_text(block: Text, *, with_citations: bool = False) -> JSONObject | None
 
 
 def wire_thinking_block(block: Thinking | RedactedThinking, profile: Profile, warnings: list[str]) -> JSONObject | None:
-    """Thinking for the provider that made it, unchanged; None, with a warning, for any other.
+    """Return thinking unchanged for the provider that made it; None, with a warning, for any other provider.
 
-    A signature without a maker is Anthropic's, and may have come through any gateway to it. Anthropic itself needs the
-    signature; a compatible server that signs nothing gets back what it sent.
+    A signature without a state is Anthropic's, and any gateway may have passed it on. Anthropic requires the signature.
+    A compatible server that signs nothing gets its own thinking back.
     """
     if block.state is not None:
         ours = block.state.provider == profile.name
@@ -95,7 +101,7 @@ def wire_thinking_block(block: Thinking | RedactedThinking, profile: Profile, wa
 
 
 def wire_tool_call(block: ToolCall, call_id: str, provider: str, warnings: list[str]) -> JSONObject:
-    """A `tool_use` block. Arguments that are no JSON object go into one, under the name Anthropic's guide gives."""
+    """Return a `tool_use` block. Arguments that are no JSON object are sent as text inside one, in `INVALID_JSON`."""
     try:
         arguments: JSONObject = block.parsed
     except MalformedJSONError:
@@ -108,7 +114,7 @@ def wire_tool_call(block: ToolCall, call_id: str, provider: str, warnings: list[
 
 
 def wire_tool_result(block: ToolResult, call_id: str, field: str, warnings: list[str]) -> JSONObject:
-    """A `tool_result` block."""
+    """Return a `tool_result` block. `field`: the block's place, for errors."""
     content: JSON
     if isinstance(block.content, str):
         content = block.content
@@ -126,7 +132,7 @@ def wire_tool_result(block: ToolResult, call_id: str, field: str, warnings: list
 
 
 def wire_part_of(block: Text | Image | File, field: str, warnings: list[str]) -> JSONObject | None:
-    """What both a user's message and a tool's result may hold."""
+    """Return a block that is allowed both in a user's message and in a tool's result."""
     if isinstance(block, Text):
         return wire_text(block)
     if isinstance(block, Image):
@@ -135,7 +141,7 @@ def wire_part_of(block: Text | Image | File, field: str, warnings: list[str]) ->
 
 
 def wire_image(block: Image, field: str, warnings: list[str]) -> JSONObject:
-    """An `image` block. Raises `InvalidRequestError` for a media type that Anthropic does not read."""
+    """Return an `image` block. Raises `InvalidRequestError` for a media type that Anthropic does not accept."""
     if block.detail is not None and block.detail != "auto":
         warnings.append("messages: an image's detail is not sent; Anthropic has no such setting")
     return marked({"type": "image", "source": _image_source(block, field)}, block.cache_control)
@@ -153,7 +159,10 @@ def _image_source(block: Image | File, field: str) -> JSONObject:
 
 
 def wire_file(block: File, field: str) -> JSONObject:
-    """A `document` block (PDF or text), or an `image` where the file is one. Raises `InvalidRequestError`."""
+    """Return a `document` block for a PDF or text, or an `image` block for an image.
+
+    Raises `InvalidRequestError` for any other media type, and for a text that is not UTF-8.
+    """
     media_type = _media_type(block)
     if media_type.startswith("image/"):
         return marked({"type": "image", "source": _image_source(block, field)}, block.cache_control)
@@ -181,5 +190,5 @@ def _remote_source(block: Image | File) -> JSONObject:
 
 
 def _media_type(block: Image | File) -> str:
-    """The media type without parameters, in lower case."""
+    """Return the media type without parameters, in lower case."""
     return (block.media_type or "").partition(";")[0].strip().lower()

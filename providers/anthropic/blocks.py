@@ -1,7 +1,7 @@
-"""Anthropic's content blocks → the answer under construction.
+"""Reads Anthropic's content blocks into the answer under construction.
 
-Used by the stream machine (blocks arrive in pieces) and by the unstreamed decoder (blocks arrive whole), so that both
-give the same answer. Knows block shapes. Must not know the events around them.
+Both the stream machine (blocks arrive in pieces) and the unstreamed decoder (blocks arrive whole) use it, so both
+build the same answer. Knows the shapes of blocks. Must not know the events around them.
 """
 
 from __future__ import annotations
@@ -26,14 +26,19 @@ from ..messages import ProviderBlock, ProviderState, RedactedThinking
 from .block_writer import FIRST_PARTY
 
 TOOL_CALL_MEMBERS = frozenset({"type", "id", "name", "input"})
-"""What our `ToolCall` holds itself; a call's other members (`caller`, `toolset_name`) ride along as its state."""
+"""Members of a call that `ToolCall` has itself. A call's other members (`caller`, `toolset_name`) are its state."""
 
 NO_ARGUMENTS = "{}"
-"""A call without arguments streams no text at all; unstreamed it has an empty object. This is both."""
+"""The arguments of a call without arguments, which has no text at all in a stream and an empty object unstreamed."""
 
 
 class CallInProgress:
-    """A tool call and what its start said about its arguments, for the case that no delta follows."""
+    """A tool call of a stream.
+
+    call: the call in the answer.
+    given: the arguments of its start event, used if no delta follows.
+    stopped: whether its stop event has come.
+    """
 
     __slots__ = ("call", "given", "stopped")
 
@@ -43,14 +48,20 @@ class CallInProgress:
         self.stopped: bool = False
 
     def settle(self) -> list[Event]:
-        """No more arguments will come: tell the ones from the start where none were streamed."""
+        """End the arguments. Returns the event for those of the start event, if none were streamed."""
         if self.call.pieces or self.call.done:
             return []
         return list(self.call.delta(self.given))
 
 
 class ProviderBlockInProgress:
-    """A block of the provider's own, already in its place; what deltas bring is gathered and written into it."""
+    """A block of the provider's own, which is in the answer already. `settle` writes the deltas into it.
+
+    data: the block in the answer.
+    begun: its members as they were before the deltas.
+    pieces: member → the texts of its deltas.
+    input_pieces: pieces of the input's JSON text.
+    """
 
     __slots__ = ("begun", "data", "input_pieces", "pieces")
 
@@ -61,7 +72,7 @@ class ProviderBlockInProgress:
         self.input_pieces: list[str] = []
 
     def apply(self, delta: JSONObject) -> None:
-        """A delta of any kind: a tool's input is gathered as JSON text; else text is appended, the rest is set."""
+        """Apply a delta of any type: input is collected as JSON text, other text is appended, other values are set."""
         for member, value in delta.items():
             if member == "type":
                 continue
@@ -73,7 +84,7 @@ class ProviderBlockInProgress:
                 self.data[member] = self.begun[member] = value
 
     def settle(self) -> None:
-        """Write what was gathered into the block; may be called at any time. Input that was cut off stays text."""
+        """Write the collected deltas into the block. May be called at any time. Input that was cut off stays text."""
         for member, pieces in self.pieces.items():
             start = self.begun.get(member)
             self.data[member] = "".join([start, *pieces] if type(start) is str else pieces)
@@ -86,8 +97,14 @@ Opened: TypeAlias = "TextInProgress | ThinkingInProgress | CallInProgress | Prov
 
 
 class BlockReader:
-    """Puts wire blocks into one answer. `maker` marks thinking with the provider that made it. `tag` is the mark of
-    thinking that is signed: none for Anthropic's own, which a signature alone is taken to mean."""
+    """Reads wire blocks into one answer.
+
+    answer: the answer.
+    provider: the name of the profile.
+    make_id: makes an id for a call without one.
+    maker: the state that attributes thinking to the provider.
+    tag: the state of signed thinking. None for Anthropic's own, which the signature alone attributes.
+    """
 
     __slots__ = ("answer", "make_id", "maker", "provider", "tag")
 
@@ -99,11 +116,12 @@ class BlockReader:
         self.tag: ProviderState | None = None if provider == FIRST_PARTY else self.maker
 
     def open(self, wire: JSONObject, events: list[Event]) -> Opened:
-        """Begin a block with what its start holds, and add the events for that."""
+        """Begin a block with the content of its start. Adds the events for that content to `events`."""
         opener = OPENERS.get(string(wire, "type") or "")
         return self.open_other(wire) if opener is None else opener(self, wire, events)
 
     def open_text(self, wire: JSONObject, events: list[Event]) -> Opened:
+        """Begin a text block."""
         block = self.answer.text()
         block.citations.extend(objects(wire, "citations"))
         text = string(wire, "text")
@@ -112,9 +130,10 @@ class BlockReader:
         return block
 
     def open_thinking(self, wire: JSONObject, events: list[Event]) -> Opened:
+        """Begin a thinking block."""
         block = self.answer.thinking()
         text, signature = string(wire, "thinking"), string(wire, "signature")
-        # A stream that is cut has sent no signature: without its maker, such thinking would belong to nobody.
+        # A stream that is cut off has sent no signature. Without `maker`, no provider would get such thinking back.
         block.state = self.tag if signature else self.maker
         if text:
             events.append(block.delta(text))
@@ -123,9 +142,11 @@ class BlockReader:
         return block
 
     def open_redacted(self, wire: JSONObject, events: list[Event]) -> Opened:
+        """Add redacted thinking, which comes whole."""
         return self.answer.place(RedactedThinking(string(wire, "data") or "", state=self.tag))
 
     def open_call(self, wire: JSONObject, events: list[Event]) -> Opened:
+        """Begin a tool call. A call without a name is kept as the provider's own block."""
         name = string(wire, "name")
         if not name:
             return self.open_other(wire)
@@ -139,10 +160,11 @@ class BlockReader:
         return CallInProgress(call, _arguments_text(wire.get("input")))
 
     def open_other(self, wire: JSONObject) -> Opened:
+        """Add a block of the provider's own."""
         data = dict(wire)
         self.answer.place(ProviderBlock(self.provider, data))
         if data.get("type") == "fallback":
-            # One model handed over to another; the message is labelled with the one that went on.
+            # One model has handed over to another. The answer's model is the one that continues.
             self.answer.model = string(mapping(data, "to"), "model") or self.answer.model
         return ProviderBlockInProgress(data)
 
@@ -153,12 +175,15 @@ OPENERS: dict[str, Callable[[BlockReader, JSONObject, list[Event]], Opened]] = {
     "redacted_thinking": BlockReader.open_redacted,
     "tool_use": BlockReader.open_call,
 }
-"""Block type → how it begins. Every other type is the provider's own business and kept as received."""
+"""Block type → the method that begins it. Blocks of other types are kept as received, as the provider's own."""
 
 
 def _arguments_text(value: JSON) -> str:
-    """A call's arguments as text. An object is written the way Anthropic streams it (a space after `:` and `,`), so
-    that the same answer reads the same streamed and unstreamed."""
+    """Return a call's arguments as text.
+
+    An object is written as Anthropic streams it (a space after `:` and `,`), so that an answer is the same streamed and
+    unstreamed.
+    """
     if type(value) is str:
         return value or NO_ARGUMENTS
     try:
@@ -168,6 +193,7 @@ def _arguments_text(value: JSON) -> str:
 
 
 def _parsed(text: str) -> JSON:
+    """Parse JSON text; return the text itself if it is not JSON."""
     try:
         return exact_loads(text)
     except MalformedJSONError:

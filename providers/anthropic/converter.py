@@ -1,7 +1,8 @@
-"""Anthropic's `messages` ⇄ the common history. The system prompt is a parameter of the request, not a message.
+"""Converts Anthropic's `messages` to the common history and back.
 
-Blocks are written by `block_writer.py` and an assistant's are read by `blocks.py`, as in requests and answers. Knows
-how a message is put together of blocks, and the blocks that a user's message may hold. Must not know pairing or order.
+The system prompt is a parameter of the request, not a message. `block_writer.py` writes blocks, and `blocks.py` reads
+an assistant's blocks, as in requests and answers. Knows how messages consist of blocks, and which blocks a user's
+message may have. Must not know pairing or order.
 """
 
 from __future__ import annotations
@@ -48,18 +49,20 @@ from .stream import DELTAS, EVENTS
 ASSISTANT_KINDS = re.compile(
     r"text|thinking|redacted_thinking|tool_use|\w+_tool_use|\w+_tool_result|compaction|fallback|container_upload"
 )
+"""Types of an assistant's blocks."""
+
 MORE_PARTS: dict[str, frozenset[str]] = {
     "delta": frozenset({"compaction_delta"}),
     "block": frozenset({"mcp_tool_listing"}),
 }
-"""Types of deltas and blocks of Anthropic's beta interface that have no text and no calls."""
+"""Types of deltas and blocks of Anthropic's beta API that have no text and no calls."""
 
 USER_KINDS = re.compile(r"search_result|container_upload|\w+_tool_result")
-"""Kinds of block that only Anthropic understands and that a message may hold, beside those with a block of ours."""
+"""Types of a user's blocks that only Anthropic understands."""
 
 
 class AnthropicConverter(HistoryConverter):
-    """Anthropic's messages."""
+    """Converts Anthropic's messages."""
 
     dialect: ClassVar[Dialect] = DIALECT
     provider_class: ClassVar[type[Provider]] = Anthropic
@@ -95,7 +98,7 @@ class AnthropicConverter(HistoryConverter):
                 part = self._wire_block(block, f"messages[{number}].content[{position}]", warnings)
                 if part is None:
                     continue
-                # A result is the user's, wherever it stands.
+                # A result belongs to the user, in whichever message it is.
                 role = "assistant" if message.role is Role.ASSISTANT and not isinstance(block, ToolResult) else "user"
                 if not runs or runs[-1][0] != role:
                     runs.append((role, []))
@@ -197,7 +200,7 @@ def _blocks(content: JSON, where: str) -> list[JSONObject]:
 
 
 def _part(wire: JSONObject, where: str) -> Text | Image | File:
-    """What both a user's message and a tool's result may hold."""
+    """Read a block that is allowed both in a user's message and in a tool's result."""
     kind, mark = string(wire, "type"), _mark(wire, where)
     if kind == "text":
         return Text(string(wire, "text") or "", cache_control=mark)
@@ -222,7 +225,7 @@ def _data(source: JSONObject, where: str) -> bytes | None:
     try:
         return base64.b64decode(data, validate=True)
     except ValueError:  # not base64, or not ASCII
-        raise HistoryError(f"{where}.source.data", "is no base64 text") from None
+        raise HistoryError(f"{where}.source.data", "is not base64 text") from None
 
 
 def _mark(wire: JSONObject, where: str) -> CacheControl | None:

@@ -1,4 +1,4 @@
-"""The Anthropic dialect as a value: where its parts meet. Holds no rules but where the key goes."""
+"""The Anthropic dialect as a value. Knows the header for the key; the other rules are in the parts that it names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KEY_HEADER = "x-api-key"
 
 
 def auth_headers(provider: Provider, api_key: str) -> list[tuple[str, str]]:
-    """The key in `x-api-key`, or in the header that the profile names; none without a key."""
+    """Return the key in `x-api-key`, or in the header that the profile names; no header for an empty key."""
     if not api_key:
         return []
     header = provider.profile.quirks.auth_header

@@ -1,8 +1,8 @@
-"""Anthropic's errors → `ProviderError`: bodies of failed responses, and `error` events inside a stream.
+"""Converts Anthropic's errors to `ProviderError`: bodies of error responses, and `error` events inside a stream.
 
-Source: https://platform.claude.com/docs/en/api/errors. An error's `type` says which status it comes with, so an event
-without a status is classified as the same error with one. Knows body shapes, its own and those of proxies and
-compatible servers. Must not know streams.
+Source: https://platform.claude.com/docs/en/api/errors. An error's `type` determines its HTTP status, so an event
+without a status is classified like the same error with one. Knows the shapes of bodies, Anthropic's own and those of
+proxies and compatible servers. Must not know streams.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ TYPE_STATUS: dict[str, int] = {
     "timeout_error": 504,
     "overloaded_error": 529,
 }
-"""An error's type → the HTTP status it comes with."""
+"""Type of an error → its HTTP status."""
 
 GENERIC_TYPES = frozenset({"invalid_request_error", "api_error"})
-"""Types that compatible servers use for everything: an HTTP status that says something goes before them."""
+"""Types that compatible servers use for all errors. A known HTTP status takes precedence over them."""
 
 SPENT_CODES = frozenset(
     {
@@ -42,23 +42,29 @@ SPENT_CODES = frozenset(
         "linked_organization_spend_limit_reached",
     }
 )
-"""`error.details.error_code`s that say money is spent: trying again cannot help."""
+"""`error.details.error_code`s of a used-up budget: another attempt cannot succeed."""
 
 FILTER_PHRASE = "content filtering policy"
-"""An output that Anthropic's filter stopped comes as an invalid_request_error with these words and no code."""
+"""The message of an output that Anthropic's filter stopped, which is an invalid_request_error without a code."""
 
 REQUEST_ID_HEADERS = ("request-id", "x-request-id")
 
 
 def error_in(reported: JSON, data: bytes) -> ProviderError:
-    """The error that an event or a body with status 200 holds, in Anthropic's form or any other."""
+    """Return the error in an event, or in a body with status 200, of Anthropic's form or any other."""
     if _is_own(reported):
         return _error(0, reported, data, headers={}, now=0.0)
     return error_from_object(reported_error("error", reported), http_status=0, body=data)
 
 
 def decode_error(status: int, headers: Headers, body: bytes, now: float) -> ProviderError:
-    """Read a failed response. Never raises; `now` is the wall clock in Unix seconds."""
+    """Convert an error response to an error. Never raises.
+
+    status: the response's HTTP status.
+    headers: names in lower case.
+    body: the response's body.
+    now: the wall clock in Unix seconds, for dates in headers.
+    """
     reported = object_of(body)
     if type(reported) is list and reported:
         reported = reported[0]
@@ -68,8 +74,10 @@ def decode_error(status: int, headers: Headers, body: bytes, now: float) -> Prov
 
 
 def _is_own(reported: JSON) -> TypeGuard[JSONObject]:
-    """Whether an error has Anthropic's form: an object with a message and a type that it documents, or any type where
-    it stands in an object whose own type is `error`."""
+    """Return whether an error has Anthropic's form: an object with a message and a documented type.
+
+    Any type will do if the error is in an object whose own type is `error`.
+    """
     if type(reported) is not dict:
         return False
     error = mapping(reported, "error") or reported
@@ -92,7 +100,7 @@ def _error(status: int, payload: JSONObject, data: bytes, headers: Headers, now:
         http_status=status,
         provider_code=code or kind,
         retry_after_ms=retry_after_ms(headers, now, status=status) if category in RETRYABLE else -1,
-        retryable=code not in SPENT_CODES and _told_to_retry(headers, category in RETRYABLE),
+        retryable=code not in SPENT_CODES and _should_retry(headers, category in RETRYABLE),
         request_id=_request_id(headers, payload),
         body=data,
     )
@@ -106,7 +114,7 @@ def _category(status: int, kind: str | None, text: str | None, error: JSONObject
         return category_of_status(TYPE_STATUS[kind])
     if from_status is not None:
         return from_status
-    # Proxies put a status into the object, as a number or as digits.
+    # Proxies put a status into the object, as a number or as digits in a text.
     code = integer(error, "code") or integer(error, "status")
     digits = string(error, "code") or ""
     if code is None and digits.isascii() and digits.isdigit():
@@ -114,8 +122,8 @@ def _category(status: int, kind: str | None, text: str | None, error: JSONObject
     return category_of_status(code) if code else ErrorCategory.UNKNOWN
 
 
-def _told_to_retry(headers: Headers, default: bool) -> bool:
-    """`x-should-retry` is the server's own word on it, and wins."""
+def _should_retry(headers: Headers, default: bool) -> bool:
+    """Return whether to retry: the server's `x-should-retry` takes precedence over the default."""
     return {"true": True, "false": False}.get(headers.get("x-should-retry", ""), default)
 
 

@@ -1,13 +1,15 @@
-"""A conversation → Anthropic's `messages`: strictly alternating turns in which every call has its result.
+"""Writes a conversation as Anthropic's `messages`: strictly alternating turns in which every call has its result.
 
 The rules, all Anthropic's own (https://platform.claude.com/docs/en/agents-and-tools/tool-use/overview):
-- Messages of the user and results of tools are one role; neighbours of one role become one message.
-- The results of a turn's calls stand first in the message directly after it, wherever the history has them.
-- A call without a result, and a result without a call, cannot be sent: they are left out, with a warning.
-- Call ids are unique and of `[a-zA-Z0-9_-]`; others are rewritten, the same key in the call and in its result.
-- Thinking goes back only to the provider that made it, and never ends a message.
-- A message that is one plain text is sent as a string.
-- The first message is the user's. Before an assistant's, one is put that says so, with a warning.
+- The user's messages and the results of tools have one role. Adjacent messages of one role become one message.
+- The results of a turn's calls come first in the message directly after it, wherever the history has them.
+- A call without a result, and a result without a call, cannot be sent. They are left out with a warning.
+- Call ids are unique and match `[a-zA-Z0-9_-]+`. Another id is replaced by the same text in call and result.
+- Thinking is sent only to the provider that made it, and is never the end of a message.
+- A message with one plain text is sent as a string.
+- The first message is the user's. If it is an assistant's, `OPENING` is inserted before it, with a warning.
+
+Must not know the wire form of single blocks: `block_writer.py` does.
 """
 
 from __future__ import annotations
@@ -40,13 +42,19 @@ from ..tool_names import named_call
 from .block_writer import wire_call_id, wire_part_of, wire_text, wire_thinking_block, wire_tool_call, wire_tool_result
 
 Place: TypeAlias = "tuple[int, int]"
-"""A block's place in the conversation: message, block."""
+"""The position of a block in the conversation: of its message, and within the message."""
 
 UNSENT_THINKING = ("thinking", "redacted_thinking")
+"""Types of wire blocks that must not end an assistant's message."""
 
 
 class Turn:
-    """One wire message under construction. `results` come before `content`."""
+    """One wire message under construction.
+
+    role: `user` or `assistant`.
+    results: tool results, which come first.
+    content: all other blocks.
+    """
 
     __slots__ = ("content", "results", "role")
 
@@ -58,15 +66,19 @@ class Turn:
 
 @dataclass(slots=True, frozen=True)
 class WriterState:
-    """What messages leave to those after them: the ids that calls have on the wire, and the calls without results.
-    The last turn is the user's, so theirs has to be the model's."""
+    """What the writer of the next segment must know. The segment before it ended with a user's message, so the next one
+    must begin with an assistant's.
+
+    taken: the wire ids of all calls so far.
+    open_calls: the ids of calls that have no result yet.
+    """
 
     taken: frozenset[str]
     open_calls: tuple[str, ...]
 
 
 class MessageWriter:
-    """Builds the turns of one request, or of a segment of its messages, for the provider of a profile."""
+    """Writes the messages of one request, or of a segment of it, for the provider of a profile."""
 
     __slots__ = (
         "call_ids",
@@ -92,7 +104,11 @@ class MessageWriter:
         self.taken: TakenIds = TakenIds()
 
     def write(self, messages: Sequence[Message], first: int, state: WriterState | None) -> Segment[WriterState] | None:
-        """The wire messages; see `written.Write`."""
+        """Return the wire messages, or None if they cannot be written apart from earlier ones (`prefix_cache.Write`).
+
+        first: the position of the first of these messages in the conversation.
+        state: the state that earlier messages left; None if there are none.
+        """
         if state is not None:
             self.taken.update(state.taken)
             for call_id in state.open_calls:
@@ -121,9 +137,12 @@ class MessageWriter:
         )
 
     def _pair(self, messages: Sequence[Message], first: int) -> bool:
-        """Find each call's result, and give the pairs their ids. Calls of one run of the model's messages that share an
-        id are answered in order; a later run that uses the id again gives up what an earlier one left unanswered. False
-        where a result's call is in an earlier segment."""
+        """Find each call's result, and give each pair its id.
+
+        Returns False if a result's call is in an earlier segment. Calls that share an id within one run of assistant
+        messages are answered in order. If a later run uses the id again, unanswered calls of the earlier run get no
+        result.
+        """
         run_began = first
         for number, message in enumerate(messages, first):
             if message.role is not Role.ASSISTANT:
@@ -140,6 +159,7 @@ class MessageWriter:
         return True
 
     def _pair_result(self, call_id: str, place: Place) -> bool:
+        """Pair a result with the first call of its id. Returns False if that call is in an earlier segment."""
         calls = self.waiting.get(call_id)
         if not calls:
             self.warnings.append(unasked_result(call_id))
@@ -153,10 +173,11 @@ class MessageWriter:
         return True
 
     def _unanswered(self) -> list[str]:
-        """The ids of the calls without results."""
+        """Return the ids of the calls without results."""
         return [call_id for call_id, calls in self.waiting.items() for _ in calls]
 
     def _add_assistant(self, content: Sequence[Block], number: int) -> None:
+        """Add an assistant's blocks to the turns."""
         for position, block in enumerate(content):
             wire: JSONObject | None
             if type(block) is Text:
@@ -178,7 +199,7 @@ class MessageWriter:
                     self.turn_of_call[number, position] = len(self.turns) - 1
 
     def _assistant_wire(self, block: Block) -> JSONObject | None:
-        """A block that is neither text nor call nor result."""
+        """Return the wire form of an assistant's block other than a text, call or result; None if it is not sent."""
         if isinstance(block, (Thinking, RedactedThinking)):
             return wire_thinking_block(block, self.profile, self.warnings)
         if type(block) is ProviderBlock:
@@ -187,6 +208,7 @@ class MessageWriter:
         return None
 
     def _add_user(self, content: Sequence[Block], number: int) -> None:
+        """Add a user's blocks, or results, to the turns."""
         for position, block in enumerate(content):
             wire: JSONObject | None
             if type(block) is Text:
@@ -205,31 +227,36 @@ class MessageWriter:
                 self._turn("user").content.append(wire)
 
     def _own(self, block: ProviderBlock) -> JSONObject | None:
-        """A provider's own content goes back to that provider alone."""
+        """Return a provider's own block for that provider; None, with a warning, for any other."""
         if block.provider == self.provider:
             return block.data
         self.warnings.append(foreign_block(block))
         return None
 
     def _add_result(self, block: ToolResult, place: Place) -> None:
+        """Add a result to the turn after its call's, unless it has no call."""
         call = self.result_calls.get(place)
         if call is None:
             return
         following = self.turn_of_call[call] + 1
         if following == len(self.turns):
             self.turns.append(Turn("user"))
-        field = "" if isinstance(block.content, str) else _field(*place)  # named in errors about parts alone
+        field = "" if isinstance(block.content, str) else _field(*place)  # only errors about parts name it
         wire = wire_tool_result(block, self.call_ids[call], field, self.warnings)
         self.turns[following].results.append(wire)
 
     def _turn(self, role: str) -> Turn:
+        """Return the last turn if it has this role, else a new one."""
         if not self.turns or self.turns[-1].role != role:
             self.turns.append(Turn(role))
         return self.turns[-1]
 
     def _trim(self) -> None:
-        """Take away what Anthropic refuses at the end of an assistant's turn: thinking that led to nothing, and white
-        space after the text that the answer is to continue."""
+        """Remove what Anthropic refuses at the end of an assistant's turn.
+
+        That is thinking without anything after it, and, in the last turn, white space after the text that the answer
+        will continue.
+        """
         for turn in self.turns:
             if turn.role == "assistant":
                 while turn.content and string(turn.content[-1], "type") in UNSENT_THINKING:
@@ -243,7 +270,7 @@ class MessageWriter:
                 self.turns[-1].content[-1] = {**last, "text": text.rstrip()}
 
     def _close_gaps(self) -> None:
-        """Drop the turns that lost all their content; what stood on both sides of one becomes one turn."""
+        """Remove turns without content. The turns on both sides of one are merged."""
         kept: list[Turn] = []
         for turn in self.turns:
             if not turn.content and not turn.results:

@@ -1,9 +1,9 @@
-"""What Anthropic's responses say about limits, in headers and errors → `QuotaReport`.
+"""Reads limits from headers and errors of Anthropic's responses, as a `QuotaReport`.
 
 `anthropic-ratelimit-tokens-*` repeats the tightest of the other limits and is no limit of its own. Numbers of tokens
 are rounded to thousands. Source: https://platform.claude.com/docs/en/api/rate-limits.
 
-Must not know what is done with a report.
+Must not know how a report is used.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ CODE_REFUSAL: dict[str, Refusal] = {
     "overloaded_error": Refusal.OVERLOAD,
     "rate_limit_error": Refusal.RATE,
 }
-"""An error's code or type → its refusal; so an `error` event within a stream says the same as a status."""
+"""Code or type of an error → its refusal. With it, an `error` event in a stream gives the same refusal as a status."""
 
 _SPENT_WORDS = "specified API usage limits"
-"""What a 400 says where the limit that the customer set for spending is reached."""
+"""Part of the message of a 400 when the customer's own spending limit is reached."""
 
 _CONCURRENT_WORDS = "concurrent connections"
 _LIMIT_OF = re.compile(r"rate limit of ([\d,]+) (requests|(?:input |output )?tokens) per minute", re.IGNORECASE)
@@ -69,10 +69,13 @@ _WORD_UNIT: dict[str, Unit] = {
 
 
 def read_report(provider: str, headers: Headers, now: float, error: ProviderError | None, body: bytes) -> QuotaReport:
-    """What a response says. Never raises.
+    """Return what a response reports about limits. Never raises.
 
-    provider: the provider's row name. headers: names in lower case. now: the wall clock in Unix seconds.
-    error: of a failed response or an error event, as the dialect has read it. body: what it was read from.
+    provider: the name of the provider's profile; not used here.
+    headers: names in lower case.
+    now: the wall clock in Unix seconds.
+    error: the error of a failed response or of an error event, or None.
+    body: the body or event that the error was read from; not used here.
     """
     limits = read_rows(HEADERS, headers, now)
     if error is None:

@@ -1,8 +1,8 @@
-"""A request → the body of `POST /v1/messages`.
+"""Writes a request as the body of `POST /v1/messages`.
 
-Knows every option's wire form and what Anthropic refuses. What it cannot express is told in `WireRequest.warnings`,
-or raised as `InvalidRequestError` where leaving it out would change what is asked. `message_writer.py` writes the
-conversation, `thinking.py` the thinking, `schema.py` the schemas. Must not know keys or hosts.
+Knows every option's wire form and what Anthropic refuses. An option that it cannot express causes a warning in
+`WireRequest.warnings`, or `InvalidRequestError` if leaving it out would change the meaning. `message_writer.py` writes
+the conversation, `thinking.py` the thinking, `schema.py` the schemas. Must not know keys or hosts.
 """
 
 from __future__ import annotations
@@ -25,27 +25,28 @@ from .schema import adapt_schema
 from .thinking import WireThinking, thinking_model, wire_thinking
 
 API_VERSION = "2023-06-01"
-"""The version of the API whose shapes are written here; `extra_headers` may name another."""
+"""The API version of the shapes written here. `extra_headers` may set another."""
 
 DEFAULT_MAX_TOKENS = 4096
-"""`max_tokens` is required; this is sent where the request sets no limit."""
+"""The `max_tokens` of a request without a limit, because Anthropic requires the member."""
 
 ADAPTIVE_MAX_TOKENS = 32_000
-"""The same for a model that decides itself how much to think: its thinking counts towards the limit."""
+"""The `max_tokens` for a model that decides how much to think: its thinking counts towards the limit."""
 
 TOOL_CHOICES: dict[str, JSONObject] = {
     "auto": {"type": "auto"},
     "none": {"type": "none"},
     "required": {"type": "any"},
 }
-"""Our word → `tool_choice`; any other word is a tool's name."""
+"""Value of `Request.tool_choice` → the member `tool_choice`. Any other value is a tool's name."""
 
 MAX_TEMPERATURE = 1.0
 MIN_TOP_P_WITH_THINKING = 0.95
+"""The ranges that Anthropic accepts for sampling."""
 
 
 def encode_request(request: Request, model: str, provider: Provider, *, stream: bool) -> WireRequest:
-    """Serialise a request. Raises `InvalidRequestError` naming the field that cannot be sent."""
+    """Write a request. Raises `InvalidRequestError` naming a field that cannot be sent."""
     validate_options(request)
     warnings: list[str] = []
     thinking = _thinking(request, model, warnings)
@@ -78,7 +79,7 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
 
 
 def _messages(request: Request, provider: Provider, warnings: list[str]) -> JSON:
-    """The conversation. Raises `InvalidRequestError` where nothing is left to send."""
+    """Return the conversation. Raises `InvalidRequestError` if there is nothing to send."""
     profile = provider.profile
 
     def write(messages: Sequence[Message], first: int, state: WriterState | None) -> Segment[WriterState] | None:
@@ -87,19 +88,19 @@ def _messages(request: Request, provider: Provider, warnings: list[str]) -> JSON
     key = ("anthropic", profile)
     messages = write_messages(request.messages, prefix_cache_of(request), key, write, warnings)
     if not messages:
-        raise InvalidRequestError("messages", "hold nothing that Anthropic takes: no text, no call, no file")
+        raise InvalidRequestError("messages", "contain nothing that Anthropic accepts: no text, no call, no file")
     return messages
 
 
 def _path(provider: Provider) -> str:
-    """The endpoint below the base URL, which people write with and without `/v1`."""
+    """Return the endpoint's path below the base URL, which may or may not end with `/v1`."""
     path = "/messages" if provider.base_url.rstrip("/").endswith("/v1") else "/v1/messages"
     query = provider.profile.quirks.query
     return f"{path}?{query}" if query else path
 
 
 def _headers(provider: Provider, extra: Mapping[str, str] | None, *, stream: bool) -> list[tuple[str, str]]:
-    """The headers in order; the request's own replace their namesakes."""
+    """Return the headers in order. The request's own headers replace those with the same name."""
     headers = {
         "content-type": "application/json",
         "accept": "text/event-stream" if stream else "application/json",
@@ -111,7 +112,7 @@ def _headers(provider: Provider, extra: Mapping[str, str] | None, *, stream: boo
 
 
 def _system(request: Request) -> JSON:
-    """The system prompt: a string where it is one unmarked block, else blocks."""
+    """Return the system prompt: a string if it is one block without a cache mark, else blocks."""
     blocks = request.system_blocks
     if len(blocks) == 1 and blocks[0].cache_control is None:
         return blocks[0].text
@@ -119,7 +120,7 @@ def _system(request: Request) -> JSON:
 
 
 def _thinking(request: Request, model: str, warnings: list[str]) -> WireThinking:
-    """Thinking, without a budget where a call is forced: Anthropic refuses the two together."""
+    """Return the thinking, without a budget if a call is forced: Anthropic refuses the two together."""
     thinking = wire_thinking(request.thinking_config, model)
     warnings.extend(thinking.warnings)
     forced = request.tool_choice not in ("auto", "none")
@@ -130,7 +131,7 @@ def _thinking(request: Request, model: str, warnings: list[str]) -> WireThinking
 
 
 def _max_tokens(request: Request, thinking: WireThinking, warnings: list[str]) -> int:
-    """The limit on thinking and answer together. It has to be above the budget, so that there is room to answer."""
+    """Return the limit on thinking and answer together. It must be above the budget, to leave room for the answer."""
     limit = request.max_output_tokens
     if limit is None:
         default = ADAPTIVE_MAX_TOKENS if thinking.active and not thinking.budget else DEFAULT_MAX_TOKENS
@@ -185,8 +186,11 @@ def _add_output_config(body: dict[str, JSON], request: Request, thinking: WireTh
 def _add_sampling(
     body: dict[str, JSON], request: Request, model: str, thinking: WireThinking, warnings: list[str]
 ) -> None:
-    """Temperature and top_p, where the model takes them: newer ones and thinking ones refuse what departs from
-    their own. Other servers' models have their own limits, and get what was asked."""
+    """Add temperature and top_p if the model accepts them.
+
+    Newer models, and models that think, refuse values other than their own. Models of other servers have their own
+    limits, and get the values of the request.
+    """
     temperature, top_p = request.temperature, request.top_p
     if temperature is None and top_p is None:
         return
@@ -215,7 +219,7 @@ def _add_sampling(
 
 
 def _add_metadata(body: dict[str, JSON], request: Request, warnings: list[str]) -> None:
-    """Anthropic's metadata is one member, `user_id`."""
+    """Add `user_id`, the only member of Anthropic's metadata."""
     metadata = request.metadata or {}
     if "user_id" in metadata:
         body["metadata"] = {"user_id": metadata["user_id"]}

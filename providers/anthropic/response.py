@@ -1,7 +1,6 @@
-"""An unstreamed answer → `Response`, and what it shares with the stream: finish reasons and the message's members.
+"""Decodes an unstreamed answer, and has what it shares with the stream: finish reasons and members of a message.
 
-Knows the `message` object. Built through the same accumulator and block reader as a stream, so that both give equal
-answers.
+Knows the `message` object. It uses the same accumulator and block reader as the stream, so both give equal answers.
 """
 
 from __future__ import annotations
@@ -28,28 +27,31 @@ FINISH_REASONS: dict[str, FinishReason] = {
     "refusal": FinishReason.CONTENT_FILTER,
     "pause_turn": FinishReason.UNKNOWN,
 }
-"""`stop_reason` → ours; any other is UNKNOWN, with the word kept. After `pause_turn` the caller sends the assistant's
-content back unchanged, and the model goes on."""
+"""`stop_reason` → finish reason. Any other is UNKNOWN. After `pause_turn`, the caller sends the assistant's content
+back unchanged, and the model continues.
+"""
 
 MESSAGE_MEMBERS = frozenset({"id", "type", "role", "model", "content", "stop_reason", "usage"})
-"""What a `Response` holds itself; a message's other members are its provider data."""
+"""Members of a message that `Response` has itself. All others are its provider data."""
 
 
 def finish_reason(raw: str | None) -> FinishReason:
-    """Our word for a `stop_reason`."""
+    """Return the finish reason of a `stop_reason`."""
     return FINISH_REASONS.get(raw, FinishReason.UNKNOWN) if raw is not None else FinishReason.UNKNOWN
 
 
 def add_provider_data(provider_data: dict[str, JSON], wire: JSONObject, known: frozenset[str]) -> None:
-    """Keep the members that we have no name for (`container`, `stop_details`, `context_management`, …)."""
+    """Keep members without a field of their own (`container`, `stop_details`, `context_management`, …)."""
     for member, value in wire.items():
         if member not in known and value is not None:
             provider_data[member] = value
 
 
 def add_usage(answer: Accumulator, raw: dict[str, JSON], report: JSONObject) -> None:
-    """Lay a report over what was reported before. The counts are totals, so each replaces its forerunner, 0 too; a
-    null says nothing."""
+    """Merge a usage report into the earlier ones.
+
+    The counts are totals, so each replaces the earlier one, 0 included. A null changes nothing.
+    """
     for member, value in report.items():
         if value is not None:
             raw[member] = value
@@ -60,7 +62,7 @@ def add_usage(answer: Accumulator, raw: dict[str, JSON], report: JSONObject) -> 
 
 
 def decode_response(body: bytes, provider: Provider, make_id: MakeId, limits: AnswerLimits = ANSWER_LIMITS) -> Response:
-    """Read a `message`. Raises `ProviderError` for an error object, and for a body that is no message."""
+    """Decode a `message`. Raises `ProviderError` for an error object, and for a body that is no message."""
     try:
         message = loads_object(body)
     except MalformedJSONError as error:
@@ -83,10 +85,11 @@ def decode_response(body: bytes, provider: Provider, make_id: MakeId, limits: An
 
 
 def _read_content(content: list[JSON], reader: BlockReader) -> None:
-    untold: list[Event] = []
+    """Read the content blocks of a whole message."""
+    events: list[Event] = []  # not delivered: the response has everything
     for block in content:
         if type(block) is not dict:
             raise MalformedJSONError("a content block that is no object")
-        opened = reader.open(block, untold)
+        opened = reader.open(block, events)
         if isinstance(opened, CallInProgress):
             opened.settle()

@@ -1,10 +1,10 @@
-"""A JSON Schema as Anthropic's structured outputs take it.
+"""Adapts a JSON Schema to the subset that Anthropic's structured outputs accept.
 
-They take a subset: objects are closed, most value constraints are unknown, `oneOf` is `anyOf`. What is left out is
-told to the model in the description, so that it may still keep to it, and to the caller in a warning.
+In this subset objects are closed, most constraints on values are unknown, and `oneOf` is `anyOf`. What is left out is
+put into the description, so that the model may still follow it, and is reported to the caller in a warning.
 Source: https://platform.claude.com/docs/en/build-with-claude/structured-outputs (JSON Schema limitations).
 
-Must not know requests: it is used for `response_schema` and for strict tools alike.
+Used for `response_schema` and for strict tools. Must not know requests.
 """
 
 from __future__ import annotations
@@ -17,16 +17,19 @@ STRING_FORMATS = frozenset(
 )
 DEFINITIONS = ("$defs", "definitions")
 SILENT = frozenset({"$schema", "$id", "$comment"})
-"""Members that say nothing about the value."""
+"""Keywords that do not describe the value."""
 
 ANNOTATIONS = frozenset({"default", "examples", "deprecated", "readOnly", "writeOnly"})
-"""Members that bind nothing: told to the model, but no warning is due."""
+"""Keywords that do not constrain the value: they are put into the description without a warning."""
 
 
 def adapt_schema(schema: JSONObject, field: str, warnings: list[str]) -> JSONObject:
-    """The schema in the accepted subset; the given one stays as it is.
+    """Return the schema in the accepted subset. The argument is not changed.
 
-    `field` names it in warnings and errors. Raises `InvalidRequestError` for a part that says no type at all.
+    field: the name of the schema in warnings and errors.
+    warnings: gets a warning for each constraint that is not enforced.
+
+    Raises `InvalidRequestError` for a part without any type.
     """
     rest = {key: value for key, value in schema.items() if key not in SILENT}
     result: dict[str, JSON] = {}
@@ -35,19 +38,19 @@ def adapt_schema(schema: JSONObject, field: str, warnings: list[str]) -> JSONObj
         if type(definitions) is dict:
             result[key] = _adapt_members(definitions, f"{field}.{key}", warnings)
     if "$ref" in rest:
-        # Members beside a `$ref` are not taken; a description there is the only common one and binds nothing.
+        # Other members beside a `$ref` are refused. A description is the only common one, and constrains nothing.
         result["$ref"] = rest["$ref"]
         return result
     for key in ("description", "title"):
         if key in rest:
             result[key] = rest.pop(key)
     _adapt_kind(rest, result, field, warnings)
-    _tell_the_rest(rest, result, field, warnings)
+    _describe_rest(rest, result, field, warnings)
     return result
 
 
 def _adapt_kind(rest: JSONObject, result: JSONObject, field: str, warnings: list[str]) -> None:
-    """Move what says which values are meant: literals, alternatives, or a type with its members."""
+    """Move the keywords that select values: literals, alternatives, or a type with its members."""
     literal = False
     for key in ("enum", "const"):
         if key in rest:
@@ -113,14 +116,15 @@ def _adapt_any(schema: JSON, field: str, warnings: list[str]) -> JSON:
     return adapt_schema(schema, field, warnings) if type(schema) is dict else schema
 
 
-def _tell_the_rest(rest: JSONObject, result: JSONObject, field: str, warnings: list[str]) -> None:
+def _describe_rest(rest: JSONObject, result: JSONObject, field: str, warnings: list[str]) -> None:
+    """Put the remaining keywords into the description, with a warning for constraints."""
     if not rest:
         return
     description = result.get("description")
-    told = dumps_text(rest)
-    result["description"] = f"{description}\n\n{told}" if description else told
+    text = dumps_text(rest)
+    result["description"] = f"{description}\n\n{text}" if description else text
     binding = [key for key in rest if key not in ANNOTATIONS]
     if binding:
         warnings.append(
-            f"{field}: {', '.join(binding)} not enforced by Anthropic; told to the model in the description"
+            f"{field}: {', '.join(binding)} not enforced by Anthropic; sent to the model in the description"
         )

@@ -1,14 +1,15 @@
-"""The machine for a Messages stream.
+"""The stream machine for Anthropic's Messages.
 
-`message_start`, then per content block `content_block_start`, deltas and `content_block_stop`, then `message_delta`
-with the stop reason, then `message_stop`, which is the terminal marker; `ping` and `error` anywhere.
+A stream has `message_start`, then for each content block `content_block_start`, deltas and `content_block_stop`, then
+`message_delta` with the stop reason, then `message_stop`, the terminal marker. `ping` and `error` may come anywhere.
 Source: https://platform.claude.com/docs/en/build-with-claude/streaming.
 
-The `type` in the data decides, as compatible servers omit the event's name; where it is missing, the name does.
-Blocks are told apart by their index. A tool call's end is told one step late, when the next block begins or the stop
-reason comes: only then is it known whether the length limit cut it off.
+The `type` in the data selects the method, because compatible servers omit the event's name. If it is missing, the name
+selects it. The index identifies a block. The end of a tool call is delivered one step late, when the next block begins
+or the stop reason comes: only then is it known whether the length limit cut it off.
 
-Everything goes through `EVENTS`; a delta that matches the one before does not come here (`delta_template.py`).
+`EVENTS` maps each event to its method. A delta that matches the one before does not come here (`delta_template.py`).
+Must not know requests.
 """
 
 from __future__ import annotations
@@ -30,18 +31,30 @@ from .errors import error_in
 from .response import MESSAGE_MEMBERS, add_provider_data, add_usage, finish_reason
 
 WITH_BLOCKS = frozenset({"message_start", "content_block_start"})
+"""Events that contain whole blocks."""
+
 WITHOUT_NUMBERS = frozenset({"text", "thinking", "redacted_thinking"})
-"""Events that bring whole blocks, and the blocks in which no number is."""
+"""Types of blocks that contain no numbers."""
 
 DONE_MARK = b"[DONE]"
-"""Not Anthropic's; servers that also speak Chat Completions end with it."""
+"""The marker of Chat Completions. Servers that implement both formats also send it here."""
 
 EVENT_MEMBERS = frozenset({"type", "delta", "usage"})
 DELTA_MEMBERS = frozenset({"type", "stop_reason"})
+"""Members of an event, and of a message's delta, that are not provider data."""
 
 
 class MessagesStream(StreamMachine):
-    """One stream. The dicts hold the open blocks of each kind by the wire's index."""
+    """Converts one stream.
+
+    texts, thinkings, calls, others: the wire's index → the block, for each kind of block.
+    stopped: calls whose stop event has come, but whose end is not delivered yet.
+    latest: the index of the block that began last.
+    started: whether `Start` was returned.
+    stop_reason: the wire's stop reason so far.
+    usage_raw: the usage reports so far, merged.
+    reader: reads blocks into the answer.
+    """
 
     __slots__ = (
         "calls",
@@ -100,7 +113,7 @@ class MessagesStream(StreamMachine):
         return ()
 
     def _unreadable(self, event: str, data: bytes, reason: str) -> Sequence[Event]:
-        """Data that is no JSON. A ping's is of no interest, and `[DONE]` ends a message that has its stop reason."""
+        """Handle data that is not JSON. A ping's data does not matter; `[DONE]` ends a message with a stop reason."""
         if event == "ping" or not data.strip():
             return ()
         if data.strip() == DONE_MARK:
@@ -122,10 +135,10 @@ class MessagesStream(StreamMachine):
         return self.answer.response()
 
     def message_start(self, payload: JSONObject) -> Sequence[Event]:
-        """The message as it stands at its start: model, id, input tokens; on a resumed turn also its content.
+        """Read the message as it is at its start: model, id and input tokens, and the content of a resumed turn.
 
-        A second one comes from a server that began anew inside one stream. What was told stays told; its blocks
-        follow at the next indexes.
+        A second one comes from a server that starts again inside one stream. Delivered events stay valid; the new
+        blocks get the next indexes.
         """
         message = _object(payload, "message")
         content = _objects(message, "content")
@@ -146,6 +159,7 @@ class MessagesStream(StreamMachine):
         return events
 
     def content_block_start(self, payload: JSONObject) -> Sequence[Event]:
+        """Begin the block at an index."""
         index, wire = self._index(payload, step=1), _object(payload, "content_block")
         events = self._begin()
         events.extend(self._finish_stopped())
@@ -153,6 +167,7 @@ class MessagesStream(StreamMachine):
         return events
 
     def content_block_delta(self, payload: JSONObject) -> Sequence[Event]:
+        """Append a delta to the block at its index."""
         delta = _object(payload, "delta")
         index = self._index(payload)
         other = self.others.get(index)
@@ -163,10 +178,11 @@ class MessagesStream(StreamMachine):
         return () if handle is None else handle(self, index, delta)
 
     def content_block_stop(self, payload: JSONObject) -> Sequence[Event]:
+        """End the block at an index."""
         return self._stop(self._index(payload))
 
     def message_delta(self, payload: JSONObject) -> Sequence[Event]:
-        """The stop reason, and usage so far; both are totals, so they replace what was known."""
+        """Read the stop reason and the usage so far. Both are totals, so they replace earlier ones."""
         delta = mapping(payload, "delta")
         events = self._begin()
         self.stop_reason = string(delta, "stop_reason") or self.stop_reason
@@ -180,14 +196,16 @@ class MessagesStream(StreamMachine):
         return events
 
     def message_stop(self, payload: JSONObject) -> Sequence[Event]:
+        """End the message."""
         add_provider_data(self.answer.provider_data, payload, EVENT_MEMBERS)
         return self._finish()
 
     def ping(self, payload: JSONObject) -> Sequence[Event]:
+        """Ignore a ping."""
         return ()
 
     def text_delta(self, index: int, delta: JSONObject) -> Sequence[Event]:
-        """The slow way in: an empty text, an event without index, or a block that never began."""
+        """Append text that did not match the template: empty text, an event without index, or a block without start."""
         text = _text(delta, "text")
         if not text:
             return ()
@@ -201,12 +219,14 @@ class MessagesStream(StreamMachine):
         return events
 
     def citations_delta(self, index: int, delta: JSONObject) -> Sequence[Event]:
+        """Add a citation to a text block."""
         block, citation = self.texts.get(index), delta.get("citation")
         if block is not None and type(citation) is dict:
             block.citations.append(citation)
         return ()
 
     def thinking_delta(self, index: int, delta: JSONObject) -> Sequence[Event]:
+        """Append thinking that did not match the template."""
         text = _text(delta, "thinking")
         if not text:
             return ()
@@ -220,6 +240,7 @@ class MessagesStream(StreamMachine):
         return events
 
     def signature_delta(self, index: int, delta: JSONObject) -> Sequence[Event]:
+        """Append to the signature of a thinking block."""
         block, signature = self.thinkings.get(index), _text(delta, "signature")
         if block is not None and signature:
             block.signature_pieces.append(signature)
@@ -227,17 +248,19 @@ class MessagesStream(StreamMachine):
         return ()
 
     def input_json_delta(self, index: int, delta: JSONObject) -> Sequence[Event]:
+        """Append arguments to a tool call."""
         block, text = self.calls.get(index), _text(delta, "partial_json")
         return () if block is None or block.call.done else block.call.delta(text)
 
     def _begin(self) -> list[Event]:
-        """Start, for a server that leaves out `message_start`."""
+        """Return the start event, if it was not returned yet: a server may omit `message_start`."""
         if self.started:
             return []
         self.started = True
         return [self.answer.start(None, None)]
 
     def _open(self, index: int, wire: JSONObject, events: list[Event]) -> None:
+        """Begin a block at an index, and end the block that had it before."""
         self._forget(index, events)
         self.latest = index
         opened = self.reader.open(wire, events)
@@ -251,8 +274,11 @@ class MessagesStream(StreamMachine):
             self.others[index] = opened
 
     def _stop(self, index: int) -> Sequence[Event]:
-        """A block has ended. A call's end is not told yet: see the head of this file. A provider's own block is put
-        together where the answer is read: doing so at each stop would join what came before again and again."""
+        """End a block. Returns the events for arguments that were not streamed.
+
+        The end of a call is delivered later: see the head of this file. A provider's own block is joined when the
+        answer is read, because joining it at each stop would be quadratic.
+        """
         call = self.calls.get(index)
         if call is None or call.stopped:
             return ()
@@ -261,7 +287,7 @@ class MessagesStream(StreamMachine):
         return call.settle()
 
     def _finish_stopped(self, *, last_is_cut: bool = False) -> list[Event]:
-        """Tell the end of the calls that have stopped."""
+        """Return the end events of the calls that have stopped."""
         events: list[Event] = []
         for block in self.stopped:
             cut = last_is_cut and block.call is self.answer.blocks[-1]
@@ -270,7 +296,7 @@ class MessagesStream(StreamMachine):
         return events
 
     def _finish(self) -> Sequence[Event]:
-        """The message has ended."""
+        """End the message. Returns the last events."""
         events = self._begin()
         for call in self.calls.values():
             events.extend(call.settle())
@@ -280,11 +306,12 @@ class MessagesStream(StreamMachine):
         return events
 
     def _settle_others(self) -> None:
+        """Write the collected deltas into the provider's own blocks."""
         for block in self.others.values():
             block.settle()
 
     def _forget(self, index: int, events: list[Event]) -> None:
-        """The wire uses an index again: what it meant before has ended, a call in the middle of its arguments."""
+        """Release an index that the wire uses again. The block that had it has ended; an unfinished call is cut off."""
         self.texts.pop(index, None)
         self.thinkings.pop(index, None)
         call = self.calls.pop(index, None)
@@ -295,10 +322,11 @@ class MessagesStream(StreamMachine):
             other.settle()
 
     def _is_taken(self, index: int) -> bool:
+        """Return whether a block has this index."""
         return index in self.texts or index in self.thinkings or index in self.calls or index in self.others
 
     def _index(self, payload: JSONObject, step: int = 0) -> int:
-        """The block an event is about; without an index, the latest, or the one `step` after it."""
+        """Return the index of the event's block. Without one in the event, the latest plus `step` is used."""
         index = payload.get("index")
         if type(index) is int:
             return index
@@ -316,8 +344,9 @@ EVENTS: dict[str, Callable[[MessagesStream, JSONObject], Sequence[Event]]] = {
     "message_stop": MessagesStream.message_stop,
     "ping": MessagesStream.ping,
 }
-"""Event type → what it does. `error` needs the event's bytes and is dealt with before; unknown types are ignored, as
-Anthropic asks of its clients."""
+"""Type of an event → its method. `error` needs the event's bytes and is handled before. Unknown types are ignored, as
+Anthropic's documentation requires.
+"""
 
 DELTAS: dict[str, Callable[[MessagesStream, int, JSONObject], Sequence[Event]]] = {
     "text_delta": MessagesStream.text_delta,
@@ -326,18 +355,18 @@ DELTAS: dict[str, Callable[[MessagesStream, int, JSONObject], Sequence[Event]]] 
     "signature_delta": MessagesStream.signature_delta,
     "input_json_delta": MessagesStream.input_json_delta,
 }
-"""Delta type → what it does."""
+"""Type of a delta → its method. Unknown types are ignored."""
 
 REPEATED: dict[str, Path] = {
     "text_delta": ("delta", "text"),
     "thinking_delta": ("delta", "thinking"),
     "input_json_delta": ("delta", "partial_json"),
 }
-"""Delta type → where its text is, for those that tell nothing else."""
+"""Type of a delta → the path to its text, for deltas that contain nothing else."""
 
 
 def _may_hold_numbers(payload: JSONObject) -> bool:
-    """Whether an event brings a block that is neither text nor thinking: a tool's input, given whole."""
+    """Return whether an event contains a block other than text or thinking: a tool's input may come whole."""
     block = payload.get("content_block")
     if type(block) is dict:
         return string(block, "type") not in WITHOUT_NUMBERS
@@ -345,6 +374,7 @@ def _may_hold_numbers(payload: JSONObject) -> bool:
 
 
 def _object(payload: JSONObject, member: str) -> JSONObject:
+    """Return the member, which must be an object. Raises `MalformedJSONError`."""
     value = payload.get(member)
     if type(value) is not dict:
         raise MalformedJSONError(f"no {member} object")
@@ -352,6 +382,7 @@ def _object(payload: JSONObject, member: str) -> JSONObject:
 
 
 def _objects(payload: JSONObject, member: str) -> list[JSONObject]:
+    """Return the member, which must be an array of objects or absent. Raises `MalformedJSONError`."""
     value = payload.get(member)
     if value is not None and (type(value) is not list or any(type(item) is not dict for item in value)):
         raise MalformedJSONError(f"a {member} that is no array of objects")
@@ -359,6 +390,7 @@ def _objects(payload: JSONObject, member: str) -> list[JSONObject]:
 
 
 def _text(payload: JSONObject, member: str) -> str:
+    """Return the member, which must be a text or absent. Raises `MalformedJSONError`."""
     value = payload.get(member)
     if value is not None and type(value) is not str:
         raise MalformedJSONError(f"a {member} that is no text")

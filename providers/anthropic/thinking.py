@@ -1,11 +1,11 @@
-"""How each Claude model is told how much to think: a table, and the function that reads it.
+"""Maps thinking options to the members of a request, per Claude model.
 
-Two forms exist. Models up to 4.5 take a token budget (`thinking: {type: "enabled", budget_tokens}`); later ones
-decide for themselves (`{type: "adaptive"}`) and take an effort (`output_config.effort`). The 4.6 models take both.
+Two forms exist. Models up to 4.5 accept a token budget (`thinking: {type: "enabled", budget_tokens}`). Later models
+decide themselves (`{type: "adaptive"}`) and accept an effort (`output_config.effort`). The 4.6 models accept both.
 Source: https://platform.claude.com/docs/en/build-with-claude/thinking and …/effort.
 
-`MODELS` is data: replace a row, or add one under a new prefix, to override it. Knows nothing of the rest of a
-request; `request.py` asks here what to send.
+`MODELS` is data: replace a row, or add one under a new prefix, to override it. Must not know the rest of a request;
+`request.py` calls this module.
 """
 
 from __future__ import annotations
@@ -18,18 +18,22 @@ from ..json_values import JSON, JSONObject
 from ..request import ThinkingConfig, ThinkingLevel
 
 MINIMUM_BUDGET = 1024
-"""Anthropic refuses a smaller `budget_tokens`."""
+"""The smallest `budget_tokens` that Anthropic accepts."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class ThinkingModel:
-    """How one family of models takes its thinking.
+    """The thinking options of one family of models.
 
-    form: `budget` or `adaptive`. minimum, maximum: the budgets of NONE and HIGH, for models that take one.
-    takes_budget: whether an explicit budget is accepted. off: the `thinking.type` that switches thinking off;
-    `omit` where leaving the member out does, None where thinking cannot be switched off.
-    by_default: thinks where the request says nothing. takes_sampling: temperature and top_p are accepted.
-    known: False for models that are not Anthropic's own, whose limits are their server's business.
+    form: `budget` or `adaptive`.
+    minimum: the budget of level NONE, for models with a budget.
+    maximum: the budget of level HIGH, for models with a budget.
+    takes_budget: whether an explicit budget is accepted.
+    off: the `thinking.type` that disables thinking; `omit` if leaving the member out does; None if thinking cannot be
+        disabled.
+    by_default: whether the model thinks if the request has no `thinking`.
+    takes_sampling: whether temperature and top_p are accepted.
+    known: False for models that are not Anthropic's. Their servers' limits are unknown.
     """
 
     form: Literal["budget", "adaptive"]
@@ -72,13 +76,13 @@ MODELS: dict[str, ThinkingModel] = {
     "claude-fable-": _ALWAYS_ON,
     "claude-mythos-": _ALWAYS_ON,
 }
-"""Beginning of a model's name → how it thinks. The longest beginning that fits wins."""
+"""Beginning of a model's name → its thinking options. The longest match is used."""
 
 NEW_CLAUDE = _DEFAULT_ON
-"""For a `claude-` model that the table does not know: taken to be newer than the table."""
+"""For a `claude-` model that is not in the table: assumed to be newer than the table."""
 
 OTHER_MODEL = ThinkingModel(form="budget", known=False)
-"""For models of compatible servers: they follow the older form."""
+"""For models of compatible servers, which use the older form."""
 
 LEVEL_STEPS: dict[ThinkingLevel, int] = {
     ThinkingLevel.NONE: 0,
@@ -86,7 +90,7 @@ LEVEL_STEPS: dict[ThinkingLevel, int] = {
     ThinkingLevel.MED: 2,
     ThinkingLevel.HIGH: 3,
 }
-"""Level → how many thirds of the way from the smallest budget to the largest."""
+"""Level → its budget, in thirds of the way from the smallest budget to the largest."""
 
 LEVEL_EFFORT: dict[ThinkingLevel, str] = {
     ThinkingLevel.NONE: "low",
@@ -94,15 +98,18 @@ LEVEL_EFFORT: dict[ThinkingLevel, str] = {
     ThinkingLevel.MED: "medium",
     ThinkingLevel.HIGH: "high",
 }
-"""Level → effort. NONE switches thinking off where the model allows it; else it is the least effort there is."""
+"""Level → effort. NONE disables thinking if the model allows it; otherwise it is the lowest effort."""
 
 
 @dataclass(slots=True)
 class WireThinking:
-    """What a request says about thinking.
+    """The parts of a request that control thinking.
 
-    member: the `thinking` member, None to leave it out. effort: for `output_config`. budget: its tokens, or 0.
-    active: the model will think. warnings: what was asked for and could not be said.
+    member: the `thinking` member; None to leave it out.
+    effort: the effort for `output_config`, or None.
+    budget: the budget in tokens, or 0.
+    active: whether the model will think.
+    warnings: options that cannot be sent.
     """
 
     member: JSONObject | None = None
@@ -113,8 +120,10 @@ class WireThinking:
 
 
 def thinking_model(model: str) -> ThinkingModel:
-    """The row for a model, by its name as this or another host writes it: `claude-opus-4.6`,
-    `us.anthropic.claude-opus-4-6-v1:0` and `claude-opus-4-6@20260205` are the same model."""
+    """Return the row for a model. The name may be written as another host does.
+
+    `claude-opus-4.6`, `us.anthropic.claude-opus-4-6-v1:0` and `claude-opus-4-6@20260205` are the same model.
+    """
     name = model.lower()
     start = name.find("claude-")
     if start < 0:
@@ -128,12 +137,12 @@ def thinking_model(model: str) -> ThinkingModel:
 
 
 def level_budget(row: ThinkingModel, level: ThinkingLevel) -> int:
-    """The token budget of a level: the smallest, plus that many thirds of the range."""
+    """Return the token budget of a level: the minimum plus the level's thirds of the range."""
     return row.minimum + (row.maximum - row.minimum) * LEVEL_STEPS[level] // 3
 
 
 def wire_thinking(config: ThinkingConfig | None, model: str) -> WireThinking:
-    """What to send for a thinking option. Raises `InvalidRequestError` for a budget the model does not take."""
+    """Return what to send for a thinking option. Raises `InvalidRequestError` for a budget that the model refuses."""
     row = thinking_model(model)
     if config is None:
         return WireThinking(active=row.by_default)
@@ -185,11 +194,11 @@ def _adaptive(config: ThinkingConfig, row: ThinkingModel, model: str) -> WireThi
     if effort is None and config.level is not None:
         effort = LEVEL_EFFORT[config.level]
     if effort is None and not row.by_default:
-        # Nothing but `include_summary` was said: that alone must not switch thinking on.
+        # The option has nothing but `include_summary`, which alone must not enable thinking.
         wire = WireThinking()
         if config.include_summary is not None:
             wire.warnings.append("thinking.include_summary: has no effect without a level or an effort")
         return wire
-    # Said always: since 4.7 the models' own default is to leave the thinking text out.
+    # Always sent: since 4.7 the models omit the thinking's text by default.
     display = "omitted" if config.include_summary is False else "summarized"
     return WireThinking({"type": "adaptive", "display": display}, effort, active=True)

@@ -1,4 +1,4 @@
-"""Anthropic's token counts → `Usage`. Arithmetic only."""
+"""Converts Anthropic's token counts to `Usage`. Must not know where they come from."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from ..usage import Usage
 
 
 def read_usage(raw: JSONObject) -> Usage:
-    """Anthropic's token counts → ours.
+    """Return Anthropic's token counts as `Usage`.
 
-    Its `input_tokens` leave out what was read from or written to a cache, ours do not; its `output_tokens` include
-    thinking, ours do not. Thinking is reported only by some models (`output_tokens_details`).
+    Anthropic's `input_tokens` exclude tokens that were read from or written to a cache; those of `Usage` include them.
+    Its `output_tokens` include thinking; those of `Usage` do not. Only some models report thinking
+    (`output_tokens_details`).
     """
     if not raw:
         return Usage()

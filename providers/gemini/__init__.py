@@ -1,4 +1,4 @@
-"""Google's Gemini dialect (`generateContent`), as the Gemini API and Vertex AI speak it."""
+"""Google's Gemini dialect (`generateContent`), for the Gemini API and Vertex AI."""
 
 from .dialect import DIALECT as DIALECT
 from .errors import parse_error as parse_error

@@ -1,7 +1,7 @@
-"""Content blocks → Gemini's `parts`, one block at a time.
+"""Writes content blocks as Gemini's `parts`, one block at a time.
 
 Knows every part's wire form (google.ai.generativelanguage `Part`) and which blocks have none. A block's provider state
-goes back with it where this provider made it, and nowhere else. Must not know the order of turns (`message_writer.py`).
+is sent back only if this provider made it. Must not know the order of turns (`message_writer.py` does).
 """
 
 from __future__ import annotations
@@ -50,19 +50,22 @@ MEDIA_TYPES: dict[str, str] = {
     "mov": "video/quicktime",
     "webm": "video/webm",
 }
-"""Ending of a URL's path → media type, for files that are given by address and without one."""
+"""Extension of a URL's path → media type, for files that are given by URL without a media type."""
 
 RESULT_MEDIA = frozenset({"image/png", "image/jpeg", "image/webp", "application/pdf", "text/plain"})
-"""What a function's response may hold beside its JSON, from Gemini 3 on (documentation, "Function calling")."""
+"""Media types that a function's response may contain besides its JSON, from Gemini 3 on ("Function calling")."""
 
 FILES_COLLECTION = "files/"
+"""The beginning of the name of an uploaded file."""
 
 
 class BlockWriter:
     """Writes the parts of one request.
 
-    owner: the profile's name, the tag on the state that goes back. base_url: completes the ids of uploaded files.
-    media_in_results: whether the model takes files inside a function's response.
+    owner: the name of the profile, and the tag on state that is sent back.
+    base_url: completes the ids of uploaded files.
+    warnings: gets a warning for each thing that cannot be sent in full.
+    media_in_results: whether the model accepts files inside a function's response.
     """
 
     __slots__ = ("_base_url", "_owner", "_warnings", "media_in_results")
@@ -74,7 +77,7 @@ class BlockWriter:
         self.media_in_results: bool = media_in_results
 
     def content(self, block: Block, field: str) -> JSONObject | None:
-        """A block that is no call and no result; None where there is nothing to send."""
+        """Return the part of a block that is no call and no result, or None if there is nothing to send."""
         if isinstance(block, Text):
             self._note_cache_mark(block.cache_control, field)
             signed = self._state(block.state)
@@ -94,7 +97,7 @@ class BlockWriter:
         raise InvalidRequestError(field, f"unsupported content block {type(block).__name__}")
 
     def call(self, block: ToolCall, field: str) -> JSONObject:
-        """A `functionCall` part. Arguments that are no JSON object go back as text, so that they are not lost."""
+        """Return a `functionCall` part. Arguments that are no JSON object are sent as text in one, and not lost."""
         self._note_cache_mark(block.cache_control, field)
         arguments: JSONObject
         try:
@@ -109,18 +112,18 @@ class BlockWriter:
         return {"functionCall": call, **self._state(block.state)}
 
     def _wire_id(self, block: ToolCall) -> JSONObject:
-        """The call's id where Gemini gave it one; ids that were made here, or elsewhere, mean nothing to it."""
+        """Return the call's id if Gemini gave it one. An id that was made elsewhere is not sent to Gemini."""
         state = block.state
         wire_id = string(state.data, "id") if state is not None and state.provider == self._owner else None
         return {"id": wire_id} if wire_id else {}
 
     def result(self, block: ToolResult, call: ToolCall, field: str) -> tuple[JSONObject, list[JSONObject]]:
-        """A `functionResponse` part, and the parts that have to stand beside it."""
+        """Return a `functionResponse` part, and the parts with files that it cannot contain."""
         if block.cache_control is not None:
             self._note_cache_mark(block.cache_control, field)
-        # The API's own words: `output` and `error` are set apart from a response that is the output itself.
-        said: dict[str, JSON] = {"error" if block.is_error else "output": block.text}
-        response: dict[str, JSON] = {"name": call.name, "response": said}
+        # `output` and `error` are the API's names for the two; a response without them is the output itself.
+        result: dict[str, JSON] = {"error" if block.is_error else "output": block.text}
+        response: dict[str, JSON] = {"name": call.name, "response": result}
         if call.state is not None:
             response.update(self._wire_id(call))
         if isinstance(block.content, str):
@@ -134,14 +137,14 @@ class BlockWriter:
             if self.media_in_results and item.data is not None and item.media_type in RESULT_MEDIA:
                 inside.append(part)
             else:
-                self._warnings.append(f"{field}.content[{place}]: sent beside the result, which cannot hold it")
+                self._warnings.append(f"{field}.content[{place}]: sent beside the result, which cannot contain it")
                 beside.append(part)
         if inside:
             response["parts"] = inside
         return {"functionResponse": response}, beside
 
     def media(self, block: Image | File, field: str) -> JSONObject:
-        """An image or a file: `inlineData` for bytes, `fileData` for an address."""
+        """Return the part of an image or a file: `inlineData` for bytes, `fileData` for a URL."""
         self._note_cache_mark(block.cache_control, field)
         if isinstance(block, Image) and block.detail in ("low", "high"):
             self._warnings.append(f"{field}.detail: left out, Gemini sets it for the whole request (mediaResolution)")
@@ -159,6 +162,7 @@ class BlockWriter:
         return {"fileData": file}
 
     def _thinking(self, block: Thinking) -> JSONObject | None:
+        """Return thinking as a part for the provider that made it; None, with a warning, for any other."""
         ours = block.state is not None and block.state.provider == self._owner
         unowned = block.state is None and block.signature is None
         if not ours and not unowned:
@@ -168,20 +172,21 @@ class BlockWriter:
         return {"text": block.text, "thought": True, **signed} if block.text or signed else None
 
     def _state(self, state: ProviderState | None) -> JSONObject:
-        """The members that go back with a part: its signature, where this provider made it."""
+        """Return the members that are sent back with a part: its signature, if this provider made it."""
         if state is None or state.provider != self._owner:
             return {}
         signature = string(state.data, "thoughtSignature")
         return {"thoughtSignature": signature} if signature else {}
 
     def _file_address(self, file_id: str) -> str:
-        """The files service names files `files/…`; a part wants the whole address."""
+        """Return a file's URL. The files service names files `files/…`, but a part requires the whole URL."""
         if not file_id.startswith(FILES_COLLECTION):
             return file_id
         base = urlsplit(self._base_url)
         return f"{base.scheme}://{base.netloc.rpartition('@')[2]}{API_VERSION}/{file_id}"
 
     def _note_cache_mark(self, mark: object, field: str) -> None:
+        """Add a warning for a cache mark."""
         if mark is not None:
             self._warnings.append(f"{field}.cache_control: left out, Gemini caches by itself or by cachedContent")
 
@@ -191,7 +196,7 @@ def _inline(data: bytes, media_type: str) -> JSONObject:
 
 
 def _inline_from_data_url(address: str, media_type: str | None, field: str) -> JSONObject:
-    """RFC 2397: the bytes are in the URL itself."""
+    """Return a part with the bytes of a data URL (RFC 2397). Raises `InvalidRequestError` if it cannot be decoded."""
     head, comma, text = address.removeprefix("data:").partition(",")
     kind, *parameters = head.split(";")
     try:

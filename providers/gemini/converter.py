@@ -1,10 +1,10 @@
-"""Gemini's `contents` ⇄ the common history. The system prompt is `systemInstruction`, a member of the request.
+"""Converts Gemini's `contents` to the common history and back.
 
-Parts are written by `block_writer.py` and read by the stream machine, as in requests and answers. Knows how a content
-is put together of them. Must not know order; of pairing only what the wire leaves out: a result that names no call
-belongs to the first call of its function that has none.
+The system prompt is `systemInstruction`, a member of the request. `block_writer.py` writes parts, and the stream
+machine reads them, as in requests and answers. Knows how a content consists of parts. Must not know order. It pairs
+only results without an id: such a result belongs to the first unanswered call of its function.
 
-The wire has ids for calls and results, and a history writes them; a request does so only with Gemini's own.
+The wire has ids for calls and results, and a history writes them. A request sends only ids that Gemini made.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from .stream import ANNOTATIONS, PARTS, GeminiStream
 
 MODEL, USER = "model", "user"
 USER_ROLES = (USER, "function", "tool")
-"""Roles of what is not the model's: older histories have their own for results."""
+"""Roles other than the model's. Older histories have own roles for results."""
 
 PROVIDER_PARTS = frozenset({"executableCode", "codeExecutionResult", "toolCall", "toolResponse"})
-"""Kinds of part that only Gemini understands."""
+"""Types of parts that only Gemini understands."""
 
 RESULT = "functionResponse"
 
 CHUNK_MEMBERS = frozenset({"candidates", "promptFeedback", "usageMetadata", "modelVersion", "responseId"})
 CANDIDATE_MEMBERS = frozenset({"content", "finishReason"})
 CALL_MEMBERS = frozenset({"name", "args"})
-"""Members by which a chunk and the parts of one are known: a candidate, a function call."""
+"""Members that identify a chunk, a candidate and a function call."""
 
 
 class GeminiConverter(HistoryConverter):
-    """Gemini's contents."""
+    """Converts Gemini's contents."""
 
     dialect: ClassVar[Dialect] = DIALECT
     provider_class: ClassVar[type[Provider]] = Gemini
@@ -70,7 +70,7 @@ class GeminiConverter(HistoryConverter):
         for number, message in enumerate(messages):
             runs: list[tuple[str, list[JSON]]] = []
             for position, block in enumerate(message.content):
-                # A result is the user's, wherever it stands.
+                # A result belongs to the user, in whichever message it is.
                 model = message.role is Role.ASSISTANT and not isinstance(block, ToolResult)
                 role = MODEL if model else USER
                 parts = _parts(writer, block, f"messages[{number}].content[{position}]", calls)
@@ -109,7 +109,7 @@ class GeminiConverter(HistoryConverter):
         return [message for message in messages if isinstance(message, str) or message.content]
 
     def _blocks(self, part: JSONObject, where: str) -> list[Block]:
-        """A part, read by a machine of its own: neighbouring texts of a history are not one."""
+        """Read a part with a machine of its own, because adjacent texts of a history are separate blocks."""
         if not part.keys() & (PARTS.keys() | PROVIDER_PARTS) and not part.keys() <= ANNOTATIONS:
             raise HistoryError(where, f"unknown part {', '.join(map(repr, part))}")
         machine = GeminiStream(self.provider, self.make_id)
@@ -118,6 +118,7 @@ class GeminiConverter(HistoryConverter):
         return machine.response().content
 
     def _result(self, wire: JSONObject, open_calls: list[ToolCall], names: dict[str, str]) -> ToolResult:
+        """Read a result, and pair it with its call."""
         name, call_id = string(wire, "name") or UNKNOWN_TOOL, string(wire, "id")
         call = next((c for c in open_calls if (c.id == call_id if call_id else c.name == name)), None)
         if call is not None:
@@ -126,13 +127,13 @@ class GeminiConverter(HistoryConverter):
         names[call_id] = name
         response = mapping(wire, "response")
         member = "output" if "output" in response else "error" if "error" in response else None
-        said = response[member] if member is not None and len(response) == 1 else response
-        text = said if type(said) is str else dumps_text(said)
+        value = response[member] if member is not None and len(response) == 1 else response
+        text = value if type(value) is str else dumps_text(value)
         return ToolResult(call_id, text, is_error=member == "error")
 
 
 def _parts(writer: BlockWriter, block: Block, where: str, calls: dict[str, deque[ToolCall]]) -> list[JSONObject]:
-    """A block's parts: one, none where there is nothing to write, and more where a result's files stand beside it."""
+    """Return a block's parts: none, one, or a result with the files that it cannot contain."""
     if isinstance(block, ToolCall):
         calls.setdefault(block.id, deque()).append(block)
         part = writer.call(block, where)

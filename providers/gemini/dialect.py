@@ -1,4 +1,4 @@
-"""The Gemini dialect as a value: where its parts meet. Holds no rules but where the key goes."""
+"""The Gemini dialect as a value. Knows the header for the key; the other rules are in the parts that it names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .stream import GeminiStream
 
 
 def auth_headers(provider: Provider, api_key: str) -> list[tuple[str, str]]:
-    """The key in a header, never in the URL, which ends up in logs; none without a key."""
+    """Return the key in a header; no header for an empty key. A key in the URL would be written to logs."""
     return [("x-goog-api-key", api_key)] if api_key else []
 
 

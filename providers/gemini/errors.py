@@ -1,8 +1,8 @@
-"""Errors as Google's APIs report them → `ProviderError`.
+"""Converts errors of Google's APIs to `ProviderError`.
 
-Knows the shape of `google.rpc.Status` in JSON (AIP-193): `{"error": {code, message, status, details}}`, also as the
-only element of an array, which is how a stream without `alt=sse` reports it; and the details that change what a
-caller should do. Must not know how often a retry policy tries.
+Knows the JSON form of `google.rpc.Status` (AIP-193): `{"error": {code, message, status, details}}`, also as the only
+element of an array, which a stream without `alt=sse` sends. Knows the details that change what a caller should do. Must
+not know how often a retry policy tries.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ STATUS_CODES: dict[str, int] = {
     "UNAVAILABLE": 503,
     "DATA_LOSS": 500,
 }
-"""google.rpc.Code → the HTTP status that stands for it (the mapping in google/rpc/code.proto)."""
+"""google.rpc.Code → its HTTP status (the mapping in google/rpc/code.proto)."""
 
 REASON_CATEGORY: dict[str, ErrorCategory] = {
     "API_KEY_INVALID": ErrorCategory.AUTH,
@@ -44,26 +44,33 @@ REASON_CATEGORY: dict[str, ErrorCategory] = {
     "ACCESS_TOKEN_EXPIRED": ErrorCategory.AUTH,
     "RATE_LIMIT_EXCEEDED": ErrorCategory.RATE_LIMIT,
 }
-"""`ErrorInfo.reason` → category, where it says more than the status: a wrong key comes as a 400."""
+"""`ErrorInfo.reason` → category, where it is more specific than the status: a wrong key comes as a 400."""
 
 BLOCK_REASONS: dict[str, str] = {"1": "SAFETY", "2": "OTHER", "3": "BLOCKLIST", "4": "PROHIBITED_CONTENT"}
-"""Enum numbers of `promptFeedback.blockReason` on which both protobuf definitions agree."""
+"""Enum numbers of `promptFeedback.blockReason` with the same meaning in both protobuf definitions."""
 
 NOT_BLOCKED = frozenset({"", "0", "BLOCK_REASON_UNSPECIFIED", "BLOCKED_REASON_UNSPECIFIED"})
+"""Values of `promptFeedback.blockReason` that mean that the prompt was not refused."""
 
 LONG_QUOTAS = ("PerDay", "PerMonth")
-"""Parts of a `quotaId` that name quotas which no retry within minutes can cure."""
+"""Parts of a `quotaId` of quotas that last longer than any retry."""
 
 _SPENT = re.compile(r"limit: 0(?![\d.])|\bper day\b|credits are depleted|spending cap", re.ASCII)
-"""The same in words, where the details are gone. A limit of 0 is a quota that the project does not have at all."""
+"""A used-up quota in a message, for errors without details. A limit of 0 is a quota that the project does not have."""
 
 _RETRY_IN = re.compile(r"[Rr]etry in ((?:\d+(?:\.\d+)?(?:ms|h|m|s))+)", re.ASCII)
 _SECRETS = re.compile(rb"AIza[0-9A-Za-z_\-]{10,}|(?<=API key: )[^\s\"'\\,]+")
-"""Google's debug details quote the key that was refused."""
+"""Keys in texts: Google's debug details quote the key that was refused."""
 
 
 def decode_error(status: int, headers: Headers, body: bytes, now: float) -> ProviderError:
-    """Read an error answer. Never raises."""
+    """Convert an error response to an error. Never raises.
+
+    status: the response's HTTP status.
+    headers: names in lower case.
+    body: the response's body.
+    now: the wall clock in Unix seconds, for dates in headers.
+    """
     value = object_of(body)
     request_id = headers.get("x-goog-request-id") or headers.get("x-request-id")
     if _own_error(value) is None:
@@ -75,17 +82,20 @@ def decode_error(status: int, headers: Headers, body: bytes, now: float) -> Prov
 
 
 def parse_error(status: int, body: bytes | str) -> ProviderError:
-    """Read an error answer of which only status and body are known. Never raises."""
+    """Convert an error response to an error, from status and body alone. Never raises."""
     return decode_error(status, {}, body.encode() if isinstance(body, str) else body, 0.0)
 
 
 def read_error(
     value: JSON, body: bytes, *, status: int = 200, header_hint_ms: int = NO_HINT, request_id: str | None = None
 ) -> ProviderError:
-    """An error, already parsed → `ProviderError`.
+    """Convert a parsed error to `ProviderError`.
 
-    status: of the HTTP answer; below 400 for an error inside an answer that began well, which is then classified by
-    its own code as the HTTP error would be. An error in another form than Google's is read as every dialect reads it.
+    value: the error, or the object or array that contains it. An error of another dialect's form is accepted.
+    body: the bytes that the error keeps, without keys.
+    status: the HTTP status. Below 400 the error is inside an answer, and is classified by its own code.
+    header_hint_ms: the hint of the headers in milliseconds, used if the error has none.
+    request_id: the provider's id for the request, or None.
     """
     error = _own_error(value)
     if error is None:
@@ -105,7 +115,7 @@ def read_error(
         http_status=status,
         provider_code=reason or name,
         retry_after_ms=header_hint_ms if hint == NO_HINT else hint,
-        # A spent daily quota comes as 429 with a delay of seconds all the same.
+        # A daily quota that is used up comes as 429 with a delay of seconds as well.
         retryable=False if spent else None,
         request_id=request_id,
         body=without_secrets(body),
@@ -113,7 +123,7 @@ def read_error(
 
 
 def blocked(chunk: JSONObject, body: bytes) -> ProviderError | None:
-    """The error for a prompt that was refused (`promptFeedback.blockReason`), else None."""
+    """Return the error for a refused prompt (`promptFeedback.blockReason`), or None."""
     feedback = mapping(chunk, "promptFeedback")
     value = feedback.get("blockReason")
     reason = str(value) if type(value) is int else value
@@ -131,20 +141,22 @@ def blocked(chunk: JSONObject, body: bytes) -> ProviderError | None:
 
 
 def without_secrets(body: bytes) -> bytes:
-    """The body with quoted keys taken out."""
+    """Return the body with quoted keys replaced."""
     return _SECRETS.sub(b"[removed]", body)
 
 
 def _safe(error: ProviderError) -> ProviderError:
-    """The error without the keys that it quotes."""
+    """Remove the keys that an error quotes. Returns the error."""
     error.message = without_secrets(error.message.encode("utf-8", "replace")).decode()
     error.body = without_secrets(error.body)
     return error
 
 
 def _own_error(value: JSON) -> JSONObject | None:
-    """The error object where it has Google's form: a known `status`, or a number as its code and no other dialect's
-    `type`. It may stand in an array."""
+    """Return the error object, which may be in an array, if it has Google's form, else None.
+
+    That is a known `status`, or a number as code and no `type`, which is a member of other dialects.
+    """
     if type(value) is list:
         value = next((member for member in value if type(member) is dict and member.get("error")), None)
     error = value.get("error", value) if type(value) is dict else None
@@ -156,6 +168,7 @@ def _own_error(value: JSON) -> JSONObject | None:
 
 
 def _own_code(error: JSONObject, name: str | None) -> int | None:
+    """Return the error's own HTTP status: its code, or the one of its status name; None if unknown."""
     code = integer(error, "code")
     if code is not None and 400 <= code <= 599:
         return code
@@ -176,8 +189,9 @@ def _message(error: JSONObject, name: str | None, status: int) -> str:
 
 
 def _retry_delay(details: list[JSONObject], message: str) -> int:
+    """Return the hint in the details or the message, in milliseconds; -1 if there is none."""
     delays = [delay for detail in details if (delay := string(detail, "retryDelay"))]
-    # Where the details were left out on the way, the message still says it.
+    # If a gateway removed the details, the message still has the delay.
     match = _RETRY_IN.search(message)
     for delay in (*delays, match[1] if match else ""):
         wait = hint_ms(delay)

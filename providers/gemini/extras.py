@@ -1,8 +1,8 @@
-"""What an answer carries beside its content: safety ratings, grounding, log probabilities, other candidates.
+"""Collects what an answer has besides its content: safety ratings, grounding, log probabilities, other candidates.
 
-It goes to `provider_data` under the wire's own names. In a stream a later value replaces an earlier one member by
-member; only lists that each chunk continues (`CONTINUED`) grow. Must not know content blocks, but for the citations
-that belong on a text.
+It goes to `provider_data` under the wire's own names. In a stream, members of a later value replace those of an earlier
+one; only lists that each chunk continues (`CONTINUED`) grow. Must not know content blocks, except for the citations of
+a text block.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ CONTINUED: dict[str, tuple[str, ...]] = {
     "citationMetadata": ("citations", "citationSources"),
     "logprobsResult": ("chosenCandidates", "topCandidates"),
 }
-"""Member → its lists of which each chunk holds only what is new."""
+"""Member → its lists that continue from chunk to chunk: each chunk has only the new elements."""
 
 PLAIN_PART = {"text"}
+"""The members of a part with text only."""
 
 
 class Extras:
-    """Gathers during a stream; `settle` brings the result into the answer."""
+    """Collects the extras of one stream. `settle` adds them to the answer."""
 
     __slots__ = ("_others", "_values")
 
@@ -30,13 +31,13 @@ class Extras:
         self._others: dict[int, tuple[dict[str, JSON], list[JSON]]] = {}  # index → members, parts
 
     def note(self, name: str, value: JSON) -> None:
-        """One member of a chunk or of candidate 0."""
+        """Add one member of a chunk or of candidate 0."""
         _note(self._values, name, value)
 
     def other_candidate(self, index: int, candidate: JSONObject, count: AnswerCount) -> None:
-        """A candidate that is not the answer. Raises `ProviderError` for one too many."""
+        """Add a candidate that is not the answer. Raises `ProviderError` beyond the limit of choices."""
         if index not in self._others:
-            count.check_choices(len(self._others) + 2)  # with the answer's own
+            count.check_choices(len(self._others) + 2)  # this one, and the answer's own
         members, parts = self._others.setdefault(index, ({"index": index}, []))
         for name, value in candidate.items():
             if name == "content" and type(value) is dict:
@@ -46,20 +47,20 @@ class Extras:
                 _note(members, name, value)
 
     def settle(self, answer: Accumulator) -> None:
-        """Bring it into the answer. May be done any number of times."""
+        """Add the extras to the answer. May be called any number of times."""
         answer.provider_data.update(self._values)
         if self._others:
             answer.provider_data["candidates"] = [_candidate(*self._others[index]) for index in sorted(self._others)]
         citations = self._values.get("citationMetadata")
         if type(citations) is dict:
-            # Offsets are those of the whole text, so the last block of a divided one takes them.
+            # Offsets refer to the whole text, so they go to the last of several text blocks.
             text = next((block for block in reversed(answer.blocks) if isinstance(block, TextInProgress)), None)
             if text is not None:
                 text.citations = objects(citations, "citations") or objects(citations, "citationSources")
 
 
 def _note(values: dict[str, JSON], name: str, value: JSON) -> None:
-    """Bring a member of a later chunk into what earlier ones said."""
+    """Merge a member of a later chunk into the earlier values."""
     if value is None:
         return
     earlier = values.get(name)
@@ -76,6 +77,7 @@ def _note(values: dict[str, JSON], name: str, value: JSON) -> None:
 
 
 def _candidate(members: JSONObject, parts: list[JSON]) -> JSONObject:
+    """Return a candidate with its parts merged."""
     content = members.get("content")
     if type(content) is not dict:
         return dict(members)
@@ -83,7 +85,7 @@ def _candidate(members: JSONObject, parts: list[JSON]) -> JSONObject:
 
 
 def _merged(parts: list[JSON]) -> list[JSON]:
-    """Parts with neighbouring plain texts made one, as an unstreamed answer has them."""
+    """Return parts with adjacent plain texts joined, as in an unstreamed answer."""
     merged: list[JSON] = []
     texts: list[str] = []
     for part in (*parts, None):

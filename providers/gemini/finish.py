@@ -1,7 +1,7 @@
-"""Why Gemini stopped: its words and our words, as tables.
+"""Maps Gemini's finish reasons to `FinishReason`.
 
-Knows `Candidate.FinishReason` of both of its homes (the Gemini API and Vertex AI). The list grows while servers run,
-so an unknown word is no error: it is kept raw and counts as UNKNOWN.
+Knows `Candidate.FinishReason` of the Gemini API and of Vertex AI. Google adds words at any time, so an unknown word is
+no error: it is UNKNOWN, and kept as the raw reason. Must not know chunks.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ..json_values import JSON
 FINISH_REASONS: dict[str, FinishReason] = {
     "STOP": FinishReason.STOP,
     "MAX_TOKENS": FinishReason.LENGTH,
-    # The limit of one request, not of the model: `continuationToken` (in provider_data) asks for the rest.
+    # The limit of one request, not of the model. `continuationToken` (in provider_data) requests the rest.
     "CONTINUATION": FinishReason.LENGTH,
     "SAFETY": FinishReason.CONTENT_FILTER,
     "RECITATION": FinishReason.CONTENT_FILTER,
@@ -32,13 +32,13 @@ FINISH_REASONS: dict[str, FinishReason] = {
     "MISSING_THOUGHT_SIGNATURE": FinishReason.ERROR,
     "MALFORMED_RESPONSE": FinishReason.ERROR,
     "PUP_LIMITED_DISABLED": FinishReason.ERROR,
-    # Not Google's: other servers of this dialect say so where the model made calls.
+    # Not Google's word. Other servers of this dialect send it after tool calls.
     "FUNCTION_CALL": FinishReason.TOOL_USE,
     "OTHER": FinishReason.UNKNOWN,
     "IMAGE_OTHER": FinishReason.UNKNOWN,
     "FINISH_REASON_UNSPECIFIED": FinishReason.UNKNOWN,
 }
-"""Gemini's word → ours."""
+"""Gemini's word → finish reason."""
 
 FINISH_NUMBERS: dict[str, FinishReason] = {
     "1": FinishReason.STOP,
@@ -50,22 +50,25 @@ FINISH_NUMBERS: dict[str, FinishReason] = {
     "8": FinishReason.CONTENT_FILTER,
     "11": FinishReason.CONTENT_FILTER,
 }
-"""Enum numbers, which servers that serialise the protobuf send. Only those on which the two protobuf definitions
-agree: 6, 9, 10 and all above 11 mean one thing in the Gemini API and another in Vertex AI."""
+"""Enum number → finish reason, for servers that serialise the protobuf.
+
+Only numbers with the same meaning in both protobuf definitions: 6, 9, 10 and those above 11 differ between the Gemini
+API and Vertex AI.
+"""
 
 UNSPECIFIED = frozenset({"", "0", "FINISH_REASON_UNSPECIFIED"})
 """Protobuf's default: the member was not set, so the candidate has not finished."""
 
 
 def raw_finish_reason(value: JSON) -> str | None:
-    """The word as sent, a number as its digits; None where there is none yet."""
+    """Return the word as sent, or a number as its digits; None if the candidate has not finished."""
     if type(value) is int:
         value = str(value)
     return value if type(value) is str and value not in UNSPECIFIED else None
 
 
 def finish_reason(raw: str | None) -> FinishReason:
-    """Our word for Gemini's."""
+    """Return the finish reason of Gemini's word or number."""
     if raw is None:
         return FinishReason.UNKNOWN
     return FINISH_REASONS.get(raw.upper()) or FINISH_NUMBERS.get(raw, FinishReason.UNKNOWN)

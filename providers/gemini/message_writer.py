@@ -1,13 +1,15 @@
-"""A conversation → Gemini's `contents`: who spoke, in which order, with every call answered right after it.
+"""Writes a conversation as Gemini's `contents`: turns in order, each call followed by its result.
 
-The rules, all of them Gemini's own (documentation, "Function calling" and "Thought signatures"):
-- Roles are `user` and `model`; results of functions are the user's.
-- All calls of one turn stand in one content, in order, and all their results in the content right after it,
-  wherever the history has them. As many results as calls: a call without a result, or a result without a call,
-  cannot be sent and is left out, with a warning.
-- The first content is the user's. Before the model's, one is put that says so, with a warning.
-- From Gemini 3 on the first call of a turn needs a thought signature. A call that another provider made has none;
-  the documented value that tells the server so takes its place.
+The rules, all Gemini's own (documentation, "Function calling" and "Thought signatures"):
+- Roles are `user` and `model`. Results of functions belong to the user.
+- All calls of one turn are in one content, in order, and all their results in the next one, wherever the history has
+  them. There must be as many results as calls. So a call without a result, and a result without a call, are left out
+  with a warning.
+- The first content is the user's. If it is the model's, `OPENING` is inserted before it, with a warning.
+- From Gemini 3 on, the first call of a turn needs a thought signature. A call of another provider has none, so the
+  documented value that skips the check is sent.
+
+Must not know the wire form of single parts: `block_writer.py` does.
 """
 
 from __future__ import annotations
@@ -27,11 +29,17 @@ USER = "user"
 MODEL = "model"
 
 SKIP_SIGNATURE = "skip_thought_signature_validator"
-"""The documented stand-in for the signature of a call that Gemini did not make itself."""
+"""The documented value in place of the signature of a call that Gemini did not make."""
 
 
 class _Call:
-    """A call of the model's, and its result once that has been found, with what has to stand beside it."""
+    """One of the model's calls.
+
+    block: the call.
+    part: its wire form.
+    result: the wire form of its result; None until it is found.
+    beside: parts with files that the result cannot contain.
+    """
 
     __slots__ = ("beside", "block", "part", "result")
 
@@ -43,8 +51,13 @@ class _Call:
 
 
 class _Turn:
-    """One content under construction. `calls`: those among its parts. `answered`: a result has come, so the model's
-    next words are another turn."""
+    """One content under construction.
+
+    role: `user` or `model`.
+    parts: its parts in order.
+    calls: the calls among them.
+    answered: whether a call has its result. Then the model's next message is another turn.
+    """
 
     __slots__ = ("answered", "calls", "parts", "role")
 
@@ -57,13 +70,16 @@ class _Turn:
 
 @dataclass(slots=True, frozen=True)
 class WriterState:
-    """What contents leave to those after them: the ids of the calls without results."""
+    """What the writer of the next segment must know.
+
+    open_calls: the ids of calls that have no result yet.
+    """
 
     open_calls: tuple[str, ...]
 
 
 class MessageWriter:
-    """Writes the contents of one request, or of a segment of its messages."""
+    """Writes the contents of one request, or of a segment of it."""
 
     __slots__ = ("_parts", "_sign_calls", "_turns", "_waiting", "_warnings")
 
@@ -75,7 +91,11 @@ class MessageWriter:
         self._waiting: dict[str, deque[tuple[_Turn, _Call] | None]] = {}  # None: a call of an earlier segment
 
     def write(self, messages: Sequence[Message], first: int, state: WriterState | None) -> Segment[WriterState] | None:
-        """The contents; see `written.Write`."""
+        """Return the contents, or None if they cannot be written apart from earlier ones (`prefix_cache.Write`).
+
+        first: the position of the first of these messages in the conversation.
+        state: the state that earlier messages left; None if there are none.
+        """
         if state is not None:
             for id in state.open_calls:
                 self._waiting.setdefault(id, deque()).append(None)
@@ -102,29 +122,32 @@ class MessageWriter:
             items.insert(0, {"role": USER, "parts": [{"text": OPENING}]})
             self._warnings.append(opening_added("Gemini"))
         unanswered = [unanswered_call(id) for id in self._open_calls()]
-        # Where nothing was written yet, what comes next is the first content: it is written in one with these.
-        return Segment(items, self._left() if items or state is not None else None, self._warnings, unanswered)
+        # If nothing was written so far, the next message is the first content: it is written together with these.
+        return Segment(items, self._state_after() if items or state is not None else None, self._warnings, unanswered)
 
-    def _left(self) -> WriterState | None:
-        """What to tell those after these; None where they might go on with a turn of the model's that is in these."""
+    def _state_after(self) -> WriterState | None:
+        """Return the state for the next segment, or None if that one may continue a turn of the model in this one."""
         last = self._turns[-1] if self._turns else None
         may_go_on = last is not None and last.role == MODEL and not last.answered
         return None if may_go_on else WriterState(tuple(self._open_calls()))
 
     def _open_calls(self) -> list[str]:
+        """Return the ids of calls that have no result yet."""
         return [id for id, calls in self._waiting.items() for _ in calls]
 
     def _new_turn(self, role: str) -> _Turn:
+        """Add a turn."""
         turn = _Turn(role)
         self._turns.append(turn)
         return turn
 
     def _model_turn(self) -> _Turn:
-        """The turn that the model's next words belong to: messages in a row are one, until a result has come."""
+        """Return the turn of the model's next message. Adjacent messages are one turn until a result comes."""
         last = self._turns[-1] if self._turns else None
         return last if last is not None and last.role == MODEL and not last.answered else self._new_turn(MODEL)
 
     def _call(self, turn: _Turn, block: ToolCall, where: str) -> None:
+        """Add a call to a turn. Unanswered calls of earlier turns with its id get no result."""
         block = named_call(block, "gemini", self._warnings)
         call = _Call(block, self._parts.call(block, where))
         turn.parts.append(call)
@@ -136,8 +159,10 @@ class MessageWriter:
         waiting.append((turn, call))
 
     def _result(self, block: ToolResult, number: int, place: int) -> bool:
-        """A result joins its call: calls of one turn that share an id are answered in order. False where that call is
-        in an earlier segment."""
+        """Pair a result with its call. Calls of one turn that share an id are answered in order.
+
+        Returns False if the call is in an earlier segment.
+        """
         waiting = self._waiting.get(block.tool_call_id)
         if not waiting:
             self._warnings.append(unasked_result(block.tool_call_id))
@@ -152,7 +177,7 @@ class MessageWriter:
         return True
 
     def _contents(self, turn: _Turn) -> list[JSONObject]:
-        """The turn's content, and the contents with its calls' results and what could not stand inside them."""
+        """Return the turn's content, then its calls' results, then the files that these cannot contain."""
         calls = [call for call in turn.calls if call.result is not None]
         parts: list[JSON] = []
         for part in turn.parts:
@@ -166,5 +191,5 @@ class MessageWriter:
             calls[0].part.setdefault("thoughtSignature", SKIP_SIGNATURE)
         results: list[JSON] = [call.result for call in calls]
         beside: list[JSON] = [part for call in calls for part in call.beside]
-        said: list[JSONObject] = [{"role": turn.role, "parts": parts}, {"role": USER, "parts": results}]
-        return [*said, {"role": USER, "parts": beside}] if beside else said
+        contents: list[JSONObject] = [{"role": turn.role, "parts": parts}, {"role": USER, "parts": results}]
+        return [*contents, {"role": USER, "parts": beside}] if beside else contents

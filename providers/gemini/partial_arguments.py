@@ -1,9 +1,9 @@
-"""Arguments that arrive in pieces (`functionCall.partialArgs`) → the JSON text of one object, as it grows.
+"""Converts arguments that arrive in pieces (`functionCall.partialArgs`) to the JSON text of one object, as it grows.
 
-Each piece names its place by a JSONPath of plain steps (`$.recipe.steps[0]`, RFC 9535) and holds a scalar; a string
-may come in several pieces. Models write in document order, so the text can be told while it grows: containers open
-and close as the path moves. A piece for a container that is closed already is kept, and the member of the root that
-it belongs to is written once more, whole, at the end: JSON readers take the last of two members of one name.
+Each piece names its place with a JSONPath of plain steps (`$.recipe.steps[0]`, RFC 9535) and has a scalar value; a
+string may come in several pieces. Models write in document order, so text can be delivered while it grows: containers
+open and close as the path moves. A piece for a container that was closed is kept, and its member of the root is written
+once more, whole, at the end: JSON parsers use the last of two members with one name.
 
 Knows JSON text and paths. Must not know chunks or events.
 """
@@ -19,17 +19,17 @@ from ..json_values import JSON, JSONObject, arguments_text, string
 Path: TypeAlias = "tuple[str | int, ...]"
 
 SCALARS = ("stringValue", "numberValue", "boolValue", "nullValue")
-"""The members that hold a piece's value; one of them is there."""
+"""The members for a piece's value. A piece has one of them."""
 
 MOST_STEPS = 64
-"""A path with more steps is a mistake and not an argument."""
+"""A path with more steps is treated as malformed."""
 
 _STEP = re.compile(r"""\.([^.\[\]'"]+)|\[(\d{1,9})\]|\['((?:[^'\\]|\\.)*)'\]|\["((?:[^"\\]|\\.)*)"\]""")
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
 
 def path_steps(text: str) -> Path | None:
-    """The steps of a JSONPath that leads to one member below the root; None for anything else."""
+    """Parse a JSONPath to one member below the root. Returns its steps, or None for any other text."""
     steps: list[str | int] = []
     position = 1
     while position < len(text):
@@ -49,7 +49,11 @@ def path_steps(text: str) -> Path | None:
 
 
 class _Container:
-    """An object or array whose closing bracket is still to come."""
+    """An object or array without its closing bracket.
+
+    count: the number of its members so far.
+    names: the names of its members, for an object.
+    """
 
     __slots__ = ("count", "is_array", "names")
 
@@ -59,13 +63,13 @@ class _Container:
         self.names: set[str | int] = set()
 
     def takes(self, step: str | int) -> bool:
-        """Whether a member of that name can still be written here."""
+        """Return whether a member of that name or position can still be written."""
         if type(step) is int:
             return self.is_array and step >= self.count
         return not self.is_array and step not in self.names
 
     def enter(self, step: str | int) -> str:
-        """The text that comes before the member's value."""
+        """Add a member. Returns the text before its value."""
         comma = "," if self.count else ""
         if type(step) is int:
             skipped = "null," * (step - self.count)
@@ -77,34 +81,34 @@ class _Container:
 
 
 class PartialArguments:
-    """The arguments of one call. `add` and `close` return the text that is new.
+    """The arguments of one call. `add` and `close` return the new text.
 
-    A path may name an array's item whose predecessors never came; those become null. The paths and strings received
-    bound how many: one null for each of their characters, so that a short path cannot create a large value. A piece
-    that would need more is dropped.
+    A path may name an item of an array whose predecessors never came; those become null. One null is allowed for each
+    character of the received paths and strings, so that a short path cannot create a large value. A piece that would
+    need more is dropped.
 
-    lost: a piece was dropped, so the arguments are not whole.
+    lost: whether a piece was dropped, so that the arguments are not complete.
     """
 
     __slots__ = ("_allowance", "_containers", "_late", "_path", "_received", "_string", "_values", "lost")
 
     def __init__(self) -> None:
         self._containers: list[_Container] = []  # from the root down; empty until the first piece
-        self._path: list[str | int] = []  # the step that led to each open container but the root
-        self._string: tuple[Path, list[str], bool] | None = None  # the open string: where, its pieces, told already?
-        self._values: list[tuple[Path, JSON, list[str] | None]] = []  # what came: a scalar, or a string's pieces
+        self._path: list[str | int] = []  # the step to each open container below the root
+        self._string: tuple[Path, list[str], bool] | None = None  # the open string: place, pieces, delivered so far?
+        self._values: list[tuple[Path, JSON, list[str] | None]] = []  # all pieces: a scalar, or a string's pieces
         self._late: dict[str | int, None] = {}  # members of the root to be written again, in order
         self._received = 0  # characters of paths and strings
-        self._allowance = 0  # nulls that may still be written for items that were left out
+        self._allowance = 0  # nulls that may still be written for missing items
         self.lost: bool = False
 
     def add(self, piece: JSONObject) -> str:
-        """Take one element of `partialArgs`."""
+        """Add one element of `partialArgs`. Returns the new text."""
         where = string(piece, "jsonPath") or ""
         path = path_steps(where)
         kind = _kind_of(piece)
         if path is None or kind is None:
-            # A piece without a value only says that its place will go on, or has ended.
+            # A piece without a value only marks that its place continues or has ended.
             self.lost = self.lost or path is None
             return ""
         value: JSON = None if kind == "nullValue" else piece[kind]
@@ -112,7 +116,7 @@ class PartialArguments:
         self._received += size
         self._allowance += size
         if isinstance(value, dict | list) or not self._may_place(path):
-            self.lost = True  # the protocol has scalars only, or the path creates too much
+            self.lost = True  # the protocol has only scalars, or the path creates too much
             return ""
         if type(value) is str:
             return self._add_string(path, value, more=piece.get("willContinue") is True)
@@ -121,7 +125,7 @@ class PartialArguments:
         return text if path[0] in self._late else text + arguments_text(value)
 
     def close(self) -> str:
-        """The call has ended: the text that is still missing."""
+        """End the arguments. Returns the text that is still missing."""
         text = [self._end_string()]
         if not self._containers:
             text.append(self._open(is_array=False))
@@ -133,28 +137,31 @@ class PartialArguments:
         return "".join(text)
 
     def _add_string(self, path: Path, value: str, *, more: bool) -> str:
+        """Add a piece of a string. Returns the new text."""
         if self._string is not None and self._string[0] == path:
-            text, told = "", self._string[2]
+            text, delivered = "", self._string[2]
             self._string[1].append(value)
         else:
             text = self._end_string() + self._place(path)
-            told = path[0] not in self._late
-            text += '"' if told else ""
+            delivered = path[0] not in self._late
+            text += '"' if delivered else ""
             pieces = [value]
             self._values.append((path, None, pieces))
-            self._string = (path, pieces, told)
-        if told:
+            self._string = (path, pieces, delivered)
+        if delivered:
             text += arguments_text(value)[1:-1]
         return text if more else text + self._end_string()
 
     def _end_string(self) -> str:
-        told = self._string is not None and self._string[2]
+        delivered = self._string is not None and self._string[2]
         self._string = None
-        return '"' if told else ""
+        return '"' if delivered else ""
 
     def _may_place(self, path: Path) -> bool:
-        """Whether the nulls for the items that the path leaves out fit the allowance, which they are taken from.
-        Where the path's member is late, `_tree` writes the nulls, and counts them."""
+        """Return whether the nulls for a path's missing items are within the allowance, and subtract them.
+
+        For a late member, `_tree` writes the nulls and counts them.
+        """
         if path[0] in self._late or (self._string is not None and self._string[0] == path):
             return True
         shared = self._shared(path)
@@ -170,14 +177,14 @@ class PartialArguments:
         return True
 
     def _shared(self, path: Path) -> int:
-        """How many of the open containers below the root the path leads through."""
+        """Return the number of open containers below the root that a path leads through."""
         shared = 0
         while shared < min(len(self._path), len(path) - 1) and self._path[shared] == path[shared]:
             shared += 1
         return shared
 
     def _place(self, path: Path) -> str:
-        """The text up to the place of a value; marks the path's member as late where the place has gone by."""
+        """Return the text up to the place of a value. Marks the path's member as late if its place was closed."""
         opening = "" if self._containers else self._open(is_array=False)
         if path[0] in self._late:
             return opening
@@ -203,7 +210,7 @@ class PartialArguments:
         return "".join("]" if container.is_array else "}" for container in reversed(closed))
 
     def _tree(self) -> JSONObject:
-        """All that came, as a value."""
+        """Return all received values as one object."""
         tree = _Tree(self._received)
         for path, value, pieces in self._values:
             if path[0] in self._late and not tree.set(path, value if pieces is None else "".join(pieces)):
@@ -212,8 +219,11 @@ class PartialArguments:
 
 
 def _kind_of(piece: JSONObject) -> str | None:
-    """The member that holds the piece's value. A null one is absent; but a piece whose only value member is a null
-    `nullValue` holds null, because protobuf's JSON mapping writes that value so."""
+    """Return the member with the piece's value, or None if there is none.
+
+    A null member counts as absent. But a piece whose only value member is a null `nullValue` has the value null:
+    protobuf's JSON mapping writes it so.
+    """
     present = [name for name in SCALARS if name in piece]
     return next(
         (name for name in present if piece[name] is not None), "nullValue" if present == ["nullValue"] else None
@@ -221,7 +231,11 @@ def _kind_of(piece: JSONObject) -> str | None:
 
 
 class _Tree:
-    """An object that grows by paths. allowance: nulls that may still be put in place of items that were left out."""
+    """An object that grows by paths.
+
+    allowance: nulls that may still be written for missing items.
+    root: the object.
+    """
 
     __slots__ = ("allowance", "root")
 
@@ -230,7 +244,7 @@ class _Tree:
         self.root: dict[str, JSON] = {}
 
     def set(self, path: Path, value: JSON) -> bool:
-        """Put a value in its place; False where the allowance does not reach."""
+        """Set the value at a path. Returns False if that needs more nulls than are allowed."""
         node: dict[str, JSON] | list[JSON] = self.root
         for step, following in pairwise(path):
             child = _member(node, step)

@@ -1,6 +1,6 @@
-"""Where a request goes: `…/models/{model}:generateContent`, after whatever base URL is configured.
+"""The path of a request, `…/models/{model}:generateContent`, below any configured base URL.
 
-Knows the resource names of the Gemini API and of Vertex AI. The key is never part of it.
+Knows the resource names of the Gemini API and of Vertex AI. Must not know the key, which is never part of the path.
 """
 
 from __future__ import annotations
@@ -12,27 +12,27 @@ from urllib.parse import quote, urlsplit
 from ..errors import InvalidRequestError
 
 API_VERSION = "/v1beta"
-"""The version that has every option written here; a base URL that names another one keeps it."""
+"""The API version with every option that is written here. A base URL with another version keeps its own."""
 
 METHODS: dict[bool, str] = {False: ":generateContent", True: ":streamGenerateContent?alt=sse"}
-"""Streamed? → method. Without `alt=sse` a stream is one JSON array."""
+"""Whether the answer is streamed → method. Without `alt=sse` a stream is one JSON array."""
 
 PUBLISHER = "/publishers/google"
 VERTEX_HOST = "aiplatform.googleapis.com"
 VERTEX_VERSION = "/v1"
 
 COLLECTIONS = ("tunedModels/", "publishers/", "projects/", "endpoints/")
-"""Beginnings of a model's name that are resource names already, beside `models/`."""
+"""Beginnings of model names that are resource names already, besides `models/`."""
 
 _VERSION = re.compile(r"/v\d+(?:(?:alpha|beta)\d*)?(?=/|$)", re.ASCII)
 _PROJECT_AT_END = re.compile(r"/projects/[^/]+/locations/[^/]+$", re.ASCII)
 _KEPT = "@"
-"""Vertex AI writes a model's version after it; RFC 3986 allows the sign in a path."""
+"""Kept unquoted: Vertex AI writes a model's version after it. RFC 3986 allows it in a path."""
 
 
 @lru_cache(maxsize=256)
 def request_path(base_url: str, model: str, *, stream: bool) -> str:
-    """The path (and query) that is appended to the base URL's own. Raises `InvalidRequestError`."""
+    """Return the path and query that are appended to the base URL. Raises `InvalidRequestError` for no model's name."""
     url = urlsplit(base_url)
     vertex = (url.hostname or "").endswith(VERTEX_HOST)
     path = url.path.rstrip("/")
@@ -46,7 +46,7 @@ def request_path(base_url: str, model: str, *, stream: bool) -> str:
 
 
 def _prefix(path: str, *, vertex: bool) -> str:
-    """What stands between the base URL's path and `/models/…`."""
+    """Return what comes between the base URL's path and `/models/…`."""
     if path.endswith(PUBLISHER):
         return ""
     if _PROJECT_AT_END.search(path):

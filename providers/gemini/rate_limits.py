@@ -1,7 +1,7 @@
-"""What Gemini's errors say about limits → `QuotaReport`. Its responses have no headers about them.
+"""Reads limits from Gemini's errors, as a `QuotaReport`. Gemini's responses have no headers about limits.
 
-The `quotaId` is read before the `retryDelay`: a spent day comes with a short delay, too. Source:
-https://ai.google.dev/gemini-api/docs/rate-limits. Must not know what is done with a report.
+The `quotaId` takes precedence over the `retryDelay`: a used-up daily quota comes with a short delay as well. Source:
+https://ai.google.dev/gemini-api/docs/rate-limits. Must not know how a report is used.
 """
 
 from __future__ import annotations
@@ -24,17 +24,20 @@ QUOTA_UNITS: tuple[tuple[re.Pattern[str], Unit], ...] = (
     (re.compile(r"token", re.IGNORECASE), Unit.TOKENS),
     (re.compile(r"request", re.IGNORECASE), Unit.REQUESTS),
 )
-"""What a `quotaId` or `quotaMetric` holds → what it counts."""
+"""Pattern of a `quotaId` or `quotaMetric` → what the quota counts."""
 
 _NO_QUOTA = re.compile(r"limit: 0(?![\d.])", re.ASCII)
 _METRIC = re.compile(r"Quota exceeded for metric: (\S{1,200}?),? limit: (\d{1,15})", re.ASCII)
 
 
 def read_report(provider: str, headers: Headers, now: float, error: ProviderError | None, body: bytes) -> QuotaReport:
-    """What a response says. Never raises.
+    """Return what a response reports about limits. Never raises.
 
-    provider, headers, now: as in the other dialects; nothing is read from them.
-    error: of a failed response or an error event, as the dialect has read it. body: what it was read from.
+    provider: the name of the provider's profile; not used here.
+    headers: names in lower case; not used here.
+    now: the wall clock in Unix seconds; not used here.
+    error: the error of a failed response or of an error event, or None.
+    body: the body or event that the error was read from.
     """
     if error is None:
         return QuotaReport()
@@ -64,7 +67,7 @@ def _violations(body: bytes) -> list[JSONObject]:
 
 
 def _violation_in_words(message: str) -> list[JSONObject]:
-    """The same from the message, where the details were left out on the way."""
+    """Return the violations that a message describes, for errors whose details a gateway removed."""
     return [{"quotaMetric": metric, "quotaValue": number} for metric, number in _METRIC.findall(message)]
 
 

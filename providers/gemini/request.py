@@ -1,8 +1,8 @@
-"""A request → the body of `generateContent`.
+"""Writes a request as the body of `generateContent`.
 
-Knows every option's wire form and what Gemini refuses. What it cannot express is told in `WireRequest.warnings`, or
-raised as `InvalidRequestError` where leaving it out would change what is asked. `message_writer.py` writes the
-conversation, `thinking.py` the thinking, `schema.py` the schemas, `path.py` the path. Must not know keys.
+Knows every option's wire form and what Gemini refuses. An option that it cannot express causes a warning in
+`WireRequest.warnings`, or `InvalidRequestError` if leaving it out would change the meaning. `message_writer.py` writes
+the conversation, `thinking.py` the thinking, `schema.py` the schemas, `path.py` the path. Must not know keys.
 """
 
 from __future__ import annotations
@@ -27,21 +27,22 @@ from .schema import gemini_schema, parameters_schema
 from .thinking import ignores_sampling, needs_signatures, thinking_config
 
 TOOL_CHOICES: dict[str, str] = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
-"""Our word → `functionCallingConfig.mode`; any other word is a tool's name."""
+"""Value of `Request.tool_choice` → `functionCallingConfig.mode`. Any other value is a tool's name."""
 
 STRICT_MODE = "VALIDATED"
-"""AUTO, with calls held to their schemas. There is no such mark on a single function."""
+"""Like AUTO, but calls must match their schemas. It applies to all functions; a single one cannot be strict."""
 
 JSON_TYPE = "application/json"
 
 _LABEL = re.compile(r"[a-z][a-z0-9_\-]{0,62}", re.ASCII)
 _LABEL_VALUE = re.compile(r"[a-z0-9_\-]{0,63}", re.ASCII)
-"""Labels as Google Cloud takes them everywhere."""
+"""Patterns of the labels that Google Cloud accepts."""
 MOST_LABELS = 64
+"""The most labels that Google Cloud accepts."""
 
 
 def encode_request(request: Request, model: str, provider: Provider, *, stream: bool) -> WireRequest:
-    """Serialise a request. Raises `InvalidRequestError` naming the field that cannot be sent."""
+    """Write a request. Raises `InvalidRequestError` naming a field that cannot be sent."""
     validate_options(request)
     warnings: list[str] = []
     name = model.rpartition("/")[2]
@@ -66,8 +67,10 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
 
 
 def merged(body: JSONObject, extra: JSONObject) -> JSONObject:
-    """`extra` over `body`: objects member by member, anything else replaced. `tools` are added to, not replaced: each
-    kind of tool is an element of its own beside the functions."""
+    """Return `body` with `extra` merged into it: objects member by member, any other value replaced.
+
+    `tools` are appended instead of replaced, because each kind of tool is an element beside the functions.
+    """
     result: dict[str, JSON] = dict(body)
     for key, value in extra.items():
         present = result.get(key)
@@ -90,7 +93,7 @@ def _add_system(body: dict[str, JSON], request: Request, warnings: list[str]) ->
 
 
 def _contents(request: Request, model: str, provider: Provider, warnings: list[str]) -> JSON:
-    """The conversation. Raises `InvalidRequestError` where nothing is left to send."""
+    """Return the conversation. Raises `InvalidRequestError` if there is nothing to send."""
     modern = needs_signatures(model)
     owner, base_url = provider.profile.name, provider.base_url
 
@@ -102,7 +105,7 @@ def _contents(request: Request, model: str, provider: Provider, warnings: list[s
     key = ("gemini", owner, base_url, modern)
     contents = write_messages(request.messages, prefix_cache_of(request), key, write, warnings)
     if not contents:
-        raise InvalidRequestError("messages", "hold nothing that can be sent to Gemini: no text, no call, no file")
+        raise InvalidRequestError("messages", "contain nothing that can be sent to Gemini: no text, no call, no file")
     return contents
 
 
@@ -147,7 +150,7 @@ def _generation_config(request: Request, model: str, warnings: list[str]) -> JSO
     if ignores_sampling(model):
         for name, value in (("temperature", request.temperature), ("top_p", request.top_p)):
             if value is not None:
-                warnings.append(f"{name}: sent, but {model} passes it over")
+                warnings.append(f"{name}: sent, but {model} ignores it")
     if request.response_schema is not None:
         schema = schema_of(request.response_schema)
         config["responseMimeType"] = JSON_TYPE
@@ -160,7 +163,7 @@ def _generation_config(request: Request, model: str, warnings: list[str]) -> JSO
 
 
 def _add_labels(body: dict[str, JSON], request: Request, warnings: list[str]) -> None:
-    """Metadata goes out as labels, which show up in billing; what is no label is left out."""
+    """Add metadata as labels, which appear in billing. Metadata that is no valid label is left out with a warning."""
     labels: dict[str, JSON] = {}
     for name, value in (request.metadata or {}).items():
         if _LABEL.fullmatch(name) and _LABEL_VALUE.fullmatch(value) and len(labels) < MOST_LABELS:

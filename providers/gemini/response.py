@@ -1,8 +1,8 @@
-"""A whole Gemini answer → `Response`.
+"""Decodes an unstreamed Gemini answer.
 
-A body is one chunk, or an array of chunks (what `streamGenerateContent` sends without `alt=sse`), so it is run
-through the stream machine: a streamed answer and the same answer in one piece cannot differ. Only the end differs:
-a body that is whole needs no `finishReason` to prove it.
+A body is one chunk, or an array of chunks (which `streamGenerateContent` sends without `alt=sse`). It goes through the
+stream machine, so a streamed answer and the same answer in one piece cannot differ. Only the end differs: a complete
+body needs no `finishReason`. Must not know requests.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .stream import GeminiStream, first_error
 
 
 def decode_response(body: bytes, provider: Provider, make_id: MakeId, limits: AnswerLimits = ANSWER_LIMITS) -> Response:
-    """Read an answer. Raises `ProviderError`: for an error object, a refused prompt, or what is no answer at all."""
+    """Decode an answer. Raises `ProviderError` for an error object, a refused prompt, or a body that is no answer."""
     try:
         value = exact_loads(body)
     except MalformedJSONError as error:
@@ -31,16 +31,16 @@ def decode_response(body: bytes, provider: Provider, make_id: MakeId, limits: An
 
 
 def parse_response(body: bytes | str, make_id: MakeId | None = None) -> Response:
-    """Read an answer of which only the body is known, as the first-party provider's. Raises `ProviderError`.
+    """Decode an answer of the first-party provider, from the body alone. Raises `ProviderError`.
 
-    make_id: gives ids to tool calls that came without one; by default 22 characters from the system's cryptographic
-    source, new for each call.
+    make_id: makes ids for tool calls without one. Default: 22 characters from the system's cryptographic source, new
+        for each call.
     """
     return decode_response(body.encode() if isinstance(body, str) else body, Gemini(), make_id or _new_id)
 
 
 def _new_id() -> str:
-    # The only chance in this package, for callers who have no engine that hands an id maker in.
+    # The only randomness in this package, for callers without an engine that passes in an id maker.
     from secrets import token_urlsafe
 
     return token_urlsafe(16)

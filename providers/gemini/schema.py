@@ -1,11 +1,12 @@
-"""JSON Schema as Gemini takes it, in `parametersJsonSchema` and `responseJsonSchema`.
+"""Adapts a JSON Schema for Gemini's `parametersJsonSchema` and `responseJsonSchema`.
 
-Those two members take standard JSON Schema (type lists, `anyOf`, `additionalProperties`, `$defs`), which the older
-`parameters` and `responseSchema`, a subset of OpenAPI's, refuse; so they are the only ones written here. What has to
-be mended are the few rules of the documentation (Gemini API, `GenerationConfig.responseJsonSchema`): definitions live
-in the root's `$defs`, nothing stands beside a `$ref`, literals are an `enum`.
+These two members accept standard JSON Schema (type lists, `anyOf`, `additionalProperties`, `$defs`). The older
+`parameters` and `responseSchema` accept only a subset of OpenAPI's, so they are not used. A few rules of the
+documentation (Gemini API, `GenerationConfig.responseJsonSchema`) require changes: definitions are in the root's
+`$defs`, no keyword is beside a `$ref`, literals are an `enum`.
 
-A constraint that Gemini does not know is sent all the same and told in a warning: the server passes it over.
+A constraint that Gemini does not know is sent nevertheless, with a warning: the server ignores it. Must not know
+requests.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from ..errors import InvalidRequestError
 from ..json_values import JSON, JSONObject, dumps, loads_object
 
 ROOT = "__root__"
-"""The name of the definition that a reference to the whole schema (`#`) becomes."""
+"""The name of the definition for references to the whole schema (`#`)."""
 
 DEEPEST = 100
-"""Nesting beyond this is a mistake, and would end in a recursion error here or on the server."""
+"""The most levels of a schema. Deeper ones would cause a recursion error here or on the server."""
 
 DEFINITIONS = ("$defs", "definitions")
 SILENT = frozenset({"$schema", "$comment"})
-"""Keywords that say nothing about a value."""
+"""Keywords that do not describe a value."""
 
 UNENFORCED = frozenset(
     {"const", "pattern", "minLength", "maxLength", "multipleOf", "exclusiveMinimum", "exclusiveMaximum"}
@@ -31,7 +32,7 @@ UNENFORCED = frozenset(
     | {"minProperties", "maxProperties", "patternProperties", "propertyNames", "unevaluatedProperties"}
     | {"dependentRequired", "dependentSchemas", "dependencies", "allOf", "not", "if", "then", "else"}
 )
-"""Keywords that bind a value and that Gemini does not hold its answer to."""
+"""Keywords that constrain a value, but that Gemini does not enforce."""
 
 SCHEMA_MEMBERS = frozenset(
     {"items", "additionalProperties", "additionalItems", "contains", "propertyNames", "not", "if", "then", "else"}
@@ -47,27 +48,31 @@ TYPES = frozenset({"string", "number", "integer", "boolean", "object", "array", 
 
 
 def gemini_schema(schema: JSONObject, field: str, warnings: list[str] | None) -> JSONObject:
-    """The schema as Gemini takes it; the given one stays as it is.
+    """Return the schema as Gemini accepts it. The argument is not changed.
 
-    field: names the schema in errors and warnings. warnings: None where nobody relies on the constraints.
+    field: the name of the schema in errors and warnings.
+    warnings: gets a warning for each constraint that is not enforced; None if the caller does not rely on constraints.
+
     Raises `InvalidRequestError` whose field is the path to a part that cannot be sent.
     """
     return _Writer(schema, field, warnings).root()
 
 
 def parameters_schema(schema: JSONObject, field: str, warnings: list[str] | None) -> JSONObject | None:
-    """A function's parameters; None for a function without any, which Gemini wants without a schema."""
+    """Return the schema of a function's parameters; None if it has none, because Gemini then requires no schema."""
     if warnings is None:
         try:
             return _remembered(dumps(schema), field)
         except TypeError:
-            pass  # no JSON, which is told where it is written
+            pass  # no JSON; the error is raised where the schema is written
     return _parameters_schema(schema, field, warnings)
 
 
 @lru_cache(maxsize=256)
 def _remembered(text: bytes, field: str) -> JSONObject | None:
-    """By the schema's text, because an agent sends the same tools with every request. Nothing changes the result."""
+    """Cached by the schema's JSON text, because an agent sends the same tools with every request. Do not change the
+    result.
+    """
     return _parameters_schema(loads_object(text), field, None)
 
 
@@ -81,7 +86,14 @@ def _parameters_schema(schema: JSONObject, field: str, warnings: list[str] | Non
 
 
 class _Writer:
-    """Writes one schema."""
+    """Writes one schema.
+
+    _whole: the schema.
+    _field: its name in errors and warnings.
+    _warnings: gets the warnings, or None.
+    _definitions: name → definition, as given.
+    _used: name → definition, adapted, for each one that a reference names.
+    """
 
     __slots__ = ("_definitions", "_field", "_used", "_warnings", "_whole")
 
@@ -98,16 +110,17 @@ class _Writer:
         self._used: dict[str, JSON] = {}
 
     def root(self) -> JSONObject:
+        """Return the whole schema, adapted."""
         members = {key: value for key, value in self._whole.items() if key not in DEFINITIONS}
         written = self._schema(members, self._field, (), 0)
         if "$ref" in written:
-            # The root itself must say its type.
+            # The root must have its own type.
             name = self._definition_name(written["$ref"], self._field)
             written = self._schema(self._definitions[name], self._field, (name,), 0)
         return {**written, "$defs": self._used} if self._used else written
 
     def _schema(self, schema: JSONObject, field: str, inside: tuple[str, ...], depth: int) -> dict[str, JSON]:
-        """One schema. `inside`: the definitions that are being written out in place around it."""
+        """Return one schema adapted. `inside`: the definitions that are being written out around it."""
         if depth > DEEPEST:
             raise InvalidRequestError(field, f"is nested more than {DEEPEST} deep")
         schema = _without_wrapper(schema)
@@ -121,7 +134,7 @@ class _Writer:
                 written["enum"] = [value]
                 continue
             if key in UNENFORCED and self._warnings is not None:
-                self._warnings.append(f"{field}.{key}: Gemini does not hold its answer to it")
+                self._warnings.append(f"{field}.{key}: Gemini does not enforce it")
             written[key] = self._member(key, value, f"{field}.{key}", inside, depth + 1)
         return _with_json_type(written, field)
 
@@ -141,17 +154,17 @@ class _Writer:
         name = self._definition_name(schema["$ref"], field)
         beside = {key: value for key, value in schema.items() if key != "$ref" and not key.startswith("$")}
         if beside and name not in inside:
-            # Nothing may stand beside a `$ref`, so the definition is written out here with its neighbours.
+            # No keyword may be beside a `$ref`, so the definition is written out here with the other keywords.
             return self._schema({**self._definitions[name], **beside}, field, (*inside, name), depth + 1)
         if beside and self._warnings is not None:
             self._warnings.append(f"{field}: {', '.join(beside)} beside a recursive $ref cannot be sent")
         if name not in self._used:
-            self._used[name] = {}  # entered before it is written: it may refer to itself
+            self._used[name] = {}  # set before it is written, because it may refer to itself
             self._used[name] = self._schema(self._definitions[name], f"{self._field}.$defs.{name}", (name,), depth + 1)
         return {"$ref": "#/$defs/" + name.replace("~", "~0").replace("/", "~1")}
 
     def _definition_name(self, reference: JSON, field: str) -> str:
-        """The name of the definition that a reference means. One to the root becomes a definition itself."""
+        """Return the name of the definition that a reference names. A reference to the root gets a definition."""
         if reference == "#":
             self._definitions[ROOT] = {key: value for key, value in self._whole.items() if key not in DEFINITIONS}
             return ROOT
@@ -164,7 +177,7 @@ class _Writer:
 
 
 def _without_wrapper(schema: JSONObject) -> JSONObject:
-    """An `allOf` of one schema, which generators write to put something beside a `$ref`, opened."""
+    """Replace an `allOf` with one schema by that schema. Generators write it to put a keyword beside a `$ref`."""
     alternatives = schema.get("allOf")
     if type(alternatives) is not list or len(alternatives) != 1 or type(alternatives[0]) is not dict:
         return schema
@@ -173,7 +186,7 @@ def _without_wrapper(schema: JSONObject) -> JSONObject:
 
 
 def _with_json_type(schema: dict[str, JSON], field: str) -> dict[str, JSON]:
-    """The type in JSON Schema's spelling: OpenAPI's (`STRING`, `nullable`) is common in schemas made for Gemini."""
+    """Write the type in JSON Schema's form. Schemas made for Gemini often have OpenAPI's (`STRING`, `nullable`)."""
     kind = schema.get("type")
     if type(kind) is str:
         kind = kind.lower()

@@ -1,11 +1,11 @@
-"""A Gemini stream as a state machine: chunks (`GenerateContentResponse`) in, the eight events out.
+"""The stream machine for Gemini: converts chunks (`GenerateContentResponse`) to the library's eight events.
 
-Every chunk has the shape of a whole answer, so the unstreamed decoder (`response.py`) runs its one chunk through the
-same machine. There is no terminal event: the end of the body after a `finishReason` is the terminal marker, a
-`finishReason` alone is not (some servers send one with every chunk), and `Done` therefore comes from `end`.
+Every chunk has the shape of a whole answer, so the unstreamed decoder (`response.py`) passes its one chunk through this
+machine as well. There is no terminal event. The terminal marker is the end of the body after a `finishReason`; a
+`finishReason` alone is not, because some servers send one with every chunk. So `end` returns `Done`.
 
-Knows chunks and parts, and candidate 0 as the answer; other candidates are kept in `provider_data`. Must not know
-requests. A chunk that differs from the one before in its text and usage only does not come here (`delta_template.py`).
+Knows chunks and parts. Candidate 0 is the answer; other candidates go to `provider_data`. Must not know requests. A
+chunk that differs from the one before only in its text and usage does not come here (`delta_template.py`).
 """
 
 from __future__ import annotations
@@ -48,28 +48,28 @@ from .usage import read_usage
 
 PLAIN_CHUNK = frozenset({"candidates", "usageMetadata", "modelVersion", "responseId", "createTime"})
 PLAIN_CANDIDATE = frozenset({"content", "index"})
-"""Members of a chunk, and of its candidate, that brings nothing new but a text and the usage."""
+"""Members of a chunk and of its candidate that bring nothing new except a text and the usage."""
 
 PLAIN_PARTS = (frozenset({"text"}), frozenset({"text", "thought"}))
-"""The same for its part."""
+"""Members of a part that brings nothing new except a text."""
 
 READ_IN_CHUNK = frozenset({"candidates", "usageMetadata", "modelVersion", "responseId", "error"})
 READ_IN_CANDIDATE = frozenset({"content", "index", "finishReason"})
-"""Members that have a place of their own; all others go to `provider_data`."""
+"""Members that are read into the answer. All others go to `provider_data`."""
 
 ANNOTATIONS = frozenset({"thought", "thoughtSignature", "partMetadata", "videoMetadata", "mediaResolution"})
-"""Members of a part that say something about its content and are none."""
+"""Members of a part that describe its content and are not content themselves."""
 
 
 CALL = b'Call"'
-"""In the bytes of every chunk with a call, `functionCall` or `toolCall`: its numbers must be exact."""
+"""Part of the bytes of every chunk with a call (`functionCall`, `toolCall`), whose numbers must be exact."""
 
 TEXT: Path = ("candidates", 0, "content", "parts", 0, "text")
-"""Where the text of a chunk is that brings nothing but one part."""
+"""The path to the text of a chunk with a single part."""
 
 
 def has_only_text(chunk: JSONObject) -> bool:
-    """Whether a chunk brings one text or thought of the answer's candidate, and nothing else but the usage."""
+    """Return whether a chunk has one text or thought of candidate 0, and nothing else except the usage."""
     candidates = objects(chunk, "candidates")
     if len(candidates) != 1 or candidates[0].get("index", 0) != 0:
         return False
@@ -83,7 +83,7 @@ def has_only_text(chunk: JSONObject) -> bool:
 
 
 class GeminiStream(StreamMachine):
-    """The machine of one stream. `take` is one chunk; one method per kind of part, by its wire name (`PARTS`)."""
+    """Converts one stream. `take` reads a chunk; `PARTS` maps each kind of part to its method."""
 
     __slots__ = ("_call", "_extras", "_finish", "_partial", "_started", "_text", "_thinking", "_usage")
 
@@ -93,7 +93,7 @@ class GeminiStream(StreamMachine):
         super().__init__(provider, make_id, limits)
         self._started = False
         self._text: TextInProgress | None = None  # the block that the next text part continues
-        self._thinking: ThinkingInProgress | None = None  # the same for thought parts; at most one of the two is open
+        self._thinking: ThinkingInProgress | None = None  # likewise for thought parts; at most one of both is open
         self._call: ToolCallInProgress | None = None  # the call whose arguments are still arriving
         self._partial = PartialArguments()
         self._finish: str | None = None
@@ -107,7 +107,7 @@ class GeminiStream(StreamMachine):
         try:
             chunk = loads(data, self.note_half)
         except MalformedJSONError as error:
-            if data.strip() in (b"", b"[DONE]"):  # some gateways add OpenAI's marker; the body's end still decides
+            if data.strip() in (b"", b"[DONE]"):  # OpenAI's marker, which some gateways add; the body's end decides
                 return ()
             if event == ERROR:
                 return self.fail(read_error(data.decode("utf-8", "replace"), data))
@@ -121,7 +121,7 @@ class GeminiStream(StreamMachine):
         return events
 
     def _take_latest(self) -> None:
-        """Take the usage of the latest chunk that was matched by its bytes."""
+        """Read the usage of the latest chunk that matched the template."""
         latest = self.latest_match
         self.latest_match: bytes = b""
         if latest:
@@ -131,7 +131,7 @@ class GeminiStream(StreamMachine):
                 self._usage = usage
 
     def take(self, value: JSON, data: bytes) -> list[Event]:
-        """Take one chunk, or an array of chunks, already parsed; `data` is what an error quotes."""
+        """Read one parsed chunk, or an array of chunks. `data`: the bytes that an error quotes."""
         if type(value) is dict:
             return self._chunk(value, data)
         events: list[Event] = []
@@ -155,7 +155,7 @@ class GeminiStream(StreamMachine):
         return events
 
     def finish(self) -> list[Event]:
-        """The answer is whole: close what is open and tell Done."""
+        """End the answer. Returns the last events."""
         self.ended = True
         reason = finish_reason(self._finish)
         events = self._close_call(complete=reason not in CUT_SHORT)
@@ -167,8 +167,10 @@ class GeminiStream(StreamMachine):
         return self.answer.response()
 
     def _stray(self, stray: bytes) -> list[Event]:
-        """Lines outside the events: an error that was written into the stream as bare JSON, or a whole answer from a
-        server that did not mind `alt=sse`."""
+        """Read lines that are no server-sent events.
+
+        That is an error as bare JSON, or a whole answer from a server that ignored `alt=sse`.
+        """
         reported = reported_in_text(stray)
         if reported is not None:
             return list(self.fail(read_error(reported, stray)))
@@ -183,7 +185,7 @@ class GeminiStream(StreamMachine):
         return f"{what}, after {shown(stray)}" if stray.strip() else what
 
     def _settle(self) -> None:
-        """Bring what is gathered beside the content into the answer. May be done any number of times."""
+        """Add what was collected besides the content to the answer. May be called any number of times."""
         self._take_latest()
         if self._usage is not None:
             self.answer.usage = read_usage(self._usage)
@@ -195,7 +197,7 @@ class GeminiStream(StreamMachine):
     def _chunk(self, chunk: JSONObject, data: bytes) -> list[Event]:
         usage = chunk.get("usageMetadata")
         if type(usage) is dict:
-            self._usage = usage  # cumulative: the last one counts, none is added to another
+            self._usage = usage  # the counts are totals: the last report counts
         if (chunk.get(ERROR) or chunk.get("candidates") is None) and reported_error("", chunk) is not None:
             return list(self.fail(read_error(chunk, data)))
         refusal = blocked(chunk, data) if chunk.get("promptFeedback") is not None else None
@@ -239,15 +241,15 @@ class GeminiStream(StreamMachine):
     # --- parts ---
 
     def _part(self, part: JSONObject, events: list[Event]) -> None:
-        """Read one part. A part holds one kind of content; serialisers add the other kinds as null or empty."""
+        """Read one part. A part has one kind of content; serialisers may add the other kinds as null or empty."""
         part = without_nulls(part)
         kinds = part.keys() - ANNOTATIONS
         if len(kinds) > 1:
-            # Where all are empty, only the text is ignored: an empty call ends the one whose arguments are streamed.
+            # If all are empty, only the text is ignored: an empty call ends the one whose arguments are streamed.
             kinds = {name for name in kinds if part[name] not in EMPTY} or kinds - {"text"}
         known = [name for name in PARTS if name in kinds]
         if not kinds:
-            self.text_part(part, events)  # nothing but a signature, perhaps
+            self.text_part(part, events)  # it may have a signature
         elif not known:
             self.provider_part(part, events)
         elif len(kinds) == 1:
@@ -256,8 +258,10 @@ class GeminiStream(StreamMachine):
             self._several(part, known, kinds.difference(known), events)
 
     def _several(self, part: JSONObject, known: list[str], others: Set[str], events: list[Event]) -> None:
-        """A part with contents of several kinds, which the protocol does not have: read each of them. The annotations
-        belong to the last one, so that a signature stays with the call."""
+        """Read a part with several kinds of content, which the protocol does not have.
+
+        The annotations belong to the last content, so that a signature stays with the call.
+        """
         contents: list[JSONObject] = [{kind: part[kind]} for kind in known]
         if others:
             contents.append({name: part[name] for name in part if name in others})
@@ -266,7 +270,7 @@ class GeminiStream(StreamMachine):
             PARTS.get(next(iter(content)), GeminiStream.provider_part)(self, content, events)
 
     def text_part(self, part: JSONObject, events: list[Event]) -> None:
-        """Text, or thinking where the part says so. An empty one may still carry a signature."""
+        """Read text, or thinking if the part is marked so. An empty text may have a signature."""
         text = string(part, "text")
         signature = string(part, "thoughtSignature")
         if part.get("thought") is True:
@@ -282,9 +286,10 @@ class GeminiStream(StreamMachine):
             events.append(block.delta(text))
         if signature:
             block.state = self._state({"thoughtSignature": signature})
-            self._text = None  # a signed part is not to be merged with what follows it
+            self._text = None  # a signed part must not be merged with the next one
 
     def thought_part(self, text: str | None, signature: str | None, events: list[Event]) -> None:
+        """Read thinking, which may be empty and have a signature."""
         block = self._thinking
         if block is None:
             if not text and not signature:
@@ -300,7 +305,7 @@ class GeminiStream(StreamMachine):
             self._thinking = None
 
     def function_call_part(self, part: JSONObject, events: list[Event]) -> None:
-        """A call, whole; or the beginning, more, or the end of one whose arguments are streamed."""
+        """Read a whole call, or the beginning, a continuation or the end of a call whose arguments are streamed."""
         call = mapping(part, "functionCall")
         name = string(call, "name")
         if name and not self._continues(call, name):
@@ -308,7 +313,7 @@ class GeminiStream(StreamMachine):
         elif self._call is not None:
             self._sign_call(part, string(call, "id"))
         elif call:
-            self.provider_part(part, events)  # nothing that anybody could execute, and not ours to drop
+            self.provider_part(part, events)  # a call without a name cannot be executed, but is not dropped
             return
         block = self._call
         if block is None:
@@ -321,7 +326,7 @@ class GeminiStream(StreamMachine):
             events.extend(self._close_call(complete=True))
 
     def _continues(self, call: JSONObject, name: str) -> bool:
-        """Whether a call with a name is more of the open one: it repeats the name beside more arguments."""
+        """Return whether a call with a name continues the open one: it repeats the name beside more arguments."""
         return self._call is not None and self._call.name == name and call.get("partialArgs") is not None
 
     def _begin_call(self, part: JSONObject, call: JSONObject, name: str, events: list[Event]) -> None:
@@ -345,7 +350,7 @@ class GeminiStream(StreamMachine):
         events.extend(block.finish())
 
     def _sign_call(self, part: JSONObject, wire_id: str | None) -> None:
-        """Keep what has to go back with the call. A later part without a signature takes none away."""
+        """Keep the members that are sent back with the call. A later part without a signature removes none."""
         assert self._call is not None
         members: dict[str, JSON] = dict(self._call.state.data) if self._call.state is not None else {}
         signature = string(part, "thoughtSignature")
@@ -357,6 +362,7 @@ class GeminiStream(StreamMachine):
             self._call.state = self._state(members)
 
     def _close_call(self, *, complete: bool) -> list[Event]:
+        """End the open call, if there is one. Returns its events."""
         block, self._call = self._call, None
         if block is None:
             return []
@@ -364,12 +370,12 @@ class GeminiStream(StreamMachine):
         return [*rest, *block.finish(complete=complete and not self._partial.lost)]
 
     def inline_data_part(self, part: JSONObject, events: list[Event]) -> None:
-        """An image, or another file, that the model made."""
+        """Read an image or another file that the model made."""
         blob = mapping(part, "inlineData")
         media_type = string(blob, "mimeType")
         data = _decoded(string(blob, "data") or "")
         if data is None or not media_type or part.get("thought") is True:
-            # An image that is part of the thinking is not the answer's.
+            # An image that is part of the thinking is not part of the answer.
             self.provider_part(part, events)
             return
         state = self._state_of(part)
@@ -380,7 +386,7 @@ class GeminiStream(StreamMachine):
         )
 
     def file_data_part(self, part: JSONObject, events: list[Event]) -> None:
-        """The same by address."""
+        """Read an image or another file that is given by URL."""
         file = mapping(part, "fileData")
         address = string(file, "fileUri")
         media_type = string(file, "mimeType")
@@ -392,7 +398,7 @@ class GeminiStream(StreamMachine):
             self._place(File(url=address, media_type=media_type, state=self._state_of(part)))
 
     def provider_part(self, part: JSONObject, events: list[Event]) -> None:
-        """What only Gemini understands: server-side code and tools, and kinds of part that are newer than this."""
+        """Keep a part that only Gemini understands: server-side code and tools, and unknown kinds of parts."""
         self._place(ProviderBlock(self.provider.profile.name, part))
 
     def _place(self, block: Image | File | ProviderBlock) -> None:
@@ -413,16 +419,17 @@ PARTS: dict[str, Callable[[GeminiStream, JSONObject, list[Event]], None]] = {
     "inlineData": GeminiStream.inline_data_part,
     "fileData": GeminiStream.file_data_part,
 }
-"""A part's wire name → its method. `executableCode`, `codeExecutionResult`, `toolCall` and `toolResponse` belong to
-calls that the server makes itself; they and every unknown kind are kept as `ProviderBlock`s in their place."""
+"""Kind of part → its method. `executableCode`, `codeExecutionResult`, `toolCall` and `toolResponse` belong to calls
+that the server makes itself. These and every unknown kind are kept as `ProviderBlock`s in their place.
+"""
 
 
 EMPTY: tuple[JSON, ...] = ("", {}, [])
-"""Contents that say nothing beside another one."""
+"""Contents that are ignored if the part has another content."""
 
 
 def first_error(events: Sequence[Event]) -> Error | None:
-    """The error among events: the last one, where there is one."""
+    """Return the error that ends these events, or None."""
     return events[-1] if events and isinstance(events[-1], Error) else None
 
 

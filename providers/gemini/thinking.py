@@ -1,8 +1,8 @@
-"""How much to think → `thinkingConfig`: tables per model, and the rules for what a model cannot do.
+"""Maps thinking options to `thinkingConfig`, per Gemini model.
 
-Up to Gemini 2.5 a model takes a budget in tokens, from Gemini 3 on a level by name; a request may hold one of the two
-(Gemini API documentation, "Thinking"). The tables are plain data: a row may be added or replaced, and a request's
-`ThinkingConfig(budget_tokens=…)` or `ThinkingConfig(effort=…)` goes past them.
+Models up to Gemini 2.5 accept a budget in tokens, models from Gemini 3 on a level by name. A request may have one of
+the two (Gemini API documentation, "Thinking"). The tables are plain data: a row may be added or replaced. A request's
+`ThinkingConfig(budget_tokens=…)` or `ThinkingConfig(effort=…)` bypasses them. Must not know the rest of a request.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ Row = TypeVar("Row")
 
 @dataclass(slots=True, frozen=True)
 class Budget:
-    """The tokens a model may spend on thinking. A minimum above 0: its thinking cannot be switched off."""
+    """The range of tokens that a model may spend on thinking. With a minimum above 0, thinking cannot be disabled."""
 
     minimum: int
     maximum: int
 
     def tokens(self, level: ThinkingLevel) -> int:
-        """The level's share of the range: none, one third, two thirds, all of it above the minimum."""
+        """Return the level's budget: the minimum plus none, a third, two thirds or all of the range."""
         return self.minimum + (self.maximum - self.minimum) * THIRDS[level] // 3
 
 
@@ -42,7 +42,7 @@ BUDGETS: dict[str, Budget] = {
     "gemini-2.5-flash": Budget(0, 24576),
     "gemini-2.5-flash-lite": Budget(512, 24576),
 }
-"""Beginning of a model's name → its budget; the longest one that fits counts."""
+"""Beginning of a model's name → its budget. The longest match is used."""
 
 Words = tuple[str, str, str, str]
 
@@ -60,11 +60,12 @@ LEVELS: dict[str, Words] = {
     "gemini-3.8-flash-lite": FROM_MINIMAL,
     "gemini-flash-lite-latest": FROM_MINIMAL,
 }
-"""Beginning of a model's name → its words for NONE, LOW, MED and HIGH. No model of this kind can be told not to think
-at all, so its word for NONE is the least it has."""
+"""Beginning of a model's name → its words for NONE, LOW, MED and HIGH. Thinking cannot be disabled for these models, so
+their word for NONE is the lowest that they have.
+"""
 
 OTHER_LEVELS = FROM_LOW
-"""For models that no row knows: the words that all models with levels but the first take."""
+"""For models without a row: the words that all models with levels accept, except the first."""
 
 WITHOUT_THINKING: frozenset[str] = frozenset(
     {
@@ -76,43 +77,44 @@ WITHOUT_THINKING: frozenset[str] = frozenset(
         "gemma-3",
     }
 )
-"""Beginnings of names of models that refuse a `thinkingConfig`."""
+"""Beginnings of the names of models that refuse a `thinkingConfig`."""
 
 LEVELS_ONLY_FROM = (3, 5)
-"""From this version on a budget is an error; Gemini 3.0 and 3.1 still take one."""
+"""From this version on a budget is refused. Gemini 3.0 and 3.1 still accept one."""
 
 SIGNATURES_FROM = (3, 0)
-"""From this version on a function call that is sent back needs its thought signature."""
+"""From this version on a function call must be sent back with its thought signature."""
 
 SAMPLING_IGNORED_FROM = (3, 6)
-"""From this version on temperature and top_p are passed over (Gemini 3.6 developer guide)."""
+"""From this version on temperature and top_p are ignored (Gemini 3.6 developer guide)."""
 
 UNVERSIONED = (1000, 0)
-"""A name without a version (`gemini-flash-latest`, a tuned model's) counts as new."""
+"""The version of a name without one (`gemini-flash-latest`, a tuned model): counts as new."""
 
 _VERSION = re.compile(r"gemini-(\d+)(?:\.(\d+))?", re.ASCII)
 
 
 def version_of(model: str) -> tuple[int, int]:
-    """The version in a model's name, or `UNVERSIONED`."""
+    """Return the version in a model's name, or `UNVERSIONED`."""
     match = _VERSION.match(model)
     return (int(match[1]), int(match[2] or 0)) if match else UNVERSIONED
 
 
 def needs_signatures(model: str) -> bool:
-    """Whether the model refuses function calls that come back without a thought signature."""
+    """Return whether a model refuses function calls that are sent back without a thought signature."""
     return version_of(model) >= SIGNATURES_FROM
 
 
 def ignores_sampling(model: str) -> bool:
-    """Whether the model is known to sample in its own way whatever it is told."""
+    """Return whether a model is known to ignore temperature and top_p."""
     return SAMPLING_IGNORED_FROM <= version_of(model) < UNVERSIONED
 
 
 def thinking_config(model: str, wanted: ThinkingConfig, warnings: list[str]) -> JSONObject:
-    """`generationConfig.thinkingConfig`, empty where nothing is to be sent.
+    """Return `generationConfig.thinkingConfig`, empty if nothing is to be sent.
 
-    Raises `InvalidRequestError` for what the model refuses; adds a warning where it can do something near only.
+    Raises `InvalidRequestError` for an option that the model refuses. Adds a warning for one that it can only
+    approximate.
     """
     budget = _row(BUDGETS, model)
     config: dict[str, JSON] = {}
@@ -146,21 +148,21 @@ def _row(table: dict[str, Row], model: str) -> Row | None:
 
 def _budget_of_level(model: str, budget: Budget, level: ThinkingLevel) -> int:
     if level is ThinkingLevel.NONE and budget.minimum > 0:
-        raise InvalidRequestError("thinking", f"{model} cannot do without thinking; LOW is the least it takes")
+        raise InvalidRequestError("thinking", f"{model} cannot disable thinking; LOW is its lowest level")
     return budget.tokens(level)
 
 
 def _word_of_level(model: str, level: ThinkingLevel, warnings: list[str]) -> str:
     word = (_row(LEVELS, model) or OTHER_LEVELS)[THIRDS[level]]
     if level is ThinkingLevel.NONE:
-        warnings.append(f"thinking: {model} cannot do without thinking; {word}, the least it takes, was sent")
+        warnings.append(f"thinking: {model} cannot disable thinking; {word}, its lowest level, was sent")
     return word
 
 
 def _checked_budget(model: str, budget: Budget | None, tokens: int) -> int:
     if budget is None and version_of(model) >= LEVELS_ONLY_FROM:
         raise InvalidRequestError("thinking.budget_tokens", f"{model} takes a level, not a budget")
-    # -1 leaves it to the model, which every model with a budget offers.
+    # -1 lets the model decide. Every model with a budget accepts it.
     if budget is not None and tokens != -1 and not budget.minimum <= tokens <= budget.maximum:
         raise InvalidRequestError(
             "thinking.budget_tokens",

@@ -1,4 +1,4 @@
-"""Gemini's `usageMetadata` → `Usage`. Every chunk of a stream carries it whole, so the last one counts."""
+"""Converts Gemini's `usageMetadata` to `Usage`. Every chunk of a stream has the totals, so the last one counts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ..usage import Usage
 
 
 def read_usage(metadata: JSONObject) -> Usage:
-    """The six numbers. What the server left out stays None: protobuf leaves out zeros and unknowns alike."""
+    """Return the token counts as `Usage`. A missing count is None: protobuf omits zeros and unknown values alike."""
     prompt = integer(metadata, "promptTokenCount")
     candidates = integer(metadata, "candidatesTokenCount")
     thoughts = integer(metadata, "thoughtsTokenCount")
@@ -29,8 +29,8 @@ def read_usage(metadata: JSONObject) -> Usage:
 
 
 def _visible(prompt: int, candidates: int, thoughts: int, tool_results: int, total: int | None) -> int:
-    # Today's API counts the thoughts beside the candidates; earlier servers counted them among the candidates.
-    # The total tells which: it is the sum of what was counted apart.
+    # Today's API counts thoughts separately from the candidates. Earlier servers included them in the candidates.
+    # The total shows which: it is the sum of the separate counts.
     apart = prompt + candidates + thoughts
     if total in (apart, apart + tool_results):
         return candidates

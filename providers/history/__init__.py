@@ -1,17 +1,17 @@
-"""A conversation in one common form for code that keeps each provider's own: system prompt, context, turns.
+"""A conversation in one common form, for code that stores each provider's own: system prompt, context, turns.
 
-Owned by the converters: `converter.py` says what one offers and in which order it works, each dialect's `converter.py`
-how that dialect's messages are written and read. Nothing else may import this package, but for what reads other
-programs' conversations (batch lines). It must not know any wire form, and requests and answers must not know it.
+Owned by the converters. `converter.py` has the base class of converters. Each dialect's `converter.py` converts that
+dialect's messages. Only code that reads other programs' conversations (batch lines) may also import this package. It
+must not know any wire form, and requests and answers must not know it.
 
-It is a view of the message model (`view.py`), not a second one: every wire form is written and read through messages.
+The common form is a view of the message model (`view.py`): every wire form is read to messages and written from them.
 
 | common | message model |
 |---|---|
-| `user`, `context` | a user's message; the context stands first |
+| `user`, `context` | a user's message; the context comes first |
 | `model` | an assistant's message: text and tool calls |
 | `tool` | a tool message; a result is the JSON text of its `ToolCallResult` |
-| usage, finish reason | nothing: they tell of an answer, and are not sent back |
+| usage, finish reason | nothing: they describe an answer, and are not sent back |
 | any other block (thinking, image, …) | itself, as `OtherPart` |
 """
 

@@ -1,10 +1,10 @@
-"""What a dialect's history converter offers: its provider's own messages ⇄ the common history and the message model.
+"""The base class of the converters: a provider's own messages ⇄ the common history and the message model.
 
-Knows the order of work. Must not know any wire form: each dialect's `converter` says how one message is written and
-read, with the dialect's own encoders and decoders; answers are read by the dialect's stream machine.
+Knows the order of the steps. Must not know any wire form: each dialect's `converter.py` writes and reads single
+messages with the dialect's own encoders and decoders, and the dialect's stream machine reads answers.
 
-A history is written as it is, message by message: nothing is paired, merged or left out that the wire has a form for.
-(A request is another matter: its encoder sends no call without its result.)
+A history is written message by message. Nothing is paired, merged or left out if the wire has a form for it. (A
+request's encoder is stricter: it sends no call without a result.)
 """
 
 from __future__ import annotations
@@ -42,27 +42,29 @@ from .view import (
 
 
 class Dumpable(Protocol):
-    """A value of a provider's own client library, which can tell its members."""
+    """A value of a provider's own client library that can be converted to JSON."""
 
-    def model_dump(self, *, mode: str, by_alias: bool, exclude_none: bool) -> JSONObject: ...
+    def model_dump(self, *, mode: str, by_alias: bool, exclude_none: bool) -> JSONObject:
+        """Return the value's members as JSON."""
+        ...
 
 
 Chunk: TypeAlias = "JSONObject | Dumpable"
-"""One event of a stream, or a whole answer: as JSON, or as a client library's object."""
+"""One event of a stream, or a whole answer, as JSON or as an object of a client library."""
 
 Read: TypeAlias = "Message | str"
-"""What a provider's message is: a message, or a piece of the system prompt."""
+"""A message, or a text of the system prompt."""
 
 
 def member_names(value: Chunk) -> frozenset[str]:
-    """The names of a value's members, those that are null included: they tell which type a library's object has."""
+    """Return the names of a value's members, null members included. They show which type a library's object has."""
     if isinstance(value, dict):
         return frozenset(value)
     return frozenset(value.model_dump(mode="json", by_alias=True, exclude_none=False))
 
 
 def as_object(value: Chunk, where: str) -> JSONObject:
-    """The members of a chunk or of a provider's message. Raises `HistoryError` for anything else."""
+    """Return the members of a chunk or of a provider's message. Raises `HistoryError` for any other value."""
     if isinstance(value, dict):
         return value
     if not hasattr(value, "model_dump"):
@@ -71,7 +73,10 @@ def as_object(value: Chunk, where: str) -> JSONObject:
 
 
 class ChunkView:
-    """What one chunk says by itself."""
+    """The content of one chunk.
+
+    response: the answer that this chunk alone would make.
+    """
 
     __slots__ = ("response",)
 
@@ -79,26 +84,26 @@ class ChunkView:
         self.response: Response = response
 
     def get_text(self) -> str:
-        """Its text, empty where it has none."""
+        """Return the chunk's text; empty if it has none."""
         return self.response.text
 
     def get_tool_calls(self) -> list[ToolCallPart]:
-        """The calls that it names; more of a call's arguments, in a chunk of their own, name none."""
+        """Return the calls that the chunk names. A chunk with only more arguments of a call names none."""
         return [call_part(call) for call in self.response.tool_calls]
 
     def get_finish_message(self) -> str | None:
-        """Why the answer ended, in the provider's word, with what it said about it; None where it goes on."""
+        """Return the provider's finish reason, with its explanation if there is one; None if the answer continues."""
         reason, message = self.response.raw_finish_reason, finish_message(self.response)
         return f"{reason}: {message}" if reason and message else reason
 
 
 class HistoryConverter(abc.ABC):
-    """One provider's messages.
+    """Converts one provider's messages. Each dialect has a subclass.
 
-    provider: whose state goes back, the dialect's first party by default.
-    make_id: makes ids for calls that have none; by default they are numbered, anew for each converter.
-    content_lists: whether what the user says is always written as a list of parts. Otherwise Chat writes a single text
-        as a string. The other dialects write lists in any case.
+    provider: the provider whose state is sent back. Default: the dialect's first party.
+    make_id: makes ids for calls that have none. Default: they are numbered, from 1 for each converter.
+    content_lists: whether a user's content is always written as a list of parts. If False, Chat writes a single text as
+        a string. The other dialects always write lists.
     """
 
     dialect: ClassVar[Dialect]
@@ -108,7 +113,7 @@ class HistoryConverter(abc.ABC):
         self, provider: Provider | None = None, make_id: MakeId | None = None, *, content_lists: bool = False
     ) -> None:
         given = provider if provider is not None else self.provider_class()
-        # Chunks that a client library hands out have lost the stream's terminal marker.
+        # The chunks of a client library do not contain the stream's terminal marker.
         quirks = replace(given.profile.quirks, strict_end=False)
         profile = replace(given.profile, quirks=quirks)
         self.provider: Provider = self.provider_class(base_url=given.base_url, profile=profile)
@@ -119,9 +124,12 @@ class HistoryConverter(abc.ABC):
     # --- histories ---
 
     def from_history(self, history: History) -> list[JSONObject]:
-        """The history as the provider's messages, in order. A system message after the first turn stays in its place;
-        `HistoryError` is raised where the provider has no such message. Raises `InvalidRequestError` for what the
-        provider cannot take."""
+        """Return the history as the provider's messages, in order. A system message after the first turn keeps its
+        place.
+
+        Raises `HistoryError` if the provider has no such system message, and `InvalidRequestError` for content that the
+        provider does not accept.
+        """
         results = (part for item in history.conversation for part in item.parts if isinstance(part, ToolResultPart))
         names = {part.id: part.name for part in results}
         wire = self._system_messages(system_texts(history))
@@ -136,15 +144,19 @@ class HistoryConverter(abc.ABC):
         return [*wire, *self._write([message for message in spoken if message.content], names, [])]
 
     def system_parameter(self, history: History) -> JSON:
-        """The system prompt where it is a parameter of the request; None where there is none, or where it is a
-        message. System messages after the first turn are no part of it: see `from_history`."""
+        """Return the system prompt if it is a parameter of the request; None if there is none, or if it is a message.
+
+        System messages after the first turn are not included: see `from_history`.
+        """
         texts = system_texts(history)
         return self._system_parameter(texts) if texts else None
 
     def to_history(self, wire: Iterable[Chunk]) -> list[HistoryMessage]:
-        """The provider's messages in the common form. A tool result that is plain text, or JSON of another form, is a
-        success with that text as its output, unless the provider's message marks it as an error. Raises `HistoryError`
-        for an unknown role or part."""
+        """Return the provider's messages in the common form.
+
+        A tool result that is plain text, or JSON of another form, becomes a success with that text as its output, or a
+        failure if the provider's message marks it as an error. Raises `HistoryError` for an unknown role or part.
+        """
         names: dict[str, str] = {}
         items: list[HistoryMessage] = []
         read = self._read(_objects(wire), names)
@@ -160,14 +172,20 @@ class HistoryConverter(abc.ABC):
     # --- messages ---
 
     def encode_messages(self, messages: Sequence[Message], warnings: list[str] | None = None) -> list[JSONObject]:
-        """Messages as the provider's. `warnings` takes what can be written only in part. Raises
-        `InvalidRequestError`."""
+        """Return messages as the provider's. Raises `InvalidRequestError` for content that it does not accept.
+
+        warnings: gets a warning for each part that cannot be written in full.
+        """
         return self._write(messages, {}, warnings if warnings is not None else [])
 
     def decode_messages(self, wire: Iterable[Chunk], system: list[str] | None = None) -> list[Message]:
-        """The provider's messages as messages. The system prompt is none: `system` takes the texts of the system
-        messages that stand before all others, for `Request(system=…)`. Raises `HistoryError`: for a system message
-        where `system` is not given, and for one that comes later, which has no place among messages."""
+        """Return the provider's messages as messages of the message model.
+
+        system: gets the texts of the system messages before all others, for `Request(system=…)`.
+
+        Raises `HistoryError` for a system message if `system` is None, and for one after the first other message, which
+        has no place in the message model.
+        """
         messages: list[Message] = []
         for item in self._read(_objects(wire), {}):
             if isinstance(item, Message):
@@ -183,37 +201,45 @@ class HistoryConverter(abc.ABC):
 
     @abc.abstractmethod
     def _write(self, messages: Sequence[Message], names: Mapping[str, str], warnings: list[str]) -> list[JSONObject]:
-        """Messages as the provider's. `names`: the tools of results by call id, for those whose calls are not there."""
+        """Return messages as the provider's. `names`: call id → tool, for results whose calls are not in `messages`."""
 
     @abc.abstractmethod
     def _read(self, wire: Sequence[JSONObject], names: dict[str, str]) -> list[Read]:
-        """The provider's messages. `names` takes the tools that results name themselves, by call id."""
+        """Return the provider's messages. Adds call id → tool to `names`, for results that name their tool."""
 
     def _system_messages(self, texts: Sequence[str]) -> list[JSONObject]:
+        """Return the system prompt as messages, for a provider that has system messages."""
         return []
 
     def _late_system_message(self, text: str, where: str) -> JSONObject:
-        """A system message in the middle of a conversation, for a provider that has one."""
+        """Return a system message in the middle of a conversation. Raises `HistoryError` if the provider has none."""
         raise HistoryError(where, LATE_SYSTEM)
 
     def _system_parameter(self, texts: Sequence[str]) -> JSON:
+        """Return the system prompt as a parameter of the request, for a provider that has such a parameter."""
         return None
 
     # --- answers ---
 
     def message_from_chunks(self, chunks: Iterable[Chunk]) -> HistoryMessage | None:
-        """The answer that a stream's chunks, or one whole answer, make; None where they hold nothing. Raises
-        `ProviderError` for an error among them."""
+        """Return the answer of a stream's chunks or of one whole answer, or None if it is empty. Raises `ProviderError`
+        for an error among the chunks, and `HistoryError` for a part of a chunk.
+        """
         return message_from_response(self._response_of_chunks(chunks))
 
     def provider_messages_from_chunks(self, chunks: Iterable[Chunk]) -> list[JSONObject]:
-        """The answer as `message_from_chunks` takes it, as the provider's own messages, ready to be sent back: one, in
-        Responses one for each item, none where the chunks hold nothing. Raises as `message_from_chunks`."""
+        """Return the answer of a stream's chunks, or of one whole answer, as the provider's own messages.
+
+        That is one message, in Responses one per item; none if the answer is empty. Raises as `message_from_chunks`.
+        """
         return self._write([self._response_of_chunks(chunks).to_message()], {}, [])
 
     def provider_message_from_chunks(self, chunks: Iterable[Chunk]) -> JSONObject | None:
-        """As `provider_messages_from_chunks`, for an answer that is one message. Raises `HistoryError` where it is
-        several, which happens in Responses only."""
+        """Return an answer that is one of the provider's messages, or None if it is empty.
+
+        Raises as `message_from_chunks`, and `HistoryError` if the answer is several messages, which happens only in
+        Responses.
+        """
         messages = self.provider_messages_from_chunks(chunks)
         if len(messages) > 1:
             raise HistoryError(
@@ -222,7 +248,7 @@ class HistoryConverter(abc.ABC):
         return messages[0] if messages else None
 
     def message_from_tool_results(self, results: Iterable[ToolResultPart]) -> HistoryMessage | None:
-        """The message with a turn's results, None for no results. Raises `TypeError` for anything else."""
+        """Return the message with a turn's results, or None for no results. Raises `TypeError` for any other value."""
         parts: list[Part] = []
         for result in results:
             if not isinstance(result, ToolResultPart):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -231,34 +257,40 @@ class HistoryConverter(abc.ABC):
         return HistoryMessage(HistoryRole.TOOL, parts) if parts else None
 
     def provider_messages_from_tool_results(self, results: Iterable[ToolResultPart]) -> list[JSONObject]:
-        """A turn's results as the provider's own messages: one with all of them, in Chat and Responses one for each
-        result; none for no results. Raises `TypeError` for anything else."""
+        """Return a turn's results as the provider's own messages: one with all of them, or in Chat and Responses one
+        per result. Raises `TypeError` for any other value.
+        """
         message = self.message_from_tool_results(results)
         return self.from_history(History(conversation=[message])) if message is not None else []
 
     def wrap_chunk(self, chunk: Chunk) -> ChunkView:
-        """One chunk by itself, or a part of one: a choice, a candidate, a message, a delta, a block, as JSON or as the
-        client library's object. Raises `ProviderError` for an error, and `HistoryError` for anything else."""
+        """Return the content of one chunk, or of a part of one: a choice, a candidate, a message, a delta, a block.
+
+        Raises `ProviderError` for an error, and `HistoryError` for any other value.
+        """
         wire = as_object(chunk, "chunk")
         names = member_names(chunk)
         if not self.is_chunk(names, wire):
             whole = self.chunk_around(names, wire)
             if whole is None:
-                self._response([wire])  # raises for an error, which has many forms
+                self._response([wire])  # raises for an error, in any of its many forms
                 raise HistoryError("chunk", f"{_described(chunk)} is no chunk of this dialect, and no part of one")
             wire = whole
         return ChunkView(self._response([wire]))
 
     @abc.abstractmethod
     def is_chunk(self, names: frozenset[str], wire: JSONObject) -> bool:
-        """Whether it is an event of a stream or a whole answer. names: its members, those that are null included."""
+        """Return whether an object is an event of a stream or a whole answer.
+
+        names: its members, null members included.
+        """
 
     @abc.abstractmethod
     def chunk_around(self, names: frozenset[str], wire: JSONObject) -> JSONObject | None:
-        """The chunk whose only content is this part of one; None for anything else."""
+        """Return the chunk whose only content is this part of a chunk; None for any other object."""
 
     def is_whole(self, chunk: JSONObject) -> bool:
-        """Whether it is an unstreamed answer that no event of a stream looks like."""
+        """Return whether an object is an unstreamed answer, of a form that no event of a stream has."""
         return False
 
     def _response_of_chunks(self, chunks: Iterable[Chunk]) -> Response:
@@ -269,7 +301,7 @@ class HistoryConverter(abc.ABC):
             if names and not self.is_chunk(names, wire) and self.chunk_around(names, wire) is not None:
                 raise HistoryError(
                     f"chunks[{number}]",
-                    f"{_described(chunk)} is a part of a chunk: give the whole one, or wrap_chunk it",
+                    f"{_described(chunk)} is a part of a chunk: pass the whole chunk, or use wrap_chunk",
                 )
             read.append(wire)
         return self._response(read)
@@ -282,12 +314,12 @@ class HistoryConverter(abc.ABC):
             for event in machine.feed(string(chunk, "type") or "", dumps(chunk)):
                 if isinstance(event, Error):
                     raise event.error
-        machine.end()  # where there is no end yet, what came is all there is
+        machine.end()  # if there is no end yet, the chunks so far are the answer
         return machine.response()
 
 
 def _described(value: Chunk) -> str:
-    """What a value is, for a message: its type, or its members' names."""
+    """Describe a value in an error message: its type, or the names of its members."""
     if not isinstance(value, dict):
         return f"a {type(value).__name__}"
     shown = ", ".join(repr(name) for name in [*value][:5])

@@ -1,7 +1,7 @@
-"""The common history as values, and as a view of messages: `messages_of` gives a history as messages,
-`history_messages_of` the way back.
+"""The common history as values, and as a view of messages.
 
-Knows the message model. Must not know any wire form, nor the converters.
+`messages_of` converts a history to messages, `history_messages_of` converts messages to a history. Knows the message
+model. Must not know any wire form, nor the converters.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..response import Response
 TEXT_OUTPUT = "text"
 
 UNKNOWN_TOOL = "unknown"
-"""The name of a result's tool where no call tells it."""
+"""The name of a result's tool if no call names it."""
 
 
 LATE_SYSTEM = (
@@ -29,7 +29,10 @@ LATE_SYSTEM = (
 
 
 class HistoryError(ManystreamError, ValueError):
-    """A history that cannot be read or written. The message names the place and what is wrong with it."""
+    """A history that cannot be read or written. The message names the place and the reason.
+
+    where: the place, such as `turns[3]`.
+    """
 
     def __init__(self, where: str, message: str) -> None:
         super().__init__(f"{where}: {message}")
@@ -37,7 +40,7 @@ class HistoryError(ManystreamError, ValueError):
 
 
 class HistoryRole(enum.StrEnum):
-    """Who speaks."""
+    """The author of a message in a history."""
 
     SYSTEM = "system"
     USER = "user"
@@ -51,8 +54,11 @@ class HistoryRole(enum.StrEnum):
 
 @dataclass(slots=True)
 class TextPart:
-    """Text. `origin`: the block it is a view of, which goes back as it was (with its signature, …) unless the text was
-    changed."""
+    """Text.
+
+    text: the text.
+    origin: the block that this part is a view of. It is written as it was, with its signature, unless the text changed.
+    """
 
     text: str
     origin: Text | None = field(default=None, compare=False, repr=False)
@@ -60,8 +66,15 @@ class TextPart:
 
 @dataclass(slots=True)
 class ToolCallPart:
-    """A tool call. `malformed`: the arguments as the model wrote them, where they are no JSON object; `arguments` is
-    empty then, and the call must not be executed. `origin` as in `TextPart`. Raises `HistoryError`."""
+    """A tool call. Raises `HistoryError` for an empty id or name.
+
+    id: connects the call with its result.
+    name: the tool's name.
+    arguments: the parsed arguments.
+    malformed: the arguments as the model wrote them, if they are no JSON object. Then `arguments` is empty, and the
+        call must not be executed.
+    origin: the block that this part is a view of. It is written as it was unless the part changed.
+    """
 
     id: str
     name: str
@@ -76,7 +89,11 @@ class ToolCallPart:
 
 @dataclass(slots=True)
 class ToolOutput:
-    """What a tool gave: text, or a list or object of JSON. `type` says what it is; it is not empty."""
+    """The output of a tool. Raises `HistoryError` for an empty type.
+
+    type: the kind of content, such as `text`.
+    content: text, or a list or object of JSON.
+    """
 
     type: str
     content: str | list[JSON] | JSONObject
@@ -86,7 +103,10 @@ class ToolOutput:
 
     @classmethod
     def from_any(cls, value: object) -> ToolOutput | None:
-        """None stays None, an output stays itself, text, lists and objects become one, anything else its text."""
+        """Convert a value to an output: text, lists and objects as they are, any other value as `str(value)`.
+
+        None and a `ToolOutput` are returned unchanged.
+        """
         if value is None or isinstance(value, ToolOutput):
             return value
         if isinstance(value, str | list | dict):
@@ -99,9 +119,12 @@ RESULT_MEMBERS = frozenset({"success", "failure", "output", "display_output"})
 
 @dataclass(slots=True)
 class ToolCallResult:
-    """A tool's success or failure: exactly one of the two is true (`HistoryError` otherwise).
+    """A tool's success or failure. Raises `HistoryError` unless exactly one of the two is true.
 
-    display_output: what a person is shown instead of the output, where that differs.
+    success: True if the tool succeeded.
+    failure: True if the tool failed.
+    output: the output for the model.
+    display_output: the output for a person, if it differs.
     """
 
     success: bool | None = None
@@ -118,20 +141,20 @@ class ToolCallResult:
 
     @classmethod
     def ok(cls, output: object, display_output: object = None) -> ToolCallResult:
-        """A success."""
+        """Return a success with this output, converted by `ToolOutput.from_any`."""
         return cls(success=True, output=ToolOutput.from_any(output), display_output=ToolOutput.from_any(display_output))
 
     @classmethod
     def error(cls, output: object, display_output: object = None) -> ToolCallResult:
-        """A failure."""
+        """Return a failure with this output, converted by `ToolOutput.from_any`."""
         return cls(failure=True, output=ToolOutput.from_any(output), display_output=ToolOutput.from_any(display_output))
 
     def get_display_output(self) -> ToolOutput | None:
-        """What a person is shown."""
+        """Return the output for a person: `display_output`, or `output` if that is None."""
         return self.display_output if self.display_output is not None else self.output
 
     def to_json(self) -> JSONObject:
-        """As JSON, without what is not there."""
+        """Return the result as JSON, without members that are None."""
         data: JSONObject = {"success": True} if self.success else {"failure": True}
         for name, output in (("output", self.output), ("display_output", self.display_output)):
             if output is not None:
@@ -140,7 +163,7 @@ class ToolCallResult:
 
     @classmethod
     def from_json(cls, data: JSONObject) -> ToolCallResult:
-        """From JSON as `to_json` writes it. Raises `HistoryError`."""
+        """Parse a result as `to_json` writes it. Raises `HistoryError`."""
         success, failure = data.get("success"), data.get("failure")
         if not isinstance(success, bool | None) or not isinstance(failure, bool | None):
             raise HistoryError("ToolCallResult", "success and failure must be true, false or absent")
@@ -152,7 +175,12 @@ class ToolCallResult:
 
 @dataclass(slots=True)
 class ToolResultPart:
-    """A tool call's result. Raises `HistoryError` for an empty id or name."""
+    """The result of a tool call. Raises `HistoryError` for an empty id or name.
+
+    id: the call's id.
+    name: the tool's name.
+    result: success or failure, with the output.
+    """
 
     id: str
     name: str
@@ -165,7 +193,11 @@ class ToolResultPart:
 
 @dataclass(slots=True)
 class UsagePart:
-    """Tokens of one answer; None where the provider did not say. `response_tokens` has the thinking in it."""
+    """Token counts of one answer; None if not reported.
+
+    prompt_tokens: all input.
+    response_tokens: all output, thinking included.
+    """
 
     prompt_tokens: int | None = None
     response_tokens: int | None = None
@@ -173,7 +205,11 @@ class UsagePart:
 
 @dataclass(slots=True)
 class FinishReasonPart:
-    """Why an answer ended: the provider's own word, and what it said about it."""
+    """Why an answer ended.
+
+    finish_reason: the provider's own word.
+    finish_message: the provider's explanation, or None.
+    """
 
     finish_reason: str
     finish_message: str | None = None
@@ -181,7 +217,10 @@ class FinishReasonPart:
 
 @dataclass(slots=True)
 class OtherPart:
-    """A block that has no part of its own here: thinking, an image, a provider's own. It goes where a block goes."""
+    """A block without a part of its own: thinking, an image, a provider's own block.
+
+    block: the block, which is written where this part is.
+    """
 
     block: Block
 
@@ -195,7 +234,11 @@ PART_TYPES = (TextPart, ToolCallPart, ToolResultPart, UsagePart, FinishReasonPar
 
 @dataclass(slots=True)
 class HistoryMessage:
-    """One turn, or a part of one. Raises `HistoryError` for an unknown role or part."""
+    """One turn, or a part of one. Raises `HistoryError` for an unknown role or part.
+
+    role: the author, or its name.
+    parts: the content; the constructor also accepts text.
+    """
 
     role: HistoryRole
     parts: list[Part]
@@ -212,7 +255,7 @@ class HistoryMessage:
 
     @property
     def text(self) -> str:
-        """The text parts, joined without separator."""
+        """The text parts, joined without a separator."""
         return "".join(part.text for part in self.parts if isinstance(part, TextPart))
 
     @property
@@ -223,14 +266,19 @@ class HistoryMessage:
 
 @dataclass(slots=True)
 class History:
-    """A conversation. system_message: the system prompt. context: what the user is understood to say first of all."""
+    """A conversation.
+
+    system_message: the system prompt, or None.
+    context: a text that precedes the conversation as a user's message, or None.
+    conversation: the turns in order.
+    """
 
     system_message: str | None = None
     context: str | None = None
     conversation: list[HistoryMessage] = field(default_factory=list[HistoryMessage])
 
     def add(self, message: HistoryMessage) -> None:
-        """Append a message; one without parts adds nothing. Raises `TypeError` for anything else."""
+        """Append a message. A message without parts is not appended. Raises `TypeError` for any other value."""
         if not isinstance(message, HistoryMessage):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"a history holds HistoryMessage values, not {type(message).__name__}")
         if message.parts:
@@ -238,7 +286,7 @@ class History:
 
     @classmethod
     def from_messages(cls, messages: Iterable[Message], system_message: str | None = None) -> History:
-        """A history of messages of the message model."""
+        """Return a history of messages of the message model."""
         return cls(system_message, conversation=history_messages_of(messages))
 
 
@@ -246,8 +294,10 @@ class History:
 
 
 def messages_of(history: History) -> list[Message]:
-    """The history as messages: the context first; the system prompt is no message. Raises `HistoryError` for a system
-    message after the first turn, which has no place among messages."""
+    """Return the history as messages, the context first, without the system prompt.
+
+    Raises `HistoryError` for a system message after the first turn, which has no place in the message model.
+    """
     messages: list[Message] = []
     for number, item in enumerate(turns(history)):
         if item.role is HistoryRole.SYSTEM:
@@ -259,19 +309,19 @@ def messages_of(history: History) -> list[Message]:
 
 
 def system_texts(history: History) -> list[str]:
-    """The system prompt, and the system messages with which the conversation begins."""
+    """Return the texts of the system prompt and of the system messages at the beginning of the conversation."""
     first = [history.system_message] if history.system_message else []
     return first + [item.text for item in history.conversation[: _first_turn(history)] if item.text]
 
 
 def turns(history: History) -> list[HistoryMessage]:
-    """What follows the system prompt, the context first. System messages among it belong where they stand."""
+    """Return the messages after the system prompt, the context first. Later system messages keep their places."""
     spoken = history.conversation[_first_turn(history) :]
     return [HistoryMessage(HistoryRole.CONTEXT, history.context), *spoken] if history.context else spoken
 
 
 def _first_turn(history: History) -> int:
-    """How many system messages the conversation begins with."""
+    """Return the number of system messages at the beginning of the conversation."""
     places = (place for place, item in enumerate(history.conversation) if item.role is not HistoryRole.SYSTEM)
     return next(places, len(history.conversation))
 
@@ -290,7 +340,7 @@ HISTORY_ROLE: dict[Role, HistoryRole] = {
 
 
 def message_of(item: HistoryMessage) -> Message:
-    """One message, which is no system prompt, in the message model."""
+    """Return one message, which must not be a system message, in the message model."""
     blocks = (_block_of(part) for part in item.parts)
     return Message(MESSAGE_ROLE[item.role], [block for block in blocks if block is not None])
 
@@ -311,10 +361,12 @@ def _call_of(part: ToolCallPart) -> ToolCall:
 
 
 def history_messages_of(messages: Iterable[Message], names: Mapping[str, str] | None = None) -> list[HistoryMessage]:
-    """Messages in the common form. A user's message that also holds results becomes two.
+    """Return messages in the common form. A user's message that also contains results becomes two.
 
-    names: call id → tool, beyond those of the messages' own calls. A result that is not written as this form writes it
-    is its text: a success, or a failure where it is marked as an error.
+    names: call id → tool, besides the messages' own calls.
+
+    A result that is not in this form's JSON becomes a success with its text as output, or a failure if it is marked as
+    an error.
     """
     known = dict(names or {})
     items: list[HistoryMessage] = []
@@ -338,7 +390,7 @@ def history_messages_of(messages: Iterable[Message], names: Mapping[str, str] | 
 
 
 def call_part(call: ToolCall) -> ToolCallPart:
-    """A tool call in the common form."""
+    """Return a tool call in the common form."""
     try:
         return ToolCallPart(call.id, call.name, call.parsed, origin=call)
     except MalformedJSONError:
@@ -353,15 +405,17 @@ def _result_part(block: ToolResult, name: str) -> ToolResultPart | OtherPart:
         written = exact_loads(block.text)
         result = ToolCallResult.from_json(written if type(written) is dict else {})
     except (MalformedJSONError, HistoryError):
-        pass  # any other text
+        pass  # any other text is the output itself
     if result is None or (block.is_error and result.success):
         result = ToolCallResult.error(block.text) if block.is_error else ToolCallResult.ok(block.text)
     return ToolResultPart(block.tool_call_id, name, result)
 
 
 def message_from_response(response: Response) -> HistoryMessage | None:
-    """An answer in the common form: what it says, then usage and finish reason where they are known. None where there
-    is nothing at all."""
+    """Return an answer in the common form, followed by usage and finish reason if they are known.
+
+    Returns None for an answer without any of these.
+    """
     content = history_messages_of([response.to_message()])
     parts: list[Part] = [part for item in content for part in item.parts]
     usage = response.usage
@@ -374,8 +428,10 @@ def message_from_response(response: Response) -> HistoryMessage | None:
 
 
 def finish_message(response: Response) -> str | None:
-    """What the provider said about why it ended, where it did: a refusal, Gemini's `finishMessage`, Anthropic's
-    explanation."""
+    """Return the provider's explanation of why the answer ended, or None.
+
+    That is a refusal, Gemini's `finishMessage`, or Anthropic's `stop_details.explanation`.
+    """
     details = mapping(response.provider_data, "stop_details")
     return response.refusal or string(response.provider_data, "finishMessage") or string(details, "explanation")
 

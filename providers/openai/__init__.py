@@ -1,1 +1,1 @@
-"""OpenAI's two wire dialects, Chat Completions and Responses, and what both share: error bodies and effort words."""
+"""OpenAI's two wire dialects, Chat Completions and Responses, and what they share: effort words, schemas and limits."""

@@ -1,6 +1,6 @@
-"""What OpenAI and the servers compatible with it say about limits, in headers and error bodies → `QuotaReport`.
+"""Reads limits from headers and error bodies of OpenAI and compatible servers, as a `QuotaReport`.
 
-Knows each server's headers as rows of data, and the codes and words of refusals. Must not know what is done with them.
+Knows each server's headers as rows of data, and the codes and words of refusals. Must not know how a report is used.
 Sources: the providers' pages on rate limits.
 """
 
@@ -16,7 +16,7 @@ from ..quota_report import DAY, MINUTE, MONTH, SECOND, QuotaReport, Refusal, Rep
 from ..rate_headers import HeaderRow, amount, read_rows
 
 LONGEST_PAUSE = 60.0
-"""Seconds. A day's limit that has room again within this is a pause; beyond, it is spent."""
+"""Seconds. A used-up limit per day is RATE if the server's hint is not longer than this, else SPENT."""
 
 
 def _row(
@@ -80,7 +80,7 @@ SERVER_HEADERS: dict[str, tuple[HeaderRow, ...]] = {
         _row("tokens-generated", Unit.OUTPUT_TOKENS),
     ),
 }
-"""Provider's row name → its headers; a provider that is not here has OpenAI's."""
+"""Name of the provider's profile → its headers. A provider without a row has OpenAI's headers."""
 
 CODE_REFUSAL: dict[str, Refusal] = {
     **dict.fromkeys(SPENT_QUOTA, Refusal.SPENT),
@@ -93,7 +93,7 @@ CODE_REFUSAL: dict[str, Refusal] = {
     "overloaded_error": Refusal.OVERLOAD,
     "engine_overloaded_error": Refusal.OVERLOAD,
 }
-"""An error's code or type → its refusal. It goes before the status."""
+"""Code or type of an error → its refusal. It takes precedence over the status."""
 
 STATUS_REFUSAL: dict[int, Refusal] = {
     402: Refusal.SPENT,
@@ -102,7 +102,7 @@ STATUS_REFUSAL: dict[int, Refusal] = {
     503: Refusal.OVERLOAD,
     529: Refusal.OVERLOAD,
 }
-"""HTTP status → its refusal. 498: Groq's flex tier is full."""
+"""HTTP status → its refusal. 498 means that Groq's flex tier is full."""
 
 _UNIT_WORDS: tuple[tuple[str, Unit], ...] = (
     ("input tokens", Unit.INPUT_TOKENS),
@@ -115,7 +115,7 @@ _LIMIT_OF = re.compile(
     r"(?:, used:? ([\d,]*\d))?",
     re.IGNORECASE,
 )
-"""As OpenAI and Groq write it: `on tokens per min (TPM): Limit 10000, Used 9500, Requested 1000`."""
+"""The form in which OpenAI and Groq name a limit: `on tokens per min (TPM): Limit 10000, Used 9500, Requested 1000`."""
 
 _WINDOWS = {"second": SECOND, "min": MINUTE, "minute": MINUTE, "day": DAY}
 _TOO_LARGE = re.compile(r"request too large", re.IGNORECASE)
@@ -123,10 +123,13 @@ _PER_DAY = re.compile(r"per[- ]day", re.IGNORECASE)
 
 
 def read_report(provider: str, headers: Headers, now: float, error: ProviderError | None, body: bytes) -> QuotaReport:
-    """What a response says. Never raises.
+    """Return what a response reports about limits. Never raises.
 
-    provider: the provider's row name. headers: names in lower case. now: the wall clock in Unix seconds.
-    error: of a failed response or an error event, as the dialect has read it. body: what it was read from.
+    provider: the name of the provider's profile.
+    headers: names in lower case.
+    now: the wall clock in Unix seconds.
+    error: the error of a failed response or of an error event, or None.
+    body: the body or event that the error was read from.
     """
     value = _error_object(body) if error is not None else {}
     headers = {**headers, **_passed_on(value)} if provider.startswith("openrouter") else headers
@@ -176,7 +179,7 @@ def _refusal(
 
 
 def _named_limit(message: str) -> ReportedLimit | None:
-    """The limit that an error's words name, with its number."""
+    """Return the limit that an error's message names with its number, or None."""
     match = _LIMIT_OF.search(message)
     if match is None:
         return None
@@ -211,6 +214,6 @@ def _error_object(body: bytes) -> JSONObject:
 
 
 def _passed_on(error: JSONObject) -> dict[str, str]:
-    """OpenRouter repeats its rate-limit headers within the error."""
+    """Return the rate-limit headers that OpenRouter repeats inside an error."""
     headers = mapping(mapping(error, "metadata"), "headers")
     return {name.lower(): text for name, text in headers.items() if type(text) is str}

@@ -1,11 +1,12 @@
-"""JSON Schema → the subset that OpenAI's strict mode takes.
+"""Adapts a JSON Schema to the subset that OpenAI's strict mode accepts.
 
-Knows that subset (OpenAI's structured-outputs guide) and nothing of requests. The rule here: whatever the adapted
-schema allows, the original allows too, so an answer that fits the one fits the other. What cannot be adapted under
-that rule is refused by name rather than loosened in silence.
+Knows that subset (OpenAI's structured-outputs guide). Must not know requests. Every value that the adapted schema
+allows is allowed by the original, so an answer that fits the one fits the other. A keyword that cannot be adapted under
+this rule is refused by name. It is never dropped silently.
 
-The adaptation: every property becomes required, objects are closed, `oneOf` becomes `anyOf`, an `allOf` of one is
-unwrapped, references with neighbours are written out, and `default` goes (nothing is left out, so nothing defaults).
+The adaptation: every property becomes required, objects are closed, `oneOf` becomes `anyOf`, an `allOf` with one schema
+is replaced by that schema, references with other keywords beside them are replaced by their target, and `default` is
+dropped (every property is present, so no default applies).
 """
 
 from __future__ import annotations
@@ -37,18 +38,22 @@ REFUSED: dict[str, str] = {
     "uniqueItems": "strict mode cannot compare items",
     "$dynamicRef": "strict mode has plain references only",
 }
-"""Keyword → why strict mode cannot take it."""
+"""Keyword → why strict mode does not accept it."""
 
 DROPPED: frozenset[str] = frozenset({"default", "discriminator", "$schema", "$id", "$comment", "examples"})
-"""Keywords that allow and forbid nothing, and that strict mode refuses or does not know."""
+"""Keywords that do not change which values are allowed, and that strict mode refuses or does not know."""
 
 DESCRIBING: frozenset[str] = frozenset({"title", "description"})
 DEFINITIONS = ("$defs", "definitions")
 
 
 def strict_schema(schema: JSONObject, field: str = "schema") -> JSONObject:
-    """The schema, adapted; the argument is not changed. Raises `InvalidRequestError` whose field is the path, from
-    `field` on, to what strict mode cannot take."""
+    """Return the adapted schema. The argument is not changed.
+
+    field: the name of the schema in errors.
+
+    Raises `InvalidRequestError` whose field is the path to the part that strict mode does not accept.
+    """
     adapted = _Adapter(schema, field).schema(schema, field, ())
     if adapted.get("type") != "object":
         raise InvalidRequestError(field, 'strict mode needs an object at the root: "type": "object"')
@@ -56,16 +61,16 @@ def strict_schema(schema: JSONObject, field: str = "schema") -> JSONObject:
 
 
 def is_strict(schema: JSONObject) -> bool:
-    """Whether strict mode takes the schema as it is."""
+    """Return whether strict mode accepts the schema as it is."""
     try:
         return _is_strict(dumps(schema))
     except TypeError:
-        return False  # no JSON, which is told where it is written
+        return False  # no JSON; the error is raised where the schema is written
 
 
 @lru_cache(maxsize=256)
 def _is_strict(text: bytes) -> bool:
-    """Remembered by the schema's text, because an agent sends the same tools with every request."""
+    """Cached by the schema's JSON text, because an agent sends the same tools with every request."""
     schema = loads_object(text)
     try:
         return strict_schema(schema) == schema
@@ -74,7 +79,10 @@ def _is_strict(text: bytes) -> bool:
 
 
 def merged(inner: JSONObject, outer: JSONObject, where: str) -> JSONObject:
-    """Two schemas for one value as one. Only what describes may stand in both; the outer one's words win."""
+    """Return two schemas for one value as one. Raises `InvalidRequestError` for a keyword that both have.
+
+    Titles, descriptions and definitions may be in both; those of `outer` are used.
+    """
     for key in outer:
         if key in inner and key not in DESCRIBING and key not in DEFINITIONS:
             raise InvalidRequestError(f"{where}.{key}", "strict mode has no intersections; state it once")
@@ -82,7 +90,11 @@ def merged(inner: JSONObject, outer: JSONObject, where: str) -> JSONObject:
 
 
 class _Adapter:
-    """One adaptation. `expanding` holds the references being written out, so that a recursive one ends."""
+    """Adapts one schema. Methods return the adapted part, or raise `InvalidRequestError` naming its place.
+
+    root: the whole schema, which references point into.
+    field: the place of the root in errors.
+    """
 
     __slots__ = ("field", "root")
 
@@ -91,6 +103,11 @@ class _Adapter:
         self.field = field
 
     def schema(self, node: JSON, where: str, expanding: tuple[str, ...]) -> JSONObject:
+        """Return a schema adapted.
+
+        where: its place, for errors.
+        expanding: references whose targets are being written out, so that a recursive one ends.
+        """
         if type(node) is not dict:
             raise InvalidRequestError(where, f"must be a JSON Schema object, not {shown(repr(node))}")
         node = self.unwrapped(node, where)
@@ -117,7 +134,7 @@ class _Adapter:
         return adapted
 
     def kinds(self, node: JSONObject, where: str) -> list[JSON]:
-        """The types the node allows. Where it names none, its members tell: to name it then only narrows."""
+        """Return the types that a schema allows. Without `type`, they follow from its other keywords."""
         stated = node.get("type")
         if stated is not None:
             return stated if type(stated) is list else [stated]
@@ -130,8 +147,11 @@ class _Adapter:
         return []
 
     def reference(self, node: JSONObject, where: str, expanding: tuple[str, ...]) -> JSONObject:
-        """A reference stands alone in strict mode: one with neighbours is written out, once per recursion. At the
-        root it is written out, too, for the root must be an object by itself."""
+        """Return a reference, or its target adapted.
+
+        Strict mode allows no other keywords beside a reference. A reference with others is replaced by its target, once
+        per recursion. So is a reference at the root, because the root must be an object itself.
+        """
         target = node["$ref"]
         if type(target) is not str:
             raise InvalidRequestError(f"{where}.$ref", "must be a string")
@@ -142,6 +162,7 @@ class _Adapter:
         return self.schema(merged(resolved, neighbours, where), where, (*expanding, target))
 
     def resolve(self, target: str, where: str) -> JSONObject:
+        """Return the part of the root schema that a reference points to."""
         node: JSON = self.root
         if target != "#" and not target.startswith("#/"):
             raise InvalidRequestError(f"{where}.$ref", f"{target!r} points outside the schema")
@@ -153,8 +174,10 @@ class _Adapter:
         return node
 
     def unwrapped(self, node: JSONObject, where: str) -> JSONObject:
-        """`allOf` of one becomes that one, `oneOf` becomes `anyOf`. Variants that overlap would make `oneOf`
-        narrower; they are as good as never written."""
+        """Replace an `allOf` with one schema by that schema, and `oneOf` by `anyOf`.
+
+        The two differ only for variants that overlap, which hardly occur.
+        """
         if "allOf" in node:
             entries = node["allOf"]
             entry = entries[0] if type(entries) is list and len(entries) == 1 else None
@@ -168,7 +191,7 @@ class _Adapter:
         return node
 
     def close_object(self, node: JSONObject, adapted: JSONObject, where: str, expanding: tuple[str, ...]) -> None:
-        """Every property required, no others allowed."""
+        """Make every property of an object required, and forbid others."""
         others = node.get("additionalProperties", False)
         if others is not False:
             raise InvalidRequestError(
@@ -188,11 +211,13 @@ class _Adapter:
         adapted["additionalProperties"] = False
 
     def named(self, node: JSON, where: str, expanding: tuple[str, ...]) -> JSONObject:
+        """Return an object of schemas with each schema adapted."""
         if type(node) is not dict:
             raise InvalidRequestError(where, "must be an object of schemas")
         return {name: self.schema(value, f"{where}.{name}", expanding) for name, value in node.items()}
 
     def variants(self, node: JSON, where: str, expanding: tuple[str, ...]) -> list[JSON]:
+        """Return an array of schemas with each schema adapted."""
         if type(node) is not list or not node:
             raise InvalidRequestError(where, "must be an array of schemas")
         return [self.schema(value, f"{where}[{place}]", expanding) for place, value in enumerate(node)]

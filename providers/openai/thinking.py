@@ -1,8 +1,8 @@
-"""How much an OpenAI model is asked to think: levels → `reasoning.effort`, per model, as data.
+"""Maps thinking levels to `reasoning.effort`, per OpenAI model.
 
-Knows model names and the effort words they take. Must not know where a dialect puts the word. Both OpenAI
-dialects read this table; it ages with every model, so a row may be added or replaced at run time, and a request
-may name an effort itself.
+Knows model names and the effort words that they accept. Must not know where a dialect writes the word. Both OpenAI
+dialects use this table. It ages with every new model, so a row may be added or replaced at run time, and a request may
+set an effort itself.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ..request import ThinkingConfig, ThinkingLevel
 
 
 class Efforts(NamedTuple):
-    """The effort word of each level. Equal neighbours: the model has no lower (or higher) one."""
+    """The effort word of each level. If two levels have the same word, the model has no lower (or higher) one."""
 
     none: str
     low: str
@@ -61,14 +61,14 @@ EFFORTS: dict[str, Efforts] = {
     "gpt-6.1": _TO_MAX,
     "gpt-6.2": _TO_MAX,
 }
-"""Model family → its effort words. A family's row serves `family`, `family-…`; the longest family wins.
+"""Model family → its effort words. A row applies to `family` and `family-…`; the longest matching family is used.
 
-Set a row here to teach the library a model; give `ThinkingConfig(effort=…)` to go past the table for one request.
+Set a row here to add a model. Set `ThinkingConfig(effort=…)` to bypass the table for one request.
 Sources: OpenAI's reasoning guide, and the model and effort names in the types of its own client library.
 """
 
 NO_EFFORT: frozenset[str] = frozenset({"o1-mini", "o1-preview", "gpt-5-chat"})
-"""Families whose name falls under a row above and which take no effort all the same."""
+"""Families that match a row above but accept no effort."""
 
 NOT_REASONING: tuple[str, ...] = (
     "gpt-3.5",
@@ -83,8 +83,9 @@ NOT_REASONING: tuple[str, ...] = (
 """Beginnings of the names of OpenAI models that do not reason."""
 
 DEFAULT_IS_NONE: frozenset[str] = frozenset({"gpt-5.1", "gpt-5.2", "gpt-5.4"})
-"""Reasoning families that do not reason unless asked: without an effort theirs is `none`, so sampling settings
-hold. A family with a suffix of its own (`gpt-5.1-codex`, `gpt-5.4-pro`) is another family."""
+"""Families that reason only on request: without an effort theirs is `none`, so they accept sampling settings. A family
+with a suffix of its own (`gpt-5.1-codex`, `gpt-5.4-pro`) is another family.
+"""
 
 _LATER_GPT = re.compile(r"gpt-(?:[5-9]|[1-9]\d)(?:\.\d+)?(?:$|-)")
 _DATE = re.compile(r"-\d{4}-\d{2}-\d{2}$")
@@ -93,14 +94,17 @@ _PLACE = {level: place for place, level in enumerate(ThinkingLevel)}
 
 
 def family_name(model: str) -> str:
-    """A model's name without what resellers put before it (`openai/`, `openai.`), in lower case."""
+    """Return a model's name in lower case, without the prefix of a reseller (`openai/`, `openai.`)."""
     name = model.strip().lower().rsplit("/", 1)[-1]
     return name.removeprefix("openai.")
 
 
 def effort_for(model: str, config: ThinkingConfig) -> str | None:
-    """The effort to ask of a model, or None where there is nothing to say: no level was given, or the model is not
-    in the table and has no effort as far as anyone knows. `config.effort` wins, as given."""
+    """Return the effort to send for a model, or None to send none.
+
+    None means that no level was given, or that the model is not in the table and is not known to have efforts.
+    `config.effort` takes precedence and is returned as it is.
+    """
     if config.effort is not None:
         return config.effort
     if config.level is None:
@@ -110,7 +114,7 @@ def effort_for(model: str, config: ThinkingConfig) -> str | None:
 
 
 def is_reasoning_model(model: str) -> bool:
-    """Whether an OpenAI model reasons. A model of a later generation than the table's is taken to."""
+    """Return whether an OpenAI model reasons. True for a GPT of a later generation than the table's."""
     name = family_name(model)
     if name.startswith(NOT_REASONING):
         return False
@@ -118,13 +122,15 @@ def is_reasoning_model(model: str) -> bool:
 
 
 def may_reason(model: str) -> bool:
-    """Whether the model may have reasoning to carry over: any but those known not to, other makers' included."""
+    """Return whether a model may have reasoning to send back: True unless it is known not to reason."""
     return not family_name(model).startswith(NOT_REASONING)
 
 
 def takes_sampling(model: str, effort: str | None) -> bool:
-    """Whether temperature and top_p are accepted: by models that do not reason, and by those whose effort is
-    `none` in this request, asked for or by default."""
+    """Return whether a model accepts `temperature` and `top_p`.
+
+    True for models that do not reason, and for models whose effort is `none`, as requested or by default.
+    """
     if not is_reasoning_model(model):
         return True
     if effort is not None:
@@ -145,7 +151,7 @@ def _efforts(name: str) -> Efforts | None:
 
 
 def _longest(name: str, families: dict[str, Efforts] | frozenset[str]) -> str | None:
-    """The longest family that the name is, or begins with up to a hyphen."""
+    """Return the longest family that equals the name or precedes a hyphen in it, or None."""
     end = len(name)
     while end > 0:
         if name[:end] in families:

@@ -1,4 +1,7 @@
-"""Database rows → messages; nothing half-read is returned. The package's head has the table of the rows' forms."""
+"""Reads database rows as messages. The head of the package has the table of rows.
+
+Knows the forms of rows, older ones included. Must not know any database. A row is read completely or raises an error.
+"""
 
 from __future__ import annotations
 
@@ -30,14 +33,17 @@ IMAGE_DETAILS: dict[str, Literal["auto", "low", "high"]] = {"auto": "auto", "low
 
 
 def message_from_row(row: Row, position: int | None = None) -> Message | None:
-    """The message of one row; None for a system row. Raises `RowError` naming the field and the row."""
+    """Return the message of one row, or None for a system row. Raises `RowError` naming the field and the row.
+
+    position: the row's position in the conversation, for the error.
+    """
     return None if row.kind == "system" else _message(_Reader(row, position))
 
 
 def messages_from_rows(rows: Iterable[Row], *, strict: bool = True) -> list[Message]:
-    """The messages of a conversation's rows, in order. Raises `RowError`; nothing half-read is returned.
+    """Return the messages of a conversation's rows, in order. Raises `RowError` for a row that cannot be read.
 
-    strict: a result must have an earlier call of its id.
+    strict: raise `RowError` for a result without an earlier call of its id.
     """
     messages: list[Message] = []
     calls: set[str] = set()
@@ -81,7 +87,7 @@ def _parsed(value: JSON) -> JSON:
 
 
 class _Reader:
-    """One row's fields, checked; every complaint names the row."""
+    """The checked fields of one row. Every error names the row."""
 
     __slots__ = ("data", "position", "row")
 
@@ -100,9 +106,11 @@ class _Reader:
         self.data = data
 
     def error(self, field: str, message: str) -> RowError:
+        """Return the error for a field of this row."""
         return RowError(field, message, self.row, self.position)
 
     def optional(self, data: JSONObject, name: str, kind: type[Value], field: str = "") -> Value | None:
+        """Return the member if it has this type, None if it is absent. `field`: its name in errors, if it differs."""
         value = data.get(name)
         if value is None:
             return None
@@ -111,21 +119,24 @@ class _Reader:
         return value
 
     def object(self, data: JSONObject, name: str) -> JSONObject | None:
-        """The member where it is an object, None where it is absent."""
+        """Return the member if it is an object, None if it is absent. Raises `RowError` for any other value."""
         value = data.get(name)
         if value is not None and type(value) is not dict:
             raise self.error(name, f"must be an object, not {type(value).__name__}")
         return value
 
     def array(self, data: JSONObject, name: str) -> list[JSON] | None:
-        """The member where it is an array, None where it is absent."""
+        """Return the member if it is an array, None if it is absent. Raises `RowError` for any other value."""
         value = data.get(name)
         if value is not None and type(value) is not list:
             raise self.error(name, f"must be an array, not {type(value).__name__}")
         return value
 
     def needed(self, data: JSONObject, names: tuple[str, ...], kind: type[Value], field: str = "") -> Value:
-        """The first of the spellings that is there."""
+        """Return the first of these members that is present. Raises `RowError` if none is.
+
+        names: the member's spellings.
+        """
         for name in names:
             value = self.optional(data, name, kind, field)
             if value is not None:
@@ -133,11 +144,13 @@ class _Reader:
         raise self.error(field or names[0], "is missing")
 
     def content(self) -> str:
+        """Return the row's content. Raises `RowError` if it is missing."""
         if not isinstance(self.row.content, str):
             raise self.error("content", "is missing")
         return self.row.content
 
     def state(self, data: JSONObject) -> ProviderState | None:
+        """Return the provider state in these members, or None."""
         state = self.object(data, "state")
         if state is None:
             return None
@@ -147,6 +160,7 @@ class _Reader:
         return ProviderState(self.needed(state, ("provider",), str, "state.provider"), inner)
 
     def cache_control(self, data: JSONObject) -> CacheControl | None:
+        """Return the cache mark in these members, or None."""
         mark = self.object(data, "cache_control")
         if mark is None:
             return None
@@ -237,7 +251,7 @@ def _source(reader: _Reader, data: JSONObject, kind: str) -> Image | File:
     try:
         content = base64.b64decode(encoded, validate=True) if encoded is not None else None
     except ValueError:  # not base64, or not ASCII
-        raise reader.error("base64", "is no base64 text") from None
+        raise reader.error("base64", "is not base64 text") from None
     media_type, url = reader.optional(data, "media_type", str), reader.optional(data, "url", str)
     file_id = reader.optional(data, "file_id", str)
     state, mark = reader.state(data), reader.cache_control(data)
@@ -281,4 +295,4 @@ READERS: dict[str, Callable[[_Reader], list[Block]]] = {
     "file": lambda reader: [_source(reader, reader.data, "file")],
     "provider_block": _read_provider_block,
 }
-"""Kind → how its row is read."""
+"""Kind of row → the function that reads its blocks."""

@@ -1,4 +1,4 @@
-"""One database row of a conversation, what can be wrong with it, and the kinds there are. Values only."""
+"""One database row of a conversation, its error, and the table of kinds. Values only."""
 
 from __future__ import annotations
 
@@ -11,8 +11,12 @@ from ..messages import Role, ToolCall
 
 @dataclass(slots=True)
 class Row:
-    """One row. `data_json` is the text of a JSON object, or None; read from a database that parses JSON itself, it may
-    be the object."""
+    """One row.
+
+    kind: what the row contains: a key of `KIND_ROLE`, or `system`.
+    content: the text, or None.
+    data_json: the text of a JSON object, or None. Rows of a database that parses JSON may have the object itself.
+    """
 
     kind: str
     content: str | None = None
@@ -20,7 +24,13 @@ class Row:
 
 
 class RowError(ManystreamError, ValueError):
-    """A row that cannot be read. `field` names what to mend; `row` is the row itself; `position` its place."""
+    """A row that cannot be read.
+
+    field: the field that must be corrected.
+    reason: what is wrong with it.
+    row: the row.
+    position: its position in the conversation, or None.
+    """
 
     def __init__(self, field: str, message: str, row: Row, position: int | None = None) -> None:
         where = f"row {position}" if position is not None else "row"
@@ -43,11 +53,11 @@ KIND_ROLE: dict[str, Role] = {
     "file": Role.USER,
     "provider_block": Role.ASSISTANT,
 }
-"""Kind → the role that it has where its row names none."""
+"""Kind → the role of the row's message, unless the row names another role."""
 
 
 def is_readable(call: ToolCall) -> bool:
-    """Whether the arguments are an object. Some models write some that are not, and that is kept as it is."""
+    """Return whether a call's arguments are a JSON object. Rows keep others, which models sometimes write, as text."""
     try:
         return type(call.parsed) is dict
     except MalformedJSONError:

@@ -1,4 +1,7 @@
-"""Messages → database rows, one per block. The package's head has the table of their forms."""
+"""Writes messages as database rows, one per block. The head of the package has the table of rows.
+
+Knows the message model. Must not know any database.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ from .row import KIND_ROLE, Row, is_readable
 
 
 def rows_from_message(message: Message) -> list[Row]:
-    """A message as rows, in order; nothing of it is lost."""
+    """Return a message as rows, in order. Reading them gives an equal message."""
     rows: list[Row] = []
     waiting: list[Thinking | RedactedThinking] = []
     for block in message.content:
@@ -59,7 +62,10 @@ def rows_from_message(message: Message) -> list[Row]:
 
 
 def _may_follow(waiting: list[Thinking | RedactedThinking], block: Thinking | RedactedThinking) -> bool:
-    """Whether a tool call's row can hold the block beside what waits: thinking, then redacted, one of each."""
+    """Return whether a tool call's row can have this block besides those that wait for the call.
+
+    A row has at most one thinking block, then one redacted one.
+    """
     if not waiting:
         return True
     return len(waiting) == 1 and isinstance(waiting[0], Thinking) and isinstance(block, RedactedThinking)

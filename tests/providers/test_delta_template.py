@@ -14,7 +14,7 @@ from manystream.engine.answer_size import AnswerSize
 from manystream.engine.fast_path import FastPath
 from manystream.providers import delta_template
 from manystream.providers.delta_template import LARGEST_DELTA
-from manystream.providers.dialect import SHARED_BY_ONE, StreamMachine
+from manystream.providers.dialect import MAX_SHARED_TEMPLATES, StreamMachine
 from manystream.providers.registry import DIALECTS
 
 Frame = Callable[[str], bytes]
@@ -64,7 +64,7 @@ READ = "hello", " w\u00f6rld", "\U0001f642", 'say "hi"', "a\\b", "tab\there\n", 
 def machine_of(dialect: str, *, fast: bool = True) -> StreamMachine:
     machine = DIALECTS[dialect].machine(PROVIDERS[dialect], lambda: "id")
     if not fast:
-        machine._lessons = 0  # pyright: ignore[reportPrivateUsage]
+        machine._templates_left = 0  # pyright: ignore[reportPrivateUsage]
     return machine
 
 
@@ -206,7 +206,7 @@ def test_a_stream_that_never_repeats_is_left_alone() -> None:
     machine = machine_of("openai-chat")
     for number in range(100):
         machine.feed("", b'{"id":"%d","choices":[{"index":0,"delta":{"content":"x"}}]}' % number)
-    assert machine._lessons == 0  # pyright: ignore[reportPrivateUsage]
+    assert machine._templates_left == 0  # pyright: ignore[reportPrivateUsage]
     assert machine.response().text == "x" * 100
 
 
@@ -228,7 +228,7 @@ def test_counts_that_are_never_alike_do_not_make_a_pattern_for_each_event() -> N
         # Two of each kind: what is learned from the first serves for the second.
         usage = json.dumps({"promptTokenCount": 5, f"hostile{number // 2}": 1})
         machine.feed("", (GEMINI % ("x", usage)).encode())
-    assert patterns() - before <= SHARED_BY_ONE
+    assert patterns() - before <= MAX_SHARED_TEMPLATES
     response = machine.response()
     assert response.text == "x" * 400
     assert response.usage.raw == {"promptTokenCount": 5, "hostile199": 1}
@@ -261,5 +261,5 @@ def test_one_stream_does_not_take_the_place_of_what_others_share(dialect: str) -
         wire = b"data: %b\n\n" % data
         machine.feed("", data)
         fast_path.follow([("", data)], wire, lambda events: None)
-    assert kept.cache_info().misses - before <= SHARED_BY_ONE
+    assert kept.cache_info().misses - before <= MAX_SHARED_TEMPLATES
     assert machine.response().text == "x" * 600

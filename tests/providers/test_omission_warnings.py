@@ -121,7 +121,7 @@ def test_unsigned_thinking_goes_back_to_a_server_of_ones_own_and_to_no_other(own
 def test_anthropic_gets_back_only_what_it_signed_and_the_warning_says_so() -> None:
     anthropic = ms.Anthropic()
     assert asked(anthropic, thought(anthropic, "sig")) == (True, [])
-    reason = "messages: thinking without a signature is not sent; 'anthropic' takes back only what it signed"
+    reason = "messages: thinking without a signature is not sent; 'anthropic' accepts only thinking that it signed"
     assert asked(anthropic, thought(anthropic)) == (False, [reason])
     assert not asked(OWN, thought(anthropic))[0]
 

@@ -158,12 +158,12 @@ def test_text_that_is_no_json_breaks_and_text_that_is_does_not(text: str) -> Non
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ('{"a" 1}', "'1' stands where ':' was expected"),
-        ("{,}", "',' stands where a member's name or '}' was expected"),
-        ("[1,]", "']' stands where a value was expected"),
-        ("[1 2]", "'2' stands where ',' or the closing bracket was expected"),
-        ("[}", "'}' stands where a value or ']' was expected"),
-        ("{} {", "'{' stands where nothing more was expected"),
+        ('{"a" 1}', "'1' found where ':' was expected"),
+        ("{,}", "',' found where a member's name or '}' was expected"),
+        ("[1,]", "']' found where a value was expected"),
+        ("[1 2]", "'2' found where ',' or the closing bracket was expected"),
+        ("[}", "'}' found where a value or ']' was expected"),
+        ("{} {", "'{' found where nothing more was expected"),
         ("[tru]", "'tru' is neither a number nor a literal"),
         ("[01]", "'01' is neither a number nor a literal"),
         ('["\\x"]', "a string holds the escape '\\\\x'"),

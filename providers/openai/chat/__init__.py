@@ -1,3 +1,3 @@
-"""The OpenAI Chat dialect, spoken by OpenAI and by most other servers: `DIALECT` is all that others need of it."""
+"""The OpenAI Chat dialect, used by OpenAI and most other servers. Other packages need only `DIALECT`."""
 
 from .dialect import DIALECT as DIALECT

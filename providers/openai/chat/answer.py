@@ -1,11 +1,11 @@
-"""A chat answer under construction: chunks, or one whole body, in; events out.
+"""A chat answer under construction: converts chunks, or one whole body, to events.
 
 Both forms go through the same code (a body's `message` is one large `delta`), so a streamed answer equals an
-unstreamed one. Knows every member that servers send in either form. Must not know how a stream ends nor which
-errors it may hold (`stream` does).
+unstreamed one. Knows every member that servers send in either form. Must not know how a stream ends nor which errors
+it may contain (`stream.py` does).
 
-A chat answer has one text and one thinking block however its deltas alternate, because the wire's unstreamed form
-has one string of each. Only content that comes as an array of parts (Mistral) has an order of its own.
+A chat answer has one text and one thinking block, however its deltas alternate, because the wire's unstreamed form
+has one string for each. Only content that is an array of parts (Mistral) has its own order.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ from .reasoning import DETAILS, STATE_MEMBER, TEXT_MEMBERS, ReasoningDetails, de
 from .usage import ABORTED, finish_reason_of, read_usage
 
 CHUNK_MEMBERS = frozenset({"id", "object", "model", "choices", "usage", "error", "obfuscation", "p"})
-"""Members of a chunk that are read, or are padding. All others are kept in `provider_data`."""
+"""Members of a chunk that are read or are padding. All others are kept in `provider_data`."""
 
 CHOICE_MEMBERS = frozenset({"index", "delta", "message", "finish_reason", "logprobs", "usage", "error", "text"})
-"""The same for a choice. `text` repeats the content for clients of an older dialect."""
+"""Members of a choice that are read or ignored. `text` repeats the content for clients of an older API."""
 
 TEXT_PARTS = frozenset({"text", "output_text"})
-"""Kinds of content part that are text."""
+"""Types of content parts that are text."""
 
 PADDING = frozenset({"role", "name", "index", "token_id", "thought_signature"})
-"""Members of a message or delta that say nothing new (the signature stands in `extra_content`, too)."""
+"""Members of a message or delta that are ignored. `extra_content` contains the signature as well."""
 
 
 class ChatAnswer:
-    """The answer to one request, and what its parts are put together from.
+    """The answer to one request, and the state that its parts are built from.
 
-    whole: the chunk is an unstreamed body; its tool calls are a list of whole calls.
+    whole: whether the chunk is an unstreamed body; its tool calls are then a list of whole calls.
     """
 
     __slots__ = (
@@ -96,14 +96,14 @@ class ChatAnswer:
         self._sources: dict[str, str] = {}
 
     def take(self, chunk: JSONObject, data: bytes = b"") -> list[Event]:
-        """Take one chunk, or a whole body. Raises `MalformedJSONError` where content would otherwise be lost.
+        """Read one chunk, or a whole body. Raises `MalformedJSONError` if content would otherwise be lost.
 
-        data: the chunk's JSON, where its whole numbers may have become floats.
+        data: the chunk's JSON, if its whole numbers may have become floats.
         """
         if data and any(map(_has_object_arguments, objects(chunk, "choices"))):
             chunk = exactly_object(chunk, data)
         answer = self.answer
-        # Azure's first chunk has neither model nor id, and ids may change midway: the first of each is kept.
+        # Azure's first chunk has neither model nor id, and ids may change within a stream: the first of each is kept.
         answer.model = answer.model or string(chunk, "model") or None
         answer.id = answer.id or string(chunk, "id") or None
         self.take_usage(chunk)
@@ -112,12 +112,12 @@ class ChatAnswer:
                 answer.provider_data[name] = value
         events: list[Event] = []
         for position, choice in enumerate(_objects_in(chunk.get("choices"), "choices")):
-            # A list of whole choices needs no index, and not every server gives one.
+            # The choices of a whole body need no index, and not every server sends one.
             self._choice(choice, position if self._whole else integer(choice, "index") or 0, events)
         return self._begun(events)
 
     def take_usage(self, chunk: JSONObject) -> None:
-        """Take the token report, wherever the chunk has it. Reports are cumulative: the last one holds."""
+        """Read the token report, wherever the chunk has it. Reports are totals, so the last one counts."""
         report = mapping(chunk, "usage") or mapping(mapping(chunk, "x_groq"), "usage")
         if not report:
             for choice in objects(chunk, "choices"):
@@ -126,7 +126,7 @@ class ChatAnswer:
             self.answer.usage = read_usage(report)
 
     def aborted(self, body: bytes) -> ProviderError | None:
-        """The error of an answer that the server gave up before its end; None for any other answer."""
+        """Return the error of an answer that the server stopped before its end; None for any other answer."""
         if self.finish is None or self.finish.lower() not in ABORTED:
             return None
         self.answer.finish_reason, self.answer.raw_finish_reason = FinishReason.ERROR, self.finish
@@ -139,9 +139,9 @@ class ChatAnswer:
         )
 
     def done(self) -> list[Event]:
-        """The terminal marker came: close and tell."""
+        """Read the terminal marker. Returns the last events."""
         events = self._begun(self.answer.done(finish_reason_of(self.finish), self.finish))
-        # Not before: a block that is placed now would hide which one the length limit cut off.
+        # After `done`: a block that is placed earlier would hide which one the length limit cut off.
         self.settle()
         nameless = self._tools.nameless
         if nameless:
@@ -149,7 +149,7 @@ class ChatAnswer:
         return events
 
     def settle(self) -> None:
-        """Put what was gathered beside the blocks into its place; again after more has come."""
+        """Move what was collected besides the blocks into the answer. May be called any number of times."""
         answer = self.answer
         if self._details is not None or self._message_state or self.thinking is not None:
             self._settle_thinking()
@@ -162,7 +162,7 @@ class ChatAnswer:
         self._cite()
 
     def _cite(self) -> None:
-        """Annotations that cite a source belong to the text, which may come after them."""
+        """Add annotations that cite a source to the text, which may come after them."""
         annotations = self.answer.provider_data.get("annotations")
         texts = [block for block in self.answer.blocks if isinstance(block, TextInProgress)]
         if type(annotations) is list and texts:
@@ -172,7 +172,7 @@ class ChatAnswer:
             self._cited = len(annotations)
 
     def as_choice(self, index: int) -> JSONObject:
-        """This answer in the wire's unstreamed form: for the choices beside the first."""
+        """Return this answer in the wire's unstreamed form, for choices other than the first."""
         self.settle()
         response = self.answer.response()
         message: JSONObject = {"role": "assistant", "content": response.text or None}
@@ -189,7 +189,7 @@ class ChatAnswer:
         return {"index": index, "message": message, "finish_reason": self.finish, **self.answer.provider_data}
 
     def _begun(self, events: list[Event]) -> list[Event]:
-        """Put `Start` before the first events of all: lazily, so that a stream that fails at once has none."""
+        """Put `Start` before the very first events. A stream that fails at once has no `Start`."""
         if events and not self.started:
             self.started = True
             return [self.answer.start(self.answer.model, self.answer.id), *events]
@@ -215,7 +215,7 @@ class ChatAnswer:
         message = self._message_of(choice)
         if message:
             if self._whole and message.get("content") == {}:
-                message = {**message, "content": "{}"}  # an answer in JSON mode, and not the absence of one
+                message = {**message, "content": "{}"}  # JSON mode: the answer is the empty object
             self._message(message, events)
 
     def _other(self, index: int) -> ChatAnswer:
@@ -228,17 +228,17 @@ class ChatAnswer:
         return other
 
     def _message_of(self, choice: JSONObject) -> JSONObject:
-        """The delta; else the message, which beside deltas repeats what they said (Perplexity)."""
+        """Return the delta, else the message. Beside deltas, a message repeats their content (Perplexity)."""
         delta, message = choice.get("delta"), choice.get("message")
         for name, value in (("delta", delta), ("message", message)):
             if value and type(value) is not dict:
                 raise MalformedJSONError(f"{name} is no object")
-        if type(message) is dict and not self.answer.blocks and (self._whole or not _says_something(delta)):
+        if type(message) is dict and not self.answer.blocks and (self._whole or not _has_content(delta)):
             return message
         return delta if type(delta) is dict else {}
 
     def _message(self, message: JSONObject, events: list[Event]) -> None:
-        """Read a message's members: almost always one, else in the order of the table."""
+        """Read a message's members: almost always one, otherwise in the order of the table."""
         present = [name for name, value in message.items() if value and name not in PADDING]
         if len(present) > 1:
             present.sort(key=_order)
@@ -250,8 +250,7 @@ class ChatAnswer:
                 method(self, message[name], events)
 
     def _keep(self, name: str, value: JSON) -> None:
-        """A member of a choice or delta that nobody knows. Each chunk has the new elements of a list (vLLM's
-        `token_ids`), so lists grow; anything else is replaced."""
+        """Keep an unknown member. Each chunk has only the new elements of a list (vLLM's `token_ids`), so it grows."""
         kept = self.answer.provider_data.get(name)
         if type(kept) is list and type(value) is list:
             kept.extend(value)
@@ -259,14 +258,13 @@ class ChatAnswer:
             self.answer.provider_data[name] = list(value) if type(value) is list else value
 
     def _is_source(self, kind: str, member: str) -> bool:
-        """Whether content of this kind is read from this member. Servers repeat content in a second member for older
-        clients; the first member that has any is the source for the whole answer."""
+        """Return whether content of this kind is read from this member, the first with any. Others repeat it."""
         return self._sources.setdefault(kind, member) == member
 
     # Text and thinking.
 
     def _reasoning(self, member: str, text: str, events: list[Event]) -> None:
-        """Thinking, from the first member that has any: the others repeat it."""
+        """Append thinking from the first member that has any. Other members repeat it."""
         if not text or self.reasoning_member not in (None, member):
             return
         self.reasoning_member = member
@@ -292,23 +290,23 @@ class ChatAnswer:
 
     def _content(self, content: JSON, events: list[Event]) -> None:
         if type(content) is str:
-            self._say(content, events)
+            self._append_text(content, events)
         elif type(content) is list:
             self.answer.count.check_parts(len(content))
             for part in content:
                 if type(part) is str and part:
-                    self._say(part, events)
+                    self._append_text(part, events)
                 elif type(part) is dict:
                     self._part(part, events)
         elif type(content) is dict:
             if string(content, "type") in TEXT_PARTS and string(content, "text") is not None:
                 self._part(content, events)
             else:
-                self._say(_as_text(content, "content"), events)  # JSON mode: the object itself
+                self._append_text(_as_text(content, "content"), events)  # JSON mode: the object itself
         else:
             raise MalformedJSONError("content is neither text nor parts")
 
-    def _say(self, text: str, events: list[Event]) -> None:
+    def _append_text(self, text: str, events: list[Event]) -> None:
         if self.text is None:
             self.text = self.answer.text()
         events.append(self.text.delta(text))
@@ -318,7 +316,7 @@ class ChatAnswer:
         if kind in TEXT_PARTS:
             text = string(part, "text")
             if text:
-                self._say(text, events)
+                self._append_text(text, events)
         elif kind in ("thinking", "reasoning"):
             self._thinking_part(part, events)
         elif kind == "refusal":
@@ -333,7 +331,7 @@ class ChatAnswer:
             self.answer.place(ProviderBlock(self.provider, part))
 
     def _thinking_part(self, part: JSONObject, events: list[Event]) -> None:
-        """Mistral's `thinking` is a list of text parts; Databricks has a `reasoning` part with a `summary` list."""
+        """Read a thinking part: Mistral's `thinking` is a list of texts, Databricks's `summary` another one."""
         pieces = part.get("thinking") or part.get("summary") or part.get("text") or ""
         if type(pieces) is list:
             pieces = "".join(string(piece, "text") or "" for piece in pieces if type(piece) is dict)
@@ -349,7 +347,7 @@ class ChatAnswer:
         if self.thinking is None:
             if self._details is None and not self._message_state:
                 return
-            # Only what is encrypted or signed came: it goes back from a block without text.
+            # Only encrypted or signed reasoning came. It is sent back from a block without text.
             self.thinking = self.answer.thinking(counted=False)
         data = self._thinking_state(self.thinking)
         data.update(self._message_state)
@@ -358,10 +356,10 @@ class ChatAnswer:
         self.thinking.state = ProviderState(self.provider, data)
 
     def _thinking_state(self, thinking: ThinkingInProgress) -> dict[str, JSON]:
-        """What goes back with every thinking block. What came beside them goes back once, with the last one."""
+        """Return the state of every thinking block. Details are sent back once, with the last block."""
         return {STATE_MEMBER: self.reasoning_member or "content"} if thinking.pieces else {}
 
-    # Tool calls.
+    # --- tool calls ---
 
     def _calls(self, value: JSON, events: list[Event]) -> None:
         calls = _objects_in(value, "tool_calls")
@@ -377,13 +375,13 @@ class ChatAnswer:
             arguments = _arguments(source.get(member))
             id = string(call, "id") or ""
             if self._whole and name:
-                block, told = self._tools.whole(id, name, arguments)
+                block, call_events = self._tools.whole(id, name, arguments)
             else:
-                block, told = self._tools.fragment(id, integer(call, "index"), name, arguments)
-            events.extend(told)
+                block, call_events = self._tools.fragment(id, integer(call, "index"), name, arguments)
+            events.extend(call_events)
             extra = mapping(call, "extra_content")
             if extra:
-                # Gemini behind this dialect signs its calls here.
+                # Gemini signs its calls here, if it is used through this dialect.
                 block.state = ProviderState(self.provider, {"extra_content": extra})
             elif is_custom and block.state is None:
                 block.state = ProviderState(self.provider, {"type": "custom"})
@@ -392,11 +390,11 @@ class ChatAnswer:
         if type(value) is not dict:
             return
         name, arguments = string(value, "name") or "", _arguments(value.get("arguments"))
-        # Some servers send the empty object where there is no call.
+        # Some servers send the empty object if there is no call.
         if (name or arguments) and self._is_source("calls", "function_call"):
             events.extend(self._tools.fragment("", LEGACY_INDEX, name, arguments)[1])
 
-    # What has no events of its own.
+    # --- content without events ---
 
     def _refusal(self, value: JSON, events: list[Event]) -> None:
         self._refuse("refusal", value)
@@ -432,7 +430,7 @@ class ChatAnswer:
             self._message_state["extra_content"] = value
 
 
-# The methods are private to the answer, and this table is the answer's own.
+# These methods are private to the answer, and only this table uses them.
 # pyright: reportPrivateUsage=false
 MESSAGE_METHODS: dict[str, Callable[[ChatAnswer, JSON, list[Event]], None]] = {
     "reasoning_content": ChatAnswer._reasoning_content,
@@ -447,7 +445,7 @@ MESSAGE_METHODS: dict[str, Callable[[ChatAnswer, JSON, list[Event]], None]] = {
     "images": ChatAnswer._images,
     "extra_content": ChatAnswer._extra_content,
 }
-"""Member of a message or delta → what reads it, in the order in which they are read. Any other is kept as it is."""
+"""Member of a message or delta → the method that reads it, in reading order. Any other member is kept as it is."""
 
 _ORDER = {name: place for place, name in enumerate(MESSAGE_METHODS)}
 
@@ -457,7 +455,7 @@ def _order(name: str) -> int:
 
 
 def _has_object_arguments(choice: JSONObject) -> bool:
-    """Whether a choice brings a call whose arguments are an object instead of text."""
+    """Return whether a choice has a call with arguments that are an object instead of text."""
     message = mapping(choice, "delta") or mapping(choice, "message")
     if "tool_calls" not in message and "function_call" not in message:
         return False
@@ -465,19 +463,19 @@ def _has_object_arguments(choice: JSONObject) -> bool:
     return any(type(call.get("arguments")) is dict for call in (*calls, mapping(message, "function_call")))
 
 
-def _says_something(delta: JSON) -> bool:
+def _has_content(delta: JSON) -> bool:
     return type(delta) is dict and any(value for name, value in delta.items() if name not in PADDING)
 
 
 def _arguments(value: JSON) -> str:
-    """Arguments as JSON text; a few servers send the object itself."""
+    """Return arguments as JSON text. A few servers send the object itself."""
     if type(value) is str:
         return value
     return "" if value is None else _as_text(value, "arguments")
 
 
 def _as_text(value: JSON, name: str) -> str:
-    """A value's JSON text, for a member that should have been text."""
+    """Return the JSON text of a value, for a member that should have been text."""
     try:
         return arguments_text(value)
     except TypeError:
@@ -485,7 +483,7 @@ def _as_text(value: JSON, name: str) -> str:
 
 
 def _objects_in(value: JSON, name: str) -> list[JSONObject]:
-    """An array whose objects hold content: empty where absent, an error where it is something else."""
+    """Return an array of objects: empty if it is absent. Raises `MalformedJSONError` for any other value."""
     if not value:
         return []
     if type(value) is not list:
@@ -495,5 +493,5 @@ def _objects_in(value: JSON, name: str) -> list[JSONObject]:
         if type(item) is dict:
             found.append(item)
         elif item is not None:
-            raise MalformedJSONError(f"{name} holds what is no object")
+            raise MalformedJSONError(f"{name} contains a value that is no object")
     return found

@@ -1,6 +1,6 @@
-"""Sound in a chat answer: base64 fragments, put together into one file.
+"""Sound in a chat answer: joins base64 fragments to one file.
 
-Knows OpenAI's `audio` member and how common sound files begin. Must not know events.
+Knows OpenAI's `audio` member and the first bytes of common sound files. Must not know events.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"OggS", "audio/ogg"),
     (b"fLaC", "audio/flac"),
 )
-"""How sound files begin. The answer does not name its format (the request did); PCM has no mark of its own."""
+"""The first bytes of a sound file → its media type. The answer does not name its format; PCM has no such bytes."""
 
 
 class AudioInProgress:
-    """The sound of one answer. Its id and transcript are kept as state: the next request refers to it by its id."""
+    """The sound of one answer. Its id and transcript are state, because the next request refers to the sound by id."""
 
     __slots__ = ("_members", "_pieces", "_transcript")
 
@@ -33,7 +33,7 @@ class AudioInProgress:
         self._members: JSONObject = {}
 
     def add(self, audio: JSONObject) -> None:
-        """Take the `audio` member of a message or a delta."""
+        """Add the `audio` member of a message or a delta."""
         self._pieces.append(string(audio, "data") or "")
         self._transcript.append(string(audio, "transcript") or "")
         for name, value in audio.items():
@@ -41,7 +41,7 @@ class AudioInProgress:
                 self._members[name] = value
 
     def file(self, provider: str) -> File:
-        """The sound so far."""
+        """Return the sound so far."""
         data = _decoded(self._pieces)
         kind = next((kind for magic, kind in _MAGIC if data.startswith(magic)), "audio/pcm")
         members: JSONObject = {**self._members, "transcript": "".join(self._transcript)}
@@ -49,7 +49,7 @@ class AudioInProgress:
 
 
 def _decoded(pieces: list[str]) -> bytes:
-    """A stream may encode each fragment for itself, or cut one encoding anywhere."""
+    """Decode base64 fragments: a stream may encode each one separately, or cut one encoding anywhere."""
     try:
         return b"".join(base64.b64decode(piece, validate=True) for piece in pieces)
     except (binascii.Error, ValueError):

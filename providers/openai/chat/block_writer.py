@@ -1,4 +1,4 @@
-"""Content blocks → the content of chat messages: text, pictures, files, sound, films, and cache marks.
+"""Writes content blocks as the content of chat messages: text, pictures, files, sound, films, and cache marks.
 
 Knows each part's wire form and which of a server's quirks allow it. Must not know the order of messages.
 """
@@ -30,16 +30,20 @@ AUDIO_FORMATS: dict[str, str] = {
     "audio/webm": "webm",
     "audio/pcm": "pcm16",
 }
-"""Media type → `input_audio.format`. OpenAI takes the first two formats; other servers take more."""
+"""Media type → `input_audio.format`. OpenAI accepts the first two formats; other servers accept more."""
 
 
 def cache_mark(mark: CacheControl) -> JSONObject:
-    """Anthropic's mark, which gateways pass on."""
+    """Return Anthropic's cache mark, which gateways pass on."""
     return {"type": "ephemeral", "ttl": mark.ttl} if mark.ttl else {"type": "ephemeral"}
 
 
 class BlockWriter:
-    """Writes the content of one request's messages."""
+    """Writes the content of one request's messages.
+
+    quirks: how the server departs from the dialect.
+    warnings: gets a warning for each thing that cannot be sent.
+    """
 
     __slots__ = ("_quirks", "_warnings")
 
@@ -48,13 +52,13 @@ class BlockWriter:
         self._warnings = warnings
 
     def content(self, blocks: Sequence[Text | Image | File], where: str) -> JSON:
-        """The content of a message: a string where it is one text without marks, which every server takes."""
+        """Return a message's content: a string for one text without a mark, which every server accepts, else parts."""
         if len(blocks) == 1 and type(blocks[0]) is Text:
             return self.text_content([blocks[0]], where)
         return [self.part(block, where) for block in blocks]
 
     def text_content(self, blocks: Sequence[Text], where: str, separator: str = "") -> JSON:
-        """Text only: a string, or parts where there are marks that the server takes."""
+        """Return content of text only: parts if there are cache marks that the server accepts, else a string."""
         if len(blocks) == 1 and blocks[0].cache_control is None:
             return blocks[0].text
         marks = [block.cache_control for block in blocks if block.cache_control is not None]
@@ -65,7 +69,7 @@ class BlockWriter:
         return separator.join(block.text for block in blocks)
 
     def part(self, block: Text | Image | File, where: str) -> JSONObject:
-        """One content part. Raises `InvalidRequestError` for what the server cannot take."""
+        """Return one content part. Raises `InvalidRequestError` for a block that the server does not accept."""
         if isinstance(block, Text):
             part: JSONObject = {"type": "text", "text": block.text}
         elif isinstance(block, Image):
@@ -75,6 +79,7 @@ class BlockWriter:
         return self._mark(part, block.cache_control, where)
 
     def _mark(self, part: JSONObject, mark: CacheControl | None, where: str) -> JSONObject:
+        """Add a cache mark to a part, or a warning if the server does not accept it. Returns the part."""
         if mark is not None:
             if self._quirks.cache_control:
                 part["cache_control"] = cache_mark(mark)
@@ -127,6 +132,6 @@ def _url_of(block: Image | File) -> str:
 
 
 def _default_name(block: File) -> str:
-    """A name is needed; its ending tells some servers the kind."""
+    """Return a file name: one is required, and some servers derive the media type from its extension."""
     ending = (block.media_type or "").rpartition("/")[2].partition(";")[0]
     return f"file.{ending}" if ending.isalnum() else "file"

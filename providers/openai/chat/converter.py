@@ -1,8 +1,8 @@
-"""OpenAI chat `messages` ⇄ the common history.
+"""Converts OpenAI chat `messages` to the common history and back.
 
-Parts are written by `block_writer.py`, calls and reasoning by `message_writer.py`, and an assistant's message is read
-by `answer.py`, as in requests and answers. Knows how a message is put together of them, and the parts that a user's
-message may hold. Must not know pairing or order.
+`block_writer.py` writes parts, `message_writer.py` writes calls and reasoning, and `answer.py` reads an assistant's
+message, as in requests and answers. Knows how a message consists of them, and which parts a user's message may have.
+Must not know pairing or order.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ CALL_MEMBERS = frozenset({"function", "custom"})
 MESSAGE_MEMBERS = frozenset({
     "content", "tool_calls", "function_call", "refusal", "audio", "reasoning_content", "reasoning", "reasoning_details",
 })  # fmt: skip
-"""Members by which a chunk and the parts of one are known: a choice, a tool call, a message or its delta."""
+"""Members that identify a chunk, and its parts: a choice, a tool call, a message or its delta."""
 
 HELPER_EVENTS = re.compile(r"((logprobs\.)?(content|refusal)|tool_calls\.function\.arguments)\.(delta|done)")
-"""Events of `client.chat.completions.stream()`, which repeat what its events of type `chunk` hold."""
+"""Events of `client.chat.completions.stream()` that repeat the content of its events of type `chunk`."""
 
 AUDIO_TYPES: dict[str, str] = {form: media_type for media_type, form in reversed(AUDIO_FORMATS.items())}
 """`input_audio.format` → media type."""
 
 
 class ChatConverter(HistoryConverter):
-    """OpenAI's chat messages, and those of compatible servers."""
+    """Converts OpenAI's chat messages, and those of compatible servers."""
 
     dialect: ClassVar[Dialect] = DIALECT
     provider_class: ClassVar[type[Provider]] = OpenAIChat
@@ -77,7 +77,7 @@ class ChatConverter(HistoryConverter):
         if names & CALL_MEMBERS:
             wire = {"tool_calls": [wire]}
         elif names and not names & MESSAGE_MEMBERS and wire.get("role") != "assistant":
-            return None  # a stream's first delta may have a role only, its last is empty
+            return None  # a stream's first delta may have only a role, and its last one is empty
         return {"choices": [{"index": 0, "delta": wire}]}
 
     def _system_messages(self, texts: Sequence[str]) -> list[JSONObject]:
@@ -100,16 +100,16 @@ class ChatConverter(HistoryConverter):
             else:
                 content = [block for block in message.content if isinstance(block, Text | Image | File)]
                 if content:
-                    said: JSON = parts.content(content, where)
-                    if self.content_lists and type(said) is str:
-                        said = [{"type": "text", "text": said}]
-                    wire.append({"role": "user", "content": said})
+                    wire_content: JSON = parts.content(content, where)
+                    if self.content_lists and type(wire_content) is str:
+                        wire_content = [{"type": "text", "text": wire_content}]
+                    wire.append({"role": "user", "content": wire_content})
             results = [block for block in message.content if isinstance(block, ToolResult)]
             wire += [self._result(result, parts, where, warnings) for result in results]
         return wire
 
     def _assistant(self, message: Message, parts: BlockWriter, where: str, warnings: list[str]) -> list[JSONObject]:
-        """One message: content parts, calls, and what the server wants back of its reasoning."""
+        """Return one message: content parts, calls, and the reasoning that the server wants back."""
         writer = MessageWriter(self.provider.profile, parts, warnings)
         texts = [block for block in message.content if isinstance(block, Text) and block.text]
         thinking = [block for block in message.content if isinstance(block, Thinking | RedactedThinking)]
@@ -162,7 +162,7 @@ class ChatConverter(HistoryConverter):
         content = wire.get("content")
         texts: list[Block] = []
         if type(content) is list and all(type(part) is dict and part.get("type") == "text" for part in content):
-            # Read here, as an answer's parts become one text.
+            # Read here, because the parts of an answer become one text.
             texts, wire = list(_user_blocks(wire, where)), {**wire, "content": None}
         answer = ChatAnswer(Accumulator(keep_ids=True), self.provider.profile.name, self.make_id, whole=True)
         try:
@@ -224,6 +224,7 @@ def _part(part: JSON, where: str) -> Text | Image | File:
 
 
 def _file(url: str, name: str | None, where: str) -> File:
+    """Return a file with the bytes of a data URL (RFC 2397), or with the URL itself."""
     head, comma, data = url.partition(",")
     if not head.startswith("data:") or not comma:
         return File(url=url, name=name)
@@ -235,4 +236,4 @@ def _decoded(data: str, where: str) -> bytes:
     try:
         return base64.b64decode(data, validate=True)
     except ValueError:  # not base64, or not ASCII
-        raise HistoryError(where, "is no base64 text") from None
+        raise HistoryError(where, "is not base64 text") from None

@@ -1,4 +1,4 @@
-"""Pictures in the chat dialect: data URLs in, data URLs out."""
+"""Pictures in the chat dialect: reads and writes data URLs (RFC 2397). Must not know messages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ...messages import Image
 
 
 def image_of_url(url: str) -> Image:
-    """The picture that a URL names; the bytes themselves where it is a base64 data URL."""
+    """Return the picture at a URL, with its bytes if it is a base64 data URL."""
     head, comma, data = url.partition(",")
     if head[:5] == "data:" and comma and head.endswith(";base64"):
         try:
@@ -20,5 +20,5 @@ def image_of_url(url: str) -> Image:
 
 
 def data_url(data: bytes, media_type: str) -> str:
-    """Bytes as a data URL."""
+    """Return bytes as a data URL."""
     return f"data:{media_type};base64,{base64.b64encode(data).decode()}"

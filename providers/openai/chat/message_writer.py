@@ -1,15 +1,17 @@
-"""A conversation → chat `messages`.
+"""Writes a conversation as chat `messages`.
 
 The rules:
-- Each call's result stands directly after the message that holds the call, wherever the history has it.
-- A call without a result, and a result without a call, is refused by every server: both are left out, with a warning.
-- An assistant's text and calls are one message. Neighbouring messages of one role stay as they are.
-- Reasoning goes back only to the profile that made it, under the member that its quirks name, and only with calls:
-  without them it is of no use, and some servers refuse it. Signed details go back with every message.
-- Call ids are rewritten where a server takes only some: always to the same id, in the call and in its result. An id
-  that two calls of one message have is numbered.
-- A result is text on this wire. Pictures and files in it follow in a user's message, after the turn's results.
-- A failed result has no flag on this wire: its text has to say so.
+- Each call's result comes directly after the message with the call, wherever the history has it.
+- Every server refuses a call without a result, and a result without a call. Both are left out with a warning.
+- An assistant's text and calls are one message. Adjacent messages of one role are not merged.
+- Reasoning is sent only to the profile that made it, in the member that its quirks name, and only with calls: without
+  calls it is not used, and some servers refuse it. Signed details are sent with every message.
+- If a server accepts only some call ids, others are replaced by the same text in call and result. An id that two calls
+  of one message share gets a number.
+- A result is text on this wire. Its pictures and files follow in a user's message after the turn's results.
+- A failed result has no flag on this wire, so its text has to describe the failure.
+
+Must not know the wire form of content parts: `block_writer.py` does.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ from .block_writer import BlockWriter
 from .reasoning import DETAILS, STATE_MEMBER, TEXT_MEMBERS, state_members
 
 Place: TypeAlias = "tuple[int, int]"
-"""A block's place in the conversation: message, block."""
+"""The position of a block in the conversation: of its message, and within the message."""
 
 _ALPHANUMERICS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
@@ -51,11 +53,11 @@ _ACCEPTED: dict[ToolCallIdForm, tuple[re.Pattern[str], str, int]] = {
     "at_most_40": (re.compile(r".{1,40}", re.DOTALL), "call_", 24),
     "nine_alphanumerics": (re.compile(r"[a-zA-Z0-9]{9}"), "", 9),
 }
-"""Form, but for `any` → the ids that fit it; and how another is made: its prefix, and how many characters follow."""
+"""Form of ids → the pattern of accepted ids, and the prefix and length of a replacement. `any` has no row."""
 
 
 def wire_call_id(id: str, form: ToolCallIdForm) -> str:
-    """A call's id in a form that the server takes: itself where it fits, else one derived from it."""
+    """Return a call's id if the server accepts it, else one derived from it."""
     if form == "any":
         return id
     pattern, prefix, length = _ACCEPTED[form]
@@ -71,16 +73,20 @@ def wire_call_id(id: str, form: ToolCallIdForm) -> str:
 
 @dataclass(slots=True, frozen=True)
 class WriterState:
-    """What messages leave to those after them: the calls without results, as their ids and places."""
+    """What the writer of the next segment must know.
+
+    open_calls: the calls without results so far, as their ids and positions.
+    """
 
     open_calls: tuple[tuple[str, Place], ...]
 
 
 NOTHING_LEFT = WriterState(())
+"""The state if every call has its result."""
 
 
 class MessageWriter:
-    """Writes the messages of one request, or of a segment of them."""
+    """Writes the messages of one request, or of a segment of it."""
 
     __slots__ = ("_answers", "_messages", "_parts", "_profile", "_quirks", "_waiting", "_warnings")
 
@@ -94,7 +100,11 @@ class MessageWriter:
         self._waiting: dict[str, list[Place]] = {}
 
     def write(self, messages: Sequence[Message], first: int, state: WriterState | None) -> Segment[WriterState] | None:
-        """The wire messages, in order; see `written.Write`."""
+        """Return the wire messages, or None if they cannot be written apart from earlier ones (`prefix_cache.Write`).
+
+        first: the position of the first of these messages in the conversation.
+        state: the state that earlier messages left; None if there are none.
+        """
         for id, place in state.open_calls if state is not None else ():
             self._waiting.setdefault(id, []).append(place)
         if not self._pair(messages, first):
@@ -112,8 +122,10 @@ class MessageWriter:
         )
 
     def _pair(self, messages: Sequence[Message], first: int) -> bool:
-        """Find each call's result: the first after it that has its id and answers no other call. False where that call
-        is in an earlier segment."""
+        """Find each call's result: the first one after it with its id that answers no other call.
+
+        Returns False if a result's call is in an earlier segment.
+        """
         waiting = self._waiting
         for number, message in enumerate(messages, first):
             for position, block in enumerate(message.content):
@@ -132,6 +144,7 @@ class MessageWriter:
         return True
 
     def _add_user(self, message: Message, number: int) -> None:
+        """Add a user's text, pictures and files as a message."""
         blocks: list[Text | Image | File] = []
         for position, block in enumerate(message.content):
             if type(block) is Text:
@@ -146,6 +159,7 @@ class MessageWriter:
             self._messages.append({"role": "user", "content": content})
 
     def _add_assistant(self, message: Message, number: int) -> None:
+        """Add an assistant's blocks as a message, and the results of its calls after it."""
         texts: list[Text] = []
         thinking: list[Thinking | RedactedThinking] = []
         calls: list[JSON] = []
@@ -188,16 +202,16 @@ class MessageWriter:
         return wire_call_id(id, self._quirks.tool_call_id)
 
     def _add_other(self, block: Image | File | ProviderBlock, wire: JSONObject, where: str) -> None:
-        """Sound goes back by its id; nothing else that a model made has a place in an assistant's message."""
+        """Refer to sound by its id. Warn about any other block, because an assistant's message cannot have it."""
         audio = self._own(block.state).get("audio") if isinstance(block, File) else None
         if type(audio) is dict and audio.get("id"):
             wire["audio"] = {"id": audio["id"]}
             return
         kind = block.kind if isinstance(block, ProviderBlock) else type(block).__name__
-        self._warnings.append(f"{where}: an assistant's {kind!r} is not sent; this dialect takes none back")
+        self._warnings.append(f"{where}: an assistant's {kind!r} is not sent; this dialect has no form for it")
 
     def call(self, block: ToolCall, id: str) -> JSONObject:
-        """One tool call, under this id."""
+        """Return a tool call with this id."""
         function: JSONObject = {"name": block.name, "arguments": block.arguments or "{}"}
         if block.state is None:
             return {"id": id, "type": "function", "function": function}
@@ -207,7 +221,7 @@ class MessageWriter:
         return {"id": id, "type": "function", "function": function, **state_members(state)}
 
     def _add_results(self, answers: Sequence[tuple[str, ToolResult, Place]]) -> None:
-        """The results of one message's calls, then what of them is no text."""
+        """Add the results of one message's calls, and then their pictures and files."""
         following: list[Text | Image | File] = []
         for id, result, place in answers:
             if result.is_error:
@@ -223,7 +237,7 @@ class MessageWriter:
             self._messages.append({"role": "user", "content": self._parts.content(following, "messages")})
 
     def _result_content(self, id: str, result: ToolResult, where: str, following: list[Text | Image | File]) -> JSON:
-        """A result's text. What is none goes into `following`."""
+        """Return a result's text. Adds its other blocks to `following`."""
         blocks = [Text(result.content)] if isinstance(result.content, str) else result.content
         texts = [block for block in blocks if isinstance(block, Text)]
         others = [block for block in blocks if not isinstance(block, Text)]
@@ -236,12 +250,15 @@ class MessageWriter:
             self._warnings.append(f"{where}: its pictures and files are sent in a user's message after the results")
         return content
 
-    # Reasoning.
+    # --- reasoning ---
 
     def add_reasoning(
         self, wire: JSONObject, texts: list[Text], thinking: Sequence[Thinking | RedactedThinking], with_calls: bool
     ) -> None:
-        """Put into an assistant's message what the server wants back of its reasoning."""
+        """Add the reasoning that the server wants back to an assistant's message.
+
+        with_calls: whether the message has calls.
+        """
         own = [block for block in thinking if isinstance(block, Thinking) and self._is_own(block.state)]
         if len(own) < len(thinking):
             self._warnings.append(foreign_thinking(self._profile.name))
@@ -252,7 +269,7 @@ class MessageWriter:
             return
         text = "".join(block.text for block in own)
         if member == "reasoning_details":
-            # Reasoning that nobody signed goes back as text.
+            # Unsigned reasoning is sent back as text.
             if text and DETAILS not in wire:
                 wire["reasoning"] = text
         elif member == "as_received":

@@ -1,7 +1,7 @@
-"""Reasoning in a chat answer: under which member it comes, and what of it has to go back.
+"""Reasoning in a chat answer: the members that it comes in, and what of it must be sent back.
 
-Knows the members that servers put reasoning text in, and OpenRouter's `reasoning_details`. Must not know events
-or requests.
+Knows the members that servers put reasoning text in, and OpenRouter's `reasoning_details`. Must not know events or
+requests.
 """
 
 from __future__ import annotations
@@ -10,20 +10,21 @@ from ...answer_limits import AnswerCount
 from ...json_values import JSON, JSONObject, integer, mapping, string, without_nulls
 
 TEXT_MEMBERS = ("reasoning_content", "reasoning", "reasoning_text")
-"""Where reasoning text comes (DeepSeek and most; OpenRouter, Groq, Ollama; Copilot). The first that has text is
-the source for the whole answer: servers repeat the same text under a second name and in the details."""
+"""Members with reasoning text (DeepSeek and most servers; OpenRouter, Groq, Ollama; Copilot). The first one with text
+is used for the whole answer: servers repeat the text in a second member and in the details.
+"""
 
 DETAILS = "reasoning_details"
 
 STATE_MEMBER = "reasoning_member"
-"""In a thinking block's state: the member that its text came in."""
+"""Member of a thinking block's state: the name of the member that its text came in."""
 
 _PIECES: dict[str, str] = {"reasoning.text": "text", "reasoning.summary": "summary"}
-"""Type of a detail → the member of it that is cut into pieces by a stream."""
+"""Type of a detail → its member that a stream sends in pieces."""
 
 
 def plain_text(value: JSON) -> str:
-    """The text of a reasoning member: a string, or an object around one."""
+    """Return the text of a reasoning member: a string, or an object with one."""
     if type(value) is str:
         return value
     if type(value) is dict:
@@ -32,7 +33,7 @@ def plain_text(value: JSON) -> str:
 
 
 def details_text(details: list[JSON]) -> str:
-    """The text and the summaries in a list of details."""
+    """Return the texts and summaries in a list of details, joined."""
     pieces: list[str] = []
     for detail in details:
         if type(detail) is dict:
@@ -42,7 +43,12 @@ def details_text(details: list[JSON]) -> str:
 
 
 class _Detail:
-    """One detail that fragments are being merged into."""
+    """One detail that is merged from fragments.
+
+    members: its members.
+    name: the member that comes in pieces, or None.
+    pieces: the pieces of that member.
+    """
 
     __slots__ = ("members", "name", "pieces")
 
@@ -52,22 +58,24 @@ class _Detail:
         self.pieces: list[str] = [] if name is None else [string(fragment, name) or ""]
 
     def merge(self, fragment: JSONObject) -> None:
+        """Add a fragment."""
         for key, value in fragment.items():
             if key == self.name:
                 self.pieces.append(value if type(value) is str else "")
             elif value is not None:
-                # A signature comes with the last fragment, and the ones before it say null.
+                # The last fragment has the signature; earlier ones have null.
                 self.members[key] = value
 
     def value(self) -> JSONObject:
+        """Return the detail so far."""
         return self.members if self.name is None else {**self.members, self.name: "".join(self.pieces)}
 
 
 class ReasoningDetails:
-    """OpenRouter's list of signed or encrypted reasoning, put together again from a stream's fragments.
+    """OpenRouter's list of signed or encrypted reasoning, merged from a stream's fragments.
 
-    A fragment of text or summary continues the detail of its type and index, unless their ids differ. Encrypted
-    details come whole. The order is that of their first fragments, as the servers want it back.
+    A fragment of a text or summary continues the detail of its type and index, unless their ids differ. Encrypted
+    details come whole. They are in the order of their first fragments, as the servers want them back.
     """
 
     __slots__ = ("_count", "_details", "_open")
@@ -78,7 +86,7 @@ class ReasoningDetails:
         self._open: dict[tuple[str, int | None], _Detail] = {}
 
     def add(self, fragments: list[JSON]) -> None:
-        """Take the details of one delta. Raises `ProviderError` for more than an answer may have blocks."""
+        """Add the details of one delta. Raises `ProviderError` beyond the limit of content blocks."""
         for fragment in fragments:
             if type(fragment) is not dict:
                 continue
@@ -87,7 +95,7 @@ class ReasoningDetails:
             key = (kind, integer(fragment, "index"))
             detail = self._open.get(key)
             if name is None or detail is None or _different(detail.members, fragment):
-                self._count.add_block()  # it takes as much, and goes back like one
+                self._count.add_block()  # a detail takes as much memory as a block
                 detail = _Detail(fragment, name)
                 self._details.append(detail)
                 self._open[key] = detail
@@ -95,17 +103,18 @@ class ReasoningDetails:
                 detail.merge(fragment)
 
     def values(self) -> list[JSON]:
-        """The details so far, whole."""
+        """Return the details so far."""
         return [detail.value() for detail in self._details]
 
 
 def _different(members: JSONObject, fragment: JSONObject) -> bool:
+    """Return whether a fragment belongs to another detail: both have ids, and these differ."""
     known, id = members.get("id"), fragment.get("id")
     return known is not None and id is not None and known != id
 
 
 def state_members(data: JSONObject) -> JSONObject:
-    """The members of a thinking block's state that go back into the assistant message as they came."""
+    """Return the members of a thinking block's state that are sent back in the assistant message as they came."""
     members: JSONObject = {}
     details = data.get(DETAILS)
     if type(details) is list and details:

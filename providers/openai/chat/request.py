@@ -1,13 +1,13 @@
-"""A request → the body of `POST /chat/completions`.
+"""Writes a request as the body of `POST /chat/completions`.
 
-Knows every option's wire form, and which of a server's quirks changes it. What a server cannot express is told in
-`WireRequest.warnings`, or raised as `InvalidRequestError` where leaving it out would change what is asked.
-`message_writer.py` writes the conversation, `block_writer.py` its content, `thinking.py` the thinking, `../schema.py`
-strict schemas. Must not know keys or hosts.
+Knows every option's wire form, and the quirks that change it. An option that a server cannot express causes a warning
+in `WireRequest.warnings`, or `InvalidRequestError` if leaving it out would change the meaning. `message_writer.py`
+writes the conversation, `block_writer.py` its content, `thinking.py` the thinking, `../schema.py` strict schemas. Must
+not know keys or hosts.
 
-Structured answers: OpenAI's strict mode takes a subset of JSON Schema. A schema that can be adapted to it without
-allowing more than before is adapted and sent as strict; any other is sent as it stands, not strict, with a warning.
-A tool that asks for `strict` gets strict or an error: its caller said that nothing less will do.
+Structured answers: OpenAI's strict mode accepts a subset of JSON Schema. A schema that can be adapted to it without
+allowing more values is adapted and sent as strict. Any other is sent unchanged, not strict, with a warning. For a tool
+with `strict`, the schema is sent as strict or an error is raised, because the caller relies on it.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _NOT_IN_NAME = re.compile(r"[^a-zA-Z0-9_-]+")
 
 
 def encode_request(request: Request, model: str, provider: Provider, *, stream: bool) -> WireRequest:
-    """Serialise a request. Raises `InvalidRequestError` naming the field that cannot be sent."""
+    """Write a request. Raises `InvalidRequestError` naming a field that cannot be sent."""
     validate_options(request)
     quirks = provider.profile.quirks
     warnings: list[str] = []
-    # What is not asked for costs no call: after a pause each costs a microsecond or two, as its code is in no cache.
+    # Absent options cost no function call: a call whose code is in no processor cache takes a microsecond or two.
     system = list(request.system_blocks) if request.system is not None else []
     format_member: JSONObject = {}
     if request.response_schema is not None:
@@ -71,7 +71,7 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
 
 
 def _headers(quirks: Quirks, extra: Mapping[str, str] | None, *, stream: bool) -> list[tuple[str, str]]:
-    """The headers in order; the request's own replace their namesakes."""
+    """Return the headers in order. The request's own headers replace those with the same name."""
     headers = {"content-type": "application/json", "accept": "text/event-stream" if stream else "application/json"}
     for name, value in (*quirks.headers, *(extra or {}).items()):
         headers[name.lower()] = value
@@ -79,7 +79,7 @@ def _headers(quirks: Quirks, extra: Mapping[str, str] | None, *, stream: bool) -
 
 
 def _messages(request: Request, system: list[Text], profile: Profile, warnings: list[str]) -> JSON:
-    """System prompt and conversation. Raises `InvalidRequestError` where nothing is left to send."""
+    """Return system prompt and conversation. Raises `InvalidRequestError` if there is nothing to send."""
     lead = _system_messages(system, profile.quirks, BlockWriter(profile.quirks, warnings)) if system else []
 
     def write(messages: Sequence[Message], first: int, state: WriterState | None) -> Segment[WriterState] | None:
@@ -90,12 +90,12 @@ def _messages(request: Request, system: list[Text], profile: Profile, warnings: 
         request.messages, prefix_cache_of(request), ("openai-chat", profile), write, warnings, lead
     )
     if not messages:
-        raise InvalidRequestError("messages", "hold nothing that can be sent: no text, no call, no file")
+        raise InvalidRequestError("messages", "contain nothing that can be sent: no text, no call, no file")
     return messages
 
 
 def _system_messages(system: list[Text], quirks: Quirks, parts: BlockWriter) -> list[JSONObject]:
-    """One message with all system text: as a string where it carries no mark."""
+    """Return one message with all system text: a string, or parts if there are cache marks."""
     content = parts.text_content(system, "system", separator="\n\n")
     return [{"role": quirks.system_role, "content": content}]
 
@@ -148,9 +148,9 @@ def _tool_choice(request: Request, quirks: Quirks) -> JSON:
 
 
 def _response_format(schema: JSONObject, quirks: Quirks, system: list[Text], warnings: list[str]) -> JSONObject:
-    """`response_format`. A server that can only promise some JSON is told the schema in the system prompt."""
+    """Return `response_format`. If the server only guarantees some JSON, the schema goes into the system prompt."""
     if quirks.structured_output == "json_object":
-        warnings.append("response_schema: the server promises a JSON object only; the schema went into the prompt")
+        warnings.append("response_schema: the server guarantees only a JSON object; the schema was put into the prompt")
         system.append(Text(f"Answer with one JSON object that fits this JSON Schema: {dumps_text(schema)}"))
         return {"response_format": {"type": "json_object"}}
     name = _NOT_IN_NAME.sub("_", string(schema, "title") or "")[:64] or "response"
@@ -159,7 +159,7 @@ def _response_format(schema: JSONObject, quirks: Quirks, system: list[Text], war
         described["schema"], described["strict"] = strict_schema(schema, "response_schema"), True
     except InvalidRequestError as error:
         described["schema"], described["strict"] = schema, False
-        warnings.append(f"response_schema: sent as not strict, so it may not be kept; {error}")
+        warnings.append(f"response_schema: sent as not strict, so the server may not enforce it; {error}")
     return {"response_format": {"type": "json_schema", "json_schema": described}}
 
 

@@ -1,4 +1,4 @@
-"""Unstreamed chat answers. Knows where such a body may hold an error; all else is `answer`'s."""
+"""Decodes unstreamed chat answers. Knows where such a body may have an error; `answer.py` reads the rest."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from .answer import ChatAnswer
 from .stream import error_in
 
 BODY_STATUS = 200
+"""The HTTP status of an error inside a successful response."""
 
 
 def decode_response(body: bytes, provider: Provider, make_id: MakeId, limits: AnswerLimits = ANSWER_LIMITS) -> Response:
-    """Read an unstreamed answer. Raises `ProviderError`, also for an error inside a 200."""
+    """Decode an unstreamed answer. Raises `ProviderError`, also for an error in a response with status 200."""
     try:
         chunk = loads_object(body)
     except MalformedJSONError as error:
         raise malformed(f"malformed answer: {error}", body) from None
     answer = Accumulator(limits)
-    answer.count.check_choices(len(items(chunk, "choices")))  # before any of them is looked at
+    answer.count.check_choices(len(items(chunk, "choices")))  # before any choice is read
     reported = error_in("", chunk)
     if reported is not None:
         raise error_from_object(reported, http_status=BODY_STATUS, body=body)

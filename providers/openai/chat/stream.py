@@ -1,8 +1,8 @@
-"""The chat stream: server-sent events in, the eight events out.
+"""The stream machine for chat: converts server-sent events to the library's eight events.
 
-Knows how a chat stream ends and which errors it may hold. Must not know what chunks mean (`answer` does).
+Knows how a chat stream ends and which errors it may contain. Must not know what chunks mean (`answer.py` does).
 
-A delta that matches the one before but for its text does not come here (`delta_template.py`).
+A delta that differs from the one before only in its text does not come here (`delta_template.py`).
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from .answer import PADDING, ChatAnswer
 DONE = b"[DONE]"
 ERROR = "error"
 STREAM_STATUS = 200
+"""The HTTP status of an error inside a stream."""
 
 PADDING_MEMBERS = ("obfuscation", "p")
-"""Members of a chunk that hide the length of its text: OpenAI's and Mistral's."""
+"""Members of a chunk that hide the length of its text, as OpenAI and Mistral send them."""
 
 QUIET_CHUNK = frozenset(
     {
@@ -41,22 +42,24 @@ QUIET_CHUNK = frozenset(
         *PADDING_MEMBERS,
     }
 )
-"""Members of a chunk that a repeated one may have: constants and padding. Any other must be empty."""
+"""Members that a chunk may have to become a template: constants and padding. All others must be empty."""
 
 QUIET_CHOICE = frozenset({"index", "delta", "text"})
-"""The same for a choice."""
+"""Members that a choice may have to become a template. All others must be empty."""
 
 DELTA: Path = ("choices", 0, "delta")
+"""The path to the delta of a chunk."""
+
 REPEATED = frozenset({"content", "reasoning_content", "reasoning", "reasoning_text"})
-"""Members of a delta that may be its only one, and text."""
+"""Members of a delta with text."""
 
 
 QUIET_DELTA = REPEATED | PADDING
-"""The same for a delta."""
+"""Members that a delta may have to become a template. All others must be empty."""
 
 
 class ChatStream(StreamMachine):
-    """One chat stream."""
+    """Converts one chat stream."""
 
     __slots__ = ("_content",)
 
@@ -76,33 +79,32 @@ class ChatStream(StreamMachine):
         return self._take(event, chunk, data)
 
     def take_end(self, stray: bytes) -> Sequence[Event]:
-        """The body has ended."""
-        told = self._take_stray(stray) if stray.strip() else ()
+        events = self._take_stray(stray) if stray.strip() else ()
         if self.ended:
-            return told
+            return events
         whole = self._content.finish is not None and not self.provider.profile.quirks.strict_end
-        return [*told, *(self._finish() if whole else self.fail(truncated()))]
+        return [*events, *(self._finish() if whole else self.fail(truncated()))]
 
     def fail(self, error: ProviderError) -> Sequence[Event]:
-        """End the stream with an error; what came so far stays in the answer."""
+        """End the stream with an error. The answer keeps what came so far."""
         if not self.ended:
             self._content.settle()
         return super().fail(error)
 
     def response(self) -> Response:
-        """The answer so far."""
+        """Return the answer so far."""
         if not self.ended:
             self._content.settle()
         return super().response()
 
     def _take(self, event: str, chunk: JSON, data: bytes) -> Sequence[Event]:
-        """Take one chunk."""
+        """Read one parsed chunk."""
         error = error_in(event, chunk)
         if type(chunk) is not dict:
             if error is not None:
                 return self.fail(error_from_object(error, http_status=STREAM_STATUS, body=data))
             return self.fail(malformed("malformed event: a chat chunk must be a JSON object", data))
-        self.answer.count.check_choices(len(items(chunk, "choices")))  # before any of them is looked at
+        self.answer.count.check_choices(len(items(chunk, "choices")))  # before any choice is read
         if error is not None:
             self._content.take_usage(chunk)
             return self.fail(error_from_object(error, http_status=STREAM_STATUS, body=data))
@@ -117,7 +119,7 @@ class ChatStream(StreamMachine):
         return events
 
     def _repeated_path(self, chunk: JSONObject) -> Path | None:
-        """Where the text of a chunk is that holds one piece of text of the answer's own choice and nothing else."""
+        """Return the path to a chunk's text, or None unless it is one text of the answer's choice and nothing else."""
         choices = objects(chunk, "choices")
         if len(choices) != 1 or (integer(choices[0], "index") or 0) != self._content.choice_index:
             return None
@@ -125,10 +127,11 @@ class ChatStream(StreamMachine):
         for members, quiet in ((chunk, QUIET_CHUNK), (choices[0], QUIET_CHOICE), (delta, QUIET_DELTA)):
             if any(map(members.get, members.keys() - quiet)):
                 return None
-        said = [name for name in delta if name in REPEATED and delta[name]]
-        return (*DELTA, said[0]) if len(said) == 1 else None
+        texts = [name for name in delta if name in REPEATED and delta[name]]
+        return (*DELTA, texts[0]) if len(texts) == 1 else None
 
     def _finish(self) -> Sequence[Event]:
+        """End the answer. Returns the last events."""
         aborted = self._content.aborted(b"")
         if aborted is not None:
             return self.fail(aborted)
@@ -136,6 +139,7 @@ class ChatStream(StreamMachine):
         return self._content.done()
 
     def _not_json(self, event: str, data: bytes, error: MalformedJSONError) -> Sequence[Event]:
+        """Handle data that is not JSON: the terminal marker or a part of it, an error as text, or malformed data."""
         text = data.strip()
         if text.startswith(DONE):
             return self._finish()
@@ -146,7 +150,7 @@ class ChatStream(StreamMachine):
         return self.fail(malformed(str(error), data))
 
     def _take_stray(self, stray: bytes) -> Sequence[Event]:
-        """Lines that are no SSE fields: an error, or a whole body from a server that does not stream."""
+        """Read lines that are no SSE fields: an error, or a whole body from a server that does not stream."""
         for text in (stray, *stray.split(b"\n")):
             text = text.strip().removeprefix(b"error:").strip()
             if text[:1] != b"{":
@@ -165,7 +169,7 @@ class ChatStream(StreamMachine):
 
 
 def error_in(event: str, chunk: JSON) -> JSON:
-    """The error that a chunk reports, in whichever place and form; None where it reports none."""
+    """Return the error that a chunk reports, in any place and form, or None if it reports none."""
     error = reported_error(event, chunk)
     if error is not None or type(chunk) is not dict:
         return error

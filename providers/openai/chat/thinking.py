@@ -1,7 +1,7 @@
-"""How much to think → the members by which a chat server is asked.
+"""Maps thinking options to the members that a chat server expects.
 
-Knows the ways in which servers are asked, one function each. Must not know which server uses which (its quirks
-say) nor the efforts of OpenAI's models (`../thinking.py` has them).
+Knows the members that servers expect, with one function for each kind. Must not know which server uses which (its
+quirks name it), nor the efforts of OpenAI's models (`../thinking.py` has them).
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ BUDGETS: dict[ThinkingLevel, int] = {
     ThinkingLevel.MED: 12288,
     ThinkingLevel.HIGH: 32768,
 }
-"""Level → tokens, for servers that are asked in tokens and whose models' limits are not known here."""
+"""Level → tokens, for servers that expect tokens and whose models' limits are unknown."""
 
 _LEVELS = (ThinkingLevel.NONE, ThinkingLevel.LOW, ThinkingLevel.MED, ThinkingLevel.HIGH)
 _OFF = "none"
 
 
 def thinking_members(config: ThinkingConfig | None, model: str, quirks: Quirks, warnings: list[str]) -> JSONObject:
-    """The members to send. Raises `InvalidRequestError` where nothing of what is asked can be said."""
+    """Return the members to send. Raises `InvalidRequestError` if no part of the option can be sent."""
     if config is None or config == ThinkingConfig():
         return {}
     if config.include_summary is not None and quirks.thinking != "reasoning":
@@ -36,7 +36,7 @@ def thinking_members(config: ThinkingConfig | None, model: str, quirks: Quirks, 
 
 
 def _effort(config: ThinkingConfig, model: str, quirks: Quirks) -> str | None:
-    """The effort word: the request's own, else the model's row in OpenAI's table, else the server's words."""
+    """Return the effort word: the request's own, else that of the model in OpenAI's table, else the server's."""
     effort = effort_for(model, config)
     if effort is None and config.level is not None and not _refuses_effort(model):
         effort = quirks.efforts[_LEVELS.index(config.level)]
@@ -44,12 +44,13 @@ def _effort(config: ThinkingConfig, model: str, quirks: Quirks) -> str | None:
 
 
 def _refuses_effort(model: str) -> bool:
-    """OpenAI's models without reasoning refuse the member."""
+    """Return whether a model refuses the member: OpenAI's models without reasoning do."""
     name = model.rsplit("/", 1)[-1]
     return name.startswith(("gpt-", "chatgpt-")) and not is_reasoning_model(model)
 
 
 def _thinks(config: ThinkingConfig) -> bool:
+    """Return whether the option asks for thinking."""
     if config.budget_tokens is not None:
         return config.budget_tokens > 0
     if config.effort is not None:
@@ -58,10 +59,12 @@ def _thinks(config: ThinkingConfig) -> bool:
 
 
 def _says_how_much(config: ThinkingConfig) -> bool:
+    """Return whether the option has a level or an effort."""
     return config.level is not None or config.effort is not None
 
 
 def _drop_budget(config: ThinkingConfig, warnings: list[str]) -> None:
+    """Warn about a budget. Raises `InvalidRequestError` if the option has nothing else."""
     if config.budget_tokens is None:
         return
     if not _says_how_much(config) and config.budget_tokens > 0:
@@ -70,6 +73,7 @@ def _drop_budget(config: ThinkingConfig, warnings: list[str]) -> None:
 
 
 def _reasoning_effort(config: ThinkingConfig, model: str, quirks: Quirks, warnings: list[str]) -> JSONObject:
+    """Return `reasoning_effort`, a word."""
     _drop_budget(config, warnings)
     if config.budget_tokens is not None and not _says_how_much(config):
         config = ThinkingConfig(level=ThinkingLevel.NONE)
@@ -82,6 +86,7 @@ def _reasoning_effort(config: ThinkingConfig, model: str, quirks: Quirks, warnin
 
 
 def _reasoning(config: ThinkingConfig, model: str, quirks: Quirks, warnings: list[str]) -> JSONObject:
+    """Return `reasoning`, an object with a budget or an effort (OpenRouter)."""
     reasoning: JSONObject = {}
     if config.budget_tokens is not None:
         reasoning["max_tokens"] = config.budget_tokens
@@ -99,6 +104,7 @@ def _reasoning(config: ThinkingConfig, model: str, quirks: Quirks, warnings: lis
 
 
 def _thinking_type(config: ThinkingConfig, model: str, quirks: Quirks, warnings: list[str]) -> JSONObject:
+    """Return `thinking: {type}`, on or off (DeepSeek, Z.ai, Moonshot)."""
     if config.budget_tokens is not None:
         warnings.append("thinking.budget_tokens: only on or off is sent; the server takes no budget")
     if not _says_how_much(config) and config.budget_tokens is None:
@@ -110,14 +116,16 @@ def _thinking_type(config: ThinkingConfig, model: str, quirks: Quirks, warnings:
 
 
 def _budget(config: ThinkingConfig) -> int | None:
+    """Return the option's budget, or that of its level; None if it has neither."""
     if config.budget_tokens is not None or config.level is None:
         return config.budget_tokens
     return BUDGETS[config.level]
 
 
 def _thinking_budget(config: ThinkingConfig, model: str, quirks: Quirks, warnings: list[str]) -> JSONObject:
+    """Return `thinking` with a budget (Claude behind a chat server)."""
     if config.effort is not None:
-        # Models of several makers stand behind such servers; those with efforts take the plain member.
+        # Such servers have models of several makers. Those with efforts expect `reasoning_effort`.
         return {"reasoning_effort": config.effort}
     budget = _budget(config)
     if budget is None:
@@ -128,12 +136,13 @@ def _thinking_budget(config: ThinkingConfig, model: str, quirks: Quirks, warning
 
 
 def _enable_thinking(config: ThinkingConfig, model: str, quirks: Quirks, warnings: list[str]) -> JSONObject:
+    """Return `enable_thinking` with `thinking_budget` (Alibaba)."""
     if config.effort is not None:
         warnings.append("thinking.effort: only on or off is sent; the server takes a budget")
     if not _says_how_much(config) and config.budget_tokens is None:
         return {}
     members: JSONObject = {"enable_thinking": _thinks(config)}
-    # HIGH leaves the model its own limit.
+    # For HIGH, the model's own limit applies.
     budget = None if config.level is ThinkingLevel.HIGH and config.budget_tokens is None else _budget(config)
     if budget and _thinks(config):
         members["thinking_budget"] = budget
@@ -141,7 +150,7 @@ def _enable_thinking(config: ThinkingConfig, model: str, quirks: Quirks, warning
 
 
 def _chat_template(config: ThinkingConfig, model: str, quirks: Quirks, warnings: list[str]) -> JSONObject:
-    """Open models are switched by their chat template; those with efforts (gpt-oss) take the plain member."""
+    """Return `chat_template_kwargs`, for open models. Models with efforts (gpt-oss) expect `reasoning_effort`."""
     if config.budget_tokens is not None:
         warnings.append("thinking.budget_tokens: only on or off is sent; the server takes no budget")
     if not _says_how_much(config) and config.budget_tokens is None:
@@ -153,6 +162,7 @@ def _chat_template(config: ThinkingConfig, model: str, quirks: Quirks, warnings:
 
 
 def _nothing(config: ThinkingConfig, model: str, quirks: Quirks, warnings: list[str]) -> JSONObject:
+    """Return nothing, for servers without such a setting."""
     warnings.append("thinking: not sent; the server has no such setting")
     return {}
 

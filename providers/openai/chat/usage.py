@@ -1,4 +1,7 @@
-"""Token reports of chat servers → `Usage`, and finish reasons → `FinishReason`. Tables and arithmetic only."""
+"""Converts token reports of chat servers to `Usage`, and finish reasons to `FinishReason`.
+
+Tables and arithmetic only. Must not know chunks.
+"""
 
 from __future__ import annotations
 
@@ -32,23 +35,24 @@ FINISH_REASONS: dict[str, FinishReason] = {
     "network_error": FinishReason.ERROR,
     "insufficient_system_resource": FinishReason.ERROR,
 }
-"""The servers' words, in lower case: OpenAI's first, then what others send in their place (Together `eos`, Mistral
-`model_length` and `error`, DeepSeek `insufficient_system_resource`, Z.ai `sensitive` and `network_error`)."""
+"""Word of a server, in lower case → finish reason. OpenAI's words, and those of other servers (Together `eos`, Mistral
+`model_length` and `error`, DeepSeek `insufficient_system_resource`, Z.ai `sensitive` and `network_error`).
+"""
 
 ABORTED = frozenset({"abort"})
-"""Words for an answer that the server gave up before its end (vLLM, SGLang): the call fails."""
+"""Words for an answer that the server stopped before its end (vLLM, SGLang). The call fails."""
 
 _CACHED = ("prompt_cache_hit_tokens", "cached_tokens", "cache_read_input_tokens")
 _CACHE_WRITES = ("cache_creation_input_tokens", "cache_write_tokens")
 
 
 def finish_reason_of(raw: str | None) -> FinishReason:
-    """Our word for a finish reason; UNKNOWN for none and for one that no table holds."""
+    """Return the finish reason of a server's word; UNKNOWN for None and for an unknown word."""
     return FinishReason.UNKNOWN if raw is None else FINISH_REASONS.get(raw.lower(), FinishReason.UNKNOWN)
 
 
 def read_usage(report: JSONObject) -> Usage:
-    """A server's report as `Usage`. What it does not say stays None."""
+    """Return a server's report as `Usage`. Counts that it does not have are None."""
     prompt = _first(report, ("prompt_tokens", "input_tokens"))
     completion = _first(report, ("completion_tokens", "output_tokens"))
     total = integer(report, "total_tokens")
@@ -73,8 +77,11 @@ def read_usage(report: JSONObject) -> Usage:
 
 
 def _visible(prompt: int | None, completion: int | None, thinking: int | None, total: int | None) -> int | None:
-    """Visible output. OpenAI counts reasoning inside `completion_tokens`; xAI and others count it beside, which
-    shows in the total, or in more reasoning than completion."""
+    """Return the visible output.
+
+    OpenAI counts reasoning inside `completion_tokens`. xAI and others count it separately, which shows in the total, or
+    in more reasoning than completion.
+    """
     if completion is None or not thinking:
         return completion
     beside = prompt is not None and total == prompt + completion + thinking
@@ -82,6 +89,7 @@ def _visible(prompt: int | None, completion: int | None, thinking: int | None, t
 
 
 def _first(report: JSONObject, names: tuple[str, ...]) -> int | None:
+    """Return the first of these members that is a whole number, or None."""
     for name in names:
         value = integer(report, name)
         if value is not None:

@@ -1,8 +1,8 @@
-"""A request in OpenAI's older flat form: a conversation as rows of `kind, content, data_json`. One way, no network.
+"""Requests in OpenAI's older flat form: a conversation as rows of `kind, content, data_json`. No network.
 
-For code that still holds its conversations so. Owned by the OpenAI Chat dialect, whose requests it gives: `rows.py`
-makes the rows, `wire.py` reads them back as messages and hands them to that dialect, so that this form sends what it
-sends. Nothing else in the library may import this package, and it must not know how a chat request is written.
+For code that still stores conversations in this form. Owned by the OpenAI Chat dialect: `rows.py` makes the rows,
+`wire.py` reads them back as messages and passes them to that dialect, so both forms send the same request. Nothing else
+in the library may import this package, and it must not know how a chat request is written.
 
 | block | row |
 |---|---|
@@ -11,7 +11,7 @@ sends. Nothing else in the library may import this package, and it must not know
 | tool call | kind `tool_call`, data_json `{id, type: "function", name, arguments}` |
 | tool result | kind `tool_result`, data_json `{tool_call_id, name, output, success}` |
 
-Every block has a row of its own; any other kind of block is refused.
+Every block has its own row. A block of any other kind is refused.
 """
 
 from .rows import DEFAULT_TEMPERATURE as DEFAULT_TEMPERATURE

@@ -1,4 +1,7 @@
-"""A request → the rows of the older form. Knows which block has which row (the package's head has the table)."""
+"""Converts a request to the rows of the older form.
+
+Knows which block has which row (the head of the package has the table). Must not know any wire form.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +16,16 @@ from ...request import Request, ThinkingConfig, ThinkingLevel
 from ...rows.row import Row, is_readable
 
 DEFAULT_TEMPERATURE = 0.7
-"""What the form asks for where the request says nothing."""
+"""The temperature of a request that does not set one."""
 
 THINKING_MODELS: dict[ThinkingLevel, str] = {
     ThinkingLevel.LOW: "o3-mini",
     ThinkingLevel.MED: "o4-mini",
     ThinkingLevel.HIGH: "o3",
 }
-"""Level → the model that thinks so much: the form has no parameter for it. A level that is not in the table keeps the
-request's model. `transform_request` takes a table of one's own."""
+"""Level → the model that is asked instead of the request's, because this form has no member for thinking. A level that
+is not in the table keeps the request's model. `transform_request` accepts another table.
+"""
 
 TEXT_KINDS: dict[Role, str] = {Role.USER: "user", Role.ASSISTANT: "assistant", Role.TOOL: "user"}
 
@@ -29,28 +33,41 @@ NOT_CARRIED = (
     "tools", "top_p", "stop", "seed", "response_schema", "parallel_tool_calls", "metadata", "extra_body",
     "extra_headers",
 )  # fmt: skip
-"""Options that the form has no place for."""
+"""Options of a request that this form cannot carry."""
 
 
 @dataclass(slots=True)
 class LegacyRow(Row):
-    """One row. `continues`: it belongs to the message of the row before it (not part of the stored form, where a row
-    stands for itself)."""
+    """One row.
+
+    continues: whether it belongs to the message of the previous row. The stored form does not have this: there, each
+        row is a message.
+    """
 
     continues: bool = False
 
 
 @dataclass(slots=True)
 class LegacyConversation:
-    """The rows, in order, the system prompt first."""
+    """A conversation in the older form.
+
+    rows: the rows in order, the system prompt first.
+    """
 
     rows: list[LegacyRow] = field(default_factory=list[LegacyRow])
 
 
 @dataclass(slots=True)
 class LegacyRequest:
-    """A request in the older form. `warnings` name what the original asked for and this form cannot say, and after
-    `serialize` also what Chat Completions cannot."""
+    """A request in the older form.
+
+    model: the model's name.
+    conversation: the rows.
+    temperature: the temperature to send.
+    max_completion_tokens: the most tokens that the model may generate, or None.
+    stream: whether the answer is streamed.
+    warnings: options that this form cannot carry; after `serialize` also those that Chat Completions cannot.
+    """
 
     model: str
     conversation: LegacyConversation
@@ -63,7 +80,10 @@ class LegacyRequest:
 def transform_request(
     request: Request, *, stream: bool = False, thinking_models: Mapping[ThinkingLevel, str] = THINKING_MODELS
 ) -> LegacyRequest:
-    """A request in the older form. Raises `InvalidRequestError` naming what has no row."""
+    """Return a request in the older form. Raises `InvalidRequestError` naming a part that has no row.
+
+    thinking_models: level → the model that is asked for it.
+    """
     validate_request(request)
     return LegacyRequest(
         model=_model(request, thinking_models),
@@ -89,8 +109,11 @@ def _model(request: Request, thinking_models: Mapping[ThinkingLevel, str]) -> st
 
 
 def build_conversation(request: Request) -> LegacyConversation:
-    """The rows of a request: the system prompt, then one row per block. Raises `InvalidRequestError` for a request
-    without messages, for a block that has no row, and for a result that no earlier call asked for."""
+    """Return the rows of a request: the system prompt, then one row per block.
+
+    Raises `InvalidRequestError` for a request without messages, for a block without a row, and for a result that no
+    earlier call asked for.
+    """
     if not request.messages:
         raise InvalidRequestError("messages", "must hold at least one message")
     system = "\n\n".join(block.text for block in request.system_blocks)
@@ -102,15 +125,19 @@ def build_conversation(request: Request) -> LegacyConversation:
 
 
 def transform_message(message: Message, earlier: Iterable[Message] = ()) -> list[LegacyRow]:
-    """The rows of one message. `earlier`: the messages before it, whose calls name the tools of its results; the name
-    in the row of a result whose call is not among them is empty. Raises `InvalidRequestError` for a block that has no
-    row."""
+    """Return the rows of one message.
+
+    earlier: the messages before it. Their calls name the tools of this message's results. A result whose call is not
+        among them gets an empty name.
+
+    Raises `InvalidRequestError` for a block without a row.
+    """
     names = {call.id: call.name for before in earlier for call in before.tool_calls}
     return _rows(message, "message", names, known_calls=False)
 
 
 def _rows(message: Message, where: str, names: dict[str, str], *, known_calls: bool) -> list[LegacyRow]:
-    """`names`: call id → tool, of all calls so far; takes this message's."""
+    """Return the rows of a message. `names`: call id → tool, of all calls so far; this message's calls are added."""
     rows: list[LegacyRow] = []
     for position, block in enumerate(message.content):
         field_name = f"{where}.content[{position}]"

@@ -1,6 +1,6 @@
-"""The rows of the older form → the Chat Completions JSON.
+"""Converts the rows of the older form to the JSON of Chat Completions.
 
-Reads the rows back as messages and hands them to the Chat dialect. Must not know how that writes a request.
+Reads the rows back as messages and passes them to the Chat dialect. Must not know how that dialect writes a request.
 """
 
 from __future__ import annotations
@@ -15,8 +15,11 @@ from .rows import DEFAULT_TEMPERATURE, LegacyRequest
 
 
 def serialize(legacy: LegacyRequest) -> bytes:
-    """The Chat Completions JSON of a request in the older form. What it cannot say goes into `legacy.warnings`, each
-    line once. Raises `RowError` for rows that cannot be read, and `InvalidRequestError`."""
+    """Return the Chat Completions JSON of a request in the older form.
+
+    Options that Chat Completions cannot carry are added to `legacy.warnings`, each once. Raises `RowError` for a row
+    that cannot be read, and `InvalidRequestError`.
+    """
     system: list[Text] = []
     messages: list[Message] = []
     for position, row in enumerate(legacy.conversation.rows):
@@ -31,7 +34,7 @@ def serialize(legacy: LegacyRequest) -> bytes:
             messages[-1].content.extend(message.content)
         else:
             messages.append(message)
-    # The models that reason refuse a temperature, so the default of the form is not held against them.
+    # Reasoning models refuse a temperature. The form's default is not sent to them, so that it is no error.
     default = legacy.temperature == DEFAULT_TEMPERATURE and not takes_sampling(legacy.model, None)
     request = Request(
         legacy.model,

@@ -1,4 +1,7 @@
-"""OpenAI's Responses: requests (`request.py`, `message_writer.py`, `block_writer.py`), answers (`items.py`,
-`output.py`, `response.py`) and streams (`stream.py`), put together in `dialect.py`."""
+"""OpenAI's Responses dialect, which `dialect.py` assembles.
+
+Requests: `request.py`, `message_writer.py` and `block_writer.py`. Answers: `items.py`, `output.py` and `response.py`.
+Streams: `stream.py`.
+"""
 
 from .dialect import DIALECT as DIALECT

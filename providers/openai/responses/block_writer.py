@@ -1,6 +1,6 @@
-"""Our content blocks → `input_text`, `input_image` and `input_file`, one at a time.
+"""Writes content blocks as `input_text`, `input_image` and `input_file`, one at a time.
 
-Knows the wire form of what a user's message and a tool's output may hold. Must not know the order of a conversation.
+Knows the wire form of the parts of a user's message and of a tool's output. Must not know the order of a conversation.
 """
 
 from __future__ import annotations
@@ -20,28 +20,31 @@ EXTENSIONS: dict[str, str] = {
     "text/markdown": "md",
     "text/plain": "txt",
 }
-"""Media type → the extension of a file that was given no name: the API tells a file's kind by its name."""
+"""Media type → the extension of a file without a name. The API derives a file's type from its name."""
 
 BREAKPOINT_TTL: dict[str, str] = {"5m": "30m", "1h": "12h"}
-"""Our cache lifetimes → the shortest of OpenAI's that is no shorter."""
+"""Value of `CacheControl.ttl` → OpenAI's shortest lifetime that is not shorter."""
 
 _VERSION = re.compile(r"gpt-(\d+)(?:\.(\d+))?(?:$|-)")
 _BREAKPOINTS_FROM = (5, 6)
 
 
 MARKS_LEFT_OUT = "cache_control: not sent where Responses has no place for it; it caches by itself"
-"""The warning for a mark that was left out."""
+"""The warning for a cache mark that was left out."""
 
 
 def takes_breakpoints(model: str) -> bool:
-    """Whether the model takes explicit cache marks; older ones cache by themselves and refuse the mark."""
+    """Return whether a model accepts explicit cache marks. Older ones cache by themselves and refuse the mark."""
     version = _VERSION.match(family_name(model))
     return version is not None and (int(version[1]), int(version[2] or 0)) >= _BREAKPOINTS_FROM
 
 
 class BlockWriter:
-    """Writes the parts of some messages. `breakpoints`: whether the model takes explicit cache marks.
-    `marks_left_out`: whether there was one for a model that does not."""
+    """Writes the parts of some messages.
+
+    breakpoints: whether the model accepts explicit cache marks.
+    marks_left_out: whether a mark was left out because the model does not.
+    """
 
     __slots__ = ("breakpoints", "marks_left_out")
 
@@ -50,7 +53,7 @@ class BlockWriter:
         self.marks_left_out: bool = False
 
     def part(self, block: Text | Image | File) -> JSONObject:
-        """One block as a part."""
+        """Return a block as a part."""
         if isinstance(block, Text):
             part: JSONObject = {"type": "input_text", "text": block.text}
             if block.cache_control is None:
@@ -64,7 +67,7 @@ class BlockWriter:
         return self.marked(part, block.cache_control)
 
     def output(self, content: str | list[Text | Image | File], cache_control: CacheControl | None) -> JSON:
-        """What a tool gave: text as it is, blocks as parts."""
+        """Return a tool's output: text as it is, blocks as parts."""
         if isinstance(content, str):
             if cache_control is None or not self.breakpoints:
                 self.marks_left_out = self.marks_left_out or cache_control is not None
@@ -76,7 +79,7 @@ class BlockWriter:
         return [*parts] if parts else ""
 
     def marked(self, part: JSONObject, cache_control: CacheControl | None) -> JSONObject:
-        """The part, with its cache mark where it has one and the model takes it."""
+        """Add a cache mark to a part, if there is one and the model accepts it. Returns the part."""
         if cache_control is not None and not self.breakpoints:
             self.marks_left_out = True
         elif cache_control is not None:
@@ -88,14 +91,14 @@ class BlockWriter:
 
 
 def image_source(block: Image | File) -> JSONObject:
-    """Where an image is: a URL (of data, where it is given as bytes) or the id of an uploaded file."""
+    """Return an image's source: its file id, its URL, or a data URL of its bytes."""
     if block.file_id is not None:
         return {"file_id": block.file_id}
     return {"image_url": block.url if block.url is not None else data_url(block)}
 
 
 def file_source(block: File) -> JSONObject:
-    """Where a file is; bytes need a name."""
+    """Return a file's source: its file id, its URL, or a data URL of its bytes with a file name."""
     if block.file_id is not None:
         return {"file_id": block.file_id}
     if block.url is not None:
@@ -106,5 +109,5 @@ def file_source(block: File) -> JSONObject:
 
 
 def data_url(block: Image | File) -> str:
-    """The bytes as a `data:` URL (RFC 2397)."""
+    """Return a block's bytes as a `data:` URL (RFC 2397)."""
     return f"data:{block.media_type};base64,{base64.b64encode(block.data or b'').decode('ascii')}"

@@ -1,9 +1,10 @@
-"""Responses `input` items ⇄ the common history. The system prompt is `instructions`, a member of the request.
+"""Converts the `input` items of Responses to the common history and back.
 
-Parts are written by `block_writer.py`, ids and state as `message_writer.py` writes them, and an assistant's items are
-read by `output.py`, as in requests and answers. Knows how an item is made of a block. Must not know pairing or order.
+The system prompt is `instructions`, a member of the request. `block_writer.py` writes parts, `message_writer.py` the
+ids, and `output.py` reads an assistant's items, as in requests and answers. Knows which block makes which item. Must
+not know pairing or order.
 
-Neighbouring items of the assistant are one message, and so are neighbouring results: the wire has no turns.
+Adjacent items of the assistant are one message, and so are adjacent results: the wire has no turns.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ from .output import Output
 
 SYSTEM_ROLES = ("system", "developer")
 ANSWER_KINDS = re.compile(r"reasoning|\w+_call|mcp_\w+|tool_search_\w+|compaction\w*|item_reference|program")
-"""Kinds of item that an assistant's turn is made of, beside its messages."""
+"""Types of an assistant's items, besides messages."""
 
 SERVER_KINDS = re.compile(r"\w+_output|additional_tools")
-"""Kinds of item beside those that an answer's output may hold: what ran on the server, or came with it."""
+"""Types of an answer's items besides those: what ran on the server, or came with it."""
 
 ITEM_OF_PART: dict[str, tuple[str, str]] = {
     "output_text": ("message", "content"),
@@ -39,13 +40,14 @@ ITEM_OF_PART: dict[str, tuple[str, str]] = {
     "reasoning_text": ("reasoning", "content"),
     "summary_text": ("reasoning", "summary"),
 }
-"""Type of a part → the type of its item, and the member there that holds it."""
+"""Type of a part → the type of its item, and the member that contains it."""
 
 OUTPUTS = ("function_call_output", "custom_tool_call_output")
+"""Types of items with a tool's result."""
 
 
 class ResponsesConverter(HistoryConverter):
-    """The items of OpenAI's Responses."""
+    """Converts the items of OpenAI's Responses."""
 
     dialect: ClassVar[Dialect] = DIALECT
     provider_class: ClassVar[type[Provider]] = OpenAIResponses
@@ -90,10 +92,13 @@ class ResponsesConverter(HistoryConverter):
                 if item is not None:
                     items.append(item)
                 else:
-                    warnings.append(f"messages: an assistant's {type(block).__name__} is not written; there is no form")
+                    warnings.append(
+                        f"messages: an assistant's {type(block).__name__} is not written; there is no form for it"
+                    )
         return items
 
     def _item(self, block: Block, parts: BlockWriter) -> JSONObject | None:
+        """Return a block's item, or None if it has none."""
         if isinstance(block, Text):
             return {"type": "message", "role": "assistant", "content": block.text, **self._state(block.state)}
         if isinstance(block, ToolCall):
@@ -110,6 +115,7 @@ class ResponsesConverter(HistoryConverter):
         return block.data if isinstance(block, ProviderBlock) and block.provider == self.provider.profile.name else None
 
     def _state(self, state: ProviderState | None) -> JSONObject:
+        """Return the members that are sent back to this provider, or none for state of another one."""
         return state.data if state is not None and state.provider == self.provider.profile.name else {}
 
     # --- in ---
@@ -145,6 +151,7 @@ class ResponsesConverter(HistoryConverter):
         return read
 
     def _close(self, run: list[JSON], read: list[Read], where: str) -> None:
+        """Make one message of the assistant's items in `run`, and clear it."""
         if not run:
             return
         answer = Accumulator(keep_ids=True)
@@ -195,11 +202,11 @@ def _part(part: JSON, where: str) -> Text | Image | File:
 
 
 def _source(url: str | None, where: str) -> tuple[bytes | None, str | None, str | None]:
-    """A data URL's bytes and media type (RFC 2397), or the URL itself."""
+    """Return a data URL's bytes and media type (RFC 2397), or the URL itself."""
     head, comma, data = (url or "").partition(",")
     if not head.startswith("data:") or not comma:
         return None, None, url
     try:
         return base64.b64decode(data, validate=True), head.removeprefix("data:").partition(";")[0], None
     except ValueError:  # not base64, or not ASCII
-        raise HistoryError(where, "is no base64 text") from None
+        raise HistoryError(where, "is not base64 text") from None

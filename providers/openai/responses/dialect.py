@@ -1,6 +1,6 @@
-"""The OpenAI Responses dialect as a value: where its parts meet. Holds no rules of its own.
+"""The OpenAI Responses dialect as a value. Has no rules of its own.
 
-The key goes as a bearer token, and `error_bodies` reads the errors: `Dialect`'s defaults.
+It uses `Dialect`'s defaults: the key is a bearer token, and `error_bodies` reads the errors.
 """
 
 from __future__ import annotations

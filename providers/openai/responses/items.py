@@ -1,10 +1,10 @@
-"""Output items under construction: what a Responses answer is made of, told once, however it arrives.
+"""The output items of a Responses answer under construction. Content is delivered once, however it arrives.
 
-An item may come in deltas, whole in `response.output_item.done`, whole again in the final response, or only in one
-of the three. Each class here takes all of them and tells the caller only what was not told before. The unstreamed
+An item may come in deltas, whole in `response.output_item.done`, whole again in the final response, or in only one of
+the three. Each class here reads all of them and returns events only for what was not delivered before. The unstreamed
 decoder and the stream machine both build their answer from these, so a streamed answer equals an unstreamed one.
 
-Knows the kinds of items and their members. Must not know events' names, statuses of the whole response, or errors.
+Knows the types of items and their members. Must not know events' names, statuses of the whole response, or errors.
 """
 
 from __future__ import annotations
@@ -19,56 +19,62 @@ from ...json_values import JSON, JSONObject, MalformedJSONError, arguments_text,
 from ...messages import ProviderBlock, ProviderState
 
 CALL_ARGUMENTS: dict[str, str] = {"function_call": "arguments", "custom_tool_call": "input"}
-"""Kind of item that asks the caller for something → the member that holds what it asks with."""
+"""Type of a call that the caller executes → the member with its arguments."""
 
 CALL_STATE = ("namespace", "caller", "async")
-"""Members of a call that must go back with it where they are there."""
+"""Members of a call that must be sent back with it if they are present."""
 
 TEXT_PARTS = frozenset({"output_text", "text"})
 
 SUMMARY, CONTENT = "summary", "content"
-"""The two places of an item's visible reasoning. One of them is shown, never both: they tell the same twice."""
+"""The two places of an item's visible reasoning. Only one of them is delivered, because both have the same content."""
 
 
 FINAL_TEXT_WINS = (
     "the server's final text differs from the deltas that were reported; the response holds the final text"
 )
-"""The warning for deltas whose joined text is not the response's."""
+"""The warning for deltas whose joined text is not that of the response."""
 
 REPEATED_ITEM = "the server repeated a message under another id; it is reported once"
-"""The warning for a message that was left out because the one directly before it has the same text."""
+"""The warning for a message that was left out because the message directly before it has the same text."""
 
 
 def settle(pieces: list[str], whole: str, answer: Accumulator) -> str:
-    """What the whole text has beyond the pieces reported so far, to be reported now.
+    """Return the part of the whole text that follows the pieces delivered so far, to be delivered now.
 
-    Where it does not continue them (a stream resumed in the middle, or a server that changed its mind), nothing can
-    be reported, because events cannot be taken back. The final text wins: it replaces the pieces, so the response holds
-    what the answer would have held unstreamed, and a warning on the response says so. No text at all says nothing about
-    what was reported.
+    If the text does not begin with the pieces (a stream that was resumed in the middle, or a server that changed the
+    text), nothing can be delivered, because events cannot be taken back. Then the final text replaces the pieces, so
+    the response is the same as unstreamed, with a warning. An empty text has no meaning and changes nothing.
     """
     if not whole:
-        return ""  # before the join: an empty text may come any number of times
-    told = "".join(pieces)
-    if whole.startswith(told):
-        return whole[len(told) :]
+        return ""  # before the join, because an empty text may come any number of times
+    delivered = "".join(pieces)
+    if whole.startswith(delivered):
+        return whole[len(delivered) :]
     pieces[:] = [whole]
     answer.warn(FINAL_TEXT_WINS)
     return ""
 
 
 WITHOUT_NUMBERS = frozenset({"message", "reasoning"})
+"""Types of items that have no numbers of the model."""
 
 
 def may_hold_numbers(item: JSONObject) -> bool:
-    """Whether numbers in an item are the model's, as in a call's arguments."""
+    """Return whether an item may have numbers that the model wrote, such as those in a call's arguments."""
     return string(item, "type") not in WITHOUT_NUMBERS
 
 
 class MessageItem:
-    """The model speaks: text parts, each a block of its own, and refusals, which are no blocks.
+    """A message: its text parts, each a block of its own, and its refusals, which are no blocks.
 
-    before: the message directly before this one, if there is one. A server may send it again under another id.
+    before: the message directly before this one, or None. A server may send it again under another id.
+    done: whether the whole item was read.
+    phase: the item's `phase`, which is sent back, or None.
+    texts: position of a content part → its block.
+    refusals: position of a content part → the pieces of the refusal.
+    logprobs: position of a content part → its log probabilities.
+    others: position of a content part of an unknown type → the part.
     """
 
     __slots__ = ("answer", "before", "done", "kind", "logprobs", "name", "others", "phase", "refusals", "texts")
@@ -83,10 +89,10 @@ class MessageItem:
         self.texts: dict[int, TextInProgress] = {}
         self.refusals: dict[int, list[str]] = {}
         self.logprobs: dict[int, list[JSON]] = {}
-        self.others: dict[int, JSONObject] = {}  # parts of a kind that we do not know
+        self.others: dict[int, JSONObject] = {}
 
     def text(self, place: int) -> TextInProgress:
-        """The block of one content part. It is made when its first text comes: an empty part is no block."""
+        """Return the block of a content part. It is made when its first text comes: an empty part is no block."""
         block = self.texts.get(place)
         if block is None:
             block = self.texts[place] = self.answer.text()
@@ -94,17 +100,17 @@ class MessageItem:
         return block
 
     def refusal(self, place: int, text: str) -> None:
-        """More of a refusal. It has no event of its own; the response holds it."""
+        """Append to a refusal. It has no event; the response contains it."""
         self.refusals.setdefault(place, []).append(text)
         self.answer.refusal_pieces.append(text)
 
     def open(self, item: JSONObject) -> Sequence[Event]:
-        """The item begins. Content that is there already comes again, in deltas or whole."""
+        """Begin the item. Content that it has already comes again, in deltas or whole."""
         self.phase = string(item, "phase")
         return ()
 
     def take(self, item: JSONObject) -> Sequence[Event]:
-        """The item as a whole."""
+        """Read the whole item. Returns events for what was not delivered before."""
         self.done = True
         self.phase = string(item, "phase") or self.phase
         for block in self.texts.values():
@@ -112,7 +118,7 @@ class MessageItem:
         content = item.get("content")
         parts: list[JSON] = items(item, CONTENT)
         if type(content) is str or type(content) is dict:
-            # A few servers send the text itself, or in JSON mode the object, in the place of the list of parts.
+            # A few servers send the text itself, or in JSON mode the object, instead of the list of parts.
             is_part = type(content) is dict and string(content, "type") in TEXT_PARTS
             whole: JSONObject = {"type": "output_text", "text": content}
             parts = [content if is_part else whole]
@@ -124,7 +130,7 @@ class MessageItem:
         return events
 
     def take_part(self, place: int, part: JSONObject) -> Sequence[Event]:
-        """One content part as a whole."""
+        """Read a whole content part. Returns events for what was not delivered before."""
         if string(part, "type") == "refusal":
             self._take_refusal(place, string(part, "refusal") or "")
             return ()
@@ -141,7 +147,7 @@ class MessageItem:
         return (block.delta(rest),) if rest else ()
 
     def _repeats(self, place: int, text: str) -> bool:
-        """Whether a part that came without deltas is the previous message's part once more."""
+        """Return whether a part that came without deltas repeats the previous message's part."""
         before = self.before
         if before is None or before.phase != self.phase or place not in before.texts:
             return False
@@ -151,24 +157,28 @@ class MessageItem:
         return True
 
     def _take_refusal(self, place: int, whole: str) -> None:
-        """A refusal as a whole. The final text wins here, too."""
+        """Read a whole refusal. Its text replaces pieces that differ from it."""
         pieces = self.refusals.get(place, [])
-        told = "".join(pieces)
+        delivered = "".join(pieces)
         rest = settle(pieces, whole, self.answer)
         if rest:
             self.refusal(place, rest)
-        elif told and whole and whole != told:
+        elif delivered and whole and whole != delivered:
             joined = "".join(self.answer.refusal_pieces)
-            self.answer.refusal_pieces[:] = [joined.replace(told, whole, 1)]
+            self.answer.refusal_pieces[:] = [joined.replace(delivered, whole, 1)]
 
     def _mark(self, block: TextInProgress) -> None:
-        # The API asks for a message's phase back: dropping it makes later turns worse.
+        # The API's documentation asks for the phase to be sent back: without it, later turns are worse.
         if self.phase is not None:
             block.state = ProviderState(self.name, {"phase": self.phase})
 
 
 class ReasoningItem:
-    """The model thinks: one block, even where nothing of it is visible, because the next request needs the item."""
+    """Reasoning: one block, even if none of it is visible, because the next request needs the item.
+
+    done: whether the whole item was read.
+    source: the place whose text is delivered, `summary` or `content`; empty before the first text.
+    """
 
     __slots__ = ("answer", "block", "done", "kind", "name", "source")
 
@@ -179,20 +189,23 @@ class ReasoningItem:
         self.done: bool = False
         self.source: str = ""
         self.block: ThinkingInProgress = answer.thinking()
-        self.block.state = ProviderState(name, {})  # who made it, if the stream is cut before the item is whole
+        self.block.state = ProviderState(name, {})  # attributes it to the provider if the stream is cut off
 
     def delta(self, source: str, text: str) -> Sequence[Event]:
-        """More visible reasoning. The place that speaks first is the one that is shown."""
+        """Append visible reasoning. Only the place whose text comes first is delivered."""
         self.source = self.source or source
         return (self.block.delta(text),) if source == self.source else ()
 
     def open(self, item: JSONObject) -> Sequence[Event]:
-        """The item begins. What `encrypted_content` it has is not whole yet, so it is no state to send back."""
+        """Begin the item. Its `encrypted_content` is not complete yet, so it is not kept as state."""
         return ()
 
     def take(self, item: JSONObject) -> Sequence[Event]:
-        """The item as a whole. Where it comes twice, with two ciphertexts and perhaps two ids, the later one is
-        kept, id and ciphertext together; but one that has a ciphertext is not given up for one that has none."""
+        """Read the whole item. Returns events for what was not delivered before.
+
+        If it comes twice, with two ciphertexts and perhaps two ids, id and ciphertext of the later one are kept. An
+        item with a ciphertext is not replaced by one without.
+        """
         self.done = True
         state = self.block.state
         if state is None or not state.data.get("encrypted_content") or item.get("encrypted_content"):
@@ -202,14 +215,18 @@ class ReasoningItem:
 
 
 def visible_reasoning(item: JSONObject) -> str:
-    """The text of a whole reasoning item that is shown."""
+    """Return the text of a whole reasoning item that is delivered."""
     texts = ("".join(string(part, "text") or "" for part in objects(item, source)) for source in (SUMMARY, CONTENT))
     return next(filter(None, texts), "")
 
 
 def _text_of(value: JSON, what: str) -> str:
-    """Text; of an object that a server sends in its place, the JSON text. Raises `MalformedJSONError` where that cannot
-    be written: an answer or a call must not go on without it."""
+    """Return a text; for an object that a server sends instead, its JSON text; for any other value an empty text.
+
+    what: the value's name in the error.
+
+    Raises `MalformedJSONError` if the object cannot be written, because content would be lost.
+    """
     if type(value) is not dict:
         return value if type(value) is str else ""
     try:
@@ -219,8 +236,11 @@ def _text_of(value: JSON, what: str) -> str:
 
 
 def reasoning_state(item: JSONObject) -> JSONObject:
-    """What goes back: id, summary and ciphertext; the reasoning text only where there is no ciphertext, for a server
-    that encrypts refuses the text, and one that does not needs it."""
+    """Return the members that are sent back: id, summary and ciphertext.
+
+    The reasoning's text is included only without a ciphertext: a server that encrypts refuses the text, and one that
+    does not needs it.
+    """
     state: JSONObject = {"summary": items(item, SUMMARY)}
     identifier, encrypted = string(item, "id"), string(item, "encrypted_content")
     if identifier:
@@ -233,7 +253,12 @@ def reasoning_state(item: JSONObject) -> JSONObject:
 
 
 class CallItem:
-    """The model asks its caller to run a function or a custom tool."""
+    """A call of a function or of a custom tool that the caller executes.
+
+    done: whether the whole item was read.
+    opening: the arguments at the item's beginning, used if none follow.
+    status: the whole item's status, or None.
+    """
 
     __slots__ = ("answer", "block", "done", "kind", "make_id", "name", "opening", "status")
 
@@ -248,13 +273,13 @@ class CallItem:
         self.block: ToolCallInProgress = answer.tool_call()
 
     def open(self, item: JSONObject) -> Sequence[Event]:
-        """The call begins. Arguments that are there already are used only if none follow."""
+        """Begin the call. Arguments that it has already are used only if none follow."""
         self.opening = self.arguments_in(item)
         call_id, name = string(item, "call_id"), string(item, "name")
         return self.block.start(call_id, name) if call_id and name and not self.block.started else ()
 
     def take(self, item: JSONObject) -> Sequence[Event]:
-        """The call as a whole."""
+        """Read the whole call. Returns events for what was not delivered before."""
         self.done = True
         self.status = string(item, "status")
         events: list[Event] = []
@@ -270,37 +295,38 @@ class CallItem:
         return events
 
     def take_arguments(self, arguments: str) -> Sequence[Event]:
-        """The arguments as a whole."""
+        """Read the whole arguments. Returns events for what was not delivered before."""
         whole = arguments or ("" if self.block.pieces else self.opening)
         if self.block.done:
             return ()
         return self.block.delta(settle(self.block.pieces, whole, self.answer))
 
     def cut_short(self) -> Sequence[Event]:
-        """The answer was cut off. A call that had not ended then is no call to execute."""
+        """End a call of an answer that was cut off. The call is incomplete unless it had ended."""
         ended = self.done and self.status != "in_progress"
         return () if ended else self.block.finish(complete=False)
 
     def may_become(self, item: JSONObject) -> bool:
-        """Whether a whole item may be this call under another id: it has the name, and continues the arguments."""
+        """Return whether a whole item may be this call with another id: its name, and arguments that continue."""
         same_name = self.block.started and self.block.name == string(item, "name")
         return same_name and self.arguments_in(item).startswith(self.asked())
 
     def asks_the_same(self, item: JSONObject) -> bool:
-        """Whether a whole item asks for what this call asks for, under whichever id."""
+        """Return whether a whole item has this call's name and arguments, with any id."""
         return self.may_become(item) and self.arguments_in(item) == self.asked()
 
     def asked(self) -> str:
-        """The arguments so far, joined once however often this is called."""
+        """Return the arguments so far. They are joined once, however often this is called."""
         if len(self.block.pieces) > 1:
             self.block.pieces[:] = ["".join(self.block.pieces)]
         return self.block.pieces[0] if self.block.pieces else ""
 
     def arguments_in(self, item: JSONObject) -> str:
-        """The arguments as text."""
+        """Return an item's arguments as text."""
         return arguments_of(self.kind, item)
 
     def _remember(self, item: JSONObject) -> None:
+        """Keep the members that are sent back with the call."""
         state: JSONObject = {member: item[member] for member in CALL_STATE if item.get(member) is not None}
         if self.kind == "custom_tool_call":
             state["type"] = self.kind
@@ -309,12 +335,12 @@ class CallItem:
 
 
 def arguments_of(kind: str, item: JSONObject) -> str:
-    """The arguments of a call of this kind, as text."""
+    """Return the arguments of a call of this type, as text."""
     return _text_of(item.get(CALL_ARGUMENTS[kind]), "the arguments of a call")
 
 
 class ProviderItem:
-    """Anything else: server-side tools, compactions, kinds yet unknown. Kept in its place, as received."""
+    """Any other item, kept as received: server-side tools, compactions, unknown types."""
 
     __slots__ = ("block", "done", "kind", "name")
 
@@ -325,17 +351,17 @@ class ProviderItem:
         self.block: Placed = answer.place(ProviderBlock(name, item))
 
     def open(self, item: JSONObject) -> Sequence[Event]:
-        """The item begins."""
+        """Begin the item."""
         self.block.value = ProviderBlock(self.name, item)
         return ()
 
     def holds(self, item: JSONObject) -> bool:
-        """Whether an item is what this one holds, the id aside."""
+        """Return whether an item equals this one, apart from the id."""
         held = self.block.value
         return isinstance(held, ProviderBlock) and {**held.data, "id": None} == {**item, "id": None}
 
     def take(self, item: JSONObject) -> Sequence[Event]:
-        """The item as a whole."""
+        """Read the whole item."""
         self.done = True
         return self.open(item)
 
@@ -344,11 +370,14 @@ Item: TypeAlias = "MessageItem | ReasoningItem | CallItem | ProviderItem"
 
 
 class CustomTools:
-    """Which custom tool calls are the caller's to run.
+    """Knows which custom tool calls the caller executes.
 
-    Some servers report their own searches as completed `custom_tool_call` items. The response echoes the request's
-    tools: a call of a custom tool that the request did not define is none of the caller's. Where the echo is
-    missing or empty, or where more tools can be found as the answer goes, nothing can be told from it.
+    Some servers report their own searches as completed `custom_tool_call` items. The response repeats the request's
+    tools, so a call of a custom tool that is not among them is the server's. This is unknown if the tools are missing
+    or empty, or if the model can find more tools during the answer; then every call is the caller's.
+
+    known: whether `names` are all custom tools.
+    names: the request's custom tools.
     """
 
     __slots__ = ("known", "names")
@@ -358,20 +387,21 @@ class CustomTools:
         self.names: set[str] = set()
 
     def learn(self, response: JSONObject) -> None:
-        """Read the echo."""
+        """Read the request's tools from a response."""
         tools = objects(response, "tools")
         if tools:
             self.known = not any(string(tool, "type") == "tool_search" for tool in tools)
             self.names = set(self._custom(tools))
 
     def callers(self, name: str | None) -> bool:
-        """Whether a call of this custom tool is the caller's to run."""
+        """Return whether the caller executes calls of this custom tool."""
         return not self.known or name in self.names
 
     def _custom(self, tools: Iterable[JSONObject]) -> Iterable[str]:
+        """Return the names of the custom tools among some tools."""
         for tool in tools:
             if string(tool, "type") == "custom":
                 yield string(tool, "name") or ""
             else:
-                # A namespace holds tools of its own.
+                # A namespace has its own list of tools.
                 yield from self._custom(objects(tool, "tools"))

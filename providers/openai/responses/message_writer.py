@@ -1,15 +1,17 @@
-"""A conversation → the `input` items of a Responses request.
+"""Writes a conversation as the `input` items of a Responses request.
 
 The rules:
-- Results stand directly after the run of assistant items that holds their calls, wherever the history has them.
-- A call without a result, and a result without a call, is refused by the API: they are left out, with a warning. A
-  result whose call the server keeps (`previous_response_id`, `conversation`) is sent.
-- Call ids are unique and at most 64 characters long; others are rewritten, in the call and in its result alike.
-- Reasoning goes back only to the profile that made it, and only where an item it led to follows it. The item's id
-  goes with it; messages and calls are sent without ids, so nothing asks for what was left out of the history.
-- Provider blocks go back only to the profile that made them; calls among them only together with their outputs.
-- An assistant's text is a message of plain text, with its phase where it had one; neighbouring texts are one message.
-- A failed result has no flag on this wire: its text has to say so.
+- Results come directly after the run of assistant items with their calls, wherever the history has them.
+- The API refuses a call without a result, and a result without a call. They are left out with a warning. A result
+  whose call the server keeps (`previous_response_id`, `conversation`) is sent.
+- Call ids are unique and at most 64 characters long. A longer one is replaced by the same text in call and result.
+- Reasoning is sent only to the profile that made it, and only before an item that it led to. It has the item's id.
+  Messages and calls are sent without ids, so that they do not refer to items that were left out of the history.
+- Provider blocks are sent only to the profile that made them; calls among them only together with their outputs.
+- An assistant's text is a message of plain text, with its phase if it had one. Adjacent texts are one message.
+- A failed result has no flag on this wire, so its text has to describe the failure.
+
+Must not know the wire form of content parts: `block_writer.py` does.
 """
 
 from __future__ import annotations
@@ -43,6 +45,7 @@ from ...tool_names import named_call
 from .block_writer import MARKS_LEFT_OUT, BlockWriter
 
 CALL_ID_LIMIT = 64
+"""The most characters of a call's id that the API accepts."""
 
 OUTPUT_KIND: dict[str, str] = {
     "function_call": "function_call_output",
@@ -53,22 +56,27 @@ OUTPUT_KIND: dict[str, str] = {
     "apply_patch_call": "apply_patch_call_output",
     "mcp_approval_request": "mcp_approval_response",
 }
-"""Kind of item that asks for something → kind of the item that answers it."""
+"""Type of a call → type of its output item."""
 
 ANSWERS = frozenset(OUTPUT_KIND.values())
+"""Types of output items."""
 
 NAMES_ITS_CALL = ("call_id", "approval_request_id", "id")
-"""Members of an answering item that may hold the call's id."""
+"""Members of an output item that may contain the call's id."""
 
 Place: TypeAlias = "tuple[int, int]"
-"""A block's place in the conversation: message, block."""
+"""The position of a block in the conversation: of its message, and within the message."""
 
 
 @dataclass(slots=True, frozen=True)
 class WriterState:
-    """What messages leave to those after them: the ids that calls have on the wire; the calls without results, as
-    their ids and places; the provider's own calls that were left out for want of an answer, and the calls that are
-    answered besides those of `taken`."""
+    """What the writer of the next segment must know.
+
+    taken: the wire ids of all calls so far.
+    open_calls: the calls without results, as their ids and positions.
+    loose: ids of the provider's own calls that were left out because they have no output.
+    answered: ids of calls with results, besides those in `taken`.
+    """
 
     taken: frozenset[str]
     open_calls: tuple[tuple[str, Place], ...]
@@ -77,9 +85,14 @@ class WriterState:
 
 
 class MessageWriter:
-    """Builds the input of one request, or of a segment of its messages. `name` is the profile's; `keeps_calls`: whether
-    the server knows earlier calls itself; `stores`: whether it keeps this answer's items; `tool_name`: the form of tool
-    names that it takes."""
+    """Writes the input of one request, or of a segment of its messages.
+
+    name: the name of the profile.
+    parts: writes content parts.
+    keeps_calls: whether the server has earlier calls itself.
+    stores: whether the server stores this answer's items.
+    tool_name: the form of tool names that the server accepts.
+    """
 
     __slots__ = (
         "answered",
@@ -123,7 +136,11 @@ class MessageWriter:
         self.reasons: bool = False
 
     def write(self, messages: Sequence[Message], first: int, state: WriterState | None) -> Segment[WriterState] | None:
-        """The items, in order; see `written.Write`."""
+        """Return the items, or None if they cannot be written apart from earlier ones (`prefix_cache.Write`).
+
+        first: the position of the first of these messages in the conversation.
+        state: the state that earlier messages left; None if there are none.
+        """
         if state is not None:
             self.taken.update(state.taken)
             for call_id, place in state.open_calls:
@@ -146,20 +163,20 @@ class MessageWriter:
         open_calls = tuple((call_id, place) for call_id, places in self.open_calls.items() for place in places)
         return Segment(
             without_loose_reasoning(items) if self.reasons or self.own else items,
-            self._left(items, open_calls, state),
+            self._state_after(items, open_calls, state),
             self.warnings,
             [unanswered_call(call_id) for call_id, _ in open_calls],
         )
 
     def _answered_across(self, state: WriterState) -> bool:
-        """Whether a provider's own call and its answer are in different stretches."""
+        """Return whether a provider's own call and its output are in different segments."""
         answered = self.answered | self.taken
         return not (answered.isdisjoint(state.loose) and self.loose.isdisjoint(state.answered | state.taken))
 
-    def _left(
+    def _state_after(
         self, items: list[JSONObject], open_calls: tuple[tuple[str, Place], ...], state: WriterState | None
     ) -> WriterState | None:
-        """What to tell those after these; None where it depends on them whether the last item is sent."""
+        """Return the state for the next segment, or None if that one decides whether the last item is sent."""
         if items and items[-1].get("type") == "reasoning":
             return None
         if state is not None:
@@ -168,8 +185,11 @@ class MessageWriter:
         return WriterState(frozenset(self.taken), open_calls, frozenset(self.loose), frozenset(self.answered))
 
     def _pair(self, messages: Sequence[Message], first: int) -> bool:
-        """Find each call's result: calls of one run that share an id are answered in order; a later run that uses an
-        id again gives up what an earlier one left unanswered. False where a result's call is in an earlier segment."""
+        """Find each call's result. Returns False if a result's call is in an earlier segment.
+
+        Calls that share an id within one run of assistant messages are answered in order. If a later run uses the id
+        again, unanswered calls of the earlier run get no result.
+        """
         run_began = first
         for number, message in enumerate(messages, first):
             if message.role is not Role.ASSISTANT:
@@ -186,6 +206,7 @@ class MessageWriter:
         return True
 
     def _pair_result(self, result: ToolResult, place: Place, first: int) -> bool:
+        """Pair a result with the first call of its id. Returns False if that call is in an earlier segment."""
         calls = self.open_calls.get(result.tool_call_id)
         if calls:
             call = calls.popleft()
@@ -201,6 +222,7 @@ class MessageWriter:
         return True
 
     def _add_assistant_block(self, block: Block, place: Place) -> None:
+        """Add one of an assistant's blocks."""
         if type(block) is Text:
             self._add_text(block)
             return
@@ -217,6 +239,7 @@ class MessageWriter:
             self.warnings.append(f"messages: an assistant's {type(block).__name__} is not sent; Responses takes none")
 
     def _add_own(self, block: ProviderBlock) -> None:
+        """Add a provider's own item, or a warning if it is another provider's."""
         if block.provider == self.name:
             self.own = True
             self.items.append(block.data)
@@ -224,6 +247,7 @@ class MessageWriter:
             self.warnings.append(foreign_block(block))
 
     def _add_text(self, block: Text) -> None:
+        """Add an assistant's text, to the message before it if the phase is the same."""
         if not block.text:
             return
         phase = string(self._state(block.state), "phase") if block.state is not None else None
@@ -237,8 +261,10 @@ class MessageWriter:
         self.items.append(message)
 
     def _add_reasoning(self, block: Thinking | RedactedThinking) -> None:
-        """A reasoning item. Without ciphertext and without text the server could only look it up, so it is sent only
-        to one that stores."""
+        """Add a reasoning item.
+
+        Without ciphertext and text the server could only look it up. So it is sent only to a server that stores items.
+        """
         state = self._state(block.state)
         if block.state is None or block.state.provider != self.name or isinstance(block, RedactedThinking):
             self.warnings.append(foreign_thinking(self.name))
@@ -249,6 +275,7 @@ class MessageWriter:
             self.warnings.append("messages: reasoning without its ciphertext is not sent; the server keeps none")
 
     def _add_call(self, block: ToolCall, place: Place) -> None:
+        """Add a call that has a result."""
         result = self.answers.get(place)
         if result is None:
             return
@@ -269,7 +296,7 @@ class MessageWriter:
         self.waiting.append(output)
 
     def _add_message(self, message: Message, number: int) -> None:
-        """What a user or a tool says."""
+        """Add a message of a user or a tool."""
         self._add_waiting()
         parts: list[JSON] = []
         for position, block in enumerate(message.content):
@@ -284,30 +311,34 @@ class MessageWriter:
         self._close(parts)
 
     def _add_result(self, block: ToolResult, place: Place) -> None:
-        """A result by itself: of a call that only the server knows. All others are written with their calls."""
+        """Add the result of a call that only the server has. Other results are written with their calls."""
         if place in self.call_ids:
             self.answered.add(block.tool_call_id)
             self.items.append(self._output("function_call_output", block.tool_call_id, block))
 
     def _close(self, parts: list[JSON]) -> list[JSON]:
+        """Add a user's message with these parts. Returns an empty list for the next parts."""
         if parts:
             self.items.append({"type": "message", "role": "user", "content": parts})
         return []
 
     def _output(self, kind: str, call_id: str, result: ToolResult) -> JSONObject:
+        """Return the item with a call's output."""
         if result.is_error:
             self.warnings.append("messages: a result's is_error is not sent; Responses has no mark for failed results")
         return {"type": kind, "call_id": call_id, "output": self.parts.output(result.content, result.cache_control)}
 
     def _add_waiting(self) -> None:
+        """Add the outputs of the calls before."""
         self.items.extend(self.waiting)
         self.waiting = []
 
     def _state(self, state: ProviderState | None) -> JSONObject:
+        """Return the members that are sent back to this provider, or none for state of another one."""
         return state.data if state is not None and state.provider == self.name else {}
 
     def _without_loose_calls(self) -> list[JSONObject]:
-        """Calls that only their provider understands, without those that nothing answers."""
+        """Return the items without the provider's own calls that have no output."""
         for item in self.items:
             if string(item, "type") in ANSWERS:
                 self.answered.update(id for member in NAMES_ITS_CALL if (id := string(item, member)))
@@ -325,7 +356,7 @@ class MessageWriter:
 
 
 def without_loose_reasoning(items: list[JSONObject]) -> list[JSONObject]:
-    """The items, without reasoning that no item of the assistant's follows: the API refuses it."""
+    """Return the items without reasoning that is not followed by an assistant's item: the API refuses it."""
     kept: list[JSONObject] = []
     followed = False
     for item in reversed(items):
@@ -339,7 +370,7 @@ def without_loose_reasoning(items: list[JSONObject]) -> list[JSONObject]:
 
 
 def wire_call_id(call_id: str) -> str:
-    """A call's id in the length that the API takes. A longer one is rewritten, always to the same text."""
+    """Return a call's id if it is short enough for the API. A longer one is always replaced by the same text."""
     if len(call_id) <= CALL_ID_LIMIT:
         return call_id
     return "call_" + sha256(call_id.encode("utf-8", "replace")).hexdigest()[:40]

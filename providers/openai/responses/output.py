@@ -1,8 +1,9 @@
-"""The items of one answer, found again by what their events say of them.
+"""Finds the item of one answer that an event is about.
 
-`output_index` is the key. Item ids are no key: some servers give an item a new id in every event, and some send a whole
-item again under another id. A few servers have index 0 for everything; there a new item takes the index over, and
-events belong to the latest. Knows how items are matched, and of what is in them only how to compare it.
+`output_index` is the key. Item ids are not: some servers give an item a new id in every event, and some send a whole
+item again under another id. A few servers have index 0 for everything. There, a new item takes the index over, and
+events belong to the latest item. Knows how items are matched, and how their content is compared. Must not know other
+details of their content.
 """
 
 from __future__ import annotations
@@ -28,8 +29,12 @@ from .items import (
 
 
 class Output:
-    """One answer's items. `name` is the profile's, the tag on whatever must go back to it. `is_history`: the items come
-    from a caller's history, where two equal messages side by side are two."""
+    """The items of one answer.
+
+    answer: the answer that they build.
+    name: the name of the profile, and the tag on everything that is sent back to it.
+    is_history: whether the items come from a caller's history. There, two equal adjacent messages are two messages.
+    """
 
     __slots__ = ("answer", "at_index", "audio", "custom_tools", "is_history", "items", "make_id", "name", "open_calls")
 
@@ -41,11 +46,11 @@ class Output:
         self.custom_tools: CustomTools = CustomTools()
         self.items: list[Item] = []
         self.at_index: dict[int, Item] = {}
-        self.open_calls: dict[str, CallItem] = {}  # by call id: another item may take over the index of one
-        self.audio: dict[str, list[str]] = {}  # sound belongs to no item: its `data` and its `transcript`, in pieces
+        self.open_calls: dict[str, CallItem] = {}  # by call id, because another item may take over the index of a call
+        self.audio: dict[str, list[str]] = {}  # sound, which belongs to no item: pieces of `data` and `transcript`
 
     def open(self, index: int, item: JSONObject) -> Sequence[Event]:
-        """An item begins at an index."""
+        """Begin an item at an index. Returns its events."""
         slot = self._begun(index, item)
         events = slot.open(item)
         if isinstance(slot, CallItem) and slot.block.started:
@@ -53,7 +58,7 @@ class Output:
         return events
 
     def take(self, index: int, item: JSONObject) -> Sequence[Event]:
-        """An item is whole."""
+        """Read a whole item. Returns events for what was not delivered before."""
         slot: Item | None = self.open_calls.pop(string(item, "call_id") or "", None)
         if slot is None:
             slot = self.at_index.get(index)
@@ -62,7 +67,10 @@ class Output:
         return slot.take(item)
 
     def take_all(self, output: list[JSON]) -> list[Event]:
-        """The final response's items. What was never told is told now; what it leaves out stays."""
+        """Read the final response's items. Returns events for what was not delivered before.
+
+        Items that the final response leaves out are kept.
+        """
         self.answer.count.check_items(len(output))
         events: list[Event] = []
         waiting = _Waiting(self.items)
@@ -76,15 +84,15 @@ class Output:
         return events
 
     def cut_short(self) -> list[Event]:
-        """The answer was cut off: calls that had not ended are closed as incomplete."""
+        """End an answer that was cut off. Calls that had not ended are closed as incomplete."""
         return [event for slot in self.items if isinstance(slot, CallItem) for event in slot.cut_short()]
 
     def all_done(self) -> bool:
-        """Whether there are items and each has come whole."""
+        """Return whether there are items, and all of them came whole."""
         return bool(self.items) and all(slot.done for slot in self.items)
 
     def logprobs(self) -> list[JSON]:
-        """The log probabilities of all text, where they were asked for."""
+        """Return the log probabilities of all text, if they were requested."""
         return [
             token
             for slot in self.items
@@ -94,12 +102,12 @@ class Output:
         ]
 
     def other_parts(self) -> list[JSON]:
-        """The parts of messages that are of no kind we know, as received."""
+        """Return the parts of messages that have an unknown type, as received."""
         messages = [slot for slot in self.items if isinstance(slot, MessageItem)]
         return [part for slot in messages for _, part in sorted(slot.others.items())]
 
     def keep_beside(self, kept: dict[str, JSON]) -> None:
-        """Put what has no block of its own where the caller finds it."""
+        """Add content without a block to `kept`: log probabilities, unknown parts and sound."""
         for name, value in (("logprobs", self.logprobs()), ("content_parts", self.other_parts())):
             if value:
                 kept[name] = value
@@ -107,8 +115,10 @@ class Output:
             kept["audio"] = {name: "".join(pieces) for name, pieces in self.audio.items()}
 
     def message_at(self, value: JSONObject) -> MessageItem | None:
-        """The message that an event is about, made where the event is the first to name it; None where the index
-        belongs to something else."""
+        """Return the message that an event is about, made if the event is the first to name it.
+
+        Returns None if the index belongs to an item of another type.
+        """
         index = integer(value, "output_index") or 0
         slot = self.at_index.get(index)
         if slot is None:
@@ -116,7 +126,10 @@ class Output:
         return slot if isinstance(slot, MessageItem) else None
 
     def reasoning_at(self, value: JSONObject) -> ReasoningItem | None:
-        """The reasoning that an event is about, as for messages."""
+        """Return the reasoning that an event is about, made if the event is the first to name it.
+
+        Returns None if the index belongs to an item of another type.
+        """
         index = integer(value, "output_index") or 0
         slot = self.at_index.get(index)
         if slot is None:
@@ -124,19 +137,22 @@ class Output:
         return slot if isinstance(slot, ReasoningItem) else None
 
     def call_at(self, value: JSONObject) -> CallItem | None:
-        """The call that an event is about, if it is the caller's. One that nothing has announced is made when its
-        item comes: its name is not known before."""
+        """Return the call that an event is about, if the caller executes it, else None.
+
+        A call without an earlier item is made when its item comes, because its name is not known before.
+        """
         slot = self.at_index.get(integer(value, "output_index") or 0)
         return slot if isinstance(slot, CallItem) else None
 
     def _begun(self, index: int, item: JSONObject) -> Item:
-        """The item under construction at an index, if this may be it; else a new one, which takes the index over."""
+        """Return the item under construction at an index if it may be this one, else a new one at that index."""
         slot = self.at_index.get(index)
         if slot is None or slot.done or not fits(slot, item):
             slot = self.at_index[index] = self._new(item)
         return slot
 
     def _new(self, item: JSONObject) -> Item:
+        """Make the object for a new item, by its type."""
         kind = string(item, "type")
         slot: Item
         if kind == "message":
@@ -157,10 +173,10 @@ class Output:
 
 
 class _Waiting:
-    """The items under construction that the final response has not named yet. They are found by what a received item
-    says of itself: comparing each with each would cost the product of both numbers.
+    """The items under construction that the final response has not named yet.
 
-    Each group is in order, and may begin with items that were taken since.
+    They are found by the content of a received item: comparing each with each would cost the product of both numbers.
+    Each group is in order, and may begin with items that were taken.
     """
 
     __slots__ = ("_all", "_asked", "_named", "_open", "_order")
@@ -169,8 +185,8 @@ class _Waiting:
         self._order: dict[Item, int] = {slot: place for place, slot in enumerate(slots)}
         self._all: dict[str, deque[Item]] = {}  # by kind
         self._named: dict[tuple[str, str], deque[Item]] = {}  # by kind and call id: calls that have one
-        self._open: dict[str, deque[Item]] = {}  # by kind: what may have any call id
-        self._asked: dict[tuple[str, str, str], deque[Item]] | None = None  # by kind, name and arguments; if needed
+        self._open: dict[str, deque[Item]] = {}  # by kind: items that may have any call id
+        self._asked: dict[tuple[str, str, str], deque[Item]] | None = None  # by kind, name, arguments; made if needed
         for slot in slots:
             self._all.setdefault(slot.kind, deque()).append(slot)
             if isinstance(slot, CallItem) and slot.block.started:
@@ -179,14 +195,17 @@ class _Waiting:
                 self._open.setdefault(slot.kind, deque()).append(slot)
 
     def take(self, at_index: Item | None, item: JSONObject) -> Item | None:
-        """The item already under construction that this is: the one at its index, else the first that it could be.
-        It waits no longer."""
+        """Return the item under construction that a received one is, and remove it; None if there is none.
+
+        at_index: the item at the received one's index, which is preferred if it fits.
+        """
         slot = at_index if at_index in self._order and fits(at_index, item) else self._first(item)
         if slot is not None:
             del self._order[slot]
         return slot
 
     def _first(self, item: JSONObject) -> Item | None:
+        """Return the first item that a received one may be, or None."""
         kind, call_id = string(item, "type") or "", string(item, "call_id")
         if not call_id:
             return self._head(self._all.get(kind))
@@ -195,7 +214,7 @@ class _Waiting:
         return self._asking_the_same(kind, item) if first is None else first
 
     def _asking_the_same(self, kind: str, item: JSONObject) -> Item | None:
-        """A call under another id: a server that gives each event new ids may give the call another one, too."""
+        """Return a call with the same name and arguments but another id: some servers make new ids in each event."""
         if self._asked is None:
             self._asked = {}
             for slot in self._order:
@@ -206,13 +225,14 @@ class _Waiting:
         return self._head(self._asked.get((kind, string(item, "name") or "", arguments_of(kind, item))))
 
     def _head(self, group: deque[Item] | None) -> Item | None:
+        """Return the first item of a group that was not taken, or None."""
         while group and group[0] not in self._order:
             group.popleft()
         return group[0] if group else None
 
 
 def comes_again(slot: Item, item: JSONObject) -> bool:
-    """Whether a whole item is the one at its index once more, under another id. Messages find that out themselves."""
+    """Return whether a whole item repeats the one at its index under another id. Messages check that themselves."""
     if slot.kind != (string(item, "type") or ""):
         return False
     if isinstance(slot, CallItem):
@@ -226,7 +246,7 @@ def comes_again(slot: Item, item: JSONObject) -> bool:
 
 
 def fits(slot: Item, item: JSONObject) -> bool:
-    """Whether an item under construction and a received one may be the same."""
+    """Return whether an item under construction and a received one may be the same."""
     if slot.kind != (string(item, "type") or ""):
         return False
     call_id = string(item, "call_id")

@@ -1,13 +1,13 @@
-"""A request → the body of `POST /responses`.
+"""Writes a request as the body of `POST /responses`.
 
 Knows every option's wire form in the Responses API (https://platform.openai.com/docs/api-reference/responses/create).
-What it cannot express is told in `WireRequest.warnings`, never left out in silence. `message_writer.py` writes the
-conversation, `block_writer.py` its content, `../thinking.py` has the efforts, `../schema.py` strict schemas. Must not
-know keys or hosts.
+An option that it cannot express causes a warning in `WireRequest.warnings`, and is never left out silently.
+`message_writer.py` writes the conversation, `block_writer.py` its content, `../thinking.py` has the efforts,
+`../schema.py` strict schemas. Must not know keys or hosts.
 
-Requests are stateless: `store` is false and reasoning comes back encrypted, so that a conversation lives in its
-messages alone. `extra_body` may say otherwise (`{"store": true}`, `{"previous_response_id": …}`): its members go
-into the body last and replace their namesakes; an object joins the object of its name, so that `text.verbosity` and
+Requests are stateless: `store` is false and reasoning comes back encrypted, so a conversation consists of its messages
+alone. `extra_body` may change that (`{"store": true}`, `{"previous_response_id": …}`). Its members are added last and
+replace those with the same name. An object is merged into the object of its name, so `text.verbosity` and
 `reasoning.summary` can be set without losing the schema or the effort.
 """
 
@@ -36,29 +36,31 @@ from .message_writer import MessageWriter, WriterState
 PATH = "/responses"
 
 MIN_OUTPUT_TOKENS = 16
-"""The API refuses a lower `max_output_tokens`."""
+"""The smallest `max_output_tokens` that the API accepts."""
 
 LEVELS = (ThinkingLevel.NONE, ThinkingLevel.LOW, ThinkingLevel.MED, ThinkingLevel.HIGH)
 """The order of the words in `Quirks.efforts`."""
 
 ENCRYPTED_REASONING = "reasoning.encrypted_content"
+"""The value of `include` that requests encrypted reasoning."""
 
 KEEPS_CONVERSATION = ("previous_response_id", "conversation")
-"""Members of `extra_body` by which the server itself knows what was said before."""
+"""Members of `extra_body` for a conversation that the server stores."""
 
 REPLACES_INPUT = ("input", "prompt", *KEEPS_CONVERSATION)
+"""Members of `extra_body` that make messages optional."""
 
 NO_PLACE: dict[str, str] = {
     "stop": "the Responses API has no stop sequences",
     "seed": "the Responses API has no seed",
 }
-"""Options that this dialect cannot carry → why."""
+"""Option that this dialect cannot carry → why."""
 
 _NOT_IN_NAME = re.compile(r"[^a-zA-Z0-9_-]+")
 
 
 def encode_request(request: Request, model: str, provider: Provider, *, stream: bool) -> WireRequest:
-    """Serialise a request. Raises `InvalidRequestError` naming the field that cannot be sent."""
+    """Write a request. Raises `InvalidRequestError` naming a field that cannot be sent."""
     validate_options(request)
     quirks = provider.profile.quirks
     warnings: list[str] = []
@@ -97,7 +99,7 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
 
 
 def _headers(quirks: Quirks, extra: Mapping[str, str] | None, *, stream: bool) -> list[tuple[str, str]]:
-    """The headers in order; the request's own replace their namesakes."""
+    """Return the headers in order. The request's own headers replace those with the same name."""
     headers = {"content-type": "application/json", "accept": "text/event-stream" if stream else "application/json"}
     for name, value in (*quirks.headers, *(extra or {}).items()):
         headers[name.lower()] = value
@@ -105,6 +107,7 @@ def _headers(quirks: Quirks, extra: Mapping[str, str] | None, *, stream: bool) -
 
 
 def _input(request: Request, model: str, provider: Provider, extra: Mapping[str, JSON], warnings: list[str]) -> JSON:
+    """Return the conversation. Raises `InvalidRequestError` if there is nothing to send."""
     keeps = any(extra.get(member) is not None for member in KEEPS_CONVERSATION)
     stores = keeps or extra.get("store") is True
     breakpoints = takes_breakpoints(model)
@@ -119,15 +122,17 @@ def _input(request: Request, model: str, provider: Provider, extra: Mapping[str,
     items = write_messages(request.messages, prefix_cache_of(request), key, write, warnings)
     marks = [tool.cache_control for tool in request.tools] + [block.cache_control for block in request.system_blocks]
     if any(mark is not None for mark in marks):
-        # Instructions and tools have no place for a mark at all.
+        # Instructions and tools never have a place for a mark.
         warnings.append(MARKS_LEFT_OUT)
     if not items and not any(extra.get(member) for member in REPLACES_INPUT):
-        raise InvalidRequestError("messages", "hold nothing that can be sent to Responses: no text, no call, no file")
+        raise InvalidRequestError(
+            "messages", "contain nothing that can be sent to Responses: no text, no call, no file"
+        )
     return items
 
 
 def _add_reasoning(body: JSONObject, request: Request, model: str, quirks: Quirks, warnings: list[str]) -> None:
-    """`reasoning`: the effort, and a summary wherever there is anything to summarise and it was not declined."""
+    """Add `reasoning`: the effort, and a summary if the model reasons and the request does not decline it."""
     config = request.thinking_config
     if config is None:
         return
@@ -135,7 +140,7 @@ def _add_reasoning(body: JSONObject, request: Request, model: str, quirks: Quirk
         config = _without_budget(config, warnings)
     effort = effort_for(model, config)
     if effort is None and config.level is not None and may_reason(model) and not is_reasoning_model(model):
-        # Another maker's model: the table does not hold it, the server's row says its words.
+        # Another maker's model, which is not in the table. The server's profile has its words.
         effort = quirks.efforts[LEVELS.index(config.level)]
     reasoning: JSONObject = {}
     if effort is not None:
@@ -150,7 +155,10 @@ def _add_reasoning(body: JSONObject, request: Request, model: str, quirks: Quirk
 
 
 def _without_budget(config: ThinkingConfig, warnings: list[str]) -> ThinkingConfig:
-    """There are efforts here, no budgets; a budget of 0 is the level NONE."""
+    """Return the option without a budget, because the API has efforts only. A budget of 0 is the level NONE.
+
+    Raises `InvalidRequestError` for any other budget without a level or an effort.
+    """
     if config.level is not None or config.effort is not None:
         warnings.append("thinking.budget_tokens: not sent; the Responses API has efforts, no budgets")
         return config
@@ -171,8 +179,11 @@ def _add_tools(body: JSONObject, request: Request, extra: Mapping[str, JSON]) ->
 
 
 def _tool(tool: Tool, field: str) -> JSONObject:
-    """A function tool. Left to the dialect, `strict` holds where the schema is strict as it stands, for the API's own
-    default would change what the schema of the others allows."""
+    """Return a function tool.
+
+    If the tool leaves `strict` to the dialect, it is true if the schema is strict as it is: for other schemas, the
+    API's own default would change which values they allow.
+    """
     strict = is_strict(tool.parameters) if tool.strict is None else tool.strict
     wire: JSONObject = {"type": "function", "name": tool.name}
     if tool.description:
@@ -189,7 +200,7 @@ def _text_format(schema: JSONObject) -> JSONObject:
 
 
 def _add_limits(body: JSONObject, request: Request, model: str, warnings: list[str]) -> None:
-    """The limit of output tokens, and sampling where the model takes it."""
+    """Add the limit of output tokens, and sampling if the model accepts it."""
     limit = request.max_output_tokens
     if limit is not None:
         if limit < MIN_OUTPUT_TOKENS:

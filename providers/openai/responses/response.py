@@ -1,7 +1,7 @@
-"""A whole Responses object → the end of an answer: its items, its usage, and why it stopped.
+"""Reads a whole Responses object as the end of an answer: its items, its usage, and why it stopped.
 
-Knows the response object and its statuses. Used twice: by `decode_response` for an unstreamed answer, and by the stream
-machine for the response inside its terminal event; so both read an ending in the same way.
+Knows the response object and its statuses. `decode_response` uses it for an unstreamed answer, the stream machine for
+the response inside its terminal event. So both read the end in the same way. Must not know requests.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ STATUS_REASON: dict[str, FinishReason] = {
     "in_progress": FinishReason.UNKNOWN,
     "queued": FinishReason.UNKNOWN,
 }
-"""Status of a response that did not fail → why it ended. In progress and queued: it runs in the background."""
+"""Status of a response that did not fail → finish reason. One in progress or queued runs in the background."""
 
 INCOMPLETE_REASON: dict[str, FinishReason] = {
     "max_output_tokens": FinishReason.LENGTH,
@@ -34,16 +34,16 @@ INCOMPLETE_REASON: dict[str, FinishReason] = {
     "content_filter": FinishReason.CONTENT_FILTER,
     "steered": FinishReason.UNKNOWN,
 }
-"""`incomplete_details.reason` → why it ended. Another word is LENGTH: the answer is short of its end."""
+"""`incomplete_details.reason` → finish reason. Any other word is LENGTH, because the answer is not complete."""
 
 FAILED_CATEGORY: dict[str, ErrorCategory] = {
     "failed": ErrorCategory.SERVER,
     "cancelled": ErrorCategory.CANCELLED,
 }
-"""Status of a response that failed → category, where its error object does not say more."""
+"""Status of a response that failed → category, if its error object is not more specific."""
 
 MEMBERS_OF_A_RESPONSE = frozenset({"output", "status"})
-"""An object with none of these and without an error is something else's answer."""
+"""An object with none of these and without an error is not a Responses answer."""
 
 ECHOED = frozenset(
     {
@@ -54,11 +54,11 @@ ECHOED = frozenset(
         "prompt_cache_retention", "prompt_cache_options", "context_management",
     }
 )  # fmt: skip
-"""Members that are told elsewhere, or that only repeat the request. All others are kept in `provider_data`."""
+"""Members that are read elsewhere or that repeat the request. All others are kept in `provider_data`."""
 
 
 def decode_response(body: bytes, provider: Provider, make_id: MakeId, limits: AnswerLimits = ANSWER_LIMITS) -> Response:
-    """Read an unstreamed answer. Raises `ProviderError`, also for a failure that a 200 reports."""
+    """Decode an unstreamed answer. Raises `ProviderError`, also for a failure in a response with status 200."""
     try:
         response = loads_object(body)
     except MalformedJSONError as error:
@@ -79,9 +79,10 @@ def decode_response(body: bytes, provider: Provider, make_id: MakeId, limits: An
 
 
 def conclude(output: Output, response: JSONObject, status: str | None, body: bytes) -> list[Event]:
-    """Take the final response in: what of it was never told, then `Done` or `Error`.
+    """Read the final response. Returns events for what was not delivered before, then `Done` or `Error`.
 
-    status: the terminal event's own word, None for an unstreamed answer. body: what the error quotes.
+    status: the terminal event's status; None for an unstreamed answer.
+    body: the bytes that the error keeps.
     """
     answer = output.answer
     describe(answer, response)
@@ -104,44 +105,49 @@ def conclude(output: Output, response: JSONObject, status: str | None, body: byt
 
 
 def describe(answer: Accumulator, response: JSONObject) -> None:
-    """Model and id, as far as this response names them."""
+    """Record model and id, if this response names them."""
     answer.model = string(response, "model") or answer.model
     answer.id = string(response, "id") or answer.id
 
 
 def keep(answer: Accumulator, members: JSONObject) -> None:
-    """Keep what the answer carries besides, as received: service tier, incomplete_details, moderation, …"""
+    """Keep other members as received: service tier, incomplete_details, moderation, …"""
     for key, value in members.items():
         if key not in ECHOED and value is not None and value != {} and value != []:
             answer.provider_data[key] = value
 
 
 def status_of(response: JSONObject, event_status: str | None) -> str | None:
-    """How it ended. A terminal event that reports a failure is believed, and so is any over a response that calls
-    itself unfinished; otherwise the response knows better (`response.completed` with an incomplete response)."""
+    """Return the status with which a response ended.
+
+    A terminal event's status is used if it is a failure, or if the response's own status is unfinished. Otherwise the
+    response's own status is used (`response.completed` with an incomplete response).
+    """
     status = string(response, "status")
     unfinished = status is None or status in ("in_progress", "queued")
     return event_status if event_status in FAILED_CATEGORY or (event_status and unfinished) else status
 
 
 def failure_of(response: JSONObject, status: str | None, body: bytes) -> ProviderError | None:
-    """The error of a response that failed, None for one that did not."""
+    """Return the error of a response that failed, or None."""
     error = response.get("error")
     category = FAILED_CATEGORY.get(status or "")
     if error and (category is not None or status not in STATUS_REASON):
         return error_from_object(error, http_status=200, body=body)
     if category is None:
         return None
-    message = f"the response {'was cancelled' if status == 'cancelled' else 'failed without saying why'}"
+    message = f"the response {'was cancelled' if status == 'cancelled' else 'failed without a reason'}"
     return ProviderError(message, category=category, http_status=200, provider_code=status, body=body)
 
 
 def reason_of(response: JSONObject, status: str | None) -> tuple[FinishReason, str | None]:
-    """Why it ended, in our word and in the server's own. A body without a status is a whole answer of a server that
-    does not report one."""
+    """Return the finish reason, and the server's own word for it.
+
+    A body without a status is a complete answer of a server that does not report one.
+    """
     details = string(mapping(response, "incomplete_details"), "reason")
     if status == "incomplete" or (status is None and details is not None):
-        # The word is the status here, too; what lies behind it is kept in `provider_data["incomplete_details"]`.
+        # The raw reason is the status here as well; `provider_data["incomplete_details"]` has the details.
         return INCOMPLETE_REASON.get(details or "", FinishReason.LENGTH), status or details
     if status is None:
         return FinishReason.STOP, None

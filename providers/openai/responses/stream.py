@@ -1,14 +1,16 @@
-"""The machine for a Responses stream.
+"""The stream machine for Responses.
 
-`response.created`, then per output item `response.output_item.added`, deltas and `response.output_item.done`, then
-one of `response.completed`, `.incomplete`, `.failed`, `.cancelled`, which carries the whole response and is the
-terminal marker; `error` anywhere. Source: https://platform.openai.com/docs/api-reference/responses-streaming.
+A stream has `response.created`, then for each output item `response.output_item.added`, deltas and
+`response.output_item.done`, then one of `response.completed`, `.incomplete`, `.failed`, `.cancelled`, which has the
+whole response and is the terminal marker. `error` may come anywhere.
+Source: https://platform.openai.com/docs/api-reference/responses-streaming.
 
-The event's name decides; where servers leave it out, the `type` in the data does. Events that are not in the table
-(progress of server-side tools, pings, whatever comes next year) tell the caller nothing. What a delta misses, the
-whole item tells later, and what the items miss, the final response tells: see `items.py`.
+The event's name selects the method. If a server leaves it out, the `type` in the data does. Events that are not in the
+table (progress of server-side tools, pings, future events) are ignored. Content that the deltas lack comes with the
+whole item, and content that the items lack comes with the final response: see `items.py`.
 
-A delta that matches the one before but for its text does not come here (`delta_template.py`).
+A delta that differs from the one before only in its text does not come here (`delta_template.py`). Must not know
+requests.
 """
 
 from __future__ import annotations
@@ -40,17 +42,22 @@ from .output import Output
 from .response import conclude, describe, keep
 
 DONE_MARK = b"[DONE]"
-"""Not of this dialect; servers that also speak Chat Completions end with it."""
+"""The marker of Chat Completions. Servers that implement both formats also send it here."""
 
 PINGS = frozenset({"ping", "keepalive", "heartbeat"})
-"""Events whose data is of no interest, JSON or not."""
+"""Events whose data is ignored, JSON or not."""
 
 ENVELOPE = ("type", "response", "sequence_number", "event_id")
-"""Members of a terminal event that are not kept: all others are the server's own and go into `provider_data`."""
+"""Members of a terminal event that are not kept. All others go into `provider_data`."""
 
 
 class ResponsesStream(StreamMachine):
-    """One stream."""
+    """Converts one stream.
+
+    output: the items of the answer.
+    started: whether `Start` was returned.
+    done_mark: whether `[DONE]` has come.
+    """
 
     __slots__ = ("done_mark", "output", "started")
 
@@ -91,7 +98,7 @@ class ResponsesStream(StreamMachine):
         if reported is not None:
             return self.fail(error_from_object(reported, http_status=200, body=stray))
         if self.done_mark and self.output.all_done() and not self.provider.profile.quirks.strict_end:
-            # The server says itself that this is all, and every item has come whole: only the reason is missing.
+            # The server has marked the end, and every item came whole: only the finish reason is missing.
             self.ended: bool = True
             events = self.answer.done(FinishReason.UNKNOWN, None)
             return events if self.started else self._with_start(events)
@@ -100,6 +107,7 @@ class ResponsesStream(StreamMachine):
         )
 
     def _unreadable(self, event: str, data: bytes, reason: str) -> Sequence[Event]:
+        """Handle data that is no JSON object: a ping, the marker of Chat Completions, an error, or malformed data."""
         if event in PINGS or not data.strip():
             return ()
         if data.strip() == DONE_MARK:
@@ -110,19 +118,19 @@ class ResponsesStream(StreamMachine):
         return self.fail(errors.malformed(reason, data))
 
     def _unnamed(self, value: JSONObject, data: bytes) -> Sequence[Event]:
-        """An event that the table does not have: one of no interest, or an error in another dialect's form."""
+        """Handle an event that is not in the table: ignore it, unless it is an error of another dialect's form."""
         reported = reported_error("", value)
         return () if reported is None else self.fail(error_from_object(reported, http_status=200, body=data))
 
     def _with_start(self, events: Sequence[Event]) -> Sequence[Event]:
-        """The first event that tells anything, in a stream that has not begun: only an error may stand alone."""
+        """Put `Start` before the first events of a stream, unless they are an error."""
         if type(events[0]) is Error:
             return events
         self.started = True
         return events if type(events[0]) is Start else [Start(self.answer.model, self.answer.id), *events]
 
     def response_started(self, value: JSONObject, data: bytes) -> Sequence[Event]:
-        """`created`, `queued` or `in_progress`, whichever comes first: a resumed stream lacks the first ones."""
+        """Read `created`, `queued` or `in_progress`, whichever comes first: a resumed stream has no first ones."""
         response = _object(value, "response")
         self.output.custom_tools.learn(response)
         describe(self.answer, response)
@@ -131,6 +139,7 @@ class ResponsesStream(StreamMachine):
         return (self.answer.start(self.answer.model, self.answer.id),)
 
     def text_delta(self, value: JSONObject, data: bytes) -> Sequence[Event]:
+        """Append text to a content part."""
         text = value.get("delta")
         if type(text) is not str or not text:
             return _nothing(value)
@@ -144,12 +153,15 @@ class ResponsesStream(StreamMachine):
         return (message.text(place).delta(text),)
 
     def text_done(self, value: JSONObject, data: bytes) -> Sequence[Event]:
+        """Read a content part that the event itself is."""
         return self._take_part(value, value)
 
     def part_done(self, value: JSONObject, data: bytes) -> Sequence[Event]:
+        """Read a whole content part."""
         return self._take_part(value, _object(value, "part"))
 
     def _take_part(self, value: JSONObject, part: JSONObject) -> Sequence[Event]:
+        """Read a whole part of a message, if it is a text or a refusal."""
         kind = PART_OF_EVENT.get(string(part, "type") or "", string(part, "type"))
         if kind not in ("output_text", "refusal"):
             return ()
@@ -158,7 +170,7 @@ class ResponsesStream(StreamMachine):
         return () if message is None else message.take_part(place, {**part, "type": kind})
 
     def annotation_added(self, value: JSONObject, data: bytes) -> Sequence[Event]:
-        """A source. One for text that has not come yet comes again with its item."""
+        """Add a citation. One for text that has not come yet comes again with its item."""
         message, annotation = self.output.message_at(value), value.get("annotation")
         block = None if message is None else message.texts.get(integer(value, "content_index") or 0)
         if block is not None and type(annotation) is dict:
@@ -166,6 +178,7 @@ class ResponsesStream(StreamMachine):
         return ()
 
     def refusal_delta(self, value: JSONObject, data: bytes) -> Sequence[Event]:
+        """Append to a refusal."""
         text = value.get("delta")
         if type(text) is not str or not text:
             return _nothing(value)
@@ -175,9 +188,11 @@ class ResponsesStream(StreamMachine):
         return ()
 
     def summary_delta(self, value: JSONObject, data: bytes) -> Sequence[Event]:
+        """Append to the summary of reasoning."""
         return self._reasoning_delta(value, SUMMARY)
 
     def reasoning_delta(self, value: JSONObject, data: bytes) -> Sequence[Event]:
+        """Append to the text of reasoning."""
         return self._reasoning_delta(value, CONTENT)
 
     def _reasoning_delta(self, value: JSONObject, source: str) -> Sequence[Event]:
@@ -188,6 +203,7 @@ class ResponsesStream(StreamMachine):
         return () if reasoning is None else reasoning.delta(source, text)
 
     def arguments_delta(self, value: JSONObject, data: bytes) -> Sequence[Event]:
+        """Append to a call's arguments."""
         text = value.get("delta")
         if type(text) is not str or not text:
             return _nothing(value)
@@ -195,18 +211,21 @@ class ResponsesStream(StreamMachine):
         return () if call is None or call.block.done else call.block.delta(text)
 
     def arguments_done(self, value: JSONObject, data: bytes) -> Sequence[Event]:
+        """Read a call's whole arguments."""
         call = self.output.call_at(value)
         whole = string(value, "arguments") or string(value, "input") or ""
         return () if call is None else call.take_arguments(whole)
 
     def audio_delta(self, value: JSONObject, data: bytes) -> Sequence[Event]:
+        """Append to the sound."""
         return self._audio_delta(value, "data")
 
     def transcript_delta(self, value: JSONObject, data: bytes) -> Sequence[Event]:
+        """Append to the transcript of the sound."""
         return self._audio_delta(value, "transcript")
 
     def _audio_delta(self, value: JSONObject, member: str) -> Sequence[Event]:
-        """Sound has no item that would bring it again, and no event of ours."""
+        """Keep a piece of sound. No item repeats it, and it has no event of the library."""
         text = value.get("delta")
         if type(text) is not str or not text:
             return _nothing(value)
@@ -214,37 +233,44 @@ class ResponsesStream(StreamMachine):
         return ()
 
     def item_added(self, value: JSONObject, data: bytes) -> Sequence[Event]:
+        """Begin an item."""
         return self.output.open(integer(value, "output_index") or 0, _item(value, data))
 
     def item_done(self, value: JSONObject, data: bytes) -> Sequence[Event]:
+        """Read a whole item."""
         return self.output.take(integer(value, "output_index") or 0, _item(value, data))
 
     def completed(self, value: JSONObject, data: bytes) -> Sequence[Event]:
+        """End the answer with a completed response."""
         return self._conclude(value, "completed", data)
 
     def incomplete(self, value: JSONObject, data: bytes) -> Sequence[Event]:
+        """End the answer with an incomplete response."""
         return self._conclude(value, "incomplete", data)
 
     def failed(self, value: JSONObject, data: bytes) -> Sequence[Event]:
+        """End the answer with a failed response."""
         return self._conclude(value, "failed", data)
 
     def cancelled(self, value: JSONObject, data: bytes) -> Sequence[Event]:
+        """End the answer with a cancelled response."""
         return self._conclude(value, "cancelled", data)
 
     def _conclude(self, value: JSONObject, status: str, data: bytes) -> Sequence[Event]:
+        """Read the terminal event. Returns the last events."""
         if any(map(may_hold_numbers, objects(mapping(value, "response"), "output"))):
             value = exactly_object(value, data)
         keep(self.answer, {key: member for key, member in value.items() if key not in ENVELOPE})
         response = value.get("response")
         events = conclude(self.output, response if type(response) is dict else {}, status, data)
-        self.ended = True  # not before: what cannot be read ends the stream with an error
+        self.ended = True  # after reading: a response that cannot be read ends the stream with an error
         return events
 
     def error(self, value: JSONObject, data: bytes) -> Sequence[Event]:
-        """An error event, nested (`error: {…}`) or flat. The `response.failed` that may follow says the same."""
+        """Read an error event, nested (`error: {…}`) or flat. A `response.failed` after it has the same error."""
         reported = value.get("error")
         if not reported:
-            # A type that is not the event's own is the error's.
+            # A type other than `error` belongs to the error.
             own = ENVELOPE if value.get("type") == "error" else ENVELOPE[1:]
             reported = {key: member for key, member in value.items() if key not in own}
         return self.fail(error_from_object(reported, http_status=200, body=data))
@@ -276,7 +302,7 @@ EVENTS: dict[str, Callable[[ResponsesStream, JSONObject, bytes], Sequence[Event]
     "response.cancelled": ResponsesStream.cancelled,
     "error": ResponsesStream.error,
 }
-"""Event → what it does. Every other event is passed over."""
+"""Type of an event → its method. Every other event is ignored."""
 
 REPEATED = frozenset(
     {
@@ -287,14 +313,17 @@ REPEATED = frozenset(
         "response.custom_tool_call_input.delta",
     }
 )
+"""Types of events that contain one delta and nothing else."""
+
 DELTA: Path = ("delta",)
-"""Events that tell a delta and nothing else, and where its text is."""
+"""The path to the text of such an event."""
 
 PART_OF_EVENT: dict[str, str] = {"response.output_text.done": "output_text", "response.refusal.done": "refusal"}
-"""Event that is itself a whole part → the kind of part."""
+"""Type of an event that is itself a whole part → the type of the part."""
 
 
 def _object(value: JSONObject, key: str) -> JSONObject:
+    """Return the member, which must be an object. Raises `MalformedJSONError`."""
     member = value.get(key)
     if type(member) is not dict:
         raise MalformedJSONError(f"an event of type {shown(string(value, 'type') or '')} without its {key}")
@@ -302,13 +331,13 @@ def _object(value: JSONObject, key: str) -> JSONObject:
 
 
 def _item(value: JSONObject, data: bytes) -> JSONObject:
-    """The item of an event, with exact numbers."""
+    """Return the item of an event, with exact numbers."""
     item = _object(value, "item")
     return _object(exactly_object(value, data), "item") if may_hold_numbers(item) else item
 
 
 def _nothing(value: JSONObject) -> Sequence[Event]:
-    """A delta without text. An empty or absent one is harmless; anything else would be an answer lost."""
+    """Return no events for a delta with empty or absent text. Raises `MalformedJSONError` for any other value."""
     if value.get("delta") in (None, ""):
         return ()
     raise MalformedJSONError("a delta that is no text")

@@ -1,4 +1,4 @@
-"""A Responses object's token counts → `Usage`. Arithmetic only."""
+"""Converts the token counts of a Responses object to `Usage`. Arithmetic only. Must not know other members."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from ...usage import Usage
 
 
 def read_usage(raw: JSONObject) -> Usage:
-    """Token counts. `input_tokens` holds what was cached; `output_tokens` holds the reasoning, which is taken out of
-    it, except where the total shows that it was never in."""
+    """Return the token counts as `Usage`.
+
+    `input_tokens` include cached input. `output_tokens` include reasoning, which is subtracted unless the total shows
+    that the server counts it separately.
+    """
     inputs, details = integer(raw, "input_tokens"), mapping(raw, "input_tokens_details")
     outputs, thinking = (
         integer(raw, "output_tokens"),

@@ -458,5 +458,5 @@ def test_a_users_block_of_another_provider_is_left_out_with_a_warning() -> None:
     request = encode(Message(Role.USER, [Text("q"), block]))
     assert json.loads(request.body)["messages"] == [{"role": "user", "content": "q"}]
     assert request.warnings == [
-        "messages: 'input_file' of 'openai-responses' is not sent; only its maker understands it"
+        "messages: 'input_file' of 'openai-responses' is not sent; only its provider understands it"
     ]

@@ -56,7 +56,7 @@ def test_empty_texts_are_nothing_and_nothing_at_all_is_refused() -> None:
         {"role": "user", "parts": [{"text": "Hi"}]},
         {"role": "user", "parts": [{"text": "b"}]},
     ]
-    with pytest.raises(InvalidRequestError, match="messages: hold nothing that can be sent to Gemini"):
+    with pytest.raises(InvalidRequestError, match="messages: contain nothing that can be sent to Gemini"):
         contents(Message.user(""))
 
 
@@ -222,7 +222,7 @@ def test_a_providers_block_goes_back_in_its_place_and_only_there() -> None:
     history = (HI, Message.assistant([Text("a"), ours, theirs, Text("b")]))
     assert contents(*history)[1]["parts"] == [{"text": "a"}, code, {"text": "b"}]
     assert warnings(*history) == [
-        "messages: 'server_tool_use' of 'anthropic' is not sent; only its maker understands it"
+        "messages: 'server_tool_use' of 'anthropic' is not sent; only its provider understands it"
     ]
 
 
@@ -294,7 +294,7 @@ def test_files_in_a_result_stand_beside_it_where_the_model_does_not() -> None:
         {"role": "user", "parts": [PNG_PART]},
     ]
     assert warnings(*media_result(), model=OLD_MODEL) == [
-        "messages[2].content[0].content[1]: sent beside the result, which cannot hold it"
+        "messages[2].content[0].content[1]: sent beside the result, which cannot contain it"
     ]
     by_address = ToolResult("a", [Image(url="https://h/a.png")])
     history = (HI, Message.tool_call("a", "f", "{}"), Message(Role.TOOL, [by_address]))

@@ -137,7 +137,7 @@ def test_a_constraint_that_gemini_does_not_know_is_sent_and_said(keyword: str) -
     warnings: list[str] = []
     schema = {"type": "string", keyword: True}
     assert gemini_schema(schema, "response_schema", warnings) == schema
-    assert warnings == [f"response_schema.{keyword}: Gemini does not hold its answer to it"]
+    assert warnings == [f"response_schema.{keyword}: Gemini does not enforce it"]
     assert gemini_schema(schema, "response_schema", None) == schema
 
 
@@ -175,4 +175,4 @@ def test_a_generated_schema_goes_through() -> None:
     assert properties["leaf"]["description"] == "One."
     assert properties["leaf"]["type"] == "object"
     assert properties["leaves"]["items"] == {"$ref": "#/$defs/Leaf"}
-    assert warnings == ["response_schema.properties.kind.pattern: Gemini does not hold its answer to it"]
+    assert warnings == ["response_schema.properties.kind.pattern: Gemini does not enforce it"]

@@ -40,7 +40,7 @@ def test_a_level_is_a_share_of_the_models_budget(model: str, level: ThinkingLeve
 
 @pytest.mark.parametrize("model", ["gemini-2.5-pro", "gemini-2.5-flash-lite"])
 def test_none_is_an_error_where_thinking_cannot_be_switched_off(model: str) -> None:
-    with pytest.raises(InvalidRequestError, match=f"thinking: {model} cannot do without thinking"):
+    with pytest.raises(InvalidRequestError, match=f"thinking: {model} cannot disable thinking"):
         config(model, NONE)
 
 

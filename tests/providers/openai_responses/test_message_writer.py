@@ -264,7 +264,7 @@ FOREIGN = "messages: thinking that 'openai-responses' did not make is not sent t
         (RedactedThinking("data"), FOREIGN),
         (
             ProviderBlock("anthropic", {"type": "server_tool_use"}),
-            "messages: 'server_tool_use' of 'anthropic' is not sent; only its maker understands it",
+            "messages: 'server_tool_use' of 'anthropic' is not sent; only its provider understands it",
         ),
         (
             Thinking("nothing to go by", state=ProviderState(OURS, {"id": "rs_1", "summary": []})),
