@@ -20,7 +20,7 @@ from ..answer_limits import ANSWER_LIMITS, AnswerLimits
 from ..delta_template import Path, VolatileMembers
 from ..dialect import MakeId, StreamMachine
 from ..error_bodies import ERROR, reported_error, reported_in_text
-from ..errors import malformed, truncated
+from ..errors import ProviderError, malformed, truncated
 from ..events import Error, Event, Start
 from ..json_values import (
     JSON,
@@ -207,10 +207,13 @@ class GeminiStream(StreamMachine):
         self._start(chunk, events)
         candidates = items(chunk, "candidates")
         self.answer.count.check_choices(len(candidates))
-        for position, candidate in enumerate(candidates):
-            if type(candidate) is dict:
-                index = candidate.get("index")
-                self._candidate(candidate, index if type(index) is int else position, events)
+        try:
+            for position, candidate in enumerate(candidates):
+                if type(candidate) is dict:
+                    index = candidate.get("index")
+                    self._candidate(candidate, index if type(index) is int else position, events)
+        except ProviderError as error:  # a limit: what came before it stays in the answer, so it is delivered, too
+            return [*events, *self.fail(error.with_traceback(None))]
         for name, value in chunk.items():
             if name not in READ_IN_CHUNK:
                 self._extras.note(name, value)

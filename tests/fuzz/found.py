@@ -7,6 +7,11 @@ from tests.fuzz.seeds import CUT, RESPONSES
 _FRAMES = RESPONSES[0].split("\n\n")
 _TWICE = "\n\n".join([*_FRAMES[:3], *_FRAMES[2:]])  # the summary's only delta comes twice
 
+_CHOICES = (
+    'data: {"choices": [{"index": 0, "delta": {"reasoning_content": "hm"}},'
+    ' {"index": 0, "delta": [{"reasoning_content": "hm"}]}]}\n\n'
+)
+
 FOUND: list[tuple[str, bytes, str]] = [
     ("chunks", CUT + b"3128FFFFFFFFFFFFFFF\r\nx", "a size of nineteen digits is refused, where h11 waits"),
     ("chunks", CUT + b"FFFFFFFFFFFFFFFF\r\nx", "a size that no answer has is refused, where h11 waits"),
@@ -15,6 +20,7 @@ FOUND: list[tuple[str, bytes, str]] = [
         b"\xc2HTTP/1.1 200 OK\r\nContent-Length: 1\r\nConnection: cl\xcc\xccContent-Length: 9\r\n\r\nhello",
         "stray bytes that come after the end was seen close an idle connection",
     ),
+    ("openai-chat", CUT + _CHOICES.encode(), "a choice before a malformed one in the same chunk is in the answer only"),
     ("openai-responses", CUT + _TWICE.encode(), "pieces that the whole contradicts are told, the whole is held"),
     ("secrets", b":Ef3&ampgh4&lt", "HTML reads an entity without its semicolon, as at the end of a cut text"),
     (

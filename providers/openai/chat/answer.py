@@ -95,9 +95,10 @@ class ChatAnswer:
         self._others: dict[int, ChatAnswer] = {}
         self._sources: dict[str, str] = {}
 
-    def take(self, chunk: JSONObject, data: bytes = b"") -> list[Event]:
+    def take(self, chunk: JSONObject, events: list[Event], data: bytes = b"") -> None:
         """Read one chunk, or a whole body. Raises `MalformedJSONError` if content would otherwise be lost.
 
+        events: gets the events that the chunk contains, in order; those before the error, too, if it raises.
         data: the chunk's JSON, if its whole numbers may have become floats.
         """
         if data and any(map(_has_object_arguments, objects(chunk, "choices"))):
@@ -110,11 +111,12 @@ class ChatAnswer:
         for name, value in chunk.items():
             if name not in CHUNK_MEMBERS and value:
                 answer.provider_data[name] = value
-        events: list[Event] = []
-        for position, choice in enumerate(_objects_in(chunk.get("choices"), "choices")):
-            # The choices of a whole body need no index, and not every server sends one.
-            self._choice(choice, position if self._whole else integer(choice, "index") or 0, events)
-        return self._begun(events)
+        try:
+            for position, choice in enumerate(_objects_in(chunk.get("choices"), "choices")):
+                # The choices of a whole body need no index, and not every server sends one.
+                self._choice(choice, position if self._whole else integer(choice, "index") or 0, events)
+        finally:
+            self._begin(events)
 
     def take_usage(self, chunk: JSONObject) -> None:
         """Read the token report, wherever the chunk has it. Reports are totals, so the last one counts."""
@@ -140,7 +142,8 @@ class ChatAnswer:
 
     def done(self) -> list[Event]:
         """Read the terminal marker. Returns the last events."""
-        events = self._begun(self.answer.done(finish_reason_of(self.finish), self.finish))
+        events = self.answer.done(finish_reason_of(self.finish), self.finish)
+        self._begin(events)
         # After `done`: a block that is placed earlier would hide which one the length limit cut off.
         self.settle()
         nameless = self._tools.nameless
@@ -188,18 +191,17 @@ class ChatAnswer:
             ]
         return {"index": index, "message": message, "finish_reason": self.finish, **self.answer.provider_data}
 
-    def _begun(self, events: list[Event]) -> list[Event]:
+    def _begin(self, events: list[Event]) -> None:
         """Put `Start` before the very first events. A stream that fails at once has no `Start`."""
         if events and not self.started:
             self.started = True
-            return [self.answer.start(self.answer.model, self.answer.id), *events]
-        return events
+            events.insert(0, self.answer.start(self.answer.model, self.answer.id))
 
     def _choice(self, choice: JSONObject, index: int, events: list[Event]) -> None:
         if self.choice_index is None:
             self.choice_index = index
         if index != self.choice_index:
-            self._other(index).take({"choices": [{**choice, "index": 0}]})
+            self._other(index).take({"choices": [{**choice, "index": 0}]}, [])
             return
         finish = choice.get("finish_reason")
         if type(finish) is str and finish:

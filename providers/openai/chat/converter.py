@@ -166,7 +166,7 @@ class ChatConverter(HistoryConverter):
             texts, wire = list(_user_blocks(wire, where)), {**wire, "content": None}
         answer = ChatAnswer(Accumulator(keep_ids=True), self.provider.profile.name, self.make_id, whole=True)
         try:
-            answer.take({"choices": [{"index": 0, "message": wire}]})
+            answer.take({"choices": [{"index": 0, "message": wire}]}, [])
         except MalformedJSONError as error:
             raise HistoryError(where, str(error)) from None
         answer.done()

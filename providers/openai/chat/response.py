@@ -32,7 +32,7 @@ def decode_response(body: bytes, provider: Provider, make_id: MakeId, limits: An
         raise malformed("malformed answer: a chat completion must have choices", body)
     content = ChatAnswer(answer, provider.profile.name, make_id, whole=True)
     try:
-        content.take(chunk)
+        content.take(chunk, [])
     except MalformedJSONError as error:
         raise malformed(f"malformed answer: {error}", body) from None
     aborted = content.aborted(body)

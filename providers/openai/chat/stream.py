@@ -108,10 +108,13 @@ class ChatStream(StreamMachine):
         if error is not None:
             self._content.take_usage(chunk)
             return self.fail(error_from_object(error, http_status=STREAM_STATUS, body=data))
+        events: list[Event] = []
         try:
-            events = self._content.take(chunk, data)
+            self._content.take(chunk, events, data)
         except MalformedJSONError as shape:
-            return self.fail(malformed(f"malformed event: {shape}", data))
+            return [*events, *self.fail(malformed(f"malformed event: {shape}", data))]
+        except ProviderError as failure:
+            return [*events, *self.fail(failure.with_traceback(None))]
         if len(events) == 1 or (len(events) == 2 and type(events[0]) is Start):
             path = self._repeated_path(chunk)
             if path is not None:

@@ -66,13 +66,12 @@ class Output:
                 slot = self._begun(index, item)
         return slot.take(item)
 
-    def take_all(self, output: list[JSON]) -> list[Event]:
-        """Read the final response's items. Returns events for what was not delivered before.
+    def take_all(self, output: list[JSON], events: list[Event]) -> None:
+        """Read the final response's items. Items that the final response leaves out are kept.
 
-        Items that the final response leaves out are kept.
+        events: gets the events for what was not delivered before; those before the error, too, if it raises.
         """
         self.answer.count.check_items(len(output))
-        events: list[Event] = []
         waiting = _Waiting(self.items)
         for index, item in enumerate(output):
             if type(item) is not dict:
@@ -81,7 +80,6 @@ class Output:
             if slot is None:
                 slot = self._new(item)
             events.extend(slot.take(item))
-        return events
 
     def cut_short(self) -> list[Event]:
         """End an answer that was cut off. Calls that had not ended are closed as incomplete."""

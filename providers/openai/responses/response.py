@@ -87,7 +87,11 @@ def conclude(output: Output, response: JSONObject, status: str | None, body: byt
     answer = output.answer
     describe(answer, response)
     output.custom_tools.learn(response)
-    events = output.take_all(items(response, "output"))
+    events: list[Event] = []
+    try:
+        output.take_all(items(response, "output"), events)
+    except ProviderError as error:  # a limit: what came before it stays in the answer, so it is delivered, too
+        return [*events, Error(error.with_traceback(None))]
     usage = response.get("usage")
     if type(usage) is dict:
         answer.usage = read_usage(usage)
