@@ -454,7 +454,9 @@ class RunningCall(Ending):
 
     def _failure(self, error: ProviderError, response: Response | None = None) -> Completion:
         """The completion of a call that fails now, with what had arrived."""
-        attempt = self._attempt
+        attempt, prepared = self._attempt, self._prepared
+        error.provider, error.model = prepared.provider.name, prepared.model
+        error.host = prepared.origin.host_header
         return Completion(
             success=False,
             http_status=error.http_status or (attempt.status if attempt is not None else 0),

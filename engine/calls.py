@@ -16,7 +16,6 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 
 import trio
 
-from ..providers.errors import ProviderError
 from ..providers.options import Retry, Timeouts
 from ..providers.provider import Provider
 from ..providers.request import Request
@@ -300,9 +299,8 @@ class Calls:
         if self._closed and not forced:
             return
         self._closed = True
-        error: ProviderError = cancelled("the engine was closed")
         for call in list(self._calls):
-            call.end_now(error, forced=forced)
+            call.end_now(cancelled("the engine was closed"), forced=forced)
         self._runtime.forget_due()
         if self._runtime.recording is not None:
             self._runtime.recording.close()

@@ -23,7 +23,6 @@ from ..transport.loop import make_loop
 from ..transport.proxy import ProxyConfig, parse_proxy_url
 from ..transport.tls import TLSConfig
 from .calls import Calls
-from .completion import answer_of
 from .delivery import OnEvent
 from .ending import OnCompletion
 from .engine_thread import EngineThread
@@ -81,7 +80,7 @@ class Engine:
             completion = await call.wait()
         finally:
             call.cancel()
-        return answer_of(completion)
+        return completion.response_or_raise()
 
     def stream(self, request: Request) -> EventStream:
         """A streamed call as an async iterator with backpressure: `async with engine.stream(request) as events`.
