@@ -44,7 +44,7 @@ class CallHooks:
     ended: with the call and its completion, before `on_completion`; may be called again if it raised.
     attempt_started: with the call and the attempt's number, from 1.
     first_token: once the first content was given to `on_event`.
-    observed: wraps the function that delivers the events of each further chunk; None: nobody looks at chunks.
+    observed: wraps the function that delivers the events after the first content; None: nobody observes them.
     """
 
     ended: Callable[[RunningCall, Completion], None]
