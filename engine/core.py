@@ -40,7 +40,7 @@ from .stream import EventStream
 class Engine:
     """Many concurrent calls. Made by `open_engine`; all methods are for its own thread.
 
-    from_thread: the same for other threads, which it blocks until the answer is there.
+    from_thread: the engine for other threads. Its methods block the calling thread until the answer is there.
     """
 
     __slots__ = ("_calls", "from_thread")
@@ -62,14 +62,14 @@ class Engine:
 
         `on_event(event)` is called for each event in wire order, then `on_completion(completion)` exactly once;
         both are plain functions, called on this thread. An exception from `on_event` ends this call alone
-        (category CALLBACK) and is the last it is told.
+        (category CALLBACK), and `on_event` is not called again.
         Raises `InvalidRequestError` for a request that cannot be sent at all, before anything is sent, and
         `EngineClosedError` or `TooManyCallsError`; whatever the network does arrives in the completion.
         """
         return self._calls.start(request, on_event, on_completion, stream=True)
 
     def start_request(self, request: Request, on_completion: OnCompletion | None = None) -> Call:
-        """Start an unstreamed call; returns at once. As `start_stream`, without events."""
+        """Start an unstreamed call; returns at once. Callbacks and errors are as in `start_stream`, without events."""
         return self._calls.start(request, None, on_completion, stream=False)
 
     async def request(self, request: Request) -> Response:
