@@ -1,4 +1,4 @@
-"""One try of one call: get a connection, send, have the response read; and what ended it.
+"""One attempt of one call: it gets a connection, sends the request, and has the response read.
 
 Knows transport (as its waiter and its exchange) and which kind of body a response has (`body/`). Must not know what is
 in a body, retries, clocks or callbacks: it reports to its `Listener` (the call) and is over.
@@ -27,18 +27,18 @@ from .steps import Action, Steps
 JSON_TYPES = ("application/json", "text/json")
 NO_ANSWER_TYPES = ("text/html", "application/xhtml+xml", "image/", "audio/", "video/")
 NO_CONTENT = frozenset({204, 205})
-"""Successes that say there is no answer: an error here, named by its status."""
+"""Successful statuses without an answer. A call that gets one fails."""
 REQUEST_ID_HEADERS = ("x-request-id", "request-id", "x-goog-request-id", "apim-request-id", "x-ms-request-id", "cf-ray")
 
 
 class Attempt(BodyOwner):
-    """One try.
+    """One attempt.
 
-    phase: where the dial stands.
+    phase: how far the connection is.
     connection: the one it runs on, until the response has ended or is given up.
-    paused: the consumer wants nothing for now.
+    paused: whether the consumer wants no events for now.
     steps: events of one wire event that are being delivered a few at a time.
-    deliver, deliver_each: the listener may put others in their places at any time.
+    deliver, deliver_each: deliver events. The listener may replace both at any time.
     """
 
     __slots__ = (
@@ -83,11 +83,11 @@ class Attempt(BodyOwner):
 
     @property
     def reads_error(self) -> bool:
-        """Whether the body of an error answer is being read."""
+        """Whether the body of an error response is being read."""
         return self._body is not None and self._body.reads_error and not self.over
 
     def partial_response(self) -> Response | None:
-        """What had arrived of a stream, where anything had."""
+        """What had arrived of a stream; None where nothing had."""
         return self._body.partial_response() if self._body is not None else None
 
     def take_fresh_key(self) -> None:
@@ -130,7 +130,7 @@ class Attempt(BodyOwner):
         self._listener.on_progress(Progress.HEAD)
 
     def _choose_body(self) -> Body | None:
-        """What the body is; None where it cannot be read, and the attempt is over."""
+        """The reader for the body; None where the body cannot be read: the attempt has failed then."""
         media_type = self.headers.get("content-type", "").partition(";")[0].strip().lower()
         if not 200 <= self.status < 300 or self.status in NO_CONTENT:
             return ErrorBody(self)
@@ -181,7 +181,7 @@ class Attempt(BodyOwner):
     # --- as the holder of what was received ---
 
     def kept_bytes(self) -> int:
-        """What of the bytes received is kept."""
+        """How many of the received bytes are kept."""
         return self._body.kept_bytes() if self._body is not None else 0
 
     def give_way(self) -> None:
@@ -207,7 +207,7 @@ class Attempt(BodyOwner):
         self.deliver(events)
 
     def stepped(self, then: Callable[[], object]) -> None:
-        """They were delivered: go on with what comes after them."""
+        """All of them were delivered: call `then`, and go on reading."""
         self.steps = None
         then()
         while self._buffered and self.steps is None and not self.over:
@@ -227,7 +227,7 @@ class Attempt(BodyOwner):
             self.connection.pause()
 
     def resume(self) -> None:
-        """Go on."""
+        """Deliver and read again."""
         self.paused = False
         if self.steps is not None:
             self.steps.schedule()
@@ -265,12 +265,12 @@ class Attempt(BodyOwner):
             self._body.expire(error)
 
     def abort(self) -> None:
-        """Close whatever is open, and report nothing: the call has ended."""
+        """Close the connection, and report nothing: the call has ended."""
         self._leave()
         self.close()
 
     def _leave(self) -> None:
-        """Nothing more is reported from here on."""
+        """Report nothing more."""
         self.over = True
         self.prepared.buffered.forget(self)
 

@@ -1,7 +1,7 @@
 """One call, on the engine's side: its attempts, its clocks, its retries, its events, and its one completion.
 
-Knows when to stop trying and whom to tell. Must not know bytes or dialects (its attempts do), nor how requests are
-turned into wire form (the engine has done that).
+Knows when to stop trying and which callbacks to call. Must not know bytes or dialects (its attempts do), nor how
+requests are written in wire form (prepare.py).
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ Deliver: TypeAlias = "Callable[[Sequence[Event]], None]"
 
 @dataclass(slots=True)
 class CallHooks:
-    """What a call calls on its way; the same for all calls of an engine.
+    """The functions that a call notifies of its progress; the same for all calls of an engine.
 
     ended: with the call and its completion, before `on_completion`; may be called again if it raised.
     attempt_started: with the call and the attempt's number, from 1.
     first_token: once the first content was given to `on_event`.
-    observed: wraps the function that delivers the events of each further chunk; None: nobody looks at chunks.
+    observed: wraps the function that delivers the events after the first content; None: nobody observes them.
     """
 
     ended: Callable[[RunningCall, Completion], None]
@@ -140,7 +140,7 @@ class RunningCall(Ending):
 
     @property
     def label(self) -> str:
-        """Its number and model, as reports name it."""
+        """Its number, provider and model, for log records and reports."""
         return f"call {self.number} ({self._prepared.provider.name}/{self._prepared.model})"
 
     @property
@@ -149,7 +149,7 @@ class RunningCall(Ending):
         return self._prepared.stream
 
     def figures(self, now: float) -> CallFigures:
-        """What can be told of it while it runs, at this moment of the loop's clock; nothing that was said in it."""
+        """The call in figures while it runs, at the time `now` of the loop's clock. No content is in it."""
         attempt = self._attempt
         return CallFigures(
             number=self.number,
@@ -229,7 +229,7 @@ class RunningCall(Ending):
             self._starting = False
 
     def begin(self, *, fresh: bool = False) -> None:
-        """Start the first attempt, or another one. `fresh`: on a connection that has never served."""
+        """Start the first attempt, or another one. `fresh`: on a connection that no request has used."""
         if self._step is not Step.OPEN:
             return  # an observer has ended it
         if self._attempt is not None:
@@ -279,7 +279,7 @@ class RunningCall(Ending):
         runtime.timers.at(runtime.loop.clock(), callback, self.on_defect)
 
     def _deliver_first(self, events: Sequence[Event]) -> None:
-        """Events, until the first content was told: notes when that was."""
+        """Deliver events until the first content was delivered, and note when that was."""
         delivery = self._delivery
         if delivery.delivered and self._attempt is not None:
             self._attempt.deliver(events)  # from the same read as the first
@@ -434,7 +434,7 @@ class RunningCall(Ending):
         attempt.expire(error)
 
     def _where(self) -> str:
-        """What was going on, for a time-out's message."""
+        """What the call was doing, for the message of a timeout."""
         origin = self._prepared.origin
         attempt = self._attempt
         if self._state is CallState.CONNECTING and attempt is not None:
@@ -454,7 +454,9 @@ class RunningCall(Ending):
 
     def _failure(self, error: ProviderError, response: Response | None = None) -> Completion:
         """The completion of a call that fails now, with what had arrived."""
-        attempt = self._attempt
+        attempt, prepared = self._attempt, self._prepared
+        error.provider, error.model = prepared.provider.name, prepared.model
+        error.host = prepared.origin.host_header
         return Completion(
             success=False,
             http_status=error.http_status or (attempt.status if attempt is not None else 0),

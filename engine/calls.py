@@ -16,7 +16,6 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 
 import trio
 
-from ..providers.errors import ProviderError
 from ..providers.options import Retry, Timeouts
 from ..providers.provider import Provider
 from ..providers.request import Request
@@ -116,7 +115,10 @@ class Calls:
         """Start a call. Raises `InvalidRequestError`, `EngineClosedError` and `TooManyCallsError`."""
         self.check_here()
         if len(self._calls) >= self._limits.max_calls:
-            raise TooManyCallsError(f"{self._limits.max_calls} calls are running already (limits.max_calls)")
+            raise TooManyCallsError(
+                f"{self._limits.max_calls} calls are running already (limits.max_calls): start this one when another"
+                " has ended, or open the engine with a higher limit"
+            )
         if on_event is not None:
             check_callback("on_event", on_event)
         if on_completion is not None:
@@ -155,13 +157,13 @@ class Calls:
         return call
 
     def check_here(self) -> None:
-        """Raises `EngineClosedError` in a process that was forked, from `drain` on, once the block was left, and on
-        another thread."""
+        """Raises `EngineClosedError` where no call can be started: in a forked process, after `drain`, after the block
+        was left, and on another thread."""
         self.check_process()
         if self._closed:
-            raise EngineClosedError("this engine is closed: its open_engine block was left")
+            raise EngineClosedError("this engine is closed: its open_engine block was left. Start calls inside it")
         if self._draining:
-            raise EngineClosedError("this engine takes no more calls: engine.drain() was called")
+            raise EngineClosedError("this engine takes no more calls: engine.drain() was called. Open another engine")
         try:
             token = trio.lowlevel.current_trio_token()
         except RuntimeError:
@@ -170,7 +172,7 @@ class Calls:
             raise EngineClosedError("this engine belongs to another trio.run or thread: use engine.from_thread there")
 
     def check_process(self) -> None:
-        """Raises `EngineClosedError` in a process that was forked: there is no loop there that would ever answer."""
+        """Raises `EngineClosedError` in a forked process, where no loop runs that could end a call."""
         if os.getpid() != self._process:
             raise EngineClosedError("this engine was opened in another process: open one after the fork")
 
@@ -227,7 +229,7 @@ class Calls:
         return self.totals({state.value: count for state, count in states.items() if state is not CallState.ENDED})
 
     def totals(self, calls: Mapping[str, int]) -> Statistics:
-        """The same at no cost per call: who asks has counted the running ones by state."""
+        """Like `statistics()`, but the caller supplies the number of running calls per state."""
         all_counters = self._counters.values()
         return Statistics(
             calls=calls,
@@ -276,7 +278,7 @@ class Calls:
         return Recording(file)
 
     def drain(self, timeout: float) -> Coroutine[object, object, bool]:
-        """Start no call from now on. What this returns waits until those that run have ended, and gives whether all
+        """Start no call from now on. The coroutine waits until the running calls have ended, and returns whether all
         have. Raises `ValueError` for a negative timeout."""
         if not isinstance(timeout, (int, float)) or not timeout >= 0:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ValueError(f"drain: timeout must be seconds, 0 or more (math.inf: no limit), not {timeout!r}")
@@ -300,9 +302,8 @@ class Calls:
         if self._closed and not forced:
             return
         self._closed = True
-        error: ProviderError = cancelled("the engine was closed")
         for call in list(self._calls):
-            call.end_now(error, forced=forced)
+            call.end_now(cancelled("the engine was closed"), forced=forced)
         self._runtime.forget_due()
         if self._runtime.recording is not None:
             self._runtime.recording.close()
@@ -315,8 +316,8 @@ def _call_start(request: Request, prepared: Prepared) -> CallStart:
 
 
 def _response_finisher(warnings: Sequence[str], request: Request) -> Callable[[Response], None]:
-    """What is done to an answer before it is told: the request's warnings are put on it, and where it was to fit a
-    schema, what it holds. That raises `ProviderError` where it does not fit."""
+    """Return a function that completes a response before it is delivered: it adds the request's warnings and, where the
+    request has a schema, the parsed object. The function raises `ProviderError` where the response does not fit."""
     if not warnings and request.response_schema is None:
         return _leave_as_it_is
     schema = None if request.response_schema is None else schema_of(request.response_schema)

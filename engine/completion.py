@@ -65,10 +65,9 @@ class Completion:
         """The server's hint in milliseconds; -1 where it gave none."""
         return self.error.retry_after_ms if self.error is not None else -1
 
-
-def answer_of(completion: Completion) -> Response:
-    """The whole answer of a call that has ended. Raises its `ProviderError` where it failed."""
-    if completion.error is not None:
-        raise completion.error
-    assert completion.response is not None, "a call that did not fail has an answer"
-    return completion.response
+    def response_or_raise(self) -> Response:
+        """The whole answer. Raises the call's `ProviderError` where it failed."""
+        if self.error is not None:
+            raise self.error.with_traceback(None)  # without the frames of an earlier raise
+        assert self.response is not None, "a call that did not fail has a response"
+        return self.response

@@ -23,7 +23,6 @@ from ..transport.loop import make_loop
 from ..transport.proxy import ProxyConfig, parse_proxy_url
 from ..transport.tls import TLSConfig
 from .calls import Calls
-from .completion import answer_of
 from .delivery import OnEvent
 from .ending import OnCompletion
 from .engine_thread import EngineThread
@@ -41,7 +40,7 @@ from .stream import EventStream
 class Engine:
     """Many concurrent calls. Made by `open_engine`; all methods are for its own thread.
 
-    from_thread: the same for other threads, which it blocks until the answer is there.
+    from_thread: the engine for other threads. Its methods block the calling thread until the answer is there.
     """
 
     __slots__ = ("_calls", "from_thread")
@@ -63,14 +62,14 @@ class Engine:
 
         `on_event(event)` is called for each event in wire order, then `on_completion(completion)` exactly once;
         both are plain functions, called on this thread. An exception from `on_event` ends this call alone
-        (category CALLBACK) and is the last it is told.
+        (category CALLBACK), and `on_event` is not called again.
         Raises `InvalidRequestError` for a request that cannot be sent at all, before anything is sent, and
         `EngineClosedError` or `TooManyCallsError`; whatever the network does arrives in the completion.
         """
         return self._calls.start(request, on_event, on_completion, stream=True)
 
     def start_request(self, request: Request, on_completion: OnCompletion | None = None) -> Call:
-        """Start an unstreamed call; returns at once. As `start_stream`, without events."""
+        """Start an unstreamed call; returns at once. Callbacks and errors are as in `start_stream`, without events."""
         return self._calls.start(request, None, on_completion, stream=False)
 
     async def request(self, request: Request) -> Response:
@@ -81,7 +80,7 @@ class Engine:
             completion = await call.wait()
         finally:
             call.cancel()
-        return answer_of(completion)
+        return completion.response_or_raise()
 
     def stream(self, request: Request) -> EventStream:
         """A streamed call as an async iterator with backpressure: `async with engine.stream(request) as events`.

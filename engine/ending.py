@@ -1,7 +1,7 @@
 """The end of a call: its outcome is decided once, and the steps that follow are each taken once.
 
-Knows the callbacks, the engine's books and who waits. Must not know why a call ended, nor attempts, clocks or retries:
-`Call`, which derives from this, decides the outcome and stops what runs.
+Knows the callbacks, and the tasks that wait for the call. Must not know why a call ended, nor attempts, clocks or
+retries: `RunningCall`, which derives from this, decides the outcome and stops what runs.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class Step(enum.IntEnum):
     COMPLETED = 6
     """`on_completion` was called."""
     ENDED = 7
-    """Whoever waits for the call was woken."""
+    """The tasks that wait for the call were woken."""
 
 
 class Ending(Due):
-    """What ends exactly once.
+    """The part of a call that ends it, exactly once.
 
     completion: the final record, once the call has ended.
     """

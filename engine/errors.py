@@ -31,8 +31,18 @@ def transport_error(error: TransportError, *, streaming: bool) -> ProviderError:
         provider_code=error.phase.value,
         retryable=not (error.permanent or error.protocol),
     )
-    result.__cause__ = error
+    result.__cause__ = _system_error(error)
     return result
+
+
+def _system_error(error: TransportError) -> BaseException | None:
+    """What transport's error came from: the operating system's error, or a group of them. Transport's own error is left
+    out of the chain, because the message repeats it."""
+    cause = error.__cause__
+    if isinstance(cause, BaseExceptionGroup):
+        members = cast("BaseExceptionGroup[BaseException]", cause).exceptions
+        return members[0] if len(members) == 1 else cause
+    return cause
 
 
 def cancelled(why: str = "the call was cancelled") -> ProviderError:

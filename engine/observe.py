@@ -1,4 +1,4 @@
-"""Hooks: what an engine tells a program that watches it. Nothing here runs unless an observer was given.
+"""Hooks: what an engine notifies an observer of. Nothing here runs unless an observer was given.
 
     class Log(Observer):
         def call_ended(self, call, completion):
@@ -39,15 +39,15 @@ class CallStart:
 
 
 class Observer:
-    """Override what you want to be told. Methods are called on the engine's thread, inside its loop, so they must not
-    wait. What one raises is logged under `manystream.observe`, and no call notices.
+    """Override the methods that you need. They are called on the engine's thread, inside its loop, so they must not
+    wait. What one raises is logged under `manystream.observe` and changes no call.
 
-    every_chunk: whether `chunk_received` is called. Set it to True in a subclass or on an object before it is given to
+    every_event: whether `events_received` is called. Set it to True in a subclass or on an object before it is given to
         an engine. Every event of every stream is then read without the fast path, which takes about 30 % more
         instructions per event, beside those of your method.
     """
 
-    every_chunk: bool = False
+    every_event: bool = False
 
     def call_started(self, call: Call, start: CallStart) -> None:
         """A call begins; a request that is refused before it is sent (`InvalidRequestError`) never does."""
@@ -58,9 +58,9 @@ class Observer:
     def first_token(self, call: Call) -> None:
         """Its first content was handed to `on_event`. Streams only, and once per call at most."""
 
-    def chunk_received(self, call: Call, events: Sequence[Event]) -> None:
-        """More of a stream's content after the first, as one server-sent event brought it. Only called where
-        `every_chunk` is True."""
+    def events_received(self, call: Call, events: Sequence[Event]) -> None:
+        """More events of a stream arrived after its first content: those of one server-sent event. They are delivered
+        next. Only called where `every_event` is True."""
 
     def call_ended(self, call: Call, completion: Completion) -> None:
         """It has ended, exactly once; its `on_completion` is called next."""
@@ -81,10 +81,10 @@ class GuardedObserver:
     `KeyboardInterrupt`, also ends the engine. Raises `InvalidRequestError` where one of its methods is no plain
     function.
 
-    every_chunk: whether it wants every chunk.
+    every_event: whether it wants every event.
     """
 
-    __slots__ = ("_calls", "_observer", "_on_raise", "every_chunk")
+    __slots__ = ("_calls", "_observer", "_on_raise", "every_event")
 
     def __init__(self, observer: Observer, on_raise: Callable[[BaseException], None]) -> None:
         for hook in HOOKS:
@@ -92,11 +92,11 @@ class GuardedObserver:
         self._observer = observer
         self._on_raise = on_raise
         self._calls: dict[RunningCall, Call] = {}  # as programs have them, while they run
-        self.every_chunk: bool = observer.every_chunk is True
+        self.every_event: bool = observer.every_event is True
 
     def hooks(self, ended: Callable[[RunningCall, Completion], None]) -> CallHooks:
         """What calls call on their way; `ended` is the engine's own."""
-        observed = self.observed if self.every_chunk else None
+        observed = self.observed if self.every_event else None
         return CallHooks(ended, self.attempt_started, self.first_token, observed)
 
     def call_started(self, running: RunningCall, call: Call, start: CallStart) -> None:
@@ -119,11 +119,11 @@ class GuardedObserver:
         self._notify("connection_closed", origin, served)
 
     def observed(self, running: RunningCall, deliver: Deliver) -> Deliver:
-        """`deliver`, with the observer notified of each chunk before."""
+        """`deliver`, with the observer notified of the events before each delivery."""
         call = self._calls[running]
 
         def deliver_observed(events: Sequence[Event]) -> None:
-            self._notify("chunk_received", call, events)
+            self._notify("events_received", call, events)
             deliver(events)
 
         return deliver_observed

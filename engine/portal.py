@@ -19,7 +19,7 @@ from ..providers.response import Response
 from .callbacks import check_callback
 from .calls import Calls
 from .clocks import CallState
-from .completion import Completion, answer_of
+from .completion import Completion
 from .delivery import OnEvent
 from .ending import OnCompletion
 from .engine_thread import EngineThread
@@ -209,7 +209,7 @@ class Portal:
             completion = call.wait()
         finally:
             call.cancel()
-        return answer_of(completion)
+        return completion.response_or_raise()
 
     def stream(self, request: Request) -> PortalStream:
         """A streamed call as an iterator with backpressure: `with portal.stream(request) as events: for event in …`."""

@@ -31,8 +31,7 @@ OWN_HEADERS = frozenset({"host", "content-length", "transfer-encoding", "connect
 """Headers that the transport decides: a request may not set them."""
 
 HEADS_KEPT = 256
-"""Checked heads that an engine remembers; an orchestrator that gives each request an id of its own in a
-header would have no use for more."""
+"""How many checked heads an engine caches. Where each request has an id of its own in a header, more would not help."""
 
 
 Head: TypeAlias = "tuple[WireHead, Redaction, FreshKey | None]"
@@ -40,7 +39,7 @@ Head: TypeAlias = "tuple[WireHead, Redaction, FreshKey | None]"
 
 
 class Preparer:
-    """Prepares the requests of one engine; remembers what does not change between them."""
+    """Prepares the requests of one engine, and caches what does not change between them."""
 
     __slots__ = (
         "_bases",

@@ -93,7 +93,7 @@ class BufferedEvents(Generic[AnyCall]):
             self._check_entered()  # without a call no event would ever come
             return False
         if self.completion.error is not None:
-            raise self.completion.error
+            raise self.completion.error.with_traceback(None)  # without the frames of an earlier raise
         return True
 
     def _take(self) -> Event:

@@ -196,7 +196,7 @@ async def ask(base_url: str) -> None:
         try:
             await engine.request(ms.Request("parrot-hoarse", [ms.Message.user("Hello")]))
         except ms.ProviderError as error:
-            print(f"{error.category}: {error}; again in {error.retry_after_ms} ms")
+            print(error)
 
 
 def main() -> None:

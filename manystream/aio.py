@@ -26,7 +26,7 @@ import trio
 from .engine import core
 from .engine.callbacks import check_callback
 from .engine.clocks import CallState
-from .engine.completion import Completion, answer_of
+from .engine.completion import Completion
 from .engine.delivery import OnEvent
 from .engine.ending import OnCompletion
 from .engine.errors import EngineClosedError
@@ -213,7 +213,7 @@ class Engine:
             completion = await call.wait()
         finally:
             call.cancel()
-        return answer_of(completion)
+        return completion.response_or_raise()
 
     def stream(self, request: Request) -> EventStream:
         """Return a streamed call as an async iterator with backpressure: `async with engine.stream(request) as events`.

@@ -59,7 +59,7 @@ class ManystreamError(Exception):
 
 
 class ProviderError(ManystreamError):
-    """One failure of one call.
+    """One failure of one call. `str(error)` is one line: category, status, who was asked, message, the server's hint.
 
     category: why, in the words that all providers share.
     http_status: the response's status; 0 if there was no HTTP response.
@@ -69,6 +69,7 @@ class ProviderError(ManystreamError):
     retryable: whether another attempt of the same request may succeed.
     request_id: the provider's id for this request, for its support desk.
     body: the first `BODY_LIMIT` bytes of the body or event that reported the error.
+    provider, model, host: who was asked. Empty until the call has failed; not compared.
     """
 
     def __init__(
@@ -92,6 +93,9 @@ class ProviderError(ManystreamError):
         self.retryable: bool = category in RETRYABLE if retryable is None else retryable
         self.request_id = request_id
         self.body: bytes = body[:BODY_LIMIT]
+        self.provider: str = ""
+        self.model: str = ""
+        self.host: str = ""
 
     def _fields(self) -> tuple[object, ...]:
         return (
@@ -110,6 +114,17 @@ class ProviderError(ManystreamError):
 
     def __hash__(self) -> int:
         return hash(self._fields())
+
+    def __str__(self) -> str:
+        facts = [
+            self.category.value,
+            f"HTTP {self.http_status}" if self.http_status else "",
+            f"provider {self.provider}" if self.provider else "",
+            f"model {self.model}" if self.model else "",
+            f"host {self.host}" if self.host else "",
+        ]
+        hint = f" (retry after {self.retry_after_ms / 1000:g} s)" if self.retry_after_ms >= 0 else ""
+        return " ".join(f"{', '.join(filter(None, facts))}: {self.message}{hint}".split())
 
     def __repr__(self) -> str:
         code = f", provider_code={self.provider_code!r}" if self.provider_code else ""

@@ -401,18 +401,18 @@ async def test_an_engine_takes_the_short_way_and_ends_as_ever() -> None:
 
 
 class Quiet(ms.Observer):
-    """Overrides the hook for chunks; whether it is called is said by `every_chunk`."""
+    """Overrides the hook for chunks; whether it is called is said by `every_event`."""
 
     chunks = 0
 
-    def chunk_received(self, call: ms.Call, events: Sequence[ms.Event]) -> None:
+    def events_received(self, call: ms.Call, events: Sequence[ms.Event]) -> None:
         self.chunks += 1
 
 
 @pytest.mark.trio
-@pytest.mark.parametrize("every_chunk", [False, True])
-async def test_an_observer_keeps_the_fast_path_unless_it_wants_every_chunk(
-    every_chunk: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("every_event", [False, True])
+async def test_an_observer_keeps_the_fast_path_unless_it_wants_every_event(
+    every_event: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case, read = CASES[0], 0
     by_bytes = FastPath.read
@@ -437,8 +437,8 @@ async def test_an_observer_keeps_the_fast_path_unless_it_wants_every_chunk(
         await line.send(b"".join([*map(chunk, case.finish), END]))
 
     observer = Quiet()
-    observer.every_chunk = every_chunk
+    observer.every_event = every_event
     async with open_peer(script) as peer, ms.open_engine([peer.chat], observer=observer) as engine:
         assert (await engine.start_stream(hello(), recorder.on_event).wait()).success
     assert recorder.text == "".join(f"{number} " for number in range(40))
-    assert (read > 0, observer.chunks > 0) == (not every_chunk, every_chunk)
+    assert (read > 0, observer.chunks > 0) == (not every_event, every_event)

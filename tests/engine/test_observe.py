@@ -30,7 +30,7 @@ pytestmark = pytest.mark.trio
 class Notes(Observer):
     """Writes down what it is told."""
 
-    every_chunk = True
+    every_event = True
 
     def __init__(self) -> None:
         self.told: list[str] = []
@@ -46,7 +46,7 @@ class Notes(Observer):
     def first_token(self, call: ms.Call) -> None:
         self.told.append("first token")
 
-    def chunk_received(self, call: ms.Call, events: Sequence[ms.Event]) -> None:
+    def events_received(self, call: ms.Call, events: Sequence[ms.Event]) -> None:
         self.told.append("chunk " + " ".join(event.text for event in events if isinstance(event, ms.TextDelta)))
 
     def call_ended(self, call: ms.Call, completion: ms.Completion) -> None:
@@ -126,9 +126,9 @@ class Broken(Observer):
 
         return fail if name in HOOKS else super().__getattribute__(name)
 
-    every_chunk = True
+    every_event = True
 
-    def chunk_received(self, call: ms.Call, events: Sequence[ms.Event]) -> None:
+    def events_received(self, call: ms.Call, events: Sequence[ms.Event]) -> None:
         raise AssertionError
 
 
@@ -150,8 +150,8 @@ async def test_chunks_cost_nothing_for_an_observer_that_does_not_want_them() -> 
         def call_ended(self, call: ms.Call, completion: ms.Completion) -> None:
             self.ends += 1
 
-        def chunk_received(self, call: ms.Call, events: Sequence[ms.Event]) -> None:
-            raise AssertionError("every_chunk is not set")
+        def events_received(self, call: ms.Call, events: Sequence[ms.Event]) -> None:
+            raise AssertionError("every_event is not set")
 
     seen: list[str] = []
 

@@ -75,7 +75,7 @@ async def test_a_stream_is_one_client_span_with_what_was_asked_and_answered(
 
 async def test_chunks_are_timed_only_where_asked_for(telemetry: Telemetry, simulator: Simulator) -> None:
     """Without the option the observer keeps the fast path of every stream."""
-    assert not telemetry.observer.every_chunk
+    assert not telemetry.observer.every_event
     async with ms.open_engine([claude(simulator)], observer=telemetry.observer) as engine:
         await engine.start_stream(ask()).wait()
     assert "gen_ai.client.operation.time_to_first_chunk" in telemetry.metrics()
@@ -83,7 +83,7 @@ async def test_chunks_are_timed_only_where_asked_for(telemetry: Telemetry, simul
 
 
 async def test_the_four_client_metrics_are_recorded(simulator: Simulator) -> None:
-    telemetry = Telemetry(every_chunk=True)
+    telemetry = Telemetry(every_event=True)
     chunks = 0
 
     def count(event: ms.Event) -> None:

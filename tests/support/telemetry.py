@@ -16,13 +16,13 @@ from manystream.otel import OpenTelemetryObserver
 class Telemetry:
     """An SDK that keeps all spans and metrics in memory."""
 
-    def __init__(self, *, every_chunk: bool = False) -> None:
+    def __init__(self, *, every_event: bool = False) -> None:
         self._spans = InMemorySpanExporter()
         self.tracers = TracerProvider()
         self.tracers.add_span_processor(SimpleSpanProcessor(self._spans))
         self._reader = InMemoryMetricReader()
         self._meters = MeterProvider([self._reader])
-        self.observer = OpenTelemetryObserver(self.tracers, self._meters, every_chunk=every_chunk)
+        self.observer = OpenTelemetryObserver(self.tracers, self._meters, every_event=every_event)
 
     @property
     def spans(self) -> list[ReadableSpan]:
