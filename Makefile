@@ -19,6 +19,9 @@ MINUTES ?= 5
 COUNT ?= 100
 SEED ?= 1
 MUTANTS ?=
+# The pages whose code has 80 columns.
+PAGES := README.md $(shell find docs -name '*.md')
+PAGE_FORMAT := --isolated --line-length 80 --target-version py311 --quiet
 DIST ?= dist
 SITE ?= site
 
@@ -26,76 +29,78 @@ SITE ?= site
 .PHONY: help demo test lint format bench bench-quick instructions interop conformance soak defects fuzz mutants audit \
 	docs wheel clean distclean
 
-help: ## this list
+help: ## print this list
 	@echo 'manystream: thousands of live language-model streams on one core'
 	@echo
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 	@echo
 	@echo '  PYTHON=python3.13 chooses the interpreter that .venv is made with.'
 
-demo: $(VENV)/.demo ## a thousand live streams over four dialects, from the built-in simulator
+demo: $(VENV)/.demo ## run a thousand live streams over four dialects, from the built-in simulator
 	@$(BIN)/manystream demo $(DEMO)
 
-test: $(VENV)/.test ## the test suite, in two processes: loopback only, a few minutes at most
+test: $(VENV)/.test ## run the tests, in two processes: loopback only, a few minutes at most
 	@$(PYTEST) -q -m "not soak and not servers" -n $(PROCESSES) --dist worksteal $(TEST)
 
-lint: $(VENV)/.lint ## ruff, mypy strict, pyright strict: the sources, the examples and the code of the pages
+lint: $(VENV)/.lint ## run ruff, mypy strict and pyright strict, over the examples and the pages too
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/ruff format --check $(PAGE_FORMAT) $(PAGES)
 	@$(BIN)/mypy
 	@$(BIN)/pyright --warnings
 	@$(BIN)/python -m tests.docs.check_types
 
-format: $(VENV)/.lint ## rewrite the sources as the formatter wants them
+format: $(VENV)/.lint ## format the sources and the code of the pages
 	@$(BIN)/ruff check --quiet --fix .
 	@$(BIN)/ruff format --quiet .
+	@$(BIN)/ruff format $(PAGE_FORMAT) $(PAGES)
 
-bench: $(VENV)/.bench ## every benchmark, beside its peers, into benchmarks/RESULTS.md
+bench: $(VENV)/.bench ## run every benchmark and its peers; writes benchmarks/RESULTS.md
 	@$(BIN)/python -m benchmarks
 
-bench-quick: $(VENV)/.bench ## the same questions, asked briefly
+bench-quick: $(VENV)/.bench ## run the benchmarks in a short form
 	@$(BIN)/python -m benchmarks --quick
 
-instructions: $(VENV)/.test ## instructions per event against the recorded ones; does not depend on the clock
+instructions: $(VENV)/.test ## compare instructions per event with the recorded ones; independent of the clock
 	@$(BIN)/python -m benchmarks.instructions
 
-interop: $(VENV)/.test ## against servers that others wrote
+interop: $(VENV)/.test ## test against third-party servers
 	@$(PYTEST) -q -m servers -o faulthandler_timeout=0 $(TEST)
 
-conformance: $(VENV)/.test ## against recorded answers: make conformance CORPUS=folder
+conformance: $(VENV)/.test ## decode recorded answers: make conformance CORPUS=folder
 	@$(BIN)/python -m tests.conformance "$(CORPUS)"
 
-soak: $(VENV)/.test ## long runs, for what leaks and what drifts: make soak MINUTES=30
+soak: $(VENV)/.test ## long runs that find leaks: make soak MINUTES=30
 	@MANYSTREAM_SOAK_MINUTES="$(MINUTES)" $(PYTEST) -q -m soak -o faulthandler_timeout=0 -o timeout=0 $(TEST)
 
-defects: $(VENV)/.test ## raise at every Python call of ticks and timers; TEST="-k chat" for one dialect
+defects: $(VENV)/.test ## raise at every Python call of iterations and timers; TEST="-k chat" for one dialect
 	@MANYSTREAM_DEFECT_STEP=1 $(PYTEST) -q -o faulthandler_timeout=0 -o timeout=0 tests/faults/test_defects.py $(TEST)
 
-fuzz: $(VENV)/.test ## coverage-guided, every parser, in an environment of its own: make fuzz MINUTES=30
+fuzz: $(VENV)/.test ## fuzz every parser, guided by coverage, in its own environment: make fuzz MINUTES=30
 	@$(BIN)/python -m tests.fuzz --minutes "$(MINUTES)" $(TEST)
 
 # COUNT and SEED choose the draw; MUTANTS="--tables providers" changes every entry of the tables there instead,
 # MUTANTS="--tables --count 200 --seed 2 providers" 200 of them, and MUTANTS="--only 1a2b3c4d" one survivor again.
-mutants: $(VENV)/.test ## 100 random changes of the code, each of which a test must notice: make mutants SEED=2 COUNT=40
+mutants: $(VENV)/.test ## make 100 random changes of the code; a test must notice each: make mutants SEED=2 COUNT=40
 	@$(BIN)/python -m tests.mutants $(if $(MUTANTS),$(MUTANTS),--count "$(COUNT)" --seed "$(SEED)")
 
 # --strict: a version that the advisory service does not know, or a service that cannot be reached, is a failure too.
-audit: ## known weaknesses in what constraints.txt pins, by pip-audit in an environment of its own; asks PyPI
+audit: ## look for advisories about the pins of constraints.txt, with pip-audit; asks PyPI
 	@test -x build/audit/bin/pip-audit || { $(PYTHON) -m venv build/audit && \
 		build/audit/bin/python -m pip -qq --disable-pip-version-check install pip-audit; }
 	@build/audit/bin/pip-audit --strict --no-deps --disable-pip --progress-spinner off --requirement constraints.txt
 
-docs: $(VENV)/.docs ## the documentation's site, in site/; a broken link is an error
+docs: $(VENV)/.docs ## build the site of the documentation, in site/; a broken link is an error
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --site-dir "$(SITE)"
 
-wheel: $(VENV)/.test ## sdist and wheel, in dist/
+wheel: $(VENV)/.test ## build sdist and wheel, in dist/
 	@$(BIN)/python -m build --quiet --no-isolation --outdir "$(DIST)" .
 
-clean: ## what the tools left; keeps .venv
+clean: ## remove the files of the tools, except .venv
 	@rm -rf build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
 	@find . -name __pycache__ -type d -prune -not -path './.venv/*' -exec rm -rf {} +
 
-distclean: clean ## also .venv
+distclean: clean ## remove .venv as well
 	@rm -rf $(VENV) manystream.egg-info
 
 # pip applies constraints to what it installs, but not to isolated builds. So the build back end is installed first, in

@@ -1,6 +1,6 @@
-"""How fast is it? One file per question, every peer in the same run, ratios recorded.
+"""The benchmarks: one file per question. All peers run in the same run, and the ratios are recorded.
 
-`python -m benchmarks [--quick]` runs the set; each file also runs alone (`python -m benchmarks.live_streams`).
-Nothing here is part of the package, and nothing here but `peers/ours*.py` and the in-memory questions imports it.
-Linux with a C compiler is needed: the load source is an epoll server in C.
+`python -m benchmarks [--quick]` runs the set. Each file also runs alone (`python -m benchmarks.live_streams`). The
+benchmarks are no part of the package. Only `peers/ours*.py` and the in-memory questions import the package. They need
+Linux and a C compiler, because the load source is an epoll server in C.
 """

@@ -1,4 +1,4 @@
-"""`python -m benchmarks [--quick] [QUESTION…]`: the whole set, one table, RESULTS.md and the plots."""
+"""`python -m benchmarks [--quick] [QUESTION…]` runs the set and writes a table, RESULTS.md and the plots."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ QUESTIONS: dict[str, Callable[[Run], Answer]] = {
     "instructions": instructions.answer,
 }
 NOT_QUICK = ("hold", "instructions")
-"""Five minutes of holding, and an emulated processor: `--quick` leaves them out."""
+"""Questions that `--quick` omits: streams held for five minutes, and the emulated processor."""
 
 
 def main() -> None:
@@ -71,7 +71,7 @@ def main() -> None:
 
 
 def ask(name: str, run: Run) -> Answer:
-    """One question; if it cannot be answered, that is its answer."""
+    """Answer one question. If a run fails, the failure is the answer."""
     print(f"\n{name.replace('_', ' ')}", flush=True)
     try:
         answer = QUESTIONS[name](run)

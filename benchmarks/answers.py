@@ -1,4 +1,4 @@
-"""What a question answers: rows for the table, series for the plots. Values only."""
+"""The answer to a question: rows for the table, series for the plots. Values only."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 class Row:
     """One figure.
 
-    ratio: how this compares with `against`, measured in the same run; above 1 is better for us wherever a target
-    asks for "at least". target: in words, empty where this is a peer's figure. met: None where there is no target.
+    value: the figure, in `unit`.
+    ratio: the comparison with `against`, from the same run; above 1 is better for us if the target is "at least".
+    target: the target in words; empty for a figure of a peer.
+    met: whether the target was reached; None without a target.
     """
 
     what: str
@@ -24,7 +26,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Points of one line in one plot."""
+    """The points of one line in one plot."""
 
     plot: str
     label: str
@@ -33,7 +35,7 @@ class Series:
 
 @dataclass(slots=True)
 class Answer:
-    """All that one question found."""
+    """All rows, series and notes of one question."""
 
     question: str
     rows: list[Row] = field(default_factory=list[Row])
@@ -51,14 +53,14 @@ class Answer:
         target: str = "",
         met: bool | None = None,
     ) -> None:
-        """One more row; it is printed at once, so that a long run shows where it is."""
+        """Add a row. Prints it at once, so that a long run shows its progress."""
         row = Row(what, value, unit, ratio, against, target, met)
         self.rows.append(row)
         print(line(row), flush=True)
 
 
 def number(value: float) -> str:
-    """Three significant figures, thousands apart."""
+    """Format a figure: three significant digits, with thousands separators."""
     if value != value:
         return "–"
     if abs(value) >= 1000:
@@ -67,16 +69,16 @@ def number(value: float) -> str:
 
 
 def comparison(row: Row) -> str:
-    """The ratio in words."""
+    """Format the ratio."""
     return f"{number(row.ratio)} × {row.against}" if row.ratio is not None else ""
 
 
 def verdict(row: Row) -> str:
-    """Whether the target was met."""
+    """Format whether the target was reached."""
     return {True: "met", False: "MISSED", None: ""}[row.met]
 
 
 def line(row: Row) -> str:
-    """One row of the printed table."""
+    """Format a row of the printed table."""
     value = f"{number(row.value)} {row.unit}"
     return f"  {row.what:<58} {value:>20}  {comparison(row):<34} {row.target:<34} {verdict(row)}".rstrip()

@@ -1,7 +1,9 @@
-"""What does it cost to use the engine from asyncio, or from synchronous code?
+"""What does the engine cost in an asyncio program, and in synchronous code?
 
-CPU of the client's process per event, callbacks and iteration, against the same in a trio program. The programs take
-turns, several rounds, and the median counts. At few streams the bridge's fixed cost per turn shows most.
+Measured: CPU of the client's process per event, with callbacks and with iteration, against the same in a trio
+program.
+The programs take turns for several rounds, and the median counts. With few streams, the fixed cost of a bridge per
+iteration is largest.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ LIMIT = 1.5
 
 
 def answer(run: Run) -> Answer:
-    """Native programs and bridges at several numbers of streams."""
+    """Run native programs and bridges at several numbers of streams."""
     result = Answer("Cost of the bridges to asyncio and to threads")
     for streams in STREAMS[1:2] if run.quick else STREAMS:
         costs: dict[Client, list[float]] = {client: [] for client in (OURS, AIO, PORTAL, ITERATED, AIO_ITERATED)}

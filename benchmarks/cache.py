@@ -1,4 +1,4 @@
-"""Where builds, throw-away environments and certificates are kept between runs. Nothing in it is precious."""
+"""The folder of builds, temporary environments and certificates between runs. It may be deleted at any time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def cache_folder(name: str) -> Path:
-    """A folder of the benchmarks' own below the user's cache folder, made if need be."""
+    """Return a folder below the user's cache folder. Creates it if necessary."""
     root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = root / "manystream-benchmarks" / name
     folder.mkdir(parents=True, exist_ok=True)
@@ -16,7 +16,7 @@ def cache_folder(name: str) -> Path:
 
 
 def digest(*contents: bytes) -> str:
-    """A short name for these contents: what is built from other contents gets another name."""
+    """Return a short name for these contents. Other contents get another name."""
     whole = hashlib.sha256()
     for content in contents:
         whole.update(len(content).to_bytes(8, "big") + content)

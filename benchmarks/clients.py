@@ -1,4 +1,4 @@
-"""The clients as rows of data: what runs them, what they speak, and where a search for their limit begins."""
+"""The clients as rows of data: program, label, and the start of the search for the limit."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from dataclasses import dataclass
 class Client:
     """One measured client.
 
-    module: its program, below `benchmarks.peers`. label: in tables and plots. guess: live streams it may carry, where
-    the search begins.
+    module: its program, below `benchmarks.peers`.
+    label: its name in tables and plots.
+    guess: the number of live streams at which the search begins.
     """
 
     name: str
@@ -28,4 +29,4 @@ ANTHROPIC = Client("anthropic", "anthropic_sdk", "anthropic SDK", 60)
 GOOGLE = Client("google", "google_sdk", "google-genai SDK", 40)
 
 SDK_OF = {"chat": OPENAI, "responses": OPENAI, "anthropic": ANTHROPIC, "gemini": GOOGLE}
-"""Dialect → its provider's own library."""
+"""Dialect → the library of its provider."""

@@ -1,5 +1,9 @@
-"""Do handshakes stall what is running? 1,000 calls started at once, each on a new TLS connection, while 200 streams
-are live: how late did those streams' events come?"""
+"""Do handshakes delay running streams?
+
+1,000 calls start at once, each on a new TLS connection, while 200 streams are live. Measured: the delay of the events
+of
+those streams.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ ROUNDS = 3
 
 
 class Found(TypedDict):
-    """What `peers/ours_handshakes.py` prints."""
+    """The output of `peers/ours_handshakes.py`."""
 
     completed: int
     max_ms: float
@@ -26,7 +30,7 @@ class Found(TypedDict):
 
 
 def answer(run: Run) -> Answer:
-    """The running streams' worst latency."""
+    """Measure the largest latency of the running streams."""
     result = Answer(f"{CALLS:,} calls at once on cold TLS connections, {STREAMS} streams running")
     rounds = [measured(run) for _ in range(1 if run.quick else ROUNDS)]
     if len(rounds) > 1:
@@ -47,7 +51,7 @@ def answer(run: Run) -> Answer:
 
 
 def measured(run: Run) -> Found:
-    """One run."""
+    """Make one run."""
     source = run.source
     output = run_program(
         run,

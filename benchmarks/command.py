@@ -12,7 +12,7 @@ from .source.process import running_source
 
 
 def run_alone(question: Callable[[Run], Answer]) -> None:
-    """Prints the rows as they come, then the notes."""
+    """Print the rows as they arrive, then the notes."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true", help="fewer events, coarser searches")
     quick: bool = parser.parse_args().quick

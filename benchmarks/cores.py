@@ -1,4 +1,4 @@
-"""Which core the client gets and which the load source, and how a process is put there."""
+"""Assigns the client and the load source to different cores."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 def choose_cores() -> tuple[int, int]:
-    """Client and source. On a machine with one core both get it, and no figure is worth anything."""
+    """Return the cores of client and source. On a machine with one core both get it, and the figures mean nothing."""
     allowed = sorted(os.sched_getaffinity(0))
     return allowed[0], allowed[1 % len(allowed)]
 
@@ -18,7 +18,7 @@ CLIENT_AND_SOURCE = choose_cores()
 
 @contextmanager
 def pinned(core: int) -> Iterator[None]:
-    """This process, and what it starts meanwhile, run on that core. A child keeps it; this process does not."""
+    """Run this process, and the processes that it starts in the block, on that core. The processes keep it."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {core})
     try:

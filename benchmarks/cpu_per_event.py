@@ -1,7 +1,10 @@
 """What does one delivered event cost?
 
-CPU of the client's process per event at 400 streams of 50 events/s: every client keeps up there, the SDKs apart
-(they are measured at 40). The clients take turns, several rounds, and the median counts: the machine drifts.
+Measured: CPU of the client's process per event, at 400 streams of 50 events/s. Every client keeps up with that,
+except
+the SDKs, which are measured at 40. The clients take turns for several rounds, because the speed of the machine
+changes.
+The median counts.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ LIMIT = 1.5
 
 
 def answer(run: Run) -> Answer:
-    """All clients, floor first."""
+    """Measure all clients, the floor first."""
     result = Answer("CPU per delivered event at 400 unsaturated streams")
     costs: dict[Client, list[float]] = {client: [] for client in STREAMS}
     for _ in range(1 if run.quick else 5):

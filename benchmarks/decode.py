@@ -1,4 +1,7 @@
-"""How fast are bytes in memory turned into events? Every dialect, ours and its provider's own library, in turns."""
+"""How fast does a client turn bytes in memory into events?
+
+Measured for every dialect: our decoding and that of the provider's library, in turns.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +14,16 @@ from .wire import DIALECTS
 PER_SECOND = 250_000
 FACTOR = 40.0
 ROUNDS = 3
-"""Of each: a shared machine is slower by half at times, and then for one of the two only."""
+"""Rounds of each client. A shared machine may be slower by half, for one of the two only."""
 
 
 def events_per_second(run: Run, module: str, dialect: str, events: int) -> float:
-    """From one run of the program, which takes the best of several passes."""
+    """Return the figure of one run of the program, which takes the best of several passes."""
     return float(run_program(run, f"benchmarks.peers.{module}", dialect, str(events), seconds=120))
 
 
 def answer(run: Run) -> Answer:
-    """Events per second of CPU."""
+    """Measure events per second of CPU."""
     result = Answer("Decoding alone, bytes in memory → events")
     result.notes.append(f"each figure is the best of {ROUNDS} runs, by turns")
     for dialect in DIALECTS:

@@ -1,7 +1,8 @@
-"""A throw-away environment for the clients, at the versions of constraints.txt; and what to say of this machine.
+"""The temporary environment of the clients, at the versions of constraints.txt, and the description of this machine.
 
-The measuring itself needs the standard library alone, so `python -m benchmarks` runs from any interpreter. The
-clients, ours included, run on that interpreter's version in an environment below the cache folder.
+The measurement needs only the standard library, so `python -m benchmarks` runs with any interpreter. The clients run
+with
+the same version, in an environment below the cache folder.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ PACKAGES = (
     "trustme",
 )
 PYTHON_VARIABLE = "MANYSTREAM_BENCH_PYTHON"
-"""Names an interpreter that has all packages already; then no environment is made."""
+"""Names an interpreter that has all packages. Then no environment is made."""
 
 
 def clients_python() -> str:
-    """The interpreter that the clients run on; its environment is made if it is not there."""
+    """Return the clients' interpreter. Makes its environment if necessary."""
     given = os.environ.get(PYTHON_VARIABLE)
     if given:
         return given
@@ -54,7 +55,7 @@ def clients_python() -> str:
 
 
 def clients_variables() -> dict[str, str]:
-    """The clients' environment: this repository can be imported, nothing is asked of a proxy, no key is there."""
+    """Return the clients' environment variables: the repository is importable; there is no proxy and no key."""
     kept = {key: os.environ[key] for key in ("PATH", "HOME", "LANG", "TMPDIR") if key in os.environ}
     return {**kept, "PYTHONPATH": str(ROOT), "PYTHONPYCACHEPREFIX": str(cache_folder("bytecode")), "NO_PROXY": "*"}
 
@@ -79,7 +80,7 @@ def versions(python: str) -> dict[str, str]:
 
 
 def machine() -> dict[str, str]:
-    """What the figures were measured on."""
+    """Return the facts about this machine."""
     model = "unknown processor"
     with open("/proc/cpuinfo") as processors:
         for line in processors:

@@ -1,8 +1,9 @@
-"""Are the extremes linear? One giant event, thousands of events at once, one byte per chunk.
+"""Does time grow linearly with extreme input: one giant event, thousands of events at once, one byte per chunk?
 
-Each is measured at a quarter and at its full size: four times the input must take about four times as long (what is
-quadratic takes sixteen), and memory must not exceed the input by much. One event is its bytes and the text that is read
-from them, so the least that 10 MB can take is 20.
+Each is measured at a quarter and at its full size. Four times the input must take about four times as long; quadratic
+code takes sixteen times. Memory must not exceed the input by much. One event consists of its bytes and of the text
+that
+is read from them, so 10 MB need at least 20.
 """
 
 from __future__ import annotations
@@ -15,15 +16,18 @@ from .command import run_alone
 from .runs import Measured, Run, RunError, measure
 
 GROWTH = 6.0
-"""At most so much longer for four times the input; 4 is linear, 16 quadratic, and small runs are noisy."""
+"""The largest accepted factor for four times the input. 4 is linear, 16 quadratic; short runs vary."""
 SPARE = 10 * 2**20
 ROUNDS = 3
-"""Of each: the quickest counts, as other work only adds, and the most memory."""
+"""Runs of each size. The quickest counts, because other work only adds time; and the largest memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Extreme:
-    """One mode of the source. `amount` is bytes of text or events."""
+    """One mode of the source.
+
+    amount: bytes of text, or events.
+    """
 
     what: str
     mode: str
@@ -39,7 +43,7 @@ EXTREMES = (
 
 
 def take(run: Run, extreme: Extreme, amount: int) -> Measured:
-    """One run. Raises `RunError` if the stream did not end complete."""
+    """Make one run. Raises `RunError` if the stream does not end complete."""
     giant = extreme.mode == "giant"
     measured = measure(
         run, OURS, streams=1, events=1 if giant else amount, mode=extreme.mode, size=amount if giant else 0
@@ -50,10 +54,10 @@ def take(run: Run, extreme: Extreme, amount: int) -> Measured:
 
 
 def answer(run: Run) -> Answer:
-    """Time at a quarter and in full, and memory in full."""
+    """Measure time at a quarter and in full, and memory in full."""
     result = Answer("Extremes")
     for extreme in EXTREMES:
-        # What the engine itself takes is another question: it is what next to no input takes.
+        # Subtract the engine's own memory, measured with almost no input.
         little = 100 if extreme.mode == "giant" else 1
         runs = {
             amount: [take(run, extreme, amount).result for _ in range(ROUNDS)]

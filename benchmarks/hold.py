@@ -1,4 +1,7 @@
-"""Are 10,000 streams held? Five minutes, one event every two seconds on each, nothing lost."""
+"""Does the engine hold 10,000 streams?
+
+For five minutes, each sends one event every two seconds. None may be lost.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ QUICK_SECONDS = 10
 
 
 def answer(run: Run) -> Answer:
-    """Complete streams, and the latency that they had."""
+    """Measure the complete streams and their latency."""
     seconds = QUICK_SECONDS if run.quick else SECONDS
     result = Answer(f"{STREAMS:,} streams held for {seconds} seconds")
     events = round(seconds * RATE)

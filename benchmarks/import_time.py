@@ -12,7 +12,7 @@ LIMIT_MS = 60.0
 
 
 def milliseconds(run: Run, module: str) -> float:
-    """The quickest of some imports, each in an interpreter of its own; the first compiles what was not compiled."""
+    """Return the quickest of several imports, each in its own interpreter. The first one compiles the modules."""
     times = [
         float(run_program(run, "benchmarks.peers.imports", module, seconds=60)) for _ in range(3 if run.quick else 10)
     ]
@@ -20,7 +20,7 @@ def milliseconds(run: Run, module: str) -> float:
 
 
 def answer(run: Run) -> Answer:
-    """All of them; ours against trio's."""
+    """Measure all imports, and compare ours with that of trio."""
     result = Answer("Import time")
     found = {module: milliseconds(run, module) for module in (QUICK if run.quick else MODULES)}
     for module, time in found.items():

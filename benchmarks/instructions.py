@@ -1,9 +1,10 @@
-"""How many instructions does an event take, and the start of a call? A guard that does not depend on the clock.
+"""How many instructions does an event take, and the start of a call? This check does not depend on the clock.
 
-Counted by valgrind (cachegrind), in user space only, for decoding (each dialect), for the whole way from socket to
-callback (the loop, in lockstep with the load source), and for the start of a call (no network). Start-up is taken off
-by counting two lengths. The recorded figures belong to one build of CPython; others are shown, and compared with
-nothing.
+valgrind (cachegrind) counts instructions in user space, for three paths: decoding (each dialect), the path from
+socket to
+callback (the loop, in lockstep with the load source), and the start of a call (no network). Counting two lengths
+removes
+the start-up. The recorded figures belong to one build of CPython. For another build, the figures are shown only.
 
     python -m benchmarks.instructions [--record]
 """
@@ -35,7 +36,7 @@ COUNTED = re.compile(r"I\s+refs:\s+([\d,]+)")
 
 
 def build_of(python: str) -> str:
-    """Which CPython: a count belongs to its version and compiler."""
+    """Return the name of this CPython: a count belongs to its version and compiler."""
     program = "import platform; print(platform.python_version(), platform.machine(), platform.python_compiler())"
     return subprocess.run(
         [python, "-c", program], capture_output=True, text=True, check=True, timeout=60
@@ -43,7 +44,7 @@ def build_of(python: str) -> str:
 
 
 def count(python: str, module: str, *arguments: str) -> int:
-    """Instructions of one whole run. Raises `RunError`."""
+    """Return the instructions of one run. Raises `RunError`."""
     command = [
         "valgrind",
         "--tool=cachegrind",
@@ -64,18 +65,18 @@ def count(python: str, module: str, *arguments: str) -> int:
 
 
 def count_all(python: str, source: Source) -> dict[str, float]:
-    """What → instructions per event, or per call started."""
+    """Measured path → instructions per event, or per started call."""
     decode, start = "benchmarks.peers.decode_ours", "benchmarks.peers.start_ours"
     loop = ("benchmarks.peers.ours_steps", source.origin(), str(LOOP_STREAMS))
     runs = [(decode, dialect, str(events), "1") for dialect in DIALECTS for events in (FEW, MANY)]
     runs += [(start, str(starts)) for starts in (FEW_STARTS, MANY_STARTS)]
-    # Once each without counting: the first run of a program compiles it, which is most of its instructions.
+    # Run each once without counting: the first run compiles the modules, which is most of its instructions.
     for module, *arguments in (*runs[::2], (*loop, "1")):
         warm_up = [python, "-m", module, *arguments]
         subprocess.run(warm_up, env=clients_variables(), cwd=ROOT, capture_output=True, check=True, timeout=120)
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         counted = list(pool.map(lambda arguments: count(python, *arguments), runs))
-    # One after the other: a step of the source is for all streams, also for those of another run.
+    # One run after the other: a step of the source applies to all streams, those of another run included.
     few, many = (count(python, *loop, str(steps)) for steps in (LOOP_FEW, LOOP_MANY))
     found = {
         f"decode {dialect}": (counted[2 * i + 1] - counted[2 * i]) / (MANY - FEW) for i, dialect in enumerate(DIALECTS)
@@ -85,7 +86,7 @@ def count_all(python: str, source: Source) -> dict[str, float]:
 
 
 def answer(run: Run) -> Answer:
-    """Each count against the recorded one."""
+    """Compare each count with the recorded one."""
     result = Answer("Instructions per event, and per call started")
     if not shutil.which("valgrind"):
         result.notes.append("no valgrind: instructions were not counted")
@@ -117,7 +118,7 @@ def main() -> None:
     if missing:
         print(f"instructions were not counted: no {' and no '.join(missing)} here")
         return
-    python = sys.executable  # it needs no peers
+    python = sys.executable  # this question needs no peers
     with running_source(python) as source:
         found = answer(Run(source, python, quick=False))
     for note in found.notes:

@@ -1,8 +1,11 @@
 """How many live streams does one core carry?
 
-The most concurrent streams, each with an event every 20 ms, of which every one ends complete and of whose events
-99 in 100 reach the user's callback within 50 ms of the source's send. Found by a bracketing search per client; when all
-have had theirs, each is tried with more once again, as a shared machine is slower at times.
+The figure is the largest number of concurrent streams, each with an event every 20 ms, that meets two conditions.
+Every
+stream ends complete, and 99 of 100 events reach the user's callback within 50 ms of the source's send. A bracketing
+search finds it for each client. After all clients had their search, each gets a second search above its result,
+because
+a shared machine is slower at times.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from .runs import Measured, Run, RunError, measure
 P99_LIMIT_MS = 50.0
 PROBES = 9
 FINE = 1.05
-"""How near a search comes to the limit; quick ones come less near."""
+"""How near a search comes to the limit. A quick search stops earlier."""
 TARGET = 2500
 CHAT_FACTORS = {OPENAI: 40.0, AIOHTTP: 3.5, CURL: 1.5}
 CHAT_PEERS = (OPENAI, AIOHTTP, CURL, FLOOR)
@@ -29,7 +32,11 @@ DIALECT_FACTOR = 30.0
 
 @dataclass(slots=True)
 class Search:
-    """One client's search. `carried`: the most that it carried; `failed`: the fewest that it did not (0: none)."""
+    """The search of one client.
+
+    carried: the largest number of streams that it carried.
+    failed: the smallest number that it did not carry; 0: none.
+    """
 
     run: Run
     client: Client
@@ -42,7 +49,7 @@ class Search:
     disturbed: int = 0
 
     def probe(self, streams: int) -> bool:
-        """Whether the client carries that many. What failed is tried once more: one hiccup is not a limit."""
+        """Whether the client carries this many streams. A failure is tried once more."""
         for _ in range(1 if self.run.quick else 2):
             measured = self._measure(streams)
             if measured is None:
@@ -70,7 +77,7 @@ class Search:
             return None
 
     def limit(self, guess: int) -> None:
-        """Bracket from the guess on, then halve what is left until it is within 5 % (quick: 15 %)."""
+        """Bracket the limit from the guess, then halve the interval until it is within 5 % (quick: 15 %)."""
         fine = 1.15 if self.run.quick else FINE
         streams = guess
         for _ in range(4 if self.run.quick else PROBES):
@@ -88,12 +95,12 @@ class Search:
                 streams = int((self.carried * self.failed) ** 0.5)
 
     def limit_later(self) -> None:
-        """The same once more, upwards from what was found: the machine may have been slower then."""
+        """Search again, upwards from the result: the machine may have been slower before."""
         self.failed = 0
         self.limit(max(self.carried + 1, int(self.carried * FINE)) if self.carried else self.client.guess)
 
     def report(self, answer: Answer) -> None:
-        """The curve for the plot, and a note where the figure is not the client's own."""
+        """Add the curve for the plot, and a note if the figure is not the client's own limit."""
         where = self.dialect + (" over TLS" if self.tls else "")
         label = self.client.label
         answer.series.append(Series(f"p99 over live streams, {where}", label, sorted(self.points)))
@@ -107,7 +114,7 @@ class Search:
 
 
 def chat(searches: dict[Client, Search], answer: Answer) -> int:
-    """OpenAI chat, every peer. Returns our own figure."""
+    """Report OpenAI Chat for every peer. Returns our own figure."""
     limits = {client: found.carried for client, found in searches.items()}
     ours = limits[OURS]
     for client in CHAT_PEERS:
@@ -126,7 +133,7 @@ def chat(searches: dict[Client, Search], answer: Answer) -> int:
 
 
 def others(searches: list[tuple[Search, Search]], answer: Answer, plain: int) -> None:
-    """TLS and the other dialects, against the provider's own library."""
+    """Report TLS and the other dialects, against the provider's own library."""
     for library_found, ours_found in searches:
         where = ours_found.dialect + (" over TLS" if ours_found.tls else "")
         library, theirs, ours = library_found.client, library_found.carried, ours_found.carried
@@ -144,7 +151,7 @@ def others(searches: list[tuple[Search, Search]], answer: Answer, plain: int) ->
 
 
 def answer(run: Run) -> Answer:
-    """The whole question; quick leaves out TLS and the other dialects, and looks once."""
+    """Answer the question. A quick run omits TLS and the other dialects, and searches once."""
     result = Answer("Live streams on one core, 50 events/s each, p99 ≤ 50 ms")
     chats = {client: Search(run, client, "chat", False) for client in (*CHAT_PEERS, OURS)}
     pairs = [

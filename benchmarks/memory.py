@@ -1,6 +1,8 @@
-"""What does one live stream weigh?
+"""How much memory does one live stream take?
 
-Resident memory half-way through, when every stream is open, at two numbers of streams; the slope between them.
+Measured: resident memory half-way through, when every stream is open, at two numbers of streams. The figure is the
+slope
+between them.
 """
 
 from __future__ import annotations
@@ -19,11 +21,11 @@ STREAMS: dict[Client, tuple[int, ...]] = {
 }
 QUICK: dict[Client, tuple[int, ...]] = {OURS: (1000, 10_000)}
 EVENTS_PER_SECOND = 5000
-"""Of all streams together, so that no client is at its limit."""
+"""Events per second of all streams together, so that no client is at its limit."""
 
 
 def resident(run: Run, client: Client, streams: int) -> int:
-    """Bytes when every stream is open."""
+    """Return the resident bytes when every stream is open."""
     rate = EVENTS_PER_SECOND / streams if client is not OPENAI else 500 / streams
     measured = measure(run, client, streams=streams, events=max(2, round(rate * 3)), rate=rate, spread=0)
     if not measured.complete:
@@ -32,7 +34,7 @@ def resident(run: Run, client: Client, streams: int) -> int:
 
 
 def answer(run: Run) -> Answer:
-    """Ours, and peers as far as they carry that many."""
+    """Measure ours, and the peers up to the numbers that they carry."""
     result = Answer("Memory per live stream")
     for client, steps in (QUICK if run.quick else STREAMS).items():
         try:

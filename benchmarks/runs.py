@@ -1,4 +1,4 @@
-"""Run one client once, on its own core, and read its one line of results. Bounded, and stopped by its own handle."""
+"""Runs one client once, on its own core, and reads its line of results. A run is bounded and stopped by its handle."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ Result = TypedDict(
         "failures": list[str],
     },
 )
-"""A client's line; see `Recorder.report` in peers/common.py."""
+"""A client's line of results; see `Recorder.report` in peers/common.py."""
 
 
 DISTURBED = 0.03
-"""A run in which client or source stood ready but off its core for more than this part of the time is repeated."""
+"""The largest part of a run in which client or source may be ready without its core. Above it, the run is repeated."""
 ATTEMPTS = 4
 
 
 class RunError(RuntimeError):
-    """A client's run gave no result: it failed, or took longer than any honest run."""
+    """A run of a client gave no result: it failed, or took too long."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What every question is given: the running source, the clients' interpreter, and whether to be quick."""
+    """The input of every question: the running source, the clients' interpreter, and whether to be quick."""
 
     source: Source
     python: str
@@ -58,29 +58,29 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One client's result, and the source's account of the same run."""
+    """The result of one client, and the source's statistics of that run."""
 
     result: Result
     source: Statistics
 
     @property
     def source_was_late(self) -> bool:
-        """The source could not keep its own schedule, so this run says nothing of the client's limit."""
+        """Whether the source was late against its own schedule. Then the run does not show the client's limit."""
         return self.source["late_p99_ms"] > LATE_LIMIT_MS
 
     @property
     def disturbed(self) -> bool:
-        """Other work had one of the two cores for so long that this run says little."""
+        """Whether other work used one of the two cores for too long."""
         return max(self.result["waited"], self.source["waited"]) > DISTURBED * self.result["wall"]
 
     @property
     def complete(self) -> bool:
-        """Every stream ended, with every event."""
+        """Whether every stream ended with every event."""
         return self.result["streams_completed"] == self.result["streams"] and not self.source["aborted"]
 
 
 def run_program(run: Run, module: str, *arguments: str, seconds: float) -> str:
-    """The standard output of `python -m MODULE`, on the client's core. Raises `RunError`."""
+    """Return the standard output of `python -m MODULE`, on the client's core. Raises `RunError`."""
     with pinned(CLIENT_AND_SOURCE[0]):
         process = subprocess.Popen(
             [run.python, "-m", module, *arguments],
@@ -89,7 +89,7 @@ def run_program(run: Run, module: str, *arguments: str, seconds: float) -> str:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            start_new_session=True,  # so that it can be put above other work; see raise_priority in peers/common.py
+            start_new_session=True,  # so that its priority can be raised; see raise_priority in peers/common.py
         )
     try:
         output, complaint = process.communicate(timeout=seconds)
@@ -116,7 +116,7 @@ def measure(
     mode: str = "stream",
     size: int = 0,
 ) -> Measured:
-    """One run of one client; repeated while other work on the machine disturbs it. Raises `RunError`."""
+    """Run one client once. Repeats the run if other work on the machine disturbs it. Raises `RunError`."""
     arguments = {
         "url": run.source.origin(tls=tls),
         "streams": streams,

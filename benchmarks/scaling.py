@@ -1,7 +1,7 @@
 """Does an event cost more when more streams are open?
 
-The same number of events per second over 100 to 10,000 streams. A selector that walks its sockets, a sweep that
-walks its streams too often, or a queue that is searched shows here.
+The number of events per second is the same for 100 to 10,000 streams. The figure shows a selector that visits all its
+sockets, a sweep that visits all streams too often, or a queue that is searched.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from .runs import Run, measure
 
 EVENTS_PER_SECOND = 10_000
 EVENTS_PER_STREAM = 12
-"""At least: a stream's beginning and its end are another question, so they must be a small part of the run."""
+"""Events per stream, at least: the beginning and the end of a stream must be a small part of the run."""
 SECONDS = 5
 STREAMS = (100, 300, 1000, 3000, 10_000)
 LIMIT = 1.2
 
 
 def cost(run: Run, client: Client, streams: int) -> float:
-    """CPU per event in µs while all streams are live; the median of some runs."""
+    """Return CPU per event in µs while all streams are live; the median of several runs."""
     rate = EVENTS_PER_SECOND / streams
     events = max(EVENTS_PER_STREAM, round(rate * (2 if run.quick else SECONDS)))
     found = [
@@ -33,7 +33,7 @@ def cost(run: Run, client: Client, streams: int) -> float:
 
 
 def answer(run: Run) -> Answer:
-    """Ours, and the floor beside it: the kernel's own share grows, too."""
+    """Measure ours and the floor, because the kernel's own share grows, too."""
     result = Answer("Cost per event as the number of open streams grows")
     steps = (STREAMS[0], STREAMS[-1]) if run.quick else STREAMS
     costs: dict[Client, list[float]] = {}

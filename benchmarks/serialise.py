@@ -43,10 +43,11 @@ LIMIT_REQUEST_US = 100.0
 LIMIT_ANSWER_US = 100.0
 LIMIT_MESSAGE_US = 50.0
 LINEAR = 1.3
-"""A message of the longest conversation may cost this much more than one of the shortest."""
+"""The largest accepted cost of a message in the longest conversation, relative to one in the shortest."""
 
 APPENDED = 0.4
-"""An appended turn may cost this part of writing the conversation anew; what is left of it is mostly comparing."""
+"""The largest accepted cost of an appended turn, relative to encoding the whole conversation. Most of it is comparing.
+"""
 
 PARAMETERS: JSONObject = {
     "type": "object",
@@ -63,7 +64,7 @@ SENTENCE = "The stream carries many small pieces, and each of them arrives in or
 
 
 def turn(number: int) -> list[ms.Message]:
-    """Five messages: asked, two calls with thinking, their results, told, thanked."""
+    """Return five messages: a question, two calls with thinking, their results, an answer, a thanks."""
     calls = [ms.ToolCall(f"call_{number}_{n}", "tool_1", '{"path":"src/main.py","limit":10}') for n in range(2)]
     return [
         ms.Message.user(SENTENCE * 2),
@@ -87,7 +88,7 @@ def encode(dialect: str, request: ms.Request) -> bytes:
 
 
 def answer_body() -> bytes:
-    """An answer with thinking, text, three calls and a full usage report, as Anthropic writes it."""
+    """Return an answer with thinking, text, three calls and a full usage report, in the form of Anthropic."""
     content: list[object] = [{"type": "thinking", "thinking": SENTENCE * 5, "signature": "sig" * 100}]
     content.append({"type": "text", "text": SENTENCE * 10})
     for number in range(3):
@@ -99,7 +100,7 @@ def answer_body() -> bytes:
 
 
 def microseconds(work: Callable[[], object], *, rounds: int) -> float:
-    """The quickest of some passes, in microseconds of CPU for one call."""
+    """Return the CPU microseconds of one call; the quickest of several passes."""
     best = float("inf")
     for _ in range(15):
         begin = time.process_time()
@@ -114,12 +115,12 @@ def add(result: Answer, what: str, value: float, limit: float) -> None:
 
 
 def answer(run: Run) -> Answer:
-    """All of it."""
+    """Answer the question."""
     return measure(quick=run.quick)
 
 
 def measure(*, quick: bool) -> Answer:
-    """The same without a source of streams, which this question does not need."""
+    """Answer the question without a load source, which it does not need."""
     rounds = 50 if quick else 300
     result = Answer("Serialising")
     short = conversation(10)
@@ -156,7 +157,7 @@ def _long(result: Answer, quick: bool) -> None:
         requests = {count: request_of(dialect, conversation(count)) for count in LONG}
         spent = dict.fromkeys(LONG, float("inf"))
         for _ in range(3 if quick else 15):
-            # In turn, so that whatever else the machine does meets all of them.
+            # In turn, so that other work on the machine affects all of them.
             for count, request in requests.items():
                 begin = time.process_time()
                 encode(dialect, request)
@@ -174,7 +175,7 @@ def _long(result: Answer, quick: bool) -> None:
 
 
 def _appended(result: Answer, dialect: str, rounds: int) -> None:
-    """A turn after the longest conversation: from what is kept, written anew, and orjson alone."""
+    """Measure a turn after the longest conversation: with the cached prefix, encoded anew, and orjson alone."""
     long = conversation(LONG[-1])
     encode(dialect, request_of(dialect, long))
     kept = anew = alone = float("inf")

@@ -1,9 +1,10 @@
-"""How many events a second can the simulator send, paced, on one core?
+"""How many events per second can the simulator send, paced, on one core?
 
-A load source that falls behind measures itself. So this is measured first: the simulator in its own process, and
-here a client that does nothing but `recv` into one buffer. For each load the table shows what was asked for, what
-was sent, how late an event was at worst, and the simulator's processor time per event; its reciprocal is the rate at
-which one core would be full. The run fails (exit status 1) where that is below the rate that the project promises.
+A load source that falls behind measures itself, so this is measured first. The simulator runs in its own process. The
+client only receives into one buffer. For each load, the table shows the requested rate, the rate sent, the largest
+delay
+of an event, and the simulator's CPU per event. The reciprocal of the last is the rate that fills one core. The exit
+status is 1 if that rate is below the promised one.
 
     python benchmarks/simulator_throughput.py
     python benchmarks/simulator_throughput.py --streams 2000 --rate 50 --seconds 5 --stamp
@@ -25,12 +26,12 @@ from manystream.simulator import HEADER, Simulator, open_simulator
 from manystream.simulator.process import allow_many_sockets
 
 PROMISED = 80_000
-"""Paced events a second on one core."""
+"""Paced events per second on one core."""
 
 
 @dataclass(slots=True, frozen=True)
 class Load:
-    """Streams, events a second of each, seconds, and whether events carry their sending time."""
+    """A load: streams, events per second of each, seconds, and whether events carry their sending time."""
 
     streams: int
     rate: float
@@ -55,7 +56,7 @@ LOADS = (
 
 @dataclass(slots=True)
 class Result:
-    """What one load gave."""
+    """The result of one load."""
 
     load: Load
     events: int
@@ -66,7 +67,7 @@ class Result:
 
     @property
     def per_event(self) -> float:
-        """Processor time of the simulator per event, microseconds."""
+        """The simulator's CPU per event, microseconds."""
         return self.cpu_seconds / self.events * 1e6
 
     def row(self) -> str:
@@ -82,14 +83,14 @@ HEADING = "streams    rate  stamp     asked      sent  late ms    cpu  us/event 
 
 
 def statistics(simulator: Simulator) -> dict[str, float]:
-    """The simulator's counts."""
+    """Return the simulator's counters."""
     with urllib.request.urlopen(f"{simulator.origin}/sim/statistics", timeout=30) as answer:
         counts: dict[str, float] = json.load(answer)
         return counts
 
 
 def request(simulator: Simulator, load: Load) -> bytes:
-    """One stream's request."""
+    """Return the request of one stream."""
     body = json.dumps(
         {"model": "sim-text", "stream": True, "messages": [{"role": "user", "content": "Go."}]}, separators=(",", ":")
     )
@@ -101,7 +102,7 @@ def request(simulator: Simulator, load: Load) -> bytes:
 
 
 def drain(simulator: Simulator, load: Load) -> float:
-    """Open all streams, a few at a time, and read all of them to their end. Returns the seconds between."""
+    """Open all streams, a few at a time, and read them to their end. Returns the seconds between."""
     data = request(simulator, load)
     buffer = bytearray(65536)
     begin = time.monotonic()
@@ -128,7 +129,7 @@ def drain(simulator: Simulator, load: Load) -> float:
 
 
 def measure(load: Load) -> Result:
-    """Run one load against a fresh simulator."""
+    """Run one load against a new simulator."""
     with open_simulator() as simulator:
         before = statistics(simulator)
         seconds = drain(simulator, load)

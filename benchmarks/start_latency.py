@@ -1,5 +1,8 @@
-"""How soon is a request on the wire? From `start_stream` to the request's arrival at the source, on a warm
-connection, while 1,000 other streams are live."""
+"""How soon does a request arrive?
+
+Measured: the time from `start_stream` to the arrival of the request at the source, on a warm connection, while 1,000
+other streams are live.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ ROUNDS = 3
 
 
 def answer(run: Run) -> Answer:
-    """Median and 99th percentile."""
+    """Measure median and 99th percentile."""
     result = Answer("start_stream → request bytes on a warm connection, 1,000 live streams")
     starts = 200 if run.quick else 1000
     rounds = [measured(run, starts) for _ in range(1 if run.quick else ROUNDS)]
@@ -29,8 +32,7 @@ def answer(run: Run) -> Answer:
 
 
 def measured(run: Run, starts: int) -> tuple[list[int], float]:
-    """Nanoseconds from each start to the request's arrival, in order of size; and what `start_stream` took, at the
-    median."""
+    """Return the nanoseconds from each start to the arrival, sorted, and the median time that `start_stream` took."""
     run.source.reset()
     run.source.starts()
     itself = run_program(

@@ -1,9 +1,10 @@
-"""Does traffic control use what servers allow? Servers drawn at random, in simulated time.
+"""Does traffic control use what servers allow? The servers are random, and time is simulated.
 
     python -m benchmarks.traffic_model [--seed N] [--servers N] [QUESTION…]
 
-The clients are the engine's own quota, queue, routes and hedging; only time and servers are simulated. Utilisation is
-what was served, as a part of what a client gets that sees into the server and whose calls take no time to arrive.
+The clients use the engine's own quota, queue, routes and hedging. Only time and servers are simulated. Utilisation is
+the
+work served, relative to that of a client that knows the state of the server and whose calls arrive at once.
 """
 
 from __future__ import annotations
@@ -19,28 +20,28 @@ from manystream.engine.traffic.route import Balance
 from .modelled import inference_server, quota_run, quota_server, replicas
 
 FEW_CALLS = 3.0
-"""Servers with fewer calls per second are left out where processes share a key: there is too little to share."""
+"""Servers with fewer calls per second are omitted where processes share a key: there is too little to share."""
 
 
 def percentile(values: list[float], part: float) -> float:
-    """The value below which this part of the values is."""
+    """Return the value below which this part of the values is."""
     return sorted(values)[min(len(values) - 1, int(part * len(values)))]
 
 
 def jain(values: list[float]) -> float:
-    """Jain's index of fairness: 1 where all have the same."""
+    """Return Jain's index of fairness: 1 if all have the same."""
     squares = sum(value * value for value in values)
     return sum(values) ** 2 / (len(values) * squares) if squares else 1.0
 
 
 @cache
 def best(seed: int) -> float:
-    """What a client gets that knows everything."""
+    """Measure a client with full knowledge."""
     return quota_run.best(quota_server.draw(seed)).served
 
 
 def quotas(seed: int, count: int, processes: int = 1, declared: float = 0.0) -> str:
-    """Servers with quotas."""
+    """Measure servers with quotas."""
     used: list[float] = []
     refused: list[float] = []
     fair: list[float] = []
@@ -58,7 +59,7 @@ def quotas(seed: int, count: int, processes: int = 1, declared: float = 0.0) -> 
 
 
 def concurrency(seed: int, count: int) -> str:
-    """Servers that limit what runs at once."""
+    """Measure servers that limit the running calls."""
     outcomes = [inference_server.measure(inference_server.draw(number)) for number in range(seed, seed + count)]
     rows: list[str] = []
     for kind in ("batch", "503", "slots", ""):
@@ -74,7 +75,7 @@ def concurrency(seed: int, count: int) -> str:
 
 
 def replica_sets(seed: int, count: int) -> str:
-    """Sets of replicas, and the three that a specification would name."""
+    """Measure sets of replicas, and three fixed ones."""
     three = replicas.ReplicaRun(replicas.THREE, Balance.FASTEST).run()
     rows = [f"three: within a second {three.goodput:.3f}, lost {three.calls - len(three.times)}"]
     for balance in (Balance.FASTEST, Balance.WEIGHTED, Balance.STICKY):
@@ -87,7 +88,7 @@ def replica_sets(seed: int, count: int) -> str:
 
 
 def hedging(seed: int, count: int) -> str:
-    """2 % of the calls are twenty times slower."""
+    """Measure hedging: 2 % of the calls are twenty times slower."""
     plain = replicas.ReplicaRun(replicas.TAIL, Balance.FASTEST).run()
     hedged = replicas.ReplicaRun(replicas.TAIL, Balance.FASTEST, Hedge()).run()
     more = hedged.attempts / hedged.calls - 1

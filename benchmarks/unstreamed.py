@@ -1,4 +1,4 @@
-"""How many small unstreamed answers does one core take in, over kept-alive connections?"""
+"""How many small unstreamed answers does one core receive, over kept-alive connections?"""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FACTOR = 5.0
 
 
 def answer(run: Run) -> Answer:
-    """Requests per second of the client's CPU, 50 at a time."""
+    """Measure requests per second of the client's CPU, 50 at a time."""
     result = Answer("Unstreamed requests, small answers, keep-alive")
     found: dict[Client, float] = {}
     for client, requests in REQUESTS.items():

@@ -1,7 +1,7 @@
-"""The wire text of one answer in each dialect, as the providers send it, with one hole per delta for the text.
+"""The wire text of one answer in each dialect, as the providers send it. Each delta has a gap for the text.
 
-Knows the four wire formats as text. Must not know any client, ours included: it is what all of them are measured
-with. The sizes are those of real traffic (a chat delta of an OpenAI model is about 300 bytes).
+This file knows the four wire formats as text. It must not know any client, ours included, because it measures all of
+them. The sizes are those of real traffic: a chat delta of an OpenAI model has about 300 bytes.
 """
 
 from __future__ import annotations
@@ -21,9 +21,12 @@ DIALECTS = tuple(MODEL_NAMES)
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """One dialect: what comes before the deltas, one delta with a hole, what comes after them, and the same answer
-    unstreamed. `match` is the part of a request's path that tells the dialect. `base` is what a client's base URL
-    has after the origin."""
+    """One dialect as text.
+
+    before, delta, after: the text before the deltas, one delta with a gap, and the text after them.
+    match: the part of a request's path that identifies the dialect.
+    base: what the base URL of a client has after the origin.
+    """
 
     name: str
     match: str
@@ -34,7 +37,7 @@ class Wire:
     answer: str
 
     def parts(self) -> tuple[bytes, bytes, bytes, bytes, bytes]:
-        """first, delta before the hole, delta after it, last, answer."""
+        """Return the parts: first, delta before the gap, delta after it, last, answer."""
         before, after = self.delta.split(HOLE)
         return tuple(part.encode() for part in (self.first, before, after, self.last, self.answer))  # type: ignore[return-value]
 
@@ -246,14 +249,14 @@ WIRES: dict[str, Wire] = {wire.name: wire for wire in (chat(), responses(), anth
 
 
 def chunks_of(dialect: str, events: int) -> list[bytes]:
-    """A whole stream's body with that many deltas, one server-sent event per chunk."""
+    """Return a stream's body with this many deltas, one server-sent event per chunk."""
     first, before, after, last, _ = WIRES[dialect].parts()
     deltas = [b"%b%d%b" % (before, number, after) for number in range(events)]
     return [part for part in (first, *deltas, last) if part]
 
 
 def template_file() -> bytes:
-    """All dialects in the form that the load source reads; see `load_templates` in source/request.c."""
+    """Return all dialects in the form that the load source reads; see `load_templates` in source/request.c."""
     blocks: list[bytes] = []
     for wire in WIRES.values():
         parts = wire.parts()

@@ -1,8 +1,9 @@
-"""What the site shows of files that stand outside docs/, and the links between the two.
+"""Adds files outside docs/ to the site, and the links to them.
 
-A page links to a file by its path in the repository (`../ARCHITECTURE.md`, `../examples/chat.py`), so that the link
-works wherever the repository is read. Here those files become pages, and such links lead to them. A link to any other
-file is left as it is, and the strict build refuses it.
+A page links to a file by its path in the repository (`../ARCHITECTURE.md`, `../examples/chat.py`), so the link works
+wherever the repository is read. This hook makes pages of those files and directs the links to them. It does not
+change a
+link to another file; the strict build refuses such a link.
 """
 
 from __future__ import annotations
@@ -32,20 +33,20 @@ FENCE = re.compile(r"^( *)(```+|~~~+).*?^\1\2 *$", re.MULTILINE | re.DOTALL)
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add what stands outside docs/."""
+    """Add the files outside docs/."""
     for path, page in PAGES.items():
         files.append(File.generated(config, page, content=(ROOT / path).read_text("utf-8")))
     for path in sorted((ROOT / "benchmarks" / "plots").glob("*.png")):
         files.append(File.generated(config, f"plots/{path.name}", abs_src_path=str(path)))
     for path in sorted((ROOT / "examples").glob("*.py")):
         page = File.generated(config, f"examples/{path.stem}.md", content=_example(path))
-        page.inclusion = page.inclusion.NOT_IN_NAV  # docs/examples.md leads to them
+        page.inclusion = page.inclusion.NOT_IN_NAV  # docs/examples.md links to them
         files.append(page)
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files, **_: Any) -> str:
-    """Lead links to files of the repository to their pages."""
+    """Direct links to files of the repository to their pages."""
     here = _repository_path(page.file.src_uri)
 
     def lead(match: re.Match[str]) -> str:
@@ -53,8 +54,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         uri = _site_path(wanted)
         if uri is None or files.get_file_from_path(uri) is None:
             return match[0]
-        told = posixpath.relpath(uri, posixpath.dirname(page.file.src_uri) or ".")
-        return match["before"] + told + match["after"]
+        relative = posixpath.relpath(uri, posixpath.dirname(page.file.src_uri) or ".")
+        return match["before"] + relative + match["after"]
 
     parts: list[str] = []
     end = 0
@@ -74,7 +75,7 @@ def _repository_path(uri: str) -> str:
 
 
 def _site_path(path: str) -> str | None:
-    """The site's path of a file of the repository."""
+    """Return the site's path of a file of the repository."""
     if path in PAGES:
         return PAGES[path]
     if path == "README.md":

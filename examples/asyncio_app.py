@@ -28,7 +28,7 @@ async def ask_all(engine: aio.Engine, model: str) -> None:
 
 async def read_stream(engine: aio.Engine, model: str) -> None:
     """Iterate over a stream. A slow consumer slows down its own server only."""
-    async with engine.stream(ms.Request(model, [ms.Message.user("Tell me of rivers.")])) as events:
+    async with engine.stream(ms.Request(model, [ms.Message.user("Name three rivers.")])) as events:
         async for event in events:
             if isinstance(event, ms.TextDelta):
                 print(event.text, end="", flush=True)
@@ -43,7 +43,7 @@ async def watch_streams(engine: aio.Engine, model: str) -> None:
         nonlocal pieces
         pieces += isinstance(event, ms.TextDelta)
 
-    request = ms.Request(model, [ms.Message.user("Tell me of bridges.")])
+    request = ms.Request(model, [ms.Message.user("Name three bridges.")])
     calls = [engine.start_stream(request, on_event) for _ in range(20)]
     await asyncio.gather(*(call.wait() for call in calls))
     print(f"{pieces} pieces of text from {len(calls)} streams")

@@ -34,7 +34,7 @@ def without_a_loop(setting: Setting) -> None:
             lengths = list(pool.map(partial(ask, portal, setting.model), QUESTIONS))
         print(f"{len(lengths)} answers from 4 threads, {sum(lengths)} characters")
 
-        with portal.stream(ms.Request(setting.model, [ms.Message.user("Tell me of rivers.")])) as events:
+        with portal.stream(ms.Request(setting.model, [ms.Message.user("Name three rivers.")])) as events:
             for event in events:
                 if isinstance(event, ms.TextDelta):
                     print(event.text, end="", flush=True)

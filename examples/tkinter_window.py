@@ -107,7 +107,7 @@ class Window:
         for widget in (ask, stop, self.state):
             widget.pack(side="left")
         self.prompt.bind("<Return>", lambda _: self.ask())
-        self.prompt.insert(0, "Tell me of rivers.")
+        self.prompt.insert(0, "Name three rivers.")
 
     def ask(self) -> None:
         """Ask the question in the entry."""
@@ -165,7 +165,7 @@ def print_answer(setting: Setting) -> None:
 
     def on_open(engine: ms.Engine) -> None:
         answer.engine = engine
-        answer.ask("Tell me of rivers.")
+        answer.ask("Name three rivers.")
 
     guest = start_guest(loop, setting.providers, on_open)
     loop.run()

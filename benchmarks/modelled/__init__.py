@@ -1,1 +1,1 @@
-"""Servers drawn at random, in simulated time, driving the engine's own traffic control."""
+"""Random servers in simulated time. They run with the engine's own traffic control."""

@@ -1,4 +1,4 @@
-"""Simulated time: what happens when."""
+"""Simulated time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Events:
-    """A clock that jumps to the next thing that was put off."""
+    """A clock that jumps to the next scheduled function."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -16,12 +16,12 @@ class Events:
         self._count = 0
 
     def at(self, time: float, function: Callable[..., None], *arguments: Any) -> None:
-        """Call a function at a time."""
+        """Schedule a function at a time."""
         self._count += 1
         heapq.heappush(self._heap, (max(time, self.now), self._count, function, arguments))
 
     def run(self, until: float) -> None:
-        """Let everything happen that is due before a time."""
+        """Run every function that is due before a time."""
         while self._heap and self._heap[0][0] <= until:
             self.now, _, function, arguments = heapq.heappop(self._heap)
             function(*arguments)

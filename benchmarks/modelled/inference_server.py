@@ -1,4 +1,4 @@
-"""Servers that limit only how much runs at once, in simulated time: batches with a queue inside, 503s, slots."""
+"""Servers that limit only the running calls, in simulated time: batches with a queue, 503s, slots."""
 
 from __future__ import annotations
 
@@ -18,18 +18,21 @@ from .events import Events
 LEAST_HORIZON = 120.0
 CALLS_IN_HORIZON = 20.0
 WARM_UP = 0.4
-"""The part of the time that is not counted: it is the law's to learn in."""
+"""The part of the time that is not counted, in which the control law learns."""
 
 TOKENS_PER_STEP = 8
 
 
 @dataclass(slots=True, frozen=True)
 class InferencePlan:
-    """One server, drawn.
+    """One random server.
 
-    A step takes `base` + `each` × running seconds and gives each running call some tokens. More than `room` tokens of
-    prompts and answers do not run at once; what does not fit waits inside. queue: how many may wait; more get 503.
-    slots: how many run at all; more get 429.
+    A step takes `base` + `each` × running seconds and gives each running call some tokens. Prompts and answers of at
+    most
+    `room` tokens run at once. Other calls wait inside.
+
+    queue: how many calls may wait; more get 503.
+    slots: how many calls run at all; more get 429.
     """
 
     seed: int
@@ -46,7 +49,7 @@ class InferencePlan:
 
     @property
     def horizon(self) -> float:
-        """How long a run is: some lengths of a call."""
+        """The length of a run, in lengths of a call."""
         steps = self.output_tokens / TOKENS_PER_STEP
         at_once = self.room / (self.input_tokens + self.output_tokens)
         return max(LEAST_HORIZON, CALLS_IN_HORIZON * steps * (self.base + self.each * at_once))
@@ -62,7 +65,7 @@ class _Running:
 
 
 def draw(seed: int) -> InferencePlan:
-    """A server."""
+    """Return a random server."""
     chance = random.Random(seed)
     kind = chance.choice(("batch", "503", "slots"))
     input_tokens, output = 10 ** chance.uniform(2, 3.6), 10 ** chance.uniform(1.7, 2.7)
@@ -83,7 +86,10 @@ def draw(seed: int) -> InferencePlan:
 
 
 class InferenceServer:
-    """A server at work, with as many waiting calls as anyone could want. `fixed`: a limit that never changes."""
+    """A running server, with an unlimited number of waiting calls.
+
+    fixed: a limit that never changes.
+    """
 
     def __init__(self, plan: InferencePlan, fixed: int = 0) -> None:
         self.plan, self.events = plan, Events()
@@ -106,7 +112,7 @@ class InferenceServer:
         self._timer = float("inf")
 
     def run(self) -> None:
-        """Until the horizon."""
+        """Run to the horizon."""
         self._refill()
         self.events.run(self.plan.horizon)
 
@@ -132,7 +138,7 @@ class InferenceServer:
 
     def _arrive(self, ticket: Ticket, sent_at: float) -> None:
         full = len(self._running) + len(self._inside) >= self.plan.slots
-        # What fits is only waiting for the next step, and takes no place in the queue.
+        # A call that fits waits for the next step only, and takes no place in the queue.
         if full or (self._used + self._waiting > self.plan.room and len(self._inside) >= self.plan.queue):
             self.refused += 1
             refusal = Refusal.RATE if full else Refusal.OVERLOAD
@@ -143,7 +149,7 @@ class InferenceServer:
         call = _Running(ticket, sent_at, size, ticket.max_output or 1.0)
         call.fitted = self._used + self._waiting <= self.plan.room
         if call.fitted:
-            # It joins the batch after the token that is being made, on average after half of it.
+            # The call joins the batch after the current token, on average after half of it.
             self.events.at(self.events.now + 1.5 * self._token(call), self._first_token, call)
         self._inside.append(call)
         if not self._stepping:
@@ -169,7 +175,7 @@ class InferenceServer:
             self.events.at(self.events.now + seconds, self._stepped)
 
     def _token(self, call: _Running) -> float:
-        """Seconds for a call's prompt and its first token."""
+        """Return the seconds of a call's prompt and first token."""
         step = self.plan.base + self.plan.each * len(self._running)
         return step / TOKENS_PER_STEP + self.plan.prefill * call.ticket.input_tokens + self.plan.round_trip / 2
 
@@ -199,8 +205,12 @@ class InferenceServer:
 
 @dataclass(slots=True, frozen=True)
 class ConcurrencyOutcome:
-    """Throughput as a part of the best fixed limit's, and the median time to the first token as a multiple of that of
-    the least fixed limit with 95 % of the best throughput."""
+    """Return throughput and median time to the first token.
+
+    Throughput is relative to that of the best fixed limit. The time is relative to that of the smallest fixed limit
+    with
+    95 % of the best throughput.
+    """
 
     plan: InferencePlan
     throughput: float
@@ -209,7 +219,7 @@ class ConcurrencyOutcome:
 
 
 def measure(plan: InferencePlan) -> ConcurrencyOutcome:
-    """The law on one server, beside fixed limits in steps of a quarter octave."""
+    """Run the control law on one server, beside fixed limits in steps of a quarter octave."""
     law = InferenceServer(plan)
     law.run()
     fixed: list[tuple[int, float, float]] = []

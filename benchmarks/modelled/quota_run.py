@@ -1,4 +1,4 @@
-"""Calls against a quota server in simulated time: by the engine's traffic control, and by one who knows everything."""
+"""Calls against a quota server in simulated time: with the engine's traffic control, and with full knowledge."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from .events import Events
 from .quota_server import HORIZON, QuotaServer, QuotaServerPlan, Work
 
 AT_ONCE = 1.3
-"""Where all calls come at once there are so many times what the server allows within the horizon."""
+"""If all calls arrive at once, their number relative to what the server allows within the horizon."""
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What one client got."""
+    """What one client received."""
 
     served: float = 0.0
     calls: int = 0
@@ -46,7 +46,7 @@ class Client:
         self.pump()
 
     def pump(self) -> None:
-        """Send what may be sent; come again when more may."""
+        """Send the calls that may be sent, and run again when more may be."""
         now = self._events.now
         scope = self.scope
         while (ticket := scope.admit(now)) is not None:
@@ -95,7 +95,7 @@ class Client:
 
 
 class Oracle:
-    """A client that sees into the server, and whose calls take no time to get there."""
+    """A client that knows the state of the server, and whose calls arrive at once."""
 
     def __init__(self, events: Events, server: QuotaServer) -> None:
         self.outcome = Outcome()
@@ -134,7 +134,7 @@ class Oracle:
 
 
 def offer(plan: QuotaServerPlan, events: Events, clients: list[Client] | list[Oracle]) -> None:
-    """The load of the plan, dealt to clients in turn."""
+    """Deal the load of the plan to clients in turn."""
     chance = random.Random(plan.seed + 1)
     grown = max(1.0, plan.change[1]) if plan.change else 1.0
     if plan.load == math.inf:
@@ -151,7 +151,7 @@ def offer(plan: QuotaServerPlan, events: Events, clients: list[Client] | list[Or
 
 
 def declaration(plan: QuotaServerPlan, factor: float) -> RateLimit:
-    """The plan's limits as a user would type them in, times a factor."""
+    """Return the limits of the plan as a user would write them, times a factor."""
     per_minute = {unit: rate * MINUTE * factor for unit, rate in plan.rates.items()}
     return RateLimit(
         requests_per_minute=per_minute.get(Unit.REQUESTS),
@@ -162,7 +162,7 @@ def declaration(plan: QuotaServerPlan, factor: float) -> RateLimit:
 
 
 def run(plan: QuotaServerPlan, processes: int = 1, declared: float = 0.0) -> list[Outcome]:
-    """What each of some processes with one key gets."""
+    """Return what each of several processes with one key receives."""
     events, server = Events(), QuotaServer(plan)
     limits = declaration(plan, declared) if declared else RateLimit()
     clients = [Client(events, server, declared_buckets(limits)) for _ in range(processes)]
@@ -172,7 +172,7 @@ def run(plan: QuotaServerPlan, processes: int = 1, declared: float = 0.0) -> lis
 
 
 def best(plan: QuotaServerPlan) -> Outcome:
-    """What one gets who knows everything."""
+    """Return what a client with full knowledge receives."""
     events = Events()
     oracle = Oracle(events, QuotaServer(plan))
     offer(plan, events, [oracle])

@@ -1,4 +1,4 @@
-"""A server with quotas, as providers have them: what it allows, charges, reports and hides."""
+"""A server with quotas: what it allows, charges, reports and hides."""
 
 from __future__ import annotations
 
@@ -26,7 +26,11 @@ DIALECT_UNITS = {
 
 @dataclass(slots=True)
 class Work:
-    """One call as it really is. Its request says `max_tokens`; `guess` is what a client believes the input to be."""
+    """One call with its real sizes.
+
+    max_tokens: what its request declares.
+    guess: the client's estimate of the input.
+    """
 
     input_tokens: float
     output_tokens: float
@@ -37,11 +41,14 @@ class Work:
 
 @dataclass(slots=True, frozen=True)
 class QuotaServerPlan:
-    """One server, drawn.
+    """One random server.
 
-    rates: what it allows per second, of each unit. span: seconds of the rate that its bucket holds.
-    by_the_second: it holds the rate in each second, too. others: the part of the quota that others use, now more, now
-    less. load: arrivals by capacity; infinite: all at once. change: when limits change, and by what factor.
+    rates: what it allows per second, of each unit.
+    span: seconds of the rate that its bucket holds.
+    by_the_second: whether it enforces the rate in each second, too.
+    others: the part of the quota that others use; it varies.
+    load: arrivals relative to the capacity; infinite: all at once.
+    change: when limits change, and by what factor.
     """
 
     seed: int
@@ -67,7 +74,7 @@ class QuotaServerPlan:
     calls_per_second: float
 
     def work(self, chance: random.Random) -> Work:
-        """One call."""
+        """Return a random call."""
         input_tokens = self.mean_input * min(10.0, chance.lognormvariate(-0.32, 0.8))
         output = max(1.0, self.mean_output * chance.lognormvariate(-0.32, 0.8))
         most = self.mean_output * 6.0
@@ -77,7 +84,7 @@ class QuotaServerPlan:
 
 
 def draw(seed: int) -> QuotaServerPlan:
-    """A server."""
+    """Return a random server."""
     chance = random.Random(seed)
     dialect = chance.choice(list(DIALECT_UNITS))
     calls = 0.3 * 10 ** chance.uniform(0, 2)
@@ -121,7 +128,7 @@ def draw(seed: int) -> QuotaServerPlan:
 
 
 class _Level:
-    """One limit of the server: what is left of it."""
+    """One limit of the server, with what is left of it."""
 
     __slots__ = ("at", "capacity", "level", "rate", "unit")
 
@@ -132,7 +139,7 @@ class _Level:
 
 
 class QuotaServer:
-    """A server at work. It is the truth: nothing in it comes from the engine but the form of its reports."""
+    """A running server. It uses nothing of the engine except the form of its reports."""
 
     def __init__(self, plan: QuotaServerPlan) -> None:
         self.plan = plan
@@ -144,13 +151,13 @@ class QuotaServer:
         self._chance = random.Random(plan.seed)
 
     def _least_span(self, unit: Unit) -> float:
-        """A bucket holds at least the largest single call."""
+        """Return the size of a bucket: at least the largest single call."""
         plan = self.plan
         most = {Unit.REQUESTS: 1.0, Unit.INPUT_TOKENS: 12 * plan.mean_input, Unit.OUTPUT_TOKENS: 6 * plan.mean_output}
         return most.get(unit, 12 * plan.mean_input + 6 * plan.mean_output) / plan.rates[unit]
 
     def charge_at_start(self, work: Work, unit: Unit) -> float:
-        """What a call takes when it is accepted."""
+        """Return what a call is charged when it is accepted."""
         charging = self.plan.charging
         output = 0.0 if charging.output != "reserved" else work.max_tokens
         if unit is Unit.TOKENS:
@@ -158,7 +165,7 @@ class QuotaServer:
         return (1.0, work.input_tokens, output)[unit]
 
     def charge_in_the_end(self, work: Work, unit: Unit) -> float:
-        """What a call has taken when it is over."""
+        """Return what a call is charged at its end."""
         charging = self.plan.charging
         if charging.settlement == "unknown":
             return self.charge_at_start(work, unit)
@@ -167,7 +174,7 @@ class QuotaServer:
         return (1.0, work.input_tokens, work.output_tokens)[unit]
 
     def ready_at(self, work: Work, now: float) -> float:
-        """When a call would be accepted, if nothing else came."""
+        """Return when a call would be accepted if nothing else arrived."""
         self._fill(now)
         wait = 0.0
         for level in self._levels:
@@ -177,7 +184,7 @@ class QuotaServer:
         return now + min(wait, 1.0) if wait else now
 
     def ask(self, work: Work, now: float) -> _Level | None:
-        """Accept a call, or give the limit that refuses it."""
+        """Accept a call, or return the limit that refuses it."""
         self._fill(now)
         for level in self._levels:
             if level.level + 1e-6 * level.capacity < max(1e-9, self.charge_at_start(work, level.unit)):
@@ -190,14 +197,14 @@ class QuotaServer:
         return None
 
     def end(self, work: Work, now: float) -> None:
-        """A call is over."""
+        """End a call."""
         self._fill(now)
         for level in self._levels:
             refund = self.charge_at_start(work, level.unit) - self.charge_in_the_end(work, level.unit)
             level.level = min(level.capacity, level.level + refund)
 
     def report(self, refused: _Level | None) -> QuotaReport:
-        """What the response says."""
+        """Return the report in the response."""
         plan = self.plan
         limits = () if plan.headers == "absent" else tuple(self._limits())
         if refused is None:
@@ -214,7 +221,7 @@ class QuotaServer:
             limit = level.rate * self._factor * MINUTE
             remaining: float | None = max(0.0, min(limit, level.level))
             if plan.headers == "wrong":
-                # -1 for one, as some servers do that do not know; twice the truth for the other.
+                # -1 for one limit, as some servers report an unknown value; twice the real value for the other.
                 limit, remaining = (limit * 2, limit) if level.unit is plan.binding else (0.0, 0.0)
             if plan.rounded and level.unit is not Unit.REQUESTS:
                 remaining = round(remaining / 1000) * 1000.0

@@ -1,4 +1,4 @@
-"""Sets of replicas in simulated time: different speeds, failures, outages; and calls that are slow by chance."""
+"""Sets of replicas in simulated time: different speeds, failures, outages, and randomly slow calls."""
 
 from __future__ import annotations
 
@@ -16,8 +16,12 @@ IN_TIME = 1.0
 
 @dataclass(slots=True, frozen=True)
 class Replica:
-    """One replica. It serves `slots` calls at a time, each in about `seconds`; others wait inside. A failure is quick.
-    down: from when to when it fails all calls."""
+    """One replica.
+
+    It serves `slots` calls at a time, each in about `seconds`. Other calls wait inside. A failure is quick.
+
+    down: from when to when it fails all calls.
+    """
 
     seconds: float
     slots: int
@@ -27,7 +31,10 @@ class Replica:
 
 @dataclass(slots=True, frozen=True)
 class ReplicaPlan:
-    """A set of replicas and its load in calls per second. slow: the part of the calls that take 20 times as long."""
+    """A set of replicas and its load, in calls per second.
+
+    slow: the part of the calls that take 20 times as long.
+    """
 
     seed: int
     replicas: tuple[Replica, ...]
@@ -36,14 +43,14 @@ class ReplicaPlan:
 
 
 THREE = ReplicaPlan(1, (Replica(0.1, 64), Replica(1.0, 64), Replica(0.1, 64, failing=0.3)), 50.0)
-"""Three replicas: one ten times slower, one that fails 30 % quickly; 50 calls a second."""
+"""Three replicas: one ten times slower, one that fails 30 % quickly; 50 calls per second."""
 
 TAIL = ReplicaPlan(1, (Replica(0.3, 10**6), Replica(0.3, 10**6)), 50.0, slow=0.02)
 """Two equal replicas; 2 % of the calls are twenty times slower."""
 
 
 def draw(seed: int) -> ReplicaPlan:
-    """A set."""
+    """Return a random set."""
     chance = random.Random(seed)
     replicas: list[Replica] = []
     for _ in range(chance.randint(2, 6)):
@@ -70,7 +77,7 @@ class _Call:
 
 
 class ReplicaRun:
-    """A run of a plan under one balance."""
+    """One run of a plan with one balance."""
 
     def __init__(self, plan: ReplicaPlan, balance: Balance, hedge: Hedge | None = None) -> None:
         self.plan, self.events = plan, Events()
@@ -83,7 +90,7 @@ class ReplicaRun:
         self._last: dict[str, int] = {}
 
     def run(self) -> ReplicaRun:
-        """Until the horizon, and until everything has ended."""
+        """Run to the horizon, and until every call has ended."""
         time = 0.0
         while time < HORIZON:
             time += self._chance.expovariate(self.plan.rate)
@@ -155,6 +162,6 @@ class ReplicaRun:
         return sum(time <= IN_TIME for time in self.times) / max(1, self.calls)
 
     def percentile(self, part: float) -> float:
-        """Of the times to the answer."""
+        """A percentile of the times to the answer."""
         times = sorted(self.times)
         return times[min(len(times) - 1, int(part * len(times)))]

@@ -1,2 +1,4 @@
-"""The clients that are measured, ours among them: one small program each, with the same arguments and one JSON line
-of results. Each is written as its own documentation advises; nothing is tuned against it."""
+"""The measured clients, ours included: one small program each, with equal arguments and one JSON line of results.
+
+Each follows the documentation of its library. None is slowed down on purpose.
+"""

@@ -1,4 +1,4 @@
-"""aiohttp with a hand-written loop over server-sent events and orjson. No dialect beyond finding the text."""
+"""aiohttp with a hand-written loop over server-sent events, and orjson. It finds the text and has no dialect."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def stream(session: aiohttp.ClientSession, task: Task, recorder: Recorder)
 
 
 async def answers(session: aiohttp.ClientSession, task: Task, recorder: Recorder) -> None:
-    """One of the workers that share the unstreamed requests."""
+    """Run one of the workers that share the unstreamed requests."""
     for _ in range(task.events // task.streams):
         async with session.post(task.base_url + task.path, data=task.body, headers=HEADERS) as response:
             orjson.loads(await response.read())

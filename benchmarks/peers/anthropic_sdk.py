@@ -1,4 +1,4 @@
-"""Anthropic's own library, asynchronous, raw event stream (its cheaper form)."""
+"""Anthropic's library, asynchronous, with the raw event stream, which is its cheaper form."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def one(client: anthropic.AsyncAnthropic, task: Task, recorder: Recorder) 
 
 
 def client_for(task: Task) -> anthropic.AsyncAnthropic:
-    """The library's own HTTP client; only the certificate authority is handed in."""
+    """Return the library's own HTTP client, with the certificate authority of the source."""
     context = task.ssl_context()
     http_client = anthropic.DefaultAsyncHttpxClient(verify=context) if context else None
     return anthropic.AsyncAnthropic(

@@ -1,6 +1,7 @@
-"""What every measured client shares: its arguments, its clock, its one line of results. Standard library only.
+"""What every measured client shares: arguments, clock, line of results. Standard library only.
 
-Latency is from the load source's send to the client's callback: each event's text is the source's CLOCK_MONOTONIC.
+Latency is the time from the send of the load source to the callback of the client. The text of each event is the
+source's CLOCK_MONOTONIC.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ PATHS = {
     "anthropic": "/v1/messages",
     "gemini": "/v1beta/models/gemini-2.5-flash:streamGenerateContent?alt=sse",
 }
-"""What a client without a provider's library appends to the base URL."""
+"""Dialect → the path that a client without a provider's library appends to the base URL."""
 
 TEXT_OF: dict[str, Callable[[Any], str | None]] = {
     "chat": lambda event: event["choices"][0]["delta"].get("content") if event["choices"] else None,
@@ -34,7 +35,7 @@ TEXT_OF: dict[str, Callable[[Any], str | None]] = {
     "anthropic": lambda event: event["delta"]["text"] if event["type"] == "content_block_delta" else None,
     "gemini": lambda event: event["candidates"][0]["content"]["parts"][0]["text"],
 }
-"""For the clients that know no dialect: where an event's text is. As little as can be."""
+"""Dialect → the members that lead to the text of an event, for clients without a dialect."""
 
 PRIORITY = -15
 LAST_LINES = {
@@ -47,11 +48,13 @@ LAST_LINES = {
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a client is asked to do.
+    """The load of a client.
 
-    streams: at the same time. events, rate: per stream; the rate per second. spread: milliseconds over which the
-    streams' beginnings (and so their ends) are spread once all of them are open. mode: the source's; `answer` means
-    `events` unstreamed requests in all, `streams` at a time. ca: the authority's certificate, for TLS.
+    streams: concurrent streams.
+    events, rate: per stream; the rate is per second.
+    spread: milliseconds over which the first events of the streams are spread, once all streams are open.
+    mode: the mode of the source; `answer` means `events` unstreamed requests in total, `streams` at a time.
+    ca: the certificate of the authority, for TLS.
     """
 
     url: str
@@ -66,7 +69,7 @@ class Task:
 
     @property
     def base_url(self) -> str:
-        """The source's origin, the load it is asked for, and the dialect's own base path."""
+        """The source's origin, the path of the load, and the base path of the dialect."""
         load: dict[str, object] = {"mode": self.mode}
         if self.mode != "answer":
             load |= {"events": self.events, "rate": self.rate, "gate": self.streams, "spread": self.spread}
@@ -76,7 +79,7 @@ class Task:
 
     @property
     def path(self) -> str:
-        """What is appended to the base URL by hand."""
+        """The path that a client without a library appends."""
         path = PATHS[self.dialect]
         return path if self.mode != "answer" else path.replace("streamGenerateContent?alt=sse", "generateContent")
 
@@ -87,22 +90,26 @@ class Task:
 
     @property
     def body(self) -> bytes:
-        """A request's body, for the clients that know no dialect; the source does not look at it."""
+        """The body of a request, for clients without a dialect. The source ignores it."""
         message = {"role": "user", "content": "Say hello."}
         return json.dumps({"model": self.model, "messages": [message], "stream": True}).encode()
 
     def warm_up(self) -> Task:
-        """One short stream (or answer) before the measured ones, for libraries that build their types at first use."""
+        """Return the load of a short stream before the measured ones, for libraries that build their types at first
+        use.
+        """
         return replace(self, streams=1, events=1 if self.mode == "answer" else 3, spread=0)
 
     def ssl_context(self) -> ssl.SSLContext | None:
-        """One context that trusts the source, or None without TLS."""
+        """Return a context that trusts the source, or None without TLS."""
         return ssl.create_default_context(cafile=self.ca) if self.ca else None
 
 
 def read_task() -> Task:
-    """The command line. Also lifts the soft limit of open files to the hard one, and, where that is allowed, this
-    process above other work on the machine."""
+    """Parse the command line.
+
+    Also raises the soft limit of open files to the hard one, and the priority of this process if that is allowed.
+    """
     parser = argparse.ArgumentParser()
     parser.add_argument("--url", required=True)
     parser.add_argument("--streams", type=int, default=100)
@@ -120,8 +127,12 @@ def read_task() -> Task:
 
 
 def raise_priority() -> None:
-    """Put this process above other work on the machine, where that is allowed. Linux weighs the processes of one
-    session together first (sched(7), "The autogroup feature"); the harness starts each client in its own."""
+    """Raise the priority of this process, if that is allowed.
+
+    Linux first weighs the processes of one session together (sched(7), "The autogroup feature"). The harness starts
+    each
+    client in its own session.
+    """
     try:
         os.setpriority(os.PRIO_PROCESS, 0, PRIORITY)
         with open("/proc/self/autogroup", "w") as group:
@@ -131,13 +142,13 @@ def raise_priority() -> None:
 
 
 def waited() -> float:
-    """Seconds that this process was ready and another had its core, since it began."""
+    """Return the seconds in which this process was ready and had no core."""
     with open("/proc/self/schedstat") as statistics:
         return int(statistics.read().split()[1]) / 1e9
 
 
 def memory(field: str) -> int:
-    """Bytes, from /proc/self/status: `VmRSS` now, `VmHWM` at most."""
+    """Return bytes from /proc/self/status: `VmRSS` now, `VmHWM` at most."""
     with open("/proc/self/status") as status:
         for line in status:
             if line.startswith(field):
@@ -146,11 +157,11 @@ def memory(field: str) -> int:
 
 
 class Recorder:
-    """Latencies (ns) and counts of one run.
+    """Latencies (ns) and counters of one run.
 
-    CPU and wall time of paced streams are counted from the first event on, when every stream is open: how long it
-    takes to open them is another question. (In the other modes they are counted from here.) `steady` is the part in
-    which every stream is live, without the streams' ends. Memory is looked at half-way.
+    For paced streams, CPU and wall time count from the first event, when every stream is open; in other modes from
+    the start.
+    `steady` is the part in which every stream is live, without the ends. Memory is read half-way.
     """
 
     def __init__(self, task: Task) -> None:
@@ -176,7 +187,7 @@ class Recorder:
         self._next = self._marks[0][0]
 
     def record(self, text: str) -> None:
-        """One event has reached the user's code; its text is the source's send time."""
+        """Record an event that has reached the user's code. Its text is the send time of the source."""
         latencies = self.latencies
         latencies.append(time.monotonic_ns() - int(text))
         if len(latencies) == self._next:
@@ -197,11 +208,11 @@ class Recorder:
         self._wall, self._cpu, self._waited = time.perf_counter(), time.process_time(), waited()
 
     def complete(self) -> None:
-        """One stream (or unstreamed answer) has ended well."""
+        """Record a stream, or an unstreamed answer, that ended complete."""
         self.completed += 1
 
     def fail(self, error: object) -> None:
-        """One has not."""
+        """Record a failure."""
         if len(self.failures) < 3:
             self.failures.append(f"{type(error).__name__}: {error}"[:200])
 
@@ -230,18 +241,18 @@ class Recorder:
             "failures": self.failures,
         }
         print(json.dumps(result), flush=True)
-        os._exit(0)  # some clients take seconds to tear down thousands of streams, which is not the question
+        os._exit(0)  # some clients take seconds to close thousands of streams; that is not measured
 
 
 def percentile(ordered: list[int], part: float) -> float:
-    """The value that `part` of the ordered values do not exceed; NaN of none."""
+    """Return the value that this part of the sorted values does not exceed; NaN without values."""
     if not ordered:
         return math.nan
     return float(ordered[min(len(ordered) - 1, math.ceil(len(ordered) * part) - 1)])
 
 
 class Lines:
-    """Server-sent events by hand, as little as can be: whole lines out of chunks."""
+    """A minimal reader of server-sent events: splits chunks into complete lines."""
 
     __slots__ = ("rest",)
 
@@ -249,6 +260,6 @@ class Lines:
         self.rest = b""
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The lines that the chunk completes."""
+        """Return the lines that the chunk completes."""
         *lines, self.rest = (self.rest + chunk).split(b"\n")
         return lines

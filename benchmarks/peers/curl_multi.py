@@ -14,7 +14,7 @@ HEADERS = ["content-type: application/json", "authorization: Bearer key", "expec
 
 
 class Loop:
-    """One multi handle, driven by epoll as libcurl's documentation for socket_action says."""
+    """One multi handle with epoll, as libcurl's documentation of socket_action describes."""
 
     def __init__(self) -> None:
         self.multi = pycurl.CurlMulti()
@@ -30,7 +30,7 @@ class Loop:
             try:
                 self.epoll.unregister(socket)
             except OSError:
-                pass  # closed already
+                pass  # already closed
             return
         wanted = (select.EPOLLIN if what & pycurl.POLL_IN else 0) | (select.EPOLLOUT if what & pycurl.POLL_OUT else 0)
         if socket in self.watched:
@@ -43,7 +43,7 @@ class Loop:
         self.deadline = None if milliseconds < 0 else time.monotonic() + milliseconds / 1000
 
     def turn(self) -> None:
-        """Wait once, and let libcurl act on what is ready."""
+        """Wait once, and let libcurl handle the ready sockets."""
         action = self.multi.socket_action
         wait = 1.0 if self.deadline is None else max(0.0, self.deadline - time.monotonic())
         for socket, ready in self.epoll.poll(wait, 512):

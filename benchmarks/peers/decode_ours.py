@@ -2,7 +2,7 @@
 
     python -m benchmarks.peers.decode_ours DIALECT EVENTS [PASSES]
 
-Each chunk holds one server-sent event, as providers send them.
+Each chunk has one server-sent event, as providers send them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .ours import PROVIDERS
 
 
 def decode(dialect: str, chunks: list[bytes]) -> int:
-    """The number of text deltas."""
+    """Decode the stream, and return the number of text deltas."""
     provider = PROVIDERS[dialect]("key", "http://127.0.0.1")
     parser, machine = SSEParser(), DIALECTS[provider.dialect].machine(provider, lambda: "id")
     deltas = 0

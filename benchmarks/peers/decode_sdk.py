@@ -1,7 +1,8 @@
-"""The official libraries' decoding alone: bytes in memory → their typed events, through a transport of ours that
-answers from memory. Their synchronous clients, which cost less.
+"""The official libraries' decoding alone: bytes in memory → their typed events.
 
     python -m benchmarks.peers.decode_sdk DIALECT EVENTS
+
+A transport of ours answers from memory. The clients are the synchronous ones, which cost less.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from ..wire import MODEL_NAMES, chunks_of
 
 
 class Memory(httpx2.BaseTransport):
-    """Answers every request with the same chunks, one server-sent event each."""
+    """A transport that answers every request with these chunks, one server-sent event each."""
 
     def __init__(self, chunks: list[bytes]) -> None:
         self.chunks = chunks
@@ -78,7 +79,7 @@ def main() -> None:
     dialect, events = sys.argv[1], int(sys.argv[2])
     client = httpx2.Client(transport=Memory(chunks_of(dialect, events)))
     best = float("inf")
-    DECODERS[dialect](client)  # some types are built at first use
+    DECODERS[dialect](client)  # the libraries build some types at first use
     for _ in range(3):
         begin = time.process_time()
         deltas = DECODERS[dialect](client)

@@ -1,7 +1,8 @@
-"""The floor: an epoll loop that receives, cuts lines and parses JSON, and does nothing else.
+"""The floor: an epoll loop that only receives, splits lines and parses JSON.
 
-No dialect, no HTTP (heads and chunk sizes are lines like others), no clocks, no errors: what no Python client can
-be faster than.
+It has no dialect, no HTTP (it reads heads and chunk sizes as lines), no timeouts and no errors. No Python client can
+be
+faster.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from .common import TEXT_OF, Recorder, Task, read_task
 
 
 def open_stream(task: Task, context: ssl.SSLContext | None) -> socket.socket:
-    """A socket that has sent its request and does not block."""
+    """Return a non-blocking socket that has sent its request."""
     url = urlsplit(task.base_url + task.path)
     connection = socket.create_connection((url.hostname or "", url.port or 0))
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -1,4 +1,4 @@
-"""Google's own library for Gemini, asynchronous."""
+"""Google's library for Gemini, asynchronous."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def one(client: genai.Client, task: Task, recorder: Recorder) -> None:
 
 
 def client_for(task: Task) -> genai.Client:
-    """The library as it comes. It takes a certificate authority from the environment."""
+    """Return the library in its default form. It reads the certificate authority from the environment."""
     if task.ca:
         os.environ["SSL_CERT_FILE"] = task.ca
     options = types.HttpOptions(base_url=task.base_url, api_version="v1beta", timeout=60_000)

@@ -1,4 +1,4 @@
-"""Import one module and print how long that took, in milliseconds. The module must not be loaded before."""
+"""Import one module and print the time in milliseconds. The module must not be loaded before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OpenAI's own library, asynchronous, as its documentation shows it. Chat and Responses."""
+"""OpenAI's library, asynchronous, as in its documentation. Chat and Responses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .common import Recorder, Task, read_task
 
 
 def client_for(task: Task) -> openai.AsyncOpenAI:
-    """The library's own HTTP client; only the certificate authority is handed in."""
+    """Return the library's own HTTP client, with the certificate authority of the source."""
     context = task.ssl_context()
     http_client = openai.DefaultAsyncHttpxClient(verify=context) if context else None
     return openai.AsyncOpenAI(api_key="key", base_url=task.base_url, max_retries=0, timeout=60, http_client=http_client)
@@ -39,7 +39,7 @@ async def responses(client: openai.AsyncOpenAI, task: Task, recorder: Recorder) 
 
 
 async def answers(client: openai.AsyncOpenAI, task: Task, recorder: Recorder) -> None:
-    """One of the workers that share the unstreamed requests."""
+    """Run one of the workers that share the unstreamed requests."""
     for _ in range(task.events // task.streams):
         await client.chat.completions.create(model=task.model, messages=[{"role": "user", "content": "Say hello."}])
         recorder.complete()

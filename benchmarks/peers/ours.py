@@ -1,5 +1,8 @@
-"""manystream: one engine, one plain callback per event. What it does beyond the others here: the whole dialect,
-four clocks per call, accounting, isolation of callbacks, the response put together at the end."""
+"""manystream: one engine, one callback per event.
+
+Beyond the other clients without a library, it has the whole dialect, four timeouts per call, accounting, isolation of
+callbacks, and the final response.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from manystream.transport.tls import TLSConfig
 from .common import Recorder, Task, read_task
 
 if TYPE_CHECKING:
-    from manystream.engine import aio  # not loaded by those who do without
+    from manystream.engine import aio  # not loaded by the other modes
 
 PROVIDERS: dict[str, type[ms.Provider]] = {
     "chat": ms.OpenAIChat,
@@ -24,17 +27,17 @@ PROVIDERS: dict[str, type[ms.Provider]] = {
 
 
 def provider_for(task: Task, name: str = "bench") -> ms.Provider:
-    """The dialect's provider at the source."""
+    """Return the dialect's provider at the source."""
     return PROVIDERS[task.dialect]("key", task.base_url, name=name)
 
 
 def request_for(task: Task, name: str = "bench") -> ms.Request:
-    """What is asked; the source does not look at it."""
+    """Return the request. The source ignores its content."""
     return ms.Request(f"{name}/{task.model}", [ms.Message.user("Say hello.")])
 
 
 def streams(engine: ms.Engine, task: Task, recorder: Recorder, ended: trio.Event, name: str = "bench") -> None:
-    """Start all streams; returns at once."""
+    """Start all streams. Returns at once."""
     request, record = request_for(task, name), recorder.record
     running = task.streams
 
@@ -57,7 +60,7 @@ def streams(engine: ms.Engine, task: Task, recorder: Recorder, ended: trio.Event
 
 
 async def iterate(engine: ms.Engine | aio.Engine, request: ms.Request, recorder: Recorder) -> None:
-    """One stream, its events iterated."""
+    """Iterate over the events of one stream."""
     try:
         async with engine.stream(request) as events:
             async for event in events:
@@ -70,7 +73,7 @@ async def iterate(engine: ms.Engine | aio.Engine, request: ms.Request, recorder:
 
 
 def answers(engine: ms.Engine, task: Task, recorder: Recorder, ended: trio.Event) -> None:
-    """Keep `streams` unstreamed requests going until `events` of them have ended."""
+    """Keep `streams` unstreamed requests running until `events` of them have ended."""
     request = request_for(task)
     waiting, running = task.events - task.streams, task.streams
 

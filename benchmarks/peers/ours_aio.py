@@ -1,4 +1,4 @@
-"""manystream on an asyncio loop: the same callbacks, with trio as the loop's guest."""
+"""manystream on an asyncio loop: callbacks, with trio as the loop's guest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""manystream on an asyncio loop, a task per stream that iterates its events."""
+"""manystream on an asyncio loop: one task per stream, which iterates over its events."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""manystream: live streams, and then many calls at once, each on a new TLS connection.
+"""manystream: live streams, then many calls at once, each on a new TLS connection.
 
     python -m benchmarks.peers.ours_handshakes PLAIN_URL TLS_URL CA STREAMS CALLS
 
-Prints the running streams' latencies while the calls were being started.
+Prints the latencies of the live streams while the calls start.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ async def main(plain: str, tls: str, ca: str, live: int, calls: int) -> None:
     providers = [provider_for(background), provider_for(burst, "burst")]
     async with ms.open_engine(providers, tls=TLSConfig(ca_file=ca), retry=ms.Retry(max_attempts=1)) as engine:
         streams(engine, background, recorder, trio.Event())
-        first = engine.start_request(request_for(burst, "burst"))  # the TLS context, which takes its time to make
+        first = engine.start_request(request_for(burst, "burst"))  # make the TLS context, which takes time
         await trio.sleep(1)
         first.cancel()
         before = len(recorder.latencies)

@@ -1,4 +1,4 @@
-"""manystream in a trio program, a task per stream that iterates its events."""
+"""manystream in a trio program: one task per stream, which iterates over its events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""manystream behind a portal: the engine in a thread of its own, callbacks there, started from the main thread."""
+"""manystream behind a portal.
+
+The engine and the callbacks run in a thread of their own. The main thread starts the calls.
+"""
 
 from __future__ import annotations
 

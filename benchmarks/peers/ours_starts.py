@@ -1,10 +1,10 @@
-"""manystream: many live streams, and now and then one more on a warm connection, that says when it was started.
+"""manystream: many live streams, and from time to time one more on a warm connection.
 
     python -m benchmarks.peers.ours_starts URL STREAMS STARTS
 
-The time is the request's message, as that is what differs from call to call; the load source subtracts it from the
-request's arrival. Prints the median time that `start_stream` itself took (ns), in which a request on a warm connection
-is handed to the kernel.
+The message of the request has its start time. The load source subtracts it from the arrival. Prints the median time
+of
+`start_stream` (ns), which passes a request on a warm connection to the kernel.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .common import Recorder, Task
 from .ours import provider_for, request_for, streams
 
 EVERY = 0.01
-"""Seconds between two starts; the one before has ended by then, and its connection is warm."""
+"""Seconds between two starts. The previous call has ended by then, and its connection is warm."""
 
 
 async def main(url: str, live: int, starts: int) -> None:
@@ -32,7 +32,7 @@ async def main(url: str, live: int, starts: int) -> None:
     durations: list[int] = []
     async with ms.open_engine(providers, retry=ms.Retry(max_attempts=1)) as engine:
         streams(engine, background, Recorder(background), trio.Event())
-        await trio.sleep(1)  # all of them are open and paced
+        await trio.sleep(1)  # every stream is open and paced
         model = request_for(short, "short").model
         said = ms.Text("Say hello.")
         request = ms.Request(model, [ms.Message(ms.Role.USER, [said])])

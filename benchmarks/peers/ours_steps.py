@@ -1,9 +1,10 @@
-"""manystream in lockstep with the load source: for counting instructions, which must not depend on time.
+"""manystream in lockstep with the load source. For counting instructions, independent of time.
 
     python -m benchmarks.peers.ours_steps URL STREAMS STEPS
 
-At each step the source sends one event on every stream and then answers; only then does the engine get its turn, so
-that every step finds the same number of sockets ready.
+In each step the source sends one event on every stream and then answers. The engine runs after that. So every step
+finds
+the same number of ready sockets.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ async def main(url: str, count: int, steps: int) -> None:
         for _ in range(steps):
             arrived = trio.Event()
             step()
-            await arrived.wait()  # asleep: what is asked again and again until then would depend on time
+            await arrived.wait()  # sleep: polling would depend on time
     print(seen)
 
 

@@ -1,9 +1,10 @@
-"""manystream's start of a call, without the network: for counting instructions, which must not depend on time.
+"""manystream's start of a call, without the network. For counting instructions, independent of time.
 
     python -m benchmarks.peers.start_ours STARTS
 
-Starts calls one after the other in one tick: each is checked, encoded, given its clocks and put in the queue for a
-connection; nothing is dialled. Then it cancels them. Prints the number of calls.
+Starts calls one after the other in one iteration. Each is checked, encoded, gets its timeouts and waits for a
+connection;
+no connection is opened. Then it cancels them. Prints the number of calls.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import trio
 import manystream as ms
 
 NOWHERE = "http://127.0.0.1:9/v1"
-"""A loopback address that is never dialled: the calls are cancelled before the engine gets a turn."""
+"""A loopback address that no call connects to: all are cancelled before the engine runs."""
 
 WEATHER = ms.Tool(
     "get_weather", "The weather at a place.", {"type": "object", "properties": {"place": {"type": "string"}}}
@@ -23,7 +24,7 @@ WEATHER = ms.Tool(
 
 
 def history() -> list[ms.Message]:
-    """What an agent sends in its second turn: a question, a call of a tool and its result."""
+    """The second request of an agent: a question, a tool call and its result."""
     call = ms.ToolCall("call_1", "get_weather", '{"place":"Oslo"}')
     return [
         ms.Message.user("What is the weather in Oslo?"),

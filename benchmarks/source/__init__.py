@@ -1,1 +1,1 @@
-"""The load source: a small epoll server in C, because a Python one cannot outrun the clients it measures."""
+"""The load source: a small epoll server in C, because a Python server is slower than the measured clients."""

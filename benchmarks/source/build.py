@@ -1,4 +1,4 @@
-"""Compile the load source and the sink on the spot, into the cache folder, once per version of their text."""
+"""Compiles the load source and the sink into the cache folder, once per version of their text."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ FLAGS = ("-O2", "-std=gnu11", "-D_GNU_SOURCE", "-Wall", "-Wextra")
 
 
 class BuildError(RuntimeError):
-    """The load source cannot be built here. The message says what to do."""
+    """The load source cannot be built. The message describes what to do."""
 
 
 def build(program: str) -> Path:
-    """The path of the program, compiled if its text or the compiler's name changed. Raises `BuildError`."""
+    """Return the path of the program. Compiles it if its text or the compiler's name changed. Raises `BuildError`."""
     if not sys.platform.startswith("linux"):
         raise BuildError("the load source needs Linux: it is written on epoll")
     compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
@@ -39,7 +39,7 @@ def build(program: str) -> Path:
     result = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     if result.returncode:
         raise BuildError(f"{' '.join(command)} failed:\n{result.stderr}")
-    unfinished.rename(target)  # whole or not at all, also for a second run at the same time
+    unfinished.rename(target)  # rename is atomic, for a second run at the same time as well
     return target
 
 

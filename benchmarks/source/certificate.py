@@ -1,4 +1,4 @@
-"""An authority, and a certificate for localhost by it. Run in the clients' environment: `… FOLDER`."""
+"""Makes an authority and its certificate for localhost: `… FOLDER`, in the clients' environment."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import trustme
 
 
 def make(folder: Path) -> None:
-    """authority.pem, certificate.pem and key.pem; elliptic curves, as most providers use: quick to sign."""
+    """Write authority.pem, certificate.pem and key.pem, with elliptic curves as most providers use."""
     authority = trustme.CA(key_type=trustme.KeyType.ECDSA)
     issued = authority.issue_cert("localhost", "127.0.0.1", key_type=trustme.KeyType.ECDSA)
     authority.cert_pem.write_to_path(folder / "authority.pem")

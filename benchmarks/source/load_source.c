@@ -355,7 +355,7 @@ static void read_input(struct connection *connection) {
             break;
         connection->input_size += (size_t)got;
         if (!connection->tls && (size_t)got < room)
-            break; /* TLS may hold more that epoll does not tell of: read until it wants to */
+            break; /* TLS may hold data that epoll does not report: read until it would block */
     }
     serve_input(connection);
 }
@@ -478,7 +478,7 @@ int main(int argument_count, char **arguments) {
     poll_fd = epoll_create1(EPOLL_CLOEXEC);
     struct epoll_event input = {.events = EPOLLIN, .data.fd = STDIN_FILENO};
     if (epoll_ctl(poll_fd, EPOLL_CTL_ADD, STDIN_FILENO, &input))
-        fail("standard input must be a pipe whose end tells that the parent is gone");
+        fail("standard input must be a pipe; its end reports that the parent has ended");
     uint16_t plain_port, tls_port = 0;
     plain_listener = listen_on_loopback(&plain_port);
     if (argument_count == 5)

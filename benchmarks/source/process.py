@@ -1,4 +1,4 @@
-"""Start the load source, ask it for its statistics, stop it. Standard library only."""
+"""Starts the load source, reads its statistics, stops it. Standard library only."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from ..wire import template_file
 from .build import build
 
 IDLE_SECONDS = 120
-"""With nothing connected for so long, the source ends by itself."""
+"""Seconds without a connection after which the source ends by itself."""
 
 LATE_LIMIT_MS = 10.0
-"""A run in which the source sent one event in a hundred later than this measured the source, not the client."""
+"""If one event in a hundred is later than this, the run measured the source and not the client."""
 
 
 class Statistics(TypedDict):
-    """What the source sent since the last reset, and how late it was against its own schedule."""
+    """The counters of the source since the last reset, and its delay against its own schedule."""
 
     events: int
     bytes: int
@@ -44,18 +44,21 @@ class Statistics(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A running load source. `certificate` is the file of the authority that signed its TLS certificate."""
+    """A running load source.
+
+    certificate: the file of the authority that signed its TLS certificate.
+    """
 
     port: int
     tls_port: int
     certificate: Path
 
     def origin(self, *, tls: bool = False) -> str:
-        """Scheme, host and port."""
+        """Return scheme, host and port."""
         return f"https://localhost:{self.tls_port}" if tls else f"http://127.0.0.1:{self.port}"
 
     def get(self, path: str) -> object:
-        """The JSON answer to a GET of one of the source's own endpoints."""
+        """Return the JSON of a GET of one of the source's endpoints."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
         try:
             connection.request("GET", path)
@@ -64,16 +67,18 @@ class Source:
             connection.close()
 
     def reset(self) -> Statistics:
-        """The statistics up to now; they begin anew."""
+        """Return the statistics, and reset them."""
         return self.get("/reset")  # type: ignore[return-value]
 
     def starts(self) -> list[int]:
-        """Nanoseconds from each request's stamp (`started: …` in what it says) to its arrival, since the last time."""
+        """Return the nanoseconds from each request's stamp (`started: …` in its message) to its arrival, since the last
+        call.
+        """
         return self.get("/starts")  # type: ignore[return-value]
 
 
 def make_certificate(python: str, folder: Path) -> tuple[Path, Path, Path]:
-    """Authority, certificate and key for localhost, made anew for this run (they last a few weeks)."""
+    """Make authority, certificate and key for localhost for this run. They are valid for a few weeks."""
     command = [python, "-m", "benchmarks.source.certificate", str(folder)]
     subprocess.run(command, env=clients_variables(), check=True, timeout=60)
     return folder / "authority.pem", folder / "certificate.pem", folder / "key.pem"
@@ -81,7 +86,7 @@ def make_certificate(python: str, folder: Path) -> tuple[Path, Path, Path]:
 
 @contextmanager
 def running_source(python: str) -> Iterator[Source]:
-    """A load source on its own core. It is stopped at the end, and ends by itself should we be gone first.
+    """Run a load source on its own core. It stops with the block, and by itself if this process ends first.
 
     python: the clients' interpreter, which makes the certificate.
     """
@@ -103,7 +108,7 @@ def running_source(python: str) -> Iterator[Source]:
                 raise RuntimeError("the load source did not start; its message is above")
             yield Source(ports["port"], ports["tls_port"], authority)
         finally:
-            process.stdin.close()  # its sign to end
+            process.stdin.close()  # closing its input ends it
             try:
                 process.wait(5)
             except subprocess.TimeoutExpired:

@@ -1,7 +1,7 @@
 /* What the load source's files share: bytes, connections, templates, statistics.
  *
  * load_source.c  the loop: accept, read requests, pace events, statistics
- * statistics.c   what was sent, how late, and the answers that tell it
+ * statistics.c   what was sent, how late, and the answers that report it
  * request.c      HTTP/1.1 request heads and the load they ask for; templates from a file
  * pacing.c       which stream is due next: a binary heap on absolute time
  * tls.c          TLS by OpenSSL's shared library, loaded at run time

@@ -1,4 +1,4 @@
-/* What was sent, how late against its own schedule, and the JSON that tells it. Knows no socket. */
+/* What was sent, how late against its own schedule, and the JSON that reports it. Must not know sockets. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

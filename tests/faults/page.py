@@ -1,7 +1,7 @@
-"""The table of faults as a page: `python -m tests.faults.page` writes `docs/faults.md`.
+"""`python -m tests.faults.page` writes the table of faults as a page, `docs/faults.md`.
 
-What the library does comes from `rows.py`, whose tests prove it; what other clients do comes from `clients.json`,
-which `python -m tests.faults.measure` has printed.
+`rows.py` has the outcomes of the library, and its tests prove them. `clients.json` has the outcomes of other clients;
+`python -m tests.faults.measure` prints them.
 """
 
 from __future__ import annotations
@@ -20,28 +20,35 @@ HEAD = """\
 
 <!-- Written by `python -m tests.faults.page`; do not edit. -->
 
-What can go wrong between a caller and a server, and what the caller then sees. Each row is provoked on loopback by the
-tests it names, with real sockets: resets, black holes, certificates, proxies. For every one of them holds besides: the
-call completes exactly once; a stream has exactly one `Done` or `Error`, last; what had arrived is in the completion; no
-descriptor and no task is left; the next call is answered with its own answer; no error shows a key.
+This page is for people who must know how calls fail. It lists faults between a caller and a server, and what the caller
+sees. The tests cause each fault on loopback with real sockets: resets, dropped packets, certificates, proxies.
 
-**Outcome**: success, or the error's category. **Reuse**: whether the connection serves another request. **Retry**:
-whether another attempt is made, while attempts are left and before anything was told; *safe* means that the server
-cannot have begun to work on the request.
+For every fault, these hold as well:
 
-Beside it, what other clients make of the same bytes, their own retries off, where one answer can show the fault. An
-HTTP client does not know where an answer ends, so *the bytes as they came* is all that can be asked of it; the SDK
-reads the same stream that this library does. *next request* tells what the fault left behind for it.
+- The call completes exactly once. A stream has exactly one `Done` or `Error`, last.
+- The completion has everything that had arrived.
+- No descriptor and no task is left. The next call gets its own answer.
+- No error shows a key.
+
+| column | meaning |
+| --- | --- |
+| outcome | success, or the category of the error |
+| reuse | whether the connection serves another request |
+| retry | whether the engine makes another attempt, while attempts are left and nothing has reached the caller |
+| *safe* | the server cannot have started on the request |
+| other clients | what they report for these bytes, without retries of their own, where one answer can show it |
+| *the bytes as they came* | an HTTP client does not know where an answer ends, so it can report the bytes only |
+| *next request* | what the fault does to the next request |
 """
 
 
 def written() -> str:
-    """The page."""
+    """Return the page."""
     clients: dict[str, dict[str, str]] = json.loads(CLIENTS.read_text("utf-8"))
     lines = [HEAD]
     for title, rows in GROUPS.items():
         lines += [f"## {title}", "", *table(rows, clients), ""]
-    lines += ["## Where each is provoked", "", *(proof(row) for rows in GROUPS.values() for row in rows)]
+    lines += ["## Tests", "", *(proof(row) for rows in GROUPS.values() for row in rows)]
     return "\n".join(lines) + "\n"
 
 
