@@ -1,7 +1,7 @@
-"""The table of faults as a page: `python -m tests.faults.page` writes `docs/faults.md`.
+"""Write the table of faults as a page: `python -m tests.faults.page` writes `docs/faults.md`.
 
-What the library does comes from `rows.py`, whose tests prove it; what other clients do comes from `clients.json`,
-which `python -m tests.faults.measure` has printed.
+The library's behaviour comes from `rows.py`, whose tests prove it. The behaviour of other clients comes from
+`clients.json`, the output of `python -m tests.faults.measure`.
 """
 
 from __future__ import annotations
@@ -20,28 +20,36 @@ HEAD = """\
 
 <!-- Written by `python -m tests.faults.page`; do not edit. -->
 
-What can go wrong between a caller and a server, and what the caller then sees. Each row is provoked on loopback by the
-tests it names, with real sockets: resets, black holes, certificates, proxies. For every one of them holds besides: the
-call completes exactly once; a stream has exactly one `Done` or `Error`, last; what had arrived is in the completion; no
-descriptor and no task is left; the next call is answered with its own answer; no error shows a key.
+This page lists what can go wrong between a caller and a server, and what the caller sees. The tests at the end of the
+page provoke each fault on loopback with real sockets: resets, black holes, certificates, proxies. In addition, the
+tests check for every fault:
 
-**Outcome**: success, or the error's category. **Reuse**: whether the connection serves another request. **Retry**:
-whether another attempt is made, while attempts are left and before anything was told; *safe* means that the server
-cannot have begun to work on the request.
+- The call completes exactly once.
+- A stream has exactly one `Done` or `Error`, as its last event.
+- The completion contains what had arrived.
+- No descriptor and no task is leaked.
+- The next call receives its own response.
+- No error shows a key.
 
-Beside it, what other clients make of the same bytes, their own retries off, where one answer can show the fault. An
-HTTP client does not know where an answer ends, so *the bytes as they came* is all that can be asked of it; the SDK
-reads the same stream that this library does. *next request* tells what the fault left behind for it.
+The columns:
+
+- **outcome**: success, or the category of the error. *hidden* means that the caller does not notice the fault.
+- **reuse**: whether the connection is reused for another request.
+- **retry**: whether the call is retried, if attempts are left and no event was delivered. *safe* means that the server
+  cannot have begun to process the request.
+- The other columns show what other clients make of the same bytes, with their own retries off, if one response can show
+  the fault. An HTTP client does not know where an answer ends, so it can only return *the bytes as they came*. The SDK
+  reads the same stream as this library. *next request* is the effect of the fault on the next request.
 """
 
 
-def written() -> str:
-    """The page."""
+def page_text() -> str:
+    """Return the text of the page."""
     clients: dict[str, dict[str, str]] = json.loads(CLIENTS.read_text("utf-8"))
     lines = [HEAD]
     for title, rows in GROUPS.items():
         lines += [f"## {title}", "", *table(rows, clients), ""]
-    lines += ["## Where each is provoked", "", *(proof(row) for rows in GROUPS.values() for row in rows)]
+    lines += ["## Tests", "", *(proof(row) for rows in GROUPS.values() for row in rows)]
     return "\n".join(lines) + "\n"
 
 
@@ -64,4 +72,4 @@ def proof(row: Row) -> str:
 
 if __name__ == "__main__":
     PAGE.parent.mkdir(exist_ok=True)
-    PAGE.write_text(written(), "utf-8")
+    PAGE.write_text(page_text(), "utf-8")

@@ -1,4 +1,4 @@
-"""What SECURITY.md promises names the test that proves it, and each of these exists."""
+"""Each promise in SECURITY.md names the test that proves it, and each of these tests exists."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PAGE = Path(__file__).resolve().parent.parent.parent / "SECURITY.md"
 NAMED = re.compile(r"`([\w/]+\.py)::(test_\w+)`")
 
 
-def test_every_promise_has_a_proof_that_exists() -> None:
+def test_every_promise_names_a_test_that_exists() -> None:
     promised = PAGE.read_text("utf-8").partition("## What is promised")[2].partition("## What is not promised")[0]
     rows = [line for line in promised.splitlines() if line.startswith("| ") and not line.startswith("| promise |")]
     rows = [row for row in rows if not row.startswith("| it wants |")]
