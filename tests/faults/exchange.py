@@ -1,10 +1,10 @@
-"""One fault, provoked for real on loopback, and everything a caller can see of it.
+"""Provoke one fault on loopback, and observe everything that a caller can see of it.
 
-A `Wire` is what a server writes after it has read one request, and how it then leaves. `observe` puts it before the
-real engine three times: once to see the call's own outcome, once more on the same engine to see which connection
-the next call gets and that it reads no byte of the first, and once with attempts left, to see whether it tries again.
+A `Wire` is what a server writes after it has read one request, and how it then closes. `observe` runs the engine
+against it: a call without retries for the outcome; a second call on the same engine, to see which connection it gets
+and that it reads no byte of the first response; and a call with attempts left, to see whether the engine retries.
 
-Knows the engine's public face and the loopback peers. Must not know which fault it is looking at.
+Knows the engine's public interface and the loopback peers. Must not know which fault it observes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tests.support.peers import (
 
 ONCE_MORE = ms.Retry(max_attempts=2, base=0, jitter=0)
 CLOCKS = ms.Timeouts(connect=5, first_byte=20, idle=10, total=60)
-"""On a virtual clock: which of them ended a call is told by its error."""
+"""Timeouts on a virtual clock. They differ, so that the error shows which one ended a call."""
 
 GOOD_STREAM = STREAM_HEAD.encode() + chunked(*chat_stream("second"))
 GOOD_ANSWER = chat_answer("second").encode()
@@ -40,12 +40,12 @@ GOOD_ANSWER = chat_answer("second").encode()
 ONE = chat_chunk("one")
 """The first event of every faulty stream here."""
 WHOLE = "".join(chat_stream("one"))
-"""A whole stream that says "one"."""
+"""A complete stream with the text "one"."""
 EVENTS = "Content-Type: text/event-stream\r\n"
 
 
 class End(enum.Enum):
-    """How the server leaves after what it wrote."""
+    """How the server closes the connection after its response."""
 
     OPEN = "keeps the connection open"
     FIN = "closes"
@@ -54,7 +54,7 @@ class End(enum.Enum):
 
 @dataclass(frozen=True)
 class Wire:
-    """What a server writes after one request, and how it leaves. pieces: sent one by one, a turn apart."""
+    """What a server writes after one request, and how it closes. `pieces` are sent in separate writes."""
 
     data: bytes
     end: End = End.OPEN
@@ -62,27 +62,31 @@ class Wire:
 
 
 def raw(head: str, body: str | bytes = b"", end: End = End.OPEN) -> Wire:
-    """A response from its status line and headers (each with its line end) and its body bytes."""
+    """Build a response from its status line and headers (each with its line end) and its body."""
     return Wire(head.encode("latin-1") + b"\r\n" + (body.encode() if isinstance(body, str) else body), end)
 
 
 def ok(headers: str, body: str | bytes = b"", end: End = End.OPEN) -> Wire:
-    """A 200 with an event stream."""
+    """Build a 200 response with an event stream."""
     return raw(f"HTTP/1.1 200 OK\r\n{EVENTS}{headers}", body, end)
 
 
 def in_chunks(body: str | bytes, end: End = End.OPEN) -> Wire:
-    """A 200 with an event stream whose chunked coding is `body`, as it stands."""
+    """Build a 200 response with an event stream; `body` is already in chunked coding."""
     return ok("Transfer-Encoding: chunked\r\n", body, end)
 
 
 @dataclass
 class Seen:
-    """What one fault looked like from outside.
+    """The visible effects of one fault.
 
-    first: the call that met the fault, without retries; its events are in `recorder`. seconds: how long it took on
-    the virtual clock. second: the next call on the same engine. reused: that call went over the fault's connection.
-    attempts: what a call with one more attempt allowed came to. leaked: descriptors above those before.
+    first: the completion of the call that met the fault, without retries.
+    recorder: the events of that call.
+    seconds: the duration of that call on the virtual clock.
+    second: the completion of the next call on the same engine.
+    reused: the next call used the fault's connection.
+    attempts: the number of attempts of a call that may make two.
+    leaked: the number of descriptors that were open afterwards and not before.
     """
 
     recorder: Recorder
@@ -108,7 +112,7 @@ class Seen:
         return self.attempts > 1
 
     def check_once(self) -> None:
-        """What holds for every fault: one completion, one terminal event, a next call that is whole, nothing left."""
+        """Check what holds for every fault: one completion, one terminal event, a good next call, no leak."""
         assert self.recorder.completions == [self.first]
         assert self.first.success == (self.first.error is None)
         kinds = self.recorder.types
@@ -123,7 +127,7 @@ class Seen:
 
 
 def faulty(wire: Wire, stream: bool, requests: list[bytes], served: list[Line]) -> object:
-    """A script that answers the first request with `wire` and every later one as a sound server does."""
+    """Return a script that responds to the first request with `wire`, and correctly to each later one."""
 
     async def script(line: Line) -> None:
         while request := await line.request():
@@ -157,7 +161,7 @@ def start(engine: ms.Engine, recorder: Recorder, stream: bool, retry: ms.Retry) 
 
 
 async def observe(wire: Wire, *, stream: bool = True) -> Seen:
-    """Provoke a fault and look at it from every side. On a virtual clock only."""
+    """Provoke a fault and return its visible effects. Needs a virtual clock."""
     requests: list[bytes] = []
     served: list[Line] = []
     recorder = Recorder()
@@ -178,14 +182,14 @@ async def observe(wire: Wire, *, stream: bool = True) -> Seen:
 
 
 async def attempts_of(wire: Wire, *, stream: bool) -> int:
-    """How many attempts a call makes that meets the fault first and has one more attempt."""
+    """Return the number of attempts of a call that may make two and meets the fault at the first."""
     async with open_peer(faulty(wire, stream, [], [])) as peer, ms.open_engine([peer.chat], proxy="") as engine:  # type: ignore[arg-type]
         return (await start(engine, Recorder(), stream, ONCE_MORE).wait()).attempts
 
 
 async def ended(peer: Peer) -> None:
-    """Until the server, too, has closed the connections that the engine closed."""
+    """Wait until the server, too, has closed the connections that the engine closed."""
     for _ in range(200):
         if all(line.stream.socket.fileno() < 0 for line in peer.lines):
             return
-        await trio.testing.wait_all_tasks_blocked(0.012)  # longer than the servers wait between two pieces
+        await trio.testing.wait_all_tasks_blocked(0.012)  # longer than the servers' pause between two pieces

@@ -1,8 +1,8 @@
-"""What other clients make of the same wires: `python -m tests.faults.measure` prints it as the page's data.
+"""Measure other clients on the same wires: `python -m tests.faults.measure` prints the data of the page.
 
-Runs each client that is installed, with its retries off, in its own way: the HTTP clients read the body, the SDK
-reads a stream of chat chunks. A second request on the same client shows what the first left behind. Not a test:
-run by hand where a client's version changes.
+Runs each installed client with its retries off: the HTTP clients read the body, the SDK reads a stream of chat chunks.
+A second request on the same client shows the effect of the first. This is not a test: run it by hand when the version
+of a client changes.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from tests.faults.wires import CUT, WIRES
 from tests.support.peers import STREAM_HEAD, chat_stream, chunked
 
 PATIENCE = 1.5
-"""Seconds until a client that waits counts as waiting."""
+"""Seconds after which a client that still waits is recorded as waiting."""
 
 REQUEST = {"model": "m", "messages": [{"role": "user", "content": "x"}], "stream": True}
 Fetch = Callable[[], Awaitable[str]]
-"""Makes the request; gives status and text of the answer, or raises."""
+"""A function that makes the request and returns the response's status and text, or raises."""
 
 
 class Server(threading.Thread):
-    """Answers the first request with a wire and every later one soundly."""
+    """A server that responds to the first request with a wire, and correctly to each later one."""
 
     def __init__(self, wire: Wire) -> None:
         super().__init__(daemon=True)
@@ -121,14 +121,14 @@ CLIENTS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "aiohttp": ("aiohttp", aiohttp_client),
     "OpenAI SDK": ("openai", sdk_client),
 }
-"""Column → distribution, client."""
+"""Column of the page → distribution and client."""
 
 SOUND_TEXTS = (f"200:{WHOLE}", "200:one")
 SECOND_TEXTS = ("200:" + "".join(chat_stream("second")), "200:second")
 
 
 async def one(fetch: Fetch) -> tuple[str, str]:
-    """What one request came to: a word, and the text where there is one."""
+    """Return the outcome of one request as a word, and the text if there is one."""
     try:
         text = await asyncio.wait_for(fetch(), PATIENCE * 2)
     except TimeoutError:
@@ -144,7 +144,7 @@ async def one(fetch: Fetch) -> tuple[str, str]:
 
 
 async def measure(make: Callable[[str], Any], row: int) -> str:
-    """One client before one row's wire, in a few words."""
+    """Return in a few words how one client reacts to one row's wire."""
     server = Server(WIRES[row])
     server.start()
     async with make(server.url) as fetch:

@@ -42,7 +42,7 @@ For every fault, these hold as well:
 """
 
 
-def written() -> str:
+def page_text() -> str:
     """Return the page."""
     clients: dict[str, dict[str, str]] = json.loads(CLIENTS.read_text("utf-8"))
     lines = [HEAD]
@@ -71,4 +71,4 @@ def proof(row: Row) -> str:
 
 if __name__ == "__main__":
     PAGE.parent.mkdir(exist_ok=True)
-    PAGE.write_text(written(), "utf-8")
+    PAGE.write_text(page_text(), "utf-8")

@@ -1,4 +1,4 @@
-"""Loopback servers that need more than a script: TLS written record by record, and a CONNECT proxy that misbehaves.
+"""Loopback servers that need more than a script: TLS written record by record, and a faulty CONNECT proxy.
 
 Knows sockets and TLS. Must not know the engine.
 """
@@ -18,7 +18,7 @@ LOOPBACK = "127.0.0.1"
 
 @dataclass
 class TLSServer:
-    """A TLS server on loopback; notes what it was told."""
+    """A TLS server on loopback that records the names that clients send."""
 
     port: int = 0
     connections: int = 0
@@ -31,7 +31,7 @@ class TLSServer:
 
 
 class TLSLine:
-    """The server's end of one TLS connection, with the ciphertext in hand: records can be joined and split."""
+    """The server's end of one TLS connection, with access to the ciphertext: records can be joined and split."""
 
     def __init__(self, stream: trio.SocketStream, context: ssl.SSLContext) -> None:
         self.stream = stream
@@ -61,13 +61,13 @@ class TLSLine:
             await self.stream.send_all(data)
 
     def records(self, *texts: bytes) -> bytes:
-        """Each text as a record (or more, above 16 KiB) of its own, not sent yet."""
+        """Encode each text as a record of its own (more than one above 16 KiB), without sending it."""
         for text in texts:
             self.tls.write(text)
         return self._out.read()
 
     async def receive(self) -> bytes:
-        """The next bytes of the client; empty at the end."""
+        """Receive the client's next bytes; empty at the end."""
         while True:
             try:
                 return self.tls.read(65536)
@@ -77,7 +77,7 @@ class TLSLine:
                 return b""
 
     async def request(self) -> bytes:
-        """One request; the body is expected to come whole. Empty at the end."""
+        """Receive one request with its whole body; empty at the end."""
         data = b""
         while True:
             head, blank, body = data.partition(b"\r\n\r\n")
@@ -95,7 +95,7 @@ Configure = Callable[["TLSServer", ssl.SSLContext], None]
 
 
 def leave_alone(server: TLSServer, context: ssl.SSLContext) -> None:
-    """The context is good as it is."""
+    """Change nothing of the context."""
 
 
 @contextlib.asynccontextmanager
@@ -138,13 +138,13 @@ async def serving_tls_with(
 def serving_tls(
     ca: trustme.CA, script: object, *identities: str, configure: Configure = leave_alone
 ) -> contextlib.AbstractAsyncContextManager[TLSServer]:
-    """The same with a certificate for those names (default: for 127.0.0.1)."""
+    """Run `script(line)` for each TLS connection, with a certificate for those names (default: for 127.0.0.1)."""
     return serving_tls_with(ca.issue_cert(*(identities or (LOOPBACK,))), script, configure)
 
 
 @contextlib.asynccontextmanager
 async def serve_records(ca: trustme.CA, answers: Sequence[Sequence[bytes]]) -> AsyncGenerator[TLSServer, None]:
-    """Connection n answers every request with `answers[n]`: one record for each text, all in one segment."""
+    """Respond on connection n to each request with `answers[n]`: one record per text, all in one segment."""
 
     async def script(line: TLSLine) -> None:
         texts = answers[min(server.connections, len(answers)) - 1]
@@ -157,7 +157,7 @@ async def serve_records(ca: trustme.CA, answers: Sequence[Sequence[bytes]]) -> A
 
 @dataclass
 class Proxy:
-    """A CONNECT proxy on loopback that leads every tunnel to one port; notes the heads it got."""
+    """A CONNECT proxy on loopback that connects every tunnel to one port and records the request heads."""
 
     port: int = 0
     heads: list[bytes] = field(default_factory=list[bytes])
@@ -177,8 +177,11 @@ ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 async def open_proxy(
     *, upstream: int = 0, reply: bytes | None = ESTABLISHED, leaves: bool = False, resets: bool = False
 ) -> AsyncGenerator[Proxy, None]:
-    """A proxy that answers CONNECT with `reply` (None: never) and then leads to the port `upstream`, closes
-    (`leaves`), or resets at the first byte of the tunnel (`resets`)."""
+    """Open a proxy that responds to CONNECT with `reply` (None: never).
+
+    After the reply it connects to the port `upstream`, closes (`leaves`), or resets at the first byte of the tunnel
+    (`resets`).
+    """
     proxy = Proxy()
 
     async def serve(stream: trio.SocketStream) -> None:

@@ -1,4 +1,4 @@
-"""Faults of a body in flight (rows 64 to 80): resets, silence, floods, what is no event, clocks, forks."""
+"""Faults in a response body (rows 64 to 80): resets, silence, floods, data that is not an event, timeouts, forks."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NETWORK, TIMEOUT, SERVER = ms.ErrorCategory.NETWORK, ms.ErrorCategory.TIMEOUT, m
 THREE = "".join(chat_chunk(word) for word in ("one", " two", " three"))
 
 
-async def test_a_reset_in_the_middle_keeps_what_came(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_reset_in_the_middle_keeps_the_events_before_it(autojump_clock: trio.testing.MockClock) -> None:
     seen = await observe(in_chunks(chunked(THREE, end=False), End.RESET))
     seen.check_once()
     assert (seen.error.category, seen.recorder.text) == (NETWORK, "one two three")
@@ -47,7 +47,7 @@ async def test_a_reset_in_the_middle_keeps_what_came(autojump_clock: trio.testin
     assert not seen.reused
 
 
-async def test_a_whole_answer_survives_the_reset_behind_it(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_complete_response_survives_the_reset_after_it(autojump_clock: trio.testing.MockClock) -> None:
     seen = await observe(in_chunks(chunked(WHOLE), End.RESET))
     seen.check_once()
     assert (seen.first.success, seen.recorder.text, seen.reused) == (True, "one", False)
@@ -56,7 +56,10 @@ async def test_a_whole_answer_survives_the_reset_behind_it(autojump_clock: trio.
 async def dialect_call(
     wording: Wording, body: str, retry: ms.Retry = NO_RETRY
 ) -> tuple[ms.Completion, Recorder, int, int]:
-    """One call whose stream has that body, well framed; its outcome, how many requests came, on how many lines."""
+    """Make a call whose stream has that body, correctly framed, and another call.
+
+    Returns the completion and recorder of the first call, the number of requests, and the number of connections.
+    """
     requests = 0
     lines = 0
 
@@ -80,18 +83,18 @@ async def dialect_call(
 
 
 @pytest.mark.parametrize("wording", DIALECTS, ids=[wording.name for wording in DIALECTS])
-async def test_a_body_that_ends_well_without_its_terminal_marker_is_truncated(wording: Wording) -> None:
+async def test_a_body_without_its_terminal_marker_is_truncated(wording: Wording) -> None:
     completion, recorder, requests, lines = await dialect_call(wording, wording.beginning, ONCE_MORE)
     assert completion.error_category is NETWORK
     assert "truncated stream" in (completion.error_message or "")
     assert completion.response is not None
     assert completion.response.text == recorder.text == "one"
-    assert (completion.attempts, requests) == (1, 2)  # an event was told: no second attempt
-    assert lines == 1  # HTTP was in order: the connection serves again
+    assert (completion.attempts, requests) == (1, 2)  # an event was delivered: no second attempt
+    assert lines == 1  # the HTTP message was complete: the connection is reused
 
 
 @pytest.mark.parametrize("wording", DIALECTS, ids=[wording.name for wording in DIALECTS])
-async def test_an_error_after_some_deltas_is_told_after_them(wording: Wording) -> None:
+async def test_an_error_after_some_deltas_is_reported_after_them(wording: Wording) -> None:
     completion, recorder, requests, lines = await dialect_call(wording, wording.beginning + wording.overload, ONCE_MORE)
     assert completion.error_category is SERVER
     assert "we are overloaded" in (completion.error_message or "")
@@ -110,7 +113,7 @@ async def test_an_error_before_any_delta_is_retried(wording: Wording) -> None:
 
 
 @pytest.mark.parametrize("wording", DIALECTS, ids=[wording.name for wording in DIALECTS])
-async def test_an_error_that_none_will_cure_is_not_retried(wording: Wording) -> None:
+async def test_a_permanent_error_is_not_retried(wording: Wording) -> None:
     completion, recorder, requests, _ = await dialect_call(wording, wording.spent, ONCE_MORE)
     assert not completion.success
     assert "quota spent" in (completion.error_message or "")
@@ -118,18 +121,18 @@ async def test_an_error_that_none_will_cure_is_not_retried(wording: Wording) -> 
 
 
 @pytest.mark.parametrize("wording", DIALECTS, ids=[wording.name for wording in DIALECTS])
-async def test_an_event_that_is_no_json_ends_the_stream_with_its_words(wording: Wording) -> None:
+async def test_an_event_that_is_not_json_ends_the_stream_and_is_quoted(wording: Wording) -> None:
     body = wording.beginning + wording.malformed + wording.rest
     completion, recorder, requests, lines = await dialect_call(wording, body, ONCE_MORE)
     assert completion.error is not None
     assert recorder.text == "one"
     assert "malformed" in completion.error.message
     assert completion.error.body.startswith(b'{"choices"')
-    assert (completion.attempts, requests, lines) == (1, 2, 2)  # whose bytes these were is unsure: not used again
+    assert (completion.attempts, requests, lines) == (1, 2, 2)  # the origin of the bytes is unclear: no reuse
 
 
 async def call(body: Wire, **options: object) -> tuple[ms.Completion, Recorder, float]:
-    """One streamed call to a server that writes that and then says nothing."""
+    """Make a streamed call to a server that writes `body` and then sends nothing."""
 
     async def script(line: Line) -> None:
         await line.request()
@@ -144,7 +147,7 @@ async def call(body: Wire, **options: object) -> tuple[ms.Completion, Recorder, 
         return completion, recorder, trio.current_time() - started
 
 
-async def test_silence_is_on_the_idle_clock(autojump_clock: trio.testing.MockClock) -> None:
+async def test_the_idle_timeout_covers_silence(autojump_clock: trio.testing.MockClock) -> None:
     completion, recorder, elapsed = await call(in_chunks(chunked(THREE, end=False)))
     assert completion.error is not None
     assert (completion.error_category, completion.error.provider_code) == (TIMEOUT, "idle")
@@ -152,7 +155,7 @@ async def test_silence_is_on_the_idle_clock(autojump_clock: trio.testing.MockClo
     assert recorder.text == "one two three"
 
 
-async def test_a_slow_first_byte_has_its_own_clock(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_slow_first_byte_has_its_own_timeout(autojump_clock: trio.testing.MockClock) -> None:
     completion, recorder, elapsed = await call(Wire(b""))
     assert completion.error is not None
     assert (completion.error_category, completion.error.provider_code) == (TIMEOUT, "first_byte")
@@ -162,7 +165,7 @@ async def test_a_slow_first_byte_has_its_own_clock(autojump_clock: trio.testing.
 
 
 @pytest.mark.parametrize("ping", [": ping\n\n", ":\n\n", "\n"])
-async def test_pings_alone_end_on_the_total_clock(ping: str, autojump_clock: trio.testing.MockClock) -> None:
+async def test_the_total_timeout_ends_a_stream_of_pings(ping: str, autojump_clock: trio.testing.MockClock) -> None:
     async def script(line: Line) -> None:
         await line.request()
         await line.send(STREAM_HEAD)
@@ -182,7 +185,7 @@ async def test_pings_alone_end_on_the_total_clock(ping: str, autojump_clock: tri
 
 
 @pytest.mark.parametrize("wording", DIALECTS, ids=[wording.name for wording in DIALECTS])
-async def test_dribbled_bytes_give_the_same_events(wording: Wording, autojump_clock: trio.testing.MockClock) -> None:
+async def test_single_bytes_deliver_the_same_events(wording: Wording, autojump_clock: trio.testing.MockClock) -> None:
     wire = STREAM_HEAD.encode() + chunked(wording.beginning + wording.rest)
 
     async def script(line: Line) -> None:
@@ -200,27 +203,27 @@ async def test_dribbled_bytes_give_the_same_events(wording: Wording, autojump_cl
     assert len(peer.lines) == 1
 
 
-async def test_twenty_thousand_events_in_one_write_come_piece_by_piece() -> None:
+async def test_twenty_thousand_events_in_one_write_arrive_in_parts() -> None:
     flood = STREAM_HEAD.encode() + chunked("".join(chat_stream(*["x" * 400] * 20_000)))
-    told: list[int] = []
+    ticks: list[int] = []
 
     async def script(line: Line) -> None:
         await line.request()
         await line.send(flood)
 
     async with open_peer(script) as peer, ms.open_engine([peer.chat]) as engine:
-        call = engine.start_stream(hello(), lambda event: told.append(engine.statistics().loop_ticks))
+        call = engine.start_stream(hello(), lambda event: ticks.append(engine.statistics().loop_ticks))
         tracemalloc.start()
         completion = await call.wait()
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
     assert completion.success
-    assert len(told) == 20_002
-    assert told[-1] - told[0] >= 20  # one connection never takes more than its share of a turn
+    assert len(ticks) == 20_002
+    assert ticks[-1] - ticks[0] >= 20  # one connection never takes more than its share of a tick
     assert peak < len(flood) * 1.5 + 10_000_000
 
 
-async def test_a_slow_consumer_holds_a_flood_back(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_slow_consumer_exerts_backpressure(autojump_clock: trio.testing.MockClock) -> None:
     piece = chunked(chat_chunk("x" * 50_000), end=False)
     sent = 0
 
@@ -238,8 +241,8 @@ async def test_a_slow_consumer_holds_a_flood_back(autojump_clock: trio.testing.M
         async with engine.stream(hello()) as events:
             async for event in events:
                 if isinstance(event, ms.Start):
-                    await trio.sleep(1000)  # far longer than the idle clock
-                    assert sent < 20_000_000  # what the two systems' buffers hold, and no more
+                    await trio.sleep(1000)  # far longer than the idle timeout
+                    assert sent < 20_000_000  # the size of the two kernels' buffers, and no more
                     assert engine.statistics().bytes_received < 8_000_000
                 if isinstance(event, ms.TextDelta):
                     received += len(event.text)
@@ -248,7 +251,7 @@ async def test_a_slow_consumer_holds_a_flood_back(autojump_clock: trio.testing.M
     assert received == 50_000_000
 
 
-async def test_a_flood_beyond_the_cap_is_a_clear_error() -> None:
+async def test_a_stream_beyond_the_cap_is_a_clear_error() -> None:
     async def script(line: Line) -> None:
         await line.request()
         await line.send(STREAM_HEAD)
@@ -267,7 +270,7 @@ async def test_a_flood_beyond_the_cap_is_a_clear_error() -> None:
     assert len(completion.response.text) > 500_000
 
 
-async def test_an_end_right_behind_the_head_is_truncated(autojump_clock: trio.testing.MockClock) -> None:
+async def test_an_end_directly_after_the_head_is_truncated(autojump_clock: trio.testing.MockClock) -> None:
     seen = await observe(in_chunks(b"", End.FIN))
     seen.check_once()
     assert (seen.error.category, seen.recorder.types, seen.retried) == (NETWORK, ["ERROR"], True)
@@ -275,7 +278,7 @@ async def test_an_end_right_behind_the_head_is_truncated(autojump_clock: trio.te
 
 
 async def test_a_half_close_is_an_end(autojump_clock: trio.testing.MockClock) -> None:
-    """The server shuts its sending side down, and would go on reading."""
+    """The server shuts down its sending side and would continue to read."""
 
     async def script(line: Line) -> None:
         await line.request()
@@ -298,10 +301,10 @@ async def test_a_page_instead_of_a_stream_is_quoted(autojump_clock: trio.testing
     assert seen.error.category is SERVER
     assert not seen.retried
     assert seen.error.body == PAGE.encode()
-    assert seen.reused  # HTTP was in order
+    assert seen.reused  # the HTTP message was complete
 
 
-async def test_json_without_an_answer_instead_of_a_stream_is_quoted(autojump_clock: trio.testing.MockClock) -> None:
+async def test_other_json_instead_of_a_stream_is_quoted(autojump_clock: trio.testing.MockClock) -> None:
     body = json.dumps({"hello": ["world"]})
     seen = await observe(
         raw(f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n", body)
@@ -324,7 +327,7 @@ UTF8 = [b"caf\xe9", b"\xff\xfe", b"\xed\xa0\x80", b"\xf0\x9f"]
 
 
 @pytest.mark.parametrize("text", UTF8)
-async def test_bytes_that_are_no_utf8_break_nothing(text: bytes, autojump_clock: trio.testing.MockClock) -> None:
+async def test_invalid_utf_8_is_replaced(text: bytes, autojump_clock: trio.testing.MockClock) -> None:
     broken = chat_chunk("TEXT").encode().replace(b"TEXT", text)
     seen = await observe(ok("Transfer-Encoding: chunked\r\n", chunked(broken, *chat_stream("one")[1:])))
     seen.check_once()
@@ -351,7 +354,7 @@ async def test_the_system_s_clock_may_jump(monkeypatch: pytest.MonkeyPatch) -> N
         await until(lambda: engine.statistics().completed == 1)
 
 
-async def test_an_answer_may_be_an_error_only_in_its_status(autojump_clock: trio.testing.MockClock) -> None:
+async def test_an_error_may_be_visible_only_in_the_status(autojump_clock: trio.testing.MockClock) -> None:
     seen = await observe(Wire(answer("", status="503 Busy", headers="Retry-After: 1\r\n")))
     seen.check_once()
     assert (seen.error.category, seen.error.http_status, seen.retried, seen.reused) == (SERVER, 503, True, True)

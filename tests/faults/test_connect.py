@@ -1,4 +1,4 @@
-"""Faults on the way to a server (rows 47 to 56): addresses, names, descriptors, storms, proxies."""
+"""Faults of connecting to a server (rows 47 to 56): addresses, names, descriptors, many calls at once, proxies."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def serve_soundly(line: Line) -> None:
 
 
 async def outcome(to: ms.OpenAIChat, retry: ms.Retry = NO_RETRY) -> tuple[ms.Completion, float]:
-    """The completion and how long it took; nothing may be left open."""
+    """Make a call; return its completion and its duration, after a check that nothing is left open."""
     before = open_descriptors()
     async with ms.open_engine([to], proxy="", timeouts=CONNECT, retry=retry) as engine:
         started = trio.current_time()
@@ -71,7 +71,7 @@ async def test_a_refused_connection(autojump_clock: trio.testing.MockClock) -> N
     assert completion.error is not None
     assert (completion.error_category, completion.error.provider_code) == (ms.ErrorCategory.NETWORK, "connect")
     assert "ECONNREFUSED" in completion.error.message
-    assert completion.attempts == 4  # nothing was sent: trying again is always safe
+    assert completion.attempts == 4  # nothing was sent: a retry is always safe
     assert completion.http_status == 0
 
 
@@ -85,7 +85,7 @@ async def test_a_black_hole(autojump_clock: trio.testing.MockClock) -> None:
 
 
 @pytest.mark.parametrize("closed", [True, False])
-async def test_a_dead_first_address_is_passed_by(closed: bool, autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_dead_first_address_is_skipped(closed: bool, autojump_clock: trio.testing.MockClock) -> None:
     async with open_peer(serve_soundly) as peer:
         with black_hole() as hole:
             dead = ("::1", closed_port("::1")) if closed else (BLACK_HOLE, hole)
@@ -125,7 +125,7 @@ async def test_a_lookup_that_fails(
     assert completion.attempts == attempts
 
 
-async def test_a_slow_lookup_is_on_the_connect_clock_and_can_be_cancelled(
+async def test_the_connect_timeout_covers_a_slow_lookup(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     with answering(Names({"slow.test": []}, delay=1000)):
@@ -168,7 +168,7 @@ EXHAUSTION = """
 """
 
 
-async def test_without_descriptors_the_excess_is_told_so_and_the_rest_is_unharmed() -> None:
+async def test_without_descriptors_only_the_excess_calls_fail() -> None:
     async def script(line: Line) -> None:
         await line.request()
         await line.send(STREAM_HEAD)
@@ -211,17 +211,17 @@ BLIND = """
 """
 
 
-async def test_a_tls_context_is_not_made_while_no_file_can_be_read() -> None:
-    """OpenSSL would leave the authorities out, silently, and the context is kept for the life of the process."""
+async def test_no_tls_context_is_created_without_a_free_descriptor() -> None:
+    """OpenSSL would silently skip the CA files, and the context is cached for the life of the process."""
     finished = await trio.run_process([sys.executable, "-c", textwrap.dedent(BLIND)], capture_stdout=True, cwd=ROOT)
-    told, same = map(json.loads, finished.stdout.splitlines())
-    assert "EMFILE" in told[0]
-    assert told[1] is True
-    assert "ECONNREFUSED" in told[2]
+    reports, same = map(json.loads, finished.stdout.splitlines())
+    assert "EMFILE" in reports[0]
+    assert reports[1] is True
+    assert "ECONNREFUSED" in reports[2]
     assert same
 
 
-async def test_a_storm_stays_below_the_cap() -> None:
+async def test_a_thousand_calls_stay_below_the_cap() -> None:
     most = 0
 
     async def script(line: Line) -> None:
@@ -242,12 +242,12 @@ async def test_a_storm_stays_below_the_cap() -> None:
         assert engine.statistics().opened <= 50
     assert sum(completion.success for completion in completions) == 900
     assert most <= 50
-    told = [number for number in order if number >= 50 and not 500 <= number < 600]  # those that had to wait
-    place_of = {number: place for place, number in enumerate(sorted(told))}
-    assert max(abs(place - place_of[number]) for place, number in enumerate(told)) < 100  # first come, first served
+    waiting = [number for number in order if number >= 50 and not 500 <= number < 600]  # those that had to wait
+    place_of = {number: place for place, number in enumerate(sorted(waiting))}
+    assert max(abs(place - place_of[number]) for place, number in enumerate(waiting)) < 100  # first come, first served
 
 
-async def test_a_call_that_waits_too_long_in_the_queue_is_on_the_total_clock(
+async def test_the_total_timeout_covers_the_wait_in_the_queue(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     limits = Limits(pool=PoolLimits(max_per_origin=1))
@@ -279,7 +279,7 @@ async def test_many_short_connections_leak_nothing() -> None:
         await until(lambda: open_descriptors() == before)
 
 
-async def test_without_local_ports_the_error_says_so(
+async def test_an_error_reports_that_no_local_port_is_left(
     monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
 ) -> None:
     class Portless(socket.socket):
@@ -317,7 +317,7 @@ async def through(
     return completion
 
 
-async def test_through_a_proxy_tls_is_with_the_origin_and_each_secret_goes_to_its_own() -> None:
+async def test_each_secret_goes_only_to_its_own_server() -> None:
     requests: list[bytes] = []
 
     async def script(line: TLSLine) -> None:
@@ -348,7 +348,7 @@ GARBAGE: list[tuple[bytes, str, int]] = [
 
 
 @pytest.mark.parametrize(("reply", "says", "attempts"), GARBAGE, ids=[says for _, says, _ in GARBAGE])
-async def test_what_a_proxy_may_do_wrong(
+async def test_errors_of_a_proxy_are_reported(
     reply: bytes, says: str, attempts: int, autojump_clock: trio.testing.MockClock
 ) -> None:
     async with open_proxy(reply=reply, leaves=not reply) as proxy:
@@ -358,10 +358,10 @@ async def test_what_a_proxy_may_do_wrong(
     assert f"proxy http://127.0.0.1:{proxy.port}" in completion.error.message
     assert says in completion.error.message
     assert completion.attempts == attempts
-    assert completion.http_status == 0  # it is the proxy's and not the provider's
+    assert completion.http_status == 0  # the status is the proxy's and not the provider's
 
 
-async def test_a_proxy_that_hangs_is_on_the_connect_clock(autojump_clock: trio.testing.MockClock) -> None:
+async def test_the_connect_timeout_covers_a_proxy_that_hangs(autojump_clock: trio.testing.MockClock) -> None:
     async with open_proxy(reply=None) as proxy:
         completion = await through(proxy, provider("api.test", 443, "https"))
     assert completion.error is not None
@@ -369,7 +369,7 @@ async def test_a_proxy_that_hangs_is_on_the_connect_clock(autojump_clock: trio.t
     assert "proxy tunnel" in completion.error.message
 
 
-async def test_a_tunnel_that_is_reset_is_the_proxy_s_fault(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_tunnel_that_is_reset_is_a_proxy_error(autojump_clock: trio.testing.MockClock) -> None:
     async with open_proxy(reply=b"HTTP/1.1 200 OK\r\n\r\n", resets=True) as proxy:
         completion = await through(proxy, provider("api.test", 443, "https"))
     assert completion.error is not None
@@ -391,7 +391,7 @@ VARIABLES: list[tuple[Callable[[str], dict[str, str]], bool]] = [
 
 
 @pytest.mark.parametrize(("variables", "proxied"), VARIABLES)
-async def test_the_environment_s_proxy_is_used_or_not_as_documented(
+async def test_the_environment_s_proxy_is_used_as_documented(
     variables: Callable[[str], dict[str, str]], proxied: bool
 ) -> None:
     async def script(line: Line) -> None:

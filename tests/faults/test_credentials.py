@@ -1,4 +1,4 @@
-"""The credentials file: whose it must be, and that nothing of it is shown when it is refused."""
+"""The credentials file: the permissions it must have, and that no error shows its content."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def test_a_file_of_its_owner_alone_is_read(file: Path, mode: int) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o606, 0o620, 0o602, 0o610, 0o601, 0o644, 0o666, 0o777])
-def test_a_file_that_others_may_open_is_refused_without_being_believed(file: Path, mode: int) -> None:
-    """What others may read is no secret, and what others may write is no key."""
+def test_a_file_that_others_can_open_is_refused(file: Path, mode: int) -> None:
+    """A file that other users can read or write is not a safe place for a key."""
     file.chmod(mode)
     with pytest.raises(ms.InvalidRequestError, match="can be read by others: run chmod 600 on it") as caught:
         find_key(PROVIDER, named(file))
@@ -43,7 +43,7 @@ def test_a_file_that_others_may_open_is_refused_without_being_believed(file: Pat
     assert KEY not in f"{caught.value} {caught.value!r}"
 
 
-def test_the_file_behind_a_link_is_the_one_that_counts(file: Path, tmp_path: Path) -> None:
+def test_the_target_of_a_link_is_checked(file: Path, tmp_path: Path) -> None:
     link = tmp_path / "link.json"
     link.symlink_to(file)
     assert find_key(PROVIDER, named(link)) == KEY
@@ -52,7 +52,7 @@ def test_the_file_behind_a_link_is_the_one_that_counts(file: Path, tmp_path: Pat
         find_key(PROVIDER, named(link))
 
 
-def test_an_argument_or_a_variable_comes_first_and_the_file_is_not_opened(file: Path) -> None:
+def test_arguments_and_variables_take_precedence_over_the_file(file: Path) -> None:
     file.chmod(0o666)
     assert find_key(ms.Anthropic(api_key="given"), named(file)) == "given"
     assert find_key(PROVIDER, named(file) | {"ANTHROPIC_API_KEY": "variable"}) == "variable"
@@ -77,14 +77,14 @@ def test_a_file_that_cannot_be_used_is_named_and_not_quoted(name: str, file: Pat
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
 
 
-def test_a_file_that_was_named_must_be_there(tmp_path: Path) -> None:
+def test_a_file_that_is_named_must_exist(tmp_path: Path) -> None:
     with pytest.raises(ms.InvalidRequestError, match="does not exist"):
         find_key(PROVIDER, named(tmp_path / "absent.json"))
     with pytest.raises(ms.InvalidRequestError, match="Is a directory"):
         find_key(PROVIDER, named(tmp_path))
 
 
-def test_a_key_that_is_no_text_is_passed_over(file: Path) -> None:
+def test_a_key_that_is_not_text_is_skipped(file: Path) -> None:
     file.write_text('{"anthropic": 5}', "utf-8")
     with pytest.raises(ms.InvalidRequestError, match="ANTHROPIC_API_KEY"):
         find_key(PROVIDER, named(file))

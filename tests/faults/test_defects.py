@@ -1,10 +1,10 @@
 """A defect in this library ends the call in which it happens, and no other.
 
-No list of functions: a profile hook raises at the n-th Python call that is made while the loop serves a tick or timers
-fire, whichever that is: this package's, h11's, the standard library's. (Not trio's: what interrupts it half-way breaks
-its own tables, and every program on it.) Calls of a dialect, or of all, run at once, streamed and not, answers that
-fail among them. Whatever raised, each call completes once within its clocks, at most one of them with an internal
-error, every other answer is whole, and no descriptor is left.
+There is no list of functions. A profile hook raises at the n-th Python call that is made while the loop serves a tick
+or timers fire: a call in this package, in h11 or in the standard library. (Not in trio: an exception in the middle of
+its functions breaks its own state, and so every program.) Calls of one dialect, or of all, run at the same time,
+streamed and unstreamed, some with error responses. At any n, each call completes once within its timeouts, at most one
+of them with an internal error, all other responses are complete, and no descriptor is leaked.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from tests.support.dialects import DIALECTS, Wording
 from tests.support.peers import Line, answer, chat_answer, chunked, error_body, open_descriptors, open_peer
 
 STEP = int(os.environ.get("MANYSTREAM_DEFECT_STEP", "20"))
-"""Every so manyth Python call raises in some run: 1 is the complete run (`make defects`)."""
+"""The distance between two Python calls at which the hook raises. 1 is the complete run (`make defects`)."""
 PARTS = 8
-"""How many tests the runs are spread over: a single test with all of them takes longer than `faulthandler_timeout`
-where other programs use the processor."""
+"""The number of tests over which the runs are spread. On a busy machine, one test with all runs would take longer than
+`faulthandler_timeout`."""
 SPLIT = [[wording] for wording in DIALECTS] if STEP == 1 else [DIALECTS]
-"""The dialects that run at once. The complete run takes them one after the other, in a quarter of the time, and a part
-of it can be chosen by name."""
+"""The dialects that run at the same time. The complete run takes them one after the other, which needs a quarter of the
+time, and allows to select one by name."""
 MOST_CALLS = 60_000
 TRIO = "trio"
 KINDS = (ValueError, RecursionError, MemoryError)
@@ -47,7 +47,7 @@ CLOCKS = ms.Timeouts(connect=5, first_byte=20, idle=10, total=60)
 RETRY = ms.Retry(max_attempts=2, base=0.1, jitter=0)
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}}
 POOL = Limits(pool=PoolLimits(max_per_origin=2, idle_expiry=5))
-"""So few places that calls wait for one another's connections."""
+"""A number of connections so small that calls wait for each other's connections."""
 
 ANSWERS = {
     "chat": chat_answer("one"),
@@ -70,13 +70,13 @@ EVENT_STREAM = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-E
 
 @cache
 def _is_trio(module: object) -> bool:
-    """Whether trio's package contains the module of this name."""
+    """Return whether the module of this name is part of trio."""
     return str(module).partition(".")[0] == TRIO
 
 
 @dataclass
 class Injector:
-    """Raises `kind` at the Python call number `at`, counted while it is armed. at 0: only counts."""
+    """A hook that raises `kind` at the `at`-th Python call, counted while it is armed. If `at` is 0, it only counts."""
 
     at: int = 0
     kind: type[Exception] = ValueError
@@ -98,7 +98,7 @@ class Injector:
 
     @contextmanager
     def installed(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-        """Armed during ticks and timers."""
+        """Arm the hook during ticks and timers."""
 
         def armed(original: Callable[..., object]) -> Callable[..., object]:
             def call(*arguments: object) -> object:
@@ -120,7 +120,7 @@ class Injector:
 
 @dataclass
 class Outcome:
-    """What became of one call."""
+    """The outcome of one call."""
 
     name: str
     completions: list[ms.Completion] = field(default_factory=list[ms.Completion])
@@ -132,7 +132,7 @@ class Outcome:
 
 
 async def serve(line: Line) -> None:
-    """Answers by what the request's text asks for."""
+    """Send the response that the request's text asks for."""
     while request := await line.request():
         body = request.partition(b"\r\n\r\n")[2]
         dialect = next(name for name in STREAMS if f"dialect {name}".encode() in body)
@@ -166,7 +166,7 @@ EXPECTED: dict[str, tuple[object, ...]] = {
 
 
 async def run_all(injector: Injector, monkeypatch: pytest.MonkeyPatch, wordings: Sequence[Wording]) -> list[Outcome]:
-    """Every case of these dialects at once, on one engine."""
+    """Run all cases of these dialects at the same time, on one engine."""
     outcomes: list[Outcome] = []
     before = open_descriptors()
     async with open_peer(serve) as peer:
@@ -209,10 +209,10 @@ def described(outcome: Outcome) -> tuple[object, ...]:
 
 @dataclass
 class Undisturbed:
-    """A run in which nothing raises.
+    """A run in which the hook does not raise.
 
-    total: Python calls that the run makes.
-    whole: what became of each call, by its name.
+    total: the number of Python calls that the run makes.
+    whole: the outcome of each call: name → outcome.
     """
 
     total: int
@@ -232,7 +232,9 @@ def wordings(request: pytest.FixtureRequest) -> Sequence[Wording]:
 
 @pytest.fixture
 def undisturbed(monkeypatch: pytest.MonkeyPatch, wordings: Sequence[Wording]) -> Undisturbed:
-    run_with(Injector(), monkeypatch, wordings)  # the first run in a process makes some more calls, to fill caches
+    run_with(
+        Injector(), monkeypatch, wordings
+    )  # the first run in a process makes some additional calls that fill caches
     injector = Injector()
     outcomes = run_with(injector, monkeypatch, wordings)
     for outcome in outcomes:
@@ -244,7 +246,7 @@ def undisturbed(monkeypatch: pytest.MonkeyPatch, wordings: Sequence[Wording]) ->
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("part", range(PARTS))
-def test_whatever_raises_ends_one_call_at_most(
+def test_a_defect_anywhere_ends_one_call_at_most(
     part: int,
     wordings: Sequence[Wording],
     undisturbed: Undisturbed,

@@ -1,7 +1,7 @@
-"""Floods: fifty megabytes of each thing a server may send too much of, and what they cost: measured, not estimated.
+"""Floods: fifty megabytes of each thing of which a server could send too much, and the memory that they need.
 
-A flood ends in an error that names its cap, or is of no consequence and costs no memory; the flooded process never
-holds more than a fixed amount above what the caller keeps.
+A flood ends in an error that names the cap, or has no effect and uses no memory. The process never uses more than a
+fixed amount above what the caller keeps.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ pytestmark = pytest.mark.trio
 
 FLOOD = 50_000_000
 FINE_FLOOD = 10_000_000
-"""Of things of a few bytes each: there are as many of them."""
+"""The size of a flood of parts of a few bytes each."""
 MEGABYTE = 1_000_000
 PATIENCE = 90
-"""Real seconds that a call may take where other programs use the processor."""
+"""Real seconds that a call may take on a busy machine."""
 PAGE = os.sysconf("SC_PAGE_SIZE")
 LIMITS = Limits(max_event_bytes=2 * MEGABYTE, max_response_bytes=200 * MEGABYTE)
-"""The answer's cap is above every flood, so that each is met by its own; the event's is small."""
+"""The cap on a response is above every flood, so that each flood reaches its own cap. The cap on an event is small."""
 MOST = 8 * MEGABYTE
-"""What a flood may cost at its worst moment: what is read at once, an event at its cap twice, and the test itself."""
+"""The peak memory of a flood: one read, twice an event at its cap, and the test itself."""
 
 HEAD = STREAM_HEAD.encode()
 WHOLE = chunked(*chat_stream("fine"))
@@ -54,9 +54,16 @@ NETWORK, SERVER = ms.ErrorCategory.NETWORK, ms.ErrorCategory.SERVER
 
 @dataclass(frozen=True)
 class Flood:
-    """beginning: before it. piece: what is repeated until fifty megabytes are sent or the engine has hung up.
-    end: after it. outcome: what the call comes to; None: success. words: in its error's message. size: of it all.
-    most: what it may cost."""
+    """One flood.
+
+    beginning: the bytes before it.
+    piece: the bytes that are repeated until `size` is reached or the engine has closed the connection.
+    end: the bytes after it.
+    outcome: the category of the call's error; None for success.
+    words: a part of the error's message.
+    size: the total number of bytes.
+    most: the peak memory that is allowed, in bytes.
+    """
 
     beginning: bytes
     piece: bytes
@@ -68,7 +75,7 @@ class Flood:
 
 
 def events(body: str, size: int = FLOOD) -> Flood:
-    """A flood inside an event stream that makes no difference."""
+    """Build a flood inside an event stream that has no effect."""
     return Flood(HEAD, chunked(body, end=False), WHOLE, size=size)
 
 
@@ -132,13 +139,13 @@ FLOODS: dict[str, Flood] = {
 
 
 def resident() -> int:
-    """Bytes of memory that the system has given to this process."""
+    """Return the resident memory of this process, in bytes."""
     with open("/proc/self/statm", "rb") as file:
         return int(file.read().split()[1]) * PAGE
 
 
 def resident_at_rest() -> int:
-    """The same, after what is free was given back."""
+    """Return the resident memory of this process after the allocator has released free memory, in bytes."""
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     return resident()
@@ -146,7 +153,11 @@ def resident_at_rest() -> int:
 
 @dataclass
 class Cost:
-    """peak: the most memory that the process held. sent: bytes that the server got rid of."""
+    """The cost of a flood.
+
+    peak: the peak resident memory of the process, in bytes.
+    sent: the number of bytes that the server could send.
+    """
 
     peak: int = 0
     sent: int = 0
@@ -170,7 +181,7 @@ def pouring(flood: Flood, cost: Cost) -> Callable[[Line], Awaitable[None]]:
 
 
 @pytest.mark.parametrize("name", FLOODS)
-async def test_fifty_megabytes_of_anything_cost_a_bounded_amount(name: str) -> None:
+async def test_fifty_megabytes_of_anything_use_bounded_memory(name: str) -> None:
     flood, cost = FLOODS[name], Cost()
     before = resident_at_rest()
     async with (
@@ -197,9 +208,10 @@ SLOW = 3
 QUICK = 20
 
 
-async def test_a_slow_consumer_costs_what_waits_for_it_and_holds_back_nobody_else() -> None:
-    """Three streams whose consumers sleep while their servers push fifty megabytes each, among twenty others, for which
-    nothing changes: not one byte of the three is read meanwhile."""
+async def test_a_slow_consumer_delays_only_its_own_stream() -> None:
+    """The consumers of three streams sleep while their servers send fifty megabytes each. No byte of the three is read
+    meanwhile, and twenty other streams are not affected.
+    """
     sent = [0] * SLOW
     piece = chunked(chat_chunk(K * 50), end=False)
 
@@ -233,7 +245,7 @@ async def test_a_slow_consumer_costs_what_waits_for_it_and_holds_back_nobody_els
     ):
         for number in range(SLOW):
             nursery.start_soon(consume, engine, number, awake)
-        await trio.testing.wait_all_tasks_blocked(0.05)  # until TCP holds every server back
+        await trio.testing.wait_all_tasks_blocked(0.05)  # until TCP's flow control has stopped every server
         held = list(sent)
         assert max(held) < FLOOD / 2
         kept = engine.statistics().bytes_received

@@ -1,4 +1,4 @@
-"""Faults of framing (rows 15 to 36): what a response's head and its body's coding may have wrong with them."""
+"""Faults of framing (rows 15 to 36): errors in a response's head and in the coding of its body."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ pytestmark = pytest.mark.trio
 NETWORK, SERVER, UNKNOWN = ms.ErrorCategory.NETWORK, ms.ErrorCategory.SERVER, ms.ErrorCategory.UNKNOWN
 SUCCESS = None
 AT_ONCE = 1.0
-"""Seconds on the virtual clock: less than any of the call's clocks."""
+"""Seconds on the virtual clock: less than any of the call's timeouts."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A wire, and what must come of it: category (None: success), text delivered, reuse, another attempt, and words
-    that the message holds."""
+    """A wire and its expected outcome: category (None: success), delivered text, reuse, retry, and a part of the
+    message.
+    """
 
     name: str
     wire: Wire
@@ -207,7 +208,7 @@ async def test_statuses_without_a_body_end_at_once(case: Case, autojump_clock: t
     await check(case, stream=False)
 
 
-async def test_an_answer_to_head_has_no_body() -> None:
+async def test_a_response_to_head_has_no_body() -> None:
     async with open_rig() as rig:
         exchange = rig.start(WireHead(b"HEAD", b"/health", [(b"Host", b"example.test")]), b"")
         rig.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
@@ -313,13 +314,13 @@ async def test_encodings_are_refused(case: Case, autojump_clock: trio.testing.Mo
     assert seen is None or seen.error.category is case.category
 
 
-async def test_identity_is_asked_for(autojump_clock: trio.testing.MockClock) -> None:
+async def test_only_the_identity_coding_is_requested(autojump_clock: trio.testing.MockClock) -> None:
     seen = await observe(in_chunks(PIECE + REST + b"0\r\n\r\n"))
     assert all(b"accept-encoding: identity\r\n" in request.lower() for request in seen.requests)
     assert not any(b"\r\nexpect:" in request.lower() for request in seen.requests)
 
 
-async def test_an_error_in_event_stream_form_keeps_its_words(autojump_clock: trio.testing.MockClock) -> None:
+async def test_an_error_sent_as_an_event_stream_keeps_its_text(autojump_clock: trio.testing.MockClock) -> None:
     body = f"data: {error_body('the model fell over')}\n\n{CHAT_DONE}"
     seen = await observe(raw(f"HTTP/1.1 500 Oops\r\n{EVENTS}Content-Length: {len(body)}\r\n", body))
     seen.check_once()

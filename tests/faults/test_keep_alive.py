@@ -1,4 +1,4 @@
-"""Faults of kept-alive connections (rows 1 to 14): who may be given one, and what a dead or dirty one costs."""
+"""Faults of kept-alive connections (rows 1 to 14): which ones are reused, and the effects of a dead or dirty one."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ async def test_a_connection_that_ended_while_idle_is_not_used(autojump_clock: tr
 
 
 @pytest.mark.parametrize("with_reset", [False, True])
-async def test_an_end_that_races_with_the_next_request_is_not_seen(with_reset: bool) -> None:
-    """The server answers and leaves in one breath; the next call starts in the completion of the one before."""
+async def test_an_end_that_races_with_the_next_request_is_hidden(with_reset: bool) -> None:
+    """The server closes directly after its response; the next call starts in the callback of the completion."""
 
     async def script(line: Line) -> None:
         await line.request()
@@ -87,8 +87,8 @@ async def test_an_end_that_races_with_the_next_request_is_not_seen(with_reset: b
     assert {completion.attempts for completion in ended} == {1}
 
 
-async def test_a_stale_connection_takes_its_request_along_and_is_replaced_once() -> None:
-    """Every connection of this server takes a second request and closes without a byte."""
+async def test_a_stale_connection_is_replaced_once() -> None:
+    """Each connection of this server reads a second request and closes without a response."""
 
     async def script(line: Line) -> None:
         await line.request()
@@ -104,8 +104,8 @@ async def test_a_stale_connection_takes_its_request_along_and_is_replaced_once()
     assert len(peer.lines) == 20
 
 
-async def test_waiting_calls_get_a_fresh_connection_after_a_stale_one() -> None:
-    """With one place and a queue, "fresh" must not mean the neighbour's connection, which is as old."""
+async def test_waiting_calls_get_a_fresh_connection() -> None:
+    """With one connection allowed and a queue, a fresh connection must not be another call's, which is as old."""
 
     async def script(line: Line) -> None:
         for _ in range(2):  # the third request on each connection is lost
@@ -121,7 +121,7 @@ async def test_waiting_calls_get_a_fresh_connection_after_a_stale_one() -> None:
     assert [completion.error for completion in completions if not completion.success] == []
 
 
-async def test_one_byte_of_an_answer_is_no_stale_connection(autojump_clock: trio.testing.MockClock) -> None:
+async def test_after_one_byte_a_connection_is_not_stale(autojump_clock: trio.testing.MockClock) -> None:
     async def script(line: Line) -> None:
         await line.request()
         await line.send(STREAM)
@@ -149,7 +149,7 @@ async def test_a_fresh_connection_without_a_byte_is_an_error(end: End, autojump_
     assert seen.recorder.types == ["ERROR"]
 
 
-async def test_a_restart_that_kills_every_idle_connection_is_not_seen() -> None:
+async def test_a_restart_that_ends_all_idle_connections_is_hidden() -> None:
     async with open_peer(serve_soundly) as peer, ms.open_engine([peer.chat], retry=NO_RETRY) as engine:
         for call in [engine.start_stream(hello()) for _ in range(50)]:
             await call.wait()
@@ -165,7 +165,7 @@ async def test_a_restart_that_kills_every_idle_connection_is_not_seen() -> None:
     assert statistics.connections[peer.origin].idle == 50
 
 
-async def test_a_keep_alive_header_is_no_promise() -> None:
+async def test_a_keep_alive_header_is_not_relied_upon() -> None:
     async def script(line: Line) -> None:
         await line.request()
         await line.send(STREAM.replace(b"\r\n", b"\r\nKeep-Alive: timeout=5, max=100\r\n", 1))
@@ -180,7 +180,7 @@ POISON = STREAM_HEAD.encode() + chunked(*chat_stream("POISON"))
 
 
 @pytest.mark.parametrize("waiting", [False, True])
-async def test_a_second_response_behind_the_first_answers_nobody(waiting: bool) -> None:
+async def test_a_second_response_is_discarded(waiting: bool) -> None:
     async def script(line: Line) -> None:
         while await line.request():
             await line.send(STREAM + (POISON if line is peer.lines[0] else b""))
@@ -196,8 +196,8 @@ async def test_a_second_response_behind_the_first_answers_nobody(waiting: bool) 
 
 
 @pytest.mark.parametrize("waiting", [False, True])
-async def test_a_second_response_in_a_tls_record_of_its_own_answers_nobody(waiting: bool) -> None:
-    """One read gives one record: that the first response ends with its read does not mean that nothing follows."""
+async def test_a_second_response_in_its_own_tls_record_is_discarded(waiting: bool) -> None:
+    """The second response may be in another TLS record than the first, and so in another read."""
     ca = trustme.CA()
     trusted = TLSConfig(ca_data=ca.cert_pem.bytes().decode())
     async with serve_records(ca, [[STREAM, POISON], [STREAM]]) as server:
@@ -213,7 +213,7 @@ async def test_a_second_response_in_a_tls_record_of_its_own_answers_nobody(waiti
 
 
 @pytest.mark.parametrize("junk", [b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n", b"\r\n", POISON])
-async def test_bytes_on_an_idle_connection_end_it(junk: bytes, autojump_clock: trio.testing.MockClock) -> None:
+async def test_bytes_on_an_idle_connection_close_it(junk: bytes, autojump_clock: trio.testing.MockClock) -> None:
     async def script(line: Line) -> None:
         await line.request()
         await line.send(STREAM)
@@ -243,7 +243,7 @@ async def test_connection_close_is_obeyed(header: str, autojump_clock: trio.test
 
 @pytest.mark.parametrize("connection", ["", "Connection: keep-alive\r\n"])
 @pytest.mark.parametrize("sized", [True, False])
-async def test_http_1_0_is_read_and_not_kept(
+async def test_http_1_0_is_read_and_not_kept_alive(
     connection: str, sized: bool, autojump_clock: trio.testing.MockClock
 ) -> None:
     body = "".join(chat_stream("one"))
@@ -336,7 +336,7 @@ async def test_two_keys_share_connections_and_nothing_else() -> None:
     assert len(peer.lines) == 1
 
 
-async def test_one_completion_for_each_call_of_a_storm_of_stale_connections() -> None:
+async def test_each_call_completes_once_despite_stale_connections() -> None:
     async def script(line: Line) -> None:
         for _ in range(3):
             if not await line.request():

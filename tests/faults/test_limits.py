@@ -1,4 +1,4 @@
-"""Caps: whatever a server or a caller does too much of ends with an error that names the cap, and costs no memory."""
+"""Caps: too much of anything from a server or a caller is an error that names the cap, and uses no memory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SMALL = Limits(max_event_bytes=100_000, max_response_bytes=200_000, max_error_by
 
 
 async def outcome(script: object, *, stream: bool = True) -> tuple[ms.ProviderError, ms.Engine]:
-    """The error of one call under small caps, and its engine, with nothing left open."""
+    """Make a call with small caps; return its error and its engine, after a check that nothing is left open."""
     async with open_peer(script) as peer, ms.open_engine([peer.chat], limits=SMALL, retry=NO_RETRY) as engine:  # type: ignore[arg-type]
         call = engine.start_stream(hello()) if stream else engine.start_request(hello())
         error = (await call.wait()).error
@@ -48,7 +48,7 @@ async def test_one_event_beyond_its_cap() -> None:
         lambda line: flood(line, STREAM_HEAD.encode() + chunked("data: ", end=False), chunked("x" * 10_000, end=False))
     )
     assert error.category is ms.ErrorCategory.SERVER
-    # One read of 128 KiB may pass both caps at once; the answer's is then looked at first.
+    # One read of 128 KiB may exceed both caps; the response's cap is then checked first.
     caps = ("one event is larger than 100000 bytes", "larger than 200000 bytes (limits.max_response_bytes)")
     assert any(cap in error.message for cap in caps)
     assert engine.statistics().bytes_received < 1_000_000
@@ -71,7 +71,7 @@ async def test_an_unstreamed_answer_beyond_its_cap() -> None:
     assert engine.statistics().bytes_received < 1_000_000
 
 
-async def test_an_error_s_body_beyond_its_cap_is_read_so_far() -> None:
+async def test_an_error_s_body_is_read_up_to_its_cap() -> None:
     head = b"HTTP/1.1 503 Busy\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n"
     error, engine = await outcome(lambda line: flood(line, head, chunked("busy " * 1000, end=False)))
     assert (error.category, error.http_status) == (ms.ErrorCategory.SERVER, 503)
@@ -83,7 +83,7 @@ async def test_an_error_s_body_beyond_its_cap_is_read_so_far() -> None:
 
 @pytest.mark.parametrize("opening", ["[", '{"a":', '{"choices":[{"delta":{"content":['])
 @pytest.mark.parametrize("stream", [True, False])
-async def test_json_nested_without_end_is_malformed(opening: str, stream: bool) -> None:
+async def test_endlessly_nested_json_is_malformed(opening: str, stream: bool) -> None:
     async def script(line: Line) -> None:
         await line.request()
         deep = (opening * 9_000)[:90_000]
@@ -93,7 +93,7 @@ async def test_json_nested_without_end_is_malformed(opening: str, stream: bool) 
     assert "malformed" in error.message
 
 
-async def test_one_call_more_than_allowed_is_refused_and_the_others_go_on() -> None:
+async def test_one_call_more_than_allowed_is_refused() -> None:
     async with (
         open_peer(lambda line: line.closed_by_peer()) as peer,
         ms.open_engine([peer.chat], limits=SMALL) as engine,
@@ -117,7 +117,7 @@ async def test_the_cap_on_an_event_names_its_option() -> None:
     assert "limits.max_event_bytes" in error.message
 
 
-async def test_a_page_is_read_no_further_than_an_error_s_body() -> None:
+async def test_a_page_is_read_up_to_the_cap_of_an_error_s_body() -> None:
     head = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nTransfer-Encoding: chunked\r\n\r\n"
     _, engine = await outcome(lambda line: flood(line, head, chunked("x" * 1_000, end=False)))
     assert engine.statistics().bytes_received < 100_000

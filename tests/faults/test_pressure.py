@@ -1,4 +1,4 @@
-"""Under pressure: no descriptor left, answers that trickle, calls cancelled while they wait, huge DNS answers."""
+"""Scarce resources: no descriptor left, slow error bodies, calls cancelled in the queue, huge DNS results."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ async def serve_soundly(line: Line) -> None:
         await line.send(answer(chat_answer("fine")))
 
 
-async def test_idle_connections_make_way_where_no_descriptor_is_left(
+async def test_idle_connections_are_closed_if_no_descriptor_is_left(
     monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """Ten idle connections hold what another origin's dial needs: it gets one at once, without an attempt lost."""
+    """Ten idle connections use the descriptors that another origin's dial needs: it succeeds in the first attempt."""
     opened: list[socket.socket] = []
     original = dialling._connect_one
 
@@ -66,7 +66,7 @@ async def test_idle_connections_make_way_where_no_descriptor_is_left(
             assert trio.current_time() - began < 1
 
 
-async def test_without_an_idle_connection_a_missing_descriptor_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_idle_connections_exhaustion_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     async def none_left(_: Address) -> socket.socket:
         raise OSError(errno.EMFILE, "Too many open files")
 
@@ -78,8 +78,8 @@ async def test_without_an_idle_connection_a_missing_descriptor_is_reported(monke
     assert "EMFILE" in str(completion.error)
 
 
-async def test_the_body_of_an_error_has_a_short_clock_of_its_own(autojump_clock: trio.testing.MockClock) -> None:
-    """A 429 whose explanation comes a byte a second is reported after five, with what has come of it."""
+async def test_the_body_of_an_error_has_its_own_short_timeout(autojump_clock: trio.testing.MockClock) -> None:
+    """A 429 whose body arrives at a byte per second is reported after five seconds, with the bytes so far."""
 
     async def script(line: Line) -> None:
         await line.request()
@@ -100,7 +100,7 @@ async def test_the_body_of_an_error_has_a_short_clock_of_its_own(autojump_clock:
     assert 4.9 < elapsed < 5.5
 
 
-async def test_a_pause_before_there_is_a_connection_holds(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_pause_before_the_connection_exists_takes_effect(autojump_clock: trio.testing.MockClock) -> None:
     async def script(line: Line) -> None:
         await line.request()
         await line.send(STREAM_HEAD.encode() + chunked(*chat_stream("one")))
@@ -110,14 +110,14 @@ async def test_a_pause_before_there_is_a_connection_holds(autojump_clock: trio.t
     async with open_peer(script) as peer, ms.open_engine([peer.chat]) as engine:
         call = engine.start_stream(hello(), recorder.on_event, recorder.on_completion)
         call.pause()
-        await trio.sleep(500)  # longer than the idle clock: a paused call is not idle
+        await trio.sleep(500)  # longer than the idle timeout: a paused call is not idle
         assert (recorder.events, recorder.completions) == ([], [])
         call.resume()
         await call.wait()
     assert (recorder.text, recorder.completion.success) == ("one", True)
 
 
-async def test_calls_that_are_cancelled_while_they_wait_leave_nothing() -> None:
+async def test_calls_cancelled_in_the_queue_leak_nothing() -> None:
     async def script(line: Line) -> None:
         await line.request()
         await line.send(STREAM_HEAD.encode() + chunked(chat_chunk("one"), end=False))
@@ -171,8 +171,8 @@ async def test_a_host_with_thousands_of_addresses_has_a_short_error(
     assert "and 2992 more addresses" in message
 
 
-async def test_a_connection_older_than_its_age_limit_serves_no_more(autojump_clock: trio.testing.MockClock) -> None:
-    """A load balancer's new replicas get calls, too: a busy keep-alive connection is replaced after `max_age`."""
+async def test_a_connection_beyond_its_maximum_age_is_not_reused(autojump_clock: trio.testing.MockClock) -> None:
+    """A busy keep-alive connection is replaced after `max_age`, so that a load balancer's new replicas get calls."""
     limits = Limits(pool=PoolLimits(max_age=60))
     async with open_peer(serve_soundly) as peer, ms.open_engine([peer.chat], limits=limits) as engine:
         for _ in range(21):

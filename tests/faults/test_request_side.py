@@ -1,4 +1,4 @@
-"""Faults around the request (rows 37 to 46): what must not be sent, early answers, redirects, hints to come back."""
+"""Faults around the request (rows 37 to 46): invalid values, early responses, redirects, Retry-After."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def nobody_connects(line: Line) -> None:
 
 
 @pytest.mark.parametrize("key", [f"{SECRET}\n", f"{SECRET}\r\nX-Evil: 1", f"{SECRET}\0", f"ключ{SECRET}", f"{SECRET} "])
-async def test_a_key_that_is_no_header_value_is_refused_unseen(key: str) -> None:
+async def test_an_invalid_key_is_refused_and_not_shown(key: str) -> None:
     async with open_peer(nobody_connects) as peer:
         provider = ms.OpenAIChat(api_key=key, base_url=peer.url)
         async with ms.open_engine([provider]) as engine:
@@ -77,14 +77,14 @@ async def test_a_header_that_breaks_its_line_is_refused(headers: dict[str, str])
         "http://[::1/v1",
     ],
 )
-async def test_a_url_that_cannot_be_used_is_refused_unseen(url: str) -> None:
+async def test_an_unusable_url_is_refused_and_not_shown(url: str) -> None:
     with pytest.raises(ms.InvalidRequestError, match="base_url") as caught:
         async with ms.open_engine([ms.OpenAIChat(api_key="k", base_url=url)]):
             raise AssertionError
     assert SECRET not in f"{caught.value!r} {caught.value}"
 
 
-async def test_what_a_url_needs_encoded_is_encoded() -> None:
+async def test_a_url_is_percent_encoded_where_needed() -> None:
     requests: list[bytes] = []
 
     async def script(line: Line) -> None:
@@ -106,8 +106,8 @@ EARLY = {
 
 
 @pytest.mark.parametrize("status", EARLY)
-async def test_an_early_answer_is_told_at_once(status: str, autojump_clock: trio.testing.MockClock) -> None:
-    """The server answers without reading the body, keeps the connection open and reads nothing more."""
+async def test_an_early_response_is_reported_at_once(status: str, autojump_clock: trio.testing.MockClock) -> None:
+    """The server responds without reading the body, keeps the connection open and reads nothing more."""
     left = trio.Event()
 
     async def script(line: Line) -> None:
@@ -136,7 +136,7 @@ async def test_an_early_answer_is_told_at_once(status: str, autojump_clock: trio
     assert recorder.types == ["ERROR"]
 
 
-async def test_an_early_answer_is_told_at_once_over_tls(autojump_clock: trio.testing.MockClock) -> None:
+async def test_an_early_response_over_tls_is_reported_at_once(autojump_clock: trio.testing.MockClock) -> None:
     async def script(line: TLSLine) -> None:
         await line.receive()
         await line.stream.send_all(line.records(answer(error_body("too large"), status="413 Too Large")))
@@ -153,7 +153,7 @@ async def test_an_early_answer_is_told_at_once_over_tls(autojump_clock: trio.tes
     assert completion.http_status == 413
 
 
-async def test_an_early_answer_s_body_may_come_slowly(autojump_clock: trio.testing.MockClock) -> None:
+async def test_the_body_of_an_early_response_may_arrive_slowly(autojump_clock: trio.testing.MockClock) -> None:
     async def script(line: Line) -> None:
         await line.stream.receive_some(1000)
         whole = answer(error_body("made up my mind"), status="429 Slow", headers="Retry-After: 3\r\n")
@@ -167,8 +167,8 @@ async def test_an_early_answer_s_body_may_come_slowly(autojump_clock: trio.testi
     assert (completion.http_status, completion.retry_after_ms) == (429, 3000)
 
 
-async def test_an_early_answer_survives_the_reset_behind_it() -> None:
-    """The server closes with most of the request unread, so that its system answers what comes with RST."""
+async def test_an_early_response_survives_the_reset_after_it() -> None:
+    """The server closes with most of the request unread, so its kernel responds to further bytes with RST."""
 
     async def script(line: Line) -> None:
         await line.stream.receive_some(1000)
@@ -182,7 +182,7 @@ async def test_an_early_answer_survives_the_reset_behind_it() -> None:
 
 
 @pytest.mark.parametrize("status", EARLY)
-async def test_an_early_answer_is_told_at_once_on_a_connection_that_has_served(
+async def test_an_early_response_on_a_reused_connection_is_reported(
     status: str, autojump_clock: trio.testing.MockClock
 ) -> None:
     async def script(line: Line) -> None:
@@ -207,9 +207,11 @@ async def test_an_early_answer_is_told_at_once_on_a_connection_that_has_served(
         assert (await engine.start_stream(hello()).wait()).success
 
 
-async def test_a_large_body_is_sent_while_a_larger_answer_is_read() -> None:
-    """The server reads nothing until its answer is out, which no buffer holds, and then wants the whole body: who sends
-    first and reads later stands still for ever, and so does who stops sending at the answer's first byte."""
+async def test_a_large_body_is_sent_while_a_larger_response_is_read() -> None:
+    """The server reads nothing until its response is sent, which is larger than all buffers; then it reads the whole
+    body. A client that sends first and reads later would block forever, and so would a client that stops sending at the
+    response's first byte.
+    """
     piece = chunked(chat_chunk("x" * 50_000), end=False)
     received = 0
 
@@ -230,10 +232,9 @@ async def test_a_large_body_is_sent_while_a_larger_answer_is_read() -> None:
     assert received > 8 * 1024 * 1024
 
 
-async def test_a_large_body_and_an_answer_go_hand_in_hand(autojump_clock: trio.testing.MockClock) -> None:
-    """The server tells what it has read of the body while it reads, as it does who counts tokens: each is told at
-    once."""
-    told: list[float] = []
+async def test_a_body_is_sent_and_a_response_read_concurrently(autojump_clock: trio.testing.MockClock) -> None:
+    """The server sends an event for each part of the body while it reads the body. The call delivers each at once."""
+    delivered_at: list[float] = []
 
     async def script(line: Line) -> None:
         await line.send(STREAM_HEAD)
@@ -247,17 +248,17 @@ async def test_a_large_body_and_an_answer_go_hand_in_hand(autojump_clock: trio.t
 
     def on_event(event: ms.Event) -> None:
         if isinstance(event, ms.TextDelta):
-            told.append(trio.current_time())
+            delivered_at.append(trio.current_time())
 
     async with open_peer(script) as peer, ms.open_engine([peer.chat], retry=NO_RETRY) as engine:
         completion = await engine.start_stream(BIG, on_event).wait()
     assert completion.success, completion.error
-    assert len(told) == 21
-    assert all(0.9 < later - earlier < 1.1 for earlier, later in itertools.pairwise(told[:-1]))
+    assert len(delivered_at) == 21
+    assert all(0.9 < later - earlier < 1.1 for earlier, later in itertools.pairwise(delivered_at[:-1]))
 
 
 @pytest.mark.parametrize("big", [True, False])
-async def test_a_reset_without_an_answer(big: bool) -> None:
+async def test_a_reset_without_a_response(big: bool) -> None:
     async def script(line: Line) -> None:
         await line.stream.receive_some(1000)
         line.reset()
@@ -304,7 +305,7 @@ LOCATIONS = ["/elsewhere", "http://127.0.0.2:{port}/steal", "//127.0.0.2:{port}/
 
 @pytest.mark.parametrize("status", [300, 301, 302, 303, 307, 308, 399])
 @pytest.mark.parametrize("location", LOCATIONS)
-async def test_redirects_are_named_and_not_followed(status: int, location: str | None) -> None:
+async def test_redirects_are_reported_and_not_followed(status: int, location: str | None) -> None:
     with socket.create_server(("127.0.0.2", 0)) as elsewhere:
         elsewhere.setblocking(False)
         target = (location or "").format(port=elsewhere.getsockname()[1])
@@ -328,7 +329,7 @@ async def test_redirects_are_named_and_not_followed(status: int, location: str |
             elsewhere.accept()
 
 
-async def test_a_location_on_a_failure_is_no_redirect() -> None:
+async def test_a_location_header_of_an_error_is_not_a_redirect() -> None:
     async def script(line: Line) -> None:
         await line.request()
         body = '{"error": {"message": "no such model"}}'
@@ -341,7 +342,7 @@ async def test_a_location_on_a_failure_is_no_redirect() -> None:
     assert (completion.http_status, completion.error_message) == (400, "no such model")
 
 
-async def test_a_location_that_breaks_its_line_breaks_nothing() -> None:
+async def test_a_location_with_a_line_break_does_no_harm() -> None:
     async def script(line: Line) -> None:
         await line.request()
         await line.send("HTTP/1.1 302 Found\r\nLocation: /x\rX-Evil: 1\r\nContent-Length: 0\r\n\r\n")
@@ -379,11 +380,11 @@ HINTS: list[tuple[str, float | None]] = [
     ("Retry-After: 9\r\nRetry-After-Ms: 2500", 2.5),
     ("Retry-After-Ms: nan\r\nRetry-After: 2", 2),
 ]
-"""Header → seconds that are waited before the second attempt; None: there is none."""
+"""Header → seconds before the second attempt; None: no second attempt."""
 
 
 @pytest.mark.parametrize(("header", "waited"), HINTS, ids=[header for header, _ in HINTS])
-async def test_a_hint_is_waited_for_or_ignored_and_never_trusted_blindly(
+async def test_a_retry_after_hint_is_followed_within_bounds(
     header: str, waited: float | None, autojump_clock: trio.testing.MockClock
 ) -> None:
     times: list[float] = []
@@ -407,7 +408,7 @@ async def test_a_hint_is_waited_for_or_ignored_and_never_trusted_blindly(
 
 
 @pytest.mark.parametrize("seconds", [5, 30])
-async def test_a_date_is_waited_for(seconds: float, autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_retry_after_date_is_followed(seconds: float, autojump_clock: trio.testing.MockClock) -> None:
     times: list[float] = []
 
     async def script(line: Line) -> None:

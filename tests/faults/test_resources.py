@@ -1,7 +1,7 @@
-"""A megabyte of each hostile form costs a bounded amount per byte: counted in calls and allocations, not in seconds.
+"""A megabyte of each hostile form costs a bounded amount per byte, counted in calls and allocations.
 
-The forms go the way of a response's body: cut into reads, off the chunked coding, through the parser of server-sent
-events and the dialect's machine; or whole, through its decoder.
+The forms take the path of a response body: they are cut into reads, decoded from chunked coding, and fed to the SSE
+parser and the dialect's stream machine; unstreamed bodies are passed whole to the dialect's decoder.
 """
 
 from __future__ import annotations
@@ -27,16 +27,22 @@ MEGABYTE = 1_000_000
 READ = 16 * 1024
 
 CALLS_PER_BYTE = 2.5
-"""Calls of functions, Python's and C's, for a byte received. An ordinary delta has about a tenth."""
+"""Function calls, in Python and C, per received byte. An ordinary delta needs about a tenth of it."""
 
 BYTES_PER_BYTE = 80
-"""Bytes allocated at the worst moment for a byte received. An empty JSON object alone, of two bytes and a comma, takes
-64 and the place that refers to it."""
+"""Peak of allocated bytes per received byte. An empty JSON object, of two bytes and a comma, alone needs 64 bytes and
+the reference to it."""
 
 
 @dataclass
 class Cost:
-    """size: bytes sent. read: bytes taken before the answer was refused, if it was. calls, peak: what they took."""
+    """The cost of one response.
+
+    size: the number of bytes that were sent.
+    read: the number of bytes that were read before the response was refused, if it was.
+    calls: the number of function calls.
+    peak: the peak of allocated bytes.
+    """
 
     size: int
     read: int = 0
@@ -68,7 +74,7 @@ class Measure:
 
 
 def read_stream(reads: Iterable[bytes], provider: ms.Provider, cost: Cost) -> None:
-    """As an attempt reads a streamed answer, up to its error."""
+    """Read a streamed response as an attempt does, up to its error."""
     decoder, parser = ChunkDecoder(), SSEParser()
     machine = DIALECTS[provider.profile.dialect_name].machine(provider, lambda: "id")
     for data in reads:
@@ -102,7 +108,7 @@ def cost_of(crowd: Crowd) -> Cost:
 
 
 @pytest.mark.parametrize("crowd", CROWDS, ids=str)
-def test_a_megabyte_of_an_answer_made_of_small_things(crowd: Crowd) -> None:
+def test_a_megabyte_of_small_parts_costs_a_bounded_amount(crowd: Crowd) -> None:
     cost = cost_of(crowd)
     assert 0.4 * MEGABYTE < cost.size < 2.5 * MEGABYTE
     cost.check()
@@ -147,7 +153,7 @@ IN_SMALL_READS = ("one line", "data lines of a byte", "events in chunks of a byt
 @pytest.mark.parametrize(
     ("name", "size"), [*((name, READ) for name in LINES), *((name, 100) for name in IN_SMALL_READS)]
 )
-def test_a_megabyte_of_small_lines_and_chunks(name: str, size: int) -> None:
+def test_a_megabyte_of_small_lines_costs_a_bounded_amount(name: str, size: int) -> None:
     wire = LINES[name]
     reads = [wire[start : start + size] for start in range(0, len(wire), size)]
     cost = Cost(len(wire))
@@ -158,7 +164,7 @@ def test_a_megabyte_of_small_lines_and_chunks(name: str, size: int) -> None:
 
 CALLS_PER_CHARACTER = 25
 BYTES_PER_CHARACTER = 400
-"""The same for a character of arguments that a live view follows: it makes a value of every change."""
+"""Function calls per character of arguments that a partial view follows: it creates a value for every change."""
 
 ARGUMENTS: dict[str, str] = {
     "deep": "[" * 900 + "[]," * (MEGABYTE // 30) + "[]",
@@ -172,7 +178,7 @@ ARGUMENTS: dict[str, str] = {
 
 @pytest.mark.parametrize("name", ARGUMENTS)
 @pytest.mark.parametrize("size", [10, 1000])
-def test_arguments_that_are_followed_while_they_grow(name: str, size: int) -> None:
+def test_following_partial_arguments_costs_a_bounded_amount(name: str, size: int) -> None:
     text = ARGUMENTS[name]
     cost = Cost(len(text), read=len(text))
     calls = LiveCalls()

@@ -1,6 +1,6 @@
-"""Whether a call is tried again: category × told or not × hint; and what an outage may cost.
+"""Whether a call is retried, by category, delivered events and Retry-After hint; and the traffic during an outage.
 
-Through the engine, against servers that fail in each way; the pure decision has its own table in the engine's tests.
+These tests run the engine against servers that fail in each way. The decision itself has a table in the engine's tests.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tests.support.peers import (
 pytestmark = pytest.mark.trio
 
 GOOD = STREAM_HEAD.encode() + chunked(*chat_stream("fine"))
-BEGUN_TEXT = chat_chunk("told")
+BEGUN_TEXT = chat_chunk("one")
 BEGUN = STREAM_HEAD.encode() + chunked(BEGUN_TEXT, end=False)
 TWO = ms.Retry(max_attempts=2, base=1, jitter=0)
 
@@ -65,19 +65,19 @@ MATRIX: list[tuple[str, Wire, bool]] = [
     ("503", status(503), True),
     ("504", status(504), True),
     ("529", status(529), True),
-    ("in-band overload, nothing told", in_band("server_error"), True),
+    ("in-band overload, no event", in_band("server_error"), True),
     ("in-band overload, after a role", in_band("server_error", chat_chunk()), True),
-    ("in-band overload, after text", in_band("server_error", chat_chunk("told")), False),
-    ("in-band quota, nothing told", in_band("insufficient_quota"), False),
+    ("in-band overload, after text", in_band("server_error", chat_chunk("one")), False),
+    ("in-band quota, no event", in_band("insufficient_quota"), False),
     ("closed without a byte", Wire(b"", End.FIN), True),
     ("reset without a byte", Wire(b"", End.RESET), True),
     ("cut in the head", Wire(b"HTTP/1.1 200", End.FIN), True),
-    ("cut before anything was told", Wire(STREAM_HEAD.encode(), End.FIN), True),
-    ("reset before anything was told", Wire(STREAM_HEAD.encode(), End.RESET), True),
+    ("cut before any event", Wire(STREAM_HEAD.encode(), End.FIN), True),
+    ("reset before any event", Wire(STREAM_HEAD.encode(), End.RESET), True),
     ("cut after text", Wire(BEGUN, End.FIN), False),
     ("reset after text", Wire(BEGUN, End.RESET), False),
     ("silent before the head", Wire(b""), True),
-    ("silent before anything was told", Wire(STREAM_HEAD.encode()), True),
+    ("silent before any event", Wire(STREAM_HEAD.encode()), True),
     ("silent after text", Wire(BEGUN), False),
     ("no HTTP", Wire(b"SSH-2.0\r\n"), False),
     ("a malformed event", Wire(STREAM_HEAD.encode() + chunked("data: {\n\n")), False),
@@ -85,7 +85,7 @@ MATRIX: list[tuple[str, Wire, bool]] = [
 
 
 @pytest.mark.parametrize(("wire", "retried"), [row[1:] for row in MATRIX], ids=[row[0] for row in MATRIX])
-async def test_each_failure_is_tried_again_or_not(
+async def test_each_failure_is_retried_or_not(
     wire: Wire, retried: bool, autojump_clock: trio.testing.MockClock
 ) -> None:
     requests = 0
@@ -107,7 +107,7 @@ async def test_each_failure_is_tried_again_or_not(
         completion = await engine.start_stream(hello(), recorder.on_event, recorder.on_completion).wait()
         assert engine.statistics().retried == retried
     assert (completion.success, completion.attempts, requests) == (retried, 1 + retried, 1 + retried)
-    assert recorder.types.count("START") <= 1  # no attempt's beginning is told twice
+    assert recorder.types.count("START") <= 1  # START is delivered at most once
     assert recorder.text == ("fine" if retried else recorder.text)
 
 
@@ -124,7 +124,7 @@ CATEGORIES: dict[str, tuple[Wire, Wire | None, ms.ErrorCategory, bool]] = {
     "argument": (status(400), in_band("invalid_request_error", BEGUN_TEXT), ms.ErrorCategory.INVALID_ARG, False),
     "not found": (status(404), None, ms.ErrorCategory.NOT_FOUND, False),
 }  # fmt: skip
-"""Category → a failure of it before anything is told, one after some text was, and whether the first is tried again."""
+"""Category → a failure before any event, a failure after some text, and whether the first is retried."""
 
 HINTS: dict[str, tuple[str, float | None]] = {
     "none": ("", 1.0),
@@ -141,27 +141,32 @@ HINTS: dict[str, tuple[str, float | None]] = {
     "words": ("Retry-After: tomorrow\r\n", 1.0),
     "forbidden": ("X-Should-Retry: false\r\n", None),
 }
-"""Hint → what the head says, and how long is waited for a second attempt that is made at all; None: there is none."""
+"""Hint → the header, and the seconds before the second attempt if there is one; None: no second attempt."""
 
 
 def with_headers(wire: Wire, headers: str) -> Wire:
-    """The same answer with some header lines more, where it has a head."""
+    """Return the wire with additional header lines, if it has a head."""
     soon = formatdate(time.time() + 10, usegmt=True)
     first, line_end, rest = wire.data.partition(b"\r\n")
     return Wire(first + line_end + headers.format(soon=soon).encode() + rest, wire.end)
 
 
-PLACES = [(category, told) for category, row in CATEGORIES.items() for told in (False, True) if row[told] is not None]
+PLACES = [
+    (category, delivered)
+    for category, row in CATEGORIES.items()
+    for delivered in (False, True)
+    if row[delivered] is not None
+]
 
 
 @pytest.mark.parametrize("hint", HINTS)
-@pytest.mark.parametrize(("category", "told"), PLACES, ids=[f"{name}-{told}" for name, told in PLACES])
-async def test_category_by_delivery_by_hint(
-    category: str, told: bool, hint: str, autojump_clock: trio.testing.MockClock
+@pytest.mark.parametrize(("category", "delivered"), PLACES, ids=[f"{name}-{delivered}" for name, delivered in PLACES])
+async def test_retries_by_category_delivery_and_hint(
+    category: str, delivered: bool, hint: str, autojump_clock: trio.testing.MockClock
 ) -> None:
     before, after, expected, curable = CATEGORIES[category]
     headers, wait = HINTS[hint]
-    wire = with_headers(after if told and after is not None else before, headers)
+    wire = with_headers(after if delivered and after is not None else before, headers)
     times: list[float] = []
 
     async def script(line: Line) -> None:
@@ -177,10 +182,10 @@ async def test_category_by_delivery_by_hint(
     async with open_peer(script) as peer, ms.open_engine([peer.chat], retry=TWO, timeouts=clocks) as engine:
         completion = await engine.start_stream(hello(), recorder.on_event, recorder.on_completion).wait()
     if category == "network" and headers:
-        wait = 1.0  # the head of an answer that broke is no refusal, and its hint none
-    if told or not curable or wait is None:
+        wait = 1.0  # the response broke after its head, so the head's hint does not count
+    if delivered or not curable or wait is None:
         assert (completion.error_category, completion.attempts, len(times)) == (expected, 1, 1)
-        assert recorder.text == ("told" if told else "")
+        assert recorder.text == ("one" if delivered else "")
         return
     assert (completion.success, completion.attempts, len(times)) == (True, 2, 2)
     assert recorder.text == "fine"
@@ -191,7 +196,7 @@ async def test_category_by_delivery_by_hint(
         assert waited == pytest.approx(wait, abs=0.05)
 
 
-async def test_the_total_clock_is_the_end_of_all_attempts(autojump_clock: trio.testing.MockClock) -> None:
+async def test_the_total_timeout_covers_all_attempts(autojump_clock: trio.testing.MockClock) -> None:
     steady = ms.Retry(jitter=0)
     async with (
         open_peer(lambda line: line.closed_by_peer()) as peer,
@@ -207,8 +212,9 @@ async def test_the_total_clock_is_the_end_of_all_attempts(autojump_clock: trio.t
 
 @pytest.mark.parametrize("headers", ["", "Retry-After: 0\r\n", "Retry-After-Ms: 1\r\n"])
 async def test_an_outage_does_not_multiply_the_traffic(headers: str, autojump_clock: trio.testing.MockClock) -> None:
-    """A thousand calls, four attempts allowed to each: the budget lets a tenth more through, and not three times as
-    much; also where the failing server itself says "at once"."""
+    """A thousand calls may make four attempts each. The retry budget allows a tenth of additional requests, and not
+    three times as many, even if the failing server's hint is to retry at once.
+    """
     requests = 0
 
     async def script(line: Line) -> None:
@@ -226,7 +232,7 @@ async def test_an_outage_does_not_multiply_the_traffic(headers: str, autojump_cl
     assert sum(completion.attempts for completion in completions) == requests
 
 
-async def test_after_an_outage_calls_are_tried_again(autojump_clock: trio.testing.MockClock) -> None:
+async def test_after_an_outage_calls_are_retried(autojump_clock: trio.testing.MockClock) -> None:
     down = True
     failed = False
 
@@ -246,7 +252,7 @@ async def test_after_an_outage_calls_are_tried_again(autojump_clock: trio.testin
     assert any(completion.success and completion.attempts == 2 for completion in completions)
 
 
-async def test_a_budget_earns_with_each_call_and_keeps_no_more_than_its_reserve() -> None:
+async def test_a_retry_budget_grows_with_each_call_to_its_reserve() -> None:
     budget = RetryBudget(reserve=5, earned=0.5)
     assert sum(budget.spend() for _ in range(10)) == 5
     budget.call_started()

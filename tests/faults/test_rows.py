@@ -1,4 +1,4 @@
-"""The table of faults is whole: every row has a test, every test that a row names exists, and the page is current."""
+"""The table of faults is complete: each row names tests, all of these tests exist, and the page is current."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.page import PAGE, written
+from tests.faults.page import PAGE, page_text
 from tests.faults.rows import COUNT, ROWS, Row
 
 TESTS = Path(__file__).resolve().parent.parent
@@ -31,4 +31,4 @@ def test_every_row_has_a_test(row: Row) -> None:
 
 
 def test_the_page_is_current() -> None:
-    assert PAGE.read_text("utf-8") == written(), "run: python -m tests.faults.page"
+    assert PAGE.read_text("utf-8") == page_text(), "run: python -m tests.faults.page"

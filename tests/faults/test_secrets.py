@@ -1,5 +1,7 @@
-"""A canary key goes through every kind of call and failure, with everything logged: it must be found nowhere but on
-the wire, in its one header, to its own origin."""
+"""A canary key is used in every kind of call and failure, with everything logged.
+
+It must appear only on the wire, in one header, to its own origin.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ PROVIDERS: dict[str, Callable[[str], ms.Provider]] = {
 
 
 def echo(request: bytes) -> bytes:
-    """What a gateway's debug page repeats: the whole request head, in the body of an error."""
+    """Respond like a gateway's debug page: an error whose body contains the whole request head."""
     return answer(request, status="502 Bad Gateway", kind="text/plain")
 
 
@@ -51,7 +53,7 @@ def echo_in_json(request: bytes) -> bytes:
 
 
 def echo_as_head(request: bytes) -> bytes:
-    """A server that sends back what it gets."""
+    """Respond with the request's own bytes."""
     return request
 
 
@@ -101,7 +103,7 @@ ECHOES = [
 
 
 def everything_said(*things: object) -> str:
-    """Each thing's repr and words, and for errors the whole chain with its tracebacks' text."""
+    """Return each object's repr and str; for errors also the whole chain with its tracebacks."""
     said = []
     for thing in things:
         said += [repr(thing), str(thing)]
@@ -126,7 +128,7 @@ def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
 
 @pytest.mark.parametrize("dialect", PROVIDERS)
 @pytest.mark.parametrize("reply", ECHOES, ids=[reply.__name__ for reply in ECHOES])
-async def test_a_server_that_repeats_the_key_makes_nobody_else_repeat_it(
+async def test_an_echoed_key_is_shown_nowhere(
     reply: Callable[[bytes], bytes], dialect: str, log: pytest.LogCaptureFixture
 ) -> None:
     async def script(line: Line) -> None:
@@ -177,7 +179,7 @@ async def test_the_key_goes_in_one_header_to_its_own_origin(dialect: str, log: p
     assert found_in(log.text) == []
 
 
-async def test_failures_on_the_way_do_not_show_the_proxy_s_password(
+async def test_connect_errors_do_not_show_the_proxy_s_password(
     log: pytest.LogCaptureFixture, autojump_clock: trio.testing.MockClock
 ) -> None:
     said: list[object] = []
@@ -214,7 +216,7 @@ async def test_a_defect_in_a_callback_is_logged_without_the_key(log: pytest.LogC
     assert found_in(log.text) == []
 
 
-async def test_a_refused_connection_says_where_and_not_with_what(log: pytest.LogCaptureFixture) -> None:
+async def test_a_refused_connection_error_shows_no_key(log: pytest.LogCaptureFixture) -> None:
     provider = PROVIDERS["chat"](f"http://127.0.0.1:{closed_port()}")
     async with ms.open_engine([provider], retry=ms.Retry(max_attempts=1)) as engine:
         with pytest.raises(ms.ProviderError) as caught:
@@ -223,8 +225,8 @@ async def test_a_refused_connection_says_where_and_not_with_what(log: pytest.Log
     assert found_in(log.text) == []
 
 
-async def test_an_engine_keeps_nothing_of_a_call_that_ended() -> None:
-    """A key lives as long as its engine; a request's content no longer than its call."""
+async def test_an_engine_keeps_nothing_of_a_completed_call() -> None:
+    """The key is kept as long as the engine; a request's content no longer than its call."""
 
     async def script(line: Line) -> None:
         while await line.request():
@@ -234,7 +236,7 @@ async def test_an_engine_keeps_nothing_of_a_call_that_ended() -> None:
         gc.collect()
         return {id(thing): thing for thing in gc.get_objects() if isinstance(thing, ms.Call)}
 
-    earlier = calls()  # a test that failed keeps its calls in its traceback
+    earlier = calls()  # the traceback of a failed test keeps its calls alive
     async with open_peer(script) as peer, ms.open_engine([PROVIDERS["chat"](peer.origin)]) as engine:
         await engine.start_stream(ms.Request("m", [ms.Message.user("canary " * 10)])).wait()
         await trio.testing.wait_all_tasks_blocked(0.006)

@@ -1,7 +1,7 @@
-"""A long key is repeated by a server wherever an error cuts what it quotes: however it is escaped, and wherever the cut
-falls, no more than a few characters of it stay.
+"""A server echoes a long key at the place where an error truncates its quotation.
 
-The other secrets of a request, header values, the base URL's query, a proxy's password, go the same ways.
+In any escape and at any cut, the error contains no more than a few characters of the key. The same holds for the other
+secrets of a request: header values, the base URL's query and a proxy's password.
 """
 
 from __future__ import annotations
@@ -77,10 +77,10 @@ CUTS: dict[str, Callable[[str, int], bytes]] = {
 
 
 DECODED = ("a message of 1,000 characters", "a text of 8,000 bytes", "a page", "a body of 4,096 bytes", "a code")
-"""Errors whose body is redacted before anything is cut: nothing of the key stays."""
+"""Errors whose body is redacted before it is truncated: no part of the key is left."""
 
 CHANCE = 3
-"""So many characters of the key stand in any text."""
+"""The number of consecutive characters of the key that any text may contain."""
 
 
 @pytest.mark.parametrize("place", CUTS)
@@ -88,11 +88,11 @@ CHANCE = 3
 async def test_a_cut_leaves_no_part_of_the_key(dialect: str, place: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     replies = [CUTS[place](spelling, cut) for spelling, cut in itertools.product(SPELLINGS.values(), (6, 20, 84, 144))]
-    told: list[str] = []
+    texts: list[str] = []
 
     async def script(line: Line) -> None:
         while await line.request():
-            await line.send(replies[len(told)])
+            await line.send(replies[len(texts)])
 
     async with (
         open_peer(script) as peer,
@@ -105,10 +105,10 @@ async def test_a_cut_leaves_no_part_of_the_key(dialect: str, place: str, caplog:
             completion = await start(request).wait()
             error = completion.error
             assert error is not None
-            told.append(everything_said(error, error.__cause__, completion, completion.headers, completion.request_id))
+            texts.append(everything_said(error, error.__cause__, completion, completion.headers, completion.request_id))
     encoded = SPELLINGS["base64"][8:]
     most = CHANCE if place in DECODED else LONGEST_PART
-    for said in told:
+    for said in texts:
         plain = unquote(said.replace("\\", ""))
         assert longest_common_run(KEY, plain) <= most
         assert longest_common_run(encoded, plain) <= LONGEST_PART + 1
@@ -120,7 +120,7 @@ ALL = (HEADER, EXTRA, QUERY, LONG)
 
 
 def other_secrets(request: bytes) -> list[bytes]:
-    """Ways to repeat a whole request head."""
+    """Return the responses that echo a whole request head."""
     said = request.decode()
     return [
         answer(said.encode(), status="502 Bad", kind="text/plain"),
@@ -135,13 +135,13 @@ def other_secrets(request: bytes) -> list[bytes]:
 
 async def test_headers_and_the_query_are_secrets(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    told: list[str] = []
+    texts: list[str] = []
 
     async def script(line: Line) -> None:
         while request := await line.request():
             replies = other_secrets(request)
             assert all(secret.encode() in request for secret in ALL)
-            await line.send(replies[len(told) % len(replies)])
+            await line.send(replies[len(texts) % len(replies)])
 
     async with open_peer(script) as peer:
         provider = ms.OpenAIChat(
@@ -155,19 +155,19 @@ async def test_headers_and_the_query_are_secrets(caplog: pytest.LogCaptureFixtur
                 call = engine.start_stream(request) if number % 2 else engine.start_request(request)
                 completion = await call.wait()
                 assert completion.error is not None
-                told.append(
+                texts.append(
                     everything_said(
                         completion.error, completion, completion.headers, completion.request_id, provider, request, call
                     )
                 )
     for secret in ALL:
         for spelling in {secret, json.dumps(secret)[1:-1], quote(secret, safe=""), quote(secret)}:
-            assert [said for said in told if spelling in said] == []
+            assert [said for said in texts if spelling in said] == []
             assert spelling not in caplog.text
-    assert all(longest_common_run(LONG, said) <= LONGEST_PART for said in told)
+    assert all(longest_common_run(LONG, said) <= LONGEST_PART for said in texts)
 
 
-async def test_what_helps_to_mend_an_error_stays_in_it() -> None:
+async def test_the_useful_part_of_an_error_is_kept() -> None:
     async def script(line: Line) -> None:
         while await line.request():
             await line.send(
@@ -191,7 +191,7 @@ async def test_what_helps_to_mend_an_error_stays_in_it() -> None:
     assert completion.request_id == "0f8fad5b-d9cb-469f"
 
 
-async def test_a_proxy_s_password_that_comes_back_through_the_tunnel_is_redacted() -> None:
+async def test_an_echoed_proxy_password_is_redacted() -> None:
     word = "proxy-word-0123456789"
     token = base64.b64encode(f"canary:{word}".encode()).decode()
 
@@ -210,8 +210,8 @@ async def test_a_proxy_s_password_that_comes_back_through_the_tunnel_is_redacted
     assert longest_common_run(token, said) <= LONGEST_PART
 
 
-async def test_a_defect_that_quotes_the_key_is_reported_without_it(caplog: pytest.LogCaptureFixture) -> None:
-    """Whatever raises while it reads what a server sent may quote it, and the log shows the traceback."""
+async def test_a_defect_that_quotes_the_key_is_redacted(caplog: pytest.LogCaptureFixture) -> None:
+    """An exception while a response is decoded may quote the response, and the log contains the traceback."""
 
     def decode_error(status: int, headers: object, body: bytes, now: float) -> ms.ProviderError:
         raise ValueError(f"cannot read {KEY} of {status}")

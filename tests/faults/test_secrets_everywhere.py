@@ -1,7 +1,7 @@
-"""A canary key once more, now along every way by which a program can come to see something of a call: recordings,
-spans and metrics, observers, batches, the bridges to asyncio and to threads, the command line; with everything logged.
+"""A canary key must not appear in any output of the library, with everything logged.
 
-What is looked for is the key; `test_secrets.py` looks at errors and logs, per dialect and per way of repeating it.
+The outputs: recordings, spans and metrics, observers, batches, the bridges to asyncio and to threads, the command line.
+`test_secrets.py` checks errors and logs for each dialect and each form of echo.
 """
 
 from __future__ import annotations
@@ -45,7 +45,10 @@ def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
 
 @asynccontextmanager
 async def open_gossip() -> AsyncGenerator[tuple[ms.Provider, int]]:
-    """A server that repeats the key in each way in turn, then answers well, and begins anew; how many ways."""
+    """Open a server that echoes the key in each way in turn, then responds correctly, and starts over.
+
+    Yields the provider and the number of ways.
+    """
     replies: list[Callable[[bytes], bytes]] = [*ECHOES, lambda request: FINE]
     count = 0
 
@@ -60,41 +63,41 @@ async def open_gossip() -> AsyncGenerator[tuple[ms.Provider, int]]:
 
 
 class Nosy(ms.Observer):
-    """Prints everything that it is told, and what hangs on it."""
+    """An observer that prints everything it receives, and all objects that are reachable from it."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.seen: list[str] = []
 
     def call_started(self, call: ms.Call, start: object) -> None:
-        self.told.append(everything_said(call, start, getattr(start, "provider", None)))
+        self.seen.append(everything_said(call, start, getattr(start, "provider", None)))
 
     def attempt_started(self, call: ms.Call, number: int) -> None:
-        self.told.append(everything_said(call))
+        self.seen.append(everything_said(call))
 
     def call_ended(self, call: ms.Call, completion: ms.Completion) -> None:
-        self.told.append(everything_said(call, completion, completion.error, completion.headers))
+        self.seen.append(everything_said(call, completion, completion.error, completion.headers))
 
     def connection_opened(self, origin: str) -> None:
-        self.told.append(origin)
+        self.seen.append(origin)
 
     def connection_closed(self, origin: str, served: int) -> None:
-        self.told.append(origin)
+        self.seen.append(origin)
 
 
-async def test_no_observer_sees_it(log: pytest.LogCaptureFixture) -> None:
+async def test_no_observer_receives_the_key(log: pytest.LogCaptureFixture) -> None:
     nosy = Nosy()
     async with open_gossip() as (provider, ways), ms.open_engine([provider], observer=nosy, retry=NO_RETRY) as engine:
         for _ in range(ways):
             await engine.start_stream(hello()).wait()
-            nosy.told.append(
+            nosy.seen.append(
                 everything_said(engine, engine.statistics(), engine._calls._runtime.pool, engine._calls._runtime.loop)
             )
-    assert len(nosy.told) > 4 * ways
-    assert found_in("\n".join(nosy.told)) == []
+    assert len(nosy.seen) > 4 * ways
+    assert found_in("\n".join(nosy.seen)) == []
     assert found_in(log.text) == []
 
 
-async def test_no_span_and_no_metric_holds_it(log: pytest.LogCaptureFixture) -> None:
+async def test_no_span_or_metric_contains_the_key(log: pytest.LogCaptureFixture) -> None:
     telemetry = Telemetry()
     async with (
         open_gossip() as (provider, ways),
@@ -110,7 +113,7 @@ async def test_no_span_and_no_metric_holds_it(log: pytest.LogCaptureFixture) -> 
     assert found_in(log.text) == []
 
 
-async def test_no_recording_holds_it(tmp_path: Path, log: pytest.LogCaptureFixture) -> None:
+async def test_no_recording_contains_the_key(tmp_path: Path, log: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "traffic.jsonl"
     async with open_gossip() as (provider, ways), ms.open_engine([provider], retry=NO_RETRY) as engine:
         with engine.record(path) as recording:
@@ -123,13 +126,13 @@ async def test_no_recording_holds_it(tmp_path: Path, log: pytest.LogCaptureFixtu
     assert found_in(log.text) == []
 
 
-async def test_no_file_of_a_batch_holds_it(tmp_path: Path, log: pytest.LogCaptureFixture) -> None:
+async def test_no_file_of_a_batch_contains_the_key(tmp_path: Path, log: pytest.LogCaptureFixture) -> None:
     prompts, answers = tmp_path / "prompts.jsonl", tmp_path / "answers.jsonl"
     said: list[object] = []
     async with open_gossip() as (provider, ways):
         lines = [{"id": str(n), "messages": [{"role": "user", "content": "hi"}]} for n in range(ways)]
         prompts.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
-        for _ in range(ways):  # a refused key ends a batch; the next run goes on
+        for _ in range(ways):  # a refused key ends a batch; the next run continues it
             with Journal(answers) as journal:
                 async with ms.open_engine([provider], retry=NO_RETRY) as engine:
                     batch = Batch(engine, journal, lambda named: "gossip/m", source="p", provider="gossip")
@@ -145,7 +148,7 @@ async def test_no_file_of_a_batch_holds_it(tmp_path: Path, log: pytest.LogCaptur
     assert found_in(log.text) == []
 
 
-async def test_no_bridge_shows_it(log: pytest.LogCaptureFixture) -> None:
+async def test_no_bridge_shows_the_key(log: pytest.LogCaptureFixture) -> None:
     async def in_asyncio(provider: ms.Provider, ways: int) -> list[object]:
         said: list[object] = []
         async with aio.open_engine([provider], retry=NO_RETRY) as engine:
@@ -192,7 +195,7 @@ PROGRAM = "import logging, sys; logging.basicConfig(level=1); from manystream.cl
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-async def test_no_command_prints_it(name: str, tmp_path: Path) -> None:
+async def test_no_command_prints_the_key(name: str, tmp_path: Path) -> None:
     prompts = tmp_path / "prompts.jsonl"
     prompts.write_text('{"id": "1", "messages": [{"role": "user", "content": "hi"}]}\n', "utf-8")
     environment = {key: value for key, value in os.environ.items() if "proxy" not in key.lower()}
@@ -213,8 +216,8 @@ async def test_no_command_prints_it(name: str, tmp_path: Path) -> None:
     assert found_in(said) == []
 
 
-async def test_an_error_keeps_no_frame_and_no_text_that_holds_it() -> None:
-    """What a crash reporter prints of an exception are its frames' variables: a request's head is among them."""
+async def test_an_error_keeps_no_frame_with_the_key() -> None:
+    """A crash reporter prints the variables of an exception's frames, among which would be the request head."""
 
     async def script(line: Line) -> None:
         while request := await line.request():
@@ -231,10 +234,10 @@ async def test_an_error_keeps_no_frame_and_no_text_that_holds_it() -> None:
     for error in errors:
         assert error is not None
         assert 3000 < len(error.body) <= 4096
-        told: list[BaseException] = [error]
-        while cause := told[-1].__cause__ or told[-1].__context__:
-            told.append(cause)
-        for one in told:
+        seen: list[BaseException] = [error]
+        while cause := seen[-1].__cause__ or seen[-1].__context__:
+            seen.append(cause)
+        for one in seen:
             frames = [frame for frame, _ in traceback.walk_tb(one.__traceback__)]
             assert found_in(repr([frame.f_locals for frame in frames])) == []
             assert found_in(repr(vars(one))) == []

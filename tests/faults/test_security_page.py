@@ -11,7 +11,7 @@ PAGE = Path(__file__).resolve().parent.parent.parent / "SECURITY.md"
 NAMED = re.compile(r"`([\w/]+\.py)::(test_\w+)`")
 
 
-def test_every_promise_has_a_proof_that_exists() -> None:
+def test_every_promise_names_a_test_that_exists() -> None:
     text = PAGE.read_text("utf-8")
     promised = text.partition("## Promises and their tests")[2].partition("## What is not promised")[0]
     rows = [line for line in promised.splitlines() if line.startswith("| ") and not line.startswith("| promise |")]

@@ -1,4 +1,4 @@
-"""Faults of TLS (rows 57 to 63): whom the engine believes, and what it sends to whom it does not: nothing."""
+"""Faults of TLS (rows 57 to 63): the servers that the engine trusts, and that it sends nothing to any other."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def call(url: str, tls: TLSConfig | None, retry: ms.Retry = FOUR) -> ms.Co
 
 
 async def refused(certificate: trustme.LeafCert, ca: trustme.CA, host: str) -> str:
-    """The error's words; checks that it is final, and that no byte of the request came."""
+    """Return the error's message, after a check that it is permanent and that no byte of the request was sent."""
     requests: list[bytes] = []
 
     async def script(line: TLSLine) -> None:
@@ -68,7 +68,7 @@ async def refused(certificate: trustme.LeafCert, ca: trustme.CA, host: str) -> s
     async with serving_tls_with(certificate, script) as server:
         with answering(Names({host: [(LOOPBACK, server.port)]})):
             completion = await call(f"https://{host}:{server.port}/v1", trust(ca))
-    assert requests in ([], [b""])  # TLS 1.3 lets a server finish before it hears that its certificate was refused
+    assert requests in ([], [b""])  # in TLS 1.3 the server finishes before it learns that its certificate was refused
     assert completion.error is not None
     assert (completion.error_category, completion.error.provider_code) == (ms.ErrorCategory.NETWORK, "tls")
     assert completion.attempts == 1
@@ -92,7 +92,7 @@ async def test_an_unknown_authority(ca: trustme.CA) -> None:
         (["other.test"], "api.test\0.other.test", "api.test"),
     ],
 )
-async def test_a_certificate_for_someone_else(
+async def test_a_certificate_for_another_name(
     identities: list[str], common_name: str | None, host: str, ca: trustme.CA
 ) -> None:
     certificate = ca.issue_cert(*identities, common_name=common_name)
@@ -100,20 +100,20 @@ async def test_a_certificate_for_someone_else(
 
 
 @pytest.mark.parametrize(("days", "word"), [(-2, "expired"), (2, "not yet valid")])
-async def test_a_certificate_out_of_its_time(days: int, word: str, ca: trustme.CA) -> None:
+async def test_an_expired_or_future_certificate(days: int, word: str, ca: trustme.CA) -> None:
     moment = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=days)
     hour = datetime.timedelta(hours=1)
     certificate = ca.issue_cert("api.test", not_before=moment - hour, not_after=moment + hour)
     assert word in await refused(certificate, ca, "api.test")
 
 
-@pytest.mark.parametrize(("host", "told"), [("api.test", "api.test"), ("api.test.", "api.test"), (LOOPBACK, None)])
-async def test_names_are_told_and_addresses_are_not(host: str, told: str | None, ca: trustme.CA) -> None:
+@pytest.mark.parametrize(("host", "sent_name"), [("api.test", "api.test"), ("api.test.", "api.test"), (LOOPBACK, None)])
+async def test_names_are_sent_as_sni_and_addresses_are_not(host: str, sent_name: str | None, ca: trustme.CA) -> None:
     async with serving_tls(ca, answer_all, "api.test", LOOPBACK) as server:
         with answering(Names({host: [(LOOPBACK, server.port)]})):
             completion = await call(f"https://{host}:{server.port}/v1", trust(ca))
     assert completion.success, completion
-    assert server.names == [told]
+    assert server.names == [sent_name]
 
 
 async def test_only_http_1_1_is_offered(ca: trustme.CA, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,7 +123,7 @@ async def test_only_http_1_1_is_offered(ca: trustme.CA, monkeypatch: pytest.Monk
     async with serving_tls(ca, answer_all, configure=prefers_h2) as server:
         assert (await call(server.url, trust(ca))).success
         assert server.protocols == ["http/1.1"]
-        # A server that takes what was not offered breaks TLS, and OpenSSL says so; should it not, we do.
+        # OpenSSL reports a server that chooses a protocol that was not offered; otherwise the transport does.
         monkeypatch.setattr(TLSSocket, "selected_alpn_protocol", lambda _: "h2")
         completion = await call(server.url, trust(ca))
     assert completion.error is not None
@@ -149,13 +149,13 @@ async def test_tls_on_the_plain_port(ca: trustme.CA, autojump_clock: trio.testin
         completion = await call(server.url.replace("https:", "http:"), None)
     assert completion.error is not None
     assert completion.error_category is ms.ErrorCategory.NETWORK
-    # Some servers send an alert, which is recognised; others leave without a word.
+    # Some servers send an alert, which is recognised; others close without one.
     assert any(
         words in completion.error.message for words in ("TLS on this port? use https://", "without sending a response")
     )
 
 
-async def test_a_handshake_that_stalls_is_on_the_connect_clock(autojump_clock: trio.testing.MockClock) -> None:
+async def test_the_connect_timeout_covers_a_stalled_handshake(autojump_clock: trio.testing.MockClock) -> None:
     async with open_peer(lambda line: line.closed_by_peer()) as peer:
         started = trio.current_time()
         completion = await call(peer.url.replace("http:", "https:"), None, NO_RETRY)
@@ -176,8 +176,8 @@ UNCLEAN: list[tuple[str, bytes, bool]] = [
 
 
 @pytest.mark.parametrize(("wire", "whole"), [row[1:] for row in UNCLEAN], ids=[row[0] for row in UNCLEAN])
-async def test_an_end_without_goodbye_is_an_end_and_no_proof_of_one(wire: bytes, whole: bool, ca: trustme.CA) -> None:
-    """TCP ends, TLS has not said that it would: whoever sits between could have cut the answer there."""
+async def test_an_end_without_close_notify_does_not_end_a_body(wire: bytes, whole: bool, ca: trustme.CA) -> None:
+    """TCP ends without TLS's close_notify alert: an attacker between both sides could have cut the response there."""
 
     async def script(line: TLSLine) -> None:
         await line.request()
@@ -193,13 +193,13 @@ async def test_an_end_without_goodbye_is_an_end_and_no_proof_of_one(wire: bytes,
     if not whole:
         assert completion.error_category is ms.ErrorCategory.NETWORK
         assert "truncated stream" in (completion.error_message or "")
-        assert completion.attempts == 1  # an event was told
+        assert completion.attempts == 1  # an event was delivered
 
 
-async def test_a_goodbye_in_the_last_read_ends_an_answer_though_the_line_stays_open(
+async def test_a_close_notify_ends_a_body_on_an_open_connection(
     ca: trustme.CA, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """The kernel has nothing more to tell then, and nobody else would wake the call."""
+    """The kernel reports no further readiness then, so nothing else would wake the call."""
 
     async def script(line: TLSLine) -> None:
         await line.request()
@@ -222,7 +222,7 @@ async def test_a_goodbye_in_the_last_read_ends_an_answer_though_the_line_stays_o
     assert completion.response.text == "fine"
 
 
-async def test_an_unstreamed_answer_that_is_cut_is_never_taken_for_whole(ca: trustme.CA) -> None:
+async def test_a_truncated_unstreamed_response_is_an_error(ca: trustme.CA) -> None:
     async def script(line: TLSLine) -> None:
         await line.request()
         head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n"
@@ -255,7 +255,7 @@ def large_records(line: TLSLine) -> list[bytes]:
 
 
 @pytest.mark.parametrize("cut", [one_by_one, all_together, split_records, large_records])
-async def test_however_records_are_cut_all_bytes_come(
+async def test_records_cut_in_any_way_deliver_all_bytes(
     cut: object, ca: trustme.CA, autojump_clock: trio.testing.MockClock
 ) -> None:
     async def script(line: TLSLine) -> None:
@@ -271,6 +271,6 @@ async def test_however_records_are_cut_all_bytes_come(
                 assert completion.success, completion
                 assert completion.response is not None
                 assert completion.response.text.endswith("fine")
-                # The last chunk comes after the answer's end.
+                # The last chunk arrives after the terminal marker.
                 await until(lambda: all(origin.idle for origin in engine.statistics().connections.values()))
             assert engine.statistics().reused == 1

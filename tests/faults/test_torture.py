@@ -1,8 +1,8 @@
-"""Torture: a call is cancelled at every step of its life, and every system call of it fails once.
+"""Torture: a call is cancelled at each of its steps, and each of its system calls fails once.
 
-Whatever is done to it, a call completes exactly once, the next call on the same engine is fine, and no descriptor
-and no task is left. The life is a long one: a name is looked up, a proxy opens a tunnel, TLS is negotiated, a stream
-is read and its connection drained.
+In every case the call completes exactly once, the next call on the same engine succeeds, and no descriptor and no task
+is leaked. The call has many steps: a DNS lookup, a tunnel through a proxy, a TLS handshake, a stream, and the draining
+of its connection.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ pytestmark = pytest.mark.trio
 
 PIECES = [STREAM_HEAD.encode(), *(chunked(frame, end=False) for frame in chat_stream("a", "b", "c")), b"0\r\n\r\n"]
 STEPS = 400
-"""More steps than a call's life has; a test that reaches it fails."""
+"""More steps than a call has. A test that reaches this number fails."""
 
 
 @dataclass
 class Place:
-    """Where the calls of one test go, and what was there before."""
+    """The servers of one test, and the descriptors and tasks that existed before it."""
 
     provider: ms.Provider
     tls: TLSConfig
@@ -90,7 +90,7 @@ async def open_place(ca: trustme.CA, wire: Tripwire | None = None) -> AsyncGener
 
 
 class AtStep(trio.abc.Instrument):
-    """Acts once, before the scheduler's `step`-th step from now."""
+    """An instrument that calls `act` once, before the scheduler's `step`-th step from now."""
 
     def __init__(self, step: int, act: Callable[[], None]) -> None:
         self.step = step
@@ -154,7 +154,7 @@ async def test_a_call_cancelled_at_any_step_completes_once(ca: trustme.CA) -> No
     assert {"connecting", "sending", "waiting", "reading"} <= states | {"sending", "waiting"}
 
 
-async def test_a_waiting_task_cancelled_at_any_step_takes_its_call_along(ca: trustme.CA) -> None:
+async def test_a_task_cancelled_at_any_step_cancels_its_call(ca: trustme.CA) -> None:
     async with open_place(ca) as place:
         for step in range(1, STEPS):
             async with place.engine() as engine:
@@ -163,7 +163,7 @@ async def test_a_waiting_task_cancelled_at_any_step_takes_its_call_along(ca: tru
                     async with engine.stream(hello()) as events:
                         async for _ in events:
                             pass
-                # Cancelled as it enters its block, it has started no call.
+                # A task that is cancelled as it enters its block has started no call.
                 await until(lambda engine=engine: engine.statistics().completed == engine.statistics().started)  # type: ignore[misc]
                 assert engine.statistics().calls == {}
                 if step % 5 == 0:
@@ -194,7 +194,7 @@ async def test_an_engine_closed_at_any_step_completes_its_calls_once(ca: trustme
 
 
 HUGE = "x" * 1_500_000
-"""A request that no socket buffer takes at once."""
+"""A request that is larger than any socket buffer."""
 
 
 async def answer_plainly(line: Line) -> None:
@@ -226,7 +226,7 @@ async def answer_too_early(line: Line) -> None:
 
 
 async def leave_after_an_answer(line: Line) -> None:
-    """Every second request meets the end of a connection that was kept alive."""
+    """Close each kept-alive connection at its second request."""
     if await line.request():
         for piece in PIECES:
             await line.send(piece)
@@ -245,12 +245,12 @@ LIVES: dict[str, tuple[Callable[[Line], Awaitable[None]], ms.Request, bool, ms.E
     "with an early answer": (answer_too_early, asking(HUGE), True, ms.ErrorCategory.INVALID_ARG),
     "over a stale connection": (leave_after_an_answer, asking("x"), True, None),
 }
-"""Kinds of a call's life: who answers, what is asked, whether as a stream, and what it comes to undisturbed."""
+"""Kinds of calls: the server's script, the request, whether it is streamed, and the outcome without a fault."""
 
 
 @pytest.mark.parametrize("life", LIVES)
-async def test_every_kind_of_call_may_be_cancelled_at_any_step(life: str) -> None:
-    """All on one engine: whatever a cancelled call has left behind, the next one meets."""
+async def test_every_kind_of_call_can_be_cancelled_at_any_step(life: str) -> None:
+    """All calls run on one engine, so a leak of a cancelled call affects the next one."""
     script, request, stream, undisturbed = LIVES[life]
     async with open_peer(script) as peer:
         gc.collect()
@@ -310,7 +310,7 @@ async def test_any_system_call_may_fail(
 
 
 async def one_failure(place: Place, wire: Tripwire, name: str, at: int, fault: Exception, retry: ms.Retry) -> bool:
-    """One call during which the `at`-th `name` fails; False where there was none so late."""
+    """Make a call during which the `at`-th call of `name` fails. Returns False if there were fewer calls."""
     recorder = Recorder()
     async with place.engine(retry) as engine:
         wire.arm(name, at, fault)
@@ -324,14 +324,14 @@ async def one_failure(place: Place, wire: Tripwire, name: str, at: int, fault: E
         if not completion.success:
             assert tripped
             assert completion.error_category is ms.ErrorCategory.NETWORK, completion
-            # With attempts left only what was told already, or what is final, may keep a call from success.
+            # With attempts left, only delivered events or a permanent error may prevent success.
             assert retry is NO_RETRY or recorder.text or not (completion.error and completion.error.retryable)
         await check_next_call(engine)
     return tripped
 
 
 @pytest.mark.parametrize(("name", "fault"), faults(NOT_NOW), ids=ids(faults(NOT_NOW)))
-async def test_not_now_is_no_failure(
+async def test_a_would_block_result_is_not_a_failure(
     name: str, fault: Exception, ca: trustme.CA, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with tripwired(monkeypatch) as wire:
@@ -347,7 +347,7 @@ async def test_not_now_is_no_failure(
     assert at > 1
 
 
-async def test_a_system_that_takes_one_byte_at_a_time(ca: trustme.CA, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_kernel_that_accepts_one_byte_at_a_time(ca: trustme.CA, monkeypatch: pytest.MonkeyPatch) -> None:
     with tripwired(monkeypatch) as wire:
         wire.at_most = 1
         async with open_place(ca, wire) as place, place.engine() as engine:
@@ -368,21 +368,21 @@ ACTIONS: dict[str, Callable[[ms.Engine, ms.Call], object]] = {
 
 
 @pytest.mark.parametrize("action", ACTIONS)
-async def test_anything_may_be_done_from_any_callback(
+async def test_every_method_can_be_called_from_any_callback(
     action: str, ca: trustme.CA, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with open_place(ca) as place:
-        for at in range(7):  # START, three deltas, DONE, the completion, and never
+        for at in range(7):  # at START, three deltas, DONE, the completion, and never
             recorder = Recorder()
-            told = 0
+            delivered = 0
 
             async with place.engine() as engine:
                 calls: list[ms.Call] = []
 
                 def act(at: int = at, engine: ms.Engine = engine, calls: list[ms.Call] = calls) -> None:
-                    nonlocal told
-                    told += 1
-                    if told == at + 1:
+                    nonlocal delivered
+                    delivered += 1
+                    if delivered == at + 1:
                         ACTIONS[action](engine, calls[0])
 
                 def on_event(event: ms.Event, recorder: Recorder = recorder) -> None:

@@ -1,8 +1,8 @@
-"""Vectors that others have written, where there are any: `MANYSTREAM_SHARED` names a folder with
-`vectors/http_responses.json` (raw responses, and what other clients made of them) and `vectors/sse.json`.
+"""External test vectors, if the environment variable `MANYSTREAM_SHARED` names a folder that contains them.
 
-Optional: without the folder this is skipped. Each response is given whole and then closed, and whole and left open;
-each must come to an outcome, and must leave nothing for the next call on the same engine.
+The folder has `vectors/http_responses.json` (raw responses, and the outcomes in other clients) and `vectors/sse.json`.
+Without it these tests are skipped. The server sends each response and then closes, or leaves the connection open. Each
+call must have an outcome, and must not affect the next call on the same engine.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.support.peers import chat_stream, chunked
 SHARED = "MANYSTREAM_SHARED"
 MODES = {"close": End.FIN, "open": End.OPEN}
 MODELLED = "httpx"
-"""The client whose reading of HTTP is h11's, as ours is: what it makes of a vector is what we should."""
+"""The client that also parses HTTP with h11: its outcome of a vector should be ours."""
 
 DIFFERENCES: dict[str, str] = {
     "encoding": "a coding that was not asked for is passed on by HTTP and refused by the attempt, never decoded",
@@ -37,7 +37,7 @@ DIFFERENCES: dict[str, str] = {
     "cap": "trailers are capped at 16 KiB",
     "length": "a length that no body has is refused at once, where the other waits for the body",
 }
-"""Why an outcome may differ from the other's."""
+"""The reasons for which our outcome may differ from the other client's."""
 
 
 def load(name: str) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def wire_of(vector: dict[str, Any]) -> bytes:
 
 
 async def read(wire: bytes, end: End) -> RecordedExchange:
-    """What HTTP alone makes of a wire."""
+    """Read a wire with the HTTP layer alone."""
     async with open_rig() as rig:
         exchange = rig.start()
         rest = wire
@@ -76,8 +76,10 @@ async def read(wire: bytes, end: End) -> RecordedExchange:
 
 
 def difference(vector: dict[str, Any], wire: bytes, exchange: RecordedExchange, observed: dict[str, Any]) -> str | None:
-    """Which of `DIFFERENCES` explains that ours is another outcome; None where there is none to explain, empty
-    where there is no explanation."""
+    """Return the reason in `DIFFERENCES` for our different outcome.
+
+    None if the outcomes are equal, empty if there is no reason.
+    """
     if exchange.ended and observed["r"] == "ok":
         same = (exchange.status, hashlib.sha256(exchange.body).hexdigest()[:8]) == (observed["status"], observed["h"])
         return None if same else ("encoding" if b"content-encoding" in exchange.headers else "")
@@ -96,7 +98,7 @@ def difference(vector: dict[str, Any], wire: bytes, exchange: RecordedExchange, 
 @pytest.mark.trio
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("vector", HTTP, ids=[vector["name"] for vector in HTTP])
-async def test_http_is_read_as_h11_reads_it_or_with_a_reason(vector: dict[str, Any], mode: str) -> None:
+async def test_http_is_read_as_by_h11_or_with_a_reason(vector: dict[str, Any], mode: str) -> None:
     wire = wire_of(vector)
     exchange = await read(wire, MODES[mode])
     reason = difference(vector, wire, exchange, vector["observed"][MODELLED][mode])
@@ -110,21 +112,21 @@ async def test_http_is_read_as_h11_reads_it_or_with_a_reason(vector: dict[str, A
 ARGUED: dict[str, str] = {
     "chunk-ext-space": "a space before an extension is no grammar of RFC 9112's, and h11 and aiohttp refuse it, too",
 }
-"""Vectors whose wish is not met, and why."""
+"""Vectors whose expectation is not met, with the reason."""
 
 
 @needs_folder
 @pytest.mark.trio
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("vector", HTTP, ids=[vector["name"] for vector in HTTP])
-async def test_every_response_comes_to_an_end_and_leaves_nothing(
+async def test_every_response_has_an_outcome_and_leaks_nothing(
     vector: dict[str, Any], mode: str, autojump_clock: trio.testing.MockClock
 ) -> None:
     wire, want = wire_of(vector), vector["want"]
     exchange = await read(wire, MODES[mode])
     for stream in (True, False):
         seen = await observe(Wire(wire, MODES[mode]), stream=stream)
-        seen.check_once()  # one completion; the next call has its own answer, and nothing is left open
+        seen.check_once()  # one completion; the next call receives its own response, and nothing is left open
         if "not reused" in want.lower() or "never reused" in want or "not reusable" in want:
             assert not seen.reused
         if " or " in want or vector["name"] in ARGUED:
@@ -132,7 +134,7 @@ async def test_every_response_comes_to_an_end_and_leaves_nothing(
         if want.startswith("ok") and mode == "close":
             assert exchange.ended
         if want.startswith(("error", "incomplete")):
-            # Where HTTP broke behind a stream's terminal marker, the answer was whole.
+            # If HTTP broke after a stream's terminal marker, the response was complete.
             assert exchange.error or not exchange.ended or not seen.first.success
 
 
@@ -153,8 +155,8 @@ async def test_a_stream_is_a_stream_however_its_type_is_written(
 
 
 @needs_folder
-def test_what_the_page_says_of_others_is_what_the_vectors_say() -> None:
-    """One row at least that both have: the response that answers the next request."""
+def test_the_page_on_other_clients_agrees_with_the_vectors() -> None:
+    """At least one row is in both: the response that is read as the response to the next request."""
     page = json.loads(CLIENTS.read_text("utf-8"))
     stray = next(vector for vector in HTTP if vector["name"] == "extra-response")["observed"]
     for client, column in ((MODELLED, "httpx"), ("aiohttp", "aiohttp")):

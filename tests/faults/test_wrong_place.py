@@ -1,5 +1,7 @@
-"""Use where no use can be: in a forked process, in another run, after the end, on another thread. Each way in says so
-at once, instead of waiting for what will never come; and what goes on elsewhere does not notice."""
+"""Use of an engine where it cannot work: in a forked process, in another trio run, after its end, on another thread.
+
+Each entry point raises an error at once instead of waiting forever, and other calls are not affected.
+"""
 
 from __future__ import annotations
 
@@ -44,8 +46,8 @@ THREAD_WAYS: dict[str, Callable[[ms.Engine], object]] = {
 }
 
 
-async def told(way: Callable[[ms.Engine], object], engine: ms.Engine) -> str:
-    """What a way in says; it must say it at once."""
+async def error_of(way: Callable[[ms.Engine], object], engine: ms.Engine) -> str:
+    """Return the error of an entry point, which must be raised at once."""
     try:
         with trio.fail_after(1):
             result = way(engine)
@@ -57,12 +59,12 @@ async def told(way: Callable[[ms.Engine], object], engine: ms.Engine) -> str:
 
 
 def in_a_child(program: Callable[[], object]) -> str:
-    """What the program returns or raises in a forked process; what it cannot end in five seconds is a failure."""
+    """Return what the program returns or raises in a forked process. It must end within five seconds."""
     read, write = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter(
             "ignore", DeprecationWarning
-        )  # some Pythons warn of forks beside threads; that is the point
+        )  # some versions of Python warn of a fork in a process with threads, which this test needs
         child = os.fork()
     if not child:
         said = "it went on as if nothing had happened"
@@ -83,17 +85,17 @@ def in_a_child(program: Callable[[], object]) -> str:
 
 @pytest.mark.trio
 @pytest.mark.parametrize("way", WAYS)
-async def test_after_its_block_an_engine_says_so(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_closed_engine_is_an_error(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     async with ms.open_engine([PROVIDER]) as engine:
         pass
-    assert "its open_engine block was left" in await told(WAYS[way], engine)
+    assert "its open_engine block was left" in await error_of(WAYS[way], engine)
     assert list(tmp_path.iterdir()) == []  # not even an empty recording
 
 
 @pytest.mark.trio
 @pytest.mark.parametrize("way", THREAD_WAYS)
-async def test_after_its_block_an_engine_says_so_to_other_threads(way: str) -> None:
+async def test_a_closed_engine_is_an_error_on_other_threads(way: str) -> None:
     async with ms.open_engine([PROVIDER]) as engine:
         pass
     with pytest.raises(EngineClosedError, match="its open_engine block was left"):
@@ -101,10 +103,8 @@ async def test_after_its_block_an_engine_says_so_to_other_threads(way: str) -> N
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_another_run_is_told_that_the_engine_is_not_its_own(
-    way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The engine's own run is alive meanwhile, on another thread."""
+def test_an_engine_of_another_run_is_an_error(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine's own run continues meanwhile on another thread."""
     monkeypatch.chdir(tmp_path)
     engines: list[ms.Engine] = []
     opened, leave = threading.Event(), threading.Event()
@@ -119,15 +119,15 @@ def test_another_run_is_told_that_the_engine_is_not_its_own(
     thread.start()
     try:
         assert opened.wait(5)
-        assert "another trio.run or thread" in trio.run(told, WAYS[way], engines[0])
+        assert "another trio.run or thread" in trio.run(error_of, WAYS[way], engines[0])
     finally:
         leave.set()
         thread.join()
-    assert "block was left" in trio.run(told, WAYS[way], engines[0])
+    assert "block was left" in trio.run(error_of, WAYS[way], engines[0])
 
 
 @pytest.mark.trio
-async def test_a_fork_is_told_so_and_the_parent_s_streams_go_on() -> None:
+async def test_use_in_a_fork_is_an_error_and_harms_no_stream() -> None:
     release = trio.Event()
 
     async def script(line: Line) -> None:
@@ -157,7 +157,7 @@ async def test_a_fork_is_told_so_and_the_parent_s_streams_go_on() -> None:
 
             said = in_a_child(program)
             assert re.search("EngineClosedError: this (engine|portal) was opened in another process", said), said
-        assert in_a_child(engine.close) == "None"  # nor does it end what it shares with the parent
+        assert in_a_child(engine.close) == "None"  # it does not close what it shares with the parent
         assert "another process" in in_a_child(engine.from_thread.statistics)
         release.set()
         assert (await call.wait()).success
@@ -181,7 +181,7 @@ PORTAL_WAYS: dict[str, Callable[[Portal], object]] = {
 }
 
 
-def test_a_portal_is_of_no_use_in_a_fork_nor_after_its_block_and_says_so(
+def test_a_portal_in_a_fork_or_after_its_block_is_an_error(
     simulator: Simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -201,7 +201,7 @@ def test_a_portal_is_of_no_use_in_a_fork_nor_after_its_block_and_says_so(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_in_asyncio_it_is_the_same() -> None:
+def test_in_asyncio_a_closed_engine_is_an_error() -> None:
     async def leave() -> aio.Engine:
         async with aio.open_engine([PROVIDER]) as engine:
             said = in_a_child(lambda: engine.start_stream(hello()))
@@ -221,7 +221,7 @@ def test_in_asyncio_it_is_the_same() -> None:
 
 
 @pytest.mark.trio
-async def test_a_call_that_ended_may_be_cancelled_paused_and_waited_for_at_any_later_time() -> None:
+async def test_a_completed_call_accepts_every_method() -> None:
     async with ms.open_engine([PROVIDER]) as engine:
         call = engine.start_stream(hello(retry=ms.Retry(max_attempts=1)))
         await call.wait()

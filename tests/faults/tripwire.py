@@ -1,6 +1,6 @@
-"""A seam under the engine: every system call of a call's life, counted, and one of them made to fail.
+"""Count the system calls of the transport, and make one of them fail.
 
-Knows which names transport calls. Must not know why a test wants one to fail.
+Knows the names that the transport calls. Must not know why a test makes one fail.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ FAULTS: dict[str, list[Exception]] = {
     "send": [error(errno.ECONNRESET), error(errno.EPIPE), error(errno.ETIMEDOUT), error(errno.ENOBUFS)],
     "recv": [error(errno.ECONNRESET), error(errno.ETIMEDOUT)],
 }
-"""System call → the errors it is made to give."""
+"""System call → the errors that it can be made to raise."""
 
 NOT_NOW: dict[str, list[Exception]] = {
     "send": [BlockingIOError(errno.EAGAIN, "not now")],
     "recv": [BlockingIOError(errno.EAGAIN, "not now")],
 }
-"""System call → what is no error: come again."""
+"""System call → exceptions that are not errors: the call must be repeated."""
 
 
 @dataclass
 class Tripwire:
-    """Counts system calls; the one whose turn it is fails with `fault`, once."""
+    """A counter of system calls that makes one of them fail with `fault`, once."""
 
     at: int = 0
     fault: Exception | None = None
@@ -58,13 +58,13 @@ class Tripwire:
     """Bytes that one `send` takes."""
 
     def arm(self, only: str, at: int, fault: Exception | None) -> None:
-        """From now on, the `at`-th call of `only` fails."""
+        """Make the `at`-th call of `only` from now on fail."""
         self.only, self.at, self.fault = only, at, fault
         self.count, self.tripped = 0, False
         self.seen.clear()
 
     def hit_line(self, name: str, sock: socket.socket) -> None:
-        """As `hit`, for what only happens on a broken line: break it, as the error says."""
+        """Count a call like `hit`; if the error implies a broken connection, break the connection, too."""
         try:
             self.hit(name)
         except BlockingIOError:
@@ -85,7 +85,7 @@ class Tripwire:
 
 
 def sockets_of(wire: Tripwire) -> type[socket.socket]:
-    """A socket class whose system calls go over the tripwire."""
+    """Return a socket class whose system calls are counted by the tripwire."""
 
     class Plain(socket.socket):
         def __init__(self, *arguments: Any, **keywords: Any) -> None:
@@ -115,7 +115,7 @@ def sockets_of(wire: Tripwire) -> type[socket.socket]:
 
 
 class Poller:
-    """An epoll object whose `register` goes over the tripwire."""
+    """An epoll object whose `register` is counted by the tripwire."""
 
     def __init__(self, wire: Tripwire) -> None:
         self._epoll = select.epoll()
@@ -130,7 +130,7 @@ class Poller:
 
 
 class Shim:
-    """A module, with some names replaced."""
+    """A module with some names replaced."""
 
     def __init__(self, module: object, **replaced: object) -> None:
         self.__dict__.update(replaced)
@@ -141,7 +141,7 @@ class Shim:
 
 
 class TrippedNames(Names):
-    """A resolver that goes over the tripwire."""
+    """A resolver whose lookups are counted by the tripwire."""
 
     def __init__(self, table: dict[str, list[tuple[str, int]] | OSError], wire: Tripwire) -> None:
         super().__init__(table)
@@ -154,7 +154,7 @@ class TrippedNames(Names):
 
 @contextmanager
 def tripwired(monkeypatch: pytest.MonkeyPatch) -> Iterator[Tripwire]:
-    """Put the tripwire under everything that transport opens."""
+    """Install the tripwire in all modules of the transport."""
     wire = Tripwire()
     do_handshake = TLSSocket.do_handshake
 

@@ -1,6 +1,6 @@
-"""One wire per fault that a single answer can show: the same bytes for every client that is compared.
+"""One wire for each fault that a single response can show: the same bytes for every client that is compared.
 
-Data only: what the server writes after the first request, and how it leaves.
+Only data: what the server writes after the first request, and how it closes the connection.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ WIRES: dict[int, Wire] = {
     77: in_chunks(chunked(ONE, 'data: {"choices": [\n\n', WHOLE.removeprefix(ONE))),
     78: in_chunks(chunked(chat_chunk("TEXT").encode().replace(b"TEXT", b"caf\xe9"), WHOLE.removeprefix(ONE))),
 }
-"""Row → wire. The other rows take more than one answer to show."""
+"""Row → wire. The other rows need more than one response."""
 
 CUT = frozenset({15, 17, 18, 26, 64, 66})
-"""Rows whose answer is not whole: to call it a success is an error."""
+"""Rows whose response is incomplete: a client that reports success is wrong."""
