@@ -1,4 +1,4 @@
-"""Running an asyncio program in a plain test function: bounded, and with nothing going wrong unseen."""
+"""Functions that run an asyncio program in a test: with a time limit, and without unreported errors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import manystream as ms
 
 WAIT = 30.0
 ENDLESS = "events=100000,rate=100"
-"""What the simulator is told for a stream that no test waits for."""
+"""The simulator's knobs for a stream that no test waits for."""
 
 
 def ask(knobs: str = "") -> ms.Request:
@@ -19,7 +19,7 @@ def ask(knobs: str = "") -> ms.Request:
 
 
 def run(main: Callable[[], Awaitable[None]]) -> None:
-    """asyncio.run, bounded; whatever goes wrong unseen in the loop fails the test."""
+    """Run `main` with `asyncio.run` and a time limit. An exception that only the loop's handler sees fails the test."""
     unseen: list[dict[str, object]] = []
 
     async def bounded() -> None:

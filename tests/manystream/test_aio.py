@@ -1,4 +1,4 @@
-"""The engine on an asyncio loop: callbacks on its thread, cancellation both ways, and an end that leaves nothing."""
+"""Calls of an engine on an asyncio loop: callbacks, streams, and cancellation in both directions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def provider(simulator: Simulator) -> ms.Provider:
 # --- calls ---
 
 
-def test_a_request_is_awaited_and_gives_its_response(provider: ms.Provider) -> None:
+def test_a_request_returns_its_response(provider: ms.Provider) -> None:
     async def main() -> None:
         async with aio.open_engine([provider]) as engine:
             response = await engine.request(ask())
@@ -52,7 +52,7 @@ def test_a_failed_request_raises_its_provider_error(provider: ms.Provider) -> No
     run(main)
 
 
-def test_callbacks_run_in_wire_order_on_the_loops_own_thread(provider: ms.Provider) -> None:
+def test_callbacks_run_in_wire_order_on_the_loops_thread(provider: ms.Provider) -> None:
     async def main() -> None:
         events: list[ms.Event] = []
         endings: list[ms.Completion] = []
@@ -95,7 +95,7 @@ def test_a_callback_may_start_calls_and_tasks(provider: ms.Provider) -> None:
     run(main)
 
 
-def test_an_exception_of_on_event_ends_its_call_alone(provider: ms.Provider) -> None:
+def test_an_exception_in_on_event_ends_its_call_only(provider: ms.Provider) -> None:
     async def main() -> None:
         def fails(event: ms.Event) -> None:
             raise ZeroDivisionError
@@ -119,7 +119,7 @@ def test_many_calls_at_once_all_end(provider: ms.Provider) -> None:
     run(main)
 
 
-def test_the_loop_goes_on_with_its_own_work_meanwhile(provider: ms.Provider) -> None:
+def test_other_tasks_of_the_loop_keep_running(provider: ms.Provider) -> None:
     async def main() -> None:
         ticks = 0
 
@@ -152,7 +152,7 @@ def test_a_stream_is_iterated_to_its_end(provider: ms.Provider) -> None:
     run(main)
 
 
-def test_a_failed_stream_raises_after_what_had_arrived(provider: ms.Provider) -> None:
+def test_a_failed_stream_raises_after_its_events(provider: ms.Provider) -> None:
     async def main() -> None:
         async with aio.open_engine([provider]) as engine, engine.stream(ask("error=4")) as events:
             arrived: list[ms.Event] = []
@@ -168,13 +168,13 @@ def test_a_failed_stream_raises_after_what_had_arrived(provider: ms.Provider) ->
     run(main)
 
 
-def test_a_slow_reader_holds_its_server_back_and_loses_nothing(provider: ms.Provider) -> None:
+def test_a_slow_reader_slows_its_server_and_loses_no_event(provider: ms.Provider) -> None:
     async def main() -> None:
         count = 20_000
         async with aio.open_engine([provider]) as engine, engine.stream(ask(f"events={count}")) as events:
             await events.__anext__()
             received = -1
-            while received != engine.statistics().bytes_received:  # until TCP has nothing more to give
+            while received != engine.statistics().bytes_received:  # until TCP delivers no more bytes
                 received = engine.statistics().bytes_received
                 await asyncio.sleep(0.1)
             held_back = received
@@ -198,7 +198,7 @@ def test_leaving_a_stream_early_cancels_its_call(provider: ms.Provider) -> None:
     run(main)
 
 
-def test_two_tasks_cannot_wait_for_one_streams_next_event(provider: ms.Provider) -> None:
+def test_two_tasks_cannot_wait_for_the_same_event(provider: ms.Provider) -> None:
     async def main() -> None:
         async with aio.open_engine([provider]) as engine, engine.stream(ask("delay=0.5")) as events:
             first = asyncio.create_task(anext(events))  # type: ignore[arg-type]
@@ -213,7 +213,7 @@ def test_two_tasks_cannot_wait_for_one_streams_next_event(provider: ms.Provider)
 # --- cancellation ---
 
 
-def test_cancelling_a_task_that_requests_cancels_the_call(provider: ms.Provider) -> None:
+def test_cancelling_a_requesting_task_cancels_the_call(provider: ms.Provider) -> None:
     async def main() -> None:
         async with aio.open_engine([provider]) as engine:
             task = asyncio.create_task(engine.request(ask("delay=60")))
@@ -229,7 +229,7 @@ def test_cancelling_a_task_that_requests_cancels_the_call(provider: ms.Provider)
     run(main)
 
 
-def test_cancelling_a_task_that_iterates_cancels_the_call(provider: ms.Provider) -> None:
+def test_cancelling_an_iterating_task_cancels_the_call(provider: ms.Provider) -> None:
     async def main() -> None:
         async def read(engine: aio.Engine) -> None:
             async with engine.stream(ask(ENDLESS)) as events:
@@ -272,7 +272,7 @@ def test_cancelling_a_wait_leaves_the_call_running(provider: ms.Provider) -> Non
     run(main)
 
 
-def test_cancel_from_a_callback_ends_the_call_with_what_had_arrived(provider: ms.Provider) -> None:
+def test_cancel_in_a_callback_keeps_the_partial_answer(provider: ms.Provider) -> None:
     async def main() -> None:
         async with aio.open_engine([provider]) as engine:
             calls: list[aio.Call] = []
@@ -290,7 +290,7 @@ def test_cancel_from_a_callback_ends_the_call_with_what_had_arrived(provider: ms
     run(main)
 
 
-def test_closing_the_engine_ends_every_wait_with_its_completion(provider: ms.Provider) -> None:
+def test_closing_the_engine_ends_every_wait(provider: ms.Provider) -> None:
     async def main() -> None:
         async with aio.open_engine([provider]) as engine:
             waits = [asyncio.create_task(engine.start_stream(ask(ENDLESS)).wait()) for _ in range(5)]
@@ -305,7 +305,7 @@ def test_closing_the_engine_ends_every_wait_with_its_completion(provider: ms.Pro
     run(main)
 
 
-def test_a_cancelled_block_is_left_whole(provider: ms.Provider) -> None:
+def test_a_cancelled_block_still_closes_the_engine(provider: ms.Provider) -> None:
     async def main() -> None:
         engines: list[aio.Engine] = []
         completions: list[ms.Completion] = []
@@ -320,7 +320,7 @@ def test_a_cancelled_block_is_left_whole(provider: ms.Provider) -> None:
         await until(lambda: bool(engines) and engines[0].statistics().events > 0)
         task.cancel()
         await asyncio.sleep(0)
-        task.cancel()  # once more, while it is leaving
+        task.cancel()  # a second time, while the block closes the engine
         with pytest.raises(asyncio.CancelledError):
             await task
         assert [completion.error_category for completion in completions] == ["cancelled"]
@@ -329,7 +329,7 @@ def test_a_cancelled_block_is_left_whole(provider: ms.Provider) -> None:
     run(main)
 
 
-def test_a_task_cancelled_while_it_opens_leaves_nothing(provider: ms.Provider) -> None:
+def test_cancelling_while_the_engine_opens_leaves_nothing(provider: ms.Provider) -> None:
     async def main() -> None:
         async def hold() -> None:
             async with aio.open_engine([provider]):

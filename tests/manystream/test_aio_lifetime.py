@@ -1,4 +1,4 @@
-"""An engine on an asyncio loop from its opening to its end, used rightly and wrongly."""
+"""The opening and closing of an engine on an asyncio loop, its wrong use, and Ctrl-C."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def provider(simulator: Simulator) -> ms.Provider:
 # --- opening and closing ---
 
 
-def test_an_exception_of_the_block_comes_out_as_it_is(provider: ms.Provider) -> None:
+def test_an_exception_of_the_block_is_raised_unchanged(provider: ms.Provider) -> None:
     async def main() -> None:
         async with aio.open_engine([provider]) as engine:
             engine.start_stream(ask(ENDLESS))
@@ -48,14 +48,14 @@ def test_an_exception_of_the_block_comes_out_as_it_is(provider: ms.Provider) -> 
         run(main)
 
 
-def test_after_the_block_nothing_is_left(provider: ms.Provider) -> None:
+def test_no_socket_and_no_task_is_left_after_the_block(provider: ms.Provider) -> None:
     def sockets() -> int:
         count = 0
         for name in os.listdir("/proc/self/fd"):
             try:
                 count += os.readlink(f"/proc/self/fd/{name}").startswith("socket")
             except FileNotFoundError:
-                pass  # that was the listing itself, or one that another thread closes
+                pass  # the descriptor of the listing itself, or one that another thread has closed
         return count
 
     async def main() -> None:
@@ -63,7 +63,7 @@ def test_after_the_block_nothing_is_left(provider: ms.Provider) -> None:
         async with aio.open_engine([provider]) as engine:
             engine.start_stream(ask(ENDLESS))
             await engine.request(ask())
-        await until(lambda: sockets() <= before)  # the simulator's own ends are in this process, too
+        await until(lambda: sockets() <= before)  # the simulator's sockets are in this process, too
         assert len(asyncio.all_tasks()) == tasks
         assert not trio.lowlevel.in_trio_run()
 
@@ -80,7 +80,7 @@ def test_engines_open_at_the_same_time_share_the_trio_run(provider: ms.Provider)
             with pytest.raises(EngineClosedError):
                 second.start_request(ask())
             assert (await first.request(ask())).text
-        async with aio.open_engine([provider]) as third:  # the run before has ended
+        async with aio.open_engine([provider]) as third:  # the earlier trio run has ended
             assert (await third.request(ask())).text
 
     run(main)
@@ -99,7 +99,7 @@ def test_tasks_may_open_and_close_engines_in_any_order(provider: ms.Provider) ->
     run(main)
 
 
-def test_one_thread_may_have_one_loop_after_the_other(provider: ms.Provider) -> None:
+def test_a_thread_may_run_several_loops_in_turn(provider: ms.Provider) -> None:
     async def main() -> None:
         async with aio.open_engine([provider]) as engine:
             assert (await engine.request(ask())).text
@@ -108,7 +108,7 @@ def test_one_thread_may_have_one_loop_after_the_other(provider: ms.Provider) -> 
     run(main)
 
 
-def test_loops_in_several_threads_do_not_meet(provider: ms.Provider) -> None:
+def test_loops_in_several_threads_are_independent(provider: ms.Provider) -> None:
     done: list[str] = []
 
     async def main() -> None:
@@ -123,7 +123,7 @@ def test_loops_in_several_threads_do_not_meet(provider: ms.Provider) -> None:
     assert len(done) == 3
 
 
-def test_a_provider_that_cannot_work_is_refused_when_the_engine_opens(provider: ms.Provider) -> None:
+def test_an_unusable_provider_is_refused_by_open_engine(provider: ms.Provider) -> None:
     async def main() -> None:
         with pytest.raises(ms.InvalidRequestError, match="two are named 'sim'"):
             async with aio.open_engine([provider, provider]):
@@ -142,7 +142,7 @@ def test_a_request_that_cannot_be_sent_raises_at_once(provider: ms.Provider) -> 
     run(main)
 
 
-def test_an_engine_that_breaks_down_ends_its_block_with_the_reason(provider: ms.Provider) -> None:
+def test_a_broken_engine_ends_its_block_with_the_error(provider: ms.Provider) -> None:
     async def main() -> None:
         async def defect() -> None:
             raise ZeroDivisionError
@@ -159,20 +159,20 @@ def test_an_engine_that_breaks_down_ends_its_block_with_the_reason(provider: ms.
             await use()
         assert [completion.error_category for completion in completions] == ["cancelled"]
         assert not trio.lowlevel.in_trio_run()
-        await asyncio.sleep(0)  # this task itself is not cancelled any more
+        await asyncio.sleep(0)  # the cancellation of this task was taken back
 
     run(main)
 
 
-# --- used wrongly ---
+# --- wrong use ---
 
 
-def test_without_an_asyncio_loop_the_error_says_what_to_use(provider: ms.Provider) -> None:
+def test_without_an_asyncio_loop_the_error_names_open_engine(provider: ms.Provider) -> None:
     with pytest.raises(EventLoopError, match=r"manystream\.open_engine"):
         aio.open_engine([provider]).__aenter__().send(None)  # type: ignore[attr-defined]
 
 
-def test_in_a_trio_program_the_error_says_what_to_use(provider: ms.Provider) -> None:
+def test_in_a_trio_program_the_error_names_open_engine(provider: ms.Provider) -> None:
     async def main() -> None:
         async with aio.open_engine([provider]):
             raise AssertionError
@@ -181,7 +181,7 @@ def test_in_a_trio_program_the_error_says_what_to_use(provider: ms.Provider) -> 
         trio.run(main)
 
 
-def test_beside_a_trio_run_that_is_not_ours_the_error_says_so(provider: ms.Provider) -> None:
+def test_a_foreign_trio_run_in_the_thread_is_an_error(provider: ms.Provider) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         ended, stop = loop.create_future(), trio.Event()
@@ -202,7 +202,7 @@ def test_beside_a_trio_run_that_is_not_ours_the_error_says_so(provider: ms.Provi
     run(main)
 
 
-def test_another_thread_is_told_how_to_get_in(provider: ms.Provider) -> None:
+def test_a_call_from_another_thread_is_a_clear_error(provider: ms.Provider) -> None:
     async def main() -> None:
         async with aio.open_engine([provider]) as engine:
             with pytest.raises(EngineClosedError, match="call_soon_threadsafe"):
@@ -236,7 +236,7 @@ except KeyboardInterrupt:
 """
 
 
-def test_ctrl_c_ends_the_program_as_asyncio_ends_programs(simulator: Simulator) -> None:
+def test_ctrl_c_cancels_the_main_task_as_usual_in_asyncio(simulator: Simulator) -> None:
     process = subprocess.Popen(
         [sys.executable, "-W", "error", "-c", INTERRUPTED, simulator.base_urls["openai-chat"]],
         stdout=subprocess.PIPE,

@@ -1,7 +1,7 @@
-"""What an answer cost: the price list's own sums, nothing counted twice, and no guess where it has no price.
+"""The cost of an answer: its parts, no token counted twice, and no guess without a price.
 
-`sums` are worked out by hand from prices that stand in the test; the comparison with the price list's own reading of a
-provider's report says that the two readings agree, whatever the prices are.
+Most expected amounts are computed by hand from prices in the test. The last test compares our reading of a provider's
+usage report with the reading of genai-prices; the two must agree, whatever the prices are.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ DIALECT_USAGE: dict[str, Callable[[JSONObject], ms.Usage]] = {
     "openai-responses": responses_usage,
     "gemini": gemini_usage,
 }
-"""Dialect → what reads its report."""
+"""Dialect → the function that reads its usage report."""
 
 
 def priced(result: Cost | Unpriced) -> Cost:
@@ -50,7 +50,7 @@ def reason(result: Cost | Unpriced) -> str:
     return result.reason
 
 
-# --- sums worked out by hand, from a list of our own ---
+# --- amounts computed by hand, from a price list of the tests ---
 
 
 def listed(id: str, prices: ModelPrice, *variants: PriceVariant) -> ModelInfo:
@@ -109,7 +109,7 @@ def parts(cost: Cost) -> dict[str, Decimal]:
     return {name: value for name, value in (found | {"other": cost.other}).items() if value}
 
 
-def test_cached_and_written_input_is_taken_out_of_the_input_and_counted_once(mill: ms.Provider) -> None:
+def test_cached_input_is_counted_once(mill: ms.Provider) -> None:
     usage = ms.Usage(input_tokens=1000, cached_tokens=600, cache_write_tokens=100, output_tokens=10)
     cost = priced(price_usage(usage, "rye", mill))
     assert parts(cost) == millionths(input=300 * 10, cached=600 * 1, cache_write=100 * 12, output=10 * 50)
@@ -117,17 +117,17 @@ def test_cached_and_written_input_is_taken_out_of_the_input_and_counted_once(mil
     assert (cost.currency, cost.model, cost.provider) == ("USD", "rye", "mill")
 
 
-def test_thinking_is_paid_for_as_output_beside_the_visible_output(mill: ms.Provider) -> None:
+def test_thinking_costs_as_much_as_visible_output(mill: ms.Provider) -> None:
     usage = ms.Usage(input_tokens=0, output_tokens=10, thinking_tokens=90)
     assert parts(priced(price_usage(usage, "rye", mill))) == millionths(output=100 * 50)
 
 
-def test_without_a_price_for_the_cache_cached_input_is_input(mill: ms.Provider) -> None:
+def test_without_a_cache_price_cached_input_is_input(mill: ms.Provider) -> None:
     usage = ms.Usage(input_tokens=1000, cached_tokens=600, cache_write_tokens=100, output_tokens=0)
     assert parts(priced(price_usage(usage, "oats", mill))) == millionths(input=1000 * 10)
 
 
-def test_the_length_of_the_whole_input_chooses_the_tier_of_every_part(mill: ms.Provider) -> None:
+def test_the_input_length_selects_the_tier_of_every_part(mill: ms.Provider) -> None:
     short = ms.Usage(input_tokens=1000, cached_tokens=900, output_tokens=0)
     long = ms.Usage(input_tokens=1001, cached_tokens=900, output_tokens=0)
     assert parts(priced(price_usage(short, "spelt", mill))) == millionths(input=100 * 10, cached=900 * 1)
@@ -145,7 +145,7 @@ ANTHROPIC_REPORT: JSONObject = {
 }
 
 
-def test_anthropics_two_cache_lifetimes_and_its_searches_have_their_own_prices(mill: ms.Provider) -> None:
+def test_anthropics_cache_lifetimes_and_searches_have_prices(mill: ms.Provider) -> None:
     cost = priced(price_usage(anthropic_usage(ANTHROPIC_REPORT), "rye", mill))
     written = 100 * 12 + 200 * 20
     assert parts(cost) == millionths(
@@ -153,7 +153,7 @@ def test_anthropics_two_cache_lifetimes_and_its_searches_have_their_own_prices(m
     )
 
 
-def test_openais_cached_input_is_inside_its_input_and_anthropics_beside_it(mill: ms.Provider) -> None:
+def test_cached_input_of_openai_and_anthropic_costs_the_same(mill: ms.Provider) -> None:
     beside = anthropic_usage({"input_tokens": 400, "cache_read_input_tokens": 600, "output_tokens": 50})
     chat = chat_usage({"prompt_tokens": 1000, "prompt_tokens_details": {"cached_tokens": 600}, "completion_tokens": 50})
     responses = responses_usage(
@@ -169,33 +169,31 @@ def test_openais_cached_input_is_inside_its_input_and_anthropics_beside_it(mill:
     ("tier", "output"),
     [(None, 50), ("auto", 50), ("default", 50), ("standard", 50), ("on_demand", 50), ("flex", 25), ("batch", 20)],
 )
-def test_the_service_tier_that_the_answer_names_has_its_price(mill: ms.Provider, tier: str | None, output: int) -> None:
+def test_the_service_tier_of_the_answer_has_its_price(mill: ms.Provider, tier: str | None, output: int) -> None:
     usage = ms.Usage(input_tokens=0, output_tokens=100)
     cost = priced(price_usage(usage, "rye", mill, service_tier=tier))
     assert parts(cost) == millionths(output=100 * output)
 
 
-def test_a_faster_speed_that_the_report_names_has_its_price(mill: ms.Provider) -> None:
+def test_the_speed_of_the_answer_has_its_price(mill: ms.Provider) -> None:
     usage = anthropic_usage({"input_tokens": 0, "output_tokens": 100, "speed": "fast"})
     assert parts(priced(price_usage(usage, "rye", mill))) == millionths(output=100 * 300)
 
 
 @pytest.mark.parametrize(("model", "tier"), [("rye", "priority"), ("oats", "flex")])
-def test_a_service_tier_without_a_price_is_not_taken_for_the_plain_one(
-    mill: ms.Provider, model: str, tier: str
-) -> None:
+def test_a_service_tier_without_a_price_is_unpriced(mill: ms.Provider, model: str, tier: str) -> None:
     usage = ms.Usage(input_tokens=1, output_tokens=1)
     assert tier in reason(price_usage(usage, model, mill, service_tier=tier))
 
 
-def test_a_price_borrowed_from_another_provider_has_no_tiers(mill: ms.Provider) -> None:
+def test_a_price_of_another_providers_list_has_no_tiers(mill: ms.Provider) -> None:
     usage = ms.Usage(input_tokens=1000, output_tokens=0)
     shop = ms.OpenAIChat("k", "https://shop.test/v1")
     assert priced(price_usage(usage, "rye", shop)).total == Decimal("0.01")
     assert "flex" in reason(price_usage(usage, "rye", shop, service_tier="flex"))
 
 
-# What each provider's report calls the parts that have a price of their own.
+# A provider's usage report, and the names that genai-prices has for its parts.
 REPORTED_PARTS: list[tuple[JSONObject, dict[str, int]]] = [
     ({"cache_creation": {"ephemeral_5m_input_tokens": 7}}, {"cache_write_5m_tokens": 7}),
     ({"cache_creation": {"ephemeral_1h_input_tokens": 7}}, {"cache_write_1h_tokens": 7}),
@@ -216,10 +214,10 @@ REPORTED_PARTS: list[tuple[JSONObject, dict[str, int]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("raw", "told"), REPORTED_PARTS)
-def test_every_part_of_a_report_has_its_name_in_the_price_list(raw: JSONObject, told: dict[str, int]) -> None:
+@pytest.mark.parametrize(("raw", "counts"), REPORTED_PARTS)
+def test_every_part_of_a_usage_report_has_a_name_in_the_list(raw: JSONObject, counts: dict[str, int]) -> None:
     usage = ms.Usage(input_tokens=100, output_tokens=10, raw=raw)
-    assert _counts(usage, 100, 10) == {"input_tokens": 100, "output_tokens": 10, **told}
+    assert _counts(usage, 100, 10) == {"input_tokens": 100, "output_tokens": 10, **counts}
 
 
 # --- no guess ---
@@ -227,34 +225,36 @@ def test_every_part_of_a_report_has_its_name_in_the_price_list(raw: JSONObject, 
 PLAIN = ms.Usage(input_tokens=10, output_tokens=10)
 
 
-def test_an_unknown_model_is_named_with_what_would_help(mill: ms.Provider) -> None:
-    told = reason(price_usage(PLAIN, "wheat", mill))
-    assert told == "genai-prices has no price of model 'wheat' at 'api.mill.test'; a newer version of it may have one"
+def test_the_reason_names_the_unknown_model(mill: ms.Provider) -> None:
+    unpriced = reason(price_usage(PLAIN, "wheat", mill))
+    assert (
+        unpriced == "genai-prices has no price of model 'wheat' at 'api.mill.test'; a newer version of it may have one"
+    )
 
 
-def test_the_address_that_was_asked_tells_whose_prices_count_and_not_the_name() -> None:
+def test_the_address_selects_the_prices_not_the_name() -> None:
     local = ms.OpenAIChat("k", "http://user:secret@127.0.0.1:8000/v1", name="openai")
-    told = reason(price_usage(PLAIN, "gpt-5", local))
-    assert "'gpt-5' at '127.0.0.1'" in told
-    assert "secret" not in told
+    unpriced = reason(price_usage(PLAIN, "gpt-5", local))
+    assert "'gpt-5' at '127.0.0.1'" in unpriced
+    assert "secret" not in unpriced
 
 
-def test_for_a_gateway_of_ones_own_whose_prices_count_can_be_named() -> None:
+def test_the_billing_provider_of_a_gateway_can_be_named() -> None:
     assert price_usage(PLAIN, "gpt-5", "openai") == price_usage(PLAIN, "gpt-5", ms.OpenAIChat())
     assert "'our-openai'" in reason(price_usage(PLAIN, "gpt-5", "our-openai"))
 
 
 @pytest.mark.parametrize("usage", [ms.Usage(), ms.Usage(input_tokens=5), ms.Usage(output_tokens=5)])
-def test_tokens_that_nobody_told_have_no_price(usage: ms.Usage) -> None:
+def test_missing_token_counts_are_unpriced(usage: ms.Usage) -> None:
     assert reason(price_usage(usage, "gpt-5", "openai")) == "the answer does not report its tokens"
 
 
-def test_more_cached_input_than_input_is_no_price_and_no_exception() -> None:
+def test_more_cached_input_than_input_is_unpriced() -> None:
     usage = ms.Usage(input_tokens=5, cached_tokens=6, output_tokens=1)
     assert "cannot be priced" in reason(price_usage(usage, "gpt-5", "openai"))
 
 
-def test_the_model_that_answered_counts_and_the_one_asked_for_where_it_names_none() -> None:
+def test_the_answers_model_counts_before_the_requested_one() -> None:
     answered = ms.Response(usage=PLAIN, model="gpt-5-mini-2025-08-07")
     silent = ms.Response(usage=PLAIN)
     assert priced(price_response(answered, "openai", model="gpt-5")).model == "gpt-5-mini"
@@ -262,7 +262,7 @@ def test_the_model_that_answered_counts_and_the_one_asked_for_where_it_names_non
     assert reason(price_response(silent, "openai")) == "the answer does not name its model"
 
 
-def test_the_tier_of_a_response_is_the_one_that_it_carries() -> None:
+def test_the_tier_of_a_response_is_read_from_its_data() -> None:
     plain = ms.Response(usage=PLAIN, model="gpt-5", provider_data={"service_tier": "default"})
     flex = ms.Response(usage=PLAIN, model="gpt-5", provider_data={"service_tier": "flex"})
     scale = ms.Response(usage=PLAIN, model="gpt-5", provider_data={"service_tier": "scale"})
@@ -280,7 +280,7 @@ def test_no_network_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     priced(price_usage(PLAIN, "gpt-5", ms.OpenAIChat()))
 
 
-def test_without_the_extra_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "genai_prices", None)
     with pytest.raises(CostExtraError, match=r"pip install 'manystream\[cost\]'"):
         check_installed()
@@ -288,13 +288,13 @@ def test_without_the_extra_the_error_says_what_to_install(monkeypatch: pytest.Mo
         price_usage(PLAIN, "gpt-5", "openai")
 
 
-def test_the_price_list_is_loaded_by_nobody_who_asks_for_no_price() -> None:
+def test_the_price_list_is_loaded_only_when_it_is_needed() -> None:
     program = "import sys, manystream.cli, manystream.batch, manystream.cost\n"
     program += "sys.exit('genai_prices' in sys.modules)"
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
-# --- the same sums as the price list makes of the provider's own report ---
+# --- the same amounts as genai-prices computes from the provider's own report ---
 
 CHAT_REPORT: JSONObject = {
     "prompt_tokens": 1200,
@@ -352,7 +352,7 @@ REPORTS: list[tuple[ms.Provider, str, str, JSONObject]] = [
 
 
 @pytest.mark.parametrize(("provider", "model", "flavour", "report"), REPORTS)
-def test_the_price_list_reads_the_same_price_out_of_the_providers_report(
+def test_genai_prices_reads_the_same_price_from_the_report(
     provider: ms.Provider, model: str, flavour: str, report: JSONObject
 ) -> None:
     gemini = provider.dialect == "gemini"

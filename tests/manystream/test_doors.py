@@ -1,5 +1,7 @@
-"""One engine, four doors: trio, asyncio, threads without a loop, and threads beside trio. What one offers, all do,
-under the same names with the same parameters; a table holds the exceptions, each with its reason."""
+"""The four doors of the engine: trio, asyncio, threads without a loop, and threads beside trio.
+
+Each has the same methods with the same parameters. A table lists the exceptions with their reasons.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ EXCEPTIONS: dict[type, dict[str, str]] = {
     aio.Engine: {"close": "leaving the block does it", "from_thread": "loop.call_soon_threadsafe is asyncio's way"},
     portal.Portal: {"close": "the block of its engine does it", "from_thread": "it is for every thread already"},
 }
-"""Where something is missing → what → why."""
+"""Class → name of a missing method → why it is missing."""
 
 OF_THE_NATIVE_ENGINE = {
     aio.Engine: core.Engine,
@@ -28,11 +30,11 @@ OF_THE_NATIVE_ENGINE = {
 
 
 CALL = ("cancel", "completion", "pause", "resume", "state", "wait")
-"""What programs do with a call; the rest of the native one is for the engine."""
+"""The members of a call that programs use. The native call has more, for the engine."""
 
 
 def offers(owner: type) -> set[str]:
-    """Public methods and properties."""
+    """Return the names of the public methods and properties."""
     return {name for name in dir(owner) if not name.startswith("_")}
 
 
@@ -41,10 +43,10 @@ def parameters(function: Callable[..., object]) -> list[tuple[str, object]]:
 
 
 @pytest.mark.parametrize("door", OF_THE_NATIVE_ENGINE, ids=lambda door: f"{door.__module__}.{door.__name__}")
-def test_every_door_offers_what_the_engine_offers(door: type) -> None:
+def test_every_door_has_the_engines_methods(door: type) -> None:
     native = offers(OF_THE_NATIVE_ENGINE[door])
     missing = native - offers(door)
-    assert missing == set(EXCEPTIONS.get(door, {})), "missing without a reason, or excepted and not missing"
+    assert missing == set(EXCEPTIONS.get(door, {})), "missing without a reason, or listed but not missing"
 
 
 @pytest.mark.parametrize("door", [aio.Engine, portal.Portal], ids=lambda door: door.__name__)
@@ -61,11 +63,11 @@ def test_every_door_is_opened_with_the_same_options(open_door: Callable[..., obj
 
 
 @pytest.mark.parametrize("call", [Call, aio.Call, portal.PortalCall], ids=lambda call: f"{call.__module__}")
-def test_every_door_gives_calls_that_can_do_the_same(call: type) -> None:
+def test_the_calls_of_every_door_have_the_same_methods(call: type) -> None:
     assert [name for name in CALL if not hasattr(call, name)] == []
 
 
 @pytest.mark.trio
-async def test_what_an_engine_gives_other_threads_is_a_portal() -> None:
+async def test_from_thread_is_a_portal() -> None:
     async with core.open_engine([ms.OpenAIChat("key", "http://127.0.0.1:9/v1")]) as engine:
         assert type(engine.from_thread) is portal.Portal

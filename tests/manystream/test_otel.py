@@ -1,4 +1,4 @@
-"""The OpenTelemetry observer: spans and metrics as the GenAI conventions have them, seen by the SDK's own exporters."""
+"""The OpenTelemetry observer: spans and metrics of the GenAI conventions, read from the SDK's own exporters."""
 
 from __future__ import annotations
 
@@ -36,9 +36,7 @@ def claude(simulator: Simulator) -> ms.Anthropic:
     return ms.Anthropic("sk-canary-5ecret", simulator.base_urls["anthropic"], profile="anthropic")
 
 
-async def test_a_stream_is_one_client_span_with_what_was_asked_and_answered(
-    telemetry: Telemetry, simulator: Simulator
-) -> None:
+async def test_a_stream_is_one_client_span_with_all_attributes(telemetry: Telemetry, simulator: Simulator) -> None:
     async with ms.open_engine([claude(simulator)], observer=telemetry.observer) as engine:
         request = ask("kind=thinking,cached=1", max_output_tokens=500, temperature=0.5, stop=["END"])
         completion = await engine.start_stream(request).wait()
@@ -73,8 +71,8 @@ async def test_a_stream_is_one_client_span_with_what_was_asked_and_answered(
     } | ({} if usage.thinking_tokens is None else {"gen_ai.usage.reasoning.output_tokens": usage.thinking_tokens})
 
 
-async def test_chunks_are_timed_only_where_asked_for(telemetry: Telemetry, simulator: Simulator) -> None:
-    """Without the option the observer keeps the fast path of every stream."""
+async def test_chunks_are_timed_only_with_every_event(telemetry: Telemetry, simulator: Simulator) -> None:
+    """Without the option, streams keep their fast path."""
     assert not telemetry.observer.every_event
     async with ms.open_engine([claude(simulator)], observer=telemetry.observer) as engine:
         await engine.start_stream(ask()).wait()
@@ -110,9 +108,7 @@ async def test_the_four_client_metrics_are_recorded(simulator: Simulator) -> Non
     assert point.attributes["gen_ai.response.model"] == "claude-sonnet-4-5"
 
 
-async def test_a_failure_is_an_error_with_its_category_and_its_retries(
-    telemetry: Telemetry, simulator: Simulator
-) -> None:
+async def test_a_failure_has_its_category_and_its_retries(telemetry: Telemetry, simulator: Simulator) -> None:
     retry = ms.Retry(max_attempts=2, base=0.01, jitter=0)
     async with ms.open_engine([claude(simulator)], observer=telemetry.observer) as engine:
         await engine.start_stream(ask("fail=503", retry=retry)).wait()
@@ -127,7 +123,7 @@ async def test_a_failure_is_an_error_with_its_category_and_its_retries(
     assert sorted(point.attributes["error.type"] for point in points) == ["auth", "server"]
 
 
-async def test_a_call_belongs_to_the_span_it_was_started_in(telemetry: Telemetry, simulator: Simulator) -> None:
+async def test_a_calls_span_is_a_child_of_the_current_span(telemetry: Telemetry, simulator: Simulator) -> None:
     tracer = telemetry.tracers.get_tracer("test")
     async with ms.open_engine([claude(simulator)], observer=telemetry.observer) as engine:
         with tracer.start_as_current_span("agent") as parent:
@@ -147,7 +143,7 @@ async def test_no_call_is_kept_after_its_end(telemetry: Telemetry, simulator: Si
     assert not telemetry.observer._running  # pyright: ignore[reportPrivateUsage]
 
 
-async def test_the_names_are_those_of_the_conventions() -> None:
+async def test_the_names_are_in_the_conventions() -> None:
     import inspect
 
     from manystream import otel

@@ -1,4 +1,4 @@
-"""The portal for programs without an event loop: plain calls that block, from any thread."""
+"""The portal for programs without an event loop: blocking calls from any thread."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def ask(knobs: str = "") -> ms.Request:
     return ms.Request(f"sim/sim-text@{knobs}", [ms.Message.user("hello")])
 
 
-def test_a_request_blocks_until_its_answer_is_there(portal: Portal) -> None:
+def test_a_request_blocks_until_its_answer_has_arrived(portal: Portal) -> None:
     assert portal.request(ask()).text
 
 
@@ -74,7 +74,7 @@ def test_one_thread_runs_many_calls_at_once(portal: Portal) -> None:
     assert time.monotonic() - began < 5
 
 
-def test_callbacks_come_in_wire_order_on_the_engines_thread(portal: Portal) -> None:
+def test_callbacks_run_in_wire_order_on_the_engines_thread(portal: Portal) -> None:
     events: list[ms.Event] = []
     threads: set[int] = set()
     endings: list[ms.Completion] = []
@@ -99,7 +99,7 @@ def test_a_stream_is_a_plain_iterator(portal: Portal) -> None:
     assert text == events.completion.response.text
 
 
-def test_a_failed_stream_raises_after_what_had_arrived(portal: Portal) -> None:
+def test_a_failed_stream_raises_after_its_events(portal: Portal) -> None:
     arrived: list[ms.Event] = []
     with portal.stream(ask("error=4")) as events:
         with pytest.raises(ms.ProviderError):
@@ -108,7 +108,7 @@ def test_a_failed_stream_raises_after_what_had_arrived(portal: Portal) -> None:
     assert arrived or events.completion.response is not None
 
 
-def test_a_slow_reader_holds_its_server_back_and_loses_nothing(portal: Portal) -> None:
+def test_a_slow_reader_slows_its_server_and_loses_no_event(portal: Portal) -> None:
     count = 20_000
 
     def received_during_a_request() -> int:
@@ -120,7 +120,7 @@ def test_a_slow_reader_holds_its_server_back_and_loses_nothing(portal: Portal) -
     with portal.stream(ask(f"events={count}")) as events:
         next(events)
         while received_during_a_request() >= 2 * alone:
-            pass  # the stream is still read beside it: in the end all of it would have been
+            pass  # without backpressure, the whole stream would be read meanwhile
         received = portal.statistics().bytes_received
         assert sum(isinstance(event, ms.TextDelta) for event in events) == count
         assert received < portal.statistics().bytes_received / 2
@@ -137,29 +137,29 @@ def test_a_wait_with_a_timeout_leaves_the_call_running(portal: Portal) -> None:
     with pytest.raises(TimeoutError, match="not ended within"):
         call.wait(0.01)
     assert call.wait(WAIT).success
-    call.cancel()  # after the end it does nothing
+    call.cancel()  # has no effect after the end
     assert call.completion is not None
     assert call.completion.success
 
 
-def test_a_callback_may_start_calls_and_may_not_wait_for_them(portal: Portal) -> None:
+def test_a_callback_may_start_calls_but_not_wait_for_them(portal: Portal) -> None:
     started: list[object] = []
     failures: list[Exception] = []
-    told = threading.Event()
+    ended = threading.Event()
 
     def on_completion(completion: ms.Completion) -> None:
-        started.append(portal.start_request(ask(), lambda _: told.set()))
+        started.append(portal.start_request(ask(), lambda _: ended.set()))
         try:
             portal.request(ask())
         except RuntimeError as error:
             failures.append(error)
 
     portal.start_request(ask(), on_completion).wait(WAIT)
-    assert told.wait(WAIT)
+    assert ended.wait(WAIT)
     assert "must not wait" in str(failures[0])
 
 
-def test_a_recording_holds_the_calls_of_its_block_and_can_be_replayed(portal: Portal, tmp_path: Path) -> None:
+def test_a_recording_holds_the_calls_of_its_block(portal: Portal, tmp_path: Path) -> None:
     path = tmp_path / "calls.jsonl"
     with portal.record(path) as recording:
         assert portal.request(ask()).text
@@ -176,9 +176,7 @@ def test_a_recording_holds_the_calls_of_its_block_and_can_be_replayed(portal: Po
             assert other.request(ask()).text
 
 
-def test_a_second_recording_beside_the_first_is_refused_and_the_end_of_the_portal_ends_one(
-    provider: ms.Provider, tmp_path: Path
-) -> None:
+def test_a_second_recording_is_refused_until_the_portal_ends(provider: ms.Provider, tmp_path: Path) -> None:
     with open_portal([provider]) as portal:
         recording = portal.record(tmp_path / "first.jsonl")
         with pytest.raises(RuntimeError, match="is running"):
@@ -210,12 +208,12 @@ def test_leaving_the_block_ends_calls_and_the_thread(provider: ms.Provider) -> N
     call.cancel()
 
 
-def test_an_exception_of_the_block_comes_out_as_it_is(provider: ms.Provider) -> None:
+def test_an_exception_of_the_block_is_raised_unchanged(provider: ms.Provider) -> None:
     with pytest.raises(ZeroDivisionError), open_portal([provider]):
         raise ZeroDivisionError
 
 
-def test_a_provider_that_cannot_work_is_refused_when_the_portal_opens(provider: ms.Provider) -> None:
+def test_an_unusable_provider_is_refused_by_open_portal(provider: ms.Provider) -> None:
     with pytest.raises(ms.InvalidRequestError, match="two are named"), open_portal([provider, provider]):
         raise AssertionError
 
@@ -226,12 +224,12 @@ import manystream as ms
 from manystream.portal import open_portal
 
 with open_portal([ms.OpenAIChat("key", sys.argv[1], name="sim")]) as portal:
-    def tell():
+    def report():
         while not portal.statistics().calls:
             pass
         print("asked", flush=True)
 
-    threading.Thread(target=tell).start()
+    threading.Thread(target=report).start()
     try:
         portal.request(ms.Request("sim/sim-text@delay=60", [ms.Message.user("x")]))
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""Conversations on disk: what is saved comes back, a killed writer loses at most one message, readers never wait."""
+"""Conversations on disk: saving and restoring, forks, bad input, and several threads and processes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import manystream as ms
 from manystream.store import APPLICATION_ID, SCHEMA_VERSION, StoreError
 
 PATIENCE = 30.0
-"""Seconds that another process may take before a test gives it up."""
+"""The longest time, in seconds, that a test waits for another process."""
 
 SIGNED = ms.Message.tool_call_with_thinking(
     thinking_text="hm", thinking_signature="sig", redacted_data="xyz", tool_id="t1", tool_name="f", tool_arguments="{}"
@@ -30,7 +30,7 @@ MESSAGES = [
 ]
 
 
-# --- what is saved comes back ---
+# --- saving and restoring ---
 
 
 def test_a_saved_conversation_is_restored_equal(store: ms.ConversationStore, path: Path) -> None:
@@ -49,9 +49,7 @@ def test_messages_are_appended_one_or_several(store: ms.ConversationStore) -> No
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1)])
-def test_calls_that_are_stored_as_they_are_completed_are_restored_once(
-    store: ms.ConversationStore, order: tuple[int, ...]
-) -> None:
+def test_calls_stored_one_by_one_are_restored_once(store: ms.ConversationStore, order: tuple[int, ...]) -> None:
     calls = [ms.ToolCall(f"c{n}", "look", f'{{"n":{n}}}') for n in range(3)]
     conversation = ms.Conversation([ms.Message.user("Look.")])
     id = store.save(conversation)
@@ -62,7 +60,7 @@ def test_calls_that_are_stored_as_they_are_completed_are_restored_once(
         store.append(id, pair)
         assert store.restore(id) == conversation
     assert len(conversation) == 3
-    # The next round is another one, even with ids that the server counts from 0 again.
+    # The next round is not the same one, even if the server counts the ids from 0 again.
     conversation.keep_thinking(ms.Response([*calls[:2]]))
     for call in calls[:2]:
         store.append(id, conversation.complete_tool(call, "seen again"))
@@ -89,7 +87,7 @@ def test_rows_are_kind_content_and_data_json(store: ms.ConversationStore, path: 
     assert [ms.Row(*row) for row in found] == store.rows(id)
 
 
-def test_a_result_without_its_call_is_kept_as_it_was_saved(store: ms.ConversationStore) -> None:
+def test_a_result_without_its_call_is_restored_unchanged(store: ms.ConversationStore) -> None:
     conversation = ms.Conversation([ms.Message.tool_result("gone", "x")])
     assert store.restore(store.save(conversation)) == conversation
 
@@ -111,7 +109,7 @@ def test_conversations_are_listed_newest_first(store: ms.ConversationStore) -> N
 # --- forks ---
 
 
-def test_a_fork_goes_on_by_itself(store: ms.ConversationStore) -> None:
+def test_a_fork_is_independent_of_its_parent(store: ms.ConversationStore) -> None:
     original = store.save(ms.Conversation(MESSAGES))
     fork = store.fork(original)
     store.append(original, ms.Message.user("here"))
@@ -151,7 +149,7 @@ def test_an_unknown_conversation_is_named(store: ms.ConversationStore) -> None:
 @pytest.mark.parametrize(
     "message", [ms.Message.user("lone \ud800 surrogate"), ms.Message.tool_result("t", "lone \ud800 surrogate")]
 )
-def test_a_message_that_cannot_be_saved_leaves_the_conversation_as_it_was(
+def test_an_unsavable_message_does_not_change_the_conversation(
     store: ms.ConversationStore, message: ms.Message
 ) -> None:
     id = store.save(ms.Conversation(MESSAGES))
@@ -162,7 +160,7 @@ def test_a_message_that_cannot_be_saved_leaves_the_conversation_as_it_was(
     assert len(store.restore(id)) == 5
 
 
-def test_a_row_that_somebody_else_wrote_wrongly_is_named(store: ms.ConversationStore, path: Path) -> None:
+def test_a_malformed_row_of_another_program_is_named(store: ms.ConversationStore, path: Path) -> None:
     id = store.save(ms.Conversation(MESSAGES[:1]))
     with sqlite3.connect(path) as connection:
         connection.execute("INSERT INTO rows VALUES (?, 1, 0, 'tool_call', NULL, '{')", (id,))
@@ -189,7 +187,7 @@ def test_a_newer_schema_is_a_clear_error(store: ms.ConversationStore, path: Path
         ms.ConversationStore(path)
 
 
-def test_another_programs_database_is_a_clear_error_and_stays_as_it_was(path: Path) -> None:
+def test_another_programs_database_is_refused_and_unchanged(path: Path) -> None:
     connection = sqlite3.connect(path)
     connection.execute("CREATE TABLE other (x)")
     connection.close()
@@ -200,13 +198,13 @@ def test_another_programs_database_is_a_clear_error_and_stays_as_it_was(path: Pa
     connection.close()
 
 
-def test_a_file_that_is_no_database_is_a_clear_error(path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_a_clear_error(path: Path) -> None:
     path.write_bytes(b"no database at all, but a text" * 100)
     with pytest.raises(StoreError, match=r"conversations\.db: file is not a database"):
         ms.ConversationStore(path)
 
 
-def test_a_folder_that_is_not_there_is_a_clear_error(path: Path) -> None:
+def test_a_missing_folder_is_a_clear_error(path: Path) -> None:
     with pytest.raises(StoreError, match="unable to open database file"):
         ms.ConversationStore(path / "nowhere" / "a.db")
 
@@ -216,7 +214,7 @@ def test_a_store_in_memory_is_refused() -> None:
         ms.ConversationStore(":memory:")
 
 
-def test_a_closed_store_says_so(store: ms.ConversationStore) -> None:
+def test_a_closed_store_raises(store: ms.ConversationStore) -> None:
     store.close()
     store.close()
     assert repr(store).endswith(", closed>")
@@ -228,9 +226,7 @@ def test_a_closed_store_says_so(store: ms.ConversationStore) -> None:
 
 
 @pytest.mark.parametrize(("durable", "synchronous"), [(False, 1), (True, 2)])
-def test_the_journal_is_a_write_ahead_log_and_commits_wait_for_the_disk_only_where_asked(
-    path: Path, durable: bool, synchronous: int
-) -> None:
+def test_commits_wait_for_the_disk_only_if_durable(path: Path, durable: bool, synchronous: int) -> None:
     with ms.ConversationStore(path, durable=durable) as store:
         connection = store._connection  # pyright: ignore[reportPrivateUsage]
         assert connection is not None
@@ -276,7 +272,7 @@ for number in count():
     print(number, flush=True)
 """
 )
-"""Appends messages of six rows each for ever, and tells the number of each that is saved."""
+"""A program that appends messages of six rows each without end, and prints the number of each saved message."""
 
 READER = (
     BEGIN
@@ -291,14 +287,14 @@ while seen < int(sys.argv[3]):
 print(seen)
 """
 )
-"""Reads until there are so many messages, and sees whole messages only, never fewer than before."""
+"""A program that reads until there are so many messages. All must be whole, and their number must never fall."""
 
 
 def run(program: str, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, "-c", program, *arguments], stdout=subprocess.PIPE, text=True)
 
 
-def told(process: subprocess.Popen[str]) -> str:
+def next_line(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
     line = process.stdout.readline()
     assert line, "the process ended"
@@ -306,13 +302,11 @@ def told(process: subprocess.Popen[str]) -> str:
 
 
 @pytest.mark.parametrize("appended", [1, 20])
-def test_a_killed_writer_loses_at_most_the_message_that_it_was_writing(
-    store: ms.ConversationStore, path: Path, appended: int
-) -> None:
+def test_a_killed_writer_loses_at_most_its_last_message(store: ms.ConversationStore, path: Path, appended: int) -> None:
     id = store.create()
     store.close()
     with run(WRITER, str(path), id) as writer:
-        while int(told(writer)) < appended:
+        while int(next_line(writer)) < appended:
             pass
         writer.send_signal(signal.SIGKILL)
         assert writer.stdout is not None
@@ -320,7 +314,7 @@ def test_a_killed_writer_loses_at_most_the_message_that_it_was_writing(
     last = int(rest[-1]) if rest else appended
     with ms.ConversationStore(path) as again:
         messages = again.restore(id).messages
-        assert len(messages) in (last + 1, last + 2), "all that were told are there, and perhaps one more"
+        assert len(messages) in (last + 1, last + 2), "all messages that were printed are there, and at most one more"
         assert all(len(message.content) == 6 for message in messages)
         again.append(id, ms.Message.user("go on"))
         assert len(again.restore(id)) == len(messages) + 1
@@ -336,7 +330,7 @@ def test_two_processes_read_while_one_writes(store: ms.ConversationStore, path: 
     ):
         try:
             for reader in (first, second):
-                assert int(told(reader)) >= int(enough)
+                assert int(next_line(reader)) >= int(enough)
                 assert reader.wait(PATIENCE) == 0
         finally:
             for process in (first, second, writer):
@@ -354,7 +348,7 @@ def test_two_processes_write_to_one_conversation(store: ms.ConversationStore, pa
     assert (texts.count("a"), texts.count("b"), texts.count("x")) == (20, 20, 40)
 
 
-def test_a_file_may_be_made_by_several_processes_at_once(path: Path) -> None:
+def test_several_processes_may_make_a_file_at_once(path: Path) -> None:
     program = "import sys; import manystream as ms; ms.ConversationStore(sys.argv[1]).create()"
     makers = [run(program, str(path)) for _ in range(3)]
     for maker in makers:
@@ -366,7 +360,7 @@ def test_a_file_may_be_made_by_several_processes_at_once(path: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")  # Python 3.12 and newer
-def test_no_connection_is_carried_through_a_fork(store: ms.ConversationStore) -> None:
+def test_no_connection_is_used_across_a_fork(store: ms.ConversationStore) -> None:
     id = store.save(ms.Conversation(MESSAGES))
     child = os.fork()
     if not child:

@@ -1,4 +1,4 @@
-"""A store in bad company: Ctrl-C at any moment, texts that are none, files that are damaged or made to do harm."""
+"""A store under faults: Ctrl-C at any step, a full disk, text that cannot be written, damaged and malicious files."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from manystream.store import StoreError
 from tests.support.disk import room
 
 PATIENCE = 30.0
-"""Seconds that another process may take before a test gives it up."""
+"""The longest time, in seconds, that a test waits for another process."""
 
 MESSAGES = [ms.Message.user("one"), ms.Message.assistant([ms.Text("two"), ms.ToolCall("t", "f", "{}")])]
 
 
 def change(path: Path, *statements: str) -> None:
-    """What another program writes into the file."""
+    """Change the file as another program would."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         for statement in statements:
             connection.execute(statement)
 
 
 def may_be_written(path: Path) -> bool:
-    """Whether no connection is left inside a transaction that writes."""
+    """Return whether another connection can begin to write, so that no transaction was left open."""
     with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as connection:
         try:
             connection.execute("BEGIN IMMEDIATE")
@@ -46,8 +46,10 @@ def may_be_written(path: Path) -> bool:
 
 
 class Interrupt:
-    """Raises `KeyboardInterrupt` at the n-th place where the interpreter runs the handlers of signals: when a function
-    written in Python begins or ends, and when one written in C has ended."""
+    """A profile function that raises `KeyboardInterrupt` at the n-th place where the interpreter runs signal handlers.
+
+    These places are the start and end of a Python function, and the end of a C function.
+    """
 
     def __init__(self, number: int) -> None:
         self.left = number
@@ -61,7 +63,7 @@ class Interrupt:
 
 
 def interrupted(work: Callable[[], object], number: int) -> bool:
-    """Do the work with Ctrl-C at the n-th step; whether it came to that step."""
+    """Run `work` with Ctrl-C at the n-th step. Return whether the work has so many steps."""
     sys.setprofile(Interrupt(number))
     try:
         work()
@@ -112,7 +114,7 @@ with ms.ConversationStore(sys.argv[1]) as store:
 """
 
 
-def test_ctrl_c_ends_the_wait_for_another_writer_at_once(store: ms.ConversationStore, path: Path) -> None:
+def test_ctrl_c_interrupts_the_wait_for_another_writer(store: ms.ConversationStore, path: Path) -> None:
     id = store.create()
     with closing(sqlite3.connect(path, isolation_level=None)) as writer:
         process = subprocess.Popen(
@@ -125,7 +127,7 @@ def test_ctrl_c_ends_the_wait_for_another_writer_at_once(store: ms.ConversationS
                 writer.execute("BEGIN IMMEDIATE")
                 assert process.stdout.readline() == "waiting\n"
                 process.send_signal(signal.SIGINT)
-                assert select.select([process.stdout], [], [], PATIENCE / 2)[0], "it goes on waiting"
+                assert select.select([process.stdout], [], [], PATIENCE / 2)[0], "it is still waiting"
                 assert process.stdout.readline() == "interrupted\n"
                 writer.execute("COMMIT")
                 process.stdin.write("\n")
@@ -140,9 +142,7 @@ def test_ctrl_c_ends_the_wait_for_another_writer_at_once(store: ms.ConversationS
 # --- a full disk ---
 
 
-def test_a_full_disk_is_a_store_error_and_costs_no_message_that_was_stored(
-    store: ms.ConversationStore, path: Path
-) -> None:
+def test_a_full_disk_is_a_store_error_and_loses_no_message(store: ms.ConversationStore, path: Path) -> None:
     id = store.create()
     log = path.with_name(path.name + "-wal")
     many = [ms.Message.user("x" * 10_000)] * 100
@@ -154,7 +154,7 @@ def test_a_full_disk_is_a_store_error_and_costs_no_message_that_was_stored(
     assert len(store.restore(id)) == stored + 1
 
 
-# --- texts that are none ---
+# --- text that cannot be written ---
 
 LONE = "lone \ud800 surrogate"
 STATE = ms.ProviderState("google", {"x": LONE})
@@ -180,7 +180,7 @@ SURROGATES: dict[str, Callable[[ms.ConversationStore, str], object]] = {
 
 
 @pytest.mark.parametrize("use", SURROGATES.values(), ids=SURROGATES.keys())
-def test_a_lone_surrogate_is_a_store_error_wherever_it_is(
+def test_a_lone_surrogate_is_a_store_error(
     store: ms.ConversationStore, use: Callable[[ms.ConversationStore, str], object]
 ) -> None:
     id = store.save(ms.Conversation(MESSAGES))
@@ -190,7 +190,7 @@ def test_a_lone_surrogate_is_a_store_error_wherever_it_is(
 
 
 @pytest.mark.parametrize("value", [DEEP, {1, 2}], ids=["a deep object", "a set"])
-def test_what_json_cannot_hold_is_a_store_error(store: ms.ConversationStore, value: object) -> None:
+def test_a_value_that_json_cannot_hold_is_a_store_error(store: ms.ConversationStore, value: object) -> None:
     id = store.save(ms.Conversation(MESSAGES))
     with pytest.raises(StoreError, match="the message cannot be saved"):
         store.append(id, ms.Message("user", [ms.Text("x")], {"value": value}))  # type: ignore[dict-item]
@@ -263,7 +263,7 @@ def test_a_file_with_other_tables_or_triggers_is_refused(
         ms.ConversationStore(path)
 
 
-def test_tables_and_indexes_beside_the_store_s_own_are_left_alone(store: ms.ConversationStore, path: Path) -> None:
+def test_other_tables_and_indexes_in_the_file_are_kept(store: ms.ConversationStore, path: Path) -> None:
     id = store.save(ms.Conversation(MESSAGES))
     store.close()
     change(path, "CREATE TABLE notes (x)", "CREATE INDEX by_kind ON rows (kind)")
@@ -272,7 +272,7 @@ def test_tables_and_indexes_beside_the_store_s_own_are_left_alone(store: ms.Conv
 
 
 def damage(data: bytes, chance: random.Random) -> bytes:
-    """The file cut short, with pages in the place of others, or with other bytes, most of them at the pages' heads."""
+    """Return the file cut short, with copied pages, or with changed bytes, most of them in the headers of pages."""
     size = 4096
     pages = len(data) // size
     damaged = bytearray(data)
@@ -291,7 +291,7 @@ def damage(data: bytes, chance: random.Random) -> bytes:
     return bytes(damaged)
 
 
-def test_a_damaged_file_is_a_store_error_whatever_is_damaged(store: ms.ConversationStore, path: Path) -> None:
+def test_a_damaged_file_is_a_store_error(store: ms.ConversationStore, path: Path) -> None:
     id = store.save(ms.Conversation([ms.Message.user("x" * size) for size in (1, 50, 5000, 20000)]))
     fork = store.fork(id, messages=2)
     for _ in range(30):
@@ -309,7 +309,7 @@ def test_a_damaged_file_is_a_store_error_whatever_is_damaged(store: ms.Conversat
     assert failures > 50
 
 
-def test_damaged_bytes_that_sqlite_quotes_are_a_store_error(store: ms.ConversationStore, path: Path) -> None:
+def test_damaged_text_is_a_store_error(store: ms.ConversationStore, path: Path) -> None:
     store.close()
     path.write_bytes(path.read_bytes().replace(b"title TEXT NOT NULL,", b"title TEXT NOT NULL\xf3"))
     with pytest.raises(StoreError, match="is damaged"):
@@ -317,7 +317,7 @@ def test_damaged_bytes_that_sqlite_quotes_are_a_store_error(store: ms.Conversati
 
 
 def uses_that_fail(path: Path, id: str, fork: str) -> int:
-    """How many of a store's methods raise a `StoreError` or `RowError`. Nothing else may be raised."""
+    """Return how many of a store's methods raise `StoreError` or `RowError`. Other exceptions fail the test."""
     failures = 0
     try:
         store = ms.ConversationStore(path)

@@ -1,4 +1,4 @@
-"""Batches without a terminal: what is kept, what is passed over, and how fast it goes."""
+"""Batches without the command line: recorded answers and failures, resuming, pace, memory and cost."""
 
 from __future__ import annotations
 
@@ -73,35 +73,37 @@ async def test_no_more_calls_run_than_the_concurrency_allows(provider: ms.Provid
 
 
 @pytest.mark.trio
-async def test_failures_are_kept_apart_with_their_reason(provider: ms.Provider, tmp_path: Path) -> None:
+async def test_failures_are_in_a_file_of_their_own_with_reasons(provider: ms.Provider, tmp_path: Path) -> None:
     prompts = write(
         tmp_path / "p.jsonl", [line("good"), line("bad", "simulate: fail=404"), line("cut", "simulate: cut=0")]
     )
     batch = await run(provider, prompts, tmp_path / "a.jsonl")
     assert [answer["id"] for answer in records(tmp_path / "a.jsonl")] == ["good"]
     failures = {failure["id"]: failure for failure in records(tmp_path / "a.errors.jsonl")}
-    told = cast("dict[str, object]", failures["bad"]["error"])
-    assert (told["category"], told["http_status"], told["retryable"]) == ("not_found", 404, False)
+    error = cast("dict[str, object]", failures["bad"]["error"])
+    assert (error["category"], error["http_status"], error["retryable"]) == ("not_found", 404, False)
     assert failures["bad"]["line"] == 2
     assert cast("dict[str, object]", failures["cut"]["error"])["category"] == "network"
     assert batch.counters.failures == {"not_found": 1, "network": 1}
 
 
 @pytest.mark.trio
-async def test_bad_lines_are_named_and_disturb_nothing(provider: ms.Provider, tmp_path: Path) -> None:
+async def test_invalid_lines_are_reported_and_others_are_sent(provider: ms.Provider, tmp_path: Path) -> None:
     lines = ["{oh", line("a"), line("a"), line("b", temprature=1), line("c", max_output_tokens=0), line("d")]
     batch = await run(provider, write(tmp_path / "p.jsonl", lines), tmp_path / "a.jsonl")
     assert {answer["id"] for answer in records(tmp_path / "a.jsonl")} == {"a", "d"}
-    told = [cast("dict[str, str]", failure["error"])["message"] for failure in records(tmp_path / "a.errors.jsonl")]
-    assert told[0].startswith("p.jsonl line 1: malformed JSON")
-    assert told[1] == "p.jsonl line 3: id: 'a' is used twice, first on line 2"
-    assert told[2].startswith("p.jsonl line 4: temprature: is not a member of this form; did you mean 'temperature'")
-    assert told[3].startswith("p.jsonl line 5: max_output_tokens: must be a whole number of at least 1, not 0")
+    messages = [cast("dict[str, str]", failure["error"])["message"] for failure in records(tmp_path / "a.errors.jsonl")]
+    assert messages[0].startswith("p.jsonl line 1: malformed JSON")
+    assert messages[1] == "p.jsonl line 3: id: 'a' is used twice, first on line 2"
+    assert messages[2].startswith(
+        "p.jsonl line 4: temprature: is not a member of this form; did you mean 'temperature'"
+    )
+    assert messages[3].startswith("p.jsonl line 5: max_output_tokens: must be a whole number of at least 1, not 0")
     assert batch.counters.invalid == 4
 
 
 @pytest.mark.trio
-async def test_a_second_run_asks_only_what_has_no_answer(provider: ms.Provider, tmp_path: Path) -> None:
+async def test_a_second_run_sends_only_unanswered_lines(provider: ms.Provider, tmp_path: Path) -> None:
     answers = tmp_path / "a.jsonl"
     await run(provider, write(tmp_path / "p.jsonl", [line("a"), line("b", "simulate: fail=404")]), answers)
     before = answers.read_bytes()
@@ -114,7 +116,7 @@ async def test_a_second_run_asks_only_what_has_no_answer(provider: ms.Provider, 
 
 
 @pytest.mark.trio
-async def test_what_failed_is_tried_again_on_demand_and_then_known_once(provider: ms.Provider, tmp_path: Path) -> None:
+async def test_failed_lines_are_sent_again_with_retry_failed(provider: ms.Provider, tmp_path: Path) -> None:
     answers, errors = tmp_path / "a.jsonl", tmp_path / "a.errors.jsonl"
     lines = [line("a", "simulate: fail=500,times=1,key=again"), line("b", "simulate: fail=404")]
     prompts = write(tmp_path / "p.jsonl", lines)
@@ -127,7 +129,7 @@ async def test_what_failed_is_tried_again_on_demand_and_then_known_once(provider
 
 
 @pytest.mark.trio
-async def test_a_mended_line_leaves_no_error_behind(provider: ms.Provider, tmp_path: Path) -> None:
+async def test_a_corrected_line_leaves_no_failure_record(provider: ms.Provider, tmp_path: Path) -> None:
     answers = tmp_path / "a.jsonl"
     await run(provider, write(tmp_path / "p.jsonl", ["{oh"]), answers)
     assert len(records(tmp_path / "a.errors.jsonl")) == 1
@@ -136,9 +138,7 @@ async def test_a_mended_line_leaves_no_error_behind(provider: ms.Provider, tmp_p
 
 
 @pytest.mark.trio
-async def test_a_stopped_batch_keeps_what_is_done_and_records_nothing_else(
-    provider: ms.Provider, tmp_path: Path
-) -> None:
+async def test_a_stopped_batch_records_only_its_answers(provider: ms.Provider, tmp_path: Path) -> None:
     quick = [line(f"q{n}") for n in range(5)]
     prompts = write(tmp_path / "p.jsonl", [*quick, *(line(f"s{n}", "simulate: delay=60") for n in range(20))])
     answers = tmp_path / "a.jsonl"
@@ -159,7 +159,7 @@ async def test_a_stopped_batch_keeps_what_is_done_and_records_nothing_else(
 
 
 @pytest.mark.trio
-async def test_a_refused_key_ends_the_batch_and_fails_no_line(provider: ms.Provider, tmp_path: Path) -> None:
+async def test_a_refused_key_ends_the_batch_without_failed_lines(provider: ms.Provider, tmp_path: Path) -> None:
     prompts = write(tmp_path / "p.jsonl", [line(str(n), "simulate: fail=401") for n in range(500)])
     with pytest.raises(BatchError, match="the key was refused"):
         await run(provider, prompts, tmp_path / "a.jsonl", concurrency=4)
@@ -167,7 +167,7 @@ async def test_a_refused_key_ends_the_batch_and_fails_no_line(provider: ms.Provi
 
 
 @pytest.mark.trio
-async def test_a_spent_quota_ends_the_batch(provider: ms.Provider, tmp_path: Path) -> None:
+async def test_an_exhausted_quota_ends_the_batch(provider: ms.Provider, tmp_path: Path) -> None:
     lines = [line(str(n), "simulate: fail=429,code=insufficient_quota") for n in range(500)]
     with pytest.raises(BatchError, match="the quota is exhausted"):
         await run(provider, write(tmp_path / "p.jsonl", lines), tmp_path / "a.jsonl", concurrency=4)
@@ -177,7 +177,7 @@ async def test_a_spent_quota_ends_the_batch(provider: ms.Provider, tmp_path: Pat
 # --- the files ---
 
 
-def test_a_torn_last_line_is_repaired_at_every_place_it_can_be_torn(tmp_path: Path) -> None:
+def test_an_incomplete_last_line_is_repaired(tmp_path: Path) -> None:
     whole = b'{"id":"a","text":"x"}\n'
     last = '{"id":"b","text":"naïve {\\"}"}\n'.encode()
     for cut in range(len(last) + 1):
@@ -189,7 +189,7 @@ def test_a_torn_last_line_is_repaired_at_every_place_it_can_be_torn(tmp_path: Pa
         assert path.read_bytes() == whole + (last if complete else b"")
 
 
-def test_a_torn_line_longer_than_a_read_is_repaired(tmp_path: Path) -> None:
+def test_an_incomplete_line_longer_than_a_read_is_repaired(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(b'{"id":"a"}\n{"id":"' + b"b" * 200_000)
     with Journal(path) as journal:
@@ -197,13 +197,13 @@ def test_a_torn_line_longer_than_a_read_is_repaired(tmp_path: Path) -> None:
     assert path.read_bytes() == b'{"id":"a"}\n'
 
 
-def test_a_torn_failure_is_repaired_too(tmp_path: Path) -> None:
+def test_an_incomplete_failure_record_is_repaired(tmp_path: Path) -> None:
     (tmp_path / "a.errors.jsonl").write_bytes(b'{"id":"a","error":{}}\n{"id":"b","err')
     with Journal(tmp_path / "a.jsonl") as journal:
         assert journal.failed == {"a"}
 
 
-def test_a_file_of_something_else_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+def test_a_file_of_another_program_is_refused_and_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_bytes(b"milk\neggs\n")
     with pytest.raises(JournalError, match=r"notes\.txt line 1 was not written by a batch"), Journal(path):
@@ -219,16 +219,16 @@ def test_two_batches_cannot_write_one_file(tmp_path: Path) -> None:
         pass
 
 
-def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_the_error_names_a_missing_folder(tmp_path: Path) -> None:
     with pytest.raises(JournalError, match=r"cannot write .*No such file"), Journal(tmp_path / "nowhere" / "a.jsonl"):
         raise AssertionError
 
 
-# --- how fast ---
+# --- pace ---
 
 
 def starts(pace: Pace, tokens: Callable[[], float], count: int) -> list[float]:
-    """When each of `count` requests starts that are in a hurry."""
+    """Return the times at which `count` requests start, if each starts as early as the pace allows."""
     now, found = 0.0, []
     for _ in range(count):
         needed = tokens()
@@ -239,13 +239,13 @@ def starts(pace: Pace, tokens: Callable[[], float], count: int) -> list[float]:
     return found
 
 
-def test_requests_a_second_are_spread_evenly() -> None:
+def test_requests_per_second_are_spread_evenly() -> None:
     found = starts(Pace(10, None, 0.0), lambda: 1, 21)
     assert found[-1] == pytest.approx(2.0)
     assert max(b - a for a, b in itertools.pairwise(found)) == pytest.approx(0.1)
 
 
-def test_an_idle_time_is_not_made_up_for() -> None:
+def test_idle_time_is_not_made_up_for() -> None:
     pace = Pace(1, None, 0.0)
     pace.start(0.0, 1)
     assert pace.delay(100.0, 1) == 0
@@ -253,7 +253,7 @@ def test_an_idle_time_is_not_made_up_for() -> None:
     assert pace.delay(100.0, 1) == pytest.approx(1 - CATCH_UP)
 
 
-def test_tokens_a_minute_hold_over_every_minute() -> None:
+def test_tokens_per_minute_are_limited_in_every_minute() -> None:
     chance = random.Random(1)
     sizes: list[float] = []
 
@@ -267,14 +267,14 @@ def test_tokens_a_minute_hold_over_every_minute() -> None:
         assert within <= 60_000 * (1 + BURST_SECONDS / 60) + 3000
 
 
-def test_a_request_larger_than_the_budget_goes_when_it_is_full() -> None:
+def test_a_large_request_starts_when_the_budget_is_full() -> None:
     pace = Pace(None, 600, 0.0)
     assert pace.delay(0.0, 1e6) == 0
     pace.start(0.0, 200)
     assert pace.delay(0.0, 1e6) == pytest.approx(20)
 
 
-def test_what_was_really_used_settles_the_account() -> None:
+def test_the_real_number_of_tokens_corrects_the_charge() -> None:
     pace = Pace(None, 600, 0.0)
     pace.start(0.0, 50)
     assert pace.delay(0.0, 20) == pytest.approx(2)
@@ -282,7 +282,7 @@ def test_what_was_really_used_settles_the_account() -> None:
     assert pace.delay(0.0, 20) == 0
 
 
-def test_the_estimate_learns() -> None:
+def test_the_estimate_follows_the_real_numbers() -> None:
     estimate = TokenEstimate()
     for _ in range(400):
         estimate.learn(1000, 100, 40)
@@ -291,7 +291,7 @@ def test_the_estimate_learns() -> None:
 
 
 @pytest.mark.trio
-async def test_a_paced_batch_takes_its_time(
+async def test_a_batch_keeps_its_pace(
     provider: ms.Provider, tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
     prompts = write(tmp_path / "p.jsonl", [line(str(n)) for n in range(21)])
@@ -303,11 +303,11 @@ async def test_a_paced_batch_takes_its_time(
         assert trio.current_time() - began == pytest.approx(10.0)
 
 
-# --- how much ---
+# --- memory ---
 
 
 class StubEngine:
-    """Answers at once, so that the batch's own share can be seen."""
+    """An engine that answers at once, so that only the batch's own memory is measured."""
 
     def start_request(self, request: ms.Request, on_completion: Callable[[ms.Completion], object]) -> object:
         response = ms.Response([ms.Text("yes")], ms.FinishReason.STOP)
@@ -318,7 +318,7 @@ class StubEngine:
 
 @pytest.mark.trio
 @pytest.mark.parametrize("count", [10_000, pytest.param(100_000, marks=pytest.mark.soak)])
-async def test_however_many_lines_run_in_bounded_memory(count: int, tmp_path: Path) -> None:
+async def test_any_number_of_lines_needs_bounded_memory(count: int, tmp_path: Path) -> None:
     padding = "x" * 5000
 
     async def lines() -> AsyncGenerator[list[tuple[int, bytes]], None]:
@@ -334,7 +334,7 @@ async def test_however_many_lines_run_in_bounded_memory(count: int, tmp_path: Pa
         finally:
             tracemalloc.stop()
     assert batch.counters.answered == count
-    # Of the 5 KB of each line its id is what is kept, beside the thousand that run.
+    # Of the 5 KB of each line only the id is kept, besides the thousand lines that run.
     assert peak < 25 * 2**20 + count * 300
 
 
@@ -342,7 +342,7 @@ async def test_however_many_lines_run_in_bounded_memory(count: int, tmp_path: Pa
 
 
 def cent(request: ms.Request, response: ms.Response) -> Cost | Unpriced:
-    """A cent for every answer that is no tool call."""
+    """Price every answer at one cent, except tool calls."""
     if response.tool_calls:
         return Unpriced("tools have no price")
     zero = Decimal(0)
@@ -350,7 +350,7 @@ def cent(request: ms.Request, response: ms.Response) -> Cost | Unpriced:
 
 
 @pytest.mark.trio
-async def test_answers_carry_their_cost_and_the_tally_their_sum(provider: ms.Provider, tmp_path: Path) -> None:
+async def test_answers_have_their_cost_and_counters_the_sum(provider: ms.Provider, tmp_path: Path) -> None:
     lines = [line(str(n)) for n in range(3)] + [line("tool", "simulate: kind=tools"), line("bad", "simulate: fail=404")]
     batch = await run(provider, write(tmp_path / "p.jsonl", lines), tmp_path / "a.jsonl", price=cent)
     costs = {answer["id"]: answer["cost"] for answer in records(tmp_path / "a.jsonl")}
@@ -364,7 +364,7 @@ async def test_answers_carry_their_cost_and_the_tally_their_sum(provider: ms.Pro
 
 
 @pytest.mark.trio
-async def test_a_price_that_raises_costs_no_answer(provider: ms.Provider, tmp_path: Path) -> None:
+async def test_a_failing_price_list_loses_no_answer(provider: ms.Provider, tmp_path: Path) -> None:
     def broken(request: ms.Request, response: ms.Response) -> Cost | Unpriced:
         raise KeyError("no such thing")
 

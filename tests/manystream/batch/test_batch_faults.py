@@ -1,4 +1,4 @@
-"""Batches in bad company: cancelled hosts, hostile lines and answers, full disks, files that are somebody else's."""
+"""Batches under faults: cancelled hosts, hostile lines and answers, full disks, and files of other programs."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def at(peer: Peer) -> ms.Provider:
     return ms.OpenAIChat("key", peer.url, name="sim")
 
 
-def told(failure: dict[str, object]) -> dict[str, object]:
+def error_of(failure: dict[str, object]) -> dict[str, object]:
     return cast("dict[str, object]", failure["error"])
 
 
 class Held:
-    """A server that answers when it is allowed to."""
+    """A server that holds its answers back until the test releases them."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -48,7 +48,7 @@ class Held:
 
 @pytest.mark.trio
 @pytest.mark.parametrize("lines", [3, 9], ids=["while the last calls run", "while a line waits for its turn"])
-async def test_a_cancelled_run_leaves_no_call_and_writes_nothing_afterwards(tmp_path: Path, lines: int) -> None:
+async def test_after_a_cancelled_run_no_call_runs_or_is_recorded(tmp_path: Path, lines: int) -> None:
     prompts = write(tmp_path / "p.jsonl", [line(str(n)) for n in range(lines)])
     held = Held()
     async with open_peer(held.script) as peer, ms.open_engine([at(peer)]) as engine:
@@ -71,7 +71,7 @@ async def test_a_cancelled_run_leaves_no_call_and_writes_nothing_afterwards(tmp_
 
 
 @pytest.mark.trio
-async def test_a_journal_that_is_closed_too_early_writes_nowhere(tmp_path: Path) -> None:
+async def test_a_journal_closed_too_early_writes_to_no_file(tmp_path: Path) -> None:
     prompts = write(tmp_path / "p.jsonl", [line("a")])
     held = Held()
     failures: list[BatchError] = []
@@ -96,7 +96,7 @@ async def test_a_journal_that_is_closed_too_early_writes_nowhere(tmp_path: Path)
 
 
 @pytest.mark.trio
-async def test_an_engine_that_is_closed_fails_no_line(tmp_path: Path) -> None:
+async def test_a_closed_engine_fails_no_line(tmp_path: Path) -> None:
     prompts = write(tmp_path / "p.jsonl", [line(str(n)) for n in range(5)])
     held = Held()
     failures: list[BatchError] = []
@@ -120,7 +120,7 @@ async def test_an_engine_that_is_closed_fails_no_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.trio
-async def test_an_input_that_breaks_off_lets_its_calls_end(tmp_path: Path) -> None:
+async def test_a_failing_input_lets_running_calls_end(tmp_path: Path) -> None:
     held = Held()
 
     async def lines() -> AsyncGenerator[list[tuple[int, bytes]], None]:
@@ -136,7 +136,7 @@ async def test_an_input_that_breaks_off_lets_its_calls_end(tmp_path: Path) -> No
 
 
 @pytest.mark.trio
-async def test_more_calls_than_the_engine_takes_are_named_and_fail_no_line(tmp_path: Path) -> None:
+async def test_too_many_calls_end_the_batch_without_failed_lines(tmp_path: Path) -> None:
     prompts = write(tmp_path / "p.jsonl", [line(str(n)) for n in range(5)])
     held = Held()
     held.allowed.set()
@@ -147,7 +147,7 @@ async def test_more_calls_than_the_engine_takes_are_named_and_fail_no_line(tmp_p
     assert not (tmp_path / "a.errors.jsonl").exists()
 
 
-# --- a line's fault is that line's ---
+# --- a bad line fails alone ---
 
 SOUND = {"type": "input_audio", "input_audio": {"data": "caf\u00e9", "format": "wav"}}
 FILE = {"type": "file", "file": {"file_data": "data:text/plain;base64,caf\u00e9"}}
@@ -172,7 +172,7 @@ HOSTILE_LINES: dict[str, object] = {
         "custom_id": "bad",
         "params": {"max_tokens": 9, "messages": [{"role": "user", "content": [{"type": "image", "source": SOURCE}]}]},
     },
-    "an id of 20 digits and a member nobody knows": '{"id": 99999999999999999999, "x": "\\ud800"}',
+    "an id of 20 digits and an unknown member": '{"id": 99999999999999999999, "x": "\\ud800"}',
     "an id of 5,000 digits": json.dumps(line("bad")).replace('"bad"', "9" * 5000),
     "an id of 400 digits beside a lone surrogate": f'{{"id": {"9" * 400}, "x": "\\ud800"}}',
     "a clock of 400 digits beside a lone surrogate": json.dumps(line("\ud800", timeouts={"total": 10**400})),
@@ -187,21 +187,19 @@ HOSTILE_LINES: dict[str, object] = {
 
 @pytest.mark.trio
 @pytest.mark.parametrize("hostile", HOSTILE_LINES.values(), ids=HOSTILE_LINES.keys())
-async def test_a_line_of_any_kind_fails_alone_and_its_neighbours_are_answered(
-    provider: ms.Provider, tmp_path: Path, hostile: object
-) -> None:
+async def test_a_hostile_line_fails_alone(provider: ms.Provider, tmp_path: Path, hostile: object) -> None:
     prompts = write(tmp_path / "p.jsonl", [line("before"), hostile, line("after")])
     batch = await run(provider, prompts, tmp_path / "a.jsonl", concurrency=1)
     assert [record["id"] for record in records(tmp_path / "a.jsonl")] == ["before", "after"]
     (failure,) = records(tmp_path / "a.errors.jsonl")
     assert failure["line"] == 2
-    assert str(told(failure)["message"]).startswith("p.jsonl line 2: ")
+    assert str(error_of(failure)["message"]).startswith("p.jsonl line 2: ")
     assert (batch.counters.answered, batch.counters.invalid, batch.counters.failed) == (2, 1, 0)
     assert (await run(provider, prompts, tmp_path / "a.jsonl")).counters.answered_before == 2
 
 
 @pytest.mark.trio
-async def test_an_id_of_many_digits_is_answered_and_found_again(provider: ms.Provider, tmp_path: Path) -> None:
+async def test_an_id_of_many_digits_is_found_again(provider: ms.Provider, tmp_path: Path) -> None:
     lines = [json.dumps(line(int(digits), "\ud800")) for digits in ("9" * 20, "9" * 400)]
     prompts = write(tmp_path / "p.jsonl", [*lines, line("a")])
     assert (await run(provider, prompts, tmp_path / "a.jsonl")).counters.answered == 3
@@ -209,10 +207,10 @@ async def test_an_id_of_many_digits_is_answered_and_found_again(provider: ms.Pro
 
 
 @pytest.mark.trio
-async def test_a_defect_in_reading_or_sending_a_line_is_that_line_s(
+async def test_a_defect_that_a_line_triggers_fails_that_line_only(
     provider: ms.Provider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever a line makes the library raise: here the model's name makes it raise."""
+    """A line may trigger a defect of the library. Here the model's name makes a function raise."""
 
     def choose(named: str | None) -> str:
         if named == "unread":
@@ -234,7 +232,7 @@ async def test_a_defect_in_reading_or_sending_a_line_is_that_line_s(
         async with ms.open_engine([provider]) as engine:
             await Batch(engine, journal, choose, concurrency=1).run(read_lines(prompts))
     assert [record["id"] for record in records(tmp_path / "a.jsonl")] == ["a", "d"]
-    failures = {failure["id"]: told(failure)["message"] for failure in records(tmp_path / "a.errors.jsonl")}
+    failures = {failure["id"]: error_of(failure)["message"] for failure in records(tmp_path / "a.errors.jsonl")}
     assert failures == {
         "b": "input line 2: cannot be read: RecursionError('too deep')",
         "c": "input line 3: cannot be sent: MemoryError()",
@@ -242,9 +240,9 @@ async def test_a_defect_in_reading_or_sending_a_line_is_that_line_s(
 
 
 @pytest.mark.trio
-async def test_a_call_that_ends_while_it_is_being_started_is_counted_once(tmp_path: Path) -> None:
+async def test_a_call_that_ends_during_its_start_is_counted_once(tmp_path: Path) -> None:
     class Hasty:
-        """Completes a call before it returns it."""
+        """An engine that completes a call before it returns it."""
 
         def start_request(self, request: ms.Request, on_completion: Callable[[ms.Completion], object]) -> object:
             response = ms.Response([ms.Text("yes")], ms.FinishReason.STOP)
@@ -259,7 +257,7 @@ async def test_a_call_that_ends_while_it_is_being_started_is_counted_once(tmp_pa
 
 
 @pytest.mark.trio
-async def test_a_source_whose_name_is_no_text_can_be_written_about(provider: ms.Provider, tmp_path: Path) -> None:
+async def test_an_input_with_an_undecodable_name_can_be_reported(provider: ms.Provider, tmp_path: Path) -> None:
     prompts = write(Path(os.fsdecode(os.fsencode(tmp_path) + b"/p\xff.jsonl")), ["{oh", line("a")])
     await run(provider, prompts, tmp_path / "a.jsonl")
     assert [record["id"] for record in records(tmp_path / "a.jsonl")] == ["a"]
@@ -267,11 +265,11 @@ async def test_a_source_whose_name_is_no_text_can_be_written_about(provider: ms.
 
 
 @pytest.mark.trio
-async def test_a_line_with_a_wrong_key_of_its_own_does_not_end_the_batch(provider: ms.Provider, tmp_path: Path) -> None:
+async def test_a_lines_own_wrong_key_does_not_end_the_batch(provider: ms.Provider, tmp_path: Path) -> None:
     bad = line("bad", "simulate: fail=401", extra_headers={"X-Key": "wrong"})
     await run(provider, write(tmp_path / "p.jsonl", [bad, line("a")]), tmp_path / "a.jsonl", concurrency=1)
     assert [record["id"] for record in records(tmp_path / "a.jsonl")] == ["a"]
-    assert [told(failure)["category"] for failure in records(tmp_path / "a.errors.jsonl")] == ["auth"]
+    assert [error_of(failure)["category"] for failure in records(tmp_path / "a.errors.jsonl")] == ["auth"]
 
 
 HOSTILE_ANSWERS = {
@@ -283,7 +281,7 @@ HOSTILE_ANSWERS = {
 
 @pytest.mark.trio
 @pytest.mark.parametrize("members", HOSTILE_ANSWERS.values(), ids=HOSTILE_ANSWERS.keys())
-async def test_an_answer_of_any_kind_is_kept_and_ends_no_batch(tmp_path: Path, members: dict[str, object]) -> None:
+async def test_a_hostile_answer_is_recorded(tmp_path: Path, members: dict[str, object]) -> None:
     body = json.dumps({**json.loads(chat_answer("hello")), **members})
 
     async def script(line: Line) -> None:
@@ -300,7 +298,7 @@ async def test_an_answer_of_any_kind_is_kept_and_ends_no_batch(tmp_path: Path, m
     assert batch.counters.answered == 2
 
 
-def test_what_json_cannot_hold_is_replaced_and_the_record_says_so(tmp_path: Path) -> None:
+def test_values_that_json_cannot_hold_are_replaced(tmp_path: Path) -> None:
     deep: object = 1
     for _ in range(400):
         deep = [deep]
@@ -319,9 +317,7 @@ def test_what_json_cannot_hold_is_replaced_and_the_record_says_so(tmp_path: Path
 
 
 @pytest.mark.trio
-async def test_a_full_disk_ends_the_batch_and_only_whole_lines_are_stored_and_counted(
-    provider: ms.Provider, tmp_path: Path
-) -> None:
+async def test_a_full_disk_ends_the_batch_and_leaves_whole_lines(provider: ms.Provider, tmp_path: Path) -> None:
     answers = tmp_path / "a.jsonl"
     prompts = write(tmp_path / "p.jsonl", [line(str(n)) for n in range(50)])
     async with ms.open_engine([provider]) as engine:
@@ -336,7 +332,7 @@ async def test_a_full_disk_ends_the_batch_and_only_whole_lines_are_stored_and_co
 
 
 @pytest.mark.trio
-async def test_failures_that_find_no_room_are_not_counted(provider: ms.Provider, tmp_path: Path) -> None:
+async def test_failures_that_cannot_be_written_are_not_counted(provider: ms.Provider, tmp_path: Path) -> None:
     errors = tmp_path / "a.errors.jsonl"
     prompts = write(tmp_path / "p.jsonl", [line(str(n), "simulate: fail=404") for n in range(50)])
     async with ms.open_engine([provider]) as engine:
@@ -347,7 +343,7 @@ async def test_failures_that_find_no_room_are_not_counted(provider: ms.Provider,
     assert len(records(errors)) == batch.counters.failed == batch.counters.failures["not_found"] > 0
 
 
-def test_no_room_to_clean_the_failures_up_loses_none(tmp_path: Path) -> None:
+def test_a_full_disk_keeps_superseded_failures(tmp_path: Path) -> None:
     errors = write(tmp_path / "a.errors.jsonl", [{"id": str(n % 30), "error": {"category": "x"}} for n in range(40)])
     before = errors.read_bytes()
     with room(1000), Journal(tmp_path / "a.jsonl"):
@@ -356,19 +352,19 @@ def test_no_room_to_clean_the_failures_up_loses_none(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.errors.jsonl", "a.jsonl"]
 
 
-# --- files that are somebody else's ---
+# --- files of other programs ---
 
 
 @contextmanager
 def kept(path: Path) -> Generator[None]:
-    """The file is the same afterwards, to the byte."""
+    """Assert that the block does not change the file."""
     before, inode = path.read_bytes(), path.stat().st_ino
     yield
     assert (path.read_bytes(), path.stat().st_ino) == (before, inode)
 
 
 def linked(path: Path, how: str) -> Path:
-    """The same file under another name."""
+    """Return another path of the same file."""
     if how == "itself":
         return path
     if how == "another spelling":
@@ -395,7 +391,7 @@ INPUTS = {
 @pytest.mark.parametrize("text", INPUTS.values(), ids=INPUTS.keys())
 @pytest.mark.parametrize("role", ["answers", "errors"])
 @pytest.mark.parametrize("how", LINKS)
-def test_an_input_is_never_taken_for_a_file_of_a_batch(tmp_path: Path, text: str, role: str, how: str) -> None:
+def test_an_input_file_is_refused_as_an_output_file(tmp_path: Path, text: str, role: str, how: str) -> None:
     prompts = tmp_path / "p.jsonl"
     prompts.write_text(text)
     path = linked(prompts, how)
@@ -413,7 +409,7 @@ def test_answers_and_failures_need_two_files(tmp_path: Path, how: str) -> None:
 
 @pytest.mark.parametrize("text", [b"milk\neggs", b"milk", b"\n", b'{"id":"a"}\nmilk', b"{}\nmilk", b"\x00" * 9])
 @pytest.mark.parametrize("role", ["answers", "errors"])
-def test_a_file_of_something_else_keeps_its_last_line(tmp_path: Path, text: bytes, role: str) -> None:
+def test_a_file_of_another_program_keeps_its_last_line(tmp_path: Path, text: bytes, role: str) -> None:
     path = tmp_path / "notes.txt"
     path.write_bytes(text)
     journal = Journal(path) if role == "answers" else Journal(tmp_path / "a.jsonl", path)
@@ -423,7 +419,7 @@ def test_a_file_of_something_else_keeps_its_last_line(tmp_path: Path, text: byte
 
 @pytest.mark.parametrize("role", ["answers", "errors"])
 @pytest.mark.parametrize("kind", ["device", "pipe", "folder"])
-def test_what_is_no_regular_file_is_refused_and_stays(tmp_path: Path, role: str, kind: str) -> None:
+def test_a_special_file_is_refused_and_kept(tmp_path: Path, role: str, kind: str) -> None:
     path = tmp_path / "odd"
     terminal = os.openpty()
     if kind == "device":
@@ -447,7 +443,7 @@ def test_two_batches_cannot_write_one_file_of_failures(tmp_path: Path) -> None:
         raise AssertionError
 
 
-def test_failures_that_earlier_versions_recorded_for_cancelled_calls_are_asked_again(tmp_path: Path) -> None:
+def test_lines_recorded_as_cancelled_are_sent_again(tmp_path: Path) -> None:
     cancelled = {"id": "a", "error": {"category": "cancelled", "message": "the engine was closed"}}
     errors = write(tmp_path / "a.errors.jsonl", [cancelled, {"id": "b", "error": {"category": "server"}}])
     with Journal(tmp_path / "a.jsonl") as journal:

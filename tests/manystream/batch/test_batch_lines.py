@@ -1,4 +1,4 @@
-"""What a line of a batch may be: our form and the two of others, and what is said of any other."""
+"""The lines of a batch's input: manystream's form, OpenAI's and Anthropic's, and the errors of invalid lines."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def read(value: object) -> ms.Request:
     return read_item(read_line(data, 1), lambda named: named).request
 
 
-def test_our_form_takes_every_option_of_a_request() -> None:
+def test_manystreams_form_accepts_every_option_of_a_request() -> None:
     request = read(
         line(
             "a",
@@ -67,7 +67,7 @@ def test_our_form_takes_every_option_of_a_request() -> None:
     )
 
 
-def test_thinking_may_be_written_in_full() -> None:
+def test_thinking_may_be_an_object() -> None:
     request = read(line("a", model="m", thinking={"level": "high", "budget_tokens": 2000, "effort": "max"}))
     assert request.thinking == ms.ThinkingConfig(ms.ThinkingLevel.HIGH, 2000, "max")
 
@@ -89,7 +89,7 @@ def test_a_system_message_after_the_first_turn_is_refused(value: dict[str, objec
         read(value)
 
 
-def test_messages_hold_systems_pictures_calls_and_results() -> None:
+def test_messages_may_hold_images_calls_and_results() -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     picture = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
     request = read(
@@ -243,7 +243,7 @@ def test_anthropics_line_becomes_the_same_request() -> None:
         ),
     ],
 )
-def test_a_line_that_is_no_request_is_refused_by_name(value: object, complaint: str) -> None:
+def test_an_invalid_line_is_refused_and_the_member_named(value: object, complaint: str) -> None:
     with pytest.raises(LineError, match=complaint):
         read(value)
 
@@ -257,14 +257,12 @@ def test_a_line_that_is_no_request_is_refused_by_name(value: object, complaint: 
         ("tools", [{"name": "f", "zz": 1}], "name, description, parameters, strict"),
     ],
 )
-def test_a_member_that_is_like_no_other_is_refused_with_those_that_are_known(
-    member: str, value: object, known: str
-) -> None:
+def test_an_unknown_member_is_refused_with_the_known_ones(member: str, value: object, known: str) -> None:
     with pytest.raises(LineError, match=rf"\.zz: is not a member of this form; its members are {known}$"):
         read(line("a", model="m", **{member: value}))
 
 
-def test_the_lines_of_a_file_come_with_their_numbers(tmp_path: Path) -> None:
+def test_lines_are_read_with_their_numbers(tmp_path: Path) -> None:
     path = tmp_path / "p"
     path.write_bytes(b"a\n\n  \nb\r\n" + b"x" * 200_000 + b"\nlast")
 

@@ -1,4 +1,4 @@
-"""One line of a batch's input without an end: it alone is refused, and the memory for it is bounded."""
+"""Lines of a batch's input that are too long: only they are refused, in bounded memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LONG = 100 * MIB
 
 
 class Generated(io.RawIOBase):
-    """A file that is made while it is read: a good line, then `size` bytes of one line, then another good line."""
+    """A file that is generated while it is read: a valid line, a line of `size` bytes, and another valid line."""
 
     def __init__(self, size: int, *, end: bytes) -> None:
         self._before = json.dumps(line("before")).encode() + b"\n" + b'{"id": "long", "messages": "'
@@ -43,14 +43,14 @@ class Generated(io.RawIOBase):
 
 @pytest.fixture
 def longest(monkeypatch: pytest.MonkeyPatch) -> int:
-    """The longest line of these tests, so that they need less memory."""
+    """Set a lower limit for a line, so that the tests need less memory. Return it."""
     for module in (lines, source):
         monkeypatch.setattr(module, "LONGEST_LINE", MIB)
     return MIB
 
 
 @pytest.mark.trio
-async def test_a_line_without_an_end_is_refused_alone_in_bounded_memory(
+async def test_an_endless_line_is_refused_in_bounded_memory(
     longest: int, provider: ms.Provider, tmp_path: Path
 ) -> None:
     file = io.BufferedReader(Generated(LONG, end=b"\n" + json.dumps(line("after")).encode()))
@@ -75,7 +75,7 @@ async def test_a_line_without_an_end_is_refused_alone_in_bounded_memory(
 
 
 @pytest.mark.trio
-async def test_a_line_that_ends_with_the_input_is_refused_too(longest: int) -> None:
+async def test_a_too_long_last_line_is_refused(longest: int) -> None:
     file = io.BufferedReader(Generated(2 * longest, end=b""))
     found = [each async for some in read_lines(file) for each in some]
     assert [number for number, _ in found] == [1, 2]
@@ -84,7 +84,7 @@ async def test_a_line_that_ends_with_the_input_is_refused_too(longest: int) -> N
 
 @pytest.mark.trio
 @pytest.mark.parametrize(("length", "refused"), [(MIB - 1, False), (MIB, False), (MIB + 1, True)])
-async def test_the_longest_line_is_read_to_the_byte(longest: int, length: int, refused: bool) -> None:
+async def test_the_longest_allowed_line_is_read(longest: int, length: int, refused: bool) -> None:
     text = json.dumps({"id": "long", "pad": ""}).encode()
     text = text[:-2] + b"x" * (length - len(text) - 1) + text[-2:] + b"\n"
     assert len(text) == length

@@ -1,4 +1,4 @@
-"""Percentiles from buckets agree with those from sorted samples, to the width of a bucket."""
+"""Percentiles from a histogram: they equal those of the sorted samples, to the width of a bucket."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_a_percentile_is_the_sample_of_that_rank(samples: list[int], share: floa
     assert abs(found - exact) <= WIDTH / 2 + 1e-12
 
 
-def test_without_deliveries_there_is_no_percentile() -> None:
+def test_an_empty_histogram_has_no_percentile() -> None:
     assert percentile(new_counts(), 0.5) is None
 
 

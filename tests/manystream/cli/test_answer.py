@@ -1,4 +1,4 @@
-"""What `run` shows of an answer: text alone on one stream, everything else on the other, blocks apart."""
+"""The output of `manystream run`: the answer's text on one stream, everything else on the other, block by block."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ ASIDE = (
 )
 
 
-def test_a_streamed_answer_is_shown_as_it_comes() -> None:
+def test_a_streamed_answer_is_shown_event_by_event() -> None:
     text, aside = io.StringIO(), io.StringIO()
     writer = AnswerWriter(text, aside)
     for event in EVENTS:
@@ -51,14 +51,14 @@ def test_a_streamed_answer_is_shown_as_it_comes() -> None:
     assert aside.getvalue() == ASIDE
 
 
-def test_a_whole_answer_looks_the_same() -> None:
+def test_an_unstreamed_answer_looks_the_same() -> None:
     text, aside = io.StringIO(), io.StringIO()
     AnswerWriter(text, aside).finish(COMPLETION, streamed=False)
     assert text.getvalue() == "It is sunny.\n"
     assert aside.getvalue() == ASIDE
 
 
-def test_text_that_ends_its_line_gets_no_second_line_end() -> None:
+def test_text_with_a_line_end_gets_no_second_one() -> None:
     text = io.StringIO()
     writer = AnswerWriter(text, io.StringIO())
     writer.on_event(ms.TextDelta(0, "one\n"))
@@ -75,13 +75,13 @@ def test_blocks_of_text_begin_on_lines_of_their_own() -> None:
     assert text.getvalue() == "one\ntwo\n"
 
 
-def test_piped_text_is_passed_on_exactly() -> None:
+def test_piped_text_is_written_unchanged() -> None:
     text = io.StringIO()
     AnswerWriter(text, io.StringIO()).on_event(ms.TextDelta(0, "\x1b[31mred"))
     assert text.getvalue() == "\x1b[31mred"
 
 
-def test_a_tool_name_cannot_steer_the_terminal() -> None:
+def test_a_tool_name_cannot_control_the_terminal() -> None:
     aside = io.StringIO()
     AnswerWriter(io.StringIO(), aside).on_event(ms.ToolCallStart(0, "id", "\x1b[2J"))
     assert "\x1b" not in aside.getvalue()
@@ -92,14 +92,14 @@ def test_unknown_token_counts_are_left_out() -> None:
     assert usage_text(ms.Usage(output_tokens=3)) == "3 out tokens"
 
 
-def test_the_summary_of_an_answer_that_failed_has_no_finish_reason() -> None:
+def test_the_summary_of_a_failure_has_no_finish_reason() -> None:
     error = ms.ProviderError("cut", category=ms.ErrorCategory.NETWORK)
     partial = ms.Completion(success=False, response=ms.Response(model="m"), error=error, attempts=3)
     assert partial.response is not None
     assert summary(partial, partial.response) == "[m · 3 attempts]"
 
 
-def test_a_call_without_arguments_and_what_follows_it_stand_on_lines_of_their_own() -> None:
+def test_a_call_without_arguments_has_a_line_of_its_own() -> None:
     text, aside = io.StringIO(), io.StringIO()
     writer = AnswerWriter(text, aside)
     events = [ms.ToolCallStart(0, "call-1", "now"), ms.ToolCallDone(0), ms.ThinkingDelta(1, "well")]

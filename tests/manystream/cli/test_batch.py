@@ -1,4 +1,4 @@
-"""`manystream batch` as a person meets it: files, exit status, interruptions of every kind."""
+"""The command `manystream batch`: files, output, exit status, and interruptions."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def lines_in(path: Path) -> int:
 
 
 def reached(process: subprocess.Popen[str], answers: Path, goal: int) -> bool:
-    """Whether so many answers are there, or the process has ended."""
+    """Return whether the file holds so many answers, or the process has ended."""
     return lines_in(answers) >= goal or process.poll() is not None
 
 
@@ -91,7 +91,7 @@ def against(simulator: Simulator) -> tuple[str, ...]:
     return (*FILES, "--model", "sim-text", "--base-url", simulator.base_urls["openai-chat"])
 
 
-def test_without_a_model_it_runs_on_a_machine_without_a_key(tmp_path: Path) -> None:
+def test_without_a_model_it_needs_no_key(tmp_path: Path) -> None:
     write(tmp_path / "p.jsonl", [line(str(n)) for n in range(30)])
     status, out, err = run(tmp_path, *FILES)
     assert status == 0
@@ -100,9 +100,7 @@ def test_without_a_model_it_runs_on_a_machine_without_a_key(tmp_path: Path) -> N
     assert "the built-in simulator answers, not a model" in err
 
 
-def test_a_batch_killed_again_and_again_loses_nothing_and_does_nothing_twice(
-    simulator: Simulator, tmp_path: Path
-) -> None:
+def test_a_batch_killed_repeatedly_answers_each_line_once(simulator: Simulator, tmp_path: Path) -> None:
     wanted = [f"q{n}" for n in range(600)]
     write(tmp_path / "p.jsonl", [line(id, "simulate: delay=0.05") for id in wanted])
     answers = tmp_path / "a.jsonl"
@@ -115,7 +113,7 @@ def test_a_batch_killed_again_and_again_loses_nothing_and_does_nothing_twice(
             process.communicate()
         assert process.returncode == -signal.SIGKILL
         with answers.open("ab") as file:
-            file.write(b'{"id":"q599","te')  # as a machine leaves it that stops in mid-write
+            file.write(b'{"id":"q599","te')  # an incomplete line, as after a crash during a write
     kept = answers.read_bytes().rpartition(b"\n")[0]
     status, out, _ = run(tmp_path, *against(simulator), "--concurrency", "20")
     assert status == 0
@@ -124,7 +122,7 @@ def test_a_batch_killed_again_and_again_loses_nothing_and_does_nothing_twice(
     assert "were answered before" in out
 
 
-def test_ctrl_c_keeps_what_is_done_and_says_130(simulator: Simulator, tmp_path: Path) -> None:
+def test_ctrl_c_keeps_the_answers_and_is_status_130(simulator: Simulator, tmp_path: Path) -> None:
     write(tmp_path / "p.jsonl", [*(line(f"q{n}") for n in range(20)), line("slow", "simulate: delay=600")])
     process = start(tmp_path, *against(simulator))
     try:
@@ -142,7 +140,7 @@ def test_ctrl_c_keeps_what_is_done_and_says_130(simulator: Simulator, tmp_path: 
     assert not (tmp_path / "a.errors.jsonl").exists()
 
 
-def test_failures_give_status_1_and_are_tried_again_on_demand(simulator: Simulator, tmp_path: Path) -> None:
+def test_failures_are_status_1_and_can_be_sent_again(simulator: Simulator, tmp_path: Path) -> None:
     lines = [line("good"), line("bad", "simulate: fail=400,times=1,key=cli")]
     write(tmp_path / "p.jsonl", lines)
     status, out, _ = run(tmp_path, *against(simulator))
@@ -157,14 +155,14 @@ def test_failures_give_status_1_and_are_tried_again_on_demand(simulator: Simulat
     assert not (tmp_path / "a.errors.jsonl").exists()
 
 
-def test_bad_lines_are_told_with_file_and_number(simulator: Simulator, tmp_path: Path) -> None:
+def test_invalid_lines_are_reported_with_file_and_number(simulator: Simulator, tmp_path: Path) -> None:
     write(tmp_path / "p.jsonl", [line("a"), line("b", temprature=1)])
     status, out, _ = run(tmp_path, *against(simulator), "--errors", "bad.jsonl")
     assert status == 1
     assert "1 line is not a valid request → bad.jsonl" in out
-    (told,) = (json.loads(text) for text in (tmp_path / "bad.jsonl").read_bytes().splitlines())
-    assert told["id"] == "b"
-    assert told["error"]["message"].startswith("p.jsonl line 2: temprature: is not a member")
+    (failure,) = (json.loads(text) for text in (tmp_path / "bad.jsonl").read_bytes().splitlines())
+    assert failure["id"] == "b"
+    assert failure["error"]["message"].startswith("p.jsonl line 2: temprature: is not a member")
 
 
 def test_standard_input_is_read_as_it_comes(simulator: Simulator, tmp_path: Path) -> None:
@@ -174,7 +172,7 @@ def test_standard_input_is_read_as_it_comes(simulator: Simulator, tmp_path: Path
     assert sorted(ids(tmp_path / "a.jsonl")) == ["0", "1", "2", "3", "4"]
 
 
-def test_the_lines_own_models_are_asked_where_only_a_server_is_named(simulator: Simulator, tmp_path: Path) -> None:
+def test_with_a_server_alone_each_line_names_its_model(simulator: Simulator, tmp_path: Path) -> None:
     write(tmp_path / "p.jsonl", [line("a", model="sim-text@events=2"), line("b")])
     status, _, _ = run(tmp_path, *FILES, "--base-url", simulator.base_urls["openai-chat"])
     assert status == 1
@@ -210,7 +208,7 @@ def test_simulated_answers_and_real_ones_do_not_mix(simulator: Simulator, tmp_pa
     assert "holds answers of the simulator" in err
 
 
-def test_a_refused_key_is_told_in_a_line_and_nothing_is_recorded(simulator: Simulator, tmp_path: Path) -> None:
+def test_a_refused_key_is_one_line_and_records_nothing(simulator: Simulator, tmp_path: Path) -> None:
     write(tmp_path / "p.jsonl", [line(str(n), "simulate: fail=401") for n in range(50)])
     status, _, err = run(tmp_path, *against(simulator))
     assert status == 1
@@ -239,7 +237,7 @@ def test_a_refused_key_is_told_in_a_line_and_nothing_is_recorded(simulator: Simu
         (("p.jsonl",), 2, "-o/--output"),
     ],
 )
-def test_what_cannot_be_done_is_said_in_a_line(
+def test_an_error_is_one_line(
     arguments: tuple[str, ...],
     status: int,
     complaint: str,
@@ -271,7 +269,7 @@ def test_a_file_on_standard_input_is_not_written_to(tmp_path: Path, option: str)
     assert f"{option} p.jsonl is the input itself".encode() in ended.stderr
 
 
-def test_a_full_disk_leaves_a_summary_of_what_is_stored(simulator: Simulator, tmp_path: Path) -> None:
+def test_a_full_disk_leaves_a_summary_of_the_stored_answers(simulator: Simulator, tmp_path: Path) -> None:
     write(tmp_path / "p.jsonl", [line(str(n)) for n in range(50)])
     program = (
         "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000));"
@@ -289,7 +287,7 @@ def test_a_full_disk_leaves_a_summary_of_what_is_stored(simulator: Simulator, tm
     assert (status, f"{stored} were answered before" in out) == (0, True)
 
 
-def test_a_file_whose_name_is_no_text_can_be_reported_on(simulator: Simulator, tmp_path: Path) -> None:
+def test_a_file_with_an_undecodable_name_can_be_reported(simulator: Simulator, tmp_path: Path) -> None:
     write(tmp_path / "p.jsonl", [line("a")])
     answers = os.fsdecode(b"a\xff.jsonl")
     status, out, _ = run(tmp_path, "p.jsonl", "-o", answers, *against(simulator)[3:])
@@ -303,7 +301,7 @@ def test_the_help_shows_the_forms_of_a_line(capsys: pytest.CaptureFixture[str]) 
         assert word in out
 
 
-def test_progress_tells_rate_tokens_failures_and_the_rest(
+def test_progress_shows_rate_tokens_failures_and_time_left(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     now = 0.0
@@ -315,12 +313,12 @@ def test_progress_tells_rate_tokens_failures_and_the_rest(
         counters.answered += 5
         counters.input_tokens += 1000
         progress.look()
-    told = capsys.readouterr().err.splitlines()
-    assert len(told) == 2
-    assert told[1] == "   0:10  200/1,000 lines, 20.0/s, 40.0k tokens (240k/min), 0 running, 0 failed, 0:40 left"
+    shown = capsys.readouterr().err.splitlines()
+    assert len(shown) == 2
+    assert shown[1] == "   0:10  200/1,000 lines, 20.0/s, 40.0k tokens (240k/min), 0 running, 0 failed, 0:40 left"
 
 
-def test_the_time_left_stays_sensible_while_lines_wait_for_their_next_attempt(
+def test_the_time_left_is_plausible_while_lines_are_retried(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     now = 0.0
@@ -337,17 +335,17 @@ def test_the_time_left_stays_sensible_while_lines_wait_for_their_next_attempt(
     capsys.readouterr()
     assert left[20.0] == "0:01", "3 lines at 97 in 20 seconds"
     assert left[60.0] == "0:02", "97 in a minute"
-    assert left[110.0] == "", "none for more than a minute: nobody can know"
+    assert left[110.0] == "", "unknown: no line has ended for more than a minute"
 
 
-def test_the_time_left_of_slow_lines_is_judged_by_more_than_a_moment(
+def test_the_time_left_of_slow_lines_uses_the_last_minute(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     now = 0.0
     monkeypatch.setattr("manystream.cli.batch_progress.time.monotonic", lambda: now)
     counters = Counters()
     progress = open_progress(counters, 20, plain=True)
-    for _ in range(4 * 69):  # a line each 10 seconds; 9 seconds after the sixth
+    for _ in range(4 * 69):  # a line every 10 seconds; 9 seconds after the sixth
         now += 0.25
         counters.answered = int(now // 10)
         progress.look()
@@ -357,7 +355,7 @@ def test_the_time_left_of_slow_lines_is_judged_by_more_than_a_moment(
 
 def test_the_bar_shows_the_same_figures(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("rich")
-    monkeypatch.setenv("FORCE_COLOR", "1")  # so that rich takes the captured output for a terminal
+    monkeypatch.setenv("FORCE_COLOR", "1")  # so that rich treats the captured output as a terminal
     monkeypatch.setenv("TERM", "xterm")
     counters = Counters()
     progress = open_progress(counters, 10, plain=False)
@@ -375,7 +373,7 @@ def test_spans_and_counts_are_short() -> None:
 
 
 @pytest.mark.trio
-async def test_the_progress_is_looked_at_four_times_a_second(autojump_clock: MockClock) -> None:
+async def test_progress_is_updated_four_times_per_second(autojump_clock: MockClock) -> None:
     looks: list[float] = []
 
     async def ten_seconds(lines: object) -> None:

@@ -1,4 +1,4 @@
-"""`manystream bench`: what it measures, against servers whose answers are known, and what it says of them."""
+"""The command `manystream bench`: its figures for known servers, its output and its exit status."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def simulator() -> Iterator[Simulator]:
 
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Bench:
-    """Runs it in this process, without any key; gives status, output and errors."""
+    """Return a function that runs the command in this process without a key, and returns status, output and errors."""
     for name in KEYS:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", "/nonexistent")
@@ -51,24 +51,22 @@ def bench(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
     return bench
 
 
-def told(out: str) -> dict[str, Any]:
-    """The JSON, which is one line and nothing else."""
+def result_of(out: str) -> dict[str, Any]:
+    """Parse the output, which must be one line of JSON."""
     assert out.count("\n") == 1
     result: dict[str, Any] = json.loads(out)
     return result
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_streams_of_every_dialect_are_counted_without_any_key_on_this_machine(
-    bench: Bench, simulator: Simulator, dialect: str
-) -> None:
+def test_streams_of_every_dialect_are_counted_without_a_key(bench: Bench, simulator: Simulator, dialect: str) -> None:
     url = simulator.base_urls[dialect]
     status, out, _ = bench(url, "--dialect", dialect, "-n", "6", "-c", "2", "--ramp", "0", "--json")
-    result = told(out)
+    result = result_of(out)
     assert status == 0
     assert (result["url"], result["dialect"], result["concurrency"], result["stream"]) == (url, dialect, 2, True)
     assert result["calls"] == {"ok": 6, "failed": 0, "unfinished": 0}
-    assert result["events"] == 6 * 10, "Start, eight pieces of text, Done"
+    assert result["events"] == 6 * 10, "the events are Start, eight pieces of text, and Done"
     assert result["output_tokens"] == 6 * 8
     for spans in (result["first_content"], result["call"]):
         assert 0 < spans["p50"] <= spans["p90"] <= spans["p99"]
@@ -82,16 +80,16 @@ def test_streams_of_every_dialect_are_counted_without_any_key_on_this_machine(
 def test_unstreamed_calls_are_counted_without_gaps(bench: Bench, simulator: Simulator, dialect: str) -> None:
     url = simulator.base_urls[dialect]
     status, out, _ = bench(url, "--dialect", dialect, "-n", "5", "--ramp", "0.1", "--no-stream", "--json")
-    result = told(out)
+    result = result_of(out)
     assert status == 0
     assert result["calls"]["ok"] == 5
-    assert result["events"] == 5, "an answer each, though all may have come within the ramp"
+    assert result["events"] == 5, "each call counts as one event, even if all calls end within the ramp"
     assert result["gap"] == {"p50": None, "p99": None, "longest": None}
     assert result["first_content"]["p50"] is None
     assert result["call"]["p50"] > 0
 
 
-def test_a_person_is_told_in_lines(bench: Bench, simulator: Simulator) -> None:
+def test_without_json_the_result_is_lines_of_text(bench: Bench, simulator: Simulator) -> None:
     status, out, _ = bench(simulator.base_urls["openai-chat"], "-n", "3", "--model", "m", "--ramp", "0")
     assert status == 0
     heading, empty, *rows = out.splitlines()
@@ -107,7 +105,7 @@ def test_a_person_is_told_in_lines(bench: Bench, simulator: Simulator) -> None:
 def test_failures_are_counted_by_category_and_are_status_1(bench: Bench, simulator: Simulator) -> None:
     knobs = "x-simulate=fail=429,times=2,events=4,key=bench"
     status, out, _ = bench(simulator.base_urls["openai-chat"], "-n", "6", "-c", "3", "--header", knobs, "--json")
-    result = told(out)
+    result = result_of(out)
     assert status == 1
     assert result["failures"] == {"rate_limit": 2}
     assert result["calls"] == {"ok": 4, "failed": 2, "unfinished": 0}
@@ -117,39 +115,39 @@ def test_failures_are_counted_by_category_and_are_status_1(bench: Bench, simulat
 @pytest.mark.parametrize(
     ("knobs", "category"), [("fail=401", "auth"), ("fail=404", "not_found"), ("drop=1", "network")]
 )
-def test_a_hopeless_run_ends_soon_and_says_why(bench: Bench, simulator: Simulator, knobs: str, category: str) -> None:
+def test_a_hopeless_run_ends_soon_with_a_reason(bench: Bench, simulator: Simulator, knobs: str, category: str) -> None:
     url = simulator.base_urls["openai-chat"]
     status, out, _ = bench(url, "-c", "2", "--seconds", "60", "--header", f"x-simulate={knobs}")
     assert status == 1
     assert f"({category} " in out
     assert "first failure" in out
-    assert "gaps" not in out, "there is nothing to tell of what never came"
+    assert "gaps" not in out, "without events there are no gaps to show"
 
 
-def test_what_runs_when_the_time_is_over_is_no_failure(bench: Bench, simulator: Simulator) -> None:
+def test_calls_cancelled_at_the_end_are_not_failures(bench: Bench, simulator: Simulator) -> None:
     arguments = ("-c", "2", "--seconds", "0.3", "--header", "x-simulate=rate=100,events=5000", "--json")
     status, out, _ = bench(simulator.base_urls["gemini"], "--dialect", "gemini", *arguments)
-    result = told(out)
+    result = result_of(out)
     assert status == 0
     assert result["calls"] == {"ok": 0, "failed": 0, "unfinished": 2}
     assert result["seconds"] == pytest.approx(0.3, abs=0.25)
     assert result["gap"]["p50"] == pytest.approx(0.01, abs=0.008)
 
 
-def test_without_a_url_the_simulator_answers_and_says_so(bench: Bench) -> None:
+def test_without_a_url_the_simulator_answers_with_a_note(bench: Bench) -> None:
     status, out, err = bench("--simulate", "events=4", "-n", "3", "--dialect", "anthropic", "--json")
     assert status == 0
-    assert told(out)["simulated"] is True
+    assert result_of(out)["simulated"] is True
     assert not err
     status, out, err = bench("--simulate", "events=4", "-n", "3")
     assert "built-in simulator answers (events=4)" in err
 
 
-def test_a_search_ends_with_the_most_that_holds(bench: Bench, simulator: Simulator) -> None:
+def test_a_search_ends_with_the_most_streams_in_the_bound(bench: Bench, simulator: Simulator) -> None:
     knobs = ("--header", "x-simulate=rate=50,events=5000", "--seconds", "0.4", "--ramp", "0")
     url = simulator.base_urls["openai-chat"]
     status, out, _ = bench(url, "--streams", "4,1,2", "--max-gap", "5000", "--json", *knobs)
-    result = told(out)
+    result = result_of(out)
     assert status == 0
     assert result["most_streams"] == 4
     assert result["max_gap"] == 5.0
@@ -200,10 +198,10 @@ def test_a_password_in_a_url_is_not_shown(bench: Bench) -> None:
     assert "canary" not in out + err
 
 
-# What is counted
+# What is counted.
 
 
-def test_gaps_are_between_pieces_of_content_and_the_first_is_counted_from_the_start() -> None:
+def test_gaps_are_measured_between_content_events() -> None:
     figures = Figures()
     times = iter([0, 40_000_000, 50_000_000, 70_000_000, 6_070_000_000])
     watch = StreamWatch(figures, lambda: next(times))
@@ -211,15 +209,15 @@ def test_gaps_are_between_pieces_of_content_and_the_first_is_counted_from_the_st
     for _ in range(4):
         watch.on_event(TextDelta(0, "a"))
     watch.on_event(Error(ProviderError("cut", category=ErrorCategory.NETWORK)))
-    assert figures.events == 5, "an error is none"
+    assert figures.events == 5, "an error event is not counted"
     assert figures.first_contents == [0.04]
     assert figures.gap(0.3) == pytest.approx(0.01, abs=2e-5)
     assert figures.gap(0.6) == pytest.approx(0.02, abs=2e-5)
-    assert figures.gap(0.99) == 6.0, "beyond the last bucket it is exact"
+    assert figures.gap(0.99) == 6.0, "a gap beyond the last bucket is exact"
     assert figures.longest_gap == 6_000_000_000
 
 
-def test_the_window_forgets_what_came_while_streams_were_started() -> None:
+def test_the_window_excludes_events_of_the_ramp() -> None:
     figures = Figures()
     usage = Usage(output_tokens=3, thinking_tokens=2)
     answer = Completion(success=True, response=Response(usage=usage), timings=Timings(finished=1.5))
@@ -232,8 +230,10 @@ def test_the_window_forgets_what_came_while_streams_were_started() -> None:
 
 
 def test_tokens_are_those_of_the_events_in_the_window() -> None:
-    """Of three streams that send 2 tokens an event, one begins before the window and one is still running at its end:
-    40 + 50 + 30 events are in the window."""
+    """The window holds 40 + 50 + 30 events of three streams that send 2 tokens per event.
+
+    One stream begins before the window, and one still runs at its end.
+    """
     figures = Figures()
     watches = [StreamWatch(figures, lambda: 1) for _ in range(3)]
 
@@ -256,7 +256,7 @@ def test_tokens_are_those_of_the_events_in_the_window() -> None:
     assert figures.tokens == 2 * (40 + 50 + 30)
 
 
-def test_no_tokens_are_told_of_servers_that_tell_none() -> None:
+def test_no_tokens_are_shown_if_the_server_reports_none() -> None:
     figures = Figures()
     figures.events = 10
     assert figures.tokens is None
@@ -280,7 +280,7 @@ def test_percentiles_are_by_nearest_rank() -> None:
         (0.3, None, 0.01, []),
     ],
 )
-def test_it_warns_when_something_else_than_the_server_was_the_limit(
+def test_it_warns_if_the_server_was_not_the_bottleneck(
     client: float, simulator: float | None, lag: float, words: list[str]
 ) -> None:
     found = warnings_of(seconds=5.0, client_share=client, simulator_share=simulator, loop_lag=lag)
@@ -289,7 +289,7 @@ def test_it_warns_when_something_else_than_the_server_was_the_limit(
     assert not warnings_of(seconds=0.01, client_share=client, simulator_share=simulator, loop_lag=lag)
 
 
-def test_this_machine_is_told_from_others() -> None:
+def test_loopback_addresses_are_recognised() -> None:
     for url in ("http://127.0.0.1:8000/v1", "http://localhost/v1", "http://[::1]:1/v1", "http://127.9.9.9"):
         assert is_loopback(url)
     for url in ("https://api.openai.com/v1", "http://10.0.0.1", "http://127.0.0.1.example", "nonsense", "http://[::"):
@@ -297,7 +297,7 @@ def test_this_machine_is_told_from_others() -> None:
 
 
 class StillEngine:
-    """An engine whose calls wait until they are cancelled, and whose loop was held up in the ramp and once after it."""
+    """An engine whose calls run until they are cancelled, and whose loop was delayed in the ramp and once after it."""
 
     def __init__(self) -> None:
         self.began = trio.current_time()
@@ -314,9 +314,7 @@ class StillEngine:
 
 
 @pytest.mark.trio
-async def test_a_lag_of_the_ramp_is_forgotten_two_seconds_after_it(
-    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_lag_of_the_ramp_is_not_reported(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = SimpleNamespace(
         perf_counter=trio.current_time, perf_counter_ns=lambda: int(trio.current_time() * 1e9), process_time=lambda: 0.0
     )
@@ -326,7 +324,7 @@ async def test_a_lag_of_the_ramp_is_forgotten_two_seconds_after_it(
     assert result.loop_lag == 0.3
 
 
-def test_the_rate_that_is_shown_counts_each_run_from_0(capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_run_shows_its_rate_from_0(capsys: pytest.CaptureFixture[str]) -> None:
     progress = Progress()
     for elapsed, events in ((2.0, 10), (4.0, 1210), (2.0, 6), (4.0, 406)):
         figures = SimpleNamespace(events=events, ok=1, failed=0)

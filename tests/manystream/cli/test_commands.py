@@ -1,7 +1,7 @@
-"""The command as a person or a script meets it: exit status, and what is written where.
+"""The command line: exit status, standard output and standard error of `help`, `run`, `demo` and `simulate`.
 
-Most tests call `main` in this process; those about signals, pipes, terminals and start-up run the command in a process
-of its own, from a folder of no importance.
+Most tests call `main` in this process. Tests of signals, pipes, terminals and start-up run the command in another
+process, in a temporary folder.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def command(tmp_path: Path) -> Iterator[Command]:
 
 
 class Command:
-    """Runs the command with arguments in a folder outside the checkout."""
+    """Runs the command in another process, in a folder outside the checkout."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -66,7 +66,7 @@ class Command:
         return process
 
     def __call__(self, *arguments: str, environment: dict[str, str] = WITH_KEYS) -> Done:
-        """Run it to its end."""
+        """Run the command until it ends."""
         process = self.start(*arguments, environment=environment)
         out, err = process.communicate(timeout=WAIT)
         return Done(process.returncode, out, err)
@@ -80,7 +80,7 @@ class Command:
 
 @dataclass
 class Done:
-    """How it ended. Whatever it was told, it shows no traceback and no key."""
+    """The exit status and output of a command. It asserts that they hold no traceback and no key."""
 
     status: int
     out: str
@@ -93,7 +93,7 @@ class Done:
 
 @pytest.fixture
 def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
-    """Calls `main` in this process."""
+    """Return a function that calls `main` in this process."""
 
     def call(*arguments: str, environment: dict[str, str] = WITH_KEYS, given: str = "") -> Done:
         for name in KEYS:
@@ -109,7 +109,7 @@ def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
 
 
 def one_line(text: str) -> str:
-    """The text, which must be one line that says which command speaks."""
+    """Return the text, which must be one line that begins with the command's name."""
     assert text.startswith("manystream ")
     assert text.count("\n") == 1
     return text
@@ -118,7 +118,7 @@ def one_line(text: str) -> str:
 # Help and usage
 
 
-def test_alone_it_prints_a_help_that_names_every_command(command: Command) -> None:
+def test_without_a_command_it_prints_help_with_all_commands(command: Command) -> None:
     done = command()
     assert done.status == 0
     assert not done.err
@@ -126,14 +126,14 @@ def test_alone_it_prints_a_help_that_names_every_command(command: Command) -> No
         assert word in done.out
 
 
-def test_the_version_is_told(call: Call) -> None:
+def test_the_version_is_printed(call: Call) -> None:
     import manystream
 
     assert call("--version").out == f"manystream {manystream.__version__}\n"
 
 
 @pytest.mark.parametrize("name", ["demo", "run", "simulate"])
-def test_every_command_explains_itself(call: Call, name: str) -> None:
+def test_every_command_has_help(call: Call, name: str) -> None:
     done = call(name, "--help")
     assert done.status == 0
     assert f"usage: manystream {name}" in done.out
@@ -156,7 +156,7 @@ def test_every_command_explains_itself(call: Call, name: str) -> None:
         ("simulate", "nonsense"),
     ],
 )
-def test_a_wrong_command_line_is_status_2_and_says_what_is_wrong(call: Call, arguments: tuple[str, ...]) -> None:
+def test_a_wrong_command_line_is_status_2_with_a_reason(call: Call, arguments: tuple[str, ...]) -> None:
     done = call(*arguments)
     assert done.status == 2
     assert done.err
@@ -166,9 +166,7 @@ def test_a_wrong_command_line_is_status_2_and_says_what_is_wrong(call: Call, arg
 # run
 
 
-def test_the_answer_goes_to_standard_output_and_all_else_to_standard_error(
-    command: Command, simulator: Simulator
-) -> None:
+def test_only_the_answer_goes_to_standard_output(command: Command, simulator: Simulator) -> None:
     url = simulator.base_urls["anthropic"]
     knobs = "x-simulate=kind=mixed,events=8,calls=1"
     done = command("run", "--provider", "anthropic", "--base-url", url, "--header", knobs, "Hello")
@@ -182,14 +180,14 @@ def test_the_answer_goes_to_standard_output_and_all_else_to_standard_error(
 
 
 @pytest.mark.parametrize("name", ["anthropic", "openai-chat", "openai-responses", "gemini"])
-def test_streamed_and_whole_answers_read_the_same_in_every_dialect(call: Call, simulator: Simulator, name: str) -> None:
+def test_streamed_and_unstreamed_answers_look_the_same(call: Call, simulator: Simulator, name: str) -> None:
     arguments = ("run", "--provider", name, "--model", "m", "--base-url", simulator.base_urls[name], "Hello")
     streamed, whole = call(*arguments), call(*arguments, "--no-stream")
     assert streamed.status == whole.status == 0, streamed.err + whole.err
     assert streamed.out == whole.out != ""
 
 
-def test_a_base_url_alone_is_a_compatible_server_that_needs_no_key(call: Call, simulator: Simulator) -> None:
+def test_a_loopback_base_url_needs_no_key(call: Call, simulator: Simulator) -> None:
     url = simulator.base_urls["openai-chat"]
     done = call("run", "--base-url", url, "--model", "llama3.2", "Hello", environment=ENVIRONMENT)
     assert done.status == 0, done.err
@@ -201,13 +199,13 @@ def test_a_dash_reads_the_prompt_from_standard_input(call: Call, simulator: Simu
     assert call(*arguments, "-", given="").status == 2
 
 
-def test_a_missing_key_is_one_line_that_says_what_to_set(command: Command) -> None:
+def test_a_missing_key_is_one_line_that_names_the_variable(command: Command) -> None:
     done = command("run", "--provider", "anthropic", "Hello", environment=ENVIRONMENT)
     assert done.status == 1
     assert "ANTHROPIC_API_KEY" in one_line(done.err)
 
 
-def test_without_any_key_it_says_so(call: Call) -> None:
+def test_without_any_key_there_is_a_clear_error(call: Call) -> None:
     done = call("run", "Hello", environment=ENVIRONMENT)
     assert done.status == 1
     assert "no key found" in one_line(done.err)
@@ -231,7 +229,7 @@ def test_a_refused_connection_is_one_line(call: Call) -> None:
     assert "refused" in line.lower()
 
 
-def test_a_base_url_that_is_none_is_one_line(call: Call) -> None:
+def test_a_malformed_base_url_is_one_line(call: Call) -> None:
     done = call("run", "--base-url", "127.0.0.1:8080", "--model", "m", "Hello")
     assert done.status == 1
     one_line(done.err)
@@ -244,7 +242,7 @@ def test_a_refused_key_is_one_line_without_the_key(call: Call, simulator: Simula
     assert "the key was refused (HTTP 401)" in one_line(done.err)
 
 
-def test_a_cut_answer_shows_what_arrived_and_what_happened(call: Call, simulator: Simulator) -> None:
+def test_a_cut_answer_is_shown_with_its_error(call: Call, simulator: Simulator) -> None:
     url = simulator.base_urls["anthropic"]
     done = call("run", "--provider", "anthropic", "--base-url", url, "--header", "x-simulate=cut=8", "Hello")
     assert done.status == 1
@@ -252,7 +250,7 @@ def test_a_cut_answer_shows_what_arrived_and_what_happened(call: Call, simulator
     assert "truncated stream" in done.err.splitlines()[-1]
 
 
-def test_ctrl_c_ends_it_with_what_arrived_and_status_130(command: Command, simulator: Simulator) -> None:
+def test_ctrl_c_shows_the_partial_answer_and_is_status_130(command: Command, simulator: Simulator) -> None:
     url = simulator.base_urls["anthropic"]
     process = command.start(
         "run", "--provider", "anthropic", "--base-url", url, "--header", "x-simulate=stall=6", "Hello"
@@ -267,7 +265,7 @@ def test_ctrl_c_ends_it_with_what_arrived_and_status_130(command: Command, simul
     assert "Traceback" not in err
 
 
-def test_a_reader_that_goes_away_is_no_traceback(command: Command, simulator: Simulator) -> None:
+def test_a_closed_pipe_shows_no_traceback(command: Command, simulator: Simulator) -> None:
     url = simulator.base_urls["anthropic"]
     knobs = "x-simulate=events=100000"
     process = command.start("run", "--provider", "anthropic", "--base-url", url, "--header", knobs, "Hello")
@@ -283,7 +281,7 @@ def test_a_reader_that_goes_away_is_no_traceback(command: Command, simulator: Si
 # demo and simulate
 
 
-def test_the_demo_without_a_terminal_prints_lines_a_table_and_its_verdict(command: Command) -> None:
+def test_the_demo_prints_plain_lines_without_a_terminal(command: Command) -> None:
     done = command("demo", "--streams", "24", "--seconds", "0.5", "--rate", "40")
     assert done.status == 0, done.out + done.err
     assert "\x1b" not in done.out
@@ -315,12 +313,12 @@ def test_the_demo_redraws_on_a_terminal(tmp_path: Path) -> None:
         process.kill()
         process.communicate()
         os.close(ours)
-    assert b"\x1b[6A" in shown or b"\x1b[7A" in shown, "the live lines replace each other"
+    assert b"\x1b[6A" in shown or b"\x1b[7A" in shown, "the live lines are redrawn in place"
     assert b"All content equals what was sent:" in shown
 
 
 def _read(descriptor: int) -> bytes:
-    """What a terminal shows; nothing once its other end is closed, which Linux tells as an error."""
+    """Return what a terminal shows, or nothing after its other end was closed, which Linux reports as an error."""
     try:
         return os.read(descriptor, 65536)
     except OSError:
@@ -340,7 +338,7 @@ def test_ctrl_c_ends_the_demo_with_its_table(command: Command) -> None:
 
 
 @pytest.mark.parametrize(("ending", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
-def test_the_simulator_tells_its_addresses_serves_and_ends_with_a_signal(
+def test_the_simulator_prints_addresses_and_ends_on_a_signal(
     command: Command, call: Call, ending: signal.Signals, status: int
 ) -> None:
     process = command.start("simulate", "kind=text", "events=3")

@@ -1,4 +1,4 @@
-"""Completion, asked of the shells themselves: each is given the script, and Tab is pressed."""
+"""The completion scripts, run by the shells themselves."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def script(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Callable[[str]
     return write
 
 
-# The cases hold for every shell: what is typed, and what must, and must not, be offered.
+# Cases for every shell: the typed line, the words that must be offered, and the words that must not.
 
 CASES = [
     ("manystream ", {*COMMANDS}, {"--help"}),
@@ -64,10 +64,10 @@ FILE_CASES = ["manystream batch ", "manystream batch --output ", "manystream sim
 
 
 def bash_offers(script: Path, line: str) -> set[str]:
-    """What the function gives for a line that ends at the cursor, its words cut as readline cuts them."""
+    """Return what the script's function offers for a line that ends at the cursor, split into words like readline."""
     words = line.replace("=", " = ").split() + ([""] if line.endswith((" ", "=")) else [])
     if line.endswith("="):
-        words.pop()  # the sign is the word that the cursor is in
+        words.pop()  # the cursor is in the word "="
     program = (
         f"source {script}\nCOMP_WORDS=({' '.join(repr(word) for word in words)})\nCOMP_CWORD={len(words) - 1}\n"
         '_manystream\nprintf "%s\\n" "${COMPREPLY[@]}"'
@@ -80,7 +80,7 @@ def bash_offers(script: Path, line: str) -> set[str]:
 
 
 @pytest.mark.parametrize(("line", "offered", "kept_back"), CASES)
-def test_bash_offers_what_fits(
+def test_bash_offers_matching_words(
     script: Callable[[str], Path], line: str, offered: set[str], kept_back: set[str]
 ) -> None:
     found = bash_offers(script("bash"), line)
@@ -124,7 +124,7 @@ class Terminal:
         os.close(theirs)
 
     def type(self, text: str, until: str) -> str:
-        """Type, and wait until that is shown; what was shown since."""
+        """Type text and wait until the terminal shows `until`. Return what it has shown since."""
         os.write(self._ours, text.encode())
         begun, deadline = len(self.shown), time.monotonic() + WAIT
         while until.encode() not in self.shown[begun:]:
@@ -163,13 +163,13 @@ def test_bash_completes_when_tab_is_pressed(
     shell.type("my\t", "my\\ prompts.jsonl ")
     shell.type("\x15manystream simulate ra\t", "rate=")
     shell.type("5", "5")
-    assert shell.shown.endswith(b"rate=5"), "there is no space after what is only a beginning"
+    assert shell.shown.endswith(b"rate=5"), "an unfinished value is completed without a space"
 
 
 # zsh
 
 
-def test_zsh_offers_what_fits(script: Callable[[str], Path], tmp_path: Path) -> None:
+def test_zsh_offers_matching_words(script: Callable[[str], Path], tmp_path: Path) -> None:
     lines = [line for line, _, _ in CASES]
     for found, (line, offered, kept_back) in zip(zsh_offers(script("zsh"), tmp_path, lines), CASES, strict=True):
         assert offered <= found, line
@@ -177,7 +177,7 @@ def test_zsh_offers_what_fits(script: Callable[[str], Path], tmp_path: Path) -> 
 
 
 def zsh_offers(script: Path, folder: Path, lines: Sequence[str]) -> list[set[str]]:
-    """What zsh's completion system adds for each line: its `compadd` is overheard."""
+    """Return what zsh's completion system offers for each line, recorded by a replaced `compadd`."""
     press = "zpty -w -n shell $'\\x15{}\\t'; zpty -r shell shown '*>>*'; print -r -- $shown"
     ask = "\n".join(press.format(line) for line in lines)
     program = f"""
@@ -205,7 +205,7 @@ zpty -r shell shown '*ready*'
 
 
 @pytest.mark.parametrize(("line", "offered", "kept_back"), CASES)
-def test_fish_offers_what_fits(
+def test_fish_offers_matching_words(
     script: Callable[[str], Path], tmp_path: Path, line: str, offered: set[str], kept_back: set[str]
 ) -> None:
     found = fish_offers(script("fish"), tmp_path, line)
@@ -228,13 +228,13 @@ def fish_offers(script: Path, folder: Path, line: str) -> set[str]:
 
 
 @pytest.mark.parametrize("line", FILE_CASES)
-def test_fish_offers_files_where_a_file_is_meant(script: Callable[[str], Path], tmp_path: Path, line: str) -> None:
+def test_fish_offers_files_for_values_that_are_files(script: Callable[[str], Path], tmp_path: Path, line: str) -> None:
     (tmp_path / "prompts.jsonl").touch()
     assert "prompts.jsonl" in fish_offers(script("fish"), tmp_path, line)
     assert "prompts.jsonl" not in fish_offers(script("fish"), tmp_path, "manystream run --model ")
 
 
-def test_zsh_offers_files_where_a_file_is_meant(script: Callable[[str], Path], tmp_path: Path) -> None:
+def test_zsh_offers_files_for_values_that_are_files(script: Callable[[str], Path], tmp_path: Path) -> None:
     (tmp_path / "prompts.jsonl").touch()
     *files, model = zsh_offers(script("zsh"), tmp_path, [*FILE_CASES, "manystream run --model "])
     assert all("prompts.jsonl" in found for found in files)
@@ -256,7 +256,7 @@ def test_the_scripts_hold_every_option_of_every_command(script: Callable[[str], 
 
 
 @pytest.mark.parametrize("shell", list(SCRIPTS))
-def test_help_texts_are_quoted_never_run(shell: str, tmp_path: Path) -> None:
+def test_help_texts_are_quoted(shell: str, tmp_path: Path) -> None:
     parser = argparse.ArgumentParser(prog="it's-a-tool", add_help=False)
     ran = tmp_path / "ran"
     evil = f'don\'t $(touch {ran}) `touch {ran}` [x]: \\ "100%% of"'
@@ -293,8 +293,8 @@ def test_an_unknown_shell_is_a_wrong_command_line(capsys: pytest.CaptureFixture[
     assert "bash" in capsys.readouterr().err
 
 
-def test_a_choice_is_no_file() -> None:
-    """An option with fixed choices completes to these only, not to files."""
+def test_an_option_with_choices_offers_no_files() -> None:
+    """An option with fixed choices offers only these."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--order", choices=["first", "last"])
     (option,) = [found for found in read_parser(parser, {}, "m").options if "--order" in found.flags]

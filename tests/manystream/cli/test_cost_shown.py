@@ -1,5 +1,4 @@
-"""Cost as a person sees it: in `run --cost`, in a batch's progress, summary and answers; and nothing of it where there
-is no price list to ask."""
+"""Cost in the output of `run --cost` and of a batch: progress, summary and answers; none without a price list."""
 
 from __future__ import annotations
 
@@ -49,7 +48,7 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def listed() -> Iterator[None]:
-    """A price list that knows the simulator's address: two cents an answer, however long."""
+    """Install a price list with the simulator's address: each answer costs two cents."""
     model = ModelInfo("sim-text", ClauseContains("sim"), prices=ModelPrice(requests_kcount=Decimal(20)))
     mill = Provider(id="mill", name="The mill", api_pattern=r"http://127\.0\.0\.1", models=[model])
     set_custom_snapshot(DataSnapshot([mill], from_auto_update=False))
@@ -78,7 +77,7 @@ def ask(simulator: Simulator, *arguments: str) -> int:
         ("0.00000123", "$0.0000012"),
     ],
 )
-def test_amounts_are_shown_to_the_cent_and_small_ones_to_two_figures(amount: str, text: str) -> None:
+def test_amounts_have_two_decimals_or_two_significant_digits(amount: str, text: str) -> None:
     assert money(Decimal(amount), "USD") == text
 
 
@@ -86,7 +85,7 @@ def test_another_currency_is_shown_by_its_code() -> None:
     assert money(Decimal("2.5"), "EUR") == "2.50 EUR"
 
 
-def test_an_answers_line_has_its_cost_or_why_there_is_none() -> None:
+def test_an_answers_line_has_its_cost_or_a_reason() -> None:
     response = ms.Response(model="m")
     completion = ms.Completion(success=False, response=response)
     assert summary(completion, response) == "[m]"
@@ -95,20 +94,20 @@ def test_an_answers_line_has_its_cost_or_why_there_is_none() -> None:
 
 
 @pytest.mark.parametrize("how", [[], ["--no-stream"]])
-def test_run_says_what_the_answer_cost(
+def test_run_shows_the_cost_of_the_answer(
     simulator: Simulator, listed: None, how: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert ask(simulator, *how) == 0
-    told = capsys.readouterr().err
-    assert " · $0.02 ($0.00 in, $0.00 out) · " in told
+    shown = capsys.readouterr().err
+    assert " · $0.02 ($0.00 in, $0.00 out) · " in shown
 
 
-def test_run_says_that_a_price_is_not_known(simulator: Simulator, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_shows_that_a_price_is_unknown(simulator: Simulator, capsys: pytest.CaptureFixture[str]) -> None:
     assert ask(simulator) == 0
     assert "cost unknown: genai-prices has no price of model" in capsys.readouterr().err
 
 
-def test_run_without_the_extra_says_what_to_install_before_it_asks(
+def test_run_without_the_extra_is_refused_before_the_call(
     simulator: Simulator, without_extra: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert ask(simulator) == 2
@@ -128,7 +127,7 @@ def batch(simulator: Simulator, folder: Path, count: int = 3) -> list[dict[str, 
     return [json.loads(line) for line in answers.read_bytes().splitlines()]
 
 
-def test_a_batch_tells_the_cost_of_each_answer_and_of_the_run(
+def test_a_batch_shows_the_cost_of_each_answer_and_the_sum(
     simulator: Simulator, listed: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     answers = batch(simulator, tmp_path)
@@ -136,36 +135,34 @@ def test_a_batch_tells_the_cost_of_each_answer_and_of_the_run(
     assert "$0.06 by the prices of genai-prices" in capsys.readouterr().out
 
 
-def test_a_batch_of_a_model_without_a_price_says_so(
+def test_a_batch_shows_that_a_model_has_no_price(
     simulator: Simulator, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     answers = batch(simulator, tmp_path)
     assert [answer["cost"] for answer in answers] == [None] * 3
-    told = capsys.readouterr().out
-    assert "3 without a price: genai-prices has no price of model" in told
-    assert "$" not in told
+    shown = capsys.readouterr().out
+    assert "3 without a price: genai-prices has no price of model" in shown
+    assert "$" not in shown
 
 
-def test_a_batch_without_the_extra_says_nothing_of_cost(
+def test_a_batch_without_the_extra_shows_no_cost(
     simulator: Simulator, without_extra: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     answers = batch(simulator, tmp_path)
     assert not any("cost" in answer for answer in answers)
-    told = capsys.readouterr().out
-    assert "price" not in told
-    assert "$" not in told
+    shown = capsys.readouterr().out
+    assert "price" not in shown
+    assert "$" not in shown
 
 
-def test_a_batch_against_the_built_in_simulator_costs_nothing_and_says_nothing_of_cost(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_batch_with_the_simulator_shows_no_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "p.jsonl").write_text('{"id": 1, "messages": [{"role": "user", "content": "hello"}]}\n', "utf-8")
     assert main(["batch", str(tmp_path / "p.jsonl"), "-o", str(tmp_path / "a.jsonl")]) == 0
     assert "price" not in capsys.readouterr().out
     assert "cost" not in json.loads((tmp_path / "a.jsonl").read_bytes())
 
 
-def test_progress_shows_the_cost_so_far_and_what_of_it_is_unknown(
+def test_progress_shows_the_cost_and_unpriced_answers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     counters = Counters()
@@ -177,7 +174,7 @@ def test_progress_shows_the_cost_so_far_and_what_of_it_is_unknown(
     assert "at least $1.50" in progress.figures()
 
 
-def test_a_summary_with_unpriced_answers_is_a_lower_bound_with_the_reason() -> None:
+def test_a_summary_with_unpriced_answers_is_a_lower_bound() -> None:
     counters = Counters(answered=5, cost={"USD": Decimal("1.5")}, unpriced=2, unpriced_reason="no price of 'x'")
-    told = batch_summary(counters, 1.0, Path("a"), Path("e"), Paint(sys.stdout)).splitlines()
-    assert told[1:] == ["at least $1.50 by the prices of genai-prices", "2 without a price: no price of 'x'"]
+    shown = batch_summary(counters, 1.0, Path("a"), Path("e"), Paint(sys.stdout)).splitlines()
+    assert shown[1:] == ["at least $1.50 by the prices of genai-prices", "2 without a price: no price of 'x'"]

@@ -1,4 +1,4 @@
-"""The demo's figures, worked out by hand: one line a look, and the table at the end."""
+"""The display of `manystream demo`: a line per update, and the final table, with figures computed by hand."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from manystream.cli.demo_display import Display
 from manystream.cli.demo_streams import Counters
 
 MILLISECOND = 61
-"""The bucket that 1.0 ms falls into: buckets are 16.384 µs wide."""
+"""The bucket of 1.0 ms. Buckets are 16.384 µs wide."""
 
 
 class Clock:
-    """Seconds that the test sets."""
+    """A clock whose time, in seconds, the test sets."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -37,7 +37,7 @@ def all_counters() -> tuple[Counters, Counters]:
     return first, second
 
 
-def test_a_look_is_a_line_of_what_happened_since_the_last_one(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_update_prints_the_figures_since_the_last_one(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
     first, second = all_counters()
     display = Display((first, second), 10.0, plain=True)
     clock.now += 2
@@ -57,7 +57,7 @@ def test_a_look_is_a_line_of_what_happened_since_the_last_one(clock: Clock, caps
     assert display.elapsed == 4.0
 
 
-def test_the_table_at_the_end_counts_everything_once(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_final_table_counts_every_event_once(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
     first, second = all_counters()
     display = Display((first, second), 10.0, plain=True)
     clock.now += 2

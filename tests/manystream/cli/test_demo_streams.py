@@ -1,4 +1,4 @@
-"""The demo's check finds every kind of difference, and nothing where there is none."""
+"""The checks of `manystream demo`: they find every kind of difference, and none in a correct stream."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def stream_of(recipe: Recipe) -> DemoStream:
 
 
 def events_of(stream: DemoStream) -> list[ms.Event]:
-    """The events of a stream in which everything goes well."""
+    """Return the events of a correct stream."""
     scenario = stream.expected()
     stamps = (f"{time.monotonic_ns():020d} " for _ in scenario.text_pieces)
     pieces = stamps if stream.recipe.stamped else scenario.text_pieces
@@ -36,7 +36,7 @@ def events_of(stream: DemoStream) -> list[ms.Event]:
 
 
 def play(stream: DemoStream, events: list[ms.Event], *, completions: int = 1) -> list[str]:
-    """Tell a stream these events and a completion that fits them; what it finds."""
+    """Deliver events and a matching completion to a stream, and return the differences that it finds."""
     on_event = stream.on_stamped_event if stream.recipe.stamped else stream.on_event
     for event in events:
         on_event(event)
@@ -56,7 +56,7 @@ def play(stream: DemoStream, events: list[ms.Event], *, completions: int = 1) ->
 
 
 @pytest.mark.parametrize("recipe", MIXTURE, ids=repr)
-def test_a_stream_as_sent_has_no_differences(recipe: Recipe) -> None:
+def test_a_correct_stream_has_no_differences(recipe: Recipe) -> None:
     stream = stream_of(recipe)
     events = events_of(stream)
     assert play(stream, events) == []
@@ -65,7 +65,7 @@ def test_a_stream_as_sent_has_no_differences(recipe: Recipe) -> None:
 
 
 @pytest.mark.parametrize("recipe", MIXTURE, ids=repr)
-def test_every_event_that_is_missing_is_found(recipe: Recipe) -> None:
+def test_every_missing_event_is_found(recipe: Recipe) -> None:
     for place, event in enumerate(events_of(stream_of(recipe))):
         if isinstance(event, ms.Start | ms.ToolCallStart | ms.ToolCallDone):
             continue
@@ -76,7 +76,7 @@ def test_every_event_that_is_missing_is_found(recipe: Recipe) -> None:
 
 
 @pytest.mark.parametrize("recipe", MIXTURE, ids=repr)
-def test_a_text_event_that_comes_twice_is_found(recipe: Recipe) -> None:
+def test_a_repeated_text_event_is_found(recipe: Recipe) -> None:
     stream = stream_of(recipe)
     events = events_of(stream)
     place = next(place for place, event in enumerate(events) if isinstance(event, ms.TextDelta))
@@ -84,7 +84,7 @@ def test_a_text_event_that_comes_twice_is_found(recipe: Recipe) -> None:
 
 
 @pytest.mark.parametrize("completions", [0, 2])
-def test_exactly_one_completion_is_wanted(completions: int) -> None:
+def test_exactly_one_completion_is_required(completions: int) -> None:
     stream = stream_of(MIXTURE[0])
     assert play(stream, events_of(stream), completions=completions) == [f"{completions} completions instead of one"]
 
@@ -100,7 +100,7 @@ def test_a_failure_and_a_second_ending_are_found() -> None:
     assert "1 events after it" in play(stream, [*events, events[-1]])[0]
 
 
-def test_latency_is_the_time_since_the_stamp() -> None:
+def test_the_latency_is_the_time_since_the_stamp() -> None:
     stream = stream_of(Recipe("text", stamped=True))
     stream.on_stamped_event(ms.TextDelta(0, f"{time.monotonic_ns() - 50_000_000:020d} "))
     ((bucket, count),) = stream.counters.window.items()
@@ -118,7 +118,7 @@ def test_latency_is_the_time_since_the_stamp() -> None:
         (f"{1:020d}x{2:020d} ", "not consist of complete stamps"),
     ],
 )
-def test_stamps_are_whole_as_many_as_asked_for_and_in_order(text: str, words: str | None) -> None:
+def test_stamps_must_be_complete_and_in_order(text: str, words: str | None) -> None:
     found = stamp_differences(text, 2)
     assert not found if words is None else words in found[0]
 
@@ -132,11 +132,11 @@ def test_streams_are_spread_over_dialects_recipes_and_texts() -> None:
         assert len(own) == 250
         assert {stream.recipe for stream in own} == set(MIXTURE)
         pairs = zip(own, own[len(MIXTURE) :], strict=False)
-        assert all(one.prompt != other.prompt for one, other in pairs), "neighbours of one kind must differ"
+        assert all(one.prompt != other.prompt for one, other in pairs), "neighbours need different prompts"
     assert sum(stream.recipe.stamped for stream in streams) == 500
 
 
-def test_each_dialect_has_texts_thinking_and_calls_with_and_without_stamps() -> None:
+def test_each_dialect_has_every_kind_of_stream() -> None:
     assert [(recipe.kind, recipe.stamped, recipe.calls) for recipe in MIXTURE] == [
         ("text", True, 0),
         ("thinking", False, 0),
@@ -147,7 +147,7 @@ def test_each_dialect_has_texts_thinking_and_calls_with_and_without_stamps() -> 
     ]
 
 
-def test_the_words_of_two_texts_differ() -> None:
+def test_neighbouring_streams_have_different_texts() -> None:
     _, streams = plan_streams(48, ["a", "b"], seconds=1, rate=50)
     plain = [stream for stream in streams if stream.recipe == replace(MIXTURE[3])]
     assert len({stream.expected().text for stream in plain}) == len({stream.prompt for stream in plain}) > 1

@@ -1,4 +1,4 @@
-"""`manystream doctor`: each step that can fail is named, with what to do, and no key is ever shown."""
+"""The command `manystream doctor`: it names the step that fails and what to do, and never shows a key."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def answer(status: str, body: bytes = LIST, headers: str = "") -> bytes:
 
 @contextlib.asynccontextmanager
 async def server(response: bytes, seen: list[bytes], tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
-    """A server with one answer; the heads it was sent are in `seen`. Without an answer it stays silent."""
+    """A server that always sends the same answer, or none. `seen` receives the heads of the requests."""
 
     async def serve(plain: trio.SocketStream) -> None:
         stream: trio.abc.Stream = plain if tls is None else trio.SSLStream(plain, tls, server_side=True)
@@ -65,7 +65,7 @@ def steps(findings: list[Finding]) -> list[str]:
 
 
 async def checked(provider: ms.Provider, limit: float = 5.0, **environment: str) -> list[Finding]:
-    """The findings, none of which shows the key."""
+    """Check a provider and return the findings. Assert that none shows the key."""
     findings = await check_provider(provider, HOME | environment, limit)
     assert all(CANARY not in finding.text for finding in findings)
     return findings
@@ -81,7 +81,7 @@ PATHS = [
 
 @pytest.mark.trio
 @pytest.mark.parametrize(("kind", "path", "line", "header"), PATHS, ids=lambda value: getattr(value, "__name__", ""))
-async def test_the_list_of_models_is_asked_for_with_the_key_and_without_a_prompt(
+async def test_the_request_has_the_key_and_no_prompt(
     kind: type[ms.Provider], path: str, line: bytes, header: bytes
 ) -> None:
     seen: list[bytes] = []
@@ -108,7 +108,7 @@ async def test_the_list_of_models_is_asked_for_with_the_key_and_without_a_prompt
         ("302 Found", Verdict.FAIL, "the server failed"),
     ],
 )
-async def test_a_status_is_told_with_what_it_means(status: str, verdict: Verdict, words: str) -> None:
+async def test_a_status_is_reported_with_its_meaning(status: str, verdict: Verdict, words: str) -> None:
     body = b'{"error": {"message": "Bad key ' + CANARY.encode() + b'.", "type": "x"}}'
     async with server(answer(status, body), []) as port:
         findings = await checked(ms.OpenAIChat(CANARY, f"http://127.0.0.1:{port}/v1"))
@@ -117,32 +117,32 @@ async def test_a_status_is_told_with_what_it_means(status: str, verdict: Verdict
 
 
 @pytest.mark.trio
-async def test_a_missing_key_is_the_first_thing_told_and_nothing_is_dialled() -> None:
+async def test_without_a_key_no_connection_is_opened() -> None:
     (finding,) = await checked(ms.Anthropic())
     assert (finding.verdict, finding.step) == (Verdict.FAIL, "key")
     assert "ANTHROPIC_API_KEY" in finding.text
 
 
 @pytest.mark.trio
-async def test_a_key_with_a_line_break_is_told_without_being_shown() -> None:
+async def test_a_key_with_a_line_break_fails_and_is_not_shown() -> None:
     (finding,) = await checked(ms.Anthropic(), ANTHROPIC_API_KEY=CANARY + "\n")
     assert "line break" in finding.text
 
 
 @pytest.mark.trio
-async def test_a_name_that_nobody_has_fails_at_dns() -> None:
+async def test_an_unknown_host_fails_at_dns() -> None:
     findings = await checked(ms.OpenAIChat(CANARY, "http://nowhere.invalid/v1"))
     assert steps(findings) == ["ok key", "ok proxy", "FAIL DNS"]
 
 
 @pytest.mark.trio
-async def test_a_closed_port_fails_at_connecting() -> None:
+async def test_a_closed_port_fails_at_connect() -> None:
     findings = await checked(ms.OpenAIChat(CANARY, "http://127.0.0.1:1/v1"))
     assert steps(findings)[-1] == "FAIL connect"
 
 
 @pytest.mark.trio
-async def test_a_certificate_of_an_unknown_ca_fails_at_tls_and_says_what_to_do() -> None:
+async def test_an_unknown_certificate_authority_fails_at_tls() -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
     async with server(answer("200 OK"), [], context) as port:
@@ -153,7 +153,7 @@ async def test_a_certificate_of_an_unknown_ca_fails_at_tls_and_says_what_to_do()
 
 @pytest.mark.trio
 @pytest.mark.parametrize(("days", "verdict"), [(90, "ok TLS"), (3, "note TLS")])
-async def test_a_certificate_that_ends_soon_is_noted(
+async def test_a_certificate_that_expires_soon_is_a_note(
     days: int, verdict: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     authority = trustme.CA()
@@ -172,7 +172,7 @@ async def test_a_certificate_that_ends_soon_is_noted(
 
 
 @pytest.mark.trio
-async def test_a_proxy_is_named_without_its_password_and_a_refusal_is_its_own() -> None:
+async def test_a_refusing_proxy_is_shown_without_its_password() -> None:
     async with server(answer("407 Proxy Authentication Required"), []) as port:
         findings = await checked(
             ms.OpenAIChat(CANARY, "http://example.test/v1"), http_proxy=f"http://user:{CANARY}@127.0.0.1:{port}"
@@ -182,7 +182,7 @@ async def test_a_proxy_is_named_without_its_password_and_a_refusal_is_its_own() 
 
 
 @pytest.mark.trio
-async def test_what_is_no_http_fails_at_the_answer() -> None:
+async def test_an_answer_that_is_not_http_fails() -> None:
     async with server(b"SSH-2.0-OpenSSH_9.6\r\n", []) as port:
         findings = await checked(ms.OpenAIChat(CANARY, f"http://127.0.0.1:{port}/v1"))
     assert steps(findings)[-1] == "FAIL answer"
@@ -190,7 +190,7 @@ async def test_what_is_no_http_fails_at_the_answer() -> None:
 
 
 @pytest.mark.trio
-async def test_silence_ends_with_the_limit(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_silent_server_fails_at_the_timeout(autojump_clock: trio.testing.MockClock) -> None:
     async with server(b"", []) as port:
         autojump_clock.autojump_threshold = 0.2
         findings = await checked(ms.OpenAIChat(CANARY, f"http://127.0.0.1:{port}/v1"), limit=7.0)
@@ -198,7 +198,7 @@ async def test_silence_ends_with_the_limit(autojump_clock: trio.testing.MockCloc
     assert findings[-1].text == "not finished within 7 s"
 
 
-def test_those_with_a_key_are_checked_and_one_host_only_once() -> None:
+def test_providers_with_a_key_are_checked_once_per_host() -> None:
     assert configured_rows(HOME) == []
     rows = configured_rows(HOME | {"ANTHROPIC_API_KEY": "k", "GOOGLE_API_KEY": "k", "OPENAI_API_KEY": "k"})
     hosts = [row.base_url.split("/")[2] for row in rows]
@@ -218,7 +218,9 @@ def test_the_command_line_is_checked() -> None:
     assert provider.base_url == "http://127.0.0.1:1"
 
 
-def test_the_exit_status_tells(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_exit_status_is_1_for_an_unusable_provider(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY", "MANYSTREAM_CREDENTIALS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", "/nonexistent")

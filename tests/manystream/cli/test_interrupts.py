@@ -1,5 +1,7 @@
-"""Ctrl-C, as a terminal sends it: to the command and to every process that it has started. Each command ends soon,
-tells what there is by then, shows no traceback, and has the exit status 130."""
+"""Ctrl-C as a terminal sends it, to the command and to every process that it has started.
+
+Each command ends soon, shows its results so far and no traceback, and has the exit status 130.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Starts a command in a process group of its own."""
+    """Return a function that starts a command in a new process group."""
     processes: list[subprocess.Popen[str]] = []
 
     def start(*arguments: str) -> subprocess.Popen[str]:
@@ -55,7 +57,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 def interrupt(process: subprocess.Popen[str]) -> tuple[str, str]:
-    """Press Ctrl-C; what it has told since."""
+    """Send SIGINT to the process group, and return the output since then."""
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=WAIT)
     assert process.returncode == 130, out + err
@@ -79,7 +81,7 @@ def test_demo_shows_its_table(start: Start) -> None:
     assert not err
 
 
-def test_run_ends_its_line_and_tells_the_usage(start: Start) -> None:
+def test_run_ends_its_line_and_shows_the_usage(start: Start) -> None:
     with open_simulator_thread("stall=6") as simulator:
         process = start("run", "--base-url", simulator.base_urls["openai-chat"], "--model", "m", "Hello")
         assert process.stdout is not None
@@ -89,7 +91,7 @@ def test_run_ends_its_line_and_tells_the_usage(start: Start) -> None:
     assert "complete after" in err
 
 
-def test_batch_keeps_what_is_done_and_says_how_to_go_on(start: Start, tmp_path: Path) -> None:
+def test_batch_keeps_the_answers_and_names_the_next_step(start: Start, tmp_path: Path) -> None:
     prompts, answers = tmp_path / "prompts.jsonl", tmp_path / "answers.jsonl"
     lines = [json.dumps({"id": str(n), "messages": [{"role": "user", "content": "Hello"}]}) for n in range(500)]
     prompts.write_text("\n".join(lines))
@@ -103,7 +105,7 @@ def test_batch_keeps_what_is_done_and_says_how_to_go_on(start: Start, tmp_path: 
     assert 2 < answers.read_bytes().count(b"\n") < 500
 
 
-def test_bench_tells_what_it_has_measured(start: Start) -> None:
+def test_bench_shows_the_figures_so_far(start: Start) -> None:
     process = start("bench", "--concurrency", "4", "--seconds", "60", "--json")
     read_until(process, "running", stream="stderr")
     out, _ = interrupt(process)
@@ -114,7 +116,7 @@ def test_bench_tells_what_it_has_measured(start: Start) -> None:
     assert result["gap"]["p50"] > 0
 
 
-def test_a_search_tells_the_steps_that_were_done(start: Start) -> None:
+def test_a_search_shows_the_finished_steps(start: Start) -> None:
     process = start("bench", "--streams", "2,3", "--seconds", "2.5")
     read_until(process, " 2 running", stream="stderr")
     read_until(process, " 3 running", stream="stderr")
@@ -124,7 +126,7 @@ def test_a_search_tells_the_steps_that_were_done(start: Start) -> None:
     assert "2 streams is the most" in out
 
 
-def test_doctor_tells_what_was_not_checked(start: Start) -> None:
+def test_doctor_shows_the_number_of_unfinished_checks(start: Start) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/v1"
         process = start("doctor", "--base-url", url, "--timeout", "60")
@@ -136,7 +138,7 @@ def test_doctor_tells_what_was_not_checked(start: Start) -> None:
     assert not err
 
 
-def test_simulate_ends_and_a_polite_end_is_none(start: Start) -> None:
+def test_simulate_ends_with_130_or_0_on_sigterm(start: Start) -> None:
     process = start("simulate")
     read_until(process, "Ctrl-C")
     interrupt(process)
@@ -154,11 +156,11 @@ def test_top_ends(start: Start, tmp_path: Path) -> None:
     _, err = interrupt(top)
     assert not err
     interrupt(demo)
-    assert not list((tmp_path / "run" / "manystream").iterdir()), "the demo's socket went with it"
+    assert not list((tmp_path / "run" / "manystream").iterdir()), "the demo has removed its socket"
 
 
-def test_while_it_is_being_loaded_it_ends_without_a_traceback() -> None:
-    # Interrupted by hand: the moment cannot be hit from outside.
+def test_ctrl_c_during_the_import_shows_no_traceback() -> None:
+    # The import raises `KeyboardInterrupt`: a signal from outside cannot be timed so exactly.
     code = (
         "import builtins, sys\n"
         "real = builtins.__import__\n"
@@ -174,14 +176,14 @@ def test_while_it_is_being_loaded_it_ends_without_a_traceback() -> None:
     assert not done.stderr
 
 
-# Help
+# Help.
 
 
 @pytest.mark.parametrize("name", list(COMMANDS))
-def test_every_help_has_an_example_and_the_exit_statuses(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_help_has_examples_and_exit_statuses(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([name, "--help"]) == 0
     text = capsys.readouterr().out
     assert f"\n  manystream {name}" in text or f"(manystream {name} " in text
     assert "exit status:\n  0    " in text
     assert "the command line is wrong" in text
-    assert all(len(line) <= 122 for line in text.splitlines()), "it fits a terminal of usual width"
+    assert all(len(line) <= 122 for line in text.splitlines()), "a line is too wide for a terminal"

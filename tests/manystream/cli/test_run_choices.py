@@ -1,4 +1,4 @@
-"""Who `run` asks: by name, by model, by base URL, or the first that has a key."""
+"""How `manystream run` chooses the provider: by name, by model, by base URL, or the first with a key."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_without_a_name_the_first_provider_with_a_key_is_asked() -> None:
         (options(base_url=LOCAL), "no model was named"),
     ],
 )
-def test_what_is_missing_is_said_in_one_line(given: RunOptions, words: str) -> None:
+def test_a_missing_choice_is_a_clear_error(given: RunOptions, words: str) -> None:
     with pytest.raises(CommandError, match=words.replace("?", r"\?")) as caught:
         choose_provider(given, {})
     assert "\n" not in str(caught.value)
@@ -85,16 +85,16 @@ OTHER_DIALECTS = {
     "github-copilot-responses": ms.OpenAIResponses,
     "huggingface-responses": ms.OpenAIResponses,
 }
-"""Names of providers that do not speak OpenAI Chat."""
+"""Provider → its class, for the providers that do not speak OpenAI Chat."""
 
 
-def test_the_names_are_those_of_the_providers_that_have_an_address() -> None:
+def test_every_provider_with_a_base_url_has_a_name() -> None:
     assert provider_names() == [name for name, row in ROWS.items() if row.base_url]
     assert {"openai-chat", "groq", "ollama", *OTHER_DIALECTS} <= {*provider_names()}
 
 
 @pytest.mark.parametrize("name", [name for name, row in ROWS.items() if row.base_url])
-def test_every_provider_name_is_understood(name: str) -> None:
+def test_every_provider_name_is_accepted(name: str) -> None:
     provider, model = choose_provider(options(provider=name, model="m"), {})
     assert type(provider) is OTHER_DIALECTS.get(name, ms.OpenAIChat)
     assert (provider.name, provider.base_url, model) == (name, ROWS[name].base_url, "m")
@@ -105,7 +105,7 @@ def test_a_header_is_name_and_value() -> None:
 
 
 @pytest.mark.parametrize("pair", ["secret-value", "=secret-value", ""])
-def test_a_header_that_cannot_be_read_is_not_shown(pair: str) -> None:
+def test_a_malformed_header_is_not_shown(pair: str) -> None:
     with pytest.raises(CommandError) as caught:
         read_headers(["x-a=1", pair])
     assert caught.value.status == 2

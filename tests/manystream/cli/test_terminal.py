@@ -1,4 +1,4 @@
-"""What a person sees: styles only on a terminal, nothing that could steer it, figures with a fitting unit."""
+"""Output for a terminal: styles, replaced control characters, amounts, time spans and tables."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from manystream.cli.terminal import (
 
 
 class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
+    """An output stream whose `isatty` returns True."""
 
     def isatty(self) -> bool:
         return True
@@ -44,13 +44,13 @@ def test_a_style_is_its_ansi_code_alone(style: str, code: int, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("text", ["\x1b[2J", "\x07", "\x9b31m", "\r", "\x00", "\x7f"])
-def test_text_from_outside_cannot_steer_the_terminal(text: str) -> None:
+def test_foreign_text_cannot_control_the_terminal(text: str) -> None:
     shown = harmless(f"a{text}b")
     assert "\ufffd" in shown
     assert not any(ord(character) < 0x20 or 0x7F <= ord(character) < 0xA0 for character in shown)
 
 
-def test_ordinary_text_stays_as_it_is() -> None:
+def test_ordinary_text_is_unchanged() -> None:
     text = "naïve 東京 👩\u200d🚀\tone\ntwo"
     assert harmless(text) == text
 
@@ -72,7 +72,7 @@ def test_a_table_is_aligned() -> None:
     ]
 
 
-def test_redrawing_goes_up_by_as_many_lines_as_were_drawn() -> None:
+def test_redrawing_moves_up_by_the_drawn_lines() -> None:
     stream = Terminal()
     redrawn = Redrawn(stream)
     redrawn.draw(["one", "two"])
@@ -86,7 +86,7 @@ def test_redrawing_goes_up_by_as_many_lines_as_were_drawn() -> None:
 
 
 @pytest.mark.parametrize("width", ["30", "60"])
-def test_no_table_cuts_its_cells(width: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_never_cuts_its_cells(width: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", width)
     stream = Terminal()

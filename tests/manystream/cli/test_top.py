@@ -1,4 +1,4 @@
-"""`manystream top` beside a running engine: what it shows, and what it says where there is nothing to see."""
+"""The command `manystream top` with a running engine, and its errors without one."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ async def main():
         urls = simulator.base_urls
         providers = [ms.OpenAIChat("k", urls["openai-chat"]), ms.Anthropic("k", urls["anthropic"], name="anthropic")]
         async with ms.open_engine(providers, proxy="", monitor=True) as engine:
-            counts, both_told = [0, 0], trio.Event()
+            counts, both_running = [0, 0], trio.Event()
 
-            def told(number):
+            def on_event(number):
                 counts[number % 2] += 1
                 if min(counts) > 15:  # so that there are rates to show
-                    both_told.set()
+                    both_running.set()
 
             for number in range(6):
                 model = ("gpt-5-mini", "claude-\\x1b[31mred")[number % 2]
                 knobs = {"x-simulate": "fail=400"} if number == 5 else {}
                 request = ms.Request(model, [ms.Message.user("canary")], extra_headers=knobs)
-                engine.start_stream(request, lambda _, number=number: told(number))
-            await both_told.wait()
+                engine.start_stream(request, lambda _, number=number: on_event(number))
+            await both_running.wait()
             print("ready", flush=True)
             await trio.to_thread.run_sync(sys.stdin.read)
 
@@ -63,7 +63,7 @@ def home(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="module")
 def engine(folder: Path) -> Iterator[subprocess.Popen[str]]:
-    """A process with an engine that can be watched, and six calls."""
+    """Start a process that has an engine with a monitor, and six calls."""
     with start_engine(folder) as process:
         yield process
         process.kill()
@@ -92,7 +92,7 @@ def start_top(folder: Path, *arguments: str, **options: object) -> subprocess.Po
 
 
 @pytest.mark.parametrize("how", ["alone", "pid", "path"])
-def test_once_shows_the_only_engine_a_process_or_a_path(
+def test_once_finds_the_engine_by_default_process_or_path(
     engine: subprocess.Popen[str], home: Path, capsys: pytest.CaptureFixture[str], how: str
 ) -> None:
     target = {"alone": [], "pid": [str(engine.pid)], "path": [str(home / f"{engine.pid}.sock")]}[how]
@@ -103,14 +103,14 @@ def test_once_shows_the_only_engine_a_process_or_a_path(
     assert "5 running, 5 of them streams: reading 5" in out
     (row,) = [line.split() for line in out.splitlines() if line.startswith("anthropic ") and "invalid_arg" in line]
     assert row[1] == "2"
-    assert float(row[2]) > 10, "events a second"
+    assert float(row[2]) > 10, "events per second"
     assert row[4:] == ["1", "1", "invalid_arg", "1"]
-    assert "\x1b" not in out, "a model's name cannot steer the terminal"
+    assert "\x1b" not in out, "a model's name cannot control the terminal"
     assert "claude-\ufffd[31mred" in out
     assert "canary" not in out
 
 
-def test_json_is_the_look_with_its_rates(
+def test_json_is_the_snapshot_with_rates(
     engine: subprocess.Popen[str], home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["top", "--once", "--json", "--interval", "0.2"]) == 0
@@ -121,9 +121,7 @@ def test_json_is_the_look_with_its_rates(
     assert len(look["quietest"]) == 5
 
 
-def test_without_a_terminal_it_prints_a_line_a_look_and_ctrl_c_is_status_130(
-    engine: subprocess.Popen[str], folder: Path
-) -> None:
+def test_without_a_terminal_it_prints_a_line_per_snapshot(engine: subprocess.Popen[str], folder: Path) -> None:
     with start_top(folder, "--interval", "0.1") as process:
         assert process.stdout is not None
         lines = [process.stdout.readline() for _ in range(3)]
@@ -134,9 +132,7 @@ def test_without_a_terminal_it_prints_a_line_a_look_and_ctrl_c_is_status_130(
     assert all("5 calls (5 streams)" in line for line in lines)
 
 
-def test_on_a_terminal_it_takes_the_screen_and_leaves_the_last_view(
-    engine: subprocess.Popen[str], folder: Path
-) -> None:
+def test_on_a_terminal_the_last_view_stays_at_the_end(engine: subprocess.Popen[str], folder: Path) -> None:
     pty = pytest.importorskip("pty")
     pytest.importorskip("rich")
     ours, theirs = pty.openpty()
@@ -150,7 +146,7 @@ def test_on_a_terminal_it_takes_the_screen_and_leaves_the_last_view(
             while data := os.read(ours, 65536):
                 shown += data
         except OSError:
-            pass  # Linux tells the end of a terminal so
+            pass  # Linux reports the end of a terminal as this error
         os.close(ours)
         _, err = process.communicate(timeout=WAIT)
     assert process.returncode == 130
@@ -171,7 +167,7 @@ def test_it_ends_with_the_engine(folder: Path, tmp_path: Path) -> None:
     assert err == "The engine has ended.\n"
 
 
-# What can be wrong
+# Errors.
 
 
 def complaint(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 1) -> str:
@@ -182,7 +178,7 @@ def complaint(capsys: pytest.CaptureFixture[str], *arguments: str, status: int =
     return err
 
 
-def test_nothing_to_look_at_says_how_to_be_watched(
+def test_a_missing_engine_is_a_clear_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
@@ -219,7 +215,7 @@ def test_of_several_engines_one_must_be_named(
         (None, "has not answered"),
     ],
 )
-def test_what_is_no_monitor_or_does_not_answer_is_one_line(
+def test_a_server_that_is_no_monitor_is_one_line(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -255,7 +251,7 @@ def test_a_wrong_command_line_is_status_2(arguments: tuple[str, ...], capsys: py
     assert capsys.readouterr().err
 
 
-# What is made of looks
+# Views of snapshots.
 
 
 def look(uptime: float, events: int) -> JSONObject:
@@ -266,7 +262,7 @@ def look(uptime: float, events: int) -> JSONObject:
     }
 
 
-def test_rates_are_per_second_between_two_looks() -> None:
+def test_rates_are_per_second_between_two_snapshots() -> None:
     rates = rates_between(look(1.0, 100), look(3.0, 500))
     assert rates["events"] == 200.0
     assert rates["providers"] == {"a": {"events": 200.0, "completed": 0.0}}
@@ -284,7 +280,7 @@ def test_each_provider_is_a_row_with_its_rates() -> None:
     ]
 
 
-def test_a_look_without_members_that_another_version_leaves_out_can_be_shown() -> None:
+def test_a_snapshot_with_missing_members_can_be_shown() -> None:
     empty: JSONObject = {}
     assert View(empty, sort="age", calls=3).lines()
     assert summary_line(empty)
