@@ -28,6 +28,8 @@ JSON_TYPES = ("application/json", "text/json")
 NO_ANSWER_TYPES = ("text/html", "application/xhtml+xml", "image/", "audio/", "video/")
 NO_CONTENT = frozenset({204, 205})
 """Successful statuses without an answer. A call that gets one fails."""
+SENT = (Phase.SEND, Phase.HEAD, Phase.BODY)
+"""Phases in which the request has left, or is leaving."""
 REQUEST_ID_HEADERS = ("x-request-id", "request-id", "x-goog-request-id", "apim-request-id", "x-ms-request-id", "cf-ray")
 
 
@@ -85,6 +87,11 @@ class Attempt(BodyOwner):
     def reads_error(self) -> bool:
         """Whether the body of an error response is being read."""
         return self._body is not None and self._body.reads_error and not self.over
+
+    @property
+    def sent(self) -> bool:
+        """Whether any byte of the request may have reached the server."""
+        return self.phase in SENT
 
     def partial_response(self) -> Response | None:
         """What had arrived of a stream; None where nothing had."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -17,13 +16,12 @@ from ..providers.errors import ProviderError
 from ..providers.events import Error, Event
 from ..providers.options import Retry
 from ..providers.response import Response
-from ..transport.errors import Phase
-from ..transport.timers import Timer
+from .admission import LEAST_WAIT, Admission
 from .attempt import Attempt
-from .clocks import ERROR_BODY_SECONDS, LENGTH, UNTIMED, CallState, Clock, Clocks, next_deadline, timeout_error
+from .clocks import CallState, Clocks
 from .completion import Completion
 from .delivery import Counters, Delivery, OnEvent
-from .ending import Ending, OnCompletion, Step
+from .ending import OnCompletion, Step
 from .errors import callback_failed, cancelled, hide_words, internal, redacted
 from .listener import Progress
 from .prepared import Prepared
@@ -31,6 +29,7 @@ from .retry import retry_delay
 from .runtime import Runtime
 from .statistics import CallFigures
 from .steps import Action
+from .timed import Timed
 
 logger: logging.Logger = logging.getLogger("manystream.engine")
 
@@ -53,7 +52,7 @@ class CallHooks:
     observed: Callable[[RunningCall, Deliver], Deliver] | None = None
 
 
-class RunningCall(Ending):
+class RunningCall(Timed):
     """A call from its start to its end, and what the engine knows of it afterwards. Programs have a `Call` (handle.py).
 
     number: counts the engine's calls.
@@ -61,17 +60,13 @@ class RunningCall(Ending):
     """
 
     __slots__ = (
-        "_attempt",
+        "_admission",
         "_attempts",
-        "_clocks",
         "_finish_response",
         "_hooks",
         "_paused",
-        "_prepared",
         "_resent",
         "_retry",
-        "_state",
-        "_timer",
         "counters",
         "number",
     )
@@ -89,21 +84,18 @@ class RunningCall(Ending):
         on_event: OnEvent | None,
         on_completion: OnCompletion | None,
         finish_response: Callable[[Response], None],
+        admission: Admission | None = None,
     ) -> None:
-        super().__init__(runtime, Delivery(on_event, self, counters), on_completion)
+        super().__init__(runtime, Delivery(on_event, self, counters), on_completion, prepared, clocks)
         self._hooks = hooks
         self.number: int = number
         self.counters: Counters = counters
-        self._prepared = prepared
-        self._clocks = clocks
         self._retry = retry
         self._finish_response = finish_response
-        self._state = CallState.QUEUED
+        self._admission = admission
         self._attempts = 0
-        self._attempt: Attempt | None = None
         self._resent = 0
         self._paused = False
-        self._timer: Timer | None = None
 
     def __repr__(self) -> str:
         kind = "stream" if self._prepared.stream else "request"
@@ -114,6 +106,14 @@ class RunningCall(Ending):
     @property
     def state(self) -> CallState:
         return self._state_now()
+
+    @property
+    def target(self) -> str:
+        return f"{self._prepared.provider.name}/{self._prepared.model}"
+
+    @property
+    def waiting_for(self) -> str:
+        return "" if self._admission is None else self._admission.waiting_for
 
     def cancel(self) -> None:
         self.end(cancelled())
@@ -217,7 +217,10 @@ class RunningCall(Ending):
         self._starting = True
         try:
             announce(self)
-            self.begin()
+            if self._admission is None:
+                self.begin()
+            else:
+                self._set_out()
         except Exception as error:
             self.on_defect(error)
         except BaseException:
@@ -228,6 +231,27 @@ class RunningCall(Ending):
         finally:
             self._starting = False
 
+    def _set_out(self, *, again: bool = False) -> None:
+        """Begin an attempt: at once, or when traffic control lets the call go. again: it was sent before."""
+        admission = self._admission
+        if admission is None:
+            self.begin()
+        elif self._step is Step.OPEN:
+            self._enter_queue()
+            self._disarm()
+            admission.enter(self, self._longest_wait(), again=again)
+
+    def admitted(self) -> None:
+        assert self._admission is not None
+        self._admission.left()
+        self.begin()
+
+    def rejected(self, error: ProviderError) -> None:
+        self._timed_out(error)
+
+    def overdue(self, waiting_for: str) -> None:
+        self._expired(self._deadline()[1], f"waiting for {waiting_for}")
+
     def begin(self, *, fresh: bool = False) -> None:
         """Start the first attempt, or another one. `fresh`: on a connection that no request has used."""
         if self._step is not Step.OPEN:
@@ -235,8 +259,7 @@ class RunningCall(Ending):
         if self._attempt is not None:
             self._delivery.reset()
         self._attempts += 1
-        if self._state is not CallState.QUEUED:
-            self._enter(CallState.QUEUED)
+        self._enter_queue()
         self._attempt = Attempt(self._prepared, self, self._deliver_first, self._runtime.recorder)
         attempt_started = self._hooks.attempt_started
         if attempt_started is not None:
@@ -256,10 +279,11 @@ class RunningCall(Ending):
     def on_progress(self, progress: Progress) -> None:
         loop = self._runtime.loop
         if progress is Progress.DIALLING:
-            self._enter(CallState.CONNECTING)
-            self._timings.queued = loop.clock() - self._started
+            now = loop.clock()
+            self._leave_queue(CallState.CONNECTING, now)
+            self._timings.queued = now - self._started
         elif progress is Progress.CONNECTED:
-            self._enter(CallState.SENDING)
+            self._leave_queue(CallState.SENDING, loop.now)
             elapsed = loop.now - self._started  # the clock was looked at when the request was sent
             if self._timings.queued is None:
                 self._timings.queued = elapsed
@@ -269,6 +293,9 @@ class RunningCall(Ending):
         else:
             self._enter(CallState.READING)
             self._timings.first_byte = loop.clock() - self._started
+            attempt, admission = self._attempt, self._admission
+            if admission is not None and attempt is not None and 200 <= attempt.status < 300:
+                admission.confirm(attempt.headers)
         self._arm()
 
     def on_reading(self) -> None:
@@ -289,6 +316,8 @@ class RunningCall(Ending):
         if delivery.delivered and attempt is not None:
             self._timings.first_token = self._runtime.loop.now - self._started
             attempt.deliver = delivery.deliver
+            if self._admission is not None:
+                self._admission.first_token()
             hooks = self._hooks
             if hooks.first_token is not None:
                 hooks.first_token(self)  # which may end the call
@@ -322,14 +351,19 @@ class RunningCall(Ending):
         if self._step is not Step.OPEN:
             return
         if not self._delivery.delivered:
-            if unread and not self._resent and self._attempts < self._retry.max_attempts:
+            counted = self._attempts - (0 if self._admission is None else self._admission.refusals)
+            if unread and not self._resent and counted < self._retry.max_attempts:
                 # The server had closed the kept-alive connection before the request reached it. No waiting: nothing
                 # is wrong with the server. Once per call, on a fresh connection, and counted as an attempt.
                 self._resent += 1
                 self._runtime.resent += 1
                 self.begin(fresh=True)
                 return
-            delay = retry_delay(error, self._attempts, self._retry, self._runtime.random)
+            if self._is_refused(error):
+                self._enter_queue()
+                self._disarm()
+                return
+            delay = retry_delay(error, counted, self._retry, self._runtime.random)
             # A hint is the server's own word on when to come back. Without one, or with one that says "at once", do
             # not add retry traffic during an outage.
             hinted = error.retry_after_ms >= self._retry.base * 1000 and error.retry_after_ms > 0
@@ -338,6 +372,14 @@ class RunningCall(Ending):
                 return
         self._fail(error)
         self.conclude()
+
+    def _is_refused(self, error: ProviderError) -> bool:
+        """Whether a limit refused the attempt, and the call waits again. What the attempt had reserved is given back
+        in any case."""
+        attempt, admission = self._attempt, self._admission
+        if admission is None or attempt is None:
+            return False
+        return admission.failed(error, attempt.headers, self._longest_wait(), sent=attempt.sent)
 
     def _back_off(self, delay: float) -> None:
         self._runtime.retried += 1
@@ -349,7 +391,14 @@ class RunningCall(Ending):
         if deadline < when:
             self._timer = self._runtime.timers.at(deadline, lambda: self._expired(clock), self.on_defect)
         else:
-            self._timer = self._runtime.timers.at(when, self.begin, self.on_defect)
+            self._timer = self._runtime.timers.at(when, self._set_out_again, self.on_defect)
+
+    def _set_out_again(self) -> None:
+        self._set_out(again=True)
+
+    def _timed_out(self, error: ProviderError) -> None:
+        self._fail(error)
+        self.conclude()
 
     def on_callback_failure(self, failure: BaseException) -> None:
         """`on_event` raised, and is called no more."""
@@ -357,95 +406,6 @@ class RunningCall(Ending):
         if self._step is Step.OPEN:
             self._settle(self._failure(callback_failed(failure)), None)
         self.conclude()
-
-    # --- clocks ---
-
-    def _enter(self, state: CallState) -> None:
-        assert state in self._state.followers, f"{self._state} is not followed by {state}"
-        self._state = state
-
-    def _state_now(self) -> CallState:
-        """The state, with what only the connection knows: whether the request is out, and whether an answer comes."""
-        state = self._state
-        if state is CallState.SENDING and self._attempt is not None:
-            connection = self._attempt.connection
-            if connection is not None and connection.sent_at is not None:
-                return CallState.READING if connection.received else CallState.WAITING
-        return state
-
-    def _deadline(self) -> tuple[float, Clock]:
-        """When the next clock ends, from what the connection has seen so far."""
-        attempt, started = self._attempt, self._started
-        connection = attempt.connection if attempt is not None else None
-        state, since = self._state, started
-        if state is CallState.SENDING:
-            state = self._state_now()
-        if attempt is not None and attempt.steps is not None:
-            return next_deadline(self._clocks, UNTIMED, started=started, state_since=since)
-        if state is CallState.CONNECTING:
-            since = started + (self._timings.queued or 0.0)
-        elif connection is not None:
-            if connection.paused:
-                state = UNTIMED
-            elif attempt is not None and attempt.reads_error and self._timings.first_byte is not None:
-                # The status says enough: what of the body explains it may not take long.
-                body = (started + self._timings.first_byte + ERROR_BODY_SECONDS, Clock.IDLE)
-                since = connection.last_activity
-                return min(body, next_deadline(self._clocks, state, started=started, state_since=since))
-            since = connection.last_activity
-            if state is CallState.WAITING and connection.sent_at is not None:
-                since = connection.sent_at
-        return next_deadline(self._clocks, state, started=started, state_since=since)
-
-    def _arm(self) -> None:
-        """See that a timer is set no later than the next deadline. An earlier one looks again and moves on, so
-        bytes need not touch the timer."""
-        deadline, _ = self._deadline()
-        if self._state is CallState.SENDING and self._state_now() is CallState.SENDING:
-            # Once the request is out, the first-byte clock takes over unannounced; it may be the shorter one.
-            deadline = min(deadline, self._runtime.loop.now + self._clocks.first_byte)
-        if deadline == math.inf:
-            return  # a timer that is set will look, and find that
-        if self._timer is not None:
-            if self._timer.pending and self._timer.when <= deadline:
-                return
-            self._timer.cancel()
-        self._timer = self._runtime.timers.at(deadline, self._look_at_clocks, self.on_defect)
-
-    def _look_at_clocks(self) -> None:
-        if self._step is not Step.OPEN:
-            return
-        deadline, clock = self._deadline()
-        if deadline <= self._runtime.loop.clock():
-            self._expired(clock)
-        else:
-            self._timer = None
-            self._arm()
-
-    def _expired(self, clock: Clock) -> None:
-        attempt = self._attempt
-        assert attempt is not None
-        error = timeout_error(clock, LENGTH[clock](self._clocks), self._where())
-        if attempt.over:
-            self.on_attempt_failure(error, unread=False)  # during a back-off
-            return
-        if attempt.connection is None:
-            self._runtime.pool.abandon(attempt)
-        attempt.expire(error)
-
-    def _where(self) -> str:
-        """What the call was doing, for the message of a timeout."""
-        origin = self._prepared.origin
-        attempt = self._attempt
-        if self._state is CallState.CONNECTING and attempt is not None:
-            step = {Phase.DNS: "looking up", Phase.TLS: "TLS handshake with", Phase.PROXY: "proxy tunnel to"}
-            return f"{step.get(attempt.phase, 'connecting to')} {origin}"
-        return f"{self._state_now().value}, {origin}"
-
-    def _disarm(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
 
     # --- the end ---
 
@@ -474,13 +434,22 @@ class RunningCall(Ending):
         self._settle(self._failure(error, response), Error(error) if self._prepared.stream else None)
 
     def _stop(self) -> None:
-        self._enter(CallState.ENDED)
+        if self._state is CallState.QUEUED:
+            self._leave_queue(CallState.ENDED, self._runtime.loop.clock())
+        else:
+            self._enter(CallState.ENDED)
         self._disarm()
         attempt = self._attempt
         if attempt is not None and (not attempt.over or attempt.connection is not None):
             if attempt.connection is None:
                 self._runtime.pool.abandon(attempt)
             attempt.abort()
+        if self._admission is not None:
+            response = self._outcome.response if self._outcome is not None else None
+            self._admission.end(response, sent=attempt is not None and attempt.sent)
+            self._timings.waited = self._admission.waited(self._queued_before)
+        elif self._queued_before > LEAST_WAIT:
+            self._timings.waited = {"connection": self._queued_before}
 
     def _book(self, completion: Completion) -> None:
         self._attempt = None

@@ -36,6 +36,7 @@ from .callbacks import check_callback
 from .clocks import CallState, effective
 from .completion import Completion
 from .delivery import Counters, OnEvent
+from .dispatcher import Dispatcher
 from .ending import OnCompletion
 from .errors import EngineClosedError, TooManyCallsError, cancelled, ends_engine
 from .handle import Call
@@ -47,6 +48,8 @@ from .record import Recording, RecordingFile
 from .runtime import Runtime
 from .services import Services
 from .statistics import OriginStatistics, ProviderStatistics, Statistics
+from .traffic.options import Traffic
+from .traffic.statistics import TrafficStatistics
 
 logger: logging.Logger = logging.getLogger("manystream.engine")
 
@@ -77,6 +80,7 @@ class Calls:
         connect: Connect | None,
         environment: Mapping[str, str],
         observer: Observer | None,
+        traffic: Traffic | None = None,
     ) -> None:
         timers = Timers()
         watch = GuardedObserver(observer, self._callback_raised) if observer is not None else None
@@ -86,6 +90,11 @@ class Calls:
         self._hooks = CallHooks(self._call_ended) if watch is None else watch.hooks(self._call_ended)
         self._scope = scope
         self._preparer = Preparer(providers, environment, limits, make_id, time.time, proxy)
+        self._dispatcher = (
+            None
+            if traffic is None
+            else Dispatcher(traffic, providers, self._runtime, time.time, self._preparer.account)
+        )
         self._timeouts = timeouts
         self._clocks = {stream: effective(None, timeouts, stream=stream) for stream in (False, True)}
         self._retry = retry
@@ -141,6 +150,7 @@ class Calls:
             on_event=on_event,
             on_completion=on_completion,
             finish_response=_response_finisher(wire.warnings, request),
+            admission=None if self._dispatcher is None else self._dispatcher.admission(request, prepared),
         )
         call = Call(running)
         watch = self._watch
@@ -255,6 +265,7 @@ class Calls:
             loop_lag=self._runtime.loop.lag,
             loop_culprit=self._runtime.loop.culprit,
             loop_ticks=self._runtime.loop.ticks,
+            traffic=TrafficStatistics() if self._dispatcher is None else self._dispatcher.statistics(),
         )
 
     def running(self) -> list[RunningCall]:

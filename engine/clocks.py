@@ -1,4 +1,4 @@
-"""The four clocks of a call: which one runs in which state, and when it ends. Pure decisions; time is passed in.
+"""The five clocks of a call: which one runs in which state, and when it ends. Pure decisions; time is passed in.
 
 Knows `Timeouts`. Must not know sockets or timers.
 """
@@ -23,10 +23,11 @@ class Clocks:
     first_byte: float
     idle: float
     total: float
+    queue: float
 
 
-DEFAULTS = Timeouts(connect=10.0, first_byte=600.0, idle=120.0, total=math.inf)
-STREAM_DEFAULTS = Timeouts(connect=10.0, first_byte=120.0, idle=120.0, total=math.inf)
+DEFAULTS = Timeouts(connect=10.0, first_byte=600.0, idle=120.0, total=math.inf, queue=math.inf)
+STREAM_DEFAULTS = Timeouts(connect=10.0, first_byte=120.0, idle=120.0, total=math.inf, queue=math.inf)
 
 
 class CallState(enum.StrEnum):
@@ -53,10 +54,11 @@ class Clock(enum.StrEnum):
     FIRST_BYTE = "first_byte"
     IDLE = "idle"
     TOTAL = "total"
+    QUEUE = "queue"
 
 
 STATE_CLOCK: dict[CallState, Clock | None] = {
-    CallState.QUEUED: None,
+    CallState.QUEUED: Clock.QUEUE,  # from the moment at which it would have begun, had the call waited only once
     CallState.CONNECTING: Clock.CONNECT,
     CallState.SENDING: Clock.IDLE,
     CallState.WAITING: Clock.FIRST_BYTE,
@@ -76,14 +78,15 @@ MAY_FOLLOW: dict[CallState, tuple[CallState, ...]] = {
     CallState.CONNECTING: (CallState.SENDING, CallState.BACKOFF, CallState.ENDED),
     CallState.SENDING: (CallState.READING, CallState.QUEUED, CallState.BACKOFF, CallState.ENDED),
     CallState.WAITING: (CallState.READING, CallState.QUEUED, CallState.BACKOFF, CallState.ENDED),
-    CallState.READING: (CallState.ENDED, CallState.BACKOFF),
+    CallState.READING: (CallState.ENDED, CallState.BACKOFF, CallState.QUEUED),
     CallState.BACKOFF: (CallState.QUEUED, CallState.ENDED),
     CallState.ENDED: (CallState.ENDED,),
 }
 """State → the states that may follow it.
 
-A call begins in the queue. A request on a connection that the server had closed goes
-back to the queue, for a fresh connection. The end may be entered twice: its steps can be repeated.
+A call begins in the queue. A request on a connection that the server had closed goes back to the queue, for a fresh
+connection; so does one that a limit of the provider has refused. The end may be entered twice: its steps can be
+repeated.
 """
 
 for _state, _followers in MAY_FOLLOW.items():
@@ -104,6 +107,7 @@ WHAT_WAS_AWAITED: dict[Clock, str] = {
     Clock.FIRST_BYTE: "no response byte within",
     Clock.IDLE: "no byte for",
     Clock.TOTAL: "the call did not end within",
+    Clock.QUEUE: "the call was not sent within",
 }
 
 
@@ -113,7 +117,7 @@ def effective(request: Timeouts | None, engine: Timeouts | None, *, stream: bool
     for given in (engine, request):
         if given is not None:
             timeouts = given.over(timeouts)
-    lengths = (timeouts.connect, timeouts.first_byte, timeouts.idle, timeouts.total)
+    lengths = (timeouts.connect, timeouts.first_byte, timeouts.idle, timeouts.total, timeouts.queue)
     return Clocks(*(math.inf if length is None else length for length in lengths))
 
 
@@ -134,6 +138,6 @@ def timeout_error(clock: Clock, limit: float, where: str) -> ProviderError:
         f"{clock.value} timeout: {WHAT_WAS_AWAITED[clock]} {limit:g} s ({where})",
         category=ErrorCategory.TIMEOUT,
         provider_code=clock.value,
-        # The whole call's time is up: another attempt would have none.
-        retryable=clock is not Clock.TOTAL,
+        # Another attempt would have no time left.
+        retryable=clock not in (Clock.TOTAL, Clock.QUEUE),
     )

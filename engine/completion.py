@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ..providers.errors import ErrorCategory, ProviderError
@@ -10,11 +11,17 @@ from ..providers.response import Response
 
 @dataclass(slots=True)
 class Timings:
-    """When things happened, in seconds since the call was started; None where it never came to that.
+    """When things happened, in seconds since the call was started; None where it never came to that. Those of an
+    attempt are of the last one.
 
     queued: the wait for a connection ended (a fresh one had to be opened, or an idle one was taken).
-    connected: the connection was ready. first_byte: the response's first byte. first_token: the first event that
-    carries content. finished: the call ended. Those of an attempt are of the last one.
+    connected: the connection was ready.
+    first_byte: the response's first byte.
+    first_token: the first event that carries content.
+    finished: the call ended.
+    waited: seconds that the call waited before it was sent, over all attempts, by reason. Reasons that it did not wait
+        for are left out. `quota`: for a limit on requests or tokens. `slot`: for a limit on calls at a time.
+        `connection`: for a free connection.
     """
 
     queued: float | None = None
@@ -22,6 +29,7 @@ class Timings:
     first_byte: float | None = None
     first_token: float | None = None
     finished: float | None = None
+    waited: Mapping[str, float] = field(default_factory=lambda: {})
 
 
 @dataclass(slots=True)

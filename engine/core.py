@@ -158,6 +158,7 @@ async def open_engine(
                 connect=options.get("dial"),
                 environment=variables,
                 observer=options.get("observer"),
+                traffic=options.get("traffic"),
             )
             _start_monitor(services.nursery, calls, options.get("monitor", False))
         except BaseException as error:

@@ -34,6 +34,17 @@ class Call:
         """The final record, once the call has ended."""
         return self._running.completion
 
+    @property
+    def target(self) -> str:
+        """Where the call goes: `provider/model`."""
+        return self._running.target
+
+    @property
+    def waiting_for(self) -> str:
+        """Why the call waits, in words, such as `requests of openai/gpt-5, 12 ahead, about 3 s`. Empty if it does not
+        wait for traffic control, and in an engine without `traffic`."""
+        return self._running.waiting_for
+
     def cancel(self) -> None:
         """End the call. Its socket is closed at once; its completion (CANCELLED, with what had arrived) follows at
         the loop's next tick. Idempotent; after the end it does nothing. Only on the engine's thread."""

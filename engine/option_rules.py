@@ -14,6 +14,7 @@ from ..transport.pool import PoolLimits
 from ..transport.tls import ClientCertificate, TLSConfig
 from .limits import Limits
 from .observe import Observer
+from .traffic.options import TRAFFIC
 
 SECONDS = number(0, must="a number of seconds of at least 0", infinite=True)
 PATH = instance(str, os.PathLike, must="a path")
@@ -77,6 +78,9 @@ OPTIONS: dict[str, Rule] = {
     "proxy": optional(text("a URL", secret=True)),
     "dial": optional(Rule("an async function of a host and a port", (object,), callable)),
     "environment": optional(instance(Mapping, must="a dict of texts")),
+    "traffic": optional(
+        checked(TRAFFIC, forms={bool: "use Traffic() or None", dict: "use Traffic(rates=…)", type: "use Traffic()"})
+    ),
     "observer": optional(instance(Observer, forms={type: "use an instance of it"})),
     "monitor": Rule("True, False or a path", (bool, str, os.PathLike)),
 }

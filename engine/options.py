@@ -14,6 +14,7 @@ from ..transport.dial import Connect
 from ..transport.tls import TLSConfig
 from .limits import Limits
 from .observe import Observer
+from .traffic.options import Traffic
 
 
 class EngineOptions(TypedDict, total=False):
@@ -28,6 +29,8 @@ class EngineOptions(TypedDict, total=False):
     dial: an async function, run on trio, that is given a host and a port and returns a connected stream socket: over a
         Unix socket, through SOCKS. Then there is no DNS and no proxy; TLS follows where the URL is https.
     environment: where keys and proxies are looked up. Default: the process's environment.
+    traffic: decides when each call is sent: declared limits, and those that servers report and refusals teach. Default:
+        every call is sent at once.
     observer: notified of how calls and connections go.
     monitor: a path at which `manystream top` sees figures, never what is said; True for the place where it looks by
         itself. Default: False.
@@ -40,5 +43,6 @@ class EngineOptions(TypedDict, total=False):
     proxy: str | None
     dial: Connect | None
     environment: Mapping[str, str] | None
+    traffic: Traffic | None
     observer: Observer | None
     monitor: str | os.PathLike[str] | bool

@@ -53,6 +53,16 @@ class PortalCall:
         """Where it stands."""
         return self._call.state
 
+    @property
+    def target(self) -> str:
+        """Where the call goes: `provider/model`."""
+        return self._call.target
+
+    @property
+    def waiting_for(self) -> str:
+        """Why the call waits, in words; empty if it does not. As the engine's call. Asks the engine's thread."""
+        return "" if self.completion is not None else self._thread.run(lambda: self._call.waiting_for)
+
     def cancel(self) -> None:
         """End the call; its completion (CANCELLED, with what had arrived) follows. Idempotent; after the end, or once
         the portal is closed, it does nothing."""

@@ -6,7 +6,7 @@ Knows the dialects' encoders and transport's URL and header checks. Must not kno
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import TypeAlias
 
 from ..providers.dialect import Dialect, MakeId, WireRequest
@@ -29,6 +29,9 @@ from .redaction import Redaction
 USER_AGENT = "manystream"
 OWN_HEADERS = frozenset({"host", "content-length", "transfer-encoding", "connection", "accept-encoding"})
 """Headers that the transport decides: a request may not set them."""
+
+COPIED_BELOW = 65_536
+"""Bytes of a body from which a copy costs more than the unused memory, of which the system keeps no pages."""
 
 HEADS_KEPT = 256
 """How many checked heads an engine caches. Where each request has an id of its own in a header, more would not help."""
@@ -102,7 +105,7 @@ class Preparer:
         prepared = Prepared(
             origin=base.origin,
             head=head,
-            body=wire.body,
+            body=_without_spare(wire.body),
             secrets=secrets,
             stream=stream,
             provider=provider,
@@ -115,6 +118,12 @@ class Preparer:
             fresh_key=fresh_key,
         )
         return prepared, wire
+
+    def account(self, provider: Provider) -> tuple[Origin, Hashable]:
+        """Whose limits its calls count against: the address, and the key or the function that returns it. Raises
+        `InvalidRequestError`."""
+        key = self._key(provider)
+        return self._bases[provider.name].origin, provider.api_key if callable(provider.api_key) else key
 
     def _key(self, provider: Provider) -> str:
         key = self._keys.get(provider.name)
@@ -180,6 +189,12 @@ class Preparer:
         except URLError:
             return None  # nothing is sent to it: the call will say what is wrong
         return proxy.authorization if proxy is not None else None
+
+
+def _without_spare(body: bytes) -> bytes:
+    """The body without the unused end of the buffer that it was written to: 4 KiB and more, which a call that waits or
+    streams would hold for its whole life."""
+    return bytes(memoryview(body)) if len(body) < COPIED_BELOW else body
 
 
 def _checked_headers(

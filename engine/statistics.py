@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from .traffic.statistics import TrafficStatistics
+
 
 @dataclass(slots=True, frozen=True)
 class OriginStatistics:
@@ -65,6 +67,7 @@ class Statistics:
     loop_lag: seconds that the slowest turn of the multi-request loop took in the last second or so: what a stream
     may have waited for the others. loop_culprit: the call that took most of that turn, by number and model, where one
     took over 5 ms (its callback, mostly); else empty. loop_ticks: turns so far.
+    traffic: what traffic control does, by scope; empty without it.
     """
 
     calls: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -85,3 +88,4 @@ class Statistics:
     loop_lag: float = 0.0
     loop_culprit: str = ""
     loop_ticks: int = 0
+    traffic: TrafficStatistics = field(default_factory=TrafficStatistics)

@@ -36,6 +36,11 @@ if TYPE_CHECKING:
     from .engine import open_engine as open_engine
     from .engine.options import EngineOptions as EngineOptions
     from .engine.portal import Portal as Portal
+    from .engine.traffic.options import Traffic as Traffic
+    from .engine.traffic.rate_limit import RateLimit as RateLimit
+    from .engine.traffic.statistics import LimitStatistics as LimitStatistics
+    from .engine.traffic.statistics import ScopeStatistics as ScopeStatistics
+    from .engine.traffic.statistics import TrafficStatistics as TrafficStatistics
     from .providers.conversation import Conversation as Conversation
     from .providers.dialect import Dialect as Dialect
     from .providers.errors import ErrorCategory as ErrorCategory
@@ -66,6 +71,7 @@ if TYPE_CHECKING:
     from .providers.messages import Thinking as Thinking
     from .providers.messages import ToolCall as ToolCall
     from .providers.messages import ToolResult as ToolResult
+    from .providers.options import Priority as Priority
     from .providers.options import Retry as Retry
     from .providers.options import Timeouts as Timeouts
     from .providers.partial_json import LiveCalls as LiveCalls
@@ -118,6 +124,13 @@ HOMES: dict[str, tuple[str, ...]] = {
     ),
     ".engine.options": ("EngineOptions",),
     ".engine.portal": ("Portal",),
+    ".engine.traffic.options": ("Traffic",),
+    ".engine.traffic.rate_limit": ("RateLimit",),
+    ".engine.traffic.statistics": (
+        "LimitStatistics",
+        "ScopeStatistics",
+        "TrafficStatistics",
+    ),
     ".providers.conversation": ("Conversation",),
     ".providers.dialect": ("Dialect",),
     ".providers.errors": (
@@ -155,6 +168,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "ToolResult",
     ),
     ".providers.options": (
+        "Priority",
         "Retry",
         "Timeouts",
     ),
@@ -245,6 +259,7 @@ __all__ = [
     "Gemini",
     "Image",
     "InvalidRequestError",
+    "LimitStatistics",
     "Limits",
     "LiveCalls",
     "ManystreamError",
@@ -256,6 +271,7 @@ __all__ = [
     "PartialJSON",
     "PoolLimits",
     "Portal",
+    "Priority",
     "Profile",
     "Provider",
     "ProviderBlock",
@@ -263,6 +279,7 @@ __all__ = [
     "ProviderState",
     "ProviderStatistics",
     "Quirks",
+    "RateLimit",
     "Recording",
     "RedactedThinking",
     "Request",
@@ -272,6 +289,7 @@ __all__ = [
     "Role",
     "Row",
     "RowError",
+    "ScopeStatistics",
     "Start",
     "Statistics",
     "StoreError",
@@ -291,6 +309,8 @@ __all__ = [
     "ToolCallDone",
     "ToolCallStart",
     "ToolResult",
+    "Traffic",
+    "TrafficStatistics",
     "Usage",
     "__version__",
     "message_from_row",

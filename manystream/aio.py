@@ -68,6 +68,16 @@ class Call:
         return self._native.state
 
     @property
+    def target(self) -> str:
+        """Where the call goes: `provider/model`."""
+        return self._native.target
+
+    @property
+    def waiting_for(self) -> str:
+        """Why the call waits, in words; empty if it does not. As the native engine's call."""
+        return self._native.waiting_for
+
+    @property
     def completion(self) -> Completion | None:
         """The call's completion, or None while the call runs."""
         return self._native.completion

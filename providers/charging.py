@@ -68,7 +68,7 @@ CHARGING: dict[str, Charging] = {
     "deepseek": Charging(output="free", limited_by="slots"),
     "vllm": _SERVER,
     "sglang": _SERVER,
-    "llama.cpp": _SERVER,
+    "llama-cpp": _SERVER,
     "tgi": Charging(output="free", limited_by="slots"),
 }
 """Name of the provider's profile → how it counts."""

@@ -25,6 +25,7 @@ class ErrorCategory(enum.StrEnum):
     NETWORK = "network"
     CANCELLED = "cancelled"
     CALLBACK = "callback"
+    BUDGET = "budget"
     UNKNOWN = "unknown"
 
 

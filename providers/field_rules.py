@@ -15,7 +15,7 @@ from .dialect import Dialect
 from .errors import InvalidRequestError
 from .message_rules import MAYBE_FLAG, MAYBE_MARK, NAME, TEXT, TEXT_BLOCK
 from .messages import Message, Text
-from .options import Retry, Timeouts
+from .options import Priority, Retry, Timeouts
 from .profile import (
     MaxTokensMember,
     Profile,
@@ -93,6 +93,13 @@ RETRY_GIVEN = optional(
 )
 """The rules for these options of a request and of an engine. Their fields were checked when they were made."""
 
+PRIORITY = Rule(
+    f"a Priority, or one of {', '.join(repr(member.value) for member in Priority)}",
+    (str, Priority),
+    frozenset(Priority).__contains__,
+    free=(Priority,),
+)
+
 REQUEST = Checker(
     Request,
     {
@@ -151,6 +158,9 @@ REQUEST = Checker(
         "retry": RETRY_GIVEN,
         "extra_body": optional(instance(Mapping, must="a dict")),
         "extra_headers": optional(members(text(secret=True), "a dict of texts")),
+        "priority": PRIORITY,
+        "tenant": optional(NAME),
+        "session": optional(NAME),
     },
 )
 

@@ -1,24 +1,39 @@
-"""Timeouts and retries of a call: values and the rules of their fields.
+"""Timeouts, retries and priority of a call: values and the rules of their fields.
 
-Must not know how a call is timed or retried: the engine does.
+Must not know how a call is timed, retried or queued: the engine does.
 """
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass, fields
+from typing import Literal, TypeAlias
 
 from .rules import Checker, number, optional, whole
 
 
+class Priority(enum.StrEnum):
+    """Which of the calls that wait for a limit goes first. The order of the members is the order of service."""
+
+    INTERACTIVE = "interactive"
+    NORMAL = "normal"
+    BATCH = "batch"
+
+
+PriorityName: TypeAlias = Literal["interactive", "normal", "batch"]
+
+
 @dataclass(slots=True, frozen=True)
 class Timeouts:
-    """Four timeouts, in seconds. None inherits (request ← engine ← default); `math.inf` disables a timeout.
+    """Five timeouts, in seconds. None inherits (request ← engine ← default); `math.inf` disables a timeout.
 
     connect: DNS, TCP, proxy and TLS together. Default 10.
     first_byte: from the last byte of the request to the first byte of the response. Default 120 for streams, 600
         unstreamed.
     idle: between any two bytes sent or received, comments and pings included. Default 120.
     total: from the start of the call to its end, including waits and retries. Default: none.
+    queue: all waiting before a connection: for a limit of the provider and for a free connection. The wait after a
+        refusal by a limit is added; the pause between two attempts is not. Default: none.
 
     Raises `InvalidRequestError` for a value that is no number above 0.
     """
@@ -27,6 +42,7 @@ class Timeouts:
     first_byte: float | None = None
     idle: float | None = None
     total: float | None = None
+    queue: float | None = None
 
     def __post_init__(self) -> None:
         TIMEOUTS.check(self, "timeouts")
@@ -65,7 +81,7 @@ class Retry:
 
 
 _CLOCK = optional(number(0, must="a number of seconds above 0", above=True, infinite=True))
-TIMEOUTS = Checker(Timeouts, dict.fromkeys(("connect", "first_byte", "idle", "total"), _CLOCK))
+TIMEOUTS = Checker(Timeouts, dict.fromkeys(("connect", "first_byte", "idle", "total", "queue"), _CLOCK))
 
 _DELAY = number(0, must="a number of seconds of at least 0")
 RETRY = Checker(

@@ -7,7 +7,7 @@ Knows the units in which providers limit and the values that a report may have. 
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 SECOND = 1.0
 MINUTE = 60.0
@@ -23,6 +23,11 @@ class Unit(enum.IntEnum):
     OUTPUT_TOKENS = 2
     TOKENS = 3
     """Input and output together."""
+
+    @property
+    def words(self) -> str:
+        """As messages name it."""
+        return self.name.lower().replace("_", " ")
 
 
 class Refusal(enum.StrEnum):
@@ -70,12 +75,14 @@ class QuotaReport:
     refusal: whether a limit refused the request, and which kind of limit.
     refused_by: the unit of the limit that refused the request; None if not reported.
     hint: seconds to wait that the server asks for; None if not reported.
+    ignored: names of rate-limit headers whose value says nothing, such as `-1` or `NaN`. Not compared.
     """
 
     limits: tuple[ReportedLimit, ...] = ()
     refusal: Refusal = Refusal.NONE
     refused_by: Unit | None = None
     hint: float | None = None
+    ignored: tuple[str, ...] = field(default=(), compare=False)
 
 
 NOTHING = QuotaReport()

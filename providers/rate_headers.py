@@ -54,11 +54,12 @@ class HeaderRow:
     tier: str = ""
 
 
-def read_rows(rows: Iterable[HeaderRow], headers: Headers, now: float) -> tuple[ReportedLimit, ...]:
+def read_rows(rows: Iterable[HeaderRow], headers: Headers, now: float, ignored: list[str]) -> tuple[ReportedLimit, ...]:
     """Return the limits that a response's headers describe. Never raises; values that cannot be parsed are ignored.
 
     headers: names in lower case.
     now: the wall clock in Unix seconds.
+    ignored: the names of the headers that are ignored are appended to it.
     """
     found: list[ReportedLimit] = []
     for row in rows:
@@ -67,8 +68,13 @@ def read_rows(rows: Iterable[HeaderRow], headers: Headers, now: float) -> tuple[
         limit, remaining = amount(headers.get(row.limit)), amount(headers.get(row.remaining))
         if not limit:
             # Servers write "unknown" as -1 of -1 or 0 of 0. A remaining amount without a limit gives no rate.
+            ignored.append(row.limit if row.limit in headers else row.remaining)
             continue
         reset = seconds_until(headers.get(row.reset), row.reset_form, now)
+        if remaining is None and row.remaining in headers:
+            ignored.append(row.remaining)
+        if reset is None and row.reset in headers:
+            ignored.append(row.reset)
         daily = row.may_be_daily and reset is not None and reset > LONGEST_MINUTE
         name = f"{row.name} per day" if daily else row.name
         window = DAY if daily else row.window

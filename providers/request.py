@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias, TypedDict
 
 from .json_values import JSON, JSONObject
 from .messages import CacheControl, Message, Text
-from .options import Retry, Timeouts
+from .options import Priority, PriorityName, Retry, Timeouts
 from .prefix_cache import PrefixCache
 
 TOOL_CHOICE_MODES = ("auto", "none", "required")
@@ -85,6 +85,9 @@ class RequestOptions(TypedDict, total=False):
     retry: Retry | None
     extra_body: Mapping[str, JSON] | None
     extra_headers: Mapping[str, str] | None
+    priority: PriorityName | Priority
+    tenant: str | None
+    session: str | None
 
 
 class _CachedForm:
@@ -117,6 +120,11 @@ class Request(_CachedForm):
     retry: replaces the engine's retry policy.
     extra_body: members that are merged into the wire body last.
     extra_headers: headers that are added last. No repr shows them.
+    priority: which calls are sent first where calls wait for a limit: `"interactive"`, `"normal"` or `"batch"`.
+    tenant: on whose behalf the call is made. Tenants with waiting calls get the same number of tokens.
+    session: the conversation that the call belongs to.
+
+    `priority`, `tenant` and `session` are never sent, and have no effect in an engine without `traffic`.
     """
 
     model: str
@@ -137,6 +145,9 @@ class Request(_CachedForm):
     retry: Retry | None = field(default=None, kw_only=True)
     extra_body: Mapping[str, JSON] | None = field(default=None, kw_only=True)
     extra_headers: Mapping[str, str] | None = field(default=None, kw_only=True, repr=False)
+    priority: PriorityName | Priority = field(default=Priority.NORMAL, kw_only=True)
+    tenant: str | None = field(default=None, kw_only=True)
+    session: str | None = field(default=None, kw_only=True)
 
     @property
     def system_blocks(self) -> list[Text]:

@@ -19,7 +19,8 @@ from .public_api import SNAPSHOT, describe
 
 CALLS = {"open_engine", "Engine", "Call", "Completion", "Timings", "Statistics", "InvalidRequestError", "ProviderError"}
 PROVIDERS = {"OpenAIChat", "OpenAIResponses", "Anthropic", "Gemini"}
-REQUESTS = {"Request", "Tool", "ThinkingLevel", "ThinkingConfig", "Timeouts", "Retry"}
+REQUESTS = {"Request", "Tool", "ThinkingLevel", "ThinkingConfig", "Timeouts", "Retry", "Priority"}
+TRAFFIC = {"Traffic", "RateLimit", "TrafficStatistics", "ScopeStatistics", "LimitStatistics"}
 MESSAGES = {"Message", "Role", "Text", "Thinking", "RedactedThinking", "ToolCall", "ToolResult", "Image", "File"}
 EVENTS = {
     "Event", "EventType", "Start", "TextDelta", "ThinkingDelta", "ToolCallStart", "ToolCallDelta", "ToolCallDone",
@@ -27,7 +28,7 @@ EVENTS = {
 }  # fmt: skip
 ANSWERS = {"Response", "FinishReason", "Usage", "ErrorCategory"}
 STATE = {"Conversation", "Row", "RowError", "message_from_row", "rows_from_message"}
-CONTRACT = STATE | CALLS | PROVIDERS | REQUESTS | MESSAGES | EVENTS | ANSWERS
+CONTRACT = TRAFFIC | STATE | CALLS | PROVIDERS | REQUESTS | MESSAGES | EVENTS | ANSWERS
 
 MEMBERS = {
     "Role": "USER ASSISTANT TOOL",
@@ -35,7 +36,8 @@ MEMBERS = {
     "EventType": "START TEXT_DELTA THINKING_DELTA TOOL_CALL_START TOOL_CALL_DELTA TOOL_CALL_DONE DONE ERROR",
     "FinishReason": "STOP LENGTH TOOL_USE CONTENT_FILTER ERROR UNKNOWN",
     "ErrorCategory": "AUTH RATE_LIMIT INVALID_ARG NOT_FOUND SERVER TIMEOUT CONTENT_FILTER NETWORK CANCELLED"
-    " CALLBACK UNKNOWN",
+    " CALLBACK BUDGET UNKNOWN",
+    "Priority": "INTERACTIVE NORMAL BATCH",
 }
 
 EVENT_FIELDS = {
@@ -51,11 +53,11 @@ EVENT_FIELDS = {
 
 REQUEST_OPTIONS = (
     "system tools tool_choice thinking max_output_tokens temperature top_p stop seed response_schema"
-    " parallel_tool_calls metadata timeouts retry extra_body extra_headers"
+    " parallel_tool_calls metadata timeouts retry extra_body extra_headers priority tenant session"
 )
 
 ATTRIBUTES = {
-    "Call": "cancel wait",
+    "Call": "cancel wait target waiting_for",
     "Engine": "start_stream start_request request stream statistics",
     "Completion": "success http_status response error error_category error_message retry_after_ms attempts timings"
     " request_id",
@@ -64,7 +66,7 @@ ATTRIBUTES = {
     "Response": "content text thinking tool_calls finish_reason raw_finish_reason usage model id provider_data"
     " to_message",
     "Usage": "input_tokens output_tokens thinking_tokens cached_tokens cache_write_tokens total_tokens raw",
-    "Timeouts": "connect first_byte idle total",
+    "Timeouts": "connect first_byte idle total queue",
     "Retry": "max_attempts base cap jitter",
     "Message": "user assistant tool_call tool_result tool_call_with_thinking",
     "ToolCall": "id name arguments parsed",

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
+from manystream.engine.traffic.declared import DeclaredLimit
+from manystream.engine.traffic.rate_limit import RateLimit
 from manystream.engine.traffic.scope import Scope
 from manystream.engine.traffic.ticket import Ticket
 from manystream.providers.charging import Charging
@@ -97,7 +99,7 @@ class InferenceServer:
         self.scope = Scope(
             "model",
             Charging(output="free", limited_by=limited_by),
-            concurrent=fixed or None,
+            limits=[DeclaredLimit("", RateLimit(concurrent=fixed), 0.0)] if fixed else [],
             adaptive=not fixed,
         )
         self.done = 0

@@ -7,7 +7,7 @@ import random
 from collections import deque
 from dataclasses import dataclass
 
-from manystream.engine.traffic.quota import ReportedBucket, declared_buckets
+from manystream.engine.traffic.declared import DeclaredLimit
 from manystream.engine.traffic.rate_limit import RateLimit
 from manystream.engine.traffic.scope import Scope
 from manystream.engine.traffic.ticket import Ticket
@@ -33,9 +33,10 @@ class Outcome:
 class Client:
     """A process with the engine's traffic control."""
 
-    def __init__(self, events: Events, server: QuotaServer, declared: tuple[ReportedBucket, ...] = ()) -> None:
+    def __init__(self, events: Events, server: QuotaServer, declared: RateLimit | None = None) -> None:
         self.outcome = Outcome()
-        self.scope = Scope("model", server.plan.charging, declared=declared)
+        limits = [] if declared is None else [DeclaredLimit("", declared, 0.0)]
+        self.scope = Scope("model", server.plan.charging, limits=limits)
         self._events = events
         self._server = server
         self._timer = math.inf
@@ -164,8 +165,8 @@ def declaration(plan: QuotaServerPlan, factor: float) -> RateLimit:
 def run(plan: QuotaServerPlan, processes: int = 1, declared: float = 0.0) -> list[Outcome]:
     """Return what each of several processes with one key receives."""
     events, server = Events(), QuotaServer(plan)
-    limits = declaration(plan, declared) if declared else RateLimit()
-    clients = [Client(events, server, declared_buckets(limits)) for _ in range(processes)]
+    limits = declaration(plan, declared) if declared else None
+    clients = [Client(events, server, limits) for _ in range(processes)]
     offer(plan, events, clients)
     events.run(HORIZON)
     return [client.outcome for client in clients]

@@ -60,6 +60,11 @@ class Charger:
             output = min(output, self.mean_output)
         return self._cost(input_tokens, output)
 
+    def least(self, input_tokens: float, max_output: float | None) -> Cost:
+        """What is charged for a call at least: its input, and its output where that is reserved."""
+        reserved = self.charging.output == "reserved" and max_output is not None
+        return self._cost(input_tokens, (max_output or 0.0) if reserved else 0.0)
+
     def settled(self, charge: Cost, input_tokens: float, cached: float, output: float) -> Cost:
         """The charge of a call that ended with this usage, and lesson for the mean. Where the server's settlement is
         unknown the charge stays as it was."""
@@ -68,6 +73,12 @@ class Charger:
         if self.charging.settlement == "unknown":
             return charge
         return self._cost(input_tokens if self.charging.cached_input else input_tokens - cached, output)
+
+    def failed(self, charge: Cost) -> Cost | None:
+        """The charge of a call that failed in the end; None keeps it as it was."""
+        if self.charging.settlement == "unknown":
+            return None
+        return FREE._replace(requests=charge.requests if self.charging.failed_requests else 0.0)
 
     def _cost(self, input_tokens: float, output: float) -> Cost:
         if self.charging.output == "free":

@@ -11,8 +11,9 @@ from __future__ import annotations
 import heapq
 import math
 
+from ...providers.options import Priority
 from .tenants import TenantClass
-from .ticket import Priority, Ticket, TicketState
+from .ticket import Ticket, TicketState
 
 LONGEST_WAIT = 30.0
 """Seconds after which a class that was passed over gets one place."""
@@ -41,9 +42,9 @@ class FairQueue:
     def __len__(self) -> int:
         return self._length
 
-    def add(self, ticket: Ticket) -> None:
-        """A call begins to wait, behind the others of its tenant."""
-        self._enter(ticket, at_head=False)
+    def add(self, ticket: Ticket, *, at_head: bool = False) -> None:
+        """A call begins to wait, behind the others of its tenant. at_head: before them, because it waited before."""
+        self._enter(ticket, at_head=at_head)
 
     def put_back(self, ticket: Ticket) -> None:
         """A call that was sent was refused: it waits again, before the others of its tenant, whose service is given
@@ -103,6 +104,14 @@ class FairQueue:
         higher = CLASSES[: CLASSES.index(ticket.priority)]
         own = self._classes[ticket.priority].ahead(ticket)
         return own + sum(self._classes[priority].backlog for priority in higher)
+
+    def place(self, ticket: Ticket) -> tuple[float, float]:
+        """About how many calls, and tokens, are served before a waiting call."""
+        calls, tokens = self._classes[ticket.priority].place(ticket)
+        for priority in CLASSES[: CLASSES.index(ticket.priority)]:
+            calls += self._classes[priority].length
+            tokens += self._classes[priority].backlog
+        return calls, tokens
 
     def is_hopeless(self, ticket: Ticket, tokens_per_second: float, now: float) -> bool:
         """Whether a call that has just begun to wait cannot go before its deadline, by a wide margin.

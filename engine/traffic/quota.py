@@ -17,8 +17,8 @@ from ...providers.charging import Charging
 from ...providers.quota_report import MINUTE, QuotaReport, Refusal, ReportedLimit, Unit
 from .bucket import Bucket
 from .charge import FREE, Charger, Cost
-from .learned import LearnedBucket, first_rate
-from .rate_limit import RateLimit
+from .learned import FIRST_BACKOFF, LONGEST_BACKOFF, LearnedBucket, first_rate
+from .rate_limit import RateLimit, limits_of
 from .ticket import Ticket, TicketState
 from .window import Window
 
@@ -31,19 +31,37 @@ LONGEST_HOLD = 5.0
 LONG_WINDOW = 3600.0
 """A limit per hour or more is one bucket of the whole limit: it is not spread over its day."""
 
+NOTED_CHANGE = 0.1
+"""A reported limit that changes by less than this part is not written to the log: some servers report another one with
+each response."""
+
+LEAST_OF_ESTIMATE = 0.5
+"""How much of the estimated input a request has at least."""
+
 SPENT_FOR = 60.0
 """Seconds for which a spent quota fails calls without asking the server, where it does not say how long."""
 
 
 @dataclass(slots=True)
 class ReportedBucket:
-    """A bucket whose rate a response or the user gave. `declared`: the user did."""
+    """A bucket whose rate a response or the user gave.
+
+    window: the seconds that the limit's number is for.
+    declared: the user gave it.
+    noted: the rate that was last written to the log.
+    """
 
     name: str
     unit: Unit
     window: float
     bucket: Bucket
     declared: bool = False
+    noted: float = 0.0
+
+    @property
+    def limit(self) -> float:
+        """What a window allows."""
+        return self.bucket.rate * self.window
 
 
 def reported_bucket(limit: ReportedLimit, now: float, *, declared: bool = False) -> ReportedBucket:
@@ -55,9 +73,12 @@ def reported_bucket(limit: ReportedLimit, now: float, *, declared: bool = False)
     return ReportedBucket(limit.name, limit.unit, limit.window, Bucket(rate, rate * span, rate * span, now), declared)
 
 
-def declared_buckets(limit: RateLimit, now: float = 0.0) -> tuple[ReportedBucket, ...]:
-    """The buckets of a declaration. The same buckets may be given to several quotas, which then share them."""
-    return tuple(reported_bucket(row, now, declared=True) for row in limit.limits())
+def declared_buckets(limit: RateLimit, now: float = 0.0, of: str = "") -> tuple[ReportedBucket, ...]:
+    """The buckets of a declaration. The same buckets may be given to several quotas, which then share them.
+
+    of: the entry of `rates` that declares them, for their names.
+    """
+    return tuple(reported_bucket(row, now, declared=True) for row in limits_of(limit, of))
 
 
 @dataclass(slots=True, frozen=True)
@@ -73,8 +94,10 @@ class Quota:
     """The limits of one scope.
 
     charger: turns tokens into costs. adaptive: False learns nothing; declared limits hold and hints are obeyed.
-    window: the calls that may still be refused. hold_until: nothing is sent before that.
-    refused, sent: how many calls; a call that is sent again counts again.
+    window: the calls that may still be refused.
+    hold_until: nothing is sent before that.
+    refused, sent: how many calls; a call that is sent again counts again. running: how many have not ended.
+    news: what was learned or changed since this list was last emptied, in words.
     """
 
     def __init__(
@@ -88,22 +111,34 @@ class Quota:
         self.spent_until: float = -math.inf
         self.spent_why: str = ""
         self.sent: int = 0
+        self.running: int = 0
         self.refused: int = 0
         self.reported: dict[str, ReportedBucket] = {bucket.name: bucket for bucket in declared}
         self.learned: dict[Unit, LearnedBucket] = {}
         self.outstanding: Cost = FREE
+        self.news: list[str] = []
         self._totals = FREE
         self._first_sent_at = math.inf
+        self._backoff = FIRST_BACKOFF  # where nothing is learned
 
     # Before a call is sent.
 
     def ready_at(self, cost: Cost, now: float) -> float:
         """The earliest time at which a call of this cost may go; `now` where it may go now. An answer, a refusal or an
         end may move that time."""
+        at = self.own_ready_at(cost, now)
+        for reported in self.reported.values():
+            if reported.declared:
+                at = max(at, reported.bucket.ready_at(cost[reported.unit], now))
+        return at
+
+    def own_ready_at(self, cost: Cost, now: float) -> float:
+        """The same without the declared limits, which other quotas may share."""
         self._confirm_overdue(now)
         at = max(now, self.hold_until)
         for reported in self.reported.values():
-            at = max(at, reported.bucket.ready_at(cost[reported.unit], now))
+            if not reported.declared:
+                at = max(at, reported.bucket.ready_at(cost[reported.unit], now))
         if self.adaptive:
             for unit, learned in self.learned.items():
                 at = max(at, learned.bucket.ready_at(cost[unit], now))
@@ -122,20 +157,39 @@ class Quota:
                 return reported.name
         for unit, learned in self.learned.items():
             if learned.bucket.ready_at(cost[unit], now) >= at:
-                return unit.name.lower().replace("_", " ")
+                return unit.words
         return "the first answers"
 
-    def impossible(self, cost: Cost, now: float) -> Impossible | None:
-        """Why a call of this cost can never be sent; None where it can."""
+    def never(self, ticket: Ticket, now: float) -> Impossible | None:
+        """Why a call can never be sent; None where it can.
+
+        What is only believed of its output does not count; and against a limit that the server reports, only a part of
+        its input does, since the server counts in another way.
+        """
+        if not self.reported and now >= self.spent_until:
+            return None
+        tokens, output = ticket.input_tokens, ticket.max_output
+        sure = self.charger.least(tokens * LEAST_OF_ESTIMATE, output)
+        return self.impossible(ticket.cost, now, self.charger.least(tokens, output), sure)
+
+    def impossible(
+        self, cost: Cost, now: float, least: Cost | None = None, sure: Cost | None = None
+    ) -> Impossible | None:
+        """Why a call of this cost can never be sent; None where it can.
+
+        least, sure: what is held against declared limits, and against those that the server reports; default: its cost.
+        """
         if now < self.spent_until:
             return Impossible(self.spent_why, Refusal.SPENT, self.spent_until - now)
         for reported in self.reported.values():
-            bucket, name = reported.bucket, reported.name
-            if reported.declared and cost[reported.unit] > bucket.rate * reported.window * (1 + 1e-9):
-                return Impossible(f"the request is larger than the whole limit: {name}", Refusal.TOO_LARGE)
-            wait = bucket.ready_at(cost[reported.unit], now) - now
-            if reported.window >= LONG_WINDOW and wait > SPENT_FOR:
-                return Impossible(f"used up: {name}", Refusal.SPENT, wait)
+            lowest = (least if reported.declared else sure) or cost
+            if lowest[reported.unit] > reported.limit * (1 + 1e-9):
+                limit = f"{reported.name} ({reported.limit:.6g})"
+                return Impossible(f"the request is larger than the whole limit: {limit}", Refusal.TOO_LARGE)
+            if reported.window >= LONG_WINDOW:
+                wait = reported.bucket.ready_at(cost[reported.unit], now) - now
+                if wait > SPENT_FOR:
+                    return Impossible(f"used up: {reported.name}", Refusal.SPENT, wait)
         return None
 
     def reserve(self, ticket: Ticket, now: float) -> None:
@@ -149,6 +203,7 @@ class Quota:
         self.outstanding = self.outstanding.plus(cost)
         self.window.add(ticket, now)
         self.sent += 1
+        self.running += 1
         self._first_sent_at = min(self._first_sent_at, now)
         ticket.charged = cost
         ticket.sent_at = now
@@ -177,6 +232,7 @@ class Quota:
         elif report.refusal is Refusal.SPENT:
             self.spent_until = now + (SPENT_FOR if report.hint is None else max(report.hint, SPENT_FOR))
             self.spent_why = "the provider's quota is used up"
+            self.news.append(f"{self.spent_why}, next try in {self.spent_until - now:.0f} s")
         return report.refusal
 
     def settle(self, ticket: Ticket, usage: Cost | None, now: float) -> None:
@@ -199,6 +255,13 @@ class Quota:
         learned = self.learned.get(unit)
         return min(self._reported_rate(unit), math.inf if learned is None else learned.rate)
 
+    def level(self, unit: Unit, now: float) -> float:
+        """How much may be sent now, as far as is known; `math.inf` where nothing is known."""
+        levels = [reported.bucket.fill(now) for reported in self.reported.values() if reported.unit is unit]
+        if unit in self.learned:
+            levels.append(self.learned[unit].bucket.fill(now))
+        return min(levels, default=math.inf)
+
     # What the above have in common.
 
     def _confirm_overdue(self, now: float) -> None:
@@ -209,6 +272,7 @@ class Quota:
         if not self.window.confirm(ticket):
             return
         ticket.state = TicketState.CONFIRMED
+        self._backoff = FIRST_BACKOFF
         for unit, learned in self.learned.items():
             learned.accept(ticket.cost[unit], self._reported_rate(unit), now)
 
@@ -222,6 +286,8 @@ class Quota:
                 learned.give_back(refund[unit], now)
 
     def _close(self, ticket: Ticket) -> None:
+        if ticket.state in (TicketState.SENT, TicketState.CONFIRMED):
+            self.running -= 1
         if ticket.charged is not FREE:
             self.outstanding = self.outstanding.less(ticket.cost)
         ticket.charged = FREE
@@ -229,6 +295,8 @@ class Quota:
 
     def _read(self, report: QuotaReport, ticket: Ticket, now: float) -> None:
         """Learn the limits that a response reports."""
+        if not self.adaptive:
+            return
         for limit in report.limits:
             # 0 of 0 is how servers spell "unknown", and a rest without a limit has no rate.
             if limit.limit and limit.tier == self.tier:
@@ -244,30 +312,44 @@ class Quota:
                 bucket.level = bucket.capacity - self._totals[limit.unit]
             else:
                 bucket.level = min(bucket.capacity, limit.remaining - since)
+            self._note(reported, "reported")
             return
         bucket = reported.bucket
         if abs(rate - bucket.rate) > 1e-9 * rate:
             bucket.scale(rate, now)
+            if abs(rate - reported.noted) > NOTED_CHANGE * reported.noted:
+                self._note(reported, "changed")
         if self.charger.charging.settlement == "unknown" and limit.remaining is not None:
             bucket.level = max(bucket.fill(now), min(bucket.capacity, limit.remaining - since))
+
+    def _note(self, reported: ReportedBucket, what: str) -> None:
+        reported.noted = reported.bucket.rate
+        self.news.append(f"limit {what}: {reported.name}, {reported.limit:.6g} in {reported.window:g} s")
 
     def _reported_rate(self, unit: Unit) -> float:
         rates = (reported.bucket.rate for reported in self.reported.values() if reported.unit is unit)
         return min(rates, default=math.inf)
 
     def _learn(self, ticket: Ticket, report: QuotaReport, now: float) -> None:
-        hold = HOLD if report.hint is None else min(report.hint, LONGEST_HOLD)
         if not self.adaptive:
+            # No learned rate takes over when the hold ends: the hint is obeyed in full.
+            hold = self._backoff if report.hint is None else report.hint
+            self._backoff = min(LONGEST_BACKOFF, 2.0 * self._backoff)
             self.hold_until = max(self.hold_until, now + hold)
             return
+        hold = HOLD if report.hint is None else min(report.hint, LONGEST_HOLD)
         unit = self._refused_by(ticket.cost, report, now)
         cost = ticket.cost[unit]
         learned = self.learned.get(unit)
         if learned is None:
             rate = first_rate(self._reported_rate(unit), self._totals[unit], now - self._first_sent_at)
             learned = self.learned[unit] = LearnedBucket(rate, cost, now)
+            self.news.append(f"limit learned from a refusal: {unit.words}, {rate:.3g} a second")
         elif ticket.sent_at > learned.cut_at:
+            before = learned.rate
             hold = max(hold, learned.refuse(cost, now))
+            if learned.rate < before:
+                self.news.append(f"learned limit cut after a refusal: {unit.words}, {learned.rate:.3g} a second")
         self.hold_until = max(self.hold_until, now + hold)
         learned.hold(cost, self.hold_until, now)
 

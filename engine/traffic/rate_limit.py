@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
-from ...providers.errors import InvalidRequestError
 from ...providers.quota_report import DAY, MINUTE, SECOND, ReportedLimit, Unit
+from ...providers.rate_headers import LARGEST
+from ...providers.rules import Checker, number, optional, whole
 
 _LIMITS: tuple[tuple[str, Unit, float], ...] = (
     ("requests_per_second", Unit.REQUESTS, SECOND),
@@ -36,20 +36,23 @@ class RateLimit:
     concurrent: int | None = None
 
     def __post_init__(self) -> None:
-        for limit in fields(self):
-            value: object = getattr(self, limit.name)
-            if value is None:
-                continue
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-                raise InvalidRequestError(f"rates.{limit.name}", f"must be a number above 0, not {value!r}")
-        if self.concurrent is not None and (type(self.concurrent) is not int or self.concurrent < 1):
-            raise InvalidRequestError("rates.concurrent", f"must be a whole number above 0, not {self.concurrent!r}")
+        RATE_LIMIT.check(self, "rates")
 
-    def limits(self) -> tuple[ReportedLimit, ...]:
-        """The declared limits in the form in which servers report theirs, full."""
-        found: list[ReportedLimit] = []
-        for name, unit, window in _LIMITS:
-            value: float | None = getattr(self, name)
-            if value is not None:
-                found.append(ReportedLimit(f"declared {name}", unit, window, limit=value, remaining=value))
-        return tuple(found)
+
+def limits_of(declared: RateLimit, of: str = "") -> tuple[ReportedLimit, ...]:
+    """The declared limits in the form in which servers report theirs, full.
+
+    of: the entry of `rates` that declares them, for their names.
+    """
+    suffix = f" of {of}" if of else ""
+    found: list[ReportedLimit] = []
+    for name, unit, window in _LIMITS:
+        value: float | None = getattr(declared, name)
+        if value is not None:
+            found.append(ReportedLimit(f"declared {name}{suffix}", unit, window, limit=value, remaining=value))
+    return tuple(found)
+
+
+_ABOVE_0 = optional(number(0, LARGEST, must="a number above 0", above=True))
+RATE_LIMIT = Checker(RateLimit, {**{name: _ABOVE_0 for name, _, _ in _LIMITS}, "concurrent": optional(whole(1))})
+"""A limit checks itself when it is made."""

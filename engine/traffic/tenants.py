@@ -88,11 +88,25 @@ class TenantClass:
         """
         line = ticket.line
         assert line is not None
-        own = line.backlog - ticket.service
-        octave = _octave(line.backlog)
+        return line.backlog - ticket.service + self._others(line.backlog)
+
+    def place(self, ticket: Ticket) -> tuple[float, float]:
+        """About how many calls, and tokens, are served before a call that stands anywhere in its tenant's line. Calls
+        of its tenant that were cancelled since count too."""
+        line = ticket.line
+        assert line is not None
+        assert line.first is not None
+        calls = min(line.length - 1, ticket.place - line.first.place)
+        tokens = line.backlog * calls / line.length
+        others = self._others(tokens + ticket.service)
+        return calls + others * self.length / self.backlog, tokens + others
+
+    def _others(self, tokens: float) -> float:
+        """Tokens of the other tenants that are served before so many of one tenant."""
+        octave = _octave(tokens)
         others = sum(self._octave_tokens[:octave]) + 2.0 ** (octave - 1) * self._octave_lines[octave]
-        others += line.backlog * sum(self._octave_lines[octave + 1 :])
-        return own + max(0.0, others - 2.0 ** (octave - 1))
+        others += tokens * sum(self._octave_lines[octave + 1 :])
+        return max(0.0, others - 2.0 ** (octave - 1))
 
     def _arrive(self, name: str | None) -> TenantLine:
         line = self._away.pop(name, None) or TenantLine(name)

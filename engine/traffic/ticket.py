@@ -10,15 +10,8 @@ from __future__ import annotations
 import enum
 import math
 
+from ...providers.options import Priority
 from .charge import FREE, Cost
-
-
-class Priority(enum.StrEnum):
-    """Which calls go first. The order of the members is the order of service."""
-
-    INTERACTIVE = "interactive"
-    NORMAL = "normal"
-    BATCH = "batch"
 
 
 class TicketState(enum.IntEnum):
@@ -44,6 +37,7 @@ class Ticket:
     sent_at: when it was sent last.
     sent_before: what the quota had sent in all when it was sent, it included.
     owner: the caller's own object.
+    place: in its tenant's line; the first call has the least.
     """
 
     __slots__ = (
@@ -56,6 +50,7 @@ class Ticket:
         "line",
         "max_output",
         "owner",
+        "place",
         "priority",
         "refusals",
         "sent_at",
@@ -90,6 +85,7 @@ class Ticket:
         self.sent_at: float = -math.inf
         self.sent_before: Cost = FREE
         self.sequence: int = 0
+        self.place: int = 0
         self.line: TenantLine | None = None
         self.before: Ticket | None = None
         self.after: Ticket | None = None
@@ -119,10 +115,12 @@ class TenantLine:
 
     def append(self, ticket: Ticket) -> None:
         """At the end."""
+        ticket.place = 0 if self.last is None else self.last.place + 1
         self._link(self.last, ticket, None)
 
     def prepend(self, ticket: Ticket) -> None:
         """At the head."""
+        ticket.place = 0 if self.first is None else self.first.place - 1
         self._link(None, ticket, self.first)
 
     def unlink(self, ticket: Ticket) -> None:

@@ -178,7 +178,7 @@ def _timeouts(value: JSONObject | None) -> Timeouts | None:
     if value is None:
         return None
     members = Members(value, "timeouts")
-    names = ("connect", "first_byte", "idle", "total")
+    names = ("connect", "first_byte", "idle", "total", "queue")
     timeouts = Timeouts(*(members.number(name) for name in names))
     members.end(names)
     return timeouts

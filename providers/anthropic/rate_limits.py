@@ -77,20 +77,21 @@ def read_report(provider: str, headers: Headers, now: float, error: ProviderErro
     error: the error of a failed response or of an error event, or None.
     body: the body or event that the error was read from; not used here.
     """
-    limits = read_rows(HEADERS, headers, now)
+    ignored: list[str] = []
+    limits = read_rows(HEADERS, headers, now, ignored)
     if error is None:
-        return QuotaReport(limits)
+        return QuotaReport(limits, ignored=tuple(ignored))
     hint = error.retry_after_ms / 1000 if error.retry_after_ms >= 0 else None
     refusal = _refusal(error)
     if refusal is Refusal.NONE:
-        return QuotaReport(limits, hint=hint)
+        return QuotaReport(limits, hint=hint, ignored=tuple(ignored))
     named = _LIMIT_OF.search(error.message)
     words = named[2] if named else (match[1] if (match := _NUMBER_OF.search(error.message)) else "")
     unit = _WORD_UNIT.get(words.lower())
     number = amount(named[1].replace(",", "")) if named else None
     if unit is not None and number and all(limit.unit is not unit for limit in limits):
         limits = (*limits, ReportedLimit(words.lower().replace(" ", "-"), unit, MINUTE, number))
-    return QuotaReport(limits, refusal, unit, hint)
+    return QuotaReport(limits, refusal, unit, hint, tuple(ignored))
 
 
 def _refusal(error: ProviderError) -> Refusal:

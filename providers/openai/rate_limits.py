@@ -133,19 +133,20 @@ def read_report(provider: str, headers: Headers, now: float, error: ProviderErro
     """
     value = _error_object(body) if error is not None else {}
     headers = {**headers, **_passed_on(value)} if provider.startswith("openrouter") else headers
-    limits = read_rows(SERVER_HEADERS.get(provider, _OPENAI), headers, now)
+    ignored: list[str] = []
+    limits = read_rows(SERVER_HEADERS.get(provider, _OPENAI), headers, now, ignored)
     if not limits and provider not in SERVER_HEADERS:
-        limits = read_rows(_UPSTREAM, headers, now)
+        limits = read_rows(_UPSTREAM, headers, now, ignored)
     if error is None:
-        return QuotaReport(limits)
+        return QuotaReport(limits, ignored=tuple(ignored))
     hint = error.retry_after_ms / 1000 if error.retry_after_ms >= 0 else None
     named = _named_limit(error.message)
     refusal = _refusal(provider, headers, error, value, named, limits, hint)
     if refusal is Refusal.NONE:
-        return QuotaReport(limits, hint=hint)
+        return QuotaReport(limits, hint=hint, ignored=tuple(ignored))
     if named is not None and all(limit.name != named.name for limit in limits):
         limits = (*limits, named)
-    return QuotaReport(limits, refusal, _unit(value, named), hint)
+    return QuotaReport(limits, refusal, _unit(value, named), hint, tuple(ignored))
 
 
 def _refusal(

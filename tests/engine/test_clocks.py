@@ -1,4 +1,4 @@
-"""The four clocks, each fired alone by a peer that provokes it, each named in its error."""
+"""The five clocks, each fired alone by a peer that provokes it, each named in its error."""
 
 from __future__ import annotations
 
@@ -190,3 +190,37 @@ async def test_timings_are_in_order(autojump_clock: trio.testing.MockClock) -> N
     assert timings.first_byte == pytest.approx(1, abs=0.1)
     assert timings.first_token == pytest.approx(3, abs=0.1)
     assert timings.finished == pytest.approx(7, abs=0.1)
+
+
+ONE_CONNECTION = ms.Limits(pool=ms.PoolLimits(max_connections=1))
+
+
+async def slow_answers(line: Line) -> None:
+    """Answers each request after eight seconds."""
+    while await line.request():
+        await trio.sleep(8)
+        await line.send(STREAM_HEAD + chunked(*chat_stream("late")).decode())
+
+
+async def test_queue_bounds_the_wait_for_a_connection(autojump_clock: trio.testing.MockClock) -> None:
+    async with open_peer(slow_answers) as peer, ms.open_engine([peer.chat], limits=ONE_CONNECTION) as engine:
+        first = engine.start_stream(hello(timeouts=ms.Timeouts(queue=5)))
+        second = engine.start_stream(hello(timeouts=ms.Timeouts(queue=5)))
+        started = trio.current_time()
+        completion = await second.wait()
+        assert trio.current_time() - started == pytest.approx(5, rel=0.01)
+        assert (await first.wait()).success  # once it has a connection, the clock stands still
+    assert completion.error is not None
+    assert completion.error.category is ms.ErrorCategory.TIMEOUT
+    assert completion.error.provider_code == "queue"
+    assert not completion.error.retryable
+    assert (completion.error_message or "").startswith("queue timeout: the call was not sent within 5 s")
+    assert completion.timings.waited == {"connection": pytest.approx(5, rel=0.01)}
+
+
+async def test_the_wait_for_a_connection_is_reported(autojump_clock: trio.testing.MockClock) -> None:
+    async with open_peer(slow_answers) as peer, ms.open_engine([peer.chat], limits=ONE_CONNECTION) as engine:
+        calls = [engine.start_stream(hello()) for _ in range(2)]
+        first, second = [(await call.wait()).timings.waited for call in calls]
+    assert first == {}
+    assert second == {"connection": pytest.approx(8, rel=0.05)}

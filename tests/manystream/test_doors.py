@@ -5,10 +5,12 @@ Each has the same methods with the same parameters. A table lists the exceptions
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Callable
 
 import pytest
+import trio
 
 import manystream as ms
 from manystream import aio, portal
@@ -29,7 +31,7 @@ OF_THE_NATIVE_ENGINE = {
 }
 
 
-CALL = ("cancel", "completion", "pause", "resume", "state", "wait")
+CALL = ("cancel", "completion", "pause", "resume", "state", "target", "wait", "waiting_for")
 """The members of a call that programs use. The native call has more, for the engine."""
 
 
@@ -71,3 +73,51 @@ def test_the_calls_of_every_door_have_the_same_methods(call: type) -> None:
 async def test_from_thread_is_a_portal() -> None:
     async with core.open_engine([ms.OpenAIChat("key", "http://127.0.0.1:9/v1")]) as engine:
         assert type(engine.from_thread) is portal.Portal
+
+
+# --- traffic control, through each door ---
+
+ONE_A_DAY = ms.Traffic(rates={"one": ms.RateLimit(requests_per_day=2, requests_per_minute=1)})
+ONE = [ms.OpenAIChat("key", "http://127.0.0.1:9/v1", name="one")]
+ASKED = ms.Request("one/m", [ms.Message.user("a")], priority="batch", tenant="t", timeouts=ms.Timeouts(queue=600))
+WAITED_FOR = "declared requests_per_minute of one, 0 ahead, about "
+
+
+async def hanging_dial(host: str, port: int) -> trio.SocketStream:
+    await trio.sleep_forever()
+    raise AssertionError("nobody cancels a sleep with an end")
+
+
+def check(sent: ms.Call | aio.Call | portal.PortalCall, waiting: ms.Call | aio.Call | portal.PortalCall) -> None:
+    """The first call was let go, the second waits."""
+    assert (sent.target, sent.waiting_for) == ("one/m", "")
+    assert waiting.waiting_for.startswith(WAITED_FOR)
+    assert waiting.state is ms.CallState.QUEUED
+
+
+@pytest.mark.trio
+async def test_traffic_control_on_trio() -> None:
+    async with core.open_engine(ONE, traffic=ONE_A_DAY, dial=hanging_dial) as engine:
+        check(engine.start_stream(ASKED), engine.start_request(ASKED))
+        assert engine.statistics().traffic.scopes["one/m"].waiting == 1
+
+
+def test_traffic_control_on_asyncio() -> None:
+    async def main() -> None:
+        async with aio.open_engine(ONE, traffic=ONE_A_DAY, dial=hanging_dial) as engine:
+            waiting = engine.start_stream(ASKED), engine.start_request(ASKED)
+            check(*waiting)
+            assert engine.statistics().traffic.scopes["one/m"].waiting == 1
+        assert (await waiting[1].wait()).error_category is ms.ErrorCategory.CANCELLED
+        assert waiting[1].waiting_for == ""
+
+    asyncio.run(main())
+
+
+def test_traffic_control_for_threads() -> None:
+    with portal.open_portal(ONE, traffic=ONE_A_DAY, dial=hanging_dial) as threads:
+        waiting = threads.start_stream(ASKED), threads.start_request(ASKED)
+        check(*waiting)
+        assert threads.statistics().traffic.scopes["one/m"].waiting == 1
+    assert waiting[1].wait(10).error_category is ms.ErrorCategory.CANCELLED
+    assert waiting[1].waiting_for == ""

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from manystream.providers.charging import CHARGING, Charging, charging_of
+from manystream.providers.profiles import PROFILES
 from manystream.providers.quota_report import QuotaReport, Refusal, ReportedLimit, Unit
 
 from .limit_reports import NOW, report
@@ -235,7 +236,7 @@ WAYS = {
     "deepseek": SLOTS_WAY,
     "vllm": SERVER_WAY,
     "sglang": SERVER_WAY,
-    "llama.cpp": SERVER_WAY,
+    "llama-cpp": SERVER_WAY,
     "tgi": SLOTS_WAY,
 }
 """Row name → output, combined, settlement, limited_by, refused_requests, failed_requests, cached_input."""
@@ -256,3 +257,8 @@ def test_how_a_server_charges(provider: str) -> None:
 def test_no_other_server_has_a_row_and_one_without_is_charged_as_azure() -> None:
     assert set(CHARGING) == set(WAYS)
     assert way(charging_of("openai-compatible")) == AZURE_WAY
+
+
+def test_every_row_is_a_providers() -> None:
+    own = {"tgi"}  # has no profile: a program names its own one so
+    assert set(CHARGING) - own <= {profile.name for profile in PROFILES}

@@ -378,3 +378,47 @@ def test_nothing_a_server_sends_raises(provider: str, text: str, body: bytes) ->
     names += [name for row in anthropic.HEADERS for name in (row.limit, row.remaining, row.reset)]
     for status in (200, 429, 503):
         report(provider, dict.fromkeys(names, text), status, body.decode("latin-1"))
+
+
+IGNORED_ROWS: list[tuple[str, str, dict[str, str], tuple[str, ...]]] = [
+    (
+        "unknown, as Azure writes it",
+        "azure",
+        {"x-ratelimit-limit-requests": "-1", "x-ratelimit-remaining-requests": "-1", "x-ratelimit-limit-tokens": "0"},
+        ("x-ratelimit-limit-requests", "x-ratelimit-limit-tokens"),
+    ),
+    (
+        "a rest without a limit",
+        "openai-chat",
+        {"x-ratelimit-remaining-requests": "5"},
+        ("x-ratelimit-remaining-requests",),
+    ),
+    (
+        "junk beside a limit",
+        "openai-chat",
+        {
+            "x-ratelimit-limit-requests": "500",
+            "x-ratelimit-remaining-requests": "NaN",
+            "x-ratelimit-reset-requests": "soon",
+        },
+        ("x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"),
+    ),
+    (
+        "a date of last year",
+        "anthropic",
+        {
+            "anthropic-ratelimit-requests-limit": "50",
+            "anthropic-ratelimit-requests-remaining": "1e308",
+            "anthropic-ratelimit-requests-reset": "2020-01-01T00:00:00Z",
+        },
+        ("anthropic-ratelimit-requests-remaining", "anthropic-ratelimit-requests-reset"),
+    ),
+    ("in order", "openai-chat", {"x-ratelimit-limit-requests": "5", "x-ratelimit-remaining-requests": "4"}, ()),
+]
+
+
+@pytest.mark.parametrize(
+    ("provider", "headers", "ignored"), [row[1:] for row in IGNORED_ROWS], ids=[row[0] for row in IGNORED_ROWS]
+)
+def test_headers_that_say_nothing_are_named(provider: str, headers: dict[str, str], ignored: tuple[str, ...]) -> None:
+    assert report(provider, headers).ignored == ignored

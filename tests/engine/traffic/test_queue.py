@@ -9,7 +9,8 @@ import random
 import pytest
 
 from manystream.engine.traffic.queue import FairQueue
-from manystream.engine.traffic.ticket import Priority, Ticket
+from manystream.engine.traffic.ticket import Ticket
+from manystream.providers.options import Priority
 
 INTERACTIVE, NORMAL, BATCH = Priority.INTERACTIVE, Priority.NORMAL, Priority.BATCH
 

@@ -11,13 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from manystream.engine.traffic.charge import FREE
+from manystream.engine.traffic.declared import DeclaredLimit
 from manystream.engine.traffic.learned import LearnedBucket
 from manystream.engine.traffic.queue import LONGEST_WAIT, FairQueue
-from manystream.engine.traffic.quota import declared_buckets
 from manystream.engine.traffic.rate_limit import RateLimit
 from manystream.engine.traffic.scope import Scope
-from manystream.engine.traffic.ticket import Priority, Ticket, TicketState
+from manystream.engine.traffic.ticket import Ticket, TicketState
 from manystream.providers.charging import CHARGING, charging_of
+from manystream.providers.options import Priority
 from manystream.providers.quota_report import MINUTE, NOTHING, QuotaReport, Refusal, ReportedLimit, Unit
 
 bounded = settings(derandomize=True, max_examples=60)
@@ -77,8 +78,8 @@ def play(scope: Scope, steps: list[tuple[str, int, float]]) -> tuple[list[Ticket
 @bounded
 @given(st.sampled_from(sorted(CHARGING)), STEPS)
 def test_reservations_balance_to_zero(provider: str, steps: list[tuple[str, int, float]]) -> None:
-    declared = declared_buckets(RateLimit(requests_per_second=5, tokens_per_minute=3000))
-    scope = Scope("one", charging_of(provider), declared=declared)
+    declared = DeclaredLimit("", RateLimit(requests_per_second=5, tokens_per_minute=3000, concurrent=7), 0.0)
+    scope = Scope("one", charging_of(provider), limits=[declared])
     sent, now = play(scope, steps)
     for number, ticket in enumerate(sent):
         if number % 2:
@@ -88,6 +89,7 @@ def test_reservations_balance_to_zero(provider: str, steps: list[tuple[str, int,
         assert ticket.charged is FREE
     assert scope.quota.outstanding == pytest.approx(FREE, abs=1e-6)
     assert len(scope.quota.window) == 0
+    assert declared.running == 0
     assert scope.concurrency is None or scope.concurrency.running == 0
 
 
@@ -95,7 +97,7 @@ def test_reservations_balance_to_zero(provider: str, steps: list[tuple[str, int,
 @given(STEPS)
 def test_what_was_given_back_can_be_taken_again(steps: list[tuple[str, int, float]]) -> None:
     """Calls that are cancelled before they leave change no level."""
-    scope = Scope("one", charging_of("groq"), declared=declared_buckets(RateLimit(tokens_per_minute=1e6)))
+    scope = Scope("one", charging_of("groq"), limits=[DeclaredLimit("", RateLimit(tokens_per_minute=1e6), 0.0)])
     bucket = scope.quota.reported["declared tokens_per_minute"].bucket
     tickets = [new_ticket(number) for _, number, _ in steps]
     for ticket in tickets:

@@ -1,0 +1,251 @@
+"""One scope at work: its timer, its log lines, and the calls that it lets go.
+
+Calls are sent from the loop's next tick, or at once where a call finds an empty queue. Nothing here is a task.
+
+Knows scopes, timers and what a call must be able to do (`Sender`). Must not know sockets, requests, nor which calls
+belong to which scope (`dispatcher.py`).
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Mapping
+from operator import methodcaller
+from typing import Protocol, cast
+
+from ..providers.errors import ErrorCategory, ProviderError
+from ..providers.limit_reports import ReadReport
+from ..providers.quota_report import QuotaReport, Refusal
+from ..transport.timers import Timer
+from .clocks import Clock
+from .prepared import WallClock
+from .runtime import Due, Runtime
+from .traffic.declared import DeclaredLimit
+from .traffic.quota import Impossible
+from .traffic.scope import Scope
+from .traffic.ticket import Ticket
+
+logger: logging.Logger = logging.getLogger("manystream.traffic")
+
+AT_ONCE = 64
+"""Calls that are sent, or given up, in one tick: the streams get their turn between two ticks."""
+
+DEFECT_DELAY = 1.0
+"""Seconds until a tick that raised is repeated."""
+
+REFUSAL_CODES: dict[Refusal, str] = {Refusal.TOO_LARGE: "request_too_large", Refusal.SPENT: "quota_spent"}
+"""Why a call is never sent → the error's `provider_code`."""
+
+
+class Sender(Protocol):
+    """A call, as traffic control sees it. Each method is called at most once per wait."""
+
+    def admitted(self) -> None:
+        """It may be sent now."""
+        ...
+
+    def rejected(self, error: ProviderError) -> None:
+        """It can never be sent."""
+        ...
+
+    def overdue(self, waiting_for: str) -> None:
+        """Its time to wait is up."""
+        ...
+
+    def on_defect(self, error: Exception) -> None:
+        """One of the above raised: a defect in this library."""
+        ...
+
+
+class Lane(Due):
+    """A scope with its timer.
+
+    next_in_line: called where another scope may go now, because something changed in a limit that they share.
+    """
+
+    __slots__ = (
+        "_ignored",
+        "_is_pumping",
+        "_is_scheduled",
+        "_read_report",
+        "_row",
+        "_runtime",
+        "_timer",
+        "_wall_clock",
+        "next_in_line",
+        "scope",
+    )
+
+    def __init__(
+        self,
+        scope: Scope,
+        runtime: Runtime,
+        row: str,
+        read_report: ReadReport,
+        wall_clock: WallClock,
+        next_in_line: Callable[[DeclaredLimit, Scope], None],
+    ) -> None:
+        self.scope: Scope = scope
+        self.next_in_line: Callable[[DeclaredLimit, Scope], None] = next_in_line
+        self._runtime = runtime
+        self._row = row
+        self._read_report = read_report
+        self._wall_clock = wall_clock
+        self._timer: Timer | None = None
+        self._is_scheduled = False
+        self._is_pumping = False
+        self._ignored: set[str] = set()
+
+    def __repr__(self) -> str:
+        return f"<Lane {self.scope.name}, {len(self.scope.queue)} waiting>"
+
+    @property
+    def now(self) -> float:
+        """The moment on the engine's clock."""
+        return self._runtime.loop.clock()
+
+    # --- sending ---
+
+    def enter(self, ticket: Ticket, *, again: bool) -> None:
+        """A call begins to wait, and is sent at once where it may be. again: it waited before, and goes to the head."""
+        scope, now = self.scope, self.now
+        sender = cast("Sender", ticket.owner)
+        why = scope.never(ticket, now)
+        if why is not None:
+            sender.rejected(self._never_sent(why))
+            return
+        scope.add(ticket, now, at_head=again)
+        if len(scope.queue) == 1:
+            self.pump()
+            return
+        if scope.is_hopeless(ticket, now):
+            seconds, reason = scope.seconds_ahead(ticket, now), scope.reason(ticket, now)
+            scope.cancel(ticket, now)
+            sender.rejected(_hopeless(ticket.deadline - now, seconds, reason))
+        elif scope.queue.first(now) is ticket:
+            self.schedule()
+
+    def schedule(self) -> None:
+        """See at the next tick what may be sent."""
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._runtime.soon(self)
+
+    def conclude(self) -> None:
+        """The next tick is here."""
+        self._is_scheduled = False
+        self.pump()
+
+    def pump(self) -> None:
+        """Send what may be sent now, and set the timer for what may go later."""
+        if self._is_pumping:
+            return  # a call that was sent ended at once: the loop below goes on
+        self._is_pumping = True
+        try:
+            more = self._pump()
+        finally:
+            self._is_pumping = False
+        if more:
+            self.schedule()
+        else:
+            self._set_timer()
+        self._pass_on()
+
+    def _pump(self) -> bool:
+        """Whether more may be sent now."""
+        scope, now = self.scope, self.now
+        for late in scope.queue.expired(now):
+            _notify(late, methodcaller("overdue", scope.reason(late, now)))
+        for _ in range(AT_ONCE):
+            ticket = scope.queue.first(now)
+            if ticket is None:
+                scope.leave_lines()
+                return False
+            why = scope.never(ticket, now)
+            if why is not None:
+                scope.cancel(ticket, now)
+                _notify(ticket, methodcaller("rejected", self._never_sent(why)))
+                continue
+            if scope.admit(now) is None:
+                return False
+            _notify(ticket, _ADMITTED)
+        return True
+
+    def changed(self) -> None:
+        """A call ended, or a response came: others may go now."""
+        if len(self.scope.queue):
+            self.schedule()
+        self._pass_on()
+
+    def _pass_on(self) -> None:
+        for limit in self.scope.limits:
+            self.next_in_line(limit, self.scope)
+
+    def _set_timer(self) -> None:
+        when = self.scope.next_time(self.now)
+        if self._timer is not None:
+            if self._timer.pending and self._timer.when <= when:
+                return  # it looks again then, and moves on
+            self._timer.cancel()
+            self._timer = None
+        if when < math.inf:
+            self._timer = self._runtime.timers.at(when, self.pump, self.on_defect)
+
+    def on_defect(self, error: Exception) -> None:
+        """A tick raised: look again, so that no call waits for ever."""
+        self._is_scheduled = False
+        logger.error("%r raised: a defect in manystream", self, exc_info=error)
+        when = self.now + DEFECT_DELAY
+        self._timer = self._runtime.timers.at(when, self.pump, self.on_defect)
+
+    # --- what a response says ---
+
+    def report(self, headers: Mapping[str, str], error: ProviderError | None = None) -> QuotaReport:
+        """What a response says about limits. Headers that say nothing are written to the log once."""
+        body = b"" if error is None else error.body
+        report = self._read_report(self._row, headers, self._wall_clock(), error, body)
+        for name in report.ignored:
+            if name not in self._ignored:
+                self._ignored.add(name)
+                logger.warning("%s: the header %s says nothing (%.60r), ignored", self.scope.name, name, headers[name])
+        return report
+
+    def write_news(self) -> None:
+        """Write to the log what was learned."""
+        news = self.scope.quota.news
+        for line in news:
+            logger.info("%s: %s", self.scope.name, line)
+        news.clear()
+
+    def _never_sent(self, why: Impossible) -> ProviderError:
+        return ProviderError(
+            f"not sent to {self.scope.name}: {why.why}",
+            category=ErrorCategory.RATE_LIMIT,
+            provider_code=REFUSAL_CODES[why.refusal],
+            retry_after_ms=round(why.retry_after * 1000) if why.retry_after >= 0 else -1,
+            retryable=False,
+        )
+
+
+def _hopeless(left: float, seconds: float, reason: str) -> ProviderError:
+    """The error of a call that could not be sent in time."""
+    return ProviderError(
+        f"queue timeout: what waits before the call takes about {seconds:.0f} s, and it may wait {left:.6g} s"
+        f" (waiting for {reason})",
+        category=ErrorCategory.TIMEOUT,
+        provider_code=Clock.QUEUE.value,
+        retryable=False,
+    )
+
+
+_ADMITTED = methodcaller("admitted")
+
+
+def _notify(ticket: Ticket, method: Callable[[Sender], object]) -> None:
+    """Call a method of a `Sender`. What that raises ends this call alone."""
+    sender = cast("Sender", ticket.owner)
+    try:
+        method(sender)
+    except Exception as error:
+        sender.on_defect(error)

@@ -1,0 +1,170 @@
+"""The clocks of a call: its state, the one timer that ends it, and the time that it spends waiting to be sent.
+
+Knows states, deadlines and where an attempt stands. Must not know what an attempt sends, nor when another one is made:
+`Call`, which derives from this, decides what follows when a clock ends.
+"""
+
+from __future__ import annotations
+
+import math
+
+from ..providers.errors import ProviderError
+from ..transport.errors import Phase
+from ..transport.timers import Timer
+from .attempt import Attempt
+from .clocks import ERROR_BODY_SECONDS, LENGTH, UNTIMED, CallState, Clock, Clocks, next_deadline, timeout_error
+from .delivery import Delivery
+from .ending import Ending, OnCompletion, Step
+from .prepared import Prepared
+from .runtime import Runtime
+
+
+class Timed(Ending):
+    """What is in one state at a time and ends when a clock does."""
+
+    __slots__ = (
+        "_attempt",
+        "_clocks",
+        "_prepared",
+        "_queued_before",
+        "_queued_since",
+        "_state",
+        "_timer",
+    )
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        delivery: Delivery,
+        on_completion: OnCompletion | None,
+        prepared: Prepared,
+        clocks: Clocks,
+    ) -> None:
+        super().__init__(runtime, delivery, on_completion)
+        self._prepared = prepared
+        self._clocks = clocks
+        self._state = CallState.QUEUED
+        self._attempt: Attempt | None = None
+        self._timer: Timer | None = None
+        self._queued_since = self._started
+        self._queued_before = 0.0  # seconds in QUEUED until the last time that it left this state
+
+    def on_defect(self, error: Exception) -> None:
+        """Something raised while it worked for this call."""
+        raise NotImplementedError
+
+    def _timed_out(self, error: ProviderError) -> None:
+        """A clock ended while no attempt was under way."""
+        raise NotImplementedError
+
+    # --- states ---
+
+    def _enter_queue(self) -> None:
+        """It waits to be sent, or waits again."""
+        if self._state is not CallState.QUEUED:
+            self._enter(CallState.QUEUED)
+            self._queued_since = self._runtime.loop.clock()
+
+    def _leave_queue(self, state: CallState, now: float) -> None:
+        """It waits no longer: the next state begins now."""
+        before = self._state
+        if before is CallState.QUEUED:
+            self._queued_before += now - self._queued_since
+        assert state in before.followers, f"{before} is not followed by {state}"
+        self._state = state
+
+    def _enter(self, state: CallState) -> None:
+        assert state in self._state.followers, f"{self._state} is not followed by {state}"
+        self._state = state
+
+    def _state_now(self) -> CallState:
+        """The state, with what only the connection knows: whether the request is out, and whether an answer comes."""
+        state = self._state
+        if state is CallState.SENDING and self._attempt is not None:
+            connection = self._attempt.connection
+            if connection is not None and connection.sent_at is not None:
+                return CallState.READING if connection.received else CallState.WAITING
+        return state
+
+    def _deadline(self) -> tuple[float, Clock]:
+        """When the next clock ends, from what the connection has seen so far."""
+        attempt, started = self._attempt, self._started
+        connection = attempt.connection if attempt is not None else None
+        state, since = self._state, started
+        if state is CallState.QUEUED:
+            # The ordinary case of a start, without a look into the tables.
+            deadline = started + self._clocks.total
+            own = self._queued_since - self._queued_before + self._clocks.queue
+            return (own, Clock.QUEUE) if own < deadline else (deadline, Clock.TOTAL)
+        if state is CallState.SENDING:
+            state = self._state_now()
+        if attempt is not None and attempt.steps is not None:
+            return next_deadline(self._clocks, UNTIMED, started=started, state_since=since)
+        if state is CallState.CONNECTING:
+            since = started + (self._timings.queued or 0.0)
+        elif connection is not None:
+            if connection.paused:
+                state = UNTIMED
+            elif attempt is not None and attempt.reads_error and self._timings.first_byte is not None:
+                # The status says enough: what of the body explains it may not take long.
+                body = (started + self._timings.first_byte + ERROR_BODY_SECONDS, Clock.IDLE)
+                since = connection.last_activity
+                return min(body, next_deadline(self._clocks, state, started=started, state_since=since))
+            since = connection.last_activity
+            if state is CallState.WAITING and connection.sent_at is not None:
+                since = connection.sent_at
+        return next_deadline(self._clocks, state, started=started, state_since=since)
+
+    def _arm(self) -> None:
+        """See that a timer is set no later than the next deadline. An earlier one looks again and moves on, so
+        bytes need not touch the timer."""
+        deadline, _ = self._deadline()
+        if self._state is CallState.SENDING and self._state_now() is CallState.SENDING:
+            # Once the request is out, the first-byte clock takes over unannounced; it may be the shorter one.
+            deadline = min(deadline, self._runtime.loop.now + self._clocks.first_byte)
+        if deadline == math.inf:
+            return  # a timer that is set will look, and find that
+        if self._timer is not None:
+            if self._timer.pending and self._timer.when <= deadline:
+                return
+            self._timer.cancel()
+        self._timer = self._runtime.timers.at(deadline, self._look_at_clocks, self.on_defect)
+
+    def _look_at_clocks(self) -> None:
+        if self._step is not Step.OPEN:
+            return
+        deadline, clock = self._deadline()
+        if deadline <= self._runtime.loop.clock():
+            self._expired(clock)
+        else:
+            self._timer = None
+            self._arm()
+
+    def _longest_wait(self) -> float:
+        """When a call that begins to wait has waited for too long."""
+        left = self._clocks.queue - self._queued_before
+        return min(self._started + self._clocks.total, self._runtime.loop.clock() + left)
+
+    def _expired(self, clock: Clock, where: str = "") -> None:
+        attempt = self._attempt
+        error = timeout_error(clock, LENGTH[clock](self._clocks), where or self._where())
+        if attempt is None or attempt.over:
+            self._timed_out(error)
+            return
+        if attempt.connection is None:
+            self._runtime.pool.abandon(attempt)
+        attempt.expire(error)
+
+    def _where(self) -> str:
+        """What was going on, for a time-out's message."""
+        origin = self._prepared.origin
+        attempt = self._attempt
+        if self._state is CallState.CONNECTING and attempt is not None:
+            step = {Phase.DNS: "looking up", Phase.TLS: "TLS handshake with", Phase.PROXY: "proxy tunnel to"}
+            return f"{step.get(attempt.phase, 'connecting to')} {origin}"
+        return f"{self._state_now().value}, {origin}"
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

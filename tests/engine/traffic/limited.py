@@ -1,0 +1,106 @@
+"""A loopback server that limits requests per minute as a token bucket, and reports in one of several forms."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import trio
+
+import manystream as ms
+from tests.support.peers import STREAM_HEAD, Line, Peer, answer, chat_stream, chunked, error_body, open_peer
+
+Form = Callable[["Limited"], str]
+
+
+def openai_headers(server: Limited) -> str:
+    """Limit, rest, and a duration until the bucket is full."""
+    left = int(server.level)
+    seconds = (server.per_minute - server.level) * 60 / server.per_minute
+    return (
+        f"x-ratelimit-limit-requests: {server.per_minute:.0f}\r\nx-ratelimit-remaining-requests: {left}\r\n"
+        f"x-ratelimit-reset-requests: {seconds * 1000:.0f}ms\r\n"
+    )
+
+
+def anthropic_headers(server: Limited) -> str:
+    """Limit, rest, and the moment at which the bucket is full."""
+    seconds = (server.per_minute - server.level) * 60 / server.per_minute
+    moment = datetime.fromtimestamp(datetime.now(UTC).timestamp() + seconds, UTC).isoformat().replace("+00:00", "Z")
+    return (
+        f"anthropic-ratelimit-requests-limit: {server.per_minute:.0f}\r\n"
+        f"anthropic-ratelimit-requests-remaining: {int(server.level)}\r\n"
+        f"anthropic-ratelimit-requests-reset: {moment}\r\n"
+    )
+
+
+def no_headers(server: Limited) -> str:
+    return ""
+
+
+@dataclass
+class Limited:
+    """per_minute: what the bucket gets. capacity: what it holds. seconds: what a call takes."""
+
+    per_minute: float = 600.0
+    capacity: float = 0.0
+    form: Form = openai_headers
+    seconds: float = 0.5
+    refusal: str = "429 Too Many Requests"
+    refusal_body: str = field(
+        default_factory=lambda: error_body("Rate limit reached", "requests", "rate_limit_exceeded")
+    )
+    refusal_headers: str = ""
+    hidden: bool = False
+    """Refuses inside the first event of a stream."""
+    sent: int = 0
+    refused: int = 0
+    at: list[float] = field(default_factory=list[float])
+    bodies: list[dict[str, object]] = field(default_factory=list[dict[str, object]])
+    level: float = 0.0
+    _filled: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.level = self.capacity = self.capacity or self.per_minute
+
+    def take(self) -> bool:
+        now = trio.current_time()
+        self._filled = self._filled or now
+        self.level = min(self.capacity, self.level + (now - self._filled) * self.per_minute / 60)
+        self._filled = now
+        if self.level < 1:
+            return False
+        self.level -= 1
+        return True
+
+    async def serve(self, line: Line) -> None:
+        while request := await line.request():
+            self.sent += 1
+            self.bodies.append(json.loads(request.partition(b"\r\n\r\n")[2]))
+            if self.take():
+                self.at.append(trio.current_time())
+                head = STREAM_HEAD.replace("\r\n\r\n", f"\r\n{self.form(self)}\r\n")
+                await line.send(head)
+                await trio.sleep(self.seconds)
+                await line.send(chunked(*chat_stream("fine")))
+                continue
+            self.refused += 1
+            if self.hidden:
+                await line.send(STREAM_HEAD + chunked(f"data: {self.refusal_body}\n\n").decode())
+            else:
+                headers = self.form(self) + self.refusal_headers
+                await line.send(answer(self.refusal_body, status=self.refusal, headers=headers))
+
+
+@asynccontextmanager
+async def open_limited(server: Limited) -> AsyncGenerator[Peer, None]:
+    async with open_peer(server.serve) as peer:
+        yield peer
+
+
+def provider(peer: Peer, **options: object) -> ms.OpenAIChat:
+    """The peer as OpenAI itself."""
+    return ms.OpenAIChat("sk-canary-secret", peer.url, **{"name": "openai", "profile": "openai-chat", **options})  # type: ignore[arg-type]
