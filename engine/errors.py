@@ -40,8 +40,8 @@ def _system_error(error: TransportError) -> BaseException | None:
     out of the chain, because the message repeats it."""
     cause = error.__cause__
     if isinstance(cause, BaseExceptionGroup):
-        members = cast("BaseExceptionGroup[BaseException]", cause).exceptions
-        return members[0] if len(members) == 1 else cause
+        group = cast("BaseExceptionGroup[BaseException]", cause)
+        return group.exceptions[0] if len(group.exceptions) == 1 else group
     return cause
 
 
