@@ -92,7 +92,7 @@ def test_a_dialect_that_says_no_more_sends_a_bearer_token_and_reads_the_usual_er
     assert OWN.auth_headers is bearer_token
     assert OWN.auth_headers(ms.Provider(profile=profile_of(OWN)), "k") == [("authorization", "Bearer k")]
     error = OWN.decode_error(429, {"retry-after": "2"}, b'{"error": {"message": "slower"}}', 0.0)
-    assert (error.category, str(error), error.retry_after_ms) == (ms.ErrorCategory.RATE_LIMIT, "slower", 2000)
+    assert (error.category, error.message, error.retry_after_ms) == (ms.ErrorCategory.RATE_LIMIT, "slower", 2000)
 
 
 def test_a_dialect_is_a_value_with_a_short_repr() -> None:
