@@ -4,7 +4,10 @@ import sys
 
 
 def main() -> int:
-    """Run the command line and return its exit status. Ctrl-C during the import ends it without a traceback, too."""
+    """Run the command line and return its exit status.
+
+    Ctrl-C while the program is still being imported gives the status 130, without a traceback.
+    """
     try:
         from .cli import main as run_command_line
     except KeyboardInterrupt:

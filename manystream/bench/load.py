@@ -3,7 +3,8 @@
 Callbacks drive it: when a call ends, the next one starts. After a failed call there is a delay, so that a dead server
 does not receive requests without a pause.
 
-Knows the engine and the figures. Must not know the command line, nor how results are shown.
+Knows the engine, the time for which its loop lag is kept, and the figures. Must not know the command line, nor how
+results are shown.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ FIRST_DELAY, LONGEST_DELAY = 0.05, 2.0
 HOPELESS = frozenset({ErrorCategory.AUTH, ErrorCategory.INVALID_ARG, ErrorCategory.NOT_FOUND})
 """Categories of errors that every further call would have, too."""
 PATIENCE = 5
-"""The least number of failures without a success that ends the run."""
+"""The run ends after so many failures without a success, or after one for each concurrent call if these are more."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -177,7 +178,7 @@ class Load:
             self._over.set()
             return
         delay = min(LONGEST_DELAY, FIRST_DELAY * 2.0 ** min(self._failures_in_a_row // self._plan.concurrency, 10))
-        assert self._nursery is not None, "calls end while the run is on"
+        assert self._nursery is not None, "calls end only while the run lasts"
         self._nursery.start_soon(self._start_after, delay)
 
     async def _start_after(self, seconds: float) -> None:
@@ -193,10 +194,10 @@ class Load:
     # --- figures ---
 
     def _open_window(self) -> None:
-        """Begin to measure, because all first calls have been started.
+        """Begin the window in which events, gaps and processor time are measured. Call this after the ramp.
 
-        If the run has no further calls, the window begins with the ramp: the calls may end before there is anything to
-        measure.
+        If the ramp has started all calls of the run, the window begins with the ramp: after it there may be nothing
+        left to measure.
         """
         if self._over.is_set() or self._started == self._plan.requests:
             return
@@ -255,7 +256,7 @@ class Load:
 
 
 def process_seconds(process: int) -> float | None:
-    """Return the processor time of another process in seconds, or None if the system has no /proc (see proc(5)).
+    """Return the processor time of a process in seconds, or None if it cannot be read from /proc (see proc(5)).
 
     process: the process id.
     """

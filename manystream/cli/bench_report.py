@@ -39,7 +39,7 @@ class Progress:
         self._elapsed = 0.0
 
     def look(self, load: Load) -> None:
-        """Show the run's figures. Without a terminal, show them every `PLAIN_SECONDS` only."""
+        """Show the figures of a running load test. Without a terminal, show them at most every `PLAIN_SECONDS`."""
         elapsed, figures = load.elapsed, load.figures
         if elapsed < self._elapsed:
             self._events, self._elapsed, self._next = 0, 0.0, PLAIN_SECONDS  # the next run counts from 0
@@ -58,7 +58,7 @@ class Progress:
             print(line, file=sys.stderr, flush=True)
 
     def close(self) -> None:
-        """Remove the line from the terminal."""
+        """Remove the progress line from the terminal."""
         if self._redrawn is not None:
             self._redrawn.clear()
             sys.stderr.flush()

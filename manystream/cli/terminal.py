@@ -36,7 +36,10 @@ def is_terminal(stream: TextIO) -> bool:
 
 
 def harmless(text: str) -> str:
-    """Replace control characters (but for line ends and tabs) and lone surrogates in foreign text."""
+    """Return text with U+FFFD for each control character (except line ends and tabs) and each lone surrogate.
+
+    Foreign text, such as that of a server or a file, passes through this function before it is shown.
+    """
     return text.translate(UNSAFE)
 
 
@@ -65,7 +68,7 @@ class Redrawn:
         self._lines = 0
 
     def draw(self, lines: Sequence[str]) -> None:
-        """Replace the lines of the last call by these lines."""
+        """Draw lines. They replace the lines that the previous `draw` wrote."""
         up = f"\x1b[{self._lines}A" if self._lines else ""
         more = [""] * (self._lines - len(lines))
         self._stream.write(up + "".join(f"{ERASE_LINE}{line}\n" for line in (*lines, *more)))
@@ -107,7 +110,13 @@ def text_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list
 def print_table(
     columns: Sequence[Column], rows: Sequence[Sequence[str]], stream: TextIO, *, plain: bool = False
 ) -> None:
-    """Print a table whose last row is a total. It is plain text without a terminal, without rich, or with `plain`."""
+    """Print a table whose last row is a total.
+
+    columns: the columns.
+    rows: the cells of each row; the last row is the total.
+    stream: the output stream.
+    plain: whether to print plain text even if the stream is a terminal and rich is installed.
+    """
     if plain or not is_terminal(stream) or not _print_rich_table(columns, rows, stream):
         print("\n".join(text_table(columns, rows)), file=stream)
 

@@ -13,7 +13,12 @@ from .top_view import NoScreen, Screen, TextScreen
 
 @contextmanager
 def open_screen(*, plain: bool) -> Generator[Screen, None, None]:
-    """Open a screen: rich's if rich is installed, or one without a terminal if `plain`. Its last view stays visible."""
+    """Open a screen until the block is left. Its last view stays visible.
+
+    plain: whether to print each view instead of redrawing it.
+
+    If rich is installed, rich draws the views. Otherwise the screen uses escape sequences only.
+    """
     if plain:
         yield NoScreen()
         return

@@ -1,6 +1,6 @@
-"""The four doors of the engine: trio, asyncio, threads without a loop, and threads beside trio.
+"""The four ways to open an engine: in trio, in asyncio, in a thread without a loop, and from a thread beside trio.
 
-Each has the same methods with the same parameters. A table lists the exceptions with their reasons.
+Each has the same methods with the same parameters. `EXCEPTIONS` lists the differences with their reasons.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ def error_of(failure: dict[str, object]) -> dict[str, object]:
 
 
 class Held:
-    """A server that holds its answers back until the test releases them."""
+    """The script of a server that answers no request until the test sets `allowed`. `asked` counts the requests."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -210,7 +210,7 @@ async def test_an_id_of_many_digits_is_found_again(provider: ms.Provider, tmp_pa
 async def test_a_defect_that_a_line_triggers_fails_that_line_only(
     provider: ms.Provider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A line may trigger a defect of the library. Here the model's name makes a function raise."""
+    """A defect of the library that one line triggers fails that line only. Here the model's name triggers it."""
 
     def choose(named: str | None) -> str:
         if named == "unread":

@@ -252,7 +252,7 @@ def test_an_invalid_line_is_refused_and_the_member_named(value: object, complain
     ("member", "value", "known"),
     [
         ("thinking", {"zz": 1}, "level, budget_tokens, effort, include_summary"),
-        ("timeouts", {"zz": 1}, "connect, first_byte, idle, total"),
+        ("timeouts", {"zz": 1}, "connect, first_byte, idle, total, queue"),
         ("retry", {"zz": 1}, "max_attempts"),
         ("tools", [{"name": "f", "zz": 1}], "name, description, parameters, strict"),
     ],

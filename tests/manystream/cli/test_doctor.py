@@ -30,7 +30,7 @@ def answer(status: str, body: bytes = LIST, headers: str = "") -> bytes:
 
 @contextlib.asynccontextmanager
 async def server(response: bytes, seen: list[bytes], tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
-    """A server that always sends the same answer, or none. `seen` receives the heads of the requests."""
+    """Open a server that always sends the same answer, or never answers. `seen` collects the heads of the requests."""
 
     async def serve(plain: trio.SocketStream) -> None:
         stream: trio.abc.Stream = plain if tls is None else trio.SSLStream(plain, tls, server_side=True)
