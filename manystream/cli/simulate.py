@@ -9,8 +9,10 @@ import argparse
 import inspect
 import signal
 
-from ..simulator import HEADER, KnobError, Knobs, ReplayError, Settings, Simulator, serve, settings_of
+from ..simulator import HEADER, KnobError, Knobs, Limit, ReplayError, Settings, Simulator, serve, settings_of
+from ..simulator.inference import BatchModel
 from ..simulator.knobs import READERS
+from ..simulator.replica import Replica
 from ..simulator.service import BASE_PATHS
 from .errors import CommandError
 
@@ -22,7 +24,12 @@ defaults; a request can override them.
   manystream simulate rate=50 kind=mixed
   manystream simulate --port 8080 fail=429 retry-after=2 times=3
   manystream simulate --replay traffic.jsonl --pace 10     replay a file of `engine.record`, ten times as fast
+  manystream simulate --limit "requests-per-minute=600 tokens-per-minute=90000"
+  manystream simulate --replica speed=1 --replica "fail=0.3 outage=10-20:hang"
 """
+
+OPTIONS = (("LIMIT", Limit), ("BATCH", BatchModel), ("REPLICA", Replica))
+"""Option that takes NAME=VALUE pairs → the class that describes them."""
 
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -39,22 +46,39 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="X",
         help="the speed of --replay, as a multiple of the recorded one; 0: without pauses (default: 1)",
     )
+    parser.add_argument(
+        "--limit", action="append", default=[], metavar="LIMIT", help="a rate limit; repeatable; see below"
+    )
+    parser.add_argument("--batch", default="", metavar="BATCH", help="answer as one inference server; see below")
+    parser.add_argument(
+        "--replica",
+        action="append",
+        default=[],
+        metavar="REPLICA",
+        help="a server on its own port; repeatable; see below",
+    )
     parser.add_argument("knobs", nargs="*", metavar="KNOB=VALUE", help="a knob of the answers; see below")
     width = max(map(len, READERS))
     knobs = "\n".join(f"  {name.replace('_', '-'):{width}}  {takes}" for name, (_, takes) in READERS.items())
     parser.epilog = (
         f"knobs:\n{knobs}\n\n"
-        + (inspect.getdoc(Knobs) or "").partition("\n\n")[2]
+        + _attributes(Knobs)
         + "\n\na request sets knobs in one of these places:"
         + f"\n  its header {HEADER}"
         + "\n  its last user message, which then begins with 'simulate:'"
         + "\n  its model, after an @: sim-mixed@events=40,rate=20"
+        + "".join(f"\n\n{name}: NAME=VALUE pairs, separated by spaces\n{_attributes(kind)}" for name, kind in OPTIONS)
         + "\n\nexit status:"
         + "\n  0    ended by SIGTERM"
         + "\n  1    it cannot listen at this address and port"
         + "\n  2    the command line is wrong"
         + "\n  130  interrupted"
     )
+
+
+def _attributes(kind: type) -> str:
+    """The attributes of a class, from its docstring."""
+    return (inspect.getdoc(kind) or "").partition("\n\n")[2]
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -76,20 +100,27 @@ def run(arguments: argparse.Namespace) -> int:
         pass  # the signal arrived before the server was listening
     except (OSError, OverflowError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise CommandError(f"cannot listen on {settings.host} port {settings.port}: {reason}") from None
+        raise CommandError(f"cannot listen on {arguments.host} port {arguments.port}: {reason}") from None
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
     return 130 if interrupted else 0
 
 
-def _read_settings(arguments: argparse.Namespace) -> Settings:
+def _read_settings(arguments: argparse.Namespace) -> list[Settings]:
     directive = ",".join(arguments.knobs)
     if arguments.replay and directive:
         raise CommandError("--replay answers from the recording: leave the knobs out", status=2)
     try:
         return settings_of(
-            directive, host=arguments.host, port=arguments.port, replay=arguments.replay, pace=arguments.pace
+            directive,
+            host=arguments.host,
+            port=arguments.port,
+            replay=arguments.replay,
+            pace=arguments.pace,
+            limits=arguments.limit,
+            batch=arguments.batch,
+            replicas=arguments.replica,
         )
     except (KnobError, ReplayError) as error:
         raise CommandError(str(error), status=2) from None
@@ -97,6 +128,7 @@ def _read_settings(arguments: argparse.Namespace) -> Settings:
 
 def _announce(simulator: Simulator) -> None:
     width = max(map(len, BASE_PATHS))
-    for dialect in BASE_PATHS:
-        print(f"{dialect:{width}}  {simulator.base_urls[dialect]}")
+    for replica in simulator.replicas:
+        for dialect in BASE_PATHS:
+            print(f"{dialect:{width}}  {replica.base_urls[dialect]}")
     print("Every key is accepted. Ctrl-C ends the simulator.", flush=True)

@@ -25,6 +25,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--replay", default="", metavar="FILE", help="answer from a recording")
     parser.add_argument("--pace", type=float, default=1.0, help="speed relative to the recording; 0 leaves out pauses")
+    parser.add_argument("--limit", action="append", default=[], help="a rate limit: requests-per-minute=600")
+    parser.add_argument("--batch", default="", help="one inference server: step=0.02 kv=100000 queue=64")
+    parser.add_argument("--replica", action="append", default=[], help="a server of its own: speed=0.1 fail=0.3")
     parser.add_argument("--child", action="store_true", help="print the address as JSON, stop when stdin ends")
     options = parser.parse_args(arguments)
     try:
@@ -35,6 +38,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             journal=options.journal,
             replay=options.replay,
             pace=options.pace,
+            limits=options.limit,
+            batch=options.batch,
+            replicas=options.replica,
         )
     except (KnobError, ReplayError) as error:
         parser.error(str(error))
@@ -49,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _announce_to_parent(simulator: Simulator) -> None:
-    print(json.dumps({"host": simulator.host, "port": simulator.port, "pid": simulator.pid}), flush=True)
+    print(json.dumps([simulator.host, [replica.port for replica in simulator.replicas]]), flush=True)
 
 
 def _announce_to_user(simulator: Simulator) -> None:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 
 from .http_request import RequestReader
+from .limits.limiter import Ticket
 from .program import Program
 
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
@@ -28,6 +29,7 @@ class Connection:
     position: index of the next frame.
     due: when the next frame is due, on the monotonic clock.
     unsent: bytes that the socket has not taken yet.
+    ticket: the account of the response, where limits cover it.
     stamps: the times that frames of this response have shown so far, in nanoseconds.
     """
 
@@ -42,6 +44,7 @@ class Connection:
         "send",
         "socket",
         "stamps",
+        "ticket",
         "unsent",
     )  # fmt: skip
 
@@ -56,6 +59,7 @@ class Connection:
         self.interval: float = 0.0
         self.due: float = 0.0
         self.stamps: list[int] = []
+        self.ticket: Ticket | None = None
         self.unsent: bytes = b""
 
     def start(self, program: Program, due: float) -> None:

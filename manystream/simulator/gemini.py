@@ -230,7 +230,9 @@ def _error(failure: APIError) -> JSONObject:
         "message": failure.message or message,
         "status": failure.code or status,
     }
-    if failure.retry_after is not None:
+    if failure.details is not None:
+        error["details"] = failure.details
+    elif failure.retry_after is not None:
         delay = seconds_text(failure.retry_after) + "s"
         error["details"] = [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": delay}]
     return error

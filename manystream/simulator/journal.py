@@ -26,6 +26,8 @@ class Statistics:
     completed: answers that were sent to their end, including those with a fault that a knob asked for.
     aborted: answers whose client closed the connection before their end.
     refused: responses with an error status.
+    limited: refused because of a limit, or because the inference server's queue was full.
+    queued: calls that wait inside the inference server now.
     events: stream events that were sent. With the knob `chunk`, slices of bodies.
     bytes_sent: bytes that sockets took.
     connections: connections that are open now.
@@ -40,6 +42,8 @@ class Statistics:
     completed: int = 0
     aborted: int = 0
     refused: int = 0
+    limited: int = 0
+    queued: int = 0
     events: int = 0
     bytes_sent: int = 0
     connections: int = 0

@@ -188,6 +188,7 @@ def error_object(failure: APIError) -> JSONObject:
     kind, code, message = ERRORS.get(failure.status, ERRORS[500 if failure.status >= 500 else 400])
     if failure.code and failure.code != MISSING:
         kind = failure.code
+    kind = failure.type or kind
     return {
         "message": failure.message or message,
         "type": kind,

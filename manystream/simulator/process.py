@@ -11,6 +11,7 @@ So it starts sooner, and it shares no code with the library that it tests.
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
 import os
 import selectors
@@ -18,14 +19,18 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from .knobs import combine
+from .inference import read_batch
+from .knobs import KnobError, Knobs, combine
+from .limits.limit import Limit, read_limit
+from .limits.limiter import LimitCounts
 from .replay import read_replay
+from .replica import read_replica
 from .server import Server, Settings
-from .service import BASE_PATHS
+from .service import BASE_PATHS, ServiceSettings
 
 START_SECONDS = 20.0
 """How long the start of the process may take."""
@@ -56,11 +61,13 @@ class Simulator:
 
     host, port: where it listens.
     pid: its process; the process of the caller where the simulator runs in a thread.
+    replicas: all replicas, this one first. A replica's own `replicas` is empty.
     """
 
     host: str
     port: int
     pid: int
+    replicas: tuple[Simulator, ...] = ()
 
     @property
     def origin(self) -> str:
@@ -72,6 +79,26 @@ class Simulator:
         """Dialect (`openai-chat`, `openai-responses`, `anthropic`, `gemini`) → base URL for a client of it."""
         return {dialect: self.origin + path for dialect, path in BASE_PATHS.items()}
 
+    def change_limits(self, limits: Sequence[Limit | str]) -> None:
+        """Replace the rate limits. Levels of buckets change in proportion. Raises `KnobError`."""
+        read = [read_limit(limit) if isinstance(limit, str) else limit for limit in limits]
+        self._request("PUT", json.dumps([limit.text for limit in read]))
+
+    def limit_counts(self) -> list[LimitCounts]:
+        """What each limit has accepted, refused and charged so far, in the order of the limits."""
+        return [
+            LimitCounts(page["accepted"], page["refused"], page["refused_by"], page["charged"])
+            for page in json.loads(self._request("GET", ""))
+        ]
+
+    def _request(self, method: str, body: str) -> bytes:
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=START_SECONDS)
+        try:
+            connection.request(method, "/sim/limits", body)
+            return connection.getresponse().read()
+        finally:
+            connection.close()
+
 
 def settings_of(
     directive: str = "",
@@ -81,22 +108,37 @@ def settings_of(
     journal: int = 256,
     replay: str = "",
     pace: float = 1.0,
-) -> Settings:
-    """Settings from the same arguments as `open_simulator`. Raises `KnobError` and `ReplayError`."""
-    knobs = combine(Settings().knobs, directive)
-    recording = read_replay(replay, pace) if replay else None
-    return Settings(host=host, port=port, knobs=knobs, journal=journal, replay=recording)
+    limits: Sequence[Limit | str] = (),
+    batch: str = "",
+    replicas: Sequence[str] = (),
+) -> list[Settings]:
+    """The settings of each replica, from the same arguments as `open_simulator`. Raises `KnobError` and
+    `ReplayError`."""
+    service = ServiceSettings(
+        knobs=combine(Knobs(), directive),
+        journal=journal,
+        replay=read_replay(replay, pace) if replay else None,
+        limits=tuple(read_limit(limit) if isinstance(limit, str) else limit for limit in limits),
+        batch=read_batch(batch) if batch else None,
+    )
+    if not replicas:
+        return [Settings(host=host, port=port, service=service)]
+    if port:
+        raise KnobError("port: with replicas, each replica has a port of its own: write replica port=8081")
+    read = [read_replica(text) for text in replicas]
+    return [Settings(host=host, port=one.port, service=replace(service, replica=one)) for one in read]
 
 
-def serve(settings: Settings, announce: Callable[[Simulator], None], *, watch: int | None = None) -> None:
-    """Run in the foreground until `KeyboardInterrupt`, or until the file descriptor `watch` reaches its end."""
+def serve(settings: Sequence[Settings], announce: Callable[[Simulator], None], *, watch: int | None = None) -> None:
+    """Run one server for each settings in the foreground, until `KeyboardInterrupt`, or until the file descriptor
+    `watch` reaches its end."""
     allow_many_sockets()
-    server = Server(settings)
-    if watch is not None:
-        server.watch(watch)
-    announce(Simulator(server.host, server.port, os.getpid()))
-    with contextlib.suppress(KeyboardInterrupt):
-        server.run()
+    with _servers(settings) as (servers, simulator):
+        if watch is not None:
+            servers[0].watch(watch)
+        announce(simulator)
+        with contextlib.suppress(KeyboardInterrupt):
+            servers[0].run()
 
 
 @contextlib.contextmanager
@@ -108,6 +150,9 @@ def open_simulator(
     journal: int = 256,
     replay: str = "",
     pace: float = 1.0,
+    limits: Sequence[Limit | str] = (),
+    batch: str = "",
+    replicas: Sequence[str] = (),
 ) -> Generator[Simulator, None, None]:
     """Run a simulator in a process of its own for the length of the block.
 
@@ -116,13 +161,18 @@ def open_simulator(
     journal: how many requests `GET /sim/requests` returns.
     replay: path of a recording; all answers come from it.
     pace: speed relative to the recording; 0 leaves out all pauses.
+    limits: rate limits, as `Limit` or as text: `"server=openai requests-per-minute=600"`.
+    batch: answers share an inference server, as `read_batch` reads it: `"step=0.02 kv=100000 queue=64"`.
+    replicas: several servers, each with a port of its own, as `read_replica` reads them: `"speed=0.1 fail=0.3"`.
 
     Raises `KnobError` and `ReplayError` for these, and `SimulatorError` if the process does not start.
     """
-    settings_of(directive, replay=replay, pace=pace)
+    settings_of(directive, port=port, replay=replay, pace=pace, limits=limits, batch=batch, replicas=replicas)
     folder = str(Path(__file__).resolve().parent)
     options = ["--host", host, "--port", str(port), "--journal", str(journal), "--default", directive, "--child"]
-    options += ["--replay", replay, "--pace", str(pace)]
+    options += ["--replay", replay, "--pace", str(pace), "--batch", batch]
+    options += [f"--limit={limit if isinstance(limit, str) else limit.text}" for limit in limits]
+    options += [f"--replica={replica}" for replica in replicas]
     process = subprocess.Popen(
         [sys.executable, "-P", "-c", _BOOT, folder, *options],
         stdin=subprocess.PIPE,
@@ -137,20 +187,53 @@ def open_simulator(
 
 @contextlib.contextmanager
 def open_simulator_thread(
-    directive: str = "", *, host: str = "127.0.0.1", port: int = 0, replay: str = "", pace: float = 1.0
+    directive: str = "",
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    replay: str = "",
+    pace: float = 1.0,
+    limits: Sequence[Limit | str] = (),
+    batch: str = "",
+    replicas: Sequence[str] = (),
 ) -> Generator[Simulator, None, None]:
     """Run a simulator in a thread of this process for the length of the block.
 
     It starts sooner than `open_simulator`, and shares the interpreter with its client. The arguments are the same.
     """
-    server = Server(settings_of(directive, host=host, port=port, replay=replay, pace=pace))
+    settings = settings_of(
+        directive, host=host, port=port, replay=replay, pace=pace, limits=limits, batch=batch, replicas=replicas
+    )
+    with _servers(settings) as (servers, simulator):
+        thread = _start(servers[0])
+        try:
+            yield simulator
+        finally:
+            servers[0].stop()
+            thread.join(STOP_SECONDS)
+
+
+@contextlib.contextmanager
+def _servers(settings: Sequence[Settings]) -> Generator[tuple[list[Server], Simulator], None, None]:
+    """Servers that listen. All but the first run, each in a thread, for the length of the block."""
+    servers: list[Server] = []
+    threads: list[threading.Thread] = []
+    try:
+        servers += [Server(one) for one in settings]
+        threads += [_start(server) for server in servers[1:]]
+        first, *others = [Simulator(server.host, server.port, os.getpid()) for server in servers]
+        yield servers, replace(first, replicas=(first, *others))
+    finally:
+        for server in servers[1:]:
+            server.stop()
+        for thread in threads:
+            thread.join(STOP_SECONDS)
+
+
+def _start(server: Server) -> threading.Thread:
     thread = threading.Thread(target=server.run, name="simulator", daemon=True)
     thread.start()
-    try:
-        yield Simulator(server.host, server.port, os.getpid())
-    finally:
-        server.stop()
-        thread.join(STOP_SECONDS)
+    return thread
 
 
 def allow_many_sockets() -> None:
@@ -176,8 +259,9 @@ def _announced(process: subprocess.Popen[bytes]) -> Simulator:
             if not data:
                 raise SimulatorError(f"the simulator ended during its start; its output: {line!r}")
             line += data
-    address: dict[str, object] = json.loads(line)
-    return Simulator(str(address["host"]), int(str(address["port"])), process.pid)
+    host, ports = json.loads(line)
+    first, *others = [Simulator(host, port, process.pid) for port in ports]
+    return replace(first, replicas=(first, *others))
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

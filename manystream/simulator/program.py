@@ -10,10 +10,11 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from .knobs import Knobs
+from .limits.limiter import Ticket, Usage
 from .scenario import STAMP_MARK, STAMP_WIDTH
 
 Headers: TypeAlias = "Sequence[tuple[str, str]]"
@@ -80,6 +81,8 @@ class Program:
     ping_interval: seconds between two pings; 0 sends none.
     frames_per_send: how many frames one `send` may hold.
     counted: whether the statistics count it as an answer. Errors and the simulator's own pages are not counted.
+    usage: what the answer uses of the limits; None for errors and pages.
+    ticket: the account of an accepted answer, where limits cover it.
     following: the program that continues the same response. Its delay starts when the last frame of this program was
         due. Only the ending of the last program counts.
     """
@@ -95,6 +98,8 @@ class Program:
     frames_per_send: int = FRAMES_PER_SEND
     counted: bool = True
     following: Program | None = None
+    usage: Usage | None = None
+    ticket: Ticket | None = None
 
 
 def http_head(status: int, headers: Headers) -> bytes:
@@ -106,6 +111,26 @@ def http_head(status: int, headers: Headers) -> bytes:
 def chunk(data: bytes) -> bytes:
     """The data as one HTTP chunk."""
     return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+def with_headers(program: Program, headers: Headers) -> Program:
+    """The program with more headers. It shares all frames but the first."""
+    if not headers:
+        return program
+    lines = "".join(f"\r\n{name}: {value}" for name, value in headers).encode("latin-1")
+    frames = [_with_lines(program.frames[0], lines), *program.frames[1:]]
+    templates = program.templates
+    if 0 in templates:
+        first = templates[0]
+        text = _with_lines(first.text, lines.replace(b"%", b"%%"))
+        templates = {**templates, 0: Template(text, first.numbers)}
+    return replace(program, frames=frames, templates=templates)
+
+
+def _with_lines(frame: bytes, lines: bytes) -> bytes:
+    """A response's first frame with more lines after the status line."""
+    status, separator, rest = frame.partition(b"\r\n")
+    return status + lines + separator + rest if separator else frame
 
 
 def complete(status: int, headers: Headers, body: bytes, *, delay: float = 0.0, keep: bool = True) -> Program:

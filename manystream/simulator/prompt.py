@@ -18,6 +18,9 @@ class APIError(Exception):
     message: empty for the usual message of this status.
     param, code: the provider's own names, where it has them.
     retry_after: seconds; None sends no hint.
+    type: the error's type, where it is not the usual one of this status.
+    headers: headers of this response alone.
+    details: Google's `details` of the error.
     """
 
     def __init__(
@@ -28,6 +31,8 @@ class APIError(Exception):
         param: str | None = None,
         code: str | None = None,
         retry_after: float | None = None,
+        type: str | None = None,
+        details: list[JSON] | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status
@@ -35,6 +40,9 @@ class APIError(Exception):
         self.param = param
         self.code = code
         self.retry_after = retry_after
+        self.type = type
+        self.headers: list[tuple[str, str]] = []
+        self.details: list[JSON] | None = details
 
 
 @dataclass(slots=True, frozen=True)

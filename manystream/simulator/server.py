@@ -23,11 +23,10 @@ from typing import TypeAlias
 
 from .connection import Connection
 from .http_request import BadRequest
+from .inference import InferenceServer
 from .journal import Statistics
-from .knobs import Knobs
 from .program import Ending, Program
-from .replay import Replay
-from .service import Service
+from .service import Service, ServiceSettings
 
 TICKS_PER_SECOND = 1000
 AT_ONCE = 0
@@ -54,16 +53,12 @@ class Settings:
     """The configuration of a simulator.
 
     port: 0 takes a free port.
-    knobs: the default knobs of all answers.
-    journal: how many requests `GET /sim/requests` returns.
-    replay: a recording; all answers come from it.
+    service: what it answers.
     """
 
     host: str = "127.0.0.1"
     port: int = 0
-    knobs: Knobs = field(default_factory=Knobs)
-    journal: int = 256
-    replay: Replay | None = None
+    service: ServiceSettings = field(default_factory=ServiceSettings)
 
 
 class Server:
@@ -73,8 +68,9 @@ class Server:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self.service: Service = Service(settings.knobs, settings.journal, settings.replay)
+        self.service: Service = Service(settings.service)
         self.statistics: Statistics = self.service.statistics
+        self._inference = self.service.inference
         self._wheel: defaultdict[int, list[Connection]] = defaultdict(list)
         self._connections: set[Connection] = set()
         self._running = True
@@ -178,6 +174,8 @@ class Server:
         if program.counted:
             self.statistics.completed += 1
             self.statistics.live -= 1
+        if connection.ticket is not None or self._inference is not None:
+            self._end_account(connection, now, whole=True)
         connection.program = None
         if ending is Ending.KEEP:
             self._next(connection)
@@ -214,10 +212,40 @@ class Server:
             statistics.most_live = max(statistics.most_live, statistics.live)
         now = time.monotonic()
         connection.start(program, now + program.delay)
-        if program.delay:
+        connection.ticket = program.ticket
+        if self._inference is not None and program.usage is not None:
+            usage = program.usage
+            self._inference.add(connection, usage.input_tokens + usage.output_tokens)
+            self._run_waiting(self._inference, now)
+        elif program.delay:
             self._schedule(connection, connection.due)
         else:
             self._wheel[AT_ONCE].append(connection)
+
+    def _run_waiting(self, inference: InferenceServer[object], now: float) -> None:
+        """Start the calls that have room in the inference server, and give all running calls their new pace."""
+        for call in inference.start_waiting():
+            assert isinstance(call, Connection)
+            program = call.program
+            assert program is not None
+            assert program.usage is not None
+            model = inference.model
+            steps = 1 if program.usage.streamed else program.usage.output_tokens
+            wait = program.delay + model.prefill * program.usage.input_tokens + steps * inference.step
+            self._schedule(call, now + wait)
+        step = inference.step
+        for call in inference.running:
+            assert isinstance(call, Connection)
+            call.interval = step
+        self.statistics.queued = inference.queued
+
+    def _end_account(self, connection: Connection, now: float, *, whole: bool) -> None:
+        """Account for the end of an answer at the limits and at the inference server."""
+        ticket, connection.ticket = connection.ticket, None
+        if ticket is not None:
+            self.service.end(ticket, whole=whole)
+        if self._inference is not None and self._inference.remove(connection):
+            self._run_waiting(self._inference, now)
 
     def _stop_at_end(self, descriptor: int, mask: int) -> None:
         """Stop at the end of the pipe. Bytes that the parent writes mean nothing."""
@@ -300,6 +328,7 @@ class Server:
     def _drop(self, connection: Connection, *, reset: bool = False) -> None:
         if connection in self._connections:
             self._connections.discard(connection)
+            self._end_account(connection, time.monotonic(), whole=False)
             self._selector.unregister(connection.socket)
             self.statistics.connections -= 1
             connection.close(reset=reset)

@@ -5,20 +5,27 @@ This module knows no sockets. Every answer, an error too, is a `Program`.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 
 from .anthropic import AnthropicWire
+from .control import ControlPages
 from .gemini import GeminiWire
 from .http_request import BadRequest, HTTPRequest
+from .inference import BatchModel, InferenceServer
 from .journal import Journal, Statistics
-from .json_text import EncodeError, dumps
+from .json_text import EncodeError
 from .knobs import HEADER, KnobError, Knobs, combine, directive_in_model, directive_in_text
+from .limits.limit import Limit
+from .limits.limiter import Limiter, Ticket, Usage
 from .openai_chat import OpenAIChatWire
 from .openai_responses import OpenAIResponsesWire
-from .program import Program, complete, no_response, position_of, streamed, unstreamed
+from .program import Program, complete, no_response, position_of, streamed, unstreamed, with_headers
 from .prompt import APIError, Prompt
 from .replay import Replay
+from .replica import Replica, ReplicaState
 from .scenario import write_scenario
 from .wire import Wire
 
@@ -43,19 +50,49 @@ REPEATED_KEYS = 10_000
 """At most so many keys of the knob `times` are counted. Then counting starts anew."""
 
 
-class Service:
-    """Answers requests.
+@dataclass(slots=True, frozen=True, kw_only=True)
+class ServiceSettings:
+    """What a service answers.
 
     knobs: the default knobs of all answers.
-    journal_length: how many requests the journal keeps.
-    replay: a recording; all answers come from it.
+    journal: how many requests `GET /sim/requests` returns.
+    replay: a recording; all answers come from it, and no limit holds.
+    limits: rate limits.
+    batch: answers share an inference server of this speed and size.
+    replica: speed, failures and outages.
     """
 
-    def __init__(self, knobs: Knobs, journal_length: int = 256, replay: Replay | None = None) -> None:
-        self.knobs = knobs
-        self._replay = replay
-        self.journal: Journal = Journal(journal_length)
+    knobs: Knobs = field(default_factory=Knobs)
+    journal: int = 256
+    replay: Replay | None = None
+    limits: tuple[Limit, ...] = ()
+    batch: BatchModel | None = None
+    replica: Replica = field(default_factory=Replica)
+
+
+class Service:
+    """Answers requests. Each answer that a limit covers has a ticket; its connection calls `end` with it.
+
+    clock, wall: the time in seconds, monotonic and Unix.
+    """
+
+    def __init__(
+        self,
+        settings: ServiceSettings,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self.knobs = settings.knobs
+        self._clock = clock
+        self._wall = wall
+        self._replay = settings.replay
+        self.journal: Journal = Journal(settings.journal)
         self.statistics: Statistics = Statistics()
+        self.limiter: Limiter = Limiter(settings.limits)
+        batch = settings.batch
+        self.inference: InferenceServer[object] | None = InferenceServer(batch) if batch else None
+        self._replica = ReplicaState(settings.replica, clock())
+        self._pages = ControlPages(self.journal, self.statistics, self.limiter, clock)
         self._programs: dict[tuple[str, str, bytes, bool], Program] = {}
         self._frames = 0
         self._repeats: Counter[str] = Counter()
@@ -64,25 +101,49 @@ class Service:
         """The program for a request. Never raises for anything that a client sends."""
         path = request.path
         if path.startswith("/sim/"):
-            return self._control(request)
+            return self._pages.answer(request)
         self.journal.add(request)
         wire = _wire_of(path)
         if self._replay is not None:
             failure = APIError(404, f"the recording holds no exchange for {request.method} {path}")
             return self._replay.answer(request) or self._refused(wire or OPENAI, failure, request)
         try:
+            interrupted = self._replica.interrupt(self._clock())
+            if interrupted is not None:
+                return interrupted
             if wire is None:
                 raise APIError(404, f"Invalid URL ({request.method} {path})")
             if request.method != "POST":
                 raise APIError(405, f"Not allowed to {request.method} on {path}. (HINT: use POST)")
             wire.check_headers(request)
-            return self._program(wire, request)
+            return self._limited(wire, request, self._replica.paced(self._program(wire, request)))
         except APIError as failure:
             return self._refused(wire or OPENAI, failure, request)
         except (RecursionError, EncodeError):
             return self._refused(wire or OPENAI, APIError(400, "The request's JSON is nested too deeply."), request)
         except KnobError as error:
             return self._refused(wire or OPENAI, APIError(400, f"simulator: {error}"), request)
+
+    def end(self, ticket: Ticket, *, whole: bool) -> None:
+        """Account for the end of an answer. whole: it was sent to its end."""
+        self.limiter.end(ticket, self._clock(), whole=whole)
+
+    def _limited(self, wire: Wire, request: HTTPRequest, program: Program) -> Program:
+        """The program with a ticket, if the limits have room for it. Raises `APIError` if they have not."""
+        if program.usage is None:
+            return program
+        try:
+            if self.inference is not None and self.inference.is_full_for(_tokens(program.usage)):
+                raise APIError(self.inference.model.status, "The server is overloaded: too many requests are waiting.")
+            usage = replace(program.usage, delay=program.delay, seconds=program.interval * len(program.frames))
+            ticket = self.limiter.accept(wire.name, _key_of(request), usage, self._clock(), self._wall())
+        except APIError:
+            self.statistics.limited += 1
+            raise
+        if ticket is None:
+            return program
+        limited = with_headers(program, ticket.headers)
+        return replace(limited, ticket=ticket)
 
     def bad_request(self, error: BadRequest) -> Program:
         """The program for bytes that are not a request: an error, then the connection closes."""
@@ -100,6 +161,8 @@ class Service:
             return no_response(knobs.delay)
         if knobs.fail is not None:
             failure = APIError(knobs.fail, "", code=knobs.code, retry_after=knobs.retry_after)
+            failed = Usage(model=prompt.model, input_tokens=0, cached_tokens=0, output_tokens=0, max_tokens=0)
+            self.limiter.fail(wire.name, _key_of(request), failed, self._clock(), self._wall())
             return self._refused(wire, failure, request, delay=knobs.delay)
         program = _answer_program(wire, prompt, knobs, keep=request.keep_alive)
         if not knobs.times:
@@ -131,21 +194,8 @@ class Service:
 
     def _refused(self, wire: Wire, failure: APIError, request: HTTPRequest, *, delay: float = 0.0) -> Program:
         self.statistics.refused += 1
-        headers = [*wire.headers(None, "simulator"), *wire.error_headers(failure)]
+        headers = [*wire.headers(None, "simulator"), *wire.error_headers(failure), *failure.headers]
         return complete(failure.status, headers, wire.error_body(failure), delay=delay, keep=request.keep_alive)
-
-    def _control(self, request: HTTPRequest) -> Program:
-        """The program for one of the simulator's own pages."""
-        json_type = [("content-type", "application/json")]
-        if request.path == "/sim/statistics":
-            return complete(200, json_type, self.statistics.body(), keep=request.keep_alive)
-        if request.path == "/sim/requests":
-            body = self.journal.body()
-            if request.method == "DELETE":
-                self.journal.clear()
-            return complete(200, json_type, body, keep=request.keep_alive)
-        body = dumps({"error": f"no page {request.path}; there are /sim/requests and /sim/statistics"})
-        return complete(404, json_type, body, keep=request.keep_alive)
 
 
 def _wire_of(path: str) -> Wire | None:
@@ -158,13 +208,38 @@ def _wire_of(path: str) -> Wire | None:
 def _answer_program(wire: Wire, prompt: Prompt, knobs: Knobs, *, keep: bool) -> Program:
     """The program of a successful answer, with the faults that the knobs ask for."""
     scenario = write_scenario(prompt, knobs)
+    tokens = scenario.tokens
+    usage = Usage(
+        model=prompt.model,
+        input_tokens=tokens.input,
+        cached_tokens=tokens.cached,
+        output_tokens=tokens.output + tokens.thinking,
+        max_tokens=prompt.max_tokens or 0,
+        streamed=prompt.stream,
+    )
     headers = wire.headers(prompt, scenario.identity[:24])
     failure = APIError(knobs.error_status, "", code=knobs.code)
     if not prompt.stream:
         body = wire.body(prompt, scenario)
-        return unstreamed(headers, body, knobs, error_body=wire.error_body(failure), keep=keep)
+        program = unstreamed(headers, body, knobs, error_body=wire.error_body(failure), keep=keep)
+        return replace(program, usage=usage)
     events = wire.frames(prompt, scenario)
     error_events: list[bytes] = []
     if knobs.error is not None:
         error_events = wire.error_frames(prompt, scenario, failure, position_of(knobs.error, len(events)))
-    return streamed(headers, events, knobs, error_events=error_events, ping=wire.ping, keep=keep)
+    program = streamed(headers, events, knobs, error_events=error_events, ping=wire.ping, keep=keep)
+    return replace(program, usage=usage)
+
+
+def _tokens(usage: Usage) -> int:
+    """The tokens of a call in a KV cache."""
+    return usage.input_tokens + usage.output_tokens
+
+
+def _key_of(request: HTTPRequest) -> str:
+    """The API key of a request, wherever a dialect puts it."""
+    headers = request.headers
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    bearer = token.strip() if scheme.lower() == "bearer" else ""
+    named = (headers.get(name, "") for name in ("x-api-key", "api-key", "x-goog-api-key"))
+    return bearer or next(filter(None, named), "") or request.query.get("key", "")

@@ -1,0 +1,70 @@
+"""The simulator's own pages below `/sim/`: requests, statistics, and limits, which they can change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .http_request import HTTPRequest
+from .journal import Journal, Statistics
+from .json_text import dumps, loads
+from .knobs import KnobError
+from .limits.limit import read_limit
+from .limits.limiter import Limiter
+from .program import Program, complete
+
+PAGES = ("/sim/requests", "/sim/statistics", "/sim/limits")
+
+
+class ControlPages:
+    """Answers requests for the pages. clock: the monotonic time in seconds."""
+
+    def __init__(self, journal: Journal, statistics: Statistics, limiter: Limiter, clock: Callable[[], float]) -> None:
+        self._journal = journal
+        self._statistics = statistics
+        self._limiter = limiter
+        self._clock = clock
+
+    def answer(self, request: HTTPRequest) -> Program:
+        """The program for a page."""
+        status, body = self._page(request)
+        return complete(status, [("content-type", "application/json")], body, keep=request.keep_alive)
+
+    def _page(self, request: HTTPRequest) -> tuple[int, bytes]:
+        if request.path == "/sim/statistics":
+            return 200, self._statistics.body()
+        if request.path == "/sim/requests":
+            body = self._journal.body()
+            if request.method == "DELETE":
+                self._journal.clear()
+            return 200, body
+        if request.path == "/sim/limits":
+            if request.method == "PUT":
+                try:
+                    self._change_limits(request.body)
+                except ValueError as error:
+                    return 400, dumps({"error": str(error)})
+            return 200, self._limits()
+        return 404, dumps({"error": f"no page {request.path}; the pages are {', '.join(PAGES)}"})
+
+    def _change_limits(self, body: bytes) -> None:
+        """Replace the limits by those of a JSON array of texts. Raises `ValueError`."""
+        texts = loads(body)
+        if not isinstance(texts, list):
+            raise KnobError("limits: the body must be a JSON array of limits, each as text")
+        limits = [read_limit(text if isinstance(text, str) else dumps(text).decode()) for text in texts]
+        self._limiter.change(limits, self._clock())
+
+    def _limits(self) -> bytes:
+        """The limits and their counts as a JSON array."""
+        return dumps(
+            [
+                {
+                    "limit": limit.text,
+                    "accepted": counts.accepted,
+                    "refused": counts.refused,
+                    "refused_by": counts.refused_by,
+                    "charged": counts.charged,
+                }
+                for limit, counts in self._limiter.counts()
+            ]
+        )

@@ -1,0 +1,107 @@
+"""What a limit is, and how it is written: `server=openai model=gpt-5* requests-per-minute=60`."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, fields
+from fnmatch import fnmatchcase
+
+from ..knobs import KnobError
+from .servers import SERVERS
+
+DEFAULT_BUCKET = 60.0
+DAY = 86_400.0
+WINDOWS = {
+    "requests_per_second": ("requests", 1.0),
+    "requests_per_minute": ("requests", 60.0),
+    "requests_per_day": ("requests", DAY),
+    "tokens_per_minute": ("tokens", 60.0),
+    "tokens_per_day": ("tokens", DAY),
+    "input_tokens_per_minute": ("input_tokens", 60.0),
+    "output_tokens_per_minute": ("output_tokens", 60.0),
+}
+"""Option of a limit → the dimension that it limits, and the window in seconds."""
+
+_SEPARATORS = re.compile(r"[,\s]+")
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Limit:
+    """A limit of the simulator. All requests that it covers share it, for each key (of Gemini: for each model).
+
+    key: the API keys that it covers; `*` is any text.
+    model: the models that it covers; `*` is any text.
+    server: the server whose accounting, headers and errors are simulated; by default the one that the request's path
+        belongs to.
+    requests_per_second, requests_per_minute, requests_per_day: requests.
+    tokens_per_minute, tokens_per_day: input and output together.
+    input_tokens_per_minute, output_tokens_per_minute: each by itself.
+    concurrent: calls at a time.
+    bucket: seconds of the rate that a bucket holds.
+    by_second: each rate is enforced in every second, too.
+    """
+
+    key: str = "*"
+    model: str = "*"
+    server: str = ""
+    requests_per_second: float | None = None
+    requests_per_minute: float | None = None
+    requests_per_day: float | None = None
+    tokens_per_minute: float | None = None
+    tokens_per_day: float | None = None
+    input_tokens_per_minute: float | None = None
+    output_tokens_per_minute: float | None = None
+    concurrent: int | None = None
+    bucket: float = DEFAULT_BUCKET
+    by_second: bool = False
+
+    def __post_init__(self) -> None:
+        if self.server and self.server not in SERVERS:
+            raise KnobError(f"limit: server={self.server!r}: server is one of {', '.join(SERVERS)}")
+        for name in ("bucket", "concurrent", *WINDOWS):
+            value = getattr(self, name)
+            if value is not None and not (0 < value < math.inf):
+                raise KnobError(f"limit: {name}={value}: {name} is a number above 0")
+
+    def covers(self, key: str, model: str) -> bool:
+        """Whether a request with this key and model counts against the limit."""
+        return fnmatchcase(key, self.key) and fnmatchcase(model, self.model)
+
+    @property
+    def text(self) -> str:
+        """The limit as `read_limit` reads it."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        changed = {name: value for name, value in values.items() if value != DEFAULTS[name]}
+        return " ".join(
+            f"{name.replace('_', '-')}={int(value) if isinstance(value, bool) else value}"
+            for name, value in changed.items()
+        )
+
+
+DEFAULTS = {field.name: field.default for field in fields(Limit)}
+
+
+def read_limit(text: str) -> Limit:
+    """A limit from text: `name=value` pairs, separated by spaces or commas. Raises `KnobError`."""
+    found: dict[str, object] = {}
+    for pair in _SEPARATORS.split(text.strip()):
+        name, equals, value = pair.partition("=")
+        name = name.replace("-", "_").lower()
+        if name not in DEFAULTS or not equals:
+            raise KnobError(f"limit: {pair!r} is not a limit; write name=value, with a name of: {', '.join(DEFAULTS)}")
+        found[name] = _value(name, value)
+    return Limit(**found)  # type: ignore[arg-type]  # _value gives each its type
+
+
+def _value(name: str, text: str) -> object:
+    if name in ("key", "model", "server"):
+        return text
+    try:
+        if name == "by_second":
+            return {"1": True, "true": True, "0": False, "false": False}[text.lower()]
+        return int(text) if name == "concurrent" else float(text)
+    except (KeyError, ValueError):
+        raise KnobError(
+            f"limit: {name}={text!r}: {name} is {'0 or 1' if name == 'by_second' else 'a number'}"
+        ) from None

@@ -1,0 +1,121 @@
+"""A replica of a server: its own speed, failures and outages. It is given the time; it reads no clock."""
+
+from __future__ import annotations
+
+import random
+import re
+from dataclasses import dataclass, replace
+
+from .knobs import KnobError
+from .program import Ending, Program, no_response
+from .prompt import APIError
+
+OUTAGES = ("503", "hang", "close")
+"""What a replica does during an outage: respond with 503, accept and never respond, or close the connection."""
+
+_SEPARATORS = re.compile(r"[,\s]+")
+_OUTAGE = re.compile(r"(\d+(?:\.\d+)?)-(\d+(?:\.\d+)?)(?::(\w+))?")
+
+
+@dataclass(slots=True, frozen=True)
+class Outage:
+    """A time without service, in seconds since the start. kind: one of `OUTAGES`."""
+
+    start: float
+    end: float
+    kind: str = "503"
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Replica:
+    """How one replica differs.
+
+    port: where it listens; 0 takes a free port.
+    speed: factor for its rates and delays; 0.1 is ten times slower.
+    delay: seconds that it adds before the first byte.
+    fail: the part of the calls that fail at once, from 0 to 1.
+    status: the HTTP status of these failures.
+    outages: times without service.
+    seed: varies which calls fail.
+    """
+
+    port: int = 0
+    speed: float = 1.0
+    delay: float = 0.0
+    fail: float = 0.0
+    status: int = 500
+    outages: tuple[Outage, ...] = ()
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.speed > 0 or not 0 <= self.fail <= 1 or not self.delay >= 0:
+            raise KnobError("replica: speed is a number above 0, delay a number from 0, and fail a number from 0 to 1")
+
+
+def read_replica(text: str) -> Replica:
+    """A replica from text: `port=8081 speed=0.1 fail=0.3 outage=10-20:hang`; `outage` may be repeated. Raises
+    `KnobError`."""
+    found: dict[str, object] = {}
+    outages: list[Outage] = []
+    for pair in filter(None, _SEPARATORS.split(text.strip())):
+        name, _, value = pair.partition("=")
+        try:
+            if name == "outage":
+                outages.append(_outage(value))
+            elif name in ("port", "status", "seed"):
+                found[name] = int(value)
+            elif name in ("speed", "delay", "fail"):
+                found[name] = float(value)
+            else:
+                raise KnobError(
+                    f"replica: {pair!r} is not an option; write name=value, with a name of: port, speed, delay, fail,"
+                    " status, outage, seed"
+                )
+        except ValueError as error:
+            if isinstance(error, KnobError):
+                raise
+            raise KnobError(f"replica: {name}={value!r}: {name} is a number") from None
+    return Replica(outages=tuple(outages), **found)  # type: ignore[arg-type]  # each name has its type above
+
+
+def _outage(text: str) -> Outage:
+    found = _OUTAGE.fullmatch(text)
+    kind = (found[3] or "503") if found else ""
+    if found is None or kind not in OUTAGES:
+        raise KnobError(f"replica: outage={text!r}: outage is START-END:KIND in seconds; KIND is {', '.join(OUTAGES)}")
+    return Outage(float(found[1]), float(found[2]), kind)
+
+
+class ReplicaState:
+    """A replica at work."""
+
+    def __init__(self, replica: Replica, started: float) -> None:
+        self.replica = replica
+        self._started = started
+        self._source = random.Random(replica.seed)
+
+    def interrupt(self, now: float) -> Program | None:
+        """The program of a request that gets no answer; None if it gets one. Raises `APIError` for a failure."""
+        since = now - self._started
+        for outage in self.replica.outages:
+            if not outage.start <= since < outage.end:
+                continue
+            if outage.kind == "hang":
+                return Program([b""], ending=Ending.STALL, counted=False)
+            if outage.kind == "close":
+                return no_response(0.0)
+            raise APIError(503, "")
+        if self.replica.fail and self._source.random() < self.replica.fail:
+            raise APIError(self.replica.status, "")
+        return None
+
+    def paced(self, program: Program) -> Program:
+        """The program at the replica's speed."""
+        replica = self.replica
+        if replica.speed == 1.0 and not replica.delay:
+            return program
+        return replace(
+            program,
+            interval=program.interval / replica.speed,
+            delay=program.delay / replica.speed + replica.delay,
+        )

@@ -1,0 +1,323 @@
+"""Rate limits of the simulator in virtual time: what each server charges, refuses, settles and reports."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from manystream.simulator import KnobError, Limit
+from manystream.simulator.limits.bucket import Bucket
+from manystream.simulator.limits.limit import read_limit
+from manystream.simulator.limits.limiter import Limiter, Ticket, Usage
+from manystream.simulator.limits.refusals import REFUSALS
+from manystream.simulator.limits.reports import FORMS
+from manystream.simulator.limits.servers import DIALECT_SERVERS, SERVERS
+from manystream.simulator.prompt import APIError
+
+WALL = 1_700_000_000.0
+USAGE = Usage(model="m", input_tokens=100, cached_tokens=0, output_tokens=50, max_tokens=400)
+DIALECTS = {"anthropic": "anthropic", "gemini": "gemini", "vertex": "gemini"}
+
+
+class World:
+    """A limiter and its clock."""
+
+    def __init__(self, *limits: Limit) -> None:
+        self.limiter = Limiter(limits)
+        self.now = 1000.0
+
+    def ask(self, usage: Usage = USAGE, *, key: str = "k", dialect: str = "openai-chat") -> Ticket | APIError:
+        try:
+            ticket = self.limiter.accept(dialect, key, usage, self.now, WALL + self.now)
+        except APIError as failure:
+            return failure
+        assert ticket is not None
+        return ticket
+
+    def accepted(self, count: int, usage: Usage = USAGE, **where: str) -> int:
+        """How many of so many requests are accepted now."""
+        return sum(isinstance(self.ask(usage, **where), Ticket) for _ in range(count))
+
+    def end(self, ticket: Ticket | APIError, *, whole: bool = True) -> None:
+        assert isinstance(ticket, Ticket)
+        self.limiter.end(ticket, self.now, whole=whole)
+
+
+def test_a_bucket_refills_up_to_its_capacity() -> None:
+    bucket = Bucket("requests", 60, 60.0, 10, 0.0)
+    bucket.level = 0
+    bucket.update(4.0)
+    assert (bucket.level, bucket.wait(5, 4.0), bucket.full_after(4.0)) == (4.0, 1.0, 6.0)
+    bucket.update(100.0)
+    assert bucket.level == 10
+
+
+def test_a_production_takes_its_tokens_evenly() -> None:
+    bucket = Bucket("output_tokens", 60, 60.0, 60, 0.0)
+    bucket.produce(100, 10.0, 0.0)
+    bucket.update(5.0)
+    assert bucket.level == pytest.approx(60 - 5 * 9)
+    bucket.update(20.0)
+    assert bucket.level == pytest.approx(60 - 100 + 20)
+
+
+def test_a_production_that_is_stopped_takes_no_more() -> None:
+    bucket = Bucket("output_tokens", 60, 60.0, 600, 0.0)
+    production = bucket.produce(100, 10.0, 0.0)
+    assert production is not None
+    bucket.stop(production, 5.0)
+    bucket.stop(production, 6.0)
+    bucket.update(15.0)
+    assert bucket.level == pytest.approx(min(600, 600 - 5 * 9 + 10))
+
+
+def test_requests_per_minute_hold_a_minute_then_one_per_refill() -> None:
+    world = World(Limit(requests_per_minute=60))
+    assert world.accepted(100) == 60
+    world.now += 5.5
+    assert world.accepted(100) == 5
+
+
+def test_openai_counts_refused_requests_and_others_do_not() -> None:
+    for server, expected in (("openai", 0), ("groq", 1)):
+        world = World(Limit(server=server, requests_per_minute=60, bucket=1))
+        assert world.accepted(1) == 1
+        world.now += 0.9
+        assert world.accepted(1) == 0
+        world.now += 0.2
+        assert world.accepted(1) == expected, server
+
+
+def test_a_short_bucket_holds_only_its_seconds() -> None:
+    assert World(Limit(requests_per_minute=600, bucket=10)).accepted(1000) == 100
+    assert World(Limit(requests_per_minute=600, bucket=1)).accepted(1000) == 10
+
+
+def test_enforcement_by_the_second_is_not_reported() -> None:
+    world = World(Limit(requests_per_minute=600, by_second=True, server="groq"))
+    assert world.accepted(1000) == 10
+    limits = World(Limit(requests_per_minute=600, by_second=True))
+    ticket = limits.ask()
+    assert isinstance(ticket, Ticket)
+    assert dict(ticket.headers)["x-ratelimit-remaining-requests"] == "599"
+
+
+@pytest.mark.parametrize(
+    ("server", "accepted"),
+    [
+        ("openai", 4),  # the larger of max_tokens (400) and input (100): 1,600 of 2,000
+        ("azure", 4),  # input and max_tokens: 500
+        ("groq", 4),
+        ("anthropic", 20),  # a combined limit counts input at the start, and no reservation
+        ("gemini", 20),
+    ],
+)
+def test_how_a_limit_of_all_tokens_is_charged(server: str, accepted: int) -> None:
+    world = World(Limit(server=server, tokens_per_minute=2000))
+    usage = replace(USAGE, max_tokens=400)
+    assert world.accepted(100, usage) == (5 if server == "openai" else accepted)
+
+
+@pytest.mark.parametrize(("server", "left"), [("openai", 600.0), ("azure", 500.0), ("groq", 850.0), ("gemini", 900.0)])
+def test_what_a_call_has_cost_in_the_end(server: str, left: float) -> None:
+    world = World(Limit(server=server, tokens_per_minute=1000, model="m"))
+    world.end(world.ask())
+    [(_, counts)] = world.limiter.counts()
+    assert 1000 - counts.charged["tokens"] == left
+
+
+def test_anthropics_output_counts_as_it_is_produced() -> None:
+    world = World(Limit(output_tokens_per_minute=600, bucket=1))  # ten tokens a second
+    slow = replace(USAGE, output_tokens=100, seconds=10.0, max_tokens=100_000)
+    assert world.accepted(3, slow, dialect="anthropic") == 3  # thirty tokens a second are produced
+    world.now += 1.0
+    assert world.accepted(1, slow, dialect="anthropic") == 0
+    world.now += 29.0 + 1.1
+    assert world.accepted(1, slow, dialect="anthropic") == 1
+
+
+def test_anthropics_cached_input_is_given_back() -> None:
+    world = World(Limit(input_tokens_per_minute=1000))
+    cached = replace(USAGE, input_tokens=900, cached_tokens=800)
+    ticket = world.ask(cached, dialect="anthropic")
+    assert world.accepted(1, cached, dialect="anthropic") == 0
+    world.end(ticket)
+    assert world.accepted(1, cached, dialect="anthropic") == 1
+
+
+def test_keys_and_models_have_limits_of_their_own() -> None:
+    world = World(Limit(key="a*", model="big-*", requests_per_minute=1), Limit(key="b", requests_per_minute=2))
+    big = replace(USAGE, model="big-1")
+    other = replace(USAGE, model="big-2")
+    assert world.accepted(3, big, key="a1") == 1
+    assert world.accepted(3, other, key="a1") == 0  # models that one limit covers share it
+    assert world.accepted(3, big, key="a2") == 1
+    assert world.accepted(3, big, key="b") == 2
+    assert world.limiter.accept("openai-chat", "c", USAGE, world.now, WALL) is None
+
+
+def test_geminis_limits_are_shared_by_keys_and_separate_for_models() -> None:
+    world = World(Limit(requests_per_minute=2))
+    assert world.accepted(2, key="a", dialect="gemini") == 2
+    assert world.accepted(1, key="b", dialect="gemini") == 0
+    assert world.accepted(1, replace(USAGE, model="n"), key="b", dialect="gemini") == 1
+
+
+def test_calls_at_a_time() -> None:
+    world = World(Limit(server="vllm", concurrent=2))
+    tickets = [world.ask(), world.ask()]
+    failure = world.ask()
+    assert isinstance(failure, APIError)
+    assert failure.status == 503
+    world.end(tickets[0], whole=False)
+    assert world.accepted(2) == 1
+
+
+def test_the_limits_change_while_calls_run() -> None:
+    before = Limit(requests_per_minute=600, concurrent=10_000)
+    world = World(before)
+    ticket = world.ask()
+    assert world.accepted(299) == 299
+    world.limiter.change([replace(before, requests_per_minute=60)], world.now)
+    assert world.accepted(1000) == 30
+    world.end(ticket)
+    world.limiter.change([replace(before, requests_per_minute=6000)], world.now)
+    world.now += 1.0
+    assert 99 <= world.accepted(1000) <= 101
+    [(_, counts)] = world.limiter.counts()
+    assert counts.accepted >= 429
+    assert counts.refused_by["requests"] == counts.refused > 0
+
+
+def test_geminis_day_ends_at_midnight_pacific_time() -> None:
+    world = World(Limit(requests_per_day=5, server="gemini"))
+    assert world.accepted(6, dialect="gemini") == 5
+    midnight = 86_400.0 - (WALL + world.now - 8 * 3600.0) % 86_400.0
+    world.now += midnight - 1.0
+    assert world.accepted(1, dialect="gemini") == 0
+    world.now += 1.5
+    assert world.accepted(6, dialect="gemini") == 5
+
+
+def test_a_request_larger_than_the_whole_limit_is_too_large() -> None:
+    for server, status in (("openai", 429), ("groq", 413)):
+        failure = World(Limit(server=server, tokens_per_minute=300)).ask()
+        assert isinstance(failure, APIError)
+        assert (failure.status, failure.code) == (status, "rate_limit_exceeded")
+        assert "Request too large for m" in failure.message
+        assert not [name for name, _ in failure.headers if name.startswith("retry-after")]
+
+
+REPORTS: dict[str, dict[str, str]] = {
+    "openai": {
+        "x-ratelimit-limit-requests": "60", "x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "1m0s",
+        "x-ratelimit-limit-tokens": "90000", "x-ratelimit-remaining-tokens": "66000",
+        "x-ratelimit-reset-tokens": "16s", "retry-after": "1", "retry-after-ms": "1000",
+    },
+    "anthropic": {
+        "anthropic-ratelimit-requests-limit": "60", "anthropic-ratelimit-requests-remaining": "0",
+        "anthropic-ratelimit-requests-reset": "2023-11-14T22:31:00Z", "anthropic-ratelimit-tokens-limit": "50000",
+        "anthropic-ratelimit-tokens-remaining": "44000", "anthropic-ratelimit-tokens-reset": "2023-11-14T22:30:08Z",
+        "anthropic-ratelimit-input-tokens-limit": "50000", "anthropic-ratelimit-input-tokens-remaining": "44000",
+        "anthropic-ratelimit-input-tokens-reset": "2023-11-14T22:30:08Z",
+        "anthropic-ratelimit-output-tokens-limit": "50000", "anthropic-ratelimit-output-tokens-remaining": "47000",
+        "anthropic-ratelimit-output-tokens-reset": "2023-11-14T22:30:04Z", "retry-after": "1",
+    },
+    "gemini": {},
+    "vertex": {},
+    "azure": {
+        "x-ratelimit-limit-requests": "60", "x-ratelimit-remaining-requests": "0", "x-ratelimit-limit-tokens": "90000",
+        "x-ratelimit-remaining-tokens": "85000", "x-ratelimit-reset-tokens": "4", "retry-after": "1",
+        "retry-after-ms": "1000",
+    },
+    "groq": {
+        "x-ratelimit-limit-tokens": "90000", "x-ratelimit-remaining-tokens": "60000",
+        "x-ratelimit-reset-tokens": "20s", "retry-after": "1",
+    },
+    "cerebras": {
+        "x-ratelimit-limit-tokens-minute": "90000", "x-ratelimit-remaining-tokens-minute": "60000",
+        "x-ratelimit-reset-tokens-minute": "20", "retry-after": "1",
+    },
+    "mistral": {
+        "x-ratelimit-limit-req-minute": "60", "x-ratelimit-remaining-req-minute": "0",
+        "x-ratelimit-limit-tokens-minute": "90000", "x-ratelimit-remaining-tokens-minute": "60000",
+    },
+    "deepseek": {},
+    "openrouter": {
+        "X-RateLimit-Limit": "60", "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "1700001060000",
+    },
+    "together": {
+        "x-ratelimit-limit": "1", "x-ratelimit-remaining": "0", "x-ratelimit-reset": "60",
+        "x-tokenlimit-limit": "1500", "x-tokenlimit-remaining": "1000", "retry-after": "1",
+    },
+    "fireworks": {
+        "x-ratelimit-limit-requests": "60", "x-ratelimit-remaining-requests": "0",
+        "x-ratelimit-limit-tokens-prompt": "50000", "x-ratelimit-remaining-tokens-prompt": "42500",
+        "x-ratelimit-limit-tokens-generated": "50000", "x-ratelimit-remaining-tokens-generated": "46250",
+        "x-ratelimit-over-limit": "yes",
+    },
+    "vllm": {},
+}  # fmt: skip
+"""Server → the headers of a refusal after a minute's requests at once, each of 100 tokens in and 50 out."""
+
+
+@pytest.mark.parametrize("server", REPORTS)
+def test_a_refusal_has_the_servers_headers(server: str) -> None:
+    world = World(
+        Limit(
+            server=server,
+            requests_per_minute=60,
+            tokens_per_minute=90_000,
+            input_tokens_per_minute=50_000,
+            output_tokens_per_minute=50_000,
+        )
+    )
+    dialect = DIALECTS.get(server, "openai-chat")
+    failure: Ticket | APIError = world.ask(dialect=dialect)
+    while isinstance(failure, Ticket):
+        failure = world.ask(dialect=dialect)
+    assert failure.status == (503 if server == "vllm" else 429)
+    assert dict(failure.headers) == REPORTS[server]
+
+
+def test_litellm_reports_on_unstreamed_responses_only() -> None:
+    world = World(Limit(server="litellm", requests_per_minute=60))
+    unstreamed, streamed = world.ask(), world.ask(replace(USAGE, streamed=True))
+    assert isinstance(unstreamed, Ticket)
+    assert isinstance(streamed, Ticket)
+    assert streamed.headers == []
+    assert dict(unstreamed.headers)["llm_provider-x-ratelimit-remaining-requests"] == "59"
+
+
+def test_every_row_names_a_form_that_exists() -> None:
+    assert {rules.report for rules in SERVERS.values()} <= FORMS.keys()
+    assert {rules.error for rules in SERVERS.values()} <= REFUSALS.keys()
+    assert set(DIALECT_SERVERS.values()) <= SERVERS.keys()
+
+
+def test_a_limit_reads_back_from_its_text() -> None:
+    limit = Limit(key="a*", server="openai", requests_per_minute=60.5, concurrent=3, by_second=True, bucket=10.0)
+    assert read_limit(limit.text) == limit
+    assert read_limit("model=gpt-5*, tokens_per_minute=1e6") == Limit(model="gpt-5*", tokens_per_minute=1e6)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "not a limit"),
+        ("rpm=60", "requests_per_minute"),
+        ("requests-per-minute=0", "above 0"),
+        ("requests-per-minute=-1", "above 0"),
+        ("tokens-per-minute=nan", "above 0"),
+        ("tokens-per-minute=inf", "above 0"),
+        ("tokens-per-minute=many", "a number"),
+        ("concurrent=1.5", "a number"),
+        ("server=nobody", "openai"),
+        ("by-second=perhaps", "0 or 1"),
+    ],
+)
+def test_a_limit_that_cannot_be_read_is_an_error(text: str, words: str) -> None:
+    with pytest.raises(KnobError, match="limit") as caught:
+        read_limit(text)
+    assert words in str(caught.value)
