@@ -1,6 +1,6 @@
-"""The house rules that a machine can hold, read from the sources: who imports whom, and how long a file may be.
+"""Check the sources against the rules on imports, file lengths and names.
 
-Reads the files, imports nothing of ours: a rule holds for code that no test happens to run, too.
+The tests read the files and do not import the package, so the rules also apply to code that no test runs.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ MAY_IMPORT = {
     "manystream": {"manystream", "manystream/simulator", *BELOW},
     "manystream/simulator": {"manystream/simulator"},
 }
-"""Package → the packages of ours that it may import. What is in `manystream` is built on the other three, and none of
-them imports it. The simulator is the dialects' witness, so it stands alone."""
+"""Package → the packages of the project that it may import. `manystream` is built on the other three, and none of them
+imports it. The simulator checks the dialects, so it imports none of them."""
 
 MUST_NOT_IMPORT = {
     "providers": {"trio", "h11", "asyncio", "socket", "ssl", "select", "selectors", "time", "random", "os", "secrets"}
@@ -39,24 +39,24 @@ MUST_NOT_IMPORT = {
     "engine": {"asyncio"},
     "manystream": {"asyncio"},
 }
-"""Package → modules of others that it must not import: providers does no I/O and has no clock, no chance and no
-environment; transport knows no JSON."""
+"""Package → external modules that it must not import. `providers` does no I/O and uses no clock, no randomness and no
+environment variables; `transport` does not use JSON."""
 
 ALLOWED_IMPORTS = {
     ("manystream/aio.py", "asyncio"),
     ("engine/monitor.py", "manystream/__version__"),
     ("providers/gemini/response.py", "secrets"),
 }
-"""Exceptions, each with its reason: `aio` is the bridge for asyncio programs; a monitor reports the package's version,
-which has one home; Gemini's `parse_response`, which is called without an engine, makes the ids of tool calls itself."""
+"""Exceptions to these rules. `aio` is the bridge for asyncio programs. A monitor reports the package's version, which
+is defined in one place. Gemini's `parse_response` is called without an engine, so it generates ids of tool calls."""
 
 
 LINKS = tuple(ROOT / "manystream" / package for package in PACKAGES)
-"""The package's links to the folders beside it."""
+"""The package's symbolic links to the folders next to it."""
 
 
 def python_files(folder: str) -> list[Path]:
-    """Every Python file below a top-level folder; links are not followed, so nothing is read twice."""
+    """Return all Python files below a top-level folder. Links are not followed, so no file is returned twice."""
     return sorted(
         path
         for path in (ROOT / folder).rglob("*.py")
@@ -69,20 +69,21 @@ def name_of(path: Path) -> str:
 
 
 def package_of(name: str) -> str:
-    """The longest row of `MAY_IMPORT` that a path belongs to; empty where it is none of ours."""
+    """Return the longest key of `MAY_IMPORT` that contains a path; empty if none does."""
     name = name.removesuffix(".py")
     rows = [package for package in MAY_IMPORT if name == package or name.startswith(package + "/")]
     return max(rows, key=len, default="")
 
 
 def imports_of(path: Path) -> Iterator[tuple[int, str]]:
-    """Line and target of each import, also of those inside functions and `if TYPE_CHECKING`.
+    """Yield line and target of each import, also of those inside functions and `if TYPE_CHECKING`.
 
-    Relative ones come as paths from the top (`providers/errors`, `manystream/batch/run`), absolute ones as dotted names
-    (`urllib.request`)."""
+    Relative imports are paths from the top (`providers/errors`, `manystream/batch/run`), absolute ones are dotted names
+    (`urllib.request`).
+    """
     here = path.relative_to(ROOT).parent.parts
     if here[0] in PACKAGES:
-        here = ("manystream", *here)  # where the package sees it
+        here = ("manystream", *here)  # its place in the package
     for node in ast.walk(ast.parse(path.read_text("utf-8"), str(path))):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -103,7 +104,7 @@ def sources(*folders: str) -> list[Path]:
 
 
 @pytest.mark.parametrize("path", sources(*SOURCES), ids=name_of)
-def test_imports_of_ours_go_in_one_direction(path: Path) -> None:
+def test_imports_go_in_one_direction(path: Path) -> None:
     package = package_of(name_of(path))
     wrong = [
         f"{name_of(path)}:{line} imports {target}"
@@ -116,13 +117,15 @@ def test_imports_of_ours_go_in_one_direction(path: Path) -> None:
 
 
 FOR_THE_TYPE = {("providers/profile", "providers/dialect")}
-"""Importer and imported that make a circle of types: a profile may hold a dialect, whose functions take a provider,
-which has a profile."""
+"""Importer and imported module of an allowed cycle of types: a profile may have a dialect, whose functions take a
+provider, which has a profile."""
 
 
-def test_no_modules_import_each_other_in_a_circle() -> None:
-    """Imports for type checkers only, and imports inside functions, count as well: a circle means that two files are
-    one. A package's `__init__` hands names on, so who imports a name from it is not counted."""
+def test_modules_do_not_import_each_other_in_a_cycle() -> None:
+    """Check imports for type checkers and inside functions, too: files in a cycle depend on each other like one file.
+
+    A package's `__init__` only re-exports names, so imports from it are not counted.
+    """
     modules = {name_of(path).removesuffix(".py"): path for path in sources(*SOURCES) if path.stem != "__init__"}
     imports: dict[str, set[str]] = {name: set() for name in modules}
     for name, path in modules.items():
@@ -141,11 +144,11 @@ OWNED_ROOMS: dict[str, tuple[str, ...]] = {
     "providers/history": ("providers/*/converter.py", "providers/openai/*/converter.py", "manystream/batch/*.py"),
     "providers/openai/legacy": (),
 }
-"""Room → the files outside it that may import it."""
+"""Folder → the files outside it that may import it."""
 
 
 @pytest.mark.parametrize("room", OWNED_ROOMS)
-def test_a_room_is_imported_by_its_owner_alone(room: str) -> None:
+def test_a_private_folder_is_imported_only_by_its_owner(room: str) -> None:
     wrong = [
         f"{name_of(path)}:{line} imports {target}"
         for path in sources(*SOURCES)
@@ -157,7 +160,7 @@ def test_a_room_is_imported_by_its_owner_alone(room: str) -> None:
 
 
 @pytest.mark.parametrize("path", sources(*SOURCES), ids=name_of)
-def test_a_package_keeps_off_what_is_not_its_business(path: Path) -> None:
+def test_a_package_does_not_import_forbidden_modules(path: Path) -> None:
     name = name_of(path)
     forbidden = MUST_NOT_IMPORT[name.split("/")[0]]
     wrong = [
@@ -170,7 +173,7 @@ def test_a_package_keeps_off_what_is_not_its_business(path: Path) -> None:
 
 @pytest.mark.parametrize("path", sources(*SOURCES), ids=name_of)
 def test_packages_import_each_other_relatively(path: Path) -> None:
-    """A copy under another name must work, and `engine` must never be found as a top-level module."""
+    """A copy of the package under another name must work, and `engine` must never be imported as a top-level module."""
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         if isinstance(node, ast.ImportFrom) and not node.level:
@@ -186,18 +189,18 @@ def test_any_stops_at_the_json_file(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", sources(*SOURCES), ids=name_of)
-def test_every_file_says_what_it_knows(path: Path) -> None:
+def test_every_file_states_what_it_knows(path: Path) -> None:
     tree = ast.parse(path.read_text("utf-8"))
     assert not tree.body or ast.get_docstring(tree)
 
 
 @pytest.mark.parametrize("path", sources(*FOLDERS), ids=name_of)
-def test_no_file_is_too_long_to_read(path: Path) -> None:
+def test_no_file_is_too_long(path: Path) -> None:
     assert len(path.read_text("utf-8").splitlines()) <= LINE_LIMIT
 
 
 @pytest.mark.parametrize("path", sources(*SOURCES), ids=name_of)
-def test_no_function_is_too_long_to_read(path: Path) -> None:
+def test_no_function_is_too_long(path: Path) -> None:
     tree = ast.parse(path.read_text("utf-8"))
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     long = [
@@ -208,7 +211,7 @@ def test_no_function_is_too_long_to_read(path: Path) -> None:
     assert not long
 
 
-def test_the_links_lead_to_the_folders_beside_them() -> None:
+def test_the_links_lead_to_the_folders_next_to_them() -> None:
     for package in PACKAGES:
         link = ROOT / "manystream" / package
         assert link.is_symlink(), f"{link} must be a link, not a copy"
@@ -222,22 +225,22 @@ BORROWERS = {
     ("docs", "conformance"): "the pages on dialects are written from its tables",
     ("providers", "conformance"): "its cases, and its reading of the official types, are what dialects are held to",
 }
-"""Folder of tests, and the one it borrows from beside `support` → why."""
+"""Folder of tests, and another folder besides `support` from which it imports → the reason."""
 
 
 def folder_of_tests(module: list[str]) -> str:
-    """The folder below `tests` that a module is in; empty for one that is in `tests` itself."""
+    """Return the folder below `tests` that contains a module; empty for a module in `tests` itself."""
     return module[1] if len(module) > 1 and (ROOT / "tests" / module[1]).is_dir() else ""
 
 
 @pytest.mark.parametrize("path", sources("tests"), ids=name_of)
-def test_tests_share_what_is_in_support_alone(path: Path) -> None:
+def test_tests_share_only_the_folder_support(path: Path) -> None:
     folder = folder_of_tests([*path.relative_to(ROOT).parent.parts])
     wrong: list[str] = []
     for line, target in imports_of(path):
         module = re.split(r"[./]", target)
         if "/" in target and module[0] in PACKAGES:
-            module.insert(0, "tests")  # a relative one: `imports_of` leaves out what is above a package's name
+            module.insert(0, "tests")  # a relative import: `imports_of` omits the part above a package's name
         lender = folder_of_tests(module) if module[0] == "tests" else ""
         if folder and lender not in ("", folder, SUPPORT) and (folder, lender) not in BORROWERS:
             wrong.append(f"{name_of(path)}:{line} imports {target}")
@@ -245,11 +248,11 @@ def test_tests_share_what_is_in_support_alone(path: Path) -> None:
 
 
 PLACE_OF_CASES = {"pytest.mark.parametrize": 1, "st.sampled_from": 0}
-"""What makes cases → which of its arguments holds them."""
+"""Function that creates test cases → the position of its argument with the cases."""
 
 
 def names_of_sets(tree: ast.Module) -> set[str]:
-    """The names that a module binds to sets."""
+    """Return the names that a module binds to sets."""
     return {
         target.id
         for statement in tree.body
@@ -260,7 +263,7 @@ def names_of_sets(tree: ast.Module) -> set[str]:
 
 
 def taken_one_by_one(cases: ast.expr) -> Iterator[ast.expr]:
-    """The expressions whose members become cases, in the order in which they come."""
+    """Yield the expressions whose members become test cases, in order."""
     yield cases
     if isinstance(cases, ast.List | ast.Tuple):
         yield from (element.value for element in cases.elts if isinstance(element, ast.Starred))
@@ -272,7 +275,7 @@ def taken_one_by_one(cases: ast.expr) -> Iterator[ast.expr]:
 
 @pytest.mark.parametrize("path", sources("tests"), ids=name_of)
 def test_the_cases_of_a_test_do_not_depend_on_the_hash_seed(path: Path) -> None:
-    """The order of a set of texts differs from run to run, and with it the names and the order of the cases."""
+    """The order of a set of strings differs from run to run, and so would the names and the order of the test cases."""
     tree = ast.parse(path.read_text("utf-8"))
     sets = names_of_sets(tree)
     for call in ast.walk(tree):

@@ -1,7 +1,6 @@
 """Each example runs as a reader would run it: from its own folder, without a key, against the simulator.
 
-The relay is also driven as a server would drive it, message by message, because what it promises is about browsers that
-leave.
+The relay is also driven as an ASGI server would drive it, message by message, to test browsers that disconnect.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ WAIT = 60.0
 
 
 def run(name: str, *arguments: str, given: str = "", status: int = 0) -> subprocess.CompletedProcess[str]:
-    """Run an example to its end."""
+    """Run an example and wait for its end."""
     done = subprocess.run(
         [sys.executable, "-W", "error", str(FOLDER / name), *arguments],
         input=given,
@@ -43,7 +42,7 @@ def run(name: str, *arguments: str, given: str = "", status: int = 0) -> subproc
 
 
 def drive(program: str, display: str = "") -> str:
-    """Run a program that imports an example, beside it."""
+    """Run a program that imports an example, in the example's folder."""
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", program],
         cwd=FOLDER,
@@ -59,7 +58,7 @@ def drive(program: str, display: str = "") -> str:
     return done.stdout
 
 
-def test_a_service_that_is_told_to_stop_finishes_the_answers_it_pays_for() -> None:
+def test_a_stopped_service_finishes_its_running_answers() -> None:
     lines = run("graceful_stop.py").stdout.splitlines()
     assert lines[0].startswith("SIGTERM: 20 calls may end")
     assert lines[1] == "all have ended"
@@ -67,7 +66,7 @@ def test_a_service_that_is_told_to_stop_finishes_the_answers_it_pays_for() -> No
     assert calls == whole >= 20
 
 
-def test_the_orchestrator_runs_every_agent_to_its_end_and_all_its_tools() -> None:
+def test_the_orchestrator_runs_all_agents_and_tools() -> None:
     done = run("orchestrator.py", "--agents", "12")
     last = done.stdout.splitlines()
     assert last[-1].startswith("12 of 12 agents done")
@@ -76,32 +75,32 @@ def test_the_orchestrator_runs_every_agent_to_its_end_and_all_its_tools() -> Non
     assert not done.stderr
 
 
-def test_the_orchestrator_tells_of_agents_that_fail() -> None:
+def test_the_orchestrator_reports_agents_that_fail() -> None:
     done = run("orchestrator.py", "--agents", "2", "--model", "m", "--base-url", "http://127.0.0.1:1/v1", status=1)
     assert "0 of 2 agents done" in done.stdout
     assert "agent-000: cannot connect to http://127.0.0.1:1" in done.stderr
 
 
-def test_the_chat_answers_each_line_until_it_is_told_to_quit() -> None:
+def test_the_chat_answers_each_line_until_quit() -> None:
     done = run("chat.py", given="Tell me of rivers.\nAnd of bridges?\n/quit\nnever asked\n")
     assert done.stdout.count("tokens]") == 2
     assert done.stdout.count("> ") == 3
 
 
-def test_the_race_has_one_winner_and_its_losers_are_stopped() -> None:
+def test_the_race_has_one_winner_and_cancels_the_others() -> None:
     lines = run("race.py").stdout.splitlines()
     how = {line.split()[0]: line.split()[1] for line in lines[:3]}
     assert how == {"openai-chat/slow": "cancelled,", "anthropic/quick": "won,", "google/broken": "auth,"}
     assert lines[-1].startswith("anthropic/quick answers: ")
 
 
-def test_a_conversation_goes_on_with_another_provider() -> None:
+def test_a_conversation_continues_with_another_provider() -> None:
     lines = run("switch_provider.py").stdout.splitlines()
     assert [line.split("/")[0] for line in lines[:4]] == ["openai", "anthropic", "google", "openai"]
     assert lines[-1] == "10 messages, 1 tool calls, 4 turns"
 
 
-def test_extraction_gives_a_line_of_json_per_file() -> None:
+def test_extraction_prints_a_line_of_json_per_file() -> None:
     done = run("extract.py")
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert sorted(row["file"] for row in rows) == sorted(path.name for path in (FOLDER / "invoices").glob("*.txt"))
@@ -109,7 +108,7 @@ def test_extraction_gives_a_line_of_json_per_file() -> None:
     assert "3 files, 0 failed" in done.stderr
 
 
-def test_extraction_keeps_failures_apart(tmp_path: Path) -> None:
+def test_extraction_writes_failures_to_another_file(tmp_path: Path) -> None:
     (tmp_path / "one.txt").write_text("simulate: fail=401", "utf-8")
     (tmp_path / "two.txt").write_text("Invoice 7", "utf-8")
     done = run("extract.py", str(tmp_path), status=1)
@@ -117,7 +116,7 @@ def test_extraction_keeps_failures_apart(tmp_path: Path) -> None:
     assert done.stderr.startswith("one.txt: auth: ")
 
 
-def test_the_relay_streams_to_one_browser_and_stops_for_another() -> None:
+def test_the_relay_stops_for_a_browser_that_disconnects() -> None:
     stayed, left = run("relay.py").stdout.splitlines()
     assert stayed == "stayed: 61 frames, the last is 'event: done'"
     assert "1 upstream call cancelled, 0 run" in left
@@ -163,7 +162,7 @@ asyncio.run(main())
 """
 
 
-def test_the_relay_follows_its_servers_lifespan_and_a_mounts_prefix() -> None:
+def test_the_relay_supports_lifespan_and_a_mount_prefix() -> None:
     assert drive(LIFESPAN).splitlines() == [
         "lifespan.startup.complete",
         "/ 200 ",
@@ -178,7 +177,7 @@ def test_the_relay_stops_its_call_when_sending_fails() -> None:
     assert drive(FAILING_SEND).split() == ["1"]
 
 
-# --- a wire format of the program's own ---
+# --- a custom wire format ---
 
 OWN_DIALECT_READS = """
 import manystream as ms
@@ -210,7 +209,7 @@ for wrong in ({"tools": [ms.Tool("t", "", {})]}, {"temperature": -1}):
 """
 
 
-def test_a_wire_format_of_ones_own_is_asked_streamed_and_whole_and_its_errors_are_read() -> None:
+def test_a_custom_wire_format_handles_calls_and_errors() -> None:
     lines = run("own_dialect.py").stdout.splitlines()
     assert [line.split("(")[0] for line in lines[:4]] == ["Start", "TextDelta", "TextDelta", "Done"]
     assert lines[5] == "Hello! stop 6 ['seed: not sent; the server has no such setting']"
@@ -219,7 +218,7 @@ def test_a_wire_format_of_ones_own_is_asked_streamed_and_whole_and_its_errors_ar
     )
 
 
-def test_a_wire_format_of_ones_own_reads_both_forms_alike_and_whatever_else_comes() -> None:
+def test_a_custom_wire_format_reads_both_forms_alike() -> None:
     assert drive(OWN_DIALECT_READS).splitlines() == [
         "True length",
         "True",
@@ -233,7 +232,7 @@ def test_a_wire_format_of_ones_own_reads_both_forms_alike_and_whatever_else_come
     ]
 
 
-# --- loops of the host's own ---
+# --- event loops of other libraries ---
 
 NO_ENGINE = """
 from guest import Guest
@@ -286,7 +285,7 @@ with open_setting(Namespace(model=None, base_url=None), "events=200,rate=400") a
 
 @pytest.fixture
 def display() -> Generator[str, None, None]:
-    """An X display: the one that is there, or a virtual one."""
+    """Return an X display: the existing one, or a virtual one."""
     pytest.importorskip("tkinter", reason="this Python has no tkinter")
     if os.environ.get("DISPLAY"):
         yield os.environ["DISPLAY"]
@@ -299,7 +298,7 @@ def display() -> Generator[str, None, None]:
         server.terminate()
 
 
-def test_a_select_loop_serves_its_clients_and_cancels_the_call_of_one_that_leaves() -> None:
+def test_a_select_loop_cancels_the_call_of_a_lost_client() -> None:
     done = run("select_loop.py")
     lines = done.stdout.splitlines()
     assert [line.split(":")[0] for line in lines[:2]] == ["rivers", "bridges"]
@@ -308,11 +307,11 @@ def test_a_select_loop_serves_its_clients_and_cancels_the_call_of_one_that_leave
     assert not done.stderr
 
 
-def test_a_guest_that_cannot_open_its_engine_ends_and_says_why() -> None:
+def test_a_guest_that_cannot_open_its_engine_reports_the_reason() -> None:
     assert "base_url" in drive(NO_ENGINE)
 
 
-def test_tks_loop_carries_an_answer_without_a_display() -> None:
+def test_tk_s_loop_runs_a_call_without_a_display() -> None:
     pytest.importorskip("tkinter", reason="this Python has no tkinter")
     done = run("tkinter_window.py", "--no-window")
     lines = done.stdout.split("\n")
@@ -345,5 +344,5 @@ def test_ctrl_c_closes_a_guest_and_its_loop(arguments: list[str]) -> None:
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.py")), ids=lambda path: path.name)
-def test_every_example_says_what_it_is_and_how_to_run_it(path: Path) -> None:
+def test_every_example_describes_itself_and_how_to_run_it(path: Path) -> None:
     assert path.read_text("utf-8").startswith('"""')

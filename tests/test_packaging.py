@@ -1,4 +1,4 @@
-"""What a stranger gets: every module, the type marker, and nothing beyond the three run-time dependencies."""
+"""The built packages contain every module and the type marker, and need only the three run-time dependencies."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WANTED_BY_THE_BUILD = ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md",
 
 RUN_TIME = {"manystream", "trio", "h11", "orjson"}
 BROUGHT_ALONG = {"attr", "attrs", "outcome", "sniffio", "sortedcontainers", "idna", "exceptiongroup", "cffi"}
-"""Top-level modules that trio imports."""
+"""The top-level modules that trio imports."""
 
 THIRD_PARTY_MODULES = """
 import json, sys
@@ -34,12 +34,12 @@ print(json.dumps(sorted(name for name in loaded if name not in sys.stdlib_module
 
 
 def modules() -> set[str]:
-    """Every module of the checkout, as the path it has in the package."""
+    """Return all modules of the checkout, as paths in the package."""
     package = ROOT / "manystream"
     files = [path for name in PACKAGES for path in (ROOT / name).rglob("*.py")]
     files += [
         path for path in package.rglob("*.py") if not any(package / name in path.parents for name in PACKAGES)
-    ]  # the links lead to what is already in the list
+    ]  # the links lead to folders that are already in the list
     return {
         "/".join(("manystream", *(part for part in path.relative_to(ROOT).parts if part != "manystream")))
         for path in files
@@ -49,8 +49,10 @@ def modules() -> set[str]:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with sdist and wheel, the wheel made from the sdist. Built from a copy: a build leaves files, and
-    files it left earlier end up in the next wheel."""
+    """Build an sdist, and a wheel from it; return their folder.
+
+    They are built from a copy of the checkout: a build leaves files, which would become part of the next wheel.
+    """
     pytest.importorskip("build")
     pytest.importorskip("setuptools", minversion="77")
     place = tmp_path_factory.mktemp("packaging")
@@ -67,7 +69,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place / "dist"
 
 
-def test_the_wheel_holds_every_module_and_the_type_marker(built: Path) -> None:
+def test_the_wheel_has_every_module_and_the_type_marker(built: Path) -> None:
     (wheel,) = built.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
@@ -78,7 +80,7 @@ def test_the_wheel_holds_every_module_and_the_type_marker(built: Path) -> None:
     assert {name for name in names if name.endswith(".py")} == modules(), "the wheel holds what the checkout does not"
 
 
-def test_the_source_distribution_holds_real_files(built: Path) -> None:
+def test_the_source_distribution_has_real_files(built: Path) -> None:
     (sdist,) = built.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         files = {member.name.partition("/")[2] for member in archive.getmembers() if member.isfile()}
@@ -111,7 +113,7 @@ def test_the_run_time_dependencies_are_three() -> None:
 
 
 def requirements(group: str, groups: dict[str, list[str | dict[str, str]]]) -> list[str]:
-    """The requirements of a dependency group, those of the groups it includes as well."""
+    """Return the requirements of a dependency group, including those of the groups that it includes."""
     found: list[str] = []
     for entry in groups[group]:
         found += [entry] if isinstance(entry, str) else requirements(entry["include-group"], groups)
@@ -119,7 +121,7 @@ def requirements(group: str, groups: dict[str, list[str | dict[str, str]]]) -> l
 
 
 def pins() -> dict[str, str]:
-    """Package → the version that constraints.txt pins."""
+    """Return package → the version that constraints.txt pins."""
     lines = (ROOT / "constraints.txt").read_text("utf-8").splitlines()
     pinned = [line for line in lines if line and not line.startswith("#")]
     assert all(line.count("==") == 1 and "/" not in line and "@" not in line for line in pinned)
@@ -136,7 +138,7 @@ def test_constraints_pin_every_dependency_extra_and_group() -> None:
     assert names <= pins().keys()
 
 
-def test_constraints_pin_a_pip_that_knows_dependency_groups() -> None:
+def test_constraints_pin_a_pip_with_dependency_groups() -> None:
     major, minor = pins()["pip"].split(".")[:2]
     assert (int(major), int(minor)) >= (25, 1)
 

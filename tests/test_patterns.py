@@ -1,7 +1,7 @@
-"""Every regular expression of the package takes linear time, whatever it is given.
+"""Every regular expression of the package takes linear time for any input.
 
-A pattern that is tried on a server's bytes, and backtracks, stops every stream for as long as it takes. The work is
-counted in steps of a machine that backtracks as `re` does, so the result is the same on a busy machine.
+A pattern that backtracks on a server's bytes blocks all streams meanwhile. The tests count the steps of a machine that
+backtracks as `re` does, so the result is the same on a busy machine.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tests.support.backtracking import attacks, growth, steps, worst
 from tests.test_architecture import PACKAGES, name_of, sources
 
 LINEAR = 2.0
-"""Work per character at four times the length. What is linear stays near 1; what is quadratic goes to 4."""
+"""The maximum growth of the work per character at four times the length. Linear work has about 1, quadratic work 4."""
 
 RE_FUNCTIONS = {"compile", "match", "fullmatch", "search", "sub", "subn", "split", "findall", "finditer", "template"}
 
@@ -38,8 +38,9 @@ MADE_FROM_DATA = {
     "providers/delta_template.py:_member_pattern",
     "providers/delta_template.py:_numbers_pattern",
 }
-"""Functions that compile a pattern from a key, from what a server sent, or from the names that a dialect gives;
-`tests/engine/test_redaction.py`, `test_a_pattern_made_from_data_is_linear` and `test_time_is_linear` run those."""
+"""Functions that compile a pattern from a key, from a server's bytes, or from names of a dialect.
+
+`tests/engine/test_redaction.py`, `test_a_pattern_made_from_data_is_linear` and `test_time_is_linear` run them."""
 
 
 def modules() -> Iterator[Any]:
@@ -50,7 +51,7 @@ def modules() -> Iterator[Any]:
             yield importlib.import_module(found.name)
         except ImportError as error:
             if (error.name or "").startswith("manystream"):
-                raise  # else an extra is not installed
+                raise  # otherwise an extra is not installed
 
 
 def patterns_in(value: object, depth: int = 0) -> Iterator[re.Pattern[Any]]:
@@ -77,11 +78,11 @@ PATTERNS: dict[str, re.Pattern[Any]] = {
 
 SEARCHES = {"search": "search", "sub": "search", "subn": "search", "split": "search", "findall": "search"}
 METHODS = {**SEARCHES, "finditer": "search", "match": "match", "fullmatch": "fullmatch"}
-"""A pattern's method → the one that costs the same."""
+"""A pattern's method → the method with the same cost."""
 
 
 def uses() -> dict[str, set[str]]:
-    """Name of a pattern → the methods that are called on it anywhere in the package."""
+    """Return name of a pattern → the methods that the package calls on it."""
     found: dict[str, set[str]] = {}
     for path in sources(*PACKAGES):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
@@ -94,9 +95,9 @@ USES = uses()
 
 USED_AS = {
     "_BUCKET_HEADERS": {"fullmatch"},
-    "_DURATION_PART": {"match"},  # it searches only what `_DURATION` has matched as a whole: each search ends at once
+    "_DURATION_PART": {"match"},  # it searches only text that `_DURATION` has matched: each search ends at once
 }
-"""Where the source does not show the method by the pattern's name, or shows more than is done."""
+"""Pattern → its methods, if the source does not show them by the pattern's name, or shows more than are used."""
 
 
 def test_the_patterns_are_found() -> None:
@@ -128,12 +129,12 @@ QUADRATIC = [
 
 
 @pytest.mark.parametrize("pattern", QUADRATIC)
-def test_what_is_worse_than_linear_is_noticed(pattern: str | bytes) -> None:
+def test_superlinear_work_is_detected(pattern: str | bytes) -> None:
     assert worst(re.compile(pattern, re.DOTALL))[0] >= LINEAR
 
 
-def test_the_machine_reads_as_re_does() -> None:
-    """Where a search succeeds and where it fails; the machine would otherwise count the steps of something else."""
+def test_the_machine_agrees_with_re() -> None:
+    """The machine must find the same matches as `re`; otherwise its steps would be meaningless."""
     from tests.support.backtracking import Machine, parsed
 
     for pattern in PATTERNS.values():
@@ -176,7 +177,7 @@ def test_a_pattern_made_from_data_is_linear() -> None:
     assert worst(pattern, ["fullmatch"])[0] < LINEAR
 
 
-# --- h11's patterns, reached through the bounds of our transport ---
+# --- h11's patterns, within the bounds of the transport ---
 
 HEADER_LINE = h11._readers.header_field_re
 STATUS_LINE = h11._readers.status_line_re
@@ -187,8 +188,8 @@ def head_with(line: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("fold", [b"", b"\r\n"], ids=["one line", "folded"])
-def test_h11_gets_no_header_line_that_it_is_slow_on(fold: bytes) -> None:
-    """Each attack is refused before h11 sees it, or h11 reads it in linear time."""
+def test_h11_receives_no_header_line_on_which_it_is_slow(fold: bytes) -> None:
+    """Each attack is refused before h11 receives it, or h11 parses it in linear time."""
     slow: list[object] = []
     refused = 0
     for before, piece, end in attacks(HEADER_LINE):
@@ -207,8 +208,8 @@ def test_h11_gets_no_header_line_that_it_is_slow_on(fold: bytes) -> None:
     assert refused
 
 
-def test_h11_is_as_slow_as_the_bound_is_for() -> None:
-    """Should h11 mend its pattern, the bound can go."""
+def test_h11_is_still_slow_without_the_bound() -> None:
+    """If this test fails, h11 has repaired its pattern, and the bound can be removed."""
     assert growth(HEADER_LINE, ("a:", " ", "\x00"), "fullmatch") >= LINEAR
 
 
@@ -221,7 +222,7 @@ def test_the_other_patterns_of_h11_on_a_head_are_linear(pattern: re.Pattern[byte
     assert max(growth(pattern, attack, "fullmatch") for attack in attacks(pattern)) < LINEAR
 
 
-# --- the ways by which a server reaches them, with the sizes of an attack ---
+# --- attacks of realistic size, through the public functions ---
 
 HOSTILE_WORDS = {
     "titles without an end": "<title>" * 20_000,
@@ -235,7 +236,7 @@ HOSTILE_WORDS = {
 
 
 @pytest.mark.parametrize("name", HOSTILE_WORDS)
-def test_hostile_words_in_an_error_take_no_time(name: str) -> None:
+def test_hostile_text_in_an_error_takes_linear_time(name: str) -> None:
     error = error_from_object({"error": {"message": "<" + HOSTILE_WORDS[name]}}, http_status=200, body=b"")
     assert 0 < len(error.message) <= 1001
 

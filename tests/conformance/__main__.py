@@ -1,7 +1,7 @@
-"""`python -m tests.conformance FOLDER`: recorded answers against the real engine, compared with the reference.
+"""Read recorded responses with the engine and compare with the reference: `python -m tests.conformance FOLDER`.
 
-Exit status: 0 where every difference is argued and nothing is wrong (and where there is no such folder: said, and
-skipped), else 1.
+Exit status: 0 if each difference has a known reason and no fault was found, else 1. Without the folder, a message is
+printed and the status is 0.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import trio
 from .compare import Difference, differences, events_disagree, faults
 from .corpus import Case, read_corpus
 from .cuts import cuts_of
-from .exchange import Told, exchange
+from .exchange import CallRecord, exchange
 from .nulls import compare_nulls
 from .outcome import outcome_of
 from .pairs import compare_pairs
@@ -30,7 +30,7 @@ from .spellings import spelling_faults
 
 SEED = 20_250_601
 SECONDS = 600.0
-"""The exchange as a whole takes no longer."""
+"""The timeout of the whole exchange, in seconds."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     cases = read_corpus(folder, options.name)
     began = time.monotonic()
     with ThreadPoolExecutor(1) as beside:
-        # Damaged bodies are read by processes of their own, while this one has its sockets.
+        # Worker processes read the damaged bodies, while this process uses its sockets.
         damaged = beside.submit(damage_all, cases, budget=options.budget) if options.robust else None
         judged = _judge_all(cases, options.seed)
         _say(began, f"{len(cases)} answers, whole and cut")
@@ -77,19 +77,19 @@ def _say(began: float, what: str) -> None:
 def _judge_all(cases: Sequence[Case], seed: int) -> list[Judged]:
     plan = [(case, cut) for case in cases for cut in cuts_of(case.name, len(case.body), seed)]
 
-    async def bounded() -> list[Told]:
+    async def bounded() -> list[CallRecord]:
         with trio.fail_after(SECONDS):
             return await exchange(plan)
 
-    told_by_case: dict[int, list[Told]] = {}
-    for told in trio.run(bounded):
-        told_by_case.setdefault(id(told.case), []).append(told)
-    return [_judge(case, told_by_case[id(case)]) for case in cases]
+    records_by_case: dict[int, list[CallRecord]] = {}
+    for record in trio.run(bounded):
+        records_by_case.setdefault(id(record.case), []).append(record)
+    return [_judge(case, records_by_case[id(case)]) for case in cases]
 
 
-def _judge(case: Case, tellings: Sequence[Told]) -> Judged:
-    whole = tellings[0]
-    found = [fault for told in tellings for fault in faults(told, whole)]
+def _judge(case: Case, records: Sequence[CallRecord]) -> Judged:
+    whole = records[0]
+    found = [fault for record in records for fault in faults(record, whole)]
     if whole.completion is None:
         return judge(case, (), found)
     parts = differences(case, outcome_of(whole.completion, case.dialect, case.text), reference_of(case))

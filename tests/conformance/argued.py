@@ -1,7 +1,7 @@
-"""Differences from the reference that are argued: by phenomenon, each with its reason.
+"""The intended differences from the reference, by phenomenon, each with its reason.
 
-Knows what of a recorded answer shows that a rule applies. A rule names no recording: whatever shows the phenomenon
-falls under it. A difference that no rule claims makes the run fail.
+Knows the signs in a recorded response that a rule applies. A rule names no recording: it applies to every response with
+the phenomenon. A difference without a rule makes the run fail.
 """
 
 from __future__ import annotations
@@ -19,7 +19,11 @@ from .reference import NO_READING
 
 @dataclass(slots=True, frozen=True)
 class Argument:
-    """One rule. members: which differences it is about. applies: whether the recording shows the phenomenon."""
+    """One rule.
+
+    members: the members of `Outcome` that may differ.
+    applies: returns whether the recording has the phenomenon.
+    """
 
     name: str
     members: frozenset[str]
@@ -39,7 +43,7 @@ MORE_THAN_A_STATUS: dict[str, str] = {
     "API_KEY_INVALID": "auth",
     "authentication_error": "auth",
 }
-"""A code in an error's body → the category it means, where the HTTP status means another."""
+"""A code in an error's body → its category, for codes that contradict the HTTP status."""
 
 
 def _failure(difference: Difference) -> Failure | None:
@@ -83,7 +87,7 @@ def _objects_below(value: JSON) -> list[dict[str, JSON]]:
 
 
 def _servers_own_calls(difference: Difference) -> bool:
-    """All calls that we do not offer are custom ones, of tools that the response's echo of the request lacks."""
+    """Return whether all calls that we omit are custom calls of tools that the echoed request does not contain."""
     text = difference.case.text.replace(" ", "")
     ours, theirs = difference.ours, difference.reference
     if not isinstance(ours, list) or not isinstance(theirs, list) or '"tools":[{' not in text:
@@ -95,7 +99,7 @@ def _servers_own_calls(difference: Difference) -> bool:
 
 
 def _cut_off_arguments(difference: Difference) -> bool:
-    """The calls are the same but for arguments that are no whole JSON, which we keep as the text that came."""
+    """Return whether the calls differ only in arguments that are not complete JSON, which we keep as text."""
     ours, theirs = difference.ours, difference.reference
     if not isinstance(ours, list) or not isinstance(theirs, list) or len(ours) != len(theirs):
         return False
@@ -130,25 +134,25 @@ ARGUMENTS: tuple[Argument, ...] = (
         "cut off",
         frozenset({"error"}),
         _cut_off,
-        "the body ends without its dialect's terminal marker; half an answer must not pass for a whole one",
+        "the body ends without its dialect's terminal marker; a truncated response must not count as complete",
     ),
     Argument(
         "prompt refused",
         frozenset({"error"}),
         _prompt_refused,
-        "promptFeedback.blockReason: the prompt was refused and there is no answer; the reader shows an empty one",
+        "promptFeedback.blockReason: the prompt was refused and there is no answer; the reader returns an empty one",
     ),
     Argument(
         "no answer at all",
         frozenset({"error"}),
         _no_answer,
-        "a 200 with JSON that is no answer of this dialect; the reader, which checks nothing, shows it as an empty one",
+        "a 200 with JSON that is not a response of this dialect; the reader checks nothing and returns an empty answer",
     ),
     Argument(
         "the body says more than the status",
         frozenset({"error category"}),
         _body_says_more,
-        "the category follows the body's own code where it says more than the HTTP status that it came with",
+        "the category follows the code in the body if it is more specific than the HTTP status",
     ),
     Argument(
         "ErrorInfo",
@@ -160,7 +164,7 @@ ARGUMENTS: tuple[Argument, ...] = (
         "empty word",
         frozenset({"finish reason"}),
         lambda difference: difference.reference == "" and difference.ours is None,
-        "an empty finish_reason is Go's zero value for none yet, no word of the provider's",
+        "an empty finish_reason is Go's zero value and means that there is none yet",
     ),
     Argument(
         "enum as number",
@@ -178,37 +182,37 @@ ARGUMENTS: tuple[Argument, ...] = (
         "cut-off arguments",
         frozenset({"tool calls"}),
         _cut_off_arguments,
-        "arguments that are no whole JSON are kept as they came; the reader repairs them into what was never said",
+        "arguments that are not complete JSON are kept as received; the reader repairs them into another value",
     ),
     Argument(
         "model handed over",
         frozenset({"model"}),
         _model_handed_over,
-        "a fallback block says that another model went on, so that is the one that answered",
+        "a fallback block reports that another model continued, so the response names that model",
     ),
     Argument(
         "begun anew",
         frozenset({"signatures", "tool calls", "thinking", "text"}),
         _begun_anew,
-        "two message_start in one stream reuse block indexes; the reader mixes the blocks of both, we keep them apart",
+        "two message_start in one stream reuse block indexes; the reader mixes the blocks, we keep them separate",
     ),
     Argument(
         "reader failed",
         ANY_MEMBER,
         _reader_failed,
-        "the reader stopped with an assertion of its own and shows nothing of what had come; we keep it",
+        "the reader stopped with an assertion of its own and returns nothing of the partial response; we keep it",
     ),
     Argument(
         "rewritten at the end",
         frozenset({"events"}),
         _rewritten_at_the_end,
-        "the final item replaces text that was told: events cannot be taken back, and the response has the final text",
+        "the final item replaces delivered text: events cannot be undone, and the response has the final text",
     ),
 )  # fmt: skip
 
 
 def argument_for(difference: Difference) -> Argument | None:
-    """The rule that claims a difference; None where there is none."""
+    """Return the rule that applies to a difference; None if there is none."""
     for argument in ARGUMENTS:
         if difference.member in argument.members and argument.applies(difference):
             return argument

@@ -1,7 +1,7 @@
-"""Two outcomes → their differences; one call's telling → what is wrong with it by itself.
+"""Find the differences of two outcomes, and the faults in the record of one call.
 
-Knows what counts as the same: arguments as JSON, usage as JSON, an error's message where it holds the provider's own
-sentence. Must not know which differences are argued (`argued`).
+Knows which values count as equal: arguments and usage are compared as JSON; an error's message must contain the
+provider's sentence. Must not know which differences are intended (`argued`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import manystream as ms
 from manystream.providers.json_values import JSON
 
 from .corpus import Case
-from .exchange import Told, without_made_ids
+from .exchange import CallRecord, without_made_ids
 from .outcome import Call, Failure, Outcome
 
 SHOWN = 90
@@ -32,13 +32,13 @@ class Difference:
 
 
 def shown(value: object) -> str:
-    """A value, bounded: its beginning and its end."""
+    """Return a value as text: its beginning and its end if it is long."""
     text = repr(value)
     return text if len(text) <= SHOWN else f"{text[: SHOWN * 2 // 3]}…{text[-SHOWN // 3 :]}"
 
 
 def differences(case: Case, ours: Outcome, reference: Outcome) -> list[Difference]:
-    """Where the two part."""
+    """Return the members in which the two outcomes differ."""
     found: list[Difference] = []
 
     def compare(member: str, mine: object, theirs: object) -> None:
@@ -66,7 +66,7 @@ def _calls(calls: list[Call]) -> list[tuple[str | None, str, JSON]]:
 
 
 def _without_nulls(usage: JSON) -> JSON:
-    """A report without its null members: null and absent say the same, and the reference keeps either."""
+    """Remove the null members: null and absent mean the same, and the reference keeps both forms."""
     if isinstance(usage, dict):
         return {key: _without_nulls(value) for key, value in usage.items() if value is not None}
     return usage
@@ -84,65 +84,68 @@ def _error_differences(case: Case, ours: Failure, reference: Failure) -> list[Di
 
 
 def _holds(message: str, sentence: str) -> bool:
-    """Whether our message holds the provider's sentence; white space and what a bound cut off do not count."""
+    """Return whether our message contains the provider's sentence, without regard to white space and truncation."""
     message, sentence = " ".join(message.split()), " ".join(sentence.split())
     return sentence in message or (message.endswith("…") and message[:-1] in sentence)
 
 
-def faults(told: Told, whole: Told) -> list[str]:
-    """What is wrong with one telling whatever the reference says: defects, completions, its own contradictions, and
-    any departure from the same body sent in one piece."""
-    found = list(told.defects)
-    if told.completions != 1 or told.completion is None:
-        return [*found, f"{told.completions} completions"]
-    completion = told.completion
+def faults(record: CallRecord, whole: CallRecord) -> list[str]:
+    """Return the faults in the record of one call that do not depend on the reference.
+
+    They are logged defects, a wrong number of completions, contradictions, and differences from the same body sent in
+    one piece.
+    """
+    found = list(record.defects)
+    if record.completions != 1 or record.completion is None:
+        return [*found, f"{record.completions} completions"]
+    completion = record.completion
     if completion.success == (completion.error is not None):
         found.append("success and error contradict each other")
-    if told.case.stream:
-        found.extend(_stream_faults(told, completion))
-    if told is not whole and _telling(told) != _telling(whole):
-        found.append(f"cut {told.cut.name!r} tells something else than the whole body")
+    if record.case.stream:
+        found.extend(_stream_faults(record, completion))
+    if record is not whole and _comparable_record(record) != _comparable_record(whole):
+        found.append(f"cut {record.cut.name!r} delivers something else than the whole body")
     return found
 
 
-def _telling(told: Told) -> tuple[object, ...]:
-    events, response = without_made_ids(told)
-    assert told.completion is not None
+def _comparable_record(record: CallRecord) -> tuple[object, ...]:
+    events, response = without_made_ids(record)
+    assert record.completion is not None
     return (
         events,
         response,
-        told.completion.error,
-        told.completion.http_status,
-        told.completion.headers.keys() - FRAMING,
+        record.completion.error,
+        record.completion.http_status,
+        record.completion.headers.keys() - FRAMING,
     )
 
 
 FRAMING = {"content-length", "transfer-encoding"}
 
 
-def _stream_faults(told: Told, completion: ms.Completion) -> list[str]:
-    terminal = [event for event in told.events if isinstance(event, ms.Done | ms.Error)]
-    if len(terminal) != 1 or told.events[-1] is not terminal[0]:
+def _stream_faults(record: CallRecord, completion: ms.Completion) -> list[str]:
+    terminal = [event for event in record.events if isinstance(event, ms.Done | ms.Error)]
+    if len(terminal) != 1 or record.events[-1] is not terminal[0]:
         return [f"{len(terminal)} terminal events"]
     if isinstance(terminal[0], ms.Done) != completion.success:
         return ["the terminal event and the completion contradict each other"]
     return []
 
 
-def events_disagree(told: Told) -> list[str]:
-    """Blocks whose deltas do not add up to what the response holds."""
-    completion = told.completion
-    if not told.case.stream or completion is None or completion.response is None:
+def events_disagree(record: CallRecord) -> list[str]:
+    """Return the blocks whose deltas do not add up to the content of the response."""
+    completion = record.completion
+    if not record.case.stream or completion is None or completion.response is None:
         return []
     pieces: dict[int, list[str]] = {}
-    for event in told.events:
+    for event in record.events:
         if isinstance(event, ms.TextDelta | ms.ThinkingDelta):
             pieces.setdefault(event.index, []).append(event.text)
         elif isinstance(event, ms.ToolCallDelta):
             pieces.setdefault(event.index, []).append(event.arguments)
     said = ["".join(told_pieces) for _, told_pieces in sorted(pieces.items())]
     held = [_content(block) for block in completion.response.content]
-    return [] if said == [text for text in held if text] else ["the events and the response tell different content"]
+    return [] if said == [text for text in held if text] else ["the events and the response have different content"]
 
 
 def _content(block: ms.Block) -> str:

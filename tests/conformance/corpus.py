@@ -1,7 +1,8 @@
-"""Recorded answers, as they lie in a folder: `<dialect>/<name>.body`, `.json` (where it came from and with which
-status and headers) and `.expect.json` (what the reference reader made of it).
+"""Read a folder of recorded responses.
 
-Knows the folder's layout. Must not know what the library makes of a body, nor how the two are compared.
+Each response has the files `<dialect>/<name>.body`, `.json` (its source, status and headers) and `.expect.json` (the
+result of the reference reader). Knows the folder's layout. Must not know how the library reads a body, or how results
+are compared.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ DIALECT_FOLDERS: dict[str, str] = {
     "anthropic": "anthropic",
     "gemini": "gemini",
 }
-"""Folder → the dialect its bodies are in."""
+"""Folder → the dialect of its bodies."""
 
 NOT_SENT_AGAIN = frozenset(
     {
@@ -27,12 +28,12 @@ NOT_SENT_AGAIN = frozenset(
         "upgrade", "content-encoding", "content-length",
     }
 )  # fmt: skip
-"""Headers that belong to the connection a body came over: the bodies are stored decoded."""
+"""Headers of the connection, which are not replayed: the bodies are stored decoded."""
 
 
 @dataclass(slots=True, frozen=True)
 class Case:
-    """One recorded answer."""
+    """One recorded response."""
 
     dialect: str
     name: str
@@ -47,14 +48,14 @@ class Case:
 
     @property
     def text(self) -> str:
-        """The body, for a look at what it says."""
+        """The body as text."""
         return self.body.decode("utf-8", "replace")
 
 
 def read_corpus(folder: Path, names: Sequence[str] = ()) -> list[Case]:
-    """Every case below the folder, those whose name holds one of `names` where any is given.
+    """Return all cases below the folder; with `names`, only those whose name contains one of them.
 
-    Raises `FileNotFoundError` where there is no such folder.
+    Raises `FileNotFoundError` if the folder does not exist.
     """
     if not folder.is_dir():
         raise FileNotFoundError(folder)

@@ -1,4 +1,4 @@
-"""Where a body is cut into pieces for sending: whole, at random, and into single bytes. Seeded, so repeatable."""
+"""The cuts of a body into pieces for sending: whole, at random places, and into single bytes. Seeded."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 SINGLE_BYTES_BELOW = 20_000
-"""Larger bodies are not sent byte by byte: that would say nothing new, and take minutes."""
+"""The maximum size of a body that is sent byte by byte. Larger ones would take minutes and show nothing new."""
 
 MOST_PIECES = 2_000
 RANDOM_CUTS = 3
@@ -15,13 +15,17 @@ RANDOM_CUTS = 3
 
 @dataclass(slots=True, frozen=True)
 class Cut:
-    """One way to send a body. `name` says which; `sizes` are the pieces' sizes in order, empty for the whole."""
+    """One way to cut a body.
+
+    name: the kind of the cut.
+    sizes: the sizes of the pieces in order; empty for the whole body.
+    """
 
     name: str
     sizes: tuple[int, ...] = ()
 
     def pieces(self, body: bytes) -> Iterator[bytes]:
-        """The body in pieces."""
+        """Yield the pieces of the body."""
         if self.name == "bytes":
             for at in range(len(body)):
                 yield body[at : at + 1]
@@ -35,7 +39,7 @@ class Cut:
 
 
 def cuts_of(name: str, size: int, seed: int, *, single_bytes: bool = True) -> list[Cut]:
-    """The ways in which a body of this size is sent."""
+    """Return the cuts with which a body of this size is sent."""
     cuts = [Cut("whole")]
     for turn in range(RANDOM_CUTS if size > 1 else 0):
         chance = random.Random(f"{seed} {name} {turn}")

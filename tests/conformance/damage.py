@@ -1,6 +1,6 @@
-"""Damaged bodies: cut, flipped, reordered. Generators of variants, bounded by how much they add up to.
+"""Generate damaged variants of a body: truncated, with changed bytes, with reordered events.
 
-Knows bytes and server-sent events. Must not know dialects.
+A budget bounds the total size of the variants. Knows bytes and server-sent events. Must not know dialects.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ SHUFFLES = 4
 
 
 def places(size: int, step: int, budget: int) -> range:
-    """Every `step`th byte of a body; of a large one every so-manyth of these, so that the variants together hold
-    about `budget` bytes. 0: no bound."""
+    """Return every `step`th place of a body; for a large body fewer, so that all variants have about `budget` bytes.
+
+    budget: 0 for no bound.
+    """
     count = size // step
     if budget and count * size > budget:
         step *= -(-count * size // budget)
@@ -25,13 +27,13 @@ def places(size: int, step: int, budget: int) -> range:
 
 
 def cut(body: bytes, budget: int) -> Iterator[tuple[str, bytes]]:
-    """The body's beginnings."""
+    """Yield the body truncated at different places."""
     for place in places(len(body), CUT_EVERY, budget * 2):
         yield f"cut at byte {place}", body[:place]
 
 
 def flipped(body: bytes, budget: int, seed: str) -> Iterator[tuple[str, bytes]]:
-    """The body with one byte changed; and once with every one of these bytes changed."""
+    """Yield the body with one byte changed, for different places; and once with all of these bytes changed."""
     chance = random.Random(seed)
     every = bytearray(body)
     for place in range(FLIP_EVERY, len(body), FLIP_EVERY):
@@ -44,7 +46,7 @@ def flipped(body: bytes, budget: int, seed: str) -> Iterator[tuple[str, bytes]]:
 
 
 def reordered(events: Sequence[ServerSentEvent], budget: int, seed: str) -> Iterator[tuple[str, list[ServerSentEvent]]]:
-    """The events backwards, shuffled, each one missing, each one twice, each one swapped with the next."""
+    """Yield the events backwards, shuffled, with each one missing, doubled, or swapped with the next one."""
     whole = list(events)
     yield "events backwards", whole[::-1]
     chance = random.Random(seed)

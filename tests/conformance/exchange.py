@@ -1,6 +1,6 @@
-"""Every recorded answer through the real engine, over real sockets: what each call told its callbacks.
+"""Run each recorded response through the engine over real sockets, and record what each call delivers.
 
-Knows the engine's public face and the loopback server. Must not know the reference.
+Knows the engine's public interface and the loopback server. Must not know the reference.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from .cuts import Cut
 from .server import WHICH, Answer, Server
 
 AT_ONCE = 24
-"""Calls that run at the same time: enough to mix their bytes in the engine's loop."""
+"""The number of concurrent calls: enough to interleave their bytes in the engine's loop."""
 
 CALL_SECONDS = 120.0
-"""No call may take longer; every answer is there at once."""
+"""The timeout of each call, in seconds. The server sends each response at once."""
 
 PROVIDERS: dict[str, type[Provider]] = {
     "openai-chat": ms.OpenAIChat,
@@ -35,13 +35,20 @@ PROVIDERS: dict[str, type[Provider]] = {
 }
 
 PROFILE_OF_SERVER: dict[tuple[str, str], str] = {("openai-chat", "openai"): "openai-chat"}
-"""Dialect and server kind → the profile, where the kind's own name is not one."""
+"""Dialect and kind of server → profile, for kinds that are not named like a profile."""
 
 
 @dataclass(slots=True)
-class Told:
-    """What one call told. completions: how often its end was told. defects: what the library logged as its own
-    fault, and events out of order."""
+class CallRecord:
+    """The record of one call.
+
+    case: the recorded response.
+    cut: how the server cut the body.
+    events: the delivered events.
+    completion: the latest completion.
+    completions: the number of completions.
+    defects: errors that the library logged, and events out of order.
+    """
 
     case: Case
     cut: Cut
@@ -52,7 +59,7 @@ class Told:
 
 
 class DefectLog(logging.Handler):
-    """Records what the library logs as an error: it does so for defects of its own only."""
+    """A log handler that records errors. The library logs an error only for a defect of its own."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -69,22 +76,22 @@ class DefectLog(logging.Handler):
         logging.getLogger("manystream").removeHandler(self)
 
     def take(self) -> list[str]:
-        """What was logged since the last time."""
+        """Return and clear the errors that were logged since the last call."""
         taken, self.records = self.records, []
         return taken
 
 
 def provider_for(dialect: str, server: str, base_url: str = "http://127.0.0.1:9") -> Provider:
-    """The provider that a program would configure for this kind of server."""
+    """Return the provider that a program would configure for this kind of server."""
     known = PROFILE_OF_SERVER.get((dialect, server), server.partition("/")[0])
     profile = known if profile_by_name(known, dialect) is not None else None
     return PROVIDERS[dialect]("key", base_url, name=f"{dialect}.{server}".replace("/", "-"), profile=profile)
 
 
-async def exchange(plan: Sequence[tuple[Case, Cut]]) -> list[Told]:
-    """Run every answer of the plan; what was told comes in the plan's order."""
+async def exchange(plan: Sequence[tuple[Case, Cut]]) -> list[CallRecord]:
+    """Run each response of the plan. Returns the records in the plan's order."""
     server = Server([Answer(case.status, case.headers, case.body, cut) for case, cut in plan])
-    told = [Told(case, cut) for case, cut in plan]
+    records = [CallRecord(case, cut) for case, cut in plan]
     async with trio.open_nursery() as nursery:
         port: int = await nursery.start(server.run)
         kinds = sorted({(case.dialect, case.server) for case, _ in plan})
@@ -93,40 +100,40 @@ async def exchange(plan: Sequence[tuple[Case, Cut]]) -> list[Told]:
             async with ms.open_engine(
                 providers, retry=ms.Retry(max_attempts=1), timeouts=ms.Timeouts(total=CALL_SECONDS), proxy=""
             ) as engine:
-                await _run_all(engine, told)
-            if log.records and told:
-                told[-1].defects.extend(log.take())
+                await _run_all(engine, records)
+            if log.records and records:
+                records[-1].defects.extend(log.take())
         nursery.cancel_scope.cancel()
-    return told
+    return records
 
 
-async def _run_all(engine: ms.Engine, told: Sequence[Told]) -> None:
+async def _run_all(engine: ms.Engine, records: Sequence[CallRecord]) -> None:
     limit = trio.CapacityLimiter(AT_ONCE)
 
     async def one(place: int) -> None:
         async with limit:
-            await _run(engine, place, told[place])
+            await _run(engine, place, records[place])
 
     async with trio.open_nursery() as calls:
-        for place in range(len(told)):
+        for place in range(len(records)):
             calls.start_soon(one, place)
 
 
-async def _run(engine: ms.Engine, place: int, told: Told) -> None:
-    case, order = told.case, OrderChecker()
+async def _run(engine: ms.Engine, place: int, record: CallRecord) -> None:
+    case, order = record.case, OrderChecker()
     provider = provider_for(case.dialect, case.server)
     request = ms.Request(f"{provider.name}/recorded", [ms.Message.user("?")], extra_headers={WHICH: str(place)})
 
     def on_event(event: ms.Event) -> None:
-        told.events.append(event)
+        record.events.append(event)
         try:
             order.check(event)
         except OrderError as error:
-            told.defects.append(str(error))
+            record.defects.append(str(error))
 
     def on_completion(completion: ms.Completion) -> None:
-        told.completions += 1
-        told.completion = completion
+        record.completions += 1
+        record.completion = completion
 
     call = (
         engine.start_stream(request, on_event, on_completion)
@@ -136,14 +143,14 @@ async def _run(engine: ms.Engine, place: int, told: Told) -> None:
     await call.wait()
 
 
-def without_made_ids(told: Told) -> tuple[list[ms.Event], ms.Response | None]:
-    """Events and response with ids that were made here (new ones at each call) replaced by one word."""
-    body, made = told.case.text, "(made here)"
+def without_made_ids(record: CallRecord) -> tuple[list[ms.Event], ms.Response | None]:
+    """Return events and response with one constant in place of generated ids, which differ from call to call."""
+    body, made = record.case.text, "(made here)"
     events = [
         replace(event, id=made) if isinstance(event, ms.ToolCallStart) and event.id not in body else event
-        for event in told.events
+        for event in record.events
     ]
-    response = told.completion.response if told.completion is not None else None
+    response = record.completion.response if record.completion is not None else None
     if response is not None:
         response = copy.copy(response)
         response.content = [

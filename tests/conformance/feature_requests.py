@@ -1,7 +1,7 @@
-"""What each dialect makes of each part of a request, found by encoding minimal requests.
+"""Find how each dialect encodes each part of a request, by encoding minimal requests.
 
-A row is an option or a kind of content; the cell says which members of the body it becomes, with the warnings that
-came along, or the refusal. Nothing here is written down by hand but the questions.
+A row is an option or a kind of content. A cell has the members of the body and the warnings, or the refusal. Only the
+rows' requests are written by hand.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ THINKING_MODELS: dict[str, str] = {**MODELS, "openai-chat": "gpt-5.2", "openai-r
 PATHS_SHOWN = 4
 LEFT_OUT = "left out"
 MEMBERS_NAMED = 3
-"""A larger object is named as a whole."""
+"""The maximum size of an object that is shown in full."""
 
 WEATHER = ms.Tool("weather", "The weather in a city.", {"type": "object", "properties": {"city": {"type": "string"}}})
 SCHEMA: dict[str, JSON] = {
@@ -44,7 +44,7 @@ MARK = ms.CacheControl()
 
 @dataclass(slots=True, frozen=True)
 class RequestRow:
-    """One question: what is added to a request, as `Request` members, in words for the table."""
+    """One row: its title in the table, and the `Request` members that are added to a minimal request."""
 
     what: str
     options: dict[str, Any]
@@ -139,7 +139,7 @@ OWN_BLOCK: dict[str, ms.ProviderBlock] = {
 
 
 def cell(row: RequestRow, dialect: str) -> str:
-    """What this dialect makes of it."""
+    """Return the cell of a row for one dialect."""
     if not row.options:
         own: ms.Block = OWN_THINKING[dialect] if "Thinking" in row.what else OWN_BLOCK[dialect]
         row = replace(row, options=_history(own), base=_history())
@@ -166,7 +166,7 @@ def _wire(options: dict[str, Any], dialect: str, model: str) -> tuple[JSON, list
 
 
 def encoded_members(dialect: str, model: str, options: dict[str, Any]) -> str:
-    """What options become with one model."""
+    """Return the members of the body that the options become with one model, as text."""
     try:
         base, _ = _wire({}, dialect, model)
         body, warnings = _wire(options, dialect, model)
@@ -177,7 +177,7 @@ def encoded_members(dialect: str, model: str, options: dict[str, Any]) -> str:
 
 
 def top_level_members(dialect: str) -> set[str]:
-    """Every member that some option puts into the body (for Gemini also those one level down)."""
+    """Return the members that any option adds to the body (for Gemini also those one level down)."""
     members: set[str] = set()
     for row in (*OPTION_ROWS, *CONTENT_ROWS):
         for options in (row.base, row.options):
@@ -196,7 +196,7 @@ def _plain(text: str) -> str:
 
 
 def _differences(base: JSON, body: JSON, path: str) -> Iterator[str]:
-    """Members that the body has, or has otherwise."""
+    """Yield the members that the body has in addition, or with another value."""
     if isinstance(base, dict) and isinstance(body, dict):
         for name, value in body.items():
             below = f"{path}.{name}" if path else name
@@ -214,7 +214,7 @@ def _differences(base: JSON, body: JSON, path: str) -> Iterator[str]:
 
 
 def _list_differences(base: Sequence[JSON], body: Sequence[JSON], path: str) -> Iterator[str]:
-    # What was inserted, wherever it was: an item that the other list has too is passed over.
+    # Find inserted items at any position: skip an item that the other list contains, too.
     added = [item for item in body if item not in base]
     removed = [item for item in base if item not in body]
     for place, item in enumerate(added):
@@ -231,7 +231,7 @@ def _same_kind(one: JSON, other: JSON) -> bool:
 
 
 def _named(value: JSON, path: str) -> Iterator[str]:
-    """A new member, down to the first level that says something."""
+    """Yield a new member, down to the first level with a meaningful value."""
     if isinstance(value, dict) and isinstance(value.get("type"), str):
         yield f"{path}: {value['type']}"
     elif isinstance(value, dict) and 0 < len(value) <= MEMBERS_NAMED and "role" not in value:

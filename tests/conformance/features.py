@@ -1,4 +1,4 @@
-"""`python -m tests.conformance.features`: writes `docs/dialects.md` from what the dialects do.
+"""Write `docs/dialects.md` from the behaviour of the dialects: `python -m tests.conformance.features`.
 
 The program encodes requests, decodes answers, and compares the official libraries' types with our tables. Only the text
 between the tables is written by hand. `--check` writes nothing and fails if the file is not current.

@@ -1,10 +1,10 @@
-"""Recorded answers, written again by the official libraries with every member that they know.
+"""Serialise recorded responses again with the official libraries, which add null members.
 
-`model_dump_json(by_alias=True)` writes a member that the answer does not have as null, and orders the members as the
-library's type does. A proxy that parses and serialises answers with these libraries sends such bodies. A null member
-says the same as an absent one, so both must be read as the same answer.
+`model_dump_json(by_alias=True)` writes null for each member that the response does not have, and orders the members as
+in the library's type. A proxy that parses and serialises responses with these libraries sends such bodies. A null
+member means the same as an absent one, so both bodies must be read as the same response.
 
-Knows which type each library has for a chunk and for a whole answer. Must not know how answers are read.
+Knows each library's types for a chunk and for a whole response. Must not know how responses are read.
 """
 
 from __future__ import annotations
@@ -32,16 +32,21 @@ from .exchange import provider_for
 from .replay import Reading, is_event_stream, read_body
 
 Value: TypeAlias = "Any"
-"""JSON, as these libraries hand it out."""
+"""A JSON value of these libraries."""
 
 UNREADABLE = (ValueError, TypeError, AttributeError)
-"""What these libraries, and `json`, raise for an answer that they cannot read."""
+"""The exceptions that these libraries, and `json`, raise for a response that they cannot read."""
 
 
 @dataclass(slots=True)
 class NullsReport:
-    """restated: how many answers were written with nulls. nulls: how many null members that added. not_read: answers
-    that their library cannot read. faults: answers that are read differently."""
+    """The result of the comparison.
+
+    restated: the number of responses that were written with nulls.
+    nulls: the number of null members that were added.
+    not_read: the responses that their library cannot read.
+    faults: the responses that are read differently with nulls.
+    """
 
     restated: int = 0
     nulls: int = 0
@@ -50,7 +55,7 @@ class NullsReport:
 
 
 def compare_nulls(cases: Sequence[Case]) -> NullsReport:
-    """Read every successful answer as recorded and as its library writes it, and compare."""
+    """Read each successful response as recorded and as its library writes it, and compare."""
     report = NullsReport()
     for case in cases:
         if case.status != 200:
@@ -70,9 +75,9 @@ def compare_nulls(cases: Sequence[Case]) -> NullsReport:
 
 
 def with_nulls(case: Case) -> tuple[bytes, int]:
-    """The body with the null members that the dialect's library writes, and how many these are.
+    """Return the body with the null members that the dialect's library writes, and their number.
 
-    Raises one of `UNREADABLE` where the library cannot read the body.
+    Raises one of `UNREADABLE` if the library cannot read the body.
     """
     if not is_event_stream(case):
         value = json.loads(case.body)
@@ -88,9 +93,9 @@ def with_nulls(case: Case) -> tuple[bytes, int]:
 
 
 def overlaid(value: Value, written: Value) -> tuple[Value, int]:
-    """`value` with the null members of `written`, in the order of `written`, and how many were added.
+    """Return `value` with the null members of `written`, in the order of `written`, and the number of added members.
 
-    Nothing else is taken over: the library also fills in defaults, and leaves out what it does not know.
+    Nothing else is copied: the library also adds defaults, and omits members that it does not know.
     """
     if isinstance(value, dict) and isinstance(written, dict):
         merged: dict[str, Value] = {}
@@ -118,7 +123,7 @@ def _written(value: Value, model: Value, case: Case) -> tuple[bytes, int]:
     if case.dialect == "gemini":
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about finish reasons that the library does not know
-            parsed = model.model_validate(copy.deepcopy(value))  # it changes what it is given
+            parsed = model.model_validate(copy.deepcopy(value))  # the library changes its argument
     else:
         parsed = (anthropic_type if case.dialect == "anthropic" else openai_type)(value=value, type_=model)
     if not isinstance(parsed, pydantic.BaseModel):
@@ -133,7 +138,7 @@ MODELS: dict[str, tuple[Value, Value]] = {
     "anthropic": (anthropic.types.beta.BetaRawMessageStreamEvent, anthropic.types.beta.BetaMessage),
     "gemini": (GenerateContentResponse, GenerateContentResponse),
 }
-"""Dialect → the library's type of a stream's event, and of an unstreamed answer."""
+"""Dialect → the library's types of a stream's event and of an unstreamed response."""
 
 
 def _parsed_events(body: bytes) -> list[tuple[str, bytes]]:
@@ -145,7 +150,7 @@ def _parsed_events(body: bytes) -> list[tuple[str, bytes]]:
 
 
 def _events(body: bytes) -> bytes:
-    """The body's events alone, so that comments and a missing last blank line are no difference."""
+    """Return only the body's events, so that comments and a missing last blank line make no difference."""
     return b"".join(_event(name, data) for name, data in _parsed_events(body))
 
 
@@ -170,7 +175,7 @@ def _differences(recorded: Reading, restated: Reading) -> list[str]:
 
 
 def _plain(value: Value) -> Value:
-    """A value without its null members: what is kept as received keeps its nulls."""
+    """Return a value without its null members, which are part of values that are kept as received."""
     if hasattr(value, "__dataclass_fields__"):
         return type(value).__name__, _plain({name: getattr(value, name) for name in value.__dataclass_fields__})
     if isinstance(value, dict):

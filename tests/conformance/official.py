@@ -1,7 +1,7 @@
-"""The official libraries' types, name by name, and what becomes of each here.
+"""The official libraries' types, name by name, and how each is handled here.
 
-Knows where each library has its types, and which of our tables answers for them. The answers come from those tables,
-so they cannot be more generous than the code.
+Knows where each library defines its types, and which of our tables handles them. The result is computed from those
+tables, so it always agrees with the code.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ OPTION, EXTRA, HEADER, CLIENT = "sent by an option", "`extra_body`", "`extra_hea
 LIBRARY_ONLY = frozenset(
     {"http_options", "should_return_http_response", "automatic_function_calling", "automatic_continuation"}
 )
-"""Members of Gemini's configuration that never reach the wire."""
+"""Members of Gemini's configuration that are never sent."""
 
 ITEMS_READ = frozenset({"message", "reasoning", *CALL_ARGUMENTS})
 PART_MARKS = ("thought", "thoughtSignature")
@@ -50,7 +50,7 @@ PADDING = frozenset({"obfuscation", "role", "object", "index"})
 
 @dataclass(slots=True, frozen=True)
 class Wire:
-    """One kind of name. what: the answer for each."""
+    """One kind of names. `what` returns how a name is handled."""
 
     title: str
     names: Sequence[str]
@@ -58,7 +58,7 @@ class Wire:
 
 
 def wires() -> list[Wire]:
-    """Every kind of name, dialect by dialect."""
+    """Return all kinds of names, dialect by dialect."""
     return [*_chat(), *_responses(), *_anthropic(), *_gemini()]
 
 
@@ -167,7 +167,7 @@ def _reason(table: dict[str, FinishReason], name: str) -> str:
 
 
 def _kinds(union: Any) -> list[str]:
-    """The `type` of each member of a union of models."""
+    """Return the `type` of each member of a union of models."""
     names: list[str] = []
     for model in union_members(union):
         names += _literals(model.model_fields["type"].annotation)

@@ -1,7 +1,7 @@
-"""What came of an answer, in one form for our reading and for the reference's: `Outcome`.
+"""The outcome of a recorded response, in one form for our reading and for the reference's.
 
-Knows the completions of the library and, per dialect, where signatures and encrypted data rest in its blocks. The
-reference's side is `reference`. Must not know how two outcomes are compared.
+Knows the library's completions and, per dialect, where its blocks keep signatures and encrypted data. `reference`
+creates the other side. Must not know how two outcomes are compared.
 """
 
 from __future__ import annotations
@@ -14,7 +14,11 @@ from manystream.providers.json_values import JSON, JSONObject, MalformedJSONErro
 
 @dataclass(slots=True)
 class Call:
-    """A tool call. `id`: None where the wire has none. `arguments`: parsed; the text itself where it is no JSON."""
+    """A tool call.
+
+    id: None if the wire has none.
+    arguments: the parsed value; the text itself if it is not JSON.
+    """
 
     id: str | None
     name: str
@@ -23,7 +27,7 @@ class Call:
 
 @dataclass(slots=True)
 class Failure:
-    """An error. `category`, `code` and `message` are None where the reference says nothing of them."""
+    """An error. `category`, `code` and `message` are None if the reference does not have them."""
 
     category: str | None
     code: str | None
@@ -32,7 +36,7 @@ class Failure:
 
 @dataclass(slots=True)
 class Outcome:
-    """What is compared. Strings are empty where there is nothing."""
+    """The compared members. A string is empty if there is no value."""
 
     text: str = ""
     thinking: str = ""
@@ -47,7 +51,7 @@ class Outcome:
 
 
 def arguments_of(text: str) -> JSON:
-    """Arguments as JSON; none at all is the empty object, and what is no JSON stays text."""
+    """Return arguments as JSON: the empty object for empty text, and the text itself if it is not JSON."""
     if not text.strip():
         return {}
     try:
@@ -57,7 +61,10 @@ def arguments_of(text: str) -> JSON:
 
 
 def outcome_of(completion: ms.Completion, dialect: str, body: str) -> Outcome:
-    """Our reading. `body`: ids that it does not hold were made here, and count as none."""
+    """Return the outcome of our reading.
+
+    body: the recorded body. An id that it does not contain was generated here and counts as none.
+    """
     error = completion.error
     response = completion.response or ms.Response()
     outcome = Outcome(
@@ -83,7 +90,7 @@ def _in_wire(id: str, body: str) -> bool:
 
 
 def _add_state(outcome: Outcome, block: ms.Block, dialect: str) -> None:
-    """Signatures and encrypted data, wherever the dialect keeps them."""
+    """Add the block's signatures and encrypted data from where the dialect keeps them."""
     if dialect == "anthropic":
         if isinstance(block, ms.Thinking) and block.signature:
             outcome.signatures.append(block.signature)
@@ -102,7 +109,7 @@ def _add_state(outcome: Outcome, block: ms.Block, dialect: str) -> None:
 
 
 def _add_details(outcome: Outcome, state: JSONObject) -> None:
-    """Chat: the signed and the encrypted ones among OpenRouter's `reasoning_details`."""
+    """Add the signed and the encrypted items of OpenRouter's `reasoning_details` (OpenAI Chat)."""
     for detail in objects(state, "reasoning_details"):
         signature, data = string(detail, "signature"), string(detail, "data")
         if signature:

@@ -1,11 +1,13 @@
-"""One answer, streamed and unstreamed: both must give the same `Response`.
+"""Compare one answer streamed and unstreamed: both must give the same `Response`.
 
-Two sources. Restated: a recorded stream is written as the unstreamed answer that it amounts to (a Responses stream
-holds it in its last event; Gemini's chunks are an array; Anthropic's and Chat's events are folded here, by the rules
-of their documentation and without the library's help). Recorded: two recordings of one question whose reference text
-and calls are the same; of these, what does not depend on the day is compared.
+There are two sources of pairs:
+- Restated: a recorded stream is written as the equivalent unstreamed response. A Responses stream contains it in its
+  last event; Gemini's chunks are an array; Anthropic's and Chat's events are folded here, by the rules of their
+  documentation and without the library.
+- Recorded: two recordings of one question whose reference text and calls are equal. Only members that do not depend on
+  the time of the recording are compared.
 
-Knows the four stream formats, each in its plainest form. What is not plain is left out, and counted as such.
+Knows the four stream formats in their simplest form. Other streams are skipped and counted.
 """
 
 from __future__ import annotations
@@ -34,12 +36,12 @@ Chunk = dict[str, Any]
 
 
 class NotPlainError(Exception):
-    """A stream that these folds do not know how to write as one body."""
+    """A stream that these folds cannot write as one body."""
 
 
 @dataclass(slots=True)
 class PairReport:
-    """How many pairs were compared, and where the two sides part. not_plain: streams that could not be restated."""
+    """The number of compared pairs, and their differences. `not_plain` counts streams that could not be restated."""
 
     restated: int = 0
     not_plain: int = 0
@@ -48,7 +50,7 @@ class PairReport:
 
 
 def compare_pairs(cases: Sequence[Case]) -> PairReport:
-    """Compare every pair there is."""
+    """Compare all pairs."""
     report = PairReport()
     for case in cases:
         if is_event_stream(case):
@@ -81,7 +83,7 @@ def _compare_restated(case: Case, report: PairReport) -> None:
 
 
 def parts_that_differ(one: Response, other: Response) -> list[str]:
-    """The members of two responses that are not equal; arguments count as JSON."""
+    """Return the members in which two responses differ; arguments are compared as JSON."""
     one, other = _parsed(one), _parsed(other)
     return [name for name in Response.__dataclass_fields__ if getattr(one, name) != getattr(other, name)]
 
@@ -93,7 +95,7 @@ def _parsed(response: Response) -> Response:
         else block
         for block in response.content
     ]
-    # An answer without deltas has none that its text could differ from.
+    # An unstreamed response has no deltas from which its text could differ.
     warnings = [warning for warning in response.warnings if warning != FINAL_TEXT_WINS]
     return replace(response, content=content, warnings=warnings)
 
@@ -117,9 +119,9 @@ def _chunks(case: Case) -> list[Chunk]:
 def _fold_responses(chunks: list[Chunk]) -> object:
     response = chunks[-1].get("response") if chunks else None
     if not isinstance(response, dict) or not response.get("output"):
-        raise NotPlainError  # some servers leave the output out of the last event
+        raise NotPlainError  # some servers omit the output in the last event
     beside = {name: value for name, value in chunks[-1].items() if name not in ("type", "response", "sequence_number")}
-    return {**beside, **response}  # a gateway puts its own members beside the response
+    return {**beside, **response}  # a gateway adds its own members next to the response
 
 
 def _fold_gemini(chunks: list[Chunk]) -> object:
@@ -163,7 +165,7 @@ ANTHROPIC_DELTAS = {
     "signature_delta": ("signature", "signature"),
     "input_json_delta": ("partial_json", "input"),
 }
-"""Delta type → where its text is, and the block's member that it continues."""
+"""Delta type → the member with its text, and the block's member to which the text is appended."""
 
 
 def _fold_anthropic_delta(
@@ -189,7 +191,7 @@ def _fold_chat(chunks: list[Chunk]) -> object:
     calls: dict[int, Chunk] = {}
     for chunk in chunks:
         choices = chunk.get("choices") or []
-        # The first of each id and model counts, and the last of everything else.
+        # The first id and model count, and the last value of every other member.
         first = {name: body[name] for name in ("id", "model") if body.get(name)}
         body.update({name: value for name, value in chunk.items() if name != "choices" and value})
         body.update(first)
@@ -240,7 +242,7 @@ FOLDS: dict[str, Callable[[list[Chunk]], object]] = {
 
 
 def recorded_pairs(cases: Sequence[Case]) -> Iterator[tuple[Case, Case]]:
-    """A streamed and an unstreamed recording of what the same model of the same server said to one question."""
+    """Yield a streamed and an unstreamed recording of one model's equal answers to one question."""
 
     def said(case: Case) -> str:
         reference = reference_of(case)
@@ -261,8 +263,10 @@ def _says_something(reference: JSONObject) -> bool:
 
 
 def _shape(case: Case) -> object:
-    """What two recordings of one answer share: kinds of blocks, text, calls without their ids, how they ended, and
-    which counts are known."""
+    """Return the members that two recordings of one answer share.
+
+    They are the kinds of blocks, the text, the calls without their ids, the finish reason, and which counts are known.
+    """
     reading = read_body(case, provider_for(case.dialect, case.server), case.body)
     response = reading.response or Response()
     usage = response.usage

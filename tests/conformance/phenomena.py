@@ -1,7 +1,7 @@
-"""What answers carry beside text, thinking and calls, per dialect: as the wire has it, and where it is kept.
+"""The parts of responses besides text, thinking and calls, per dialect: their wire form, and where they are kept.
 
-Each row is an answer twice, unstreamed and as a stream, and an expression on `response` that must give the same value
-for both. The documentation shows the expressions; the test evaluates them.
+Each row has a response in two forms, unstreamed and as a stream, and an expression on `response` that must give the
+same value for both. The documentation shows the expressions; the test evaluates them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,12 @@ Wire = dict[str, Any]
 
 @dataclass(slots=True, frozen=True)
 class Phenomenon:
-    """One kind of content. where: the expression, `value`: what it gives. chunks: the stream's events."""
+    """One kind of content.
+
+    where: the expression on `response`.
+    value: the value of the expression.
+    chunks: the stream's events.
+    """
 
     what: str
     dialect: str
@@ -33,7 +38,7 @@ class Phenomenon:
     chunks: Sequence[Wire]
 
     def stream(self) -> bytes:
-        """The stream as server-sent events."""
+        """Return the stream as server-sent events."""
         named = self.dialect in ("anthropic", "openai-responses")
         events = [
             (f"event: {chunk['type']}\n" if named else "") + f"data: {json.dumps(chunk)}\n\n" for chunk in self.chunks
@@ -42,18 +47,18 @@ class Phenomenon:
 
 
 def found(where: str, response: Response) -> object:
-    """What the expression gives. The expressions are this module's own."""
+    """Evaluate an expression of this module on a response."""
     return eval(where, {"response": response})
 
 
 def unstreamed(row: Phenomenon) -> Response:
-    """The response that the unstreamed answer gives."""
+    """Decode the unstreamed form."""
     provider = PROVIDERS[row.dialect]("key")
     return DIALECTS[row.dialect].decode(json.dumps(row.body).encode(), provider, counting_ids())
 
 
 def streamed(row: Phenomenon, cut: int | None = None) -> Response:
-    """The response that the stream gives, its bytes in one piece or cut in two."""
+    """Decode the stream, with its bytes in one piece or cut in two at `cut`."""
     wire, parser = row.stream(), SSEParser()
     events = [*parser.feed(wire[:cut]), *(parser.feed(wire[cut:]) if cut is not None else ())]
     reading = read_events(DIALECTS[row.dialect], PROVIDERS[row.dialect]("key"), events, parser.end(), parser.stray)
@@ -76,7 +81,7 @@ CACHE_SPLITS = "(response.usage.cached_tokens, response.usage.cache_write_tokens
 def _chat(
     what: str, where: str, value: object, message: Wire, *, choice: Wire | None = None, **members: Any
 ) -> Phenomenon:
-    """A message, and the stream that has its members in one delta."""
+    """Build a row from a message; the stream has its members in one delta."""
     envelope: Wire = {"id": "chatcmpl-1", "model": "m", **members}
     rest: Wire = {"index": 0, "finish_reason": "stop", **(choice or {})}
     first = {"index": 0, "delta": {"role": "assistant", "content": "", **message}, "finish_reason": None}
@@ -186,7 +191,7 @@ RESPONSES_USAGE = {
 
 
 def _responses(what: str, where: str, value: object, *items: Wire, **members: Any) -> Phenomenon:
-    """Items, and the stream that announces and completes each."""
+    """Build a row from items; the stream announces and completes each."""
     body: Wire = {
         "id": "resp_1",
         "object": "response",
@@ -276,7 +281,7 @@ ANTHROPIC_USAGE: Wire = {
 
 
 def _anthropic(what: str, where: str, value: object, *blocks: Wire, **members: Any) -> Phenomenon:
-    """Blocks, and the stream that starts each whole; the message's own members come with its delta."""
+    """Build a row from blocks; the stream starts each block whole, and its message_delta has the other members."""
     ended: Wire = {"stop_reason": "end_turn", "stop_sequence": None, **members}
     head: Wire = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m"}
     begun = {
@@ -361,7 +366,7 @@ GEMINI_USAGE = {
 def _gemini(
     what: str, where: str, value: object, *parts: Wire, others: Sequence[Wire] = (), **members: Any
 ) -> Phenomenon:
-    """Parts, and the stream that has each in a chunk of its own; the candidate's members come with the last."""
+    """Build a row from parts; the stream has each in a chunk, and the last chunk has the candidate's members."""
     envelope: Wire = {"modelVersion": "m", "responseId": "r_1", "usageMetadata": GEMINI_USAGE}
     ended: Wire = {"finishReason": "STOP", "index": 0, **members}
 

@@ -1,7 +1,7 @@
-"""The reference's reading of a recorded answer → `Outcome`.
+"""Convert the reference's reading of a recorded response to an `Outcome`.
 
-Knows the members of `.expect.json`, what the official libraries call their errors, and how Gemini streams arguments
-(the reference leaves their fragments as they came). Must not know our reading.
+Knows the members of `.expect.json`, the official libraries' names of their errors, and how Gemini streams arguments
+(the reference does not join their fragments). Must not know our reading.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ STATUS_CATEGORY: dict[int, str] = {
     400: "invalid_arg", 401: "auth", 403: "auth", 404: "not_found", 408: "timeout", 413: "invalid_arg",
     422: "invalid_arg", 429: "rate_limit", 500: "server", 502: "server", 503: "server", 504: "timeout", 529: "server",
 }  # fmt: skip
-"""HTTP status → the category it has where the body says nothing more. Written down here a second time, on purpose."""
+"""HTTP status → the category if the body is not more specific. A deliberate second copy of the library's table."""
 
 WORD_CATEGORY: dict[str, str] = {
     "overloaded_error": "server",
@@ -43,13 +43,13 @@ WORD_CATEGORY: dict[str, str] = {
 """Code or type of an error inside a 200 → category."""
 
 NO_READING = frozenset({"AssertionError", "JSONDecodeError", "UnknownApiResponseError", "APIResponseValidationError"})
-"""What the official libraries raise where they fail themselves: that there is an error is all that this says."""
+"""Exceptions that the official libraries raise when they fail themselves. They only show that there is an error."""
 
 _PATH_STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\['([^']*)'\]")
 
 
 def reference_of(case: Case) -> Outcome:
-    """The reference's reading."""
+    """Return the outcome of the reference's reading."""
     expected = case.reference
     calls = _gemini_calls(expected) if case.dialect == "gemini" else _calls(expected)
     return Outcome(
@@ -107,8 +107,11 @@ def _category_in_band(error: JSONObject, code: str | None) -> str | None:
 
 
 def _gemini_calls(expected: JSONObject) -> list[Call]:
-    """Calls, those whose arguments were streamed put together: a part with a name begins one, parts without one go
-    on with it, and it ends where `willContinue` is not said again."""
+    """Return the calls, with streamed arguments joined.
+
+    A part with a name begins a call, and parts without a name continue it. It ends with the first part without
+    `willContinue`.
+    """
     calls: list[Call] = []
     open_call: Call | None = None
     for part in objects(expected, "tool_calls"):
@@ -128,7 +131,7 @@ def _steps(path: str) -> list[str | int]:
 
 
 def _placed(target: JSON, steps: list[str | int], piece: JSONObject) -> JSON:
-    """The arguments with one piece put into its place; text continues the text that is there."""
+    """Return the arguments with one piece inserted at its path; text is appended to existing text."""
     if not steps:
         text = string(piece, "stringValue")
         if text is not None:

@@ -1,4 +1,4 @@
-"""A body through parser and machine, or through the decoder, in memory: the engine's way without its sockets.
+"""Read a body in memory with parser and stream machine, or with the decoder, as the engine does without its sockets.
 
 Knows what `engine/attempt.py` does with a body. Must not know where bodies come from.
 """
@@ -25,12 +25,12 @@ NOW = 1_750_000_000.0
 
 
 class DefectError(AssertionError):
-    """The library did what it never may, whatever a server sends."""
+    """The library violated a rule that must hold for any response."""
 
 
 @dataclass(slots=True)
 class Reading:
-    """What came of a body: a response or an error, and the events of a stream. A failed stream has both."""
+    """The result of a body: a response or an error, and the events of a stream. A failed stream has both."""
 
     events: list[Event] = field(default_factory=list[Event])
     response: Response | None = None
@@ -38,13 +38,13 @@ class Reading:
 
 
 def counting_ids() -> Callable[[], str]:
-    """Ids that are the same in every replay."""
+    """Return a generator of ids that are the same in every replay."""
     numbers = itertools.count(1)
     return lambda: f"made-{next(numbers)}"
 
 
 def is_event_stream(case: Case) -> bool:
-    """Whether the engine would read this answer as server-sent events."""
+    """Return whether the engine would read this response as server-sent events."""
     media_type = next((value for name, value in case.headers if name.lower() == "content-type"), "")
     return case.status == 200 and (
         media_type.startswith(EVENT_STREAM) or (case.stream and "application/json" not in media_type)
@@ -52,7 +52,10 @@ def is_event_stream(case: Case) -> bool:
 
 
 def read_body(case: Case, provider: Provider, body: bytes) -> Reading:
-    """Read a body as an answer with the case's status and headers. Raises `DefectError`, or whatever got out."""
+    """Read a body as a response with the case's status and headers.
+
+    Raises `DefectError`, or the exception that the library raised.
+    """
     dialect = DIALECTS[case.dialect]
     if case.status != 200:
         headers = {name.lower(): value for name, value in case.headers}
@@ -74,12 +77,16 @@ def read_events(
     last: Sequence[ServerSentEvent] = (),
     stray: bytes = b"",
 ) -> Reading:
-    """Read server-sent events; `last` is the one that the body's end left open, `stray` what was no event."""
+    """Read server-sent events.
+
+    last: the event that the end of the body left without its blank line, if any.
+    stray: the lines that were not a field.
+    """
     machine = dialect.machine(provider, counting_ids())
     reading, order = Reading(), OrderChecker()
 
-    def take(told: Sequence[Event]) -> None:
-        for event in told:
+    def take(delivered: Sequence[Event]) -> None:
+        for event in delivered:
             order.check(event)
             reading.events.append(event)
 
@@ -90,7 +97,7 @@ def read_events(
         if data:
             take(machine.feed_last(name, data))
     take(machine.end(stray))
-    take(machine.end(stray))  # the end may be told twice, and says nothing the second time
+    take(machine.end(stray))  # a second call of `end` must return nothing
     return _ended(machine, reading)
 
 

@@ -1,4 +1,4 @@
-"""The run's result as tables. Knows counts and lines of text, nothing of how they came about."""
+"""Format the result of a run as tables. Knows counts and lines of text. Must not know how they were computed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COLUMNS = ("answers", "identical", "argued", "unargued")
 
 @dataclass(slots=True)
 class Judged:
-    """One recorded answer, judged: its differences, each with the rule that claims it, and what is wrong in itself."""
+    """The verdict on one recorded response: its differences, each with the rule that applies, and its faults."""
 
     case: Case
     differences: list[tuple[Difference, Argument | None]] = field(
@@ -31,12 +31,12 @@ class Judged:
 
 
 def judge(case: Case, differences: Iterable[Difference], faults: Iterable[str]) -> Judged:
-    """Look for an argument for each difference."""
+    """Find the rule that applies to each difference."""
     return Judged(case, [(difference, argument_for(difference)) for difference in differences], list(faults))
 
 
 def table(title: str, judged: Sequence[Judged], groups_of: Callable[[Case], Iterable[str]]) -> list[str]:
-    """One row per group: how many answers, and how many of each verdict."""
+    """Return a table with one row per group: the number of responses, and the number of each verdict."""
     rows: dict[str, dict[str, int]] = {}
     for one in judged:
         for group in groups_of(one.case):
@@ -53,7 +53,7 @@ def table(title: str, judged: Sequence[Judged], groups_of: Callable[[Case], Iter
 
 
 def tables(judged: Sequence[Judged]) -> list[str]:
-    """Per dialect, per server kind, per phenomenon."""
+    """Return the tables per dialect, per kind of server and per phenomenon."""
     return [
         *table("dialect", judged, lambda case: (case.dialect,)),
         *table("server", judged, lambda case: (f"{case.dialect} {case.server}",)),
@@ -62,7 +62,7 @@ def tables(judged: Sequence[Judged]) -> list[str]:
 
 
 def difference_lines(judged: Sequence[Judged]) -> list[str]:
-    """Each difference with one line of reason; faults and what is not argued first."""
+    """Return each difference with its reason; faults and differences without a reason come first."""
     loud: list[str] = []
     quiet: list[str] = []
     for one in judged:

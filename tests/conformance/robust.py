@@ -1,4 +1,4 @@
-"""Damaged answers: whatever a body has become, the outcome is a response or a typed error, and nothing else.
+"""Read damaged responses: for any damage, the outcome must be a response or a typed error.
 
 Runs in memory, in worker processes; a seeded sample goes over real sockets (`socket_sample`).
 """
@@ -23,17 +23,17 @@ from .exchange import DefectLog, exchange, provider_for
 from .replay import Reading, is_event_stream, read_body, read_events
 
 BUDGET = 2_000_000
-"""About how many bytes of variants each kind of damage makes of one body; 0 for all of them."""
+"""The approximate total size of the variants of one body for each kind of damage, in bytes; 0 for no bound."""
 
 SAMPLE = 90
 WORKERS = 2
 FAULTS_KEPT = 20
-"""Faults that one body reports; the rest would say the same."""
+"""The maximum number of faults that are reported for one body; more would be similar."""
 
 
 @dataclass(slots=True)
 class Ledger:
-    """What was tried and what went wrong."""
+    """The counts of what was tried, and the faults."""
 
     variants: int = 0
     responses: int = 0
@@ -41,7 +41,7 @@ class Ledger:
     faults: list[str] = field(default_factory=list[str])
 
     def add(self, other: Ledger) -> None:
-        """Take another one's figures in."""
+        """Add the counts and faults of another ledger."""
         self.variants += other.variants
         self.responses += other.responses
         self.errors += other.errors
@@ -49,7 +49,7 @@ class Ledger:
 
 
 def damage_all(cases: Sequence[Case], *, budget: int = BUDGET, workers: int = WORKERS) -> Ledger:
-    """Every kind of damage to every body."""
+    """Read every body with every kind of damage."""
     total = Ledger()
     largest_first = sorted(cases, key=lambda case: -len(case.body))
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
@@ -59,7 +59,7 @@ def damage_all(cases: Sequence[Case], *, budget: int = BUDGET, workers: int = WO
 
 
 def damage_one(case: Case, budget: int) -> Ledger:
-    """Every kind of damage to one body."""
+    """Read one body with every kind of damage."""
     ledger, provider = Ledger(), provider_for(case.dialect, case.server)
     dialect = DIALECTS[case.dialect]
     with DefectLog() as log:
@@ -95,7 +95,7 @@ def _record(ledger: Ledger, case: Case, what: str, read: Callable[[], Reading]) 
 
 
 async def socket_sample(cases: Sequence[Case], seed: int) -> Ledger:
-    """A sample of damaged bodies over real sockets: one completion each, and nothing logged as a defect."""
+    """Read a sample of damaged bodies over real sockets; check for one completion each and no logged defect."""
     chance = random.Random(seed)
     damaged: list[tuple[Case, Cut]] = []
     for case in chance.sample(list(cases), min(SAMPLE, len(cases))):
@@ -106,12 +106,12 @@ async def socket_sample(cases: Sequence[Case], seed: int) -> Ledger:
             damaged.append((replace(case, body=bytes(body)), Cut("whole")))
             damaged.append((replace(case, body=case.body[: chance.randrange(1, size)]), Cut("whole")))
     ledger = Ledger()
-    for told in await exchange(damaged):
+    for record in await exchange(damaged):
         ledger.variants += 1
-        ledger.faults.extend(f"{told.case.name} over a socket: {defect}" for defect in told.defects)
-        if told.completions != 1 or told.completion is None:
-            ledger.faults.append(f"{told.case.name} over a socket: {told.completions} completions")
-        elif told.completion.success:
+        ledger.faults.extend(f"{record.case.name} over a socket: {defect}" for defect in record.defects)
+        if record.completions != 1 or record.completion is None:
+            ledger.faults.append(f"{record.case.name} over a socket: {record.completions} completions")
+        elif record.completion.success:
             ledger.responses += 1
         else:
             ledger.errors += 1

@@ -1,9 +1,9 @@
-"""A loopback server that answers request n with recorded answer n, cut as told.
+"""A loopback server that responds to request n with recorded response n, cut as planned.
 
 Knows HTTP/1.1 as far as one client needs it. Must not know what the bodies mean.
 
-The framing goes with the cut: the whole body and single bytes are sent with Content-Length, random pieces as chunks
-of their own.
+The framing depends on the cut: the whole body and single bytes are sent with Content-Length, random pieces as one
+chunk each.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import trio
 from .cuts import Cut
 
 WHICH = "x-recorded-answer"
-"""The request header that says which answer is wanted."""
+"""The request header with the number of the response to send."""
 
 _WHICH = re.compile(rb"\r\n" + WHICH.encode() + rb": (\d+)\r\n", re.IGNORECASE)
 _LENGTH = re.compile(rb"\r\ncontent-length: (\d+)\r\n", re.IGNORECASE)
@@ -26,7 +26,7 @@ _LENGTH = re.compile(rb"\r\ncontent-length: (\d+)\r\n", re.IGNORECASE)
 
 @dataclass(slots=True, frozen=True)
 class Answer:
-    """What is sent, and how."""
+    """A response to send, and its cut."""
 
     status: int
     headers: tuple[tuple[str, str], ...]
@@ -35,14 +35,14 @@ class Answer:
 
 
 class Server:
-    """The answers, and a method that serves one connection."""
+    """A server of the given responses."""
 
     def __init__(self, answers: Sequence[Answer]) -> None:
         self._answers = answers
         self.port = 0
 
     async def run(self, task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED) -> None:
-        """Serve until cancelled. Starts with the port."""
+        """Serve until cancelled. `task_status` receives the port."""
         listeners = await trio.open_tcp_listeners(0, host="127.0.0.1", backlog=256)
         self.port = listeners[0].socket.getsockname()[1]
         task_status.started(self.port)
@@ -68,7 +68,7 @@ class Server:
                 received = rest[int(length[1]) :]
                 await _send(stream, self._answers[int(wanted[1])])
         except trio.BrokenResourceError:
-            pass  # the client has closed: it does after an answer that it gave up on
+            pass  # the client has closed the connection, as it does after a response that it refuses
         finally:
             await trio.aclose_forcefully(stream)
 

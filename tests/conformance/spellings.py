@@ -1,7 +1,7 @@
-"""The same answer, spelled otherwise: variants of a recorded body that must be read as the recorded one is.
+"""Variants of a recorded body with equal meaning, which must be read like the recorded one.
 
-Server-sent events may be framed in many ways and JSON may be written in many; servers use all of them. Each variant
-here says the same as the body it is made from, so a reader that tells two of them apart has a defect.
+Server-sent events can be framed in many ways and JSON can be written in many ways; servers use all of them. Each
+variant means the same as its original, so a reader with different results has a defect.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ BOM = b"\xef\xbb\xbf"
 
 
 def framings(events: Sequence[ServerSentEvent], *, names_needed: bool) -> Iterator[tuple[str, bytes]]:
-    """The events, written in every way the standard allows."""
+    """Yield the events, written in each way that the standard allows."""
     yield "LF", _write(events)
     yield "CR", _write(events, end=b"\r")
     yield "CRLF", _write(events, end=b"\r\n")
@@ -56,7 +56,7 @@ def _write(
 
 
 def rewritten(data: bytes) -> Iterator[tuple[str, bytes]]:
-    """JSON text, written in other ways; nothing for what is no JSON."""
+    """Yield JSON text, written in other ways; nothing for text that is not JSON."""
     try:
         value = loads(data)
     except MalformedJSONError:
@@ -72,14 +72,14 @@ def _backwards(value: JSON) -> JSON:
 
 
 def respelled(case: Case) -> Iterator[tuple[str, bytes]]:
-    """Every variant of a body."""
+    """Yield all variants of a body."""
     if not is_event_stream(case):
         yield from rewritten(case.body)
         return
     parser = SSEParser()
     events = [*parser.feed(case.body), *_whole(parser.end())]
     if parser.stray:
-        return  # what is no event in this body would be lost, and is what the case is about
+        return  # the variants would lose the part of this body that is not an event
     yield from framings(events, names_needed=any(name and b'"type"' not in data for name, data in events))
     rows = [dict(rewritten(data)) for _, data in events]
     for what in dict.fromkeys(what for row in rows for what in row):
@@ -88,12 +88,12 @@ def respelled(case: Case) -> Iterator[tuple[str, bytes]]:
 
 
 def _whole(last: Sequence[ServerSentEvent]) -> list[ServerSentEvent]:
-    """The event that the body's end left open, if nothing but the end of its frame is missing."""
+    """Return the event that the end of the body left without its blank line, if only that is missing."""
     return [(name, data) for name, data in last if data.strip() == b"[DONE]" or next(rewritten(data), None)]
 
 
 def spelling_faults(case: Case) -> list[str]:
-    """Variants that are read as something else."""
+    """Return the variants whose results differ from the original's."""
     provider = provider_for(case.dialect, case.server)
     plain = _comparable(read_body(case, provider, case.body))
     found: list[str] = []
@@ -105,12 +105,12 @@ def spelling_faults(case: Case) -> list[str]:
 
 def _comparable(reading: Reading) -> tuple[object, ...]:
     error = reading.error
-    told = None if error is None else (error.category, error.message, error.provider_code, error.retryable)
-    return told, None if reading.response is None else _with_parsed_arguments(reading.response)
+    compared = None if error is None else (error.category, error.message, error.provider_code, error.retryable)
+    return compared, None if reading.response is None else _with_parsed_arguments(reading.response)
 
 
 def _with_parsed_arguments(response: Response) -> tuple[object, ...]:
-    """The response; arguments that a server sent as an object are compared as JSON, for their text is ours."""
+    """Return the response for comparison. Arguments are parsed: if the server sent an object, their text is ours."""
     content = [
         (block.id, block.name, json.dumps(arguments_of(block.arguments), sort_keys=True), block.complete, block.state)
         if isinstance(block, ms.ToolCall)

@@ -1,4 +1,4 @@
-"""The comparison itself: what it finds, what it lets pass, and that damage of any kind ends in an outcome."""
+"""The comparison itself: the differences that it finds and allows, and that any damage has an outcome."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HELLO: Wire = {"text": "Hello", "model": "m", "finish_reason": "stop", "usage": 
 def keep(
     folder: Path, name: str, body: str | bytes, expected: Wire, *, dialect: str = "openai_chat", **metadata: Any
 ) -> None:
-    """Write one recorded answer."""
+    """Write the files of one recorded response."""
     stream = metadata.pop("is_stream", True)
     kind = "text/event-stream" if stream else "application/json"
     described: Wire = {
@@ -53,12 +53,12 @@ def run(folder: Path) -> int:
     return main([str(folder), "--no-robust"])
 
 
-def test_without_a_folder_it_is_skipped_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_folder_the_run_is_skipped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(tmp_path / "nowhere")]) == main([]) == 0
     assert capsys.readouterr().out.count("skipped") == 2
 
 
-def test_an_answer_read_as_the_reference_reads_it_passes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_result_equal_to_the_reference_s_passes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     keep(tmp_path, "hello.s", STREAM, HELLO)
     assert run(tmp_path) == 0
     assert "{'identical': 1, 'argued': 0, 'unargued': 0}" in capsys.readouterr().out
@@ -80,19 +80,17 @@ def test_an_answer_read_as_the_reference_reads_it_passes(tmp_path: Path, capsys:
     ],
     ids=lambda other: next(iter(other)),
 )
-def test_a_difference_without_an_argument_fails(
-    tmp_path: Path, other: Wire, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_difference_without_a_rule_fails(tmp_path: Path, other: Wire, capsys: pytest.CaptureFixture[str]) -> None:
     keep(tmp_path, "hello.s", STREAM, {**HELLO, **other})
     assert run(tmp_path) == 1
     assert "UNARGUED openai-chat hello.s" in capsys.readouterr().out
 
 
-def test_an_argued_difference_passes_with_its_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_difference_with_a_rule_passes_with_its_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cut_off = STREAM[: STREAM.rindex('data: {"id"')]
     keep(tmp_path, "cut.s", cut_off, {**HELLO, "text": "Hello", "finish_reason": None, "terminal_event_seen": False})
     assert run(tmp_path) == 0
-    assert "half an answer must not pass for a whole one" in capsys.readouterr().out
+    assert "a truncated response must not count as complete" in capsys.readouterr().out
 
 
 def test_errors_are_compared_by_category_code_and_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -106,7 +104,7 @@ def test_errors_are_compared_by_category_code_and_message(tmp_path: Path, capsys
     assert "error code: ours 'rate_limit_exceeded', reference 'x'" in capsys.readouterr().out
 
 
-def test_streamed_arguments_of_gemini_are_put_together_for_the_comparison(tmp_path: Path) -> None:
+def test_streamed_arguments_of_gemini_are_joined(tmp_path: Path) -> None:
     calls: list[Wire] = [
         {"name": "look", "willContinue": True},
         {"partialArgs": [{"jsonPath": "$.at", "stringValue": "Os", "willContinue": True}], "willContinue": True},
@@ -126,7 +124,7 @@ def phenomena_as_cases(folder: Path) -> list[Case]:
     return read_corpus(folder)
 
 
-def test_every_phenomenon_survives_every_spelling_and_restating(tmp_path: Path) -> None:
+def test_every_phenomenon_is_kept_in_every_spelling(tmp_path: Path) -> None:
     cases = phenomena_as_cases(tmp_path)
     assert [fault for case in cases for fault in spelling_faults(case)] == []
     report = compare_pairs(cases)
@@ -134,7 +132,7 @@ def test_every_phenomenon_survives_every_spelling_and_restating(tmp_path: Path) 
     assert report.restated > len(cases) // 2
 
 
-def test_a_spelling_that_says_something_else_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_spelling_with_another_meaning_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     keep(tmp_path, "hello.s", STREAM, HELLO)
     (case,) = read_corpus(tmp_path)
     assert len(list(respelled(case))) > 10
@@ -142,14 +140,14 @@ def test_a_spelling_that_says_something_else_is_found(tmp_path: Path, monkeypatc
     assert "byte order mark" in spelling_faults(case)[0]
 
 
-def test_damage_of_every_kind_ends_in_a_response_or_an_error(tmp_path: Path) -> None:
+def test_any_damage_gives_a_response_or_an_error(tmp_path: Path) -> None:
     for case in phenomena_as_cases(tmp_path):
         ledger = damage_one(case, 20_000)
         assert ledger.faults == []
         assert ledger.responses + ledger.errors == ledger.variants > 10
 
 
-def test_the_damage_is_what_it_says_and_bounded() -> None:
+def test_the_damage_is_as_named_and_bounded() -> None:
     body = bytes(range(256)) * 8
     assert [variant for _, variant in cut(body, 0)] == [body[:place] for place in range(97, len(body), 97)]
     for name, variant in list(flipped(body, 0, "seed"))[1:]:
@@ -161,7 +159,7 @@ def test_the_damage_is_what_it_says_and_bounded() -> None:
     assert len(places(1_000_000, 97, 10_000_000)) <= 10
 
 
-def test_the_whole_run_with_damage_passes_on_a_sound_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_whole_run_passes_on_a_valid_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     keep(tmp_path, "hello.s", STREAM, HELLO)
     assert main([str(tmp_path), "--budget", "2000"]) == 0
     said = capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""The page on dialects is current, its example runs, and what it says of every dialect alike holds in the engine."""
+"""The page on dialects is current, its example runs, and its common rules hold in the engine for each dialect."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def example() -> ModuleType:
     return module
 
 
-def test_the_page_is_what_the_dialects_do() -> None:
+def test_the_page_agrees_with_the_dialects() -> None:
     assert DOCUMENT.read_text("utf-8") == document(), "run: python -m tests.conformance.features"
 
 
 @pytest.mark.trio
-async def test_a_server_of_ones_own_is_a_row_of_data(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_custom_server_is_a_row_of_data(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ZEPHYR_API_KEY", "zephyr-canary")
     received: list[bytes] = []
 
@@ -74,24 +74,24 @@ async def test_rate_limits_request_id_and_warnings_reach_the_caller(dialect: str
             await line.send(answers.pop(0))
 
     async with open_peer(script) as peer:
-        # A seed, stop sequences, a word on parallel calls where there are no tools: each dialect lacks one of these.
+        # A seed, stop sequences, parallel calls without tools: each dialect lacks one of these options.
         request = ms.Request("m", HELLO, seed=1, stop=["x"], parallel_tool_calls=False)
         async with ms.open_engine([PROVIDERS[dialect]("key", peer.origin)], proxy="") as engine:
-            told = [
+            completions = [
                 await engine.start_request(request).wait(),
                 await engine.start_stream(request).wait(),
             ]
-    assert_alike(told)
+    assert_alike(completions)
 
 
-def assert_alike(told: Sequence[ms.Completion]) -> None:
-    for completion in told:
+def assert_alike(completions: Sequence[ms.Completion]) -> None:
+    for completion in completions:
         assert completion.success
         assert completion.headers["x-ratelimit-remaining-requests"] == "41"
         assert completion.request_id == "req-1"
         assert completion.response is not None
         assert completion.response.warnings
-    first, second = (completion.response for completion in told)
+    first, second = (completion.response for completion in completions)
     assert first is not None
     assert second is not None
     assert first.warnings == second.warnings

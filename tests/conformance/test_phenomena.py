@@ -1,4 +1,4 @@
-"""Content that has no place in the eight events is kept, streamed and unstreamed, at every split of the bytes."""
+"""Content without an event is kept, streamed and unstreamed, at every split of the bytes."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ CASES = [pytest.param(row, id=f"{row.dialect}: {row.what}") for row in PHENOMENA
 
 
 @pytest.mark.parametrize("row", CASES)
-def test_it_is_where_the_documentation_says(row: Phenomenon) -> None:
+def test_each_part_is_where_the_documentation_says(row: Phenomenon) -> None:
     assert found(row.where, unstreamed(row)) == row.value
     assert found(row.where, streamed(row)) == row.value
 
 
 @pytest.mark.parametrize("row", CASES)
-def test_the_whole_response_is_the_same_streamed_and_unstreamed(row: Phenomenon) -> None:
+def test_the_response_is_equal_streamed_and_unstreamed(row: Phenomenon) -> None:
     one, other = unstreamed(row), streamed(row)
     for response in (one, other):
-        response.provider_data.pop("object", None)  # Chat names the body and the chunk differently
+        response.provider_data.pop("object", None)  # Chat has different names for the body and the chunk
     assert one == other
 
 
 @pytest.mark.parametrize("row", CASES)
-def test_it_is_kept_at_every_split_point(row: Phenomenon) -> None:
+def test_each_part_is_kept_at_every_split_point(row: Phenomenon) -> None:
     whole = streamed(row)
     assert all(streamed(row, cut) == whole for cut in range(1, len(row.stream())))
 
@@ -34,6 +34,6 @@ def test_it_is_kept_at_every_split_point(row: Phenomenon) -> None:
 @pytest.mark.parametrize(
     "row", [pytest.param(row, id=row.dialect) for row in PHENOMENA if row.what in ("server-side tools", "MCP")]
 )
-def test_what_the_server_runs_itself_is_never_offered_as_a_call(row: Phenomenon) -> None:
+def test_a_server_s_own_call_is_never_a_tool_call(row: Phenomenon) -> None:
     assert unstreamed(row).tool_calls == streamed(row).tool_calls == []
     assert unstreamed(row).finish_reason is streamed(row).finish_reason is ms.FinishReason.STOP

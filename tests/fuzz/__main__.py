@@ -1,12 +1,12 @@
-"""Fuzz every target for a while: `python -m tests.fuzz --minutes 5 [TARGET …]`; `make fuzz MINUTES=5` runs this.
+"""Fuzz every target for some minutes: `python -m tests.fuzz --minutes 5 [TARGET …]`; `make fuzz MINUTES=5` runs this.
 
-Half of the time each target gets inputs that keep their shape (`shapes.py`), the other half those of atheris, which
-looks for new paths. Where atheris cannot be installed, the first half is all. `--first` continues the numbers of the
-shaped inputs where an earlier run ended.
+Half of the time, each target gets inputs that keep the shape of valid ones (`shapes.py`); the other half, inputs of
+atheris, which searches for new paths. If atheris cannot be installed, only the first half runs. `--first` continues the
+numbers of the shaped inputs where an earlier run ended.
 
-Atheris is installed into an environment of its own below `build/fuzz`, so that the project's stays as it is; where
-that is not possible this says so. What was found lies in `build/fuzz/found`; the corpus grows in
-`build/fuzz/corpus` from run to run. Every finding belongs into `found.py`.
+Atheris is installed into an environment of its own below `build/fuzz`, so that the project's environment does not
+change; if that fails, the program prints the reason. Findings are in `build/fuzz/found`; the corpus in
+`build/fuzz/corpus` grows from run to run. Add each finding to `found.py`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ OPTIONS = ("-max_len=4096", "-timeout=10", "-rss_limit_mb=2048", "-print_final_s
 
 
 def prepared() -> str:
-    """Make the environment, where it is not there; returns why it cannot be made, or nothing."""
+    """Create the environment if it does not exist. Returns the reason if that fails, else an empty string."""
     if not PYTHON.exists():
         venv.create(FOLDER / "environment", with_pip=True)
         for packages in FOLDER.glob("environment/lib/python*/site-packages"):
@@ -46,7 +46,7 @@ def prepared() -> str:
 
 
 def write_corpus(name: str) -> Path:
-    """The seeds as files, beside what earlier runs added."""
+    """Write the seeds as files, next to the inputs that earlier runs added. Returns the folder."""
     folder = FOLDER / "corpus" / name
     folder.mkdir(parents=True, exist_ok=True)
     for number, seed in enumerate(SEEDS[name]):
@@ -62,7 +62,7 @@ def write_dictionary() -> Path:
 
 
 def fuzz(name: str, seconds: int) -> tuple[str, int, str]:
-    """One target; its name, exit status, and last words."""
+    """Fuzz one target with atheris. Returns its name, the exit status and the last output."""
     options = [f"-max_total_time={seconds}", f"-dict={FOLDER / 'words.dict'}", f"-artifact_prefix={FOUND}/{name}-"]
     command = [PYTHON, "-m", "tests.fuzz.guided", name, str(write_corpus(name)), *OPTIONS, *options]
     finished = subprocess.run(
@@ -72,7 +72,7 @@ def fuzz(name: str, seconds: int) -> tuple[str, int, str]:
 
 
 def fuzz_shaped(name: str, seconds: int, first: int) -> tuple[str, int, str]:
-    """One target on structure-aware inputs; its name, exit status, and last words."""
+    """Fuzz one target with structure-aware inputs. Returns its name, the exit status and the last output."""
     command = [sys.executable, "-m", "tests.fuzz.shaped", name, str(seconds), str(first), str(FOUND)]
     finished = subprocess.run(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", check=False
@@ -90,7 +90,7 @@ def statistics(words: str) -> str:
 
 
 def run(fuzz_one: Fuzz, names: list[str], lanes: int, summary: Callable[[str], str]) -> set[str]:
-    """All targets, a few at a time; those that failed."""
+    """Fuzz all targets, a few at a time. Returns the names of those that failed."""
     failed: set[str] = set()
     with ThreadPoolExecutor(lanes) as pool:
         for name, status, words in pool.map(fuzz_one, names):

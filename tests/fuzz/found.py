@@ -1,11 +1,11 @@
-"""What fuzzing has found, each with the input that showed it and what was wrong: run as tests ever after."""
+"""The findings of fuzzing, each with its input and the defect. They are run as tests."""
 
 from __future__ import annotations
 
 from tests.fuzz.seeds import CUT, RESPONSES
 
 _FRAMES = RESPONSES[0].split("\n\n")
-_TWICE = "\n\n".join([*_FRAMES[:3], *_FRAMES[2:]])  # the summary's only delta comes twice
+_TWICE = "\n\n".join([*_FRAMES[:3], *_FRAMES[2:]])  # the summary's only delta is sent twice
 
 _CHOICES = (
     'data: {"choices": [{"index": 0, "delta": {"reasoning_content": "hm"}},'
@@ -21,7 +21,7 @@ FOUND: list[tuple[str, bytes, str]] = [
         "stray bytes that come after the end was seen close an idle connection",
     ),
     ("openai-chat", CUT + _CHOICES.encode(), "a choice before a malformed one in the same chunk is in the answer only"),
-    ("openai-responses", CUT + _TWICE.encode(), "pieces that the whole contradicts are told, the whole is held"),
+    ("openai-responses", CUT + _TWICE.encode(), "a whole text that contradicts its pieces: events have the pieces"),
     ("secrets", b":Ef3&ampgh4&lt", "HTML reads an entity without its semicolon, as at the end of a cut text"),
     (
         "secrets",
@@ -34,4 +34,4 @@ FOUND: list[tuple[str, bytes, str]] = [
         "the type of a block that is a list is no known type",
     ),
 ]
-"""Target, input, what it showed."""
+"""Target, input, defect."""

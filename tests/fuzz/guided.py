@@ -1,6 +1,6 @@
 """One target under atheris, a coverage-guided fuzzer: `python -m tests.fuzz.guided TARGET [libFuzzer options]`.
 
-Needs atheris, which is no dependency of the project: `python -m tests.fuzz` makes a throw-away environment with it.
+Needs atheris, which is not a dependency of the project: `python -m tests.fuzz` creates a temporary environment with it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Where fuzzing begins: right input for every target, rich enough that its parts can be cut, moved and joined.
+"""The seeds of fuzzing: valid input for each target, with many different parts to cut, move and join.
 
-Written from the wire formats. Each begins with the byte that a target takes for how the rest is cut.
+Written from the wire formats. The first byte of each input determines how a target cuts the rest.
 """
 
 from __future__ import annotations
@@ -183,9 +183,9 @@ SEEDS: dict[str, list[bytes]] = {
         (f"POST / HTTP/1.1\r\nAuthorization: Bearer {KEY}\r\n" * 3).encode(),
     ],
 }
-"""Target → right input, without the byte that says how it is cut."""
+"""Target → valid inputs, without the first byte that determines the cuts."""
 
 WORDS: list[bytes] = sorted(
     {word for seeds in SEEDS.values() for seed in seeds for word in re.findall(rb'"[\w.]+"|[\w-]+:|\r\n|\d+', seed)}
 )
-"""What the formats are made of: a dictionary for whoever mutates."""
+"""Tokens of the formats: a dictionary for mutations."""

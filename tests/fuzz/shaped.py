@@ -1,7 +1,7 @@
-"""One target on structure-aware inputs for a while: `python -m tests.fuzz.shaped TARGET SECONDS FIRST FOLDER`.
+"""Fuzz one target with structure-aware inputs: `python -m tests.fuzz.shaped TARGET SECONDS FIRST FOLDER`.
 
-Runs input after input, each with a bound of processor time and of memory, and writes the first that fails into the
-folder. Needs nothing but the project; `python -m tests.fuzz` starts it for every target.
+Runs one input after another, each with bounds on CPU time and memory, and writes the first input that fails into the
+folder. Needs only the project; `python -m tests.fuzz` starts it for each target.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from tests.fuzz.shapes import shaped
 from tests.fuzz.targets import TARGETS
 
 MOST_SECONDS = 20.0
-"""Of processor time for one input of at most 256 KiB, which a target reads several times; what is linear takes 2."""
+"""Seconds of CPU time for one input of at most 256 KiB, which a target reads several times. Linear code takes 2."""
 
 MOST_MEMORY = 2 << 30
 
 
 class TooSlow(Exception):
-    """An input takes more time than its size explains."""
+    """A target takes more time for an input than linear code would."""
 
 
 def _too_slow(number: int, frame: FrameType | None) -> None:
@@ -34,7 +34,7 @@ def _too_slow(number: int, frame: FrameType | None) -> None:
 
 
 def run(name: str, seconds: float, first: int, folder: Path) -> int:
-    """Until the time is over or an input fails; the exit status."""
+    """Run inputs until the time is over or an input fails. Returns the exit status."""
     resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
     signal.signal(signal.SIGVTALRM, _too_slow)
     end, number, slowest = time.monotonic() + seconds, first, 0.0

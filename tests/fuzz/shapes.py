@@ -1,8 +1,8 @@
-"""Hostile inputs that keep the shape of right ones: what a server would send that wants to break its client.
+"""Hostile inputs that keep the shape of valid ones, as a server could send them to break its client.
 
-A random fuzzer seldom writes a number of 400 digits, a thousand choices or 20 KB of spaces at a place where they are
-read. Each function here takes right input and makes one such change; `shaped` makes a few of them. The same random
-generator gives the same input.
+A random fuzzer rarely writes a number of 400 digits, a thousand choices or 20 KB of spaces at a place where they are
+parsed. Each function makes one such change to valid input; `shaped` makes several. Equal random generators create equal
+inputs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.engine.test_redaction import SPELLINGS
 Change: TypeAlias = Callable[[bytes, random.Random], bytes]
 
 LARGEST = 256 * 1024
-"""Bytes of an input; what grows faster than its input shows long before."""
+"""The maximum size of an input, in bytes. Superlinear cost is visible at much smaller sizes."""
 
 NUMBERS = (
     b"0", b"-0", b"-1", b"1e400", b"-1e400", b"1e-400", b"1.5", b"00", b"0x10", b"NaN", b"Infinity", b"9" * 20,
@@ -51,7 +51,7 @@ def _place(data: bytes, pattern: re.Pattern[bytes], chance: random.Random) -> tu
 
 
 def _object(data: bytes, chance: random.Random) -> tuple[int, int]:
-    """Where one line's outermost object stands."""
+    """Return the span of the outermost JSON object of one line."""
     starts = [
         place for place in (0, *(match.end() for match in _LINE_END.finditer(data))) if b"{" in data[place : place + 99]
     ]
@@ -61,19 +61,19 @@ def _object(data: bytes, chance: random.Random) -> tuple[int, int]:
 
 
 def number(data: bytes, chance: random.Random) -> bytes:
-    """Another number where one stands."""
+    """Replace a number by another one."""
     start, end = _place(data, _NUMBER, chance)
     return data[:start] + chance.choice(NUMBERS) + data[end:]
 
 
 def spaces(data: bytes, chance: random.Random) -> bytes:
-    """White space behind a token."""
+    """Insert white space after a token."""
     _, end = _place(data, _TOKEN_END, chance)
     return data[:end] + chance.choice(SPACES) * chance.choice((1, 65, 1000, 20_000)) + data[end:]
 
 
 def repeat(data: bytes, chance: random.Random) -> bytes:
-    """A stretch of the input many times: a line, an event, or any other."""
+    """Repeat a part of the input many times: a line, an event, or any span."""
     ends = [match.end() for match in _TOKEN_END.finditer(data)] or [0, len(data)]
     start, end = sorted((chance.choice(ends), chance.choice(ends)))
     piece = data[start:end] or data[:1]
@@ -81,24 +81,24 @@ def repeat(data: bytes, chance: random.Random) -> bytes:
 
 
 def deep(data: bytes, chance: random.Random) -> bytes:
-    """Containers within each other where a value stands."""
+    """Replace a value by deeply nested containers."""
     start, end = _place(data, _NUMBER, chance)
     return data[:start] + chance.choice(DEEP) + data[end:]
 
 
 def echo(data: bytes, chance: random.Random) -> bytes:
-    """A key, in one of the ways to write it, anywhere."""
+    """Insert a key anywhere, in one of its spellings."""
     place = chance.randint(0, len(data))
     return data[:place] + chance.choice(list(SPELLINGS.values())).encode() + data[place:]
 
 
 def cut(data: bytes, chance: random.Random) -> bytes:
-    """The input up to somewhere."""
+    """Truncate the input."""
     return data[: chance.randint(0, len(data))]
 
 
 def node(data: bytes, chance: random.Random) -> bytes:
-    """In one JSON object: a member of another type, many of one, or a path."""
+    """Change one JSON object: give a member another type, repeat one, or insert a path."""
     start, end = _object(data, chance)
     try:
         value = json.loads(data[start:end])
@@ -146,7 +146,7 @@ CHANGES: tuple[Change, ...] = (number, spaces, repeat, deep, echo, cut, node, no
 
 
 def shaped(seeds: list[bytes], chance: random.Random, *, largest: int = LARGEST) -> bytes:
-    """A right input with some hostile changes, and the byte before it that says how it is cut."""
+    """Return a valid input with some hostile changes, after a first byte that determines the cuts."""
     data = chance.choice(seeds)
     for _ in range(chance.randint(1, 3)):
         data = chance.choice(CHANGES)(data, chance)[:largest]

@@ -1,8 +1,8 @@
-"""What is fuzzed, and what must hold for any bytes at all: one function per target, bytes in, an exception if not.
+"""The targets of fuzzing: functions that take any bytes and raise an exception if a law is violated.
 
-Knows the parsers and machines, and for each an oracle: h11, a second implementation, or a law (order, one end, the
-same however it is cut, what is told is what is held). Must not know where its bytes come from: hypothesis
-(`test_targets.py`), a coverage-guided fuzzer (`guided.py`) or the list of what was found (`found.py`).
+Knows the parsers and stream machines, and for each an oracle: h11, a second implementation, or a law (the order of
+events, exactly one end, equal results at every split, deltas that add up to the response). Must not know where its
+bytes come from: hypothesis (`test_targets.py`), a coverage-guided fuzzer (`guided.py`) or the findings (`found.py`).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ PROVIDERS: dict[str, tuple[Provider, ...]] = {
 
 
 def cut(data: bytes) -> list[bytes]:
-    """The data in pieces: its first byte says how they are sized, so that a fuzzer can move the cuts."""
+    """Cut the data into pieces. Its first byte determines their sizes, so that a fuzzer can move the cuts."""
     if not data:
         return []
     step, body = data[0] % 64 + 1, data[1:]
@@ -62,18 +62,18 @@ def cut(data: bytes) -> list[bytes]:
 
 
 def chunks(data: bytes) -> None:
-    """The chunk decoder reads what h11 reads, but for what its head says."""
+    """The chunk decoder agrees with h11, except for the differences that `chunked.py` documents."""
     test_chunked.check(data[1:], cut(data))
 
 
 def sse(data: bytes) -> None:
-    """The SSE parser reads what a second one, written from the standard, reads."""
+    """The SSE parser agrees with a second parser that is written from the standard."""
     pieces = cut(data)
     assert test_sse.parse(pieces) == test_sse.reference(data[1:])
 
 
 class _Line:
-    """A socket that gives what it is told to, and takes everything."""
+    """A simulated socket that returns the given pieces and accepts all bytes."""
 
     def __init__(self, pieces: list[bytes]) -> None:
         self.pieces = pieces
@@ -97,25 +97,25 @@ class _Line:
 
 
 class _StillLoop(Loop):
-    """A loop that nobody runs: the target calls the connection itself."""
+    """A loop that never runs: the target calls the connection itself."""
 
     def add(self, connection: object) -> None:
-        """Nothing is watched."""
+        """Do nothing."""
 
     remove = add
 
     def watch(self, connection: object, *, read: bool, write: bool) -> None:
-        """Nothing is watched."""
+        """Do nothing."""
 
     async def run(self) -> None:
         raise AssertionError
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing."""
 
 
-class _Told:
-    """An exchange that checks the order of what it is told."""
+class _RecordedExchange:
+    """An exchange that records what it receives and checks the order."""
 
     def __init__(self) -> None:
         self.status = 0
@@ -148,11 +148,11 @@ class _Told:
         self.failure = error
 
 
-def _read(pieces: list[bytes]) -> tuple[_Told, str]:
-    """What a connection makes of a response, and what becomes of the connection."""
+def _read(pieces: list[bytes]) -> tuple[_RecordedExchange, str]:
+    """Read a response with a connection. Returns the exchange, and the connection's fate."""
     fate: list[str] = []
     line = _Line([piece for piece in pieces if piece])
-    told = _Told()
+    exchange = _RecordedExchange()
     connection = Connection(
         line,  # type: ignore[arg-type]
         "http://fuzz.test:80",
@@ -160,16 +160,16 @@ def _read(pieces: list[bytes]) -> tuple[_Told, str]:
         lambda _: fate.append("idle"),
         lambda _: fate.append("closed"),
     )
-    connection.send(WireHead(b"POST", b"/", [(b"Host", b"fuzz.test")]), b"", told)
+    connection.send(WireHead(b"POST", b"/", [(b"Host", b"fuzz.test")]), b"", exchange)
     while not connection.closed:
         connection.on_readable()
-    assert told.ended != (told.failure is not None)
+    assert exchange.ended != (exchange.failure is not None)
     assert fate in (["closed"], ["idle", "closed"])
-    return told, fate[0]
+    return exchange, fate[0]
 
 
 def _read_with_h11(data: bytes) -> tuple[int, bytes] | None:
-    """Status and body of a whole response; None for any other."""
+    """Return status and body of a complete response; None for any other."""
     connection = h11.Connection(h11.CLIENT, max_incomplete_event_size=1 << 20)
     connection.send(h11.Request(method="POST", target="/", headers=[("Host", "fuzz.test"), ("Content-Length", "0")]))
     connection.send(h11.EndOfMessage())
@@ -195,17 +195,17 @@ def _read_with_h11(data: bytes) -> tuple[int, bytes] | None:
 
 
 def responses(data: bytes) -> None:
-    """A connection tells any response in order and once, the same however it is cut, and as h11 reads it."""
+    """A connection delivers any response in order and once, equally at every split, and in agreement with h11."""
     body = data[1:]
-    told, fate = _read([body])
+    exchange, fate = _read([body])
     in_pieces, fate_in_pieces = _read(cut(data))
-    assert (told.status, told.ended) == (in_pieces.status, in_pieces.ended)
-    assert told.body == in_pieces.body or not told.ended
-    if told.ended and fate == "idle":
+    assert (exchange.status, exchange.ended) == (in_pieces.status, in_pieces.ended)
+    assert exchange.body == in_pieces.body or not exchange.ended
+    if exchange.ended and fate == "idle":
         assert fate_in_pieces == "idle"  # the reverse need not hold: stray bytes may come after the end was seen
     theirs = _read_with_h11(body)
-    if told.ended and told.status != 205:
-        assert theirs == (told.status, told.body), (theirs, told.status, told.body)
+    if exchange.ended and exchange.status != 205:
+        assert theirs == (exchange.status, exchange.body), (theirs, exchange.status, exchange.body)
 
 
 # --- machines ---
@@ -224,7 +224,7 @@ def _held(block: Block) -> tuple[str, str] | None:
     return ("call", f"{block.id} {block.name} {block.arguments}") if isinstance(block, ToolCall) else None
 
 
-def _told(events: list[Event]) -> list[tuple[str, str]]:
+def _delivered(events: list[Event]) -> list[tuple[str, str]]:
     blocks: dict[int, list[str]] = {}
     kinds: dict[int, str] = {}
     for event in events:
@@ -241,12 +241,12 @@ def _told(events: list[Event]) -> list[tuple[str, str]]:
 
 
 CONTRADICTABLE: Final = frozenset({"openai-responses"})
-"""Dialects that send each text twice, in pieces and whole: where a server contradicts itself, the pieces have been
-told and the whole is held."""
+"""Dialects that send each text twice, in pieces and whole. If a server contradicts itself, the pieces are in the events
+and the whole text is in the response."""
 
 
 def run_machine(dialect: str, provider: Provider, pieces: list[bytes]) -> tuple[list[Event], Response]:
-    """A body through parser and machine; checks order, one end, and that what is told is what is held."""
+    """Feed a body to parser and machine; check the order, exactly one end, and that deltas and response agree."""
     parser, machine, order = SSEParser(), DIALECTS[dialect].machine(provider, _ids()), OrderChecker()
     events: list[Event] = []
 
@@ -267,23 +267,23 @@ def run_machine(dialect: str, provider: Provider, pieces: list[bytes]) -> tuple[
     assert machine.end() == ()
     assert machine.feed("", b"{}") == ()
     response = machine.response()
-    held, told = [block for block in map(_held, response.content) if block], _told(events)
+    held, delivered = [block for block in map(_held, response.content) if block], _delivered(events)
     if dialect in CONTRADICTABLE:
-        held, told = [(kind, "") for kind, _ in held], [(kind, "") for kind, _ in told]
-    assert held == told, (held, told)
+        held, delivered = [(kind, "") for kind, _ in held], [(kind, "") for kind, _ in delivered]
+    assert held == delivered, (held, delivered)
     return events, response
 
 
 def machine(dialect: str, data: bytes) -> None:
-    """Any stream keeps the order and ends once, tells what it holds, and is the same however it is cut."""
+    """Any stream keeps the order, ends once, agrees with its response, and is the same at every split."""
     for provider in PROVIDERS[dialect]:
         whole = run_machine(dialect, provider, [data[1:]])
         in_pieces = run_machine(dialect, provider, cut(data))
-        assert in_pieces == whole or repr(in_pieces) == repr(whole)  # NaN, which is kept, equals nothing
+        assert in_pieces == whole or repr(in_pieces) == repr(whole)  # NaN is kept and is not equal to itself
 
 
 def answers(data: bytes) -> None:
-    """Any body, as an answer or as an error, gives a response or a `ProviderError`."""
+    """Any body, decoded as a response or as an error, gives a response or a `ProviderError`."""
     if not data:
         return
     status = (200, 400, 404, 429, 500, 529, 999)[data[0] % 7]
@@ -301,7 +301,7 @@ def answers(data: bytes) -> None:
 
 
 def headers(data: bytes) -> None:
-    """Any header gives a hint within bounds; what may be sent cannot break its line."""
+    """Any header gives a hint within bounds; an accepted header cannot break its line."""
     lines = [line.partition(b":") for line in data.split(b"\n")]
     mapping = headers_to_mapping((name, value.strip()) for name, _, value in lines)
     for status in (0, 429):
@@ -315,7 +315,7 @@ def headers(data: bytes) -> None:
 
 
 def urls(data: bytes) -> None:
-    """Any text is a URL whose request line is whole, or a `URLError`."""
+    """Any text gives a URL with an intact request line, or a `URLError`."""
     text = data.decode("utf-8", "replace")
     with contextlib.suppress(URLError):
         base = parse_base_url(text)
@@ -331,7 +331,7 @@ def urls(data: bytes) -> None:
 
 
 def rows(data: bytes) -> None:
-    """Any row is a message, nothing, or a `RowError`."""
+    """Any row gives a message, nothing, or a `RowError`."""
     kind, _, rest = data.decode("utf-8", "replace").partition("\n")
     content, _, data_json = rest.partition("\n")
     with contextlib.suppress(RowError, InvalidRequestError):
@@ -345,7 +345,7 @@ _SECRETS = Redaction(_KEY, WireHead(b"POST", b"/", [(b"Host", b"fuzz.test"), (b"
 
 
 def secrets(data: bytes) -> None:
-    """An error that repeats the key, in any way that servers have, keeps no longer part of it."""
+    """An error that quotes the key, in any spelling, keeps no long part of it."""
     if not data:
         return
     body = _SECRETS.hide_bytes(data[1:])
@@ -371,4 +371,4 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "rows": rows,
     "secrets": secrets,
 }
-"""Name → what must hold for any bytes."""
+"""Name → target."""

@@ -1,4 +1,4 @@
-"""Every fuzz target on a bounded number of inputs: right ones, damaged ones, any bytes, and whatever was ever found."""
+"""Run each fuzz target on a bounded number of inputs: valid ones, damaged ones, random bytes, and all findings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ UNHURRIED = settings(max_examples=60, deadline=None, suppress_health_check=[Heal
 
 @st.composite
 def damaged(draw: st.DrawFn, seeds: list[bytes]) -> bytes:
-    """A right input with some of it cut out, moved, doubled, or replaced."""
+    """Draw a valid input of which parts are removed, moved, doubled or replaced."""
     wire = draw(st.sampled_from(seeds))
     for _ in range(draw(st.integers(0, 4))):
         start = draw(st.integers(0, len(wire)))
@@ -34,7 +34,7 @@ def test_every_target_has_its_seeds() -> None:
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_right_input_however_it_is_cut(name: str) -> None:
+def test_valid_input_at_any_cut(name: str) -> None:
     for seed in SEEDS[name]:
         for step in (b"\x00", b"\x06", CUT):
             TARGETS[name](step + seed)
@@ -54,7 +54,7 @@ def test_damaged_input(name: str) -> None:
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_shaped_input(name: str) -> None:
-    """Hostile numbers, paths, counts, spaces, repeats and echoes; a small part of what `make fuzz` runs."""
+    """Inputs with hostile numbers, paths, counts, spaces, repeats and echoes; a small part of what `make fuzz` runs."""
     for number in range(25):
         TARGETS[name](shaped(SEEDS[name], random.Random(number), largest=16 * 1024))
 
@@ -70,5 +70,5 @@ def test_any_bytes(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "data"), [row[:2] for row in FOUND], ids=[row[2] for row in FOUND])
-def test_what_was_found(name: str, data: bytes) -> None:
+def test_every_finding_is_fixed(name: str, data: bytes) -> None:
     TARGETS[name](data)

@@ -1,4 +1,4 @@
-"""What both interoperability suites ask: a provider per dialect, and one call with everything that it told."""
+"""Common parts of the interoperability suites: a provider per dialect, and a function that makes one call."""
 
 from __future__ import annotations
 
@@ -30,27 +30,27 @@ WEATHER = ms.Tool(
 
 
 @dataclass(slots=True)
-class Told:
-    """What one call told."""
+class Answer:
+    """The completion and the events of one call."""
 
     completion: ms.Completion
     events: list[ms.Event] = field(default_factory=list[ms.Event])
 
     @property
     def response(self) -> ms.Response:
-        """The answer, whole or partial."""
+        """The response, complete or partial."""
         assert self.completion.response is not None
         return self.completion.response
 
     @property
     def error(self) -> ms.ProviderError:
-        """Why it failed."""
+        """The error of a call that failed."""
         assert self.completion.error is not None, self.completion
         return self.completion.error
 
     @property
     def text(self) -> str:
-        """The text that the events told."""
+        """The text that the events delivered."""
         return "".join(event.text for event in self.events if isinstance(event, ms.TextDelta))
 
 
@@ -61,8 +61,8 @@ async def ask(
     stream: bool,
     retry: ms.Retry | None = None,
     timeouts: ms.Timeouts | None = None,
-) -> Told:
-    """Make one call; events are checked for their order, and the completion for being the only one."""
+) -> Answer:
+    """Make one call; check the order of the events, and that there is exactly one completion."""
     events: list[ms.Event] = []
     completions: list[ms.Completion] = []
     order = OrderChecker()
@@ -82,4 +82,4 @@ async def ask(
     assert completions == [completion]
     if stream:
         assert isinstance(events[-1], ms.Done if completion.success else ms.Error)
-    return Told(completion, events)
+    return Answer(completion, events)

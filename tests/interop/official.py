@@ -1,7 +1,7 @@
-"""The same questions, asked by the official SDKs: the reference that each test compares with.
+"""Make the same calls with the official SDKs, as the reference for each test.
 
-One class per dialect. Each sends a conversation in its SDK's own form and returns a `Heard`: what the SDK made of the
-answer, or the exception that it raised. Must not know what the tests expect.
+There is one class per dialect. Each sends a conversation in its SDK's own form and returns a `Heard`: the SDK's result,
+or the exception that it raised. Must not know what the tests expect.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ WITHOUT_AN_END = "the stream ended without its last event"
 
 @dataclass(slots=True)
 class Heard:
-    """What an SDK returned.
+    """The result of an SDK's call.
 
-    text: of a streamed answer, the deltas joined.
-    calls: name and parsed arguments.
+    text: the text; of a streamed answer, the joined deltas.
+    calls: name and parsed arguments of each tool call.
     turn: the assistant's turn in the SDK's own form, to be sent back.
-    ids: the tool calls' ids.
-    error: the exception that ended it.
-    status: the HTTP status that the exception names.
+    ids: the ids of the tool calls.
+    error: the exception that ended the call.
+    status: the HTTP status of the exception.
     """
 
     text: str = ""
@@ -47,14 +47,14 @@ class Heard:
     status: int | None = None
 
     def add(self, id: str, name: str, arguments: Any) -> None:
-        """One more tool call."""
+        """Add a tool call."""
         self.ids.append(id)
         self.calls.append((name, arguments))
 
 
 @contextmanager
 def _catching(heard: Heard) -> Iterator[None]:
-    """Keep what the SDK raises. Its warnings, about the age of a model for instance, are its own affair."""
+    """Keep the exception that the SDK raises, and ignore its warnings, for instance about deprecated models."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -70,12 +70,12 @@ def _has_text(chunk: Any) -> bool:
 
 
 def joined(text: str) -> str:
-    """Surrogate halves that meet are one character: the SDKs keep what each delta held."""
+    """Join adjacent surrogate halves to one character: the SDKs keep the halves of each delta."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 class _OpenAI:
-    """What both dialects of the openai SDK share."""
+    """The common part of both dialects of the openai SDK."""
 
     def __init__(self, base: str, model: str, key: str = "key") -> None:
         self._model = model
@@ -86,7 +86,7 @@ class _OpenAI:
 
 
 class OfficialChat(_OpenAI):
-    """openai, Chat Completions."""
+    """The openai SDK with Chat Completions."""
 
     def result(self, heard: Heard, said: str) -> list[Any]:
         return [*heard.turn, *({"role": "tool", "tool_call_id": id, "content": said} for id in heard.ids)]
@@ -139,7 +139,7 @@ class OfficialChat(_OpenAI):
             heard.input_tokens, heard.output_tokens = usage.prompt_tokens, usage.completion_tokens
 
     def beginning(self, words: str) -> str:
-        """The first text of a streamed answer; then the stream is closed."""
+        """Return the first text of a streamed answer, and close the stream."""
         with self._client:
             asked: dict[str, Any] = {"model": self._model, "messages": self.user(words)}
             with self._client.chat.completions.create(**asked, stream=True) as chunks:
@@ -147,7 +147,7 @@ class OfficialChat(_OpenAI):
 
 
 class OfficialResponses(_OpenAI):
-    """openai, Responses."""
+    """The openai SDK with Responses."""
 
     def result(self, heard: Heard, said: str) -> list[Any]:
         outputs = [{"type": "function_call_output", "call_id": id, "output": said} for id in heard.ids]
@@ -192,7 +192,7 @@ class OfficialResponses(_OpenAI):
             heard.input_tokens, heard.output_tokens = answer.usage.input_tokens, answer.usage.output_tokens
 
     def beginning(self, words: str) -> str:
-        """The first text of a streamed answer; then the stream is closed."""
+        """Return the first text of a streamed answer, and close the stream."""
         with self._client:
             asked: dict[str, Any] = {"model": self._model, "input": self.user(words)}
             with self._client.responses.create(**asked, stream=True) as events:
@@ -200,7 +200,7 @@ class OfficialResponses(_OpenAI):
 
 
 class OfficialAnthropic:
-    """anthropic, Messages."""
+    """The anthropic SDK with Messages."""
 
     def __init__(self, base: str, model: str, key: str = "key") -> None:
         self._model = model
@@ -253,7 +253,7 @@ class OfficialAnthropic:
                     calls[event.index] = (id, name, arguments + delta.partial_json)
             elif event.type in ("message_start", "message_delta"):
                 usage = event.message.usage if event.type == "message_start" else event.usage
-                # A member that the last event leaves out stands as the first one gave it.
+                # A member that the last event omits keeps the first event's value.
                 heard.input_tokens = heard.input_tokens if usage.input_tokens is None else usage.input_tokens
                 heard.output_tokens = usage.output_tokens
             finished = finished or event.type == "message_stop"
@@ -263,7 +263,7 @@ class OfficialAnthropic:
             heard.add(id, name, json.loads(joined(arguments) or "{}"))
 
     def beginning(self, words: str) -> str:
-        """The first text of a streamed answer; then the stream is closed."""
+        """Return the first text of a streamed answer, and close the stream."""
         asked: dict[str, Any] = {"model": self._model, "messages": self.user(words), "max_tokens": 1000}
         with self._client, _catching(Heard()), self._client.messages.create(**asked, stream=True) as events:
             for event in events:
@@ -273,7 +273,7 @@ class OfficialAnthropic:
 
 
 class OfficialGemini:
-    """google-genai, generateContent."""
+    """The google-genai SDK with generateContent."""
 
     def __init__(self, base: str, model: str, key: str = "key") -> None:
         self._model = model
@@ -322,7 +322,7 @@ class OfficialGemini:
             heard.input_tokens, heard.output_tokens = usage.prompt_token_count, usage.candidates_token_count
 
     def beginning(self, words: str) -> str:
-        """The first text of a streamed answer; then the stream is closed."""
+        """Return the first text of a streamed answer, and close the stream."""
         with self._client:
             contents: Any = self.user(words)
             chunks = self._client.models.generate_content_stream(model=self._model, contents=contents)

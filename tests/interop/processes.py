@@ -1,7 +1,7 @@
-"""Servers that others wrote: installed below `build/interop`, started on loopback, stopped by their process id.
+"""Third-party servers: installed below `build/interop`, started on loopback, stopped by their process id.
 
-Knows how to install and start each. Must not know what tests ask of them. Whatever is missing on this machine (npm, a
-way to the registries, time) is a `MissingServerError` that says so; a test that meets one is skipped.
+Knows how to install and start each server. Must not know what the tests send to it. If something is missing on this
+machine (npm, access to the registries, time), `MissingServerError` is raised with the reason, and the test is skipped.
 """
 
 from __future__ import annotations
@@ -33,30 +33,34 @@ ROUTER = "@musistudio/claude-code-router@2.0.0"
 LITELLM = "litellm[proxy]==1.106.2"
 
 INSTALLED = Path(__file__).parents[2] / "build" / "interop"
-"""Each server has a folder of its own here, named after its version. `make clean` removes them."""
+"""The folder of the installed servers, with one folder per server and version. `make clean` removes it."""
 
 
 class MissingServerError(Exception):
-    """The server cannot be had here. The message says why."""
+    """The server cannot be installed or started on this machine. The message gives the reason."""
 
 
 @dataclass(slots=True, frozen=True)
 class Running:
-    """A server that listens. origin: `http://127.0.0.1:port`. key: what it takes as an API key."""
+    """A server that listens.
+
+    origin: `http://127.0.0.1:port`.
+    key: the API key that it accepts.
+    """
 
     origin: str
     key: str = "key"
 
     def post(self, path: str, body: object = None) -> Any:
-        """Tell it something; returns its answer's JSON, if it is some."""
+        """Send a POST request. Returns the response's JSON, if it is JSON."""
         return self._call("POST", path, body)
 
     def get(self, path: str) -> Any:
-        """Ask it something."""
+        """Send a GET request. Returns the response's JSON, if it is JSON."""
         return self._call("GET", path)
 
     def delete(self, path: str) -> Any:
-        """Take something back."""
+        """Send a DELETE request. Returns the response's JSON, if it is JSON."""
         return self._call("DELETE", path)
 
     def _call(self, method: str, path: str, body: object = None) -> Any:
@@ -76,7 +80,7 @@ class Running:
 
 @contextmanager
 def llmock() -> Generator[Running, None, None]:
-    """llmock, from the Python registry, in a virtual environment of its own. Raises `MissingServerError`."""
+    """Run llmock, from the Python registry, in a virtual environment of its own. Raises `MissingServerError`."""
     program = _python_program(LLMOCK, "llmock")
     port = _free_port()
     command = [str(program), "serve", "--host", "127.0.0.1", "--port", str(port), "--log-level", "error"]
@@ -86,9 +90,9 @@ def llmock() -> Generator[Running, None, None]:
 
 @contextmanager
 def aimock(fixtures: Sequence[object], scratch: Path, chunk_size: int = 8) -> Generator[Running, None, None]:
-    """aimock, from the JavaScript registry, with these fixtures. Raises `MissingServerError`.
+    """Run aimock, from the JavaScript registry, with these fixtures. Raises `MissingServerError`.
 
-    chunk_size: of each delta, in UTF-16 code units. aimock cuts without regard to surrogate pairs.
+    chunk_size: the size of each delta, in UTF-16 code units. aimock may cut surrogate pairs.
     """
     command = _node_program(AIMOCK, "dist/cli.js")
     answers = scratch / "fixtures.json"
@@ -101,9 +105,10 @@ def aimock(fixtures: Sequence[object], scratch: Path, chunk_size: int = 8) -> Ge
 
 @contextmanager
 def router(upstream: Running, scratch: Path) -> Generator[Running, None, None]:
-    """claude-code-router in front of `upstream`: Anthropic in, Chat or Gemini out. Raises `MissingServerError`.
+    """Run claude-code-router in front of `upstream`. Raises `MissingServerError`.
 
-    Its models are `chat,gpt-4o` and `gemini,gemini-2.5-flash`. It reads its settings from the home folder.
+    It accepts Anthropic and sends Chat or Gemini. Its models are `chat,gpt-4o` and `gemini,gemini-2.5-flash`. It reads
+    its settings from the home folder.
     """
     command = _node_program(ROUTER, "dist/cli.js")
     port, key = _free_port(), secrets.token_hex(16)
@@ -125,9 +130,10 @@ def router(upstream: Running, scratch: Path) -> Generator[Running, None, None]:
 
 @contextmanager
 def litellm(upstream: Running, scratch: Path) -> Generator[Running, None, None]:
-    """The LiteLLM proxy in front of `upstream`: four dialects in, three out. Raises `MissingServerError`.
+    """Run the LiteLLM proxy in front of `upstream`. Raises `MissingServerError`.
 
-    Its models are `chat`, `anthropic` and `gemini`, after the dialect that it speaks with `upstream`.
+    It accepts four dialects and sends three. Its models `chat`, `anthropic` and `gemini` are named after the dialect
+    that it uses with `upstream`.
     """
     program = _python_program(LITELLM, "litellm")
     behind = {
@@ -156,25 +162,25 @@ def litellm(upstream: Running, scratch: Path) -> Generator[Running, None, None]:
 
 
 def _clean_environment(home: Path) -> dict[str, str]:
-    """No proxy, no keys, and a home folder of its own: nothing of the user's is read or written."""
+    """Return an environment without proxy and keys and with another home folder: the user's files are not used."""
     return {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(home)}
 
 
 def _python_program(package: str, name: str) -> Path:
-    """Its script, in a virtual environment that holds only this package."""
+    """Return the path of a program, in a virtual environment that contains only this package."""
     place = INSTALLED / f"{name}-{package.partition('==')[2]}"
     program = place / "bin" / name
     if not program.exists():
         with _fresh(place) as new:
             _run([sys.executable, "-m", "venv", str(new)])
-            # Straight into its place: scripts of an environment know where it lies.
+            # Install at the final path: the scripts of an environment contain its path.
             pip = [str(new / "bin" / "python"), "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
             _run([*pip, package])
     return program
 
 
 def _node_program(package: str, script: str) -> list[str]:
-    """The command that runs a script of this package."""
+    """Return the command that runs a script of this package."""
     node, npm = shutil.which("node"), shutil.which("npm")
     if node is None or npm is None:
         raise MissingServerError("node and npm are not installed")
@@ -189,7 +195,7 @@ def _node_program(package: str, script: str) -> list[str]:
 
 @contextmanager
 def _fresh(place: Path) -> Generator[Path, None, None]:
-    """An empty folder to install into; removed again where that fails, so that a half of it is never taken for all."""
+    """Yield an empty folder for an installation; remove it on failure, so that no partial installation is used."""
     try:
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir(parents=True)
@@ -246,7 +252,7 @@ def _wait_until_it_answers(running: Running, health: str, process: subprocess.Po
         try:
             running.get(health)
         except urllib.error.HTTPError:
-            return  # it answers, if only with a refusal
+            return  # any response counts, even an error
         except OSError:
             time.sleep(0.1)
         else:

@@ -1,4 +1,4 @@
-"""aimock, a server that others wrote: all four dialects, streamed and not, and its faults."""
+"""aimock, a third-party server: all four dialects, streamed and unstreamed, and its faults."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 import manystream as ms
 from manystream.providers.provider import Provider
 
-from .asking import DIALECTS, MODELS, WEATHER, Told, ask
+from .asking import DIALECTS, MODELS, WEATHER, Answer, ask
 from .processes import MissingServerError, Running, aimock
 
 pytestmark = [pytest.mark.servers, pytest.mark.trio, pytest.mark.timeout(900)]  # the first one installs a server
@@ -53,35 +53,35 @@ def chaos(server: Running) -> Iterator[Running]:
     server.delete("/__aimock/chaos")
 
 
-async def told_by(
+async def ask_us(
     server: Running, dialect: str, words: str, *, stream: bool, first_byte: float = 30.0, **options: object
-) -> Told:
+) -> Answer:
     provider: Provider = DIALECTS[dialect]("key", server.origin + PATHS[dialect])
     request = ms.Request(MODELS[dialect], [ms.Message.user(words)], **options)  # type: ignore[arg-type]
     return await ask(provider, request, stream=stream, timeouts=ms.Timeouts(total=30, first_byte=first_byte, idle=1.0))
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-async def test_text_is_the_same_streamed_and_unstreamed(server: Running, dialect: str) -> None:
-    whole = await told_by(server, dialect, "say it", stream=False)
-    streamed = await told_by(server, dialect, "say it", stream=True)
+async def test_text_is_equal_streamed_and_unstreamed(server: Running, dialect: str) -> None:
+    whole = await ask_us(server, dialect, "say it", stream=False)
+    streamed = await ask_us(server, dialect, "say it", stream=True)
     assert whole.response.text == streamed.response.text == streamed.text == SAID
     assert whole.response.finish_reason is streamed.response.finish_reason is ms.FinishReason.STOP
     assert whole.response.model == streamed.response.model
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-async def test_thinking_is_the_same_streamed_and_unstreamed(server: Running, dialect: str) -> None:
-    whole = await told_by(server, dialect, "think first", stream=False)
-    streamed = await told_by(server, dialect, "think first", stream=True)
+async def test_thinking_is_equal_streamed_and_unstreamed(server: Running, dialect: str) -> None:
+    whole = await ask_us(server, dialect, "think first", stream=False)
+    streamed = await ask_us(server, dialect, "think first", stream=True)
     assert whole.response.thinking == streamed.response.thinking == THOUGHT
     assert whole.response.text == streamed.response.text == SAID
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "unstreamed"])
 @pytest.mark.parametrize("dialect", DIALECTS)
-async def test_a_call_is_made_and_its_result_is_answered(server: Running, dialect: str, stream: bool) -> None:
-    first = await told_by(server, dialect, "use the tool", stream=stream, tools=[WEATHER])
+async def test_a_tool_call_and_its_result_are_processed(server: Running, dialect: str, stream: bool) -> None:
+    first = await ask_us(server, dialect, "use the tool", stream=stream, tools=[WEATHER])
     (call,) = first.response.tool_calls
     assert (call.name, call.parsed, call.complete) == ("get_weather", ARGUMENTS, True)
     assert first.response.finish_reason is ms.FinishReason.TOOL_USE
@@ -91,41 +91,41 @@ async def test_a_call_is_made_and_its_result_is_answered(server: Running, dialec
     assert second.response.text == "Rain."
 
 
-def assert_the_beginning_is_kept(told: Told) -> None:
-    assert told.text
-    assert LONG.startswith(told.text)
-    assert told.response.text == told.text
+def assert_the_beginning_is_kept(answer: Answer) -> None:
+    assert answer.text
+    assert LONG.startswith(answer.text)
+    assert answer.response.text == answer.text
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("fault", ["truncate", "disconnect"])
-async def test_a_stream_that_is_cut_is_an_error_with_what_had_come(server: Running, dialect: str, fault: str) -> None:
-    told = await told_by(server, dialect, fault, stream=True)
-    assert told.error.category is ms.ErrorCategory.NETWORK
-    assert_the_beginning_is_kept(told)
+async def test_a_truncated_stream_is_an_error_with_its_partial_text(server: Running, dialect: str, fault: str) -> None:
+    answer = await ask_us(server, dialect, fault, stream=True)
+    assert answer.error.category is ms.ErrorCategory.NETWORK
+    assert_the_beginning_is_kept(answer)
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-async def test_a_stalled_stream_is_ended_by_a_clock(server: Running, dialect: str) -> None:
-    told = await told_by(server, dialect, "stall", stream=True, first_byte=1.0)
-    assert told.error.category is ms.ErrorCategory.TIMEOUT
+async def test_a_timeout_ends_a_stalled_stream(server: Running, dialect: str) -> None:
+    answer = await ask_us(server, dialect, "stall", stream=True, first_byte=1.0)
+    assert answer.error.category is ms.ErrorCategory.TIMEOUT
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "unstreamed"])
 @pytest.mark.parametrize("dialect", DIALECTS)
 async def test_malformed_answers_are_errors(chaos: Running, dialect: str, stream: bool) -> None:
     chaos.post("/__aimock/chaos", {"malformedRate": 1})
-    told = await told_by(chaos, dialect, "say it", stream=stream)
-    assert told.error.category is ms.ErrorCategory.SERVER
-    assert told.error.body
+    answer = await ask_us(chaos, dialect, "say it", stream=stream)
+    assert answer.error.category is ms.ErrorCategory.SERVER
+    assert answer.error.body
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 async def test_a_dropped_connection_is_an_error(chaos: Running, dialect: str) -> None:
     chaos.post("/__aimock/chaos", {"disconnectRate": 1})
-    told = await told_by(chaos, dialect, "say it", stream=True)
-    assert told.error.category is ms.ErrorCategory.NETWORK
-    assert told.error.retryable
+    answer = await ask_us(chaos, dialect, "say it", stream=True)
+    assert answer.error.category is ms.ErrorCategory.NETWORK
+    assert answer.error.retryable
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "unstreamed"])
@@ -137,6 +137,6 @@ async def test_a_dropped_connection_is_an_error(chaos: Running, dialect: str) ->
 async def test_an_error_has_its_category(
     server: Running, dialect: str, stream: bool, words: str, status: int, category: ms.ErrorCategory
 ) -> None:
-    told = await told_by(server, dialect, words, stream=stream)
-    assert (told.error.category, told.error.http_status) == (category, status)
-    assert told.error.retryable
+    answer = await ask_us(server, dialect, words, stream=stream)
+    assert (answer.error.category, answer.error.http_status) == (category, status)
+    assert answer.error.retryable

@@ -1,7 +1,7 @@
-"""Every server that others wrote, asked by us and by the official SDK in the same test: both must read the same.
+"""Call each third-party server with the library and with the official SDK: both must give the same result.
 
-A route is a server, the dialect that it is asked in, and the dialect that it speaks with aimock behind it. What a
-server itself gets wrong is a row of `DEFECTS`; there our reading is compared with the SDK's alone.
+A route is a server, the dialect of the request, and the dialect that the server uses with aimock behind it. `DEFECTS`
+lists wrong responses of the servers; for these, our result is only compared with the SDK's.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import trio
 import manystream as ms
 from manystream.providers.provider import Provider
 
-from .asking import DIALECTS, MODELS, WEATHER, Told, ask
+from .asking import DIALECTS, MODELS, WEATHER, Answer, ask
 from .official import OFFICIAL, Heard, Official, joined
 from .processes import MissingServerError, Running, aimock, litellm, router
 from .upstream import (
@@ -43,7 +43,7 @@ TIMEOUTS = ms.Timeouts(total=30, first_byte=30, idle=10)
 
 @dataclass(slots=True, frozen=True)
 class Route:
-    """Who is asked, in which dialect, and for which model."""
+    """A server, the dialect of the request, and the model."""
 
     name: str
     server: str
@@ -64,7 +64,7 @@ ROUTES = [
     ),
 ]
 DELIVERIES = {"unstreamed": (False, "whole"), "streamed": (True, "whole"), "cut": (True, "cut")}
-"""cut: streamed, with surrogate pairs cut between two deltas."""
+"""Forms of delivery. `cut` is streamed, with surrogate pairs cut between two deltas."""
 
 DEFECTS: list[tuple[str, str, str]] = [
     ("router *>chat", "streamed usage", "claude-code-router asks for no usage and reports 0"),
@@ -85,11 +85,11 @@ DEFECTS: list[tuple[str, str, str]] = [
     ("litellm gemini>chat", "* overload", "LiteLLM answers 500 for a 529"),
     ("litellm gemini>anthropic", "* limit", "LiteLLM answers 500 for a 429"),
 ]
-"""Routes, questions and what the server gets wrong there. The official SDK reads the same wrong answer."""
+"""Route, question and the error in the server's answer. The official SDK returns the same wrong answer."""
 
 
 def defect_of(route: Route, question: str) -> str | None:
-    """Why the server's answer is not the true one; None where it has to be."""
+    """Return the known error in the server's answer; None if the answer must be correct."""
     return next(
         (why for routes, questions, why in DEFECTS if fnmatch(route.name, routes) and fnmatch(question, questions)),
         None,
@@ -103,7 +103,7 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @contextmanager
 def or_skip(name: str, starting: AbstractContextManager[Running]) -> Iterator[Running]:
-    """A server that cannot be had here skips the tests, with the reason."""
+    """Start a server; skip the tests with the reason if it cannot be installed or started."""
     try:
         with starting as running:
             yield running
@@ -144,32 +144,32 @@ def official(server: Running, route: Route, key: str | None = None) -> Official:
     return OFFICIAL[route.dialect](base, route.model, key or server.key)
 
 
-def heard_by(server: Running, route: Route, words: str, *, stream: bool, tools: bool = False) -> Heard:
-    """What the official SDK reads."""
+def ask_official(server: Running, route: Route, words: str, *, stream: bool, tools: bool = False) -> Heard:
+    """Make a call with the official SDK."""
     client = official(server, route)
     return client.ask(client.user(words), stream=stream, tools=tools)
 
 
-async def told_by(server: Running, route: Route, words: str, *, stream: bool, tools: bool = False) -> Told:
-    """What we read."""
+async def ask_us(server: Running, route: Route, words: str, *, stream: bool, tools: bool = False) -> Answer:
+    """Make a call with the library."""
     request = ms.Request(route.model, [ms.Message.user(words)], tools=[WEATHER] if tools else [])
     return await ask(provider(server, route), request, stream=stream, timeouts=TIMEOUTS)
 
 
-def assert_both_read(told: Told, heard: Heard, true: tuple[object, ...], defect: str | None) -> None:
-    """Both read the same, and it is true: text, thinking, calls.
+def assert_both_read(answer: Answer, heard: Heard, true: tuple[object, ...], defect: str | None) -> None:
+    """Check that both results have the same text, thinking and calls, and that these are correct.
 
-    defect: what the server gets wrong. Then the answer must not be true, so that a row of `DEFECTS` goes when the
-    server is repaired.
+    defect: the known error in the server's answer. The answer must then be wrong, so that its row in `DEFECTS` is
+        removed once the server is repaired.
     """
     if heard.error is not None:
-        assert told.completion.error is not None, heard.error
+        assert answer.completion.error is not None, heard.error
         assert defect is not None, heard.error
         return
-    assert told.completion.success, told.completion.error
-    ours = told.response
-    if told.events:
-        assert told.text == ours.text
+    assert answer.completion.success, answer.completion.error
+    ours = answer.response
+    if answer.events:
+        assert answer.text == ours.text
     read = (ours.text, ours.thinking, [(call.name, call.parsed) for call in ours.tool_calls])
     assert read == (joined(heard.text), joined(heard.thinking), heard.calls)
     assert (ours.usage.input_tokens or 0) == (heard.input_tokens or 0)
@@ -183,7 +183,7 @@ every_route = pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.n
 every_delivery = pytest.mark.parametrize("delivery", DELIVERIES)
 
 
-async def test_the_answers_cut_surrogate_pairs_only_where_they_are_meant_to() -> None:
+async def test_surrogate_pairs_are_cut_only_as_intended() -> None:
     for text in (SAID, THOUGHT, CALLED["arguments"]):
         for piece in pieces(text, WHOLE_CHUNK):
             piece.encode()
@@ -195,11 +195,11 @@ async def test_the_answers_cut_surrogate_pairs_only_where_they_are_meant_to() ->
 @every_route
 async def test_text_and_usage(server: Running, route: Route, delivery: str) -> None:
     stream, word = DELIVERIES[delivery]
-    heard = heard_by(server, route, f"{word} text", stream=stream)
-    told = await told_by(server, route, f"{word} text", stream=stream)
-    assert_both_read(told, heard, (SAID, "", []), defect_of(route, f"{delivery} text"))
-    if told.completion.success:
-        counted = (told.response.usage.input_tokens, told.response.usage.output_tokens)
+    heard = ask_official(server, route, f"{word} text", stream=stream)
+    answer = await ask_us(server, route, f"{word} text", stream=stream)
+    assert_both_read(answer, heard, (SAID, "", []), defect_of(route, f"{delivery} text"))
+    if answer.completion.success:
+        counted = (answer.response.usage.input_tokens, answer.response.usage.output_tokens)
         assert (counted == (17, 29)) is (defect_of(route, f"{delivery} usage") is None), counted
 
 
@@ -207,9 +207,9 @@ async def test_text_and_usage(server: Running, route: Route, delivery: str) -> N
 @every_route
 async def test_thinking(server: Running, route: Route, delivery: str) -> None:
     stream, word = DELIVERIES[delivery]
-    heard = heard_by(server, route, f"{word} thinking", stream=stream)
-    told = await told_by(server, route, f"{word} thinking", stream=stream)
-    assert_both_read(told, heard, (SAID, THOUGHT, []), defect_of(route, f"{delivery} thinking"))
+    heard = ask_official(server, route, f"{word} thinking", stream=stream)
+    answer = await ask_us(server, route, f"{word} thinking", stream=stream)
+    assert_both_read(answer, heard, (SAID, THOUGHT, []), defect_of(route, f"{delivery} thinking"))
 
 
 @every_delivery
@@ -219,18 +219,18 @@ async def test_a_tool_and_its_result(server: Running, route: Route, delivery: st
     words = f"{word} tool"
     client = official(server, route)
     heard = client.ask(client.user(words), stream=stream, tools=True)
-    told = await told_by(server, route, words, stream=stream, tools=True)
-    assert_both_read(told, heard, ("", "", [(WEATHER.name, ARGUMENTS)]), defect_of(route, f"{delivery} tool"))
+    answer = await ask_us(server, route, words, stream=stream, tools=True)
+    assert_both_read(answer, heard, ("", "", [(WEATHER.name, ARGUMENTS)]), defect_of(route, f"{delivery} tool"))
     if heard.error is not None:
         return
-    (call,) = told.response.tool_calls
-    assert told.response.finish_reason is ms.FinishReason.TOOL_USE
-    history = [ms.Message.user(words), told.response.to_message(), ms.Message.tool_result(call.id, "Rain.")]
+    (call,) = answer.response.tool_calls
+    assert answer.response.finish_reason is ms.FinishReason.TOOL_USE
+    history = [ms.Message.user(words), answer.response.to_message(), ms.Message.tool_result(call.id, "Rain.")]
     request = ms.Request(route.model, history, tools=[WEATHER])
-    told = await ask(provider(server, route), request, stream=stream, timeouts=TIMEOUTS)
+    answer = await ask(provider(server, route), request, stream=stream, timeouts=TIMEOUTS)
     client = official(server, route)
     heard = client.ask([*client.user(words), *client.result(heard, "Rain.")], stream=stream, tools=True)
-    assert_both_read(told, heard, (ANSWERED, "", []), defect_of(route, f"{delivery} result"))
+    assert_both_read(answer, heard, (ANSWERED, "", []), defect_of(route, f"{delivery} result"))
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "unstreamed"])
@@ -245,15 +245,15 @@ async def test_a_tool_and_its_result(server: Running, route: Route, delivery: st
 async def test_an_error(
     server: Running, route: Route, words: str, said: str, status: int, category: ms.ErrorCategory, stream: bool
 ) -> None:
-    heard = heard_by(server, route, words, stream=stream)
-    told = await told_by(server, route, words, stream=stream)
+    heard = ask_official(server, route, words, stream=stream)
+    answer = await ask_us(server, route, words, stream=stream)
     assert heard.error is not None
-    assert said in told.error.message
-    assert told.error.retryable
+    assert said in answer.error.message
+    assert answer.error.retryable
     if heard.status is not None and heard.status >= 400:
-        assert told.error.http_status == heard.status
+        assert answer.error.http_status == heard.status
     if not defect_of(route, f"{'streamed' if stream else 'unstreamed'} {words}"):
-        assert told.error.category is category
+        assert answer.error.category is category
         assert heard.status in (status, 200, None)  # within a stream, the SDKs report 200 or nothing
 
 
@@ -263,23 +263,23 @@ async def test_a_key_that_is_refused(server: Running, route: Route) -> None:
     client = official(server, route, "sk-another")
     heard = client.ask(client.user("whole text"), stream=True)
     request = ms.Request(route.model, [ms.Message.user("whole text")])
-    told = await ask(provider(server, route, "sk-another"), request, stream=True, timeouts=TIMEOUTS)
-    assert told.error.http_status == heard.status
-    assert told.error.message not in ("", f"HTTP {heard.status}")
-    assert "sk-another" not in str(told.error)
+    answer = await ask(provider(server, route, "sk-another"), request, stream=True, timeouts=TIMEOUTS)
+    assert answer.error.http_status == heard.status
+    assert answer.error.message not in ("", f"HTTP {heard.status}")
+    assert "sk-another" not in str(answer.error)
 
 
 @pytest.mark.parametrize("fault", ["truncate", "disconnect"])
 @every_route
 async def test_a_stream_that_is_cut(server: Running, route: Route, fault: str) -> None:
-    heard = heard_by(server, route, fault, stream=True)
-    told = await told_by(server, route, fault, stream=True)
+    heard = ask_official(server, route, fault, stream=True)
+    answer = await ask_us(server, route, fault, stream=True)
     assert heard.error is not None
-    assert told.error.category in (ms.ErrorCategory.NETWORK, ms.ErrorCategory.SERVER)
-    for text in (told.text, told.response.text, heard.text):
+    assert answer.error.category in (ms.ErrorCategory.NETWORK, ms.ErrorCategory.SERVER)
+    for text in (answer.text, answer.response.text, heard.text):
         assert text
         assert LONG.startswith(text)
-    assert told.response.text == told.text
+    assert answer.response.text == answer.text
 
 
 @every_route

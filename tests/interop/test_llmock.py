@@ -1,4 +1,4 @@
-"""llmock, a server that others wrote: all four dialects, streamed and not, and its faults."""
+"""llmock, a third-party server: all four dialects, streamed and unstreamed, and its faults."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import trio
 import manystream as ms
 from manystream.providers.provider import Provider
 
-from .asking import DIALECTS, MODELS, WEATHER, Told, ask
+from .asking import DIALECTS, MODELS, WEATHER, Answer, ask
 from .processes import MissingServerError, Running, llmock
 
 pytestmark = [pytest.mark.servers, pytest.mark.trio, pytest.mark.timeout(900)]  # the first one installs a server
@@ -47,21 +47,21 @@ def question(dialect: str, **options: object) -> ms.Request:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-async def test_text_is_the_same_streamed_and_unstreamed(clean: Running, dialect: str) -> None:
+async def test_text_is_equal_streamed_and_unstreamed(clean: Running, dialect: str) -> None:
     plan(clean, {"type": "reply", "text": SAID, "times": 2})
     whole = await ask(provider(clean, dialect), question(dialect), stream=False)
     streamed = await ask(provider(clean, dialect), question(dialect), stream=True)
     assert whole.response.text == streamed.response.text == streamed.text == SAID
     assert whole.response.finish_reason is streamed.response.finish_reason is ms.FinishReason.STOP
-    for told in (whole, streamed):
-        assert told.response.usage.input_tokens
-        assert told.response.usage.output_tokens
-        assert told.response.model or dialect == "gemini"  # it sends no modelVersion
+    for answer in (whole, streamed):
+        assert answer.response.usage.input_tokens
+        assert answer.response.usage.output_tokens
+        assert answer.response.model or dialect == "gemini"  # llmock sends no modelVersion
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "unstreamed"])
 @pytest.mark.parametrize("dialect", DIALECTS)
-async def test_a_call_is_made_and_its_result_is_answered(clean: Running, dialect: str, stream: bool) -> None:
+async def test_a_tool_call_and_its_result_are_processed(clean: Running, dialect: str, stream: bool) -> None:
     arguments = {"city": "Zürich 👋🏽"}  # escaped, and cut inside the escapes
     plan(clean, {"type": "reply", "tool_calls": [{"name": "get_weather", "arguments": arguments}]})
     asked = question(dialect, tools=[WEATHER])
@@ -76,8 +76,8 @@ async def test_a_call_is_made_and_its_result_is_answered(clean: Running, dialect
     assert second.response.finish_reason is ms.FinishReason.STOP
 
 
-async def broken(server: Running, dialect: str, kind: str, **fault: object) -> Told:
-    """A stream that breaks after some of its chunks."""
+async def broken(server: Running, dialect: str, kind: str, **fault: object) -> Answer:
+    """Make a call whose stream breaks after some chunks."""
     plan(
         server,
         {"type": "reply", "text": SAID * 5},
@@ -88,51 +88,51 @@ async def broken(server: Running, dialect: str, kind: str, **fault: object) -> T
     )
 
 
-def assert_the_beginning_is_kept(told: Told) -> None:
-    assert not told.completion.success
-    assert told.text
-    assert (SAID * 5).startswith(told.text)
-    assert told.response.text == told.text
+def assert_the_beginning_is_kept(answer: Answer) -> None:
+    assert not answer.completion.success
+    assert answer.text
+    assert (SAID * 5).startswith(answer.text)
+    assert answer.response.text == answer.text
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("kind", ["truncate", "disconnect"])
-async def test_a_stream_that_is_cut_is_an_error_with_what_had_come(clean: Running, dialect: str, kind: str) -> None:
-    told = await broken(clean, dialect, kind)
-    assert told.error.category is ms.ErrorCategory.NETWORK
-    assert_the_beginning_is_kept(told)
+async def test_a_truncated_stream_is_an_error_with_its_partial_text(clean: Running, dialect: str, kind: str) -> None:
+    answer = await broken(clean, dialect, kind)
+    assert answer.error.category is ms.ErrorCategory.NETWORK
+    assert_the_beginning_is_kept(answer)
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 async def test_a_broken_chunk_is_an_error_that_quotes_it(clean: Running, dialect: str) -> None:
-    told = await broken(clean, dialect, "malformed")
-    assert told.error.category is ms.ErrorCategory.SERVER
-    assert told.error.body
-    assert not told.error.retryable
-    assert_the_beginning_is_kept(told)
+    answer = await broken(clean, dialect, "malformed")
+    assert answer.error.category is ms.ErrorCategory.SERVER
+    assert answer.error.body
+    assert not answer.error.retryable
+    assert_the_beginning_is_kept(answer)
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-async def test_a_stalled_stream_is_ended_by_the_idle_clock(clean: Running, dialect: str) -> None:
+async def test_the_idle_timeout_ends_a_stalled_stream(clean: Running, dialect: str) -> None:
     began = trio.current_time()
-    told = await broken(clean, dialect, "stall", stall_seconds=20)
-    assert told.error.category is ms.ErrorCategory.TIMEOUT
+    answer = await broken(clean, dialect, "stall", stall_seconds=20)
+    assert answer.error.category is ms.ErrorCategory.TIMEOUT
     assert trio.current_time() - began < 15
-    assert_the_beginning_is_kept(told)
+    assert_the_beginning_is_kept(answer)
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "unstreamed"])
 @pytest.mark.parametrize("dialect", DIALECTS)
-async def test_a_rate_limit_is_waited_out_as_the_server_asks(clean: Running, dialect: str, stream: bool) -> None:
+async def test_a_retry_waits_as_the_rate_limit_asks(clean: Running, dialect: str, stream: bool) -> None:
     plan(clean, {"type": "fail", "status": 429, "retry_after": 0.4, "times": 2}, {"type": "reply", "text": SAID})
-    told = await ask(
+    answer = await ask(
         provider(clean, dialect),
         question(dialect),
         stream=stream,
         retry=ms.Retry(max_attempts=3, base=0.01, jitter=0.0),
     )
-    assert told.response.text == SAID
-    assert told.completion.attempts == 3
+    assert answer.response.text == SAID
+    assert answer.completion.attempts == 3
     findings = str(clean.get("/_llmock/verdict"))
     assert "retry_after_ignored" not in findings
     assert "retry_storm" not in findings
@@ -150,7 +150,7 @@ async def test_a_rate_limit_is_waited_out_as_the_server_asks(clean: Running, dia
 @pytest.mark.parametrize("dialect", DIALECTS)
 async def test_an_error_has_its_category(clean: Running, dialect: str, status: int, category: ms.ErrorCategory) -> None:
     plan(clean, {"type": "fail", "status": status})
-    told = await ask(provider(clean, dialect), question(dialect), stream=True)
-    assert (told.error.category, told.error.http_status) == (category, status)
-    assert told.error.provider_code
-    assert told.error.message
+    answer = await ask(provider(clean, dialect), question(dialect), stream=True)
+    assert (answer.error.category, answer.error.http_status) == (category, status)
+    assert answer.error.provider_code
+    assert answer.error.message

@@ -1,7 +1,7 @@
-"""What aimock answers behind every route: the questions of the tests beside the SDKs, and the true answers.
+"""The fixtures of aimock behind each route: the questions of the tests, and the correct answers.
 
-aimock cuts deltas by UTF-16 code units. Every emoji of these answers lies within one group of six units, so chunks of
-six never cut a surrogate pair, and chunks of five do.
+aimock cuts deltas by UTF-16 code units. Each emoji of these answers is within one group of six units, so chunks of six
+never cut a surrogate pair, and chunks of five do.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ USAGE = {
     "input_tokens": 17, "output_tokens": 29,
     "promptTokenCount": 17, "candidatesTokenCount": 29, "totalTokenCount": 46,
 }  # fmt: skip
-"""In every dialect's own words. aimock takes the words of the dialect that it is asked in."""
+"""The usage under the names of each dialect. aimock uses those of the request's dialect."""
 
 OVERLOADED, TOO_FAST = "Overloaded, try later.", "Too fast."
 CALLED = {
@@ -32,7 +32,7 @@ CALLED = {
 
 
 def fixtures() -> list[object]:
-    """For aimock. The first that matches answers; a question's words are looked for anywhere in the last message."""
+    """Return the fixtures for aimock, which uses the first whose words occur anywhere in the last message."""
     found: list[object] = [{"match": {"hasToolResult": True}, "response": {"content": ANSWERED}}]
     for word, size in (("whole", WHOLE_CHUNK), ("cut", CUT_CHUNK)):
         answers = {
@@ -56,7 +56,7 @@ def fixtures() -> list[object]:
 
 
 def pieces(text: str, size: int) -> list[str]:
-    """What aimock sends: groups of `size` UTF-16 code units, halves of pairs as lone surrogates."""
+    """Return the pieces that aimock sends: groups of `size` UTF-16 code units; half pairs as lone surrogates."""
     units = text.encode("utf-16-le")
     return [
         units[start : start + 2 * size].decode("utf-16-le", "surrogatepass") for start in range(0, len(units), 2 * size)

@@ -1,4 +1,4 @@
-"""Change the package's code at random and see whether a test notices: `python -m tests.mutants --count 100`.
+"""Change the package's code at random and check whether a test fails: `python -m tests.mutants --count 100`.
 
 `make mutants` runs this. A mutant is one small change of one file: a comparison, an operator, a constant, a condition
 or a removed statement. With `--tables`, every entry of every table is changed in turn. Mutants are made in a copy of
@@ -6,12 +6,12 @@ the tree below `build/mutants`, never in the checkout. There the tests that reac
 fails, quick ones first. A recording of one whole run says which tests those are. It is made when the sources have
 changed, and takes some ten minutes.
 
-Recordings and verdicts are kept below `build/mutants`, each from the moment it is known. A run that was interrupted
-goes on where it stopped when it is started again; so does one that `--minutes` has ended. `--only ID` judges the
-mutants with these ids, as printed for survivors.
+Recordings and verdicts are stored below `build/mutants` as soon as they are known. A run that was interrupted, or that
+`--minutes` has ended, continues where it stopped when it is started again. `--only ID` judges the mutants with these
+ids, as printed for survivors.
 
-A mutant is noticed (a test fails, or runs for ever), survives, or is a known equivalent (`equivalents.py`). The exit
-status is 1 where less than `--least` percent of the others are noticed, and where an entry of a table is not.
+A mutant is noticed (a test fails or hangs), survives, or is a known equivalent (`equivalents.py`). The exit status is 1
+if less than `--least` percent of the others are noticed, or if an entry of a table is not noticed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ LEFT_OUT = ("tests/test_packaging.py", "tests/soak", "tests/interop", "tests/mut
 """Tests that are not run: they run no line of the package in their own process, or take too long."""
 
 RECORDED_FIRST = ("tests/providers", "tests/transport")
-"""Folders with many quick tests: an interrupted recording then holds most of what it would have held."""
+"""Folders with many quick tests. They are recorded first, so that an interrupted recording has most of the tests."""
 
 COMMAND = """#!{python}
 import sys
@@ -58,7 +58,7 @@ sys.exit(main())
 
 
 def prepare_environment() -> None:
-    """An interpreter that sees the project's packages but not the project, and coverage.py."""
+    """Create an environment with the project's dependencies and coverage.py, but without the project itself."""
     if not PYTHON.exists():
         venv.create(FOLDER / "environment", with_pip=True, symlinks=True)
         for packages in FOLDER.glob("environment/lib/python*/site-packages"):
@@ -72,7 +72,7 @@ def prepare_environment() -> None:
 
 
 def copy_tree(target: Path) -> None:
-    """Make the target like the checkout: what git tracks, and new files. Times are kept, so that caches stay valid."""
+    """Copy the tracked and new files of the checkout to `target`, with their times, so that caches stay valid."""
     listed = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.splitlines()
@@ -96,7 +96,7 @@ def environment(tree: Path) -> dict[str, str]:
 
 
 def up_to_date_recording(trees: list[Path]) -> list[Row]:
-    """The rows of all test files; those that are missing are recorded now, in all trees at a time."""
+    """Return the rows of all test files. Missing rows are recorded now, in all trees in parallel."""
     recording = FOLDER / f"recording-{digest_of_folders(ROOT, PACKAGES)[:16]}.jsonl"
     names = [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "tests").rglob("test_*.py"))]
     names = [name for name in names if not name.startswith(LEFT_OUT)]
@@ -115,7 +115,7 @@ def up_to_date_recording(trees: list[Path]) -> list[Row]:
 
 
 def record(tree: Path, recording: Path, tests: list[str]) -> None:
-    """Run test files under coverage.py; the plugin appends a row for each."""
+    """Run test files with coverage.py; the plugin appends a row for each."""
     if not tests:
         return
     command = [PYTHON, "-m", "pytest", "-q", "-p", "tests.mutants.recording", "-m", "not soak and not servers"]
@@ -145,14 +145,14 @@ class Lane:
         return answer
 
     def check(self, tests: list[str]) -> None:
-        """Without any change the tests must pass, or nothing that is found here means anything."""
+        """Check that the tests pass without a change: otherwise the verdicts would be meaningless."""
         answer = self.run(tests, 300)
         if answer["status"] != "passed":
             log = (self.tree / "lane.log").read_text("utf-8", "replace")[-2000:]
             raise SystemExit(f"the unchanged copy {self.tree} fails: {answer}\n{log}")
 
     def judge(self, mutant: Mutant, reach: Reach) -> dict[str, str]:
-        """Run the tests on the changed copy until one fails. One that fails on the unchanged copy, too, is left out."""
+        """Run the tests on the changed copy until one fails. Skip a test that also fails on the unchanged copy."""
         while True:
             answer = self._run_changed(mutant, reach)
             failed = answer["failed"]
@@ -184,7 +184,7 @@ class Lane:
 
 
 def judged(mutants: list[Mutant], reach: Reach, verdicts: Verdicts, options: argparse.Namespace) -> Iterator[Verdict]:
-    """The verdicts in the order in which they come. After `--minutes`, no further mutant is begun."""
+    """Yield the verdicts in the order in which they are known. After `--minutes`, no further mutant is begun."""
     free: SimpleQueue[Lane] = SimpleQueue()
     opened = [Lane(FOLDER / f"tree{number}") for number in range(options.lanes)]
     for lane in opened:
@@ -211,7 +211,7 @@ def judged(mutants: list[Mutant], reach: Reach, verdicts: Verdicts, options: arg
 
 
 def drawn(options: argparse.Namespace) -> list[Mutant]:
-    """The mutants to judge: chosen ones, or a draw."""
+    """Return the mutants to judge: the ones that `--only` names, or a random selection."""
     mutants = [] if options.tables and not options.only else all_mutants(ROOT)
     mutants += table_mutants(ROOT) if options.tables or options.only else []
     mutants = [mutant for mutant in mutants if mutant.path.startswith(tuple(options.within))]

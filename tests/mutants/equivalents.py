@@ -1,7 +1,7 @@
-"""Mutants that no test can notice, because the changed program does the same: each with the reason.
+"""Mutants that no test can notice, because the changed program behaves identically: each with the reason.
 
-Path, scope, the first changed line, and the change name a mutant; the line's number is left out, so that a row stays
-true when lines move.
+A mutant is identified by its path, scope, first changed line and change. The line's number is not used, so that a row
+stays valid when lines move.
 """
 
 from __future__ import annotations
@@ -138,5 +138,5 @@ EQUIVALENTS: tuple[Equivalent, ...] = (
 
 
 def reason_for(mutant: Mutant) -> str:
-    """Why the mutant cannot be noticed; empty where nothing is known."""
+    """Return the reason why the mutant cannot be noticed; empty if none is known."""
     return next((row.reason for row in EQUIVALENTS if row.is_for(mutant)), "")

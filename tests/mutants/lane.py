@@ -1,10 +1,10 @@
-"""One lane: a process that runs chosen tests in its copy of the tree, as often as it is asked.
+"""One lane: a process that runs selected tests in its copy of the tree, for each request on standard input.
 
-Started as `python -m tests.mutants.lane` with the copy as its working folder. It imports once what takes long to import
-and is not ours, and forks a child for each run, so that a run costs no start of an interpreter. A run is one line of
-JSON on standard input, `{"tests": [node ids], "seconds": limit}`; its answer is one line on standard output,
-`{"failed": first failing test or "", "status": word}`, where the word is `passed`, `failed`, `died` (the process ended
-before its tests did), `hung`, or `empty` (none of the tests is there).
+Started as `python -m tests.mutants.lane` with the copy as its working folder. It imports slow third-party modules once
+and forks a child for each run, so that no run has to start an interpreter. A request is one line of JSON on standard
+input, `{"tests": [node ids], "seconds": limit}`. The result is one line on standard output,
+`{"failed": first failing test or "", "status": word}`. The word is `passed`, `failed`, `died` (the process ended before
+its tests did), `hung`, or `empty` (none of the tests exists).
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ PRELOADED = (
     "genai_prices",
 )
 MEMORY = 6 << 30
-"""Bytes of address space that a run may have: a mutant may build a list without end."""
+"""The maximum address space of a run, in bytes: a mutant may build an endless list."""
 
 LOG = "lane.log"
-"""What the last run wrote, in the working folder."""
+"""The file in the working folder with the output of the last run."""
 
 TEST_SECONDS = 30
-"""What a single test may take."""
+"""The timeout of a single test, in seconds."""
 
 
 class Chosen:
-    """A pytest plugin: runs only the given tests, in the given order, and keeps the first one that fails."""
+    """A pytest plugin that runs only the given tests, in the given order, and keeps the first one that fails."""
 
     def __init__(self, tests: list[str]) -> None:
         self._place = {name: place for place, name in enumerate(tests)}
@@ -80,7 +80,7 @@ class Chosen:
 
 
 def run(tests: list[str], answer: int) -> None:
-    """The child: run the tests and write the answer."""
+    """Run the tests and write the result. This is the program of the child process."""
     os.setsid()
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     sys.dont_write_bytecode = True
@@ -91,7 +91,7 @@ def run(tests: list[str], answer: int) -> None:
     chosen = Chosen(tests)
     files = list(dict.fromkeys(name.partition("::")[0] for name in tests))
     options = ["-x", "-q", "-p", "no:cacheprovider", "-o", "faulthandler_timeout=0", f"--timeout={TEST_SECONDS}"]
-    options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # of hypothesis, which is imported already
+    options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # hypothesis is imported already
     status = int(pytest.main([*options, *files], plugins=[chosen]))
     word = "failed" if chosen.failed else {0: "passed", 5: "empty"}.get(status, "died")
     os.write(answer, json.dumps({"failed": chosen.failed, "status": word}).encode())
@@ -110,15 +110,15 @@ def fork_and_wait(tests: list[str], seconds: float) -> dict[str, str]:
             os._exit(0)
     os.close(writing)
     ready, _, _ = select.select([reading], [], [], seconds)
-    told = os.read(reading, 1 << 20) if ready else b""
+    result = os.read(reading, 1 << 20) if ready else b""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(child, signal.SIGKILL)
     with contextlib.suppress(ProcessLookupError):
         os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     os.close(reading)
-    # A child that ended without a word was ended by the mutant.
-    return json.loads(told) if told else {"failed": "", "status": "died" if ready else "hung"}
+    # A child that ended without a result was ended by the mutant.
+    return json.loads(result) if result else {"failed": "", "status": "died" if ready else "hung"}
 
 
 def main() -> None:

@@ -1,10 +1,10 @@
-"""Which tests reach a mutant, by a recording of the lines that each test ran.
+"""Find the tests that reach a mutant, by a recording of the lines that each test ran.
 
 Knows the recording and the sources. A line that runs at import, such as a table's, is reached by the tests that run a
 line which uses one of its names, directly or through another statement at module level, and by the test files that
-name one of them. Tests may also start the package as a program, which is not recorded: so every line of `cli/batch.py`
-is taken to be reached by the tests of `cli/test_batch.py`, too, and a line that no test runs in its own process by all
-tests of that folder.
+name one of them. Tests may also start the package as a program, which is not recorded. Therefore every line of
+`cli/batch.py` counts as reached by the tests of `cli/test_batch.py`, too, and a line that no test runs in its own
+process counts as reached by all tests of that folder.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ from tests.mutants.recorded import Row
 from tests.mutants.sites import Mutant, bound_names, sources
 
 FIRST_FILES = 2
-"""Files whose tests are run first: most mutants are noticed there."""
+"""The number of files whose tests are run first; they notice most mutants."""
 
 FIRST_SECONDS = 3
-"""Each part after the first takes up to three times as long as the one before, beginning with three times this."""
+"""A third of the duration of the second part, in seconds. Each later part takes up to three times as long as the one
+before."""
 
 
 class Reach:
-    """The recording, asked by mutant."""
+    """A recording that can be queried by mutant."""
 
     def __init__(self, root: Path, rows: Iterable[Row]) -> None:
         self.seconds: dict[str, float] = {}
@@ -64,15 +65,15 @@ class Reach:
         }
 
     def leave_out(self, test: str) -> None:
-        """Do not run this test any more."""
+        """Exclude this test from all further results."""
         self._left_out.add(test)
 
     def quick_tests(self) -> list[str]:
-        """A sample of the tests, for a look whether an unchanged copy passes."""
+        """Return a sample of the tests, to check that an unchanged copy passes."""
         return sorted(self._usable, key=lambda name: self.seconds[name])[::100]
 
     def tests(self, mutant: Mutant) -> list[list[str]]:
-        """The tests to run, in parts: those of the likeliest files, then the others, each part longer than the last."""
+        """Return the tests to run, in parts: first those of the likeliest files, then the others in growing parts."""
         numbers = self._numbers(mutant)
         likely = {*mutant.names, mutant.scope.rpartition(".")[2], mutant.scope.partition(".")[0]}
         by_file: dict[str, list[int]] = defaultdict(list)
@@ -104,11 +105,11 @@ class Reach:
         folder, _, file = mutant.path.rpartition("/")
         beside = self._by_folder[f"tests/{folder}"]
         own = f"tests/{folder}/test_{file.removesuffix('.py')}"
-        # These may run the line in a process of their own, which is not recorded.
+        # These tests may run the line in a process of their own, which is not recorded.
         return found | {number for number in beside if self._tests[number].startswith(own)} or set(beside)
 
     def _reached(self, path: str, line: int) -> set[int]:
-        """The tests that ran the statement that the line belongs to."""
+        """Return the tests that ran the statement of this line."""
         starts = self._starts[path]
         first = starts[max(0, bisect(starts, line) - 1)]
         lines = self._lines.get(path, {})
@@ -134,7 +135,7 @@ class Reach:
 
 
 def _index(root: Path) -> tuple[dict[str, set[tuple[str, int]]], dict[str, set[str]]]:
-    """Name → the lines inside functions that use it; name → the names whose statements at module level use it."""
+    """Return two tables: name → the lines in functions that use it; name → the module-level names that depend on it."""
     uses: dict[str, set[tuple[str, int]]] = defaultdict(set)
     users: dict[str, set[str]] = defaultdict(set)
     for source in sources(root):

@@ -1,7 +1,7 @@
-"""What was recorded of the tests, in a file: one line of JSON for each test file, appended as soon as it is known.
+"""The file with the recordings of the tests: one line of JSON for each test file, appended as soon as it is known.
 
-Knows neither pytest nor coverage.py. The file's name holds the hash of the package's sources, and each row the hash of
-its test file: a row stays valid until one of the two changes, however often the tool is started or interrupted.
+Must not know pytest or coverage.py. The file's name contains the hash of the package's sources, and each row the hash
+of its test file. A row stays valid until one of the two changes, however often the tool is started or interrupted.
 """
 
 from __future__ import annotations
@@ -17,10 +17,13 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Row:
-    """One test file.
+    """The recording of one test file.
 
-    file: path below the root. digest: hash of the file. seconds: test → how long it took, in the order of the run.
-    unusable: tests that did not pass. lines: path of a source → line → numbers of the tests that ran it.
+    file: path below the root.
+    digest: hash of the file.
+    seconds: test → duration in seconds, in the order of the run.
+    unusable: tests that did not pass.
+    lines: path of a source → line → numbers of the tests that ran it.
     """
 
     file: str
@@ -35,7 +38,7 @@ def digest(path: Path) -> str:
 
 
 def digest_of_folders(root: Path, folders: Iterable[str]) -> str:
-    """One hash of all Python files below the folders, with their paths."""
+    """Return one hash of all Python files below the folders and of their paths."""
     whole = hashlib.sha256()
     for folder in folders:
         for path in sorted((root / folder).rglob("*.py")):
@@ -45,7 +48,7 @@ def digest_of_folders(root: Path, folders: Iterable[str]) -> str:
 
 
 def append(target: Path, row: Row) -> None:
-    """Append a row with one write, so that two processes may append to the same file."""
+    """Append a row with one write, so that two processes can append to the same file."""
     data = json.dumps(dataclasses.asdict(row)).encode() + b"\n"
     descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     try:
@@ -55,7 +58,10 @@ def append(target: Path, row: Row) -> None:
 
 
 def add_empty_rows(root: Path, recording: Path, files: Iterable[str]) -> None:
-    """Note that these files were run and hold no chosen test, where there is no row. root: where they were run."""
+    """Append an empty row for each of these files that has none: they were run and contain no selected test.
+
+    root: the tree in which they were run.
+    """
     rows = valid_rows(root, recording)
     for file in files:
         if file not in rows:
@@ -63,7 +69,7 @@ def add_empty_rows(root: Path, recording: Path, files: Iterable[str]) -> None:
 
 
 def valid_rows(root: Path, recording: Path) -> dict[str, Row]:
-    """Test file → its last row, where the file has not changed since. A line that was cut short is left out."""
+    """Return test file → its last row, for files that have not changed since. Truncated lines are skipped."""
     rows: dict[str, Row] = {}
     if recording.exists():
         for line in recording.read_bytes().splitlines():

@@ -1,4 +1,4 @@
-"""A pytest plugin that records which lines of the package each test runs, how long it takes, and whether it passes.
+"""A pytest plugin that records for each test the lines of the package that it runs, its duration, and its result.
 
 Loaded with `-p tests.mutants.recording` in a copy of the tree; `MANYSTREAM_RECORDING` names the file to append to. One
 line of JSON is appended when the last test of a test file has ended, so a run that is interrupted loses one file.
@@ -48,7 +48,7 @@ class Recording:
             self._unusable.append(report.nodeid)
 
     def _write(self, file: Path) -> None:
-        """Append what the tests of one file reached, and start anew."""
+        """Append the row of one test file, and clear the recording."""
         assert self._coverage is not None
         self._coverage.stop()
         data = self._coverage.get_data()

@@ -1,7 +1,7 @@
-"""Where the package's own code can be changed, and into what: one small change of one file is a mutant.
+"""Find the mutants of the package's code. A mutant is one small change of one file.
 
-Knows Python's syntax tree and nothing of tests. A change replaces a span of the source, so that every line keeps its
-number. Not changed: docstrings, annotations, and texts for people, which are strings that hold a space.
+Knows Python's syntax tree. Must not know tests. A change replaces a span of the source and keeps all line numbers.
+Docstrings, annotations and texts for people (strings with a space) are not changed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ OPERATORS: dict[type[ast.operator], tuple[str, str]] = {
     ast.RShift: (">>", "<<"),
 }
 TEXTS = frozenset({"help", "metavar", "description", "epilog"})
-"""Arguments of argparse that are texts for people, whatever they hold."""
+"""Arguments of argparse that are always texts for people."""
 
 SIMPLE_STATEMENTS = (ast.Expr, ast.Assign, ast.AugAssign, ast.Raise, ast.Break, ast.Continue, ast.Delete)
 
@@ -49,10 +49,15 @@ SIMPLE_STATEMENTS = (ast.Expr, ast.Assign, ast.AugAssign, ast.Raise, ast.Break, 
 class Mutant:
     """One change.
 
-    path: below the root. scope: dotted name of the function or class, or of the table. line: the first changed line.
-    column: where the change begins in its line, in bytes and without the indentation.
-    start, end: the replaced span, in bytes of the file. before, after: what stands there, and what is put there.
-    names: what the changed statement binds where it runs at import; empty inside a function.
+    path: path below the root.
+    scope: dotted name of the function, class or table.
+    line: number of the first changed line.
+    column: offset of the change in its line, in bytes, without the indentation.
+    start: offset of the replaced span in the file, in bytes.
+    end: offset of the span's end.
+    before: the replaced text.
+    after: the new text.
+    names: the names that the changed statement binds at import; empty inside a function.
     text: the whole first line, without its indentation.
     """
 
@@ -69,7 +74,7 @@ class Mutant:
 
     @property
     def id(self) -> str:
-        """Eight hexadecimal digits, which stay the same when lines move. Identical lines of one scope share them."""
+        """Eight hexadecimal digits that do not change when lines move. Identical lines of one scope share an id."""
         words = "\0".join((self.path, self.scope, self.text, str(self.column), self.before, self.after))
         return hashlib.sha256(words.encode()).hexdigest()[:8]
 
@@ -83,7 +88,7 @@ class Mutant:
 
 
 class Source:
-    """A file, its syntax tree, and the place of each node in bytes."""
+    """A file, its syntax tree, and the byte offset of each node."""
 
     def __init__(self, root: Path, path: Path) -> None:
         self.path = path.relative_to(root).as_posix()
@@ -105,17 +110,17 @@ class Source:
         return self.data[start:end].decode()
 
     def line(self, number: int) -> str:
-        """A line without its indentation."""
+        """Return a line without its indentation."""
         return self.text(self._line_starts[number - 1], self._line_starts[number]).strip()
 
     def column(self, start: int) -> int:
-        """How far into its line a place is, without the indentation."""
+        """Return the offset of a place in its line, without the indentation."""
         first = self._line_starts[bisect(self._line_starts, start) - 1]
         before = self.data[first:start]
         return len(before.lstrip())
 
     def between(self, left: ast.expr, right: ast.expr, word: str) -> tuple[int, int] | None:
-        """The place of an operator between its operands; None where a comment there hides it."""
+        """Return the span of an operator between its operands; None if a comment is in between."""
         start, end = self.span(left)[1], self.span(right)[0]
         gap = self.text(start, end)
         if "#" in gap or gap.count(word) != 1:
@@ -132,7 +137,7 @@ def sources(root: Path) -> Iterator[Source]:
 
 
 def bound_names(statement: ast.stmt) -> tuple[str, ...]:
-    """The names that a statement at module level binds."""
+    """Return the names that a statement at module level binds."""
     if isinstance(statement, ast.Assign):
         return tuple(node.id for target in statement.targets for node in ast.walk(target) if isinstance(node, ast.Name))
     if isinstance(statement, ast.AnnAssign | ast.AugAssign) and isinstance(statement.target, ast.Name):
@@ -143,7 +148,7 @@ def bound_names(statement: ast.stmt) -> tuple[str, ...]:
 
 
 def all_mutants(root: Path) -> list[Mutant]:
-    """Every change that a draw may choose, in the order of the files."""
+    """Return all mutants from which a selection is drawn, in the order of the files."""
     return [mutant for source in sources(root) for mutant in _Walker(source).found()]
 
 
@@ -271,7 +276,7 @@ class _Walker:
 
 
 def changed_constant(node: ast.Constant) -> Iterable[str]:
-    """What a constant may become: one text, or none where it is not to be changed."""
+    """Return the replacement of a constant: one text, or none if it must not be changed."""
     value = node.value
     if isinstance(value, bool):
         return [repr(not value)]
@@ -291,7 +296,7 @@ def _is_text(statement: ast.stmt) -> bool:
 
 
 def _is_typing_only(statement: ast.stmt) -> bool:
-    """What a running program does not see: type aliases, overloads, and blocks for type checkers."""
+    """Return whether the statement is only for type checkers: a type alias, an overload, or a TYPE_CHECKING block."""
     if isinstance(statement, ast.AnnAssign):
         return "TypeAlias" in ast.unparse(statement.annotation)
     if isinstance(statement, ast.If):

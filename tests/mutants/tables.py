@@ -1,8 +1,8 @@
-"""The tables of the package: every entry of every one, each as a mutant.
+"""Find the mutants of the package's tables: one for each entry.
 
-A table is a dict, set, list or tuple that a module binds to a name in capitals, at any depth, and also a compiled
-pattern. Each constant in it is an entry, and so is each member of an enumeration or name that stands in it. Not
-changed: texts for people, which are strings that hold a space and stand in no pattern.
+A table is a dict, set, list or tuple that a module binds to a name in capitals, at any depth, or a compiled pattern.
+Its entries are constants, members of enumerations and names. Texts for people (strings with a space outside patterns)
+are not changed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _WORD_OF_A_PATTERN = re.compile(r"(?<![\\\w])[A-Za-z]{3,}")
 
 
 def table_mutants(root: Path) -> list[Mutant]:
-    """One mutant for each entry, in the order of the files."""
+    """Return one mutant for each entry, in the order of the files."""
     return [mutant for source in sources(root) for mutant in _of_file(source)]
 
 
@@ -87,7 +87,7 @@ class _Table:
             self._visit(child)
 
     def _pattern(self, call: ast.AST) -> None:
-        """Each word of a pattern, misspelt."""
+        """Add a mutant for each word of a pattern, misspelt."""
         for node in ast.walk(call):
             if isinstance(node, ast.Constant) and isinstance(node.value, str | bytes):
                 start, end = self._source.span(node)

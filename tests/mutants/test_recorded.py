@@ -1,4 +1,4 @@
-"""What the tool keeps between two runs: recordings and verdicts, and when they are no longer valid."""
+"""The data that the tool stores between two runs, recordings and verdicts, and when it becomes invalid."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_row_that_was_cut_short_is_recorded_again(root: Path) -> None:
     assert list(valid_rows(root, recording)) == ["tests/test_a.py"]
 
 
-def test_a_file_that_changes_while_it_is_recorded_is_recorded_again(root: Path) -> None:
+def test_a_file_changed_during_recording_is_recorded_again(root: Path) -> None:
     recording, copy = root / "recording.jsonl", root / "copy"
     shutil.copytree(root / "tests", copy / "tests")
     append(recording, row(root, "test_a", line2=[0]))
@@ -101,7 +101,7 @@ def test_tests_that_reach_a_change_run_quick_ones_first(root: Path) -> None:
     assert reach.tests(mutant_of(root, "high")) == [["tests/test_d.py::slow"]]
 
 
-def test_tests_of_the_modules_own_file_are_run_although_no_line_of_them_is_recorded(root: Path) -> None:
+def test_tests_of_the_module_s_own_file_are_run(root: Path) -> None:
     own = root / "tests" / "engine" / "test_part_started.py"
     own.parent.mkdir()
     own.write_text("# starts it as a program\n", "utf-8")
@@ -114,7 +114,7 @@ def test_tests_of_the_modules_own_file_are_run_although_no_line_of_them_is_recor
     ]
 
 
-def test_a_test_that_is_left_out_or_did_not_pass_is_not_run(root: Path) -> None:
+def test_an_excluded_or_failing_test_is_not_run(root: Path) -> None:
     failing = row(root, "test_a", line2=[0, 1])
     failing.unusable.append("tests/test_a.py::slow")
     reach = Reach(root, [failing, row(root, "test_b", line2=[0, 1])])
@@ -123,7 +123,7 @@ def test_a_test_that_is_left_out_or_did_not_pass_is_not_run(root: Path) -> None:
 
 
 class Judge:
-    """Answers with the given words and counts how often it is asked."""
+    """A judge that returns the given result and counts its calls."""
 
     def __init__(self, status: str, failed: str = "") -> None:
         self.answer = {"status": status, "failed": failed}
@@ -140,7 +140,7 @@ def verdict(root: Path, judge: Callable[[], dict[str, str]], *, now: float = 0.0
     return verdicts.of(mutant_of(root, "low"), judge, lambda: now, until=60.0)
 
 
-def test_a_mutant_that_was_noticed_is_judged_again_when_that_test_file_or_the_sources_change(root: Path) -> None:
+def test_a_noticed_mutant_is_judged_again_when_its_test_changes(root: Path) -> None:
     judge = Judge("failed", "tests/test_a.py::quick")
     first = verdict(root, judge)
     assert first is not None
@@ -154,7 +154,7 @@ def test_a_mutant_that_was_noticed_is_judged_again_when_that_test_file_or_the_so
     assert judge.asked == 3
 
 
-def test_a_survivor_is_judged_again_when_any_test_file_changes(root: Path) -> None:
+def test_a_survivor_is_judged_again_when_any_test_changes(root: Path) -> None:
     judge = Judge("passed")
     first = verdict(root, judge)
     assert first is not None
@@ -164,7 +164,7 @@ def test_a_survivor_is_judged_again_when_any_test_file_changes(root: Path) -> No
     assert verdict(root, Judge("failed", "tests/test_d.py::new")) != first
 
 
-def test_after_the_last_minute_only_what_is_known_is_told(root: Path) -> None:
+def test_after_the_time_limit_only_known_verdicts_are_returned(root: Path) -> None:
     judge = Judge("hung")
     assert verdict(root, judge, now=61.0) is None
     assert judge.asked == 0
@@ -178,7 +178,7 @@ def options(**values: object) -> argparse.Namespace:
     return argparse.Namespace(**{"tables": False, "only": [], "within": [""], "count": None, "seed": 1, **values})
 
 
-def test_entries_of_tables_are_drawn_by_seed_and_all_of_them_without_a_count() -> None:
+def test_entries_of_tables_are_drawn_by_seed() -> None:
     everything = drawn(options(tables=True, within=["transport"]))
     assert sorted(everything, key=lambda mutant: mutant.title) == sorted(
         (mutant for mutant in table_mutants(ROOT) if mutant.path.startswith("transport")),

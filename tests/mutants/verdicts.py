@@ -1,4 +1,4 @@
-"""Verdicts on mutants, in a file: one line of JSON each, appended as it comes, and used again while it is valid.
+"""The file of verdicts on mutants: one line of JSON each, appended as soon as it is known, and reused while valid.
 
 A verdict depends on the sources of the package and on tests. A mutant that a test noticed stays noticed while the
 sources and the file of that test are the same. One that survived is judged again when any test file has changed.
@@ -20,11 +20,16 @@ NOTICED = frozenset({"failed", "died", "hung"})
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of one mutant.
+    """The verdict on one mutant.
 
-    id, title, text: the mutant's. status: what the last run of tests came to, a word of `lane.py`, or `equivalent`.
-    detail: the test that failed, or why the mutant is an equivalent. seconds: how long it took.
-    sources: hash of the package. tests: hash of what the verdict depends on besides.
+    id: the mutant's id.
+    title: the mutant's title.
+    text: the mutant's first line.
+    status: the result of the last run of tests, a word of `lane.py`, or `equivalent`.
+    detail: the test that failed, or the reason for the equivalence.
+    seconds: the duration.
+    sources: hash of the package.
+    tests: hash of the other files on which the verdict depends.
     """
 
     id: str
@@ -54,16 +59,16 @@ class Verdicts:
             try:
                 verdict = Verdict(**json.loads(line))
             except (ValueError, TypeError):
-                continue  # a line that was cut short, or one of an older version
+                continue  # a truncated line, or a line of an older version
             if verdict.sources == sources and verdict.tests == self._depends_on(verdict.status, verdict.detail):
                 self._known[verdict.title] = verdict
 
     def of(
         self, mutant: Mutant, judge: Callable[[], dict[str, str]], clock: Callable[[], float], until: float
     ) -> Verdict | None:
-        """The verdict that is known, or else the one that `judge` finds, which is then written to the file.
+        """Return the stored verdict; if there is none, call `judge` and store its verdict.
 
-        None where nothing is known and the clock is past `until`.
+        Returns None if no verdict is stored and the time is past `until`.
         """
         known = self._known.get(mutant.title)
         if known is not None:

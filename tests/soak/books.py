@@ -1,4 +1,4 @@
-"""The books of a soak: what every stream must have come to, what the process held, and how that grew.
+"""The records of a soak: the outcome of each stream, the resources of the process, and their growth.
 
 Knows plans and completions. Must not know how streams are run.
 """
@@ -24,22 +24,29 @@ OUTCOMES: dict[Fault, frozenset[ms.ErrorCategory | None]] = {
     Fault.CANCEL: frozenset({ms.ErrorCategory.CANCELLED}),
     Fault.RAISE: frozenset({ms.ErrorCategory.CALLBACK}),
 }
-"""Fault → what a call may come to; None: success, where all that counts was sent before the fault."""
+"""Fault → the allowed error categories of a call. None is success, if all relevant bytes precede the fault."""
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclass
 class Ledger:
-    """One entry per stream, by fault and outcome; and what does not balance. left: streams that ended because their
-    engine did."""
+    """The counts of streams by fault and outcome, and the wrong outcomes.
+
+    left: the number of streams that ended because their engine was closed.
+    """
 
     outcomes: Counter[str] = field(default_factory=Counter[str])
     wrong: list[str] = field(default_factory=list[str])
     left: int = 0
 
     def enter(self, plan: Plan, text: str, terminals: int, completion: ms.Completion, *, left: bool) -> None:
-        """Note one stream that has ended; `text` is what its events told. left: as above."""
+        """Record a stream that has ended.
+
+        text: the text that its events delivered.
+        terminals: the number of terminal events.
+        left: the stream ended because its engine was closed.
+        """
         word = "success" if completion.success else str(completion.error_category)
         self.left += left
         self.outcomes[f"{plan.fault.value}: {word}"] += 1
@@ -51,29 +58,29 @@ class Ledger:
 
     @staticmethod
     def fault_in(plan: Plan, text: str, completion: ms.Completion) -> str:
-        """What is wrong with one entry; empty where nothing is."""
+        """Return the error in one entry; empty if it is correct."""
         held = completion.response.text if completion.response is not None else ""
         if held != text and plan.fault not in (Fault.RAISE, Fault.CORRUPT):
-            return f"told {text!r}, holds {held!r}"
+            return f"delivered {text!r}, response has {held!r}"
         if completion.error_category not in OUTCOMES[plan.fault]:
             return f"{completion.error_category}: {completion.error}"
         if completion.success and plan.fault is not Fault.CORRUPT:
             whole = plan.fault in (Fault.NONE, Fault.DRIBBLE) or plan.is_whole(plan.at)
             return "" if whole and text == plan.text else f"a success with {text!r}"
-        least, most = plan.told_by(plan.at)
+        least, most = plan.text_bounds(plan.at)
         if plan.fault in (Fault.CUT, Fault.STALL):
-            return "" if text in (least, most) else f"told {text!r}, sent {least!r}"
-        if plan.fault is Fault.RESET:  # may overtake what was sent before it
-            return "" if most.startswith(text) else f"told {text!r}, sent {most!r}"
-        if plan.fault is Fault.CORRUPT:  # any outcome is true of damaged bytes, once those before them were told
-            return "" if text.startswith(least) else f"told {text!r}, sent {least!r} undamaged"
+            return "" if text in (least, most) else f"delivered {text!r}, sent {least!r}"
+        if plan.fault is Fault.RESET:  # a reset may overtake the bytes sent before it
+            return "" if most.startswith(text) else f"delivered {text!r}, sent {most!r}"
+        if plan.fault is Fault.CORRUPT:  # damaged bytes may have any outcome, but the text before them is delivered
+            return "" if text.startswith(least) else f"delivered {text!r}, sent {least!r} undamaged"
         expected = "".join(plan.words[: plan.until + (plan.fault is Fault.CANCEL)])
-        return "" if text == expected else f"told {text!r}, took {expected!r}"
+        return "" if text == expected else f"delivered {text!r}, took {expected!r}"
 
 
 @dataclass
 class Sample:
-    """What the process held at one moment."""
+    """The resources of the process at one moment."""
 
     seconds: float
     rss: int
@@ -89,7 +96,7 @@ def sample(seconds: float, tasks: int) -> Sample:
 
 
 def slope(points: list[tuple[float, float]]) -> float:
-    """Least squares: what is added in a minute."""
+    """Return the growth per minute, by least squares."""
     if len(points) < 2:
         return 0.0
     middle = sum(x for x, _ in points) / len(points)
@@ -100,7 +107,7 @@ def slope(points: list[tuple[float, float]]) -> float:
 
 @dataclass
 class Drift:
-    """What was added in a minute, after the first third, which warms up."""
+    """The growth per minute, without the first third of the samples, in which the process warms up."""
 
     megabytes: float
     objects: float
@@ -120,7 +127,7 @@ def drift(samples: list[Sample]) -> Drift:
 
 @dataclass
 class OtherSide:
-    """The other side's books: see `world.Books`."""
+    """The records of the other process: see `world.Books`."""
 
     requests: int = 0
     again: list[int] = field(default_factory=list[int])
@@ -130,7 +137,7 @@ class OtherSide:
 
 
 def report(ledger: Ledger, samples: list[Sample], statistics: ms.Statistics, world: OtherSide, processor: float) -> str:
-    """The figures, for a person. processor: seconds that this side took."""
+    """Return the figures as text. `processor` is the CPU time of this process, in seconds."""
     first, last, seconds = samples[len(samples) // 3], samples[-1], samples[-1].seconds
     added = drift(samples)
     lines = [

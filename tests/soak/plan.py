@@ -1,7 +1,6 @@
-"""What happens to each stream of a soak, decided by its number alone: both ends compute it, and need not tell each
-other.
+"""The plan of each stream of a soak, computed from its number: both processes compute it without communication.
 
-Knows the wire forms of four dialects, and which byte of an answer is touched how. Must not know the library.
+Knows the wire forms of four dialects, and which byte of a response a fault affects. Must not know the library.
 """
 
 from __future__ import annotations
@@ -14,14 +13,14 @@ from functools import cached_property, lru_cache
 
 SEED = 20_260_101
 MARK = "soak-"
-"""Before the number, in the request's text."""
+"""The text before the number in a request."""
 
 DIALECTS = ("chat", "responses", "anthropic", "gemini")
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
 class Fault(enum.Enum):
-    """What becomes of an answer."""
+    """The fault of a response."""
 
     NONE = "none"
     DRIBBLE = "dribble"
@@ -43,7 +42,7 @@ WEIGHTS = {
     Fault.CANCEL: 8,
     Fault.RAISE: 4,
 }
-"""CANCEL and RAISE happen on the caller's side, the others on the line."""
+"""CANCEL and RAISE happen in the caller, the other faults in the proxy."""
 
 
 def _frame(payload: object, name: str = "") -> str:
@@ -60,8 +59,8 @@ def _chat(words: list[str]) -> list[tuple[str, str]]:
         choice = {"index": 0, "delta": delta, "finish_reason": finish}
         return _frame({"id": "c", "model": "m", "choices": [choice]})
 
-    told = [(chunk({"content": word}), word) for word in words]
-    return [*told, (chunk({}, "stop"), ""), ("data: [DONE]\n\n", "")]
+    events = [(chunk({"content": word}), word) for word in words]
+    return [*events, (chunk({}, "stop"), ""), ("data: [DONE]\n\n", "")]
 
 
 def _responses(words: list[str]) -> list[tuple[str, str]]:
@@ -99,13 +98,17 @@ def _gemini(words: list[str]) -> list[tuple[str, str]]:
 
 
 WRITERS = {"chat": _chat, "responses": _responses, "anthropic": _anthropic, "gemini": _gemini}
-"""Dialect → its events, each with the text it adds."""
+"""Dialect → a function that returns its events, each with the text that it adds."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """One stream. at: the byte of the answer at which the fault strikes. until: on the caller's side, how many texts
-    are taken before it does. seconds: how long the server takes for the answer, at an even pace."""
+    """The plan of one stream.
+
+    at: the byte of the response at which a fault of the proxy happens.
+    until: the number of texts after which a fault of the caller happens.
+    seconds: the time in which the server sends the response, at an even pace.
+    """
 
     number: int
     dialect: str
@@ -124,7 +127,7 @@ class Plan:
 
     @cached_property
     def wire(self) -> bytes:
-        """The whole answer."""
+        """The whole response."""
         bodies = (frame.encode() for frame, _ in self.frames)
         return HEAD + b"".join(b"%x\r\n%b\r\n" % (len(body), body) for body in bodies) + b"0\r\n\r\n"
 
@@ -136,9 +139,11 @@ class Plan:
     def until(self) -> int:
         return int(self.share * len(self.words))
 
-    def told_by(self, sent: int) -> tuple[str, str]:
-        """The least and the most text that the first `sent` bytes can have told: an event whose blank line was cut
-        counts where its JSON is whole."""
+    def text_bounds(self, sent: int) -> tuple[str, str]:
+        """Return the least and the most text that can be delivered from the first `sent` bytes.
+
+        An event without its blank line may be delivered if its JSON is complete.
+        """
         place = len(HEAD)
         least = most = ""
         for frame, text in self.frames:
@@ -152,21 +157,23 @@ class Plan:
         return least, most
 
     def is_whole(self, sent: int) -> bool:
-        """Whether the event that says how the answer ended was within the first `sent` bytes: of Chat servers other
-        than the first the finish reason is enough, and Gemini has nothing else."""
+        """Return whether the first `sent` bytes contain the event that ends the answer.
+
+        For Chat servers other than OpenAI's, the finish reason is enough; Gemini has no other end.
+        """
         behind = sum(len(frame.encode()) + len(b"%x\r\n\r\n" % len(frame)) for frame, _ in self.frames[self._last :])
         end = len(self.wire) - len(b"0\r\n\r\n") - behind
-        return sent >= end - len(b"\n\n\r\n")  # whole JSON counts, without its blank line and its chunk's end
+        return sent >= end - len(b"\n\n\r\n")  # complete JSON counts, even without its blank line and its chunk's end
 
     @property
     def _last(self) -> int:
-        """Behind the event that ends the answer."""
+        """The index after the event that ends the answer."""
         return len(self.frames) - (self.dialect == "chat")
 
 
 @lru_cache(maxsize=1024)
 def plan(number: int) -> Plan:
-    """The plan of one number, the same wherever it is asked for."""
+    """Return the plan of one number. It is the same in every process."""
     chance = random.Random(SEED + number)
     fault = chance.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
     words = tuple(f"{number}:{place} " for place in range(chance.randint(1, 60)))

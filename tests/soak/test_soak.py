@@ -1,6 +1,8 @@
-"""Soak: 500 streams at a time, opening and closing through a proxy that cuts, resets, stalls, dribbles and corrupts,
-while callers cancel and callbacks raise; for as many minutes as `MANYSTREAM_SOAK_MINUTES` says. Then the books must
-balance, and nothing may have grown. `make soak MINUTES=30` runs it; one short round is part of the suite.
+"""Soak: 500 concurrent streams through a proxy that cuts, resets, stalls, dribbles and corrupts their responses.
+
+Meanwhile callers cancel and callbacks raise. At the end the records of both processes must agree, and memory,
+descriptors and tasks must not have grown. `make soak MINUTES=30` runs it for the minutes in `MANYSTREAM_SOAK_MINUTES`;
+one short round is part of the suite.
 """
 
 from __future__ import annotations
@@ -32,17 +34,23 @@ MINUTES = float(os.environ.get("MANYSTREAM_SOAK_MINUTES") or 5)
 AT_ONCE = 500
 MODELS = {"chat": "chat/m", "responses": "responses/m", "anthropic": "anthropic/m", "gemini": "gemini/m"}
 CLOCKS = ms.Timeouts(connect=60, first_byte=60, idle=15)
-"""Long enough that a machine with other work does not end streams that nobody stalled."""
+"""Seconds of a timeout that is long enough for a busy machine: it must end only stalled streams."""
 MOST_GROWTH = 2.0
-"""MB a minute, in a run of some minutes: what the allocator moves about is below it."""
+"""The maximum growth of memory in MB per minute, in a run of some minutes. The allocator's noise is below it."""
 MOST_GROWTH_IN_THE_END = 0.25
-"""The same in a run of ten minutes and more: a leak of thirty bytes per stream is above it."""
+"""The maximum growth of memory in MB per minute, in a run of at least ten minutes. A leak of thirty bytes per stream is
+above it."""
 MOST_DRIFT = 6.0
-"""Descriptors or tasks a minute, in a run of ten minutes and more: five hundred streams come and go meanwhile."""
+"""The maximum growth of descriptors or tasks per minute, in a run of at least ten minutes with five hundred streams."""
 
 
 class World:
-    """The other side. proxy, fickle: its ports. books: what it counted, once it has ended."""
+    """The other process.
+
+    proxy: the port of the proxy.
+    fickle: the port of the server that closes its connections at random.
+    books: its records, after it has ended.
+    """
 
     def __init__(self) -> None:
         self.proxy = self.fickle = 0
@@ -51,7 +59,7 @@ class World:
 
 @asynccontextmanager
 async def open_world(pace: float = 1.0) -> AsyncGenerator[World, None]:
-    """A process for the other side, at `pace` times the planned pace."""
+    """Start the other process, which sends at `pace` times the planned pace."""
     command = [sys.executable, "-m", "tests.soak.world", str(pace)]
     process = await trio.lowlevel.open_process(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdin is not None
@@ -84,7 +92,7 @@ def providers(port: int) -> list[ms.Provider]:
 
 
 class Stream:
-    """One stream of the soak, its caller's faults included."""
+    """One stream of the soak, with the faults of its caller."""
 
     def __init__(self, soak: Soak, number: int) -> None:
         self.soak = soak
@@ -113,7 +121,7 @@ class Stream:
 
 
 class Soak:
-    """Streams, always as many at once, until it is told to stop."""
+    """A constant number of concurrent streams, until the test stops it."""
 
     def __init__(self, engine: ms.Engine) -> None:
         self.engine = engine
@@ -137,7 +145,11 @@ class Soak:
 
 @dataclass
 class Ran:
-    """What a soak found. world: the other side's books. processor: seconds that this side took."""
+    """The result of a soak.
+
+    world: the records of the other process.
+    processor: the CPU time of this process, in seconds.
+    """
 
     ledger: Ledger
     samples: list[Sample]
@@ -147,9 +159,9 @@ class Ran:
 
 
 async def run(seconds: float, at_once: int, pace: float, patience: float) -> Ran:
-    """The soak; what it found, and what the process held meanwhile. Checks that nothing is left.
+    """Run a soak. Returns its result and the resources of the process; checks that nothing is leaked.
 
-    patience: seconds for the last streams to end by themselves; leaving the engine ends the others.
+    patience: seconds in which the last streams may end by themselves; closing the engine ends the others.
     """
     async with open_world(pace) as world:
         gc.collect()
@@ -162,7 +174,7 @@ async def run(seconds: float, at_once: int, pace: float, patience: float) -> Ran
             started = trio.current_time()
             for _ in range(at_once):
                 soak.start()
-                await trio.sleep(min(1.0, seconds / 10) / at_once)  # apart, so that they do not end together
+                await trio.sleep(min(1.0, seconds / 10) / at_once)  # start them apart, so that they do not end together
             while (elapsed := trio.current_time() - started) < seconds:
                 await trio.sleep(min(5.0, seconds / 20))
                 gc.collect()
@@ -183,11 +195,11 @@ async def run(seconds: float, at_once: int, pace: float, patience: float) -> Ran
 
 
 def check(ran: Ran) -> None:
-    """The books balance, on both sides."""
+    """Check that the records of both processes agree."""
     assert ran.ledger.wrong == []
     again = set(ran.world.again)
     assert len(again) == len(ran.world.again), "a request came three times"
-    # A kept-alive connection that ends without a byte of an answer is what a stale one looks like.
+    # A reused connection that ends without a byte of a response looks like a stale one.
     assert all(plan(number).at == 0 and plan(number).fault in (Fault.CUT, Fault.RESET) for number in again)
     missing = ran.statistics.started - (ran.world.requests - len(again))
     assert 0 <= missing <= ran.ledger.left, "a request never came"
@@ -201,10 +213,10 @@ async def test_a_short_soak_balances() -> None:
 
 
 @pytest.mark.soak
-async def test_the_books_of_a_long_soak_balance_and_nothing_grows(
+async def test_a_long_soak_balances_and_does_not_grow(
     capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.CRITICAL)  # a record kept for each planned exception would be the leak that is found
+    caplog.set_level(logging.CRITICAL)  # otherwise the log records of planned exceptions would look like a leak
     ran = await run(MINUTES * 60, AT_ONCE, pace=1.0, patience=60)
     with capsys.disabled():
         print(f"\n{report(ran.ledger, ran.samples, ran.statistics, ran.world, ran.processor)}")

@@ -1,5 +1,8 @@
-"""The stale keep-alive race, over and over: a server that ends its connections at random, by FIN and RST, with the
-answer, just after it, or with the next request in its hands. No caller may notice."""
+"""The race of stale keep-alive connections, many times.
+
+A server closes its connections at random, by FIN and RST: with the response, just after it, or after it has received
+the next request. The caller must not see an error.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +21,12 @@ pytestmark = pytest.mark.trio
 
 AT_ONCE = 20
 RETRY = ms.Retry(base=0, jitter=0)
-"""A request that the server may have read is not sent again unasked: on a busy machine the end comes too late."""
+"""A request that the server may have read is not sent again automatically. On a busy machine, the end of the connection
+is seen too late."""
 
 
 async def reuse(times: int) -> tuple[ms.Statistics, list[ms.ProviderError]]:
-    """Make calls until connections were reused that often; the failures that a caller saw."""
+    """Make calls until connections were reused `times` times. Returns the statistics and the errors of the calls."""
     errors: list[ms.ProviderError] = []
     resent = retried = 0
     finished = trio.Event()
@@ -41,7 +45,7 @@ async def reuse(times: int) -> tuple[ms.Statistics, list[ms.ProviderError]]:
                 nonlocal running, resent, retried
                 running -= 1
                 resent += completion.resent
-                # Beside the first attempt and the one on a fresh connection there are only those of the retry rule.
+                # Besides the first attempt and the one on a fresh connection, there are only the normal retries.
                 retried += completion.attempts - 1 - completion.resent
                 assert completion.attempts >= 1 + completion.resent
                 if completion.error is not None:
@@ -52,7 +56,7 @@ async def reuse(times: int) -> tuple[ms.Statistics, list[ms.ProviderError]]:
                 elif not running:
                     finished.set()
 
-            for _ in range(AT_ONCE + 10):  # more than there are places, so that some wait in the queue
+            for _ in range(AT_ONCE + 10):  # more than the pool allows, so that some wait in the queue
                 start()
             await finished.wait()
             statistics = engine.statistics()
@@ -63,7 +67,7 @@ async def reuse(times: int) -> tuple[ms.Statistics, list[ms.ProviderError]]:
 async def test_two_thousand_reuses_without_a_failure() -> None:
     statistics, errors = await reuse(2_000)
     assert errors == []
-    assert statistics.opened > 100  # it did end them
+    assert statistics.opened > 100  # the server has closed connections
 
 
 @pytest.mark.soak

@@ -1,8 +1,8 @@
-"""The other side of a soak, a process of its own: a server, and before it a proxy that treats answers as planned.
+"""The other process of a soak: a server, and in front of it a proxy that causes the planned faults.
 
-`python -m tests.soak.world PACE` prints the ports of the proxy and of a server that closes its connections at random,
-and serves until its standard input ends; then it prints its own side of the books, as JSON. PACE: how many times faster
-than planned the answers come. Knows sockets and plans. Must not know the library.
+`python -m tests.soak.world PACE` prints the ports of the proxy and of a server that closes its connections at random.
+It serves until its standard input ends; then it prints its records as JSON. PACE is the factor by which responses are
+faster than planned. Knows sockets and plans. Must not know the library.
 """
 
 from __future__ import annotations
@@ -21,13 +21,16 @@ from tests.soak.plan import HEAD, MARK, Fault, Plan, plan
 
 NUMBER = re.compile(rb"%b(\d+)" % MARK.encode())
 PIECE = 1000
-"""Bytes that the server writes at once."""
+"""The size of one write of the server, in bytes."""
 
 
 @dataclass
 class Books:
-    """What the proxy saw: requests, and the numbers of those that came again; bytes of answers that it passed on, and
-    how many answers it struck. processor: seconds that this process took."""
+    """The records of the proxy.
+
+    They count the requests, the repeated requests, the forwarded bytes of responses and the responses with a fault.
+    `processor` is the CPU time of this process, in seconds.
+    """
 
     requests: int = 0
     again: list[int] = field(default_factory=list[int])
@@ -42,7 +45,7 @@ PACE = float(sys.argv[1]) if __name__ == "__main__" else 1.0
 
 
 async def read_request(stream: trio.SocketStream, data: bytes = b"") -> tuple[bytes, bytes]:
-    """One request, and what followed it; empty at the end of the connection."""
+    """Read one request. Returns it and the bytes after it; empty at the end of the connection."""
     while True:
         head, blank, body = data.partition(b"\r\n\r\n")
         if blank:
@@ -56,7 +59,7 @@ async def read_request(stream: trio.SocketStream, data: bytes = b"") -> tuple[by
 
 
 async def serve(stream: trio.SocketStream) -> None:
-    """The server: every answer right and whole, in pieces."""
+    """Send correct and complete responses, in pieces. This is the server behind the proxy."""
     rest = b""
     async with stream:
         try:
@@ -90,7 +93,7 @@ class Proxied:
         self.server = server
         self.plan: Plan | None = None
         self.passed = 0
-        """Bytes of the present answer that went on."""
+        """The number of forwarded bytes of the current response."""
 
     async def up(self, scope: trio.CancelScope) -> None:
         rest = b""
@@ -116,7 +119,7 @@ class Proxied:
         scope.cancel()
 
     async def treat(self, data: bytes, plan: Plan) -> bool:
-        """Pass bytes on as planned; False where that ends the connection."""
+        """Forward bytes as planned. Returns False if the fault ends the connection."""
         before, self.passed = self.passed, self.passed + len(data)
         strikes = before <= plan.at < self.passed and plan.fault in ON_THE_LINE
         BOOKS.strikes += strikes
@@ -136,7 +139,7 @@ class Proxied:
             return True
         await self.client.send_all(data[:place])
         if plan.fault is Fault.STALL:
-            await trio.sleep_forever()  # until the client leaves
+            await trio.sleep_forever()  # until the client disconnects
         if plan.fault is Fault.RESET:
             reset(self.client)
         return False
@@ -154,8 +157,11 @@ async def proxy(client: trio.SocketStream, port: int) -> None:
 
 
 async def fickle(stream: trio.SocketStream, chance: random.Random) -> None:
-    """A server that ends its connections at random: with the answer, a moment after it, or with the next request in
-    its hands; by FIN and by RST. It never ends one before it has answered on it."""
+    """Serve a connection and close it at random, by FIN or RST.
+
+    It closes with a response, a moment after it, or after it has received the next request; never before the first
+    response.
+    """
     answer = (
         b'{"id": "c", "model": "m", "choices": [{"index": 0, "finish_reason": "stop", "message": {"content": "x"}}]}'
     )
