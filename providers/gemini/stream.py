@@ -214,7 +214,7 @@ class GeminiStream(StreamMachine):
                 if type(candidate) is dict:
                     index = candidate.get("index")
                     self._candidate(candidate, index if type(index) is int else position, events)
-        except ProviderError as error:  # a limit: what came before it stays in the answer, so it is delivered, too
+        except ProviderError as error:  # beyond a limit; the events before it are delivered
             return [*events, *self.fail(error.with_traceback(None))]
         for name, value in chunk.items():
             if name not in READ_IN_CHUNK:
