@@ -60,7 +60,7 @@ class ManystreamError(Exception):
 
 
 class ProviderError(ManystreamError):
-    """One failure of one call. `str(error)` is one line: category, status, who was asked, message, the server's hint.
+    """One failure of one call. `str(error)` is one line: category, status, provider, model, host, message and hint.
 
     category: why, in the words that all providers share.
     http_status: the response's status; 0 if there was no HTTP response.
@@ -70,7 +70,9 @@ class ProviderError(ManystreamError):
     retryable: whether another attempt of the same request may succeed.
     request_id: the provider's id for this request, for its support desk.
     body: the first `BODY_LIMIT` bytes of the body or event that reported the error.
-    provider, model, host: who was asked. Empty until the call has failed; not compared.
+    provider: the provider's name. Empty until the call has failed; not compared.
+    model: the model's name. Empty until the call has failed; not compared.
+    host: the server's host name. Empty until the call has failed; not compared.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Who reads what a response says about limits: one function per dialect, and one for dialects of a program's own.
+"""Selects the function that reads a response's limits: one per dialect, and one for a program's own dialects.
 
 Knows the dialects' names. Must not know any header or body: each dialect's `rate_limits.py` does.
 """
@@ -14,10 +14,13 @@ from .quota_report import QuotaReport, Refusal
 
 
 class ReadReport(Protocol):
-    """What one response says about limits. Never raises.
+    """Returns what one response reports about limits. Never raises.
 
-    provider: the provider's row name. headers: names in lower case. now: the wall clock in Unix seconds.
-    error: of a failed response or an error event, as the dialect has read it. body: what it was read from.
+    provider: the name of the provider's profile.
+    headers: names in lower case.
+    now: the wall clock in Unix seconds.
+    error: the error of a failed response or of an error event, or None.
+    body: the body or event that the error was read from.
     """
 
     def __call__(
@@ -31,14 +34,14 @@ READERS: dict[str, str] = {
     "anthropic": ".anthropic.rate_limits",
     "gemini": ".gemini.rate_limits",
 }
-"""Dialect name → the module that reads its reports."""
+"""Dialect name → the module with its function `read_report`."""
 
 OVERLOADED = frozenset({503, 529})
-"""Statuses by which a server of any kind says that it is full."""
+"""HTTP statuses that mean that a server is full."""
 
 
 def reader_of(dialect: str) -> ReadReport:
-    """The function that reads the reports of a dialect's servers."""
+    """Return the function that reads limits from responses of a dialect."""
     module = READERS.get(dialect)
     if module is None:
         return read_plain_report
@@ -48,7 +51,7 @@ def reader_of(dialect: str) -> ReadReport:
 def read_plain_report(
     provider: str, headers: Headers, now: float, error: ProviderError | None, body: bytes, /
 ) -> QuotaReport:
-    """The report of a server of which nothing is known but the error, as its dialect has read it."""
+    """Return what the error alone reports about limits, for a server with unknown headers and bodies."""
     if error is None:
         return QuotaReport()
     hint = error.retry_after_ms / 1000 if error.retry_after_ms >= 0 else None

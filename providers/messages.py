@@ -151,7 +151,7 @@ class Image:
 
     @classmethod
     def from_base64(cls, data: str, media_type: str) -> Image:
-        """Return a picture with the bytes of base64 text. Raises `binascii.Error` for text that is not base64."""
+        """Return a picture with the bytes of base64 text. Raises `ValueError` for text that is not base64."""
         import base64
 
         return cls(data=base64.b64decode(data, validate=True), media_type=media_type)
@@ -180,7 +180,7 @@ class File:
 
     @classmethod
     def from_base64(cls, data: str, media_type: str, name: str | None = None) -> File:
-        """Return a file with the bytes of base64 text. Raises `binascii.Error` for text that is not base64."""
+        """Return a file with the bytes of base64 text. Raises `ValueError` for text that is not base64."""
         import base64
 
         return cls(data=base64.b64decode(data, validate=True), media_type=media_type, name=name)

@@ -1,6 +1,6 @@
 """Which models of a provider share their limits, as rows of data.
 
-Knows what the providers' documentation says. Must not know limits.
+Knows the providers' documentation on shared limits. Must not know the limits themselves.
 """
 
 from __future__ import annotations
@@ -8,22 +8,23 @@ from __future__ import annotations
 import re
 
 _SNAPSHOT = re.compile(r"-\d{4}-\d{2}-\d{2}$|-\d{8}$", re.ASCII)
-"""The date at the end of a model's name: a snapshot has its model's limits."""
+"""The date at the end of a snapshot's name. A snapshot has the limits of its model."""
 
 _ONE_SERVER = frozenset({"vllm", "sglang", "llama-cpp", "tgi"})
-"""Providers that are one server each: whatever runs there takes from the same memory."""
+"""Providers that are a single server. All models on it share its memory."""
 
 ALL_MODELS = "*"
-"""The family of every model on such a server."""
+"""The family of every model on a single server."""
 
 _CLAUDE = re.compile(r"(claude-(?:opus|sonnet)-4)\b", re.ASCII)
-"""Claude Opus 4 and its later versions share their limits; so do those of Sonnet 4."""
+"""Claude Opus 4 and its later versions share their limits. Sonnet 4 and its later versions share theirs."""
 
 
 def family_of(provider: str, model: str) -> str:
-    """What the limits of a model are called: the family's name, or the model's own.
+    """Return the name under which a model's limits are counted: that of its family, or its own.
 
-    provider: the provider's row name. model: as the provider knows it.
+    provider: the name of the provider's profile.
+    model: the model's name as the provider knows it.
     """
     if provider in _ONE_SERVER:
         return ALL_MODELS

@@ -13,7 +13,7 @@ from .rules import Checker, number, optional, whole
 
 
 class Priority(enum.StrEnum):
-    """Which of the calls that wait for a limit goes first. The order of the members is the order of service."""
+    """The order in which calls that wait for a limit are sent: that of the members."""
 
     INTERACTIVE = "interactive"
     NORMAL = "normal"

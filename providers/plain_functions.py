@@ -1,9 +1,9 @@
-"""Which callables run when they are called, and which ones only make an object that somebody must await or iterate.
+"""Distinguishes callables that run when they are called from those that only return an object to await or iterate.
 
-Calling a coroutine function or a generator function runs nothing of its body. Where a plain function is expected, such
-a callable would therefore never do anything.
+A call of a coroutine function or a generator function runs none of its body. So where a plain function is expected,
+such a callable would have no effect.
 
-Knows what Python says about callables. Must not know what they are for.
+Knows the kinds of callables in Python. Must not know what a callable is used for.
 """
 
 from __future__ import annotations
@@ -20,15 +20,20 @@ DEFERRED: dict[int, str] = {
     inspect.CO_ITERABLE_COROUTINE: "a coroutine function (types.coroutine)",
     inspect.CO_GENERATOR: "a generator function (yield)",
 }
-"""Flag of a function's code → what such a function is. None of them runs its body when it is called. A function that
-`types.coroutine` made has the generator's flag, too, so its own flag comes first."""
+"""Flag of a function's code → the kind of function in words. None of them runs its body when it is called.
+
+A function that `types.coroutine` made has the generator's flag as well, so its own flag comes first.
+"""
 
 ANY_DEFERRED = sum(DEFERRED)
+"""All flags of `DEFERRED`, combined."""
 
 
 def why_deferred(function: Callable[..., object]) -> str:
-    """A clause such as "fetch is a coroutine function (async def)"; empty for a function that runs when it is
-    called."""
+    """Return why a callable does not run when it is called, such as "fetch is a coroutine function (async def)".
+
+    Returns an empty text for a callable that runs.
+    """
     inner, name = _function_of(function)
     flags = inner.__code__.co_flags if isinstance(inner, FunctionType) else 0
     found = [words for flag, words in DEFERRED.items() if flags & flag]
@@ -38,7 +43,7 @@ def why_deferred(function: Callable[..., object]) -> str:
 
 
 def _function_of(callback: Callable[..., object]) -> tuple[object, str]:
-    """The function that runs in the end, inside partials, bound methods and objects with `__call__`; and its name."""
+    """Return the function inside partials, bound methods and objects with `__call__`, and its name."""
     function: object = callback
     while True:
         if isinstance(function, partial):

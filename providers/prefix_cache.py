@@ -149,7 +149,7 @@ def write_messages(
     key: what the wire form depends on besides the messages.
     write: the dialect's writer.
     warnings: the list that warnings are added to.
-    lead: elements that stand before the messages and are not cached.
+    lead: elements before the messages, which are not cached.
 
     Raises `InvalidRequestError` and leaves the cache as it was.
     """

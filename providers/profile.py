@@ -33,14 +33,15 @@ ToolCallIdForm: TypeAlias = Literal["any", "at_most_40", "nine_alphanumerics"]
 class Quirks:
     """How a server departs from its dialect. The defaults are the dialect's own behaviour.
 
-    Every dialect reads `strict_end`, `auth_header`, `query` and `headers`. Only OpenAI Chat reads the others, unless
-    noted.
+    OpenAI's two dialects and Anthropic's read `strict_end`, `auth_header`, `query` and `headers`. Gemini's reads none
+    of these. Only OpenAI Chat reads the other attributes, unless noted.
 
     The end of the stream, and access:
 
     strict_end: whether the stream must end with its terminal marker. If False, a finish reason and the end of the body
         are enough.
     auth_header: the header with the key. `authorization` sends it as `Bearer …`, any other header sends the key alone.
+        Anthropic's dialect sends the key in `x-api-key` instead of `authorization`.
     query: the query of every request, without `?` (`api-version=…`).
     headers: sent with every request.
     tool_name: the form of tool names that the server accepts, in every dialect (Gemini has one form for all its
@@ -61,7 +62,8 @@ class Quirks:
         `enable_thinking`: with `thinking_budget` (Alibaba).
         `chat_template_kwargs`: `{enable_thinking}` (servers that run open models).
         `none`: thinking cannot be asked for.
-    efforts: the effort words for the levels NONE, LOW, MED and HIGH, for models that are not in OpenAI's table.
+    efforts: the effort words for the levels NONE, LOW, MED and HIGH, for models that are not in OpenAI's table. The
+        Responses dialect reads them as well.
     tool_call_id: the form of ids that the server accepts. Another id is replaced, in the call and in its result, by one
         derived from it.
     required_tool_choice: the word for "call at least one tool".

@@ -427,7 +427,7 @@ def profile_by_host(base_url: str, dialect: str) -> Profile | None:
             return row
     for row in PROFILES:
         if row.dialect_name == dialect and row.base_url and _address(row.base_url)[0] == host:
-            return None if _says_nothing(row.base_url) else row
+            return None if _has_shared_port(row.base_url) else row
     return None
 
 
@@ -447,12 +447,13 @@ def _address(base_url: str) -> tuple[str, str]:
     return host.removesuffix(_DEFAULT_PORT.get(parts.scheme.lower(), "")), parts.path or "/"
 
 
-def _says_nothing(base_url: str) -> bool:
+def _has_shared_port(base_url: str) -> bool:
     """Return whether the URL's port is one that many kinds of servers use."""
     return urlsplit(base_url).port in _SHARED_PORTS
 
 
 def _row(name: str, dialect: str) -> Profile:
+    """Return the row of a dialect with this name, which must exist."""
     row = profile_by_name(name, dialect)
     assert row is not None, name
     return row

@@ -65,7 +65,7 @@ class Provider:
                 raise InvalidRequestError(
                     "profile",
                     f"{type(self).__name__} speaks {self.dialect}, and the profile {profile.name!r} is for"
-                    f" {profile.dialect}: take Provider(profile=…), which speaks what its profile says",
+                    f" {profile.dialect}: use Provider(profile=…), which takes its dialect from the profile",
                 )
             return profile
         if profile is not None and self.dialect:
@@ -101,11 +101,14 @@ class Provider:
 
 
 FUNCTION = cast("type", Callable)
-"""As a kind of value in a rule."""
+"""The type of functions, for a rule."""
 
 
 def _check_key(key: object, where: str) -> None:
-    """Raises `InvalidRequestError` for a function that returns no key when it is called."""
+    """Raise `InvalidRequestError` for a function that returns no key when it is called, such as a coroutine function.
+
+    where: the field's name.
+    """
     deferred = why_deferred(key) if callable(key) else ""
     if deferred:
         raise InvalidRequestError(

@@ -67,7 +67,8 @@ class Tool:
 class RequestOptions(TypedDict, total=False):
     """The options of a `Request`, for functions that pass them on: `**options: Unpack[ms.RequestOptions]`.
 
-    `Request` says what each of them means."""
+    `Request` documents each option.
+    """
 
     system: str | Sequence[Text] | None
     tools: Sequence[Tool]
@@ -91,8 +92,10 @@ class RequestOptions(TypedDict, total=False):
 
 
 class _CachedForm:
-    """What a request keeps beside its value: the cache of its conversation's wire form. It is not compared, shown or
-    copied."""
+    """The cache of a conversation's wire form, which a request has beside its value.
+
+    It is not compared, shown or copied.
+    """
 
     __slots__ = ("_prefix_cache",)
 
@@ -121,7 +124,8 @@ class Request(_CachedForm):
     extra_body: members that are merged into the wire body last.
     extra_headers: headers that are added last. No repr shows them.
     priority: which calls are sent first where calls wait for a limit: `"interactive"`, `"normal"` or `"batch"`.
-    tenant: on whose behalf the call is made. Tenants with waiting calls get the same number of tokens.
+    tenant: the name of the customer or user that the call is made for. Tenants with waiting calls get the same number
+        of tokens.
     session: the conversation that the call belongs to.
 
     `priority`, `tenant` and `session` are never sent, and have no effect in an engine without `traffic`.

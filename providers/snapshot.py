@@ -37,6 +37,7 @@ from .messages import (
 )
 
 Look: TypeAlias = "Callable[[Block], object]"
+"""Returns the values of a block, in a form that can be compared later."""
 
 MEMBERS: dict[type[Block], tuple[str, ...]] = {
     Text: ("text", "citations", "cache_control", "state"),
@@ -51,12 +52,13 @@ MEMBERS: dict[type[Block], tuple[str, ...]] = {
 """Block type → its attributes."""
 
 PLAIN_LOOKS: dict[type[Block], Look] = {kind: attrgetter(*members) for kind, members in MEMBERS.items()}
+"""Block type → the function that returns its attributes as they are, for blocks with unchanging values."""
 
 UNCHANGING = frozenset({str, bytes, bool, type(None), CacheControl})
 """Types whose values cannot change, and whose equal values have the same wire form."""
 
 EMPTY: list[object] = []
-"""Stands for an empty list in a snapshot. No block refers to this object."""
+"""The value of an empty list in a snapshot. No block refers to this object, so it never gets an element."""
 
 PLAIN_FORMAT = 2
 """The version of `marshal` that writes a value the same way every time, and values of different types differently."""
@@ -75,6 +77,7 @@ def deep_look(block: Block) -> object:
 
 
 def _kept(value: object) -> object:
+    """Return a value in a form that cannot change. Raises `UnsnapshottableError`."""
     kind = type(value)
     if kind in UNCHANGING:
         return value
@@ -114,7 +117,7 @@ def _first_look(block: Block) -> tuple[Look, object]:
 class Snapshot:
     """The values of some messages at one time. It is never changed: `extended` makes another one.
 
-    roles: of each message.
+    roles: the role of each message.
     lengths: the number of blocks of each message.
     kinds: the type of each block of all messages, in order.
     looks: for each block, the function that reads its values.

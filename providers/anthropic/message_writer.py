@@ -9,7 +9,7 @@ The rules, all Anthropic's own (https://platform.claude.com/docs/en/agents-and-t
 - A message with one plain text is sent as a string.
 - The first message is the user's. If it is an assistant's, `OPENING` is inserted before it, with a warning.
 
-Must not know the wire form of single blocks: `block_writer.py` does.
+Must not know the wire form of blocks other than plain text: `block_writer.py` does.
 """
 
 from __future__ import annotations

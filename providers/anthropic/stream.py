@@ -47,7 +47,10 @@ DELTA_MEMBERS = frozenset({"type", "stop_reason"})
 class MessagesStream(StreamMachine):
     """Converts one stream.
 
-    texts, thinkings, calls, others: the wire's index → the block, for each kind of block.
+    texts: the wire's index → the text block that has it.
+    thinkings: the wire's index → the thinking block that has it.
+    calls: the wire's index → the tool call that has it.
+    others: the wire's index → the provider's own block that has it.
     stopped: calls whose stop event has come, but whose end is not delivered yet.
     latest: the index of the block that began last.
     started: whether `Start` was returned.

@@ -9,7 +9,7 @@ The rules, all Gemini's own (documentation, "Function calling" and "Thought sign
 - From Gemini 3 on, the first call of a turn needs a thought signature. A call of another provider has none, so the
   documented value that skips the check is sent.
 
-Must not know the wire form of single parts: `block_writer.py` does.
+Must not know the wire form of parts other than plain text: `block_writer.py` does.
 """
 
 from __future__ import annotations

@@ -181,6 +181,7 @@ class GeminiStream(StreamMachine):
         return self.take(value, stray) if type(value) is dict or type(value) is list else []
 
     def _what_is_missing(self, stray: bytes) -> str:
+        """Return the message of the error for a truncated stream."""
         what = "truncated stream: the body ended " + ("without a finishReason" if self._started else "with no event")
         return f"{what}, after {shown(stray)}" if stray.strip() else what
 
@@ -195,6 +196,7 @@ class GeminiStream(StreamMachine):
     # --- one chunk ---
 
     def _chunk(self, chunk: JSONObject, data: bytes) -> list[Event]:
+        """Read one chunk. Returns its events."""
         usage = chunk.get("usageMetadata")
         if type(usage) is dict:
             self._usage = usage  # the counts are totals: the last report counts
@@ -212,7 +214,7 @@ class GeminiStream(StreamMachine):
                 if type(candidate) is dict:
                     index = candidate.get("index")
                     self._candidate(candidate, index if type(index) is int else position, events)
-        except ProviderError as error:  # a limit: what came before it stays in the answer, so it is delivered, too
+        except ProviderError as error:  # beyond a limit; the events before it are delivered
             return [*events, *self.fail(error.with_traceback(None))]
         for name, value in chunk.items():
             if name not in READ_IN_CHUNK:
@@ -220,6 +222,7 @@ class GeminiStream(StreamMachine):
         return events
 
     def _start(self, chunk: JSONObject, events: list[Event]) -> None:
+        """Add the start event for the first chunk. Model and id may come with a later one."""
         answer = self.answer
         if not self._started:
             self._started = True
@@ -229,6 +232,7 @@ class GeminiStream(StreamMachine):
             answer.id = answer.id or string(chunk, "responseId")
 
     def _candidate(self, candidate: JSONObject, index: int, events: list[Event]) -> None:
+        """Read one candidate. Only candidate 0 has events."""
         parts = objects(mapping(candidate, "content"), "parts")
         self.answer.count.check_parts(len(parts))
         if index != 0:
@@ -333,6 +337,7 @@ class GeminiStream(StreamMachine):
         return self._call is not None and self._call.name == name and call.get("partialArgs") is not None
 
     def _begin_call(self, part: JSONObject, call: JSONObject, name: str, events: list[Event]) -> None:
+        """Begin a call, and end it unless its arguments are streamed."""
         events.extend(self._close_call(complete=True))
         self._text = self._thinking = None
         block = self.answer.tool_call()
@@ -405,13 +410,16 @@ class GeminiStream(StreamMachine):
         self._place(ProviderBlock(self.provider.profile.name, part))
 
     def _place(self, block: Image | File | ProviderBlock) -> None:
+        """Add a whole block. The next text or thought begins a new block."""
         self._text = self._thinking = None
         self.answer.place(block)
 
     def _state(self, members: JSONObject) -> ProviderState:
+        """Return state with these members, for this provider."""
         return ProviderState(self.provider.profile.name, members)
 
     def _state_of(self, part: JSONObject) -> ProviderState | None:
+        """Return state with the part's signature, or None if it has none."""
         signature = string(part, "thoughtSignature")
         return self._state({"thoughtSignature": signature}) if signature else None
 

@@ -1,6 +1,6 @@
 """A conversation in one common form, for code that stores each provider's own: system prompt, context, turns.
 
-Owned by the converters. `converter.py` has the base class of converters. Each dialect's `converter.py` converts that
+The converters own this package. `converter.py` has their base class. Each dialect's `converter.py` converts that
 dialect's messages. Only code that reads other programs' conversations (batch lines) may also import this package. It
 must not know any wire form, and requests and answers must not know it.
 

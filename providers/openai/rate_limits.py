@@ -22,11 +22,13 @@ LONGEST_PAUSE = 60.0
 def _row(
     name: str, unit: Unit, *, prefix: str = "", window: float = MINUTE, daily: bool = False, called: str = ""
 ) -> HeaderRow:
+    """Return the row of the limit with this name. `called`: its name in reports, if it differs."""
     limit, remaining, reset = (f"{prefix}x-ratelimit-{part}-{name}" for part in ("limit", "remaining", "reset"))
     return HeaderRow(called or name, unit, limit, remaining, reset, window, may_be_daily=daily)
 
 
 def _openai(prefix: str = "") -> tuple[HeaderRow, ...]:
+    """Return the rows of OpenAI's headers, with a prefix before each header's name."""
     return (
         _row("requests", Unit.REQUESTS, prefix=prefix, daily=True),
         _row("tokens", Unit.TOKENS, prefix=prefix, daily=True),
@@ -36,7 +38,7 @@ def _openai(prefix: str = "") -> tuple[HeaderRow, ...]:
 
 _OPENAI = _openai()
 _UPSTREAM = _openai("llm_provider-")
-"""LiteLLM passes on the headers of the server behind it under these names."""
+"""The headers with which LiteLLM passes on the limits of the server behind it."""
 
 _AZURE = (_row("requests", Unit.REQUESTS), _row("tokens", Unit.TOKENS))
 _OPENROUTER = (
@@ -158,6 +160,7 @@ def _refusal(
     limits: tuple[ReportedLimit, ...],
     hint: float | None,
 ) -> Refusal:
+    """Return whether a limit refused the request, and which kind of limit."""
     status = error.http_status
     words = [word.lower() for key in ("code", "type") if (word := string(value, key))]
     found = next((CODE_REFUSAL[word] for word in words if word in CODE_REFUSAL), None)
@@ -195,6 +198,7 @@ def _named_limit(message: str) -> ReportedLimit | None:
 
 
 def _unit(value: JSONObject, named: ReportedLimit | None) -> Unit | None:
+    """Return the unit of the limit that refused the request: that of the named limit, or by the error's type."""
     if named is not None:
         return named.unit
     kind = string(value, "type")
@@ -202,6 +206,7 @@ def _unit(value: JSONObject, named: ReportedLimit | None) -> Unit | None:
 
 
 def _error_object(body: bytes) -> JSONObject:
+    """Return the error object in a body, or an empty object."""
     try:
         value: JSON = loads(body) if body.lstrip()[:1] in (b"{", b"[") else None
     except MalformedJSONError:

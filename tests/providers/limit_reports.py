@@ -1,4 +1,4 @@
-"""What one response says about limits, read as the engine reads it."""
+"""Reads what one response reports about limits, in the same way as the engine."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from manystream.providers.openai import rate_limits as openai
 from manystream.providers.quota_report import QuotaReport
 
 NOW = 1_790_000_000.0
-"""2026-09-21T14:13:20Z."""
+"""2026-09-21T14:13:20Z, in Unix seconds."""
 
 
 def report(provider: str, headers: dict[str, str], status: int = 200, body: str = "") -> QuotaReport:
-    """The report of one response, read as the engine reads it: the error first, then what it says about limits."""
+    """Return the report of one response, read as by the engine: first the error, then the limits."""
     read: Callable[..., QuotaReport] = openai.read_report
     decode = openai_errors.decode_error
     if provider == "anthropic":

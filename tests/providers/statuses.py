@@ -1,4 +1,4 @@
-"""What an HTTP status means where the body says nothing more: RFC 9110, and 529, Anthropic's "overloaded"."""
+"""HTTP status → category for a body without further information: RFC 9110, and 529, Anthropic's "overloaded"."""
 
 from __future__ import annotations
 
@@ -20,6 +20,6 @@ STATUSES = {
     529: ErrorCategory.SERVER,
 }
 OTHERS = (402, 405, 409, 418, 424, 451, 501, 505)
-"""Statuses of failures that no category is for."""
+"""Statuses of failures without a category."""
 
 CASES = [*STATUSES.items(), *((status, ErrorCategory.UNKNOWN) for status in OTHERS)]

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for whatever a conversation may hold, shared by the tests of rows, histories and the store."""
+"""Hypothesis strategies for the content of conversations, shared by the tests of rows, histories and the store."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 import manystream as ms
 from manystream.providers.json_values import JSONObject
 
-# SQLite and JSON take any text but lone surrogates, which no decoder of ours lets through either.
+# SQLite and JSON accept any text without lone surrogates. No decoder of the library returns text with one either.
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=12)
 NAMES = st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=1, max_size=8)
 SCALARS = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | TEXTS

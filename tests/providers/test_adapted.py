@@ -1,4 +1,4 @@
-"""Conversations that a provider refuses as they are: adapted with a warning, or refused before anything is sent."""
+"""Conversations that a provider refuses as they are: adapted with a warning, or refused before sending."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ CALLED = (
 
 
 @pytest.mark.parametrize("messages", [GREETED, CALLED], ids=["text", "call"])
-def test_anthropic_and_gemini_never_get_an_assistants_message_first(messages: tuple[ms.Message, ...]) -> None:
+def test_anthropic_and_gemini_get_a_users_message_first(messages: tuple[ms.Message, ...]) -> None:
     body, warnings = sent(ANTHROPIC, *messages)
     assert body["messages"][0] == {"role": "user", "content": OPENING}
     assert body["messages"][1]["role"] == "assistant"
@@ -54,7 +54,7 @@ def test_anthropic_and_gemini_never_get_an_assistants_message_first(messages: tu
 
 
 @pytest.mark.parametrize("to", [CHAT, RESPONSES, OWN])
-def test_openai_takes_it_as_it_is(to: tuple[ms.Provider, str]) -> None:
+def test_openai_accepts_an_assistants_message_first(to: tuple[ms.Provider, str]) -> None:
     body, warnings = sent(to, *GREETED)
     assert OPENING not in json.dumps(body)
     assert warnings == []
@@ -62,7 +62,7 @@ def test_openai_takes_it_as_it_is(to: tuple[ms.Provider, str]) -> None:
 
 @pytest.mark.parametrize("to", [ANTHROPIC, GEMINI])
 @pytest.mark.parametrize("blank", [False, True], ids=["at once", "after a blank message"])
-def test_a_long_conversation_that_grows_is_written_the_same(to: tuple[ms.Provider, str], blank: bool) -> None:
+def test_a_growing_conversation_is_written_the_same(to: tuple[ms.Provider, str], blank: bool) -> None:
     first = [ms.Message.user(ms.Text(" " if to is ANTHROPIC else ""))] if blank else []
     conversation = ms.Conversation([*first, *GREETED * 20])
     for _ in range(3):
@@ -73,7 +73,7 @@ def test_a_long_conversation_that_grows_is_written_the_same(to: tuple[ms.Provide
 
 
 def names(body: dict[str, Any]) -> list[str]:
-    """Every tool name in a body, in order."""
+    """Return every tool name in a body, in order."""
     return re.findall(r'"name": "([^"]*)"', json.dumps(body, ensure_ascii=False))
 
 
@@ -119,12 +119,12 @@ def test_a_tool_name_of_the_conversation_is_adapted(to: tuple[ms.Provider, str],
         (ANTHROPIC, "a" * 129),
     ],
 )
-def test_a_tool_of_the_request_is_refused_by_name(to: tuple[ms.Provider, str], name: str) -> None:
+def test_a_refused_tool_name_of_the_request_is_an_error(to: tuple[ms.Provider, str], name: str) -> None:
     request = ms.Request(to[1], [ms.Message.user("x")], tools=[ms.Tool("look"), ms.Tool(name)])
     with pytest.raises(InvalidRequestError, match=r"tools\[1\].name: .* rename the tool"):
         encode(to, request)
 
 
-def test_a_server_of_ones_own_gets_any_tool_name() -> None:
+def test_a_self_hosted_server_gets_any_tool_name() -> None:
     body = json.loads(encode(OWN, ms.Request("llama", [ms.Message.user("x")], tools=[ms.Tool("fs.read")])).body)
     assert names(body) == ["fs.read"]

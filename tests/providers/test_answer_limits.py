@@ -1,4 +1,4 @@
-"""Caps on choices, content blocks and tool calls: in every dialect, streamed and not, at exactly their number."""
+"""Limits on choices, content blocks and tool calls, in every dialect, streamed and unstreamed, at the exact number."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LIMITED = [crowd for crowd in CROWDS if crowd.limit]
 
 
 def outcome(crowd: Crowd, number: int, limits: AnswerLimits) -> str:
-    """The message of the error that an answer of so many things ends with; empty where it has none."""
+    """Return the message of the error that an answer with so many parts ends with, or an empty text."""
     provider = crowd.dialect.provider("http://127.0.0.1")
     dialect = DIALECTS[provider.profile.dialect_name]
     pieces: Iterable[bytes] = crowd.pieces(number)
@@ -38,21 +38,21 @@ def outcome(crowd: Crowd, number: int, limits: AnswerLimits) -> str:
 
 
 @pytest.mark.parametrize("crowd", LIMITED, ids=str)
-def test_one_too_many_is_an_error_that_names_the_limit(crowd: Crowd) -> None:
+def test_exceeding_a_limit_is_an_error_that_names_it(crowd: Crowd) -> None:
     message = outcome(crowd, 5 * MOST, AnswerLimits(**{crowd.limit: MOST}))
     assert message.startswith(f"the answer has more than {MOST} "), message
     assert message.endswith(f"(limits.{crowd.limit})"), message
 
 
 @pytest.mark.parametrize("crowd", LIMITED, ids=str)
-def test_what_is_within_the_limit_is_read(crowd: Crowd) -> None:
-    # An item with parts takes up to two of a limit, and details beside blocks forty.
+def test_an_answer_within_the_limit_is_read(crowd: Crowd) -> None:
+    # An item with parts counts up to twice towards a limit, and details beside blocks up to forty times.
     small = AnswerLimits(**{crowd.limit: MOST})
     assert "limits." not in outcome(crowd, MOST // 2 if crowd.size < 1000 else 0, small)
     assert "limits." not in outcome(crowd, 5 * MOST if crowd.size < 1000 else 2, ANSWER_LIMITS)
 
 
-def test_exactly_as_many_tool_calls_as_allowed() -> None:
+def test_the_allowed_number_of_tool_calls_is_read() -> None:
     calls = next(crowd for crowd in LIMITED if str(crowd) == "anthropic, streamed: calls")
     limits = AnswerLimits(max_tool_calls=MOST)
     assert outcome(calls, MOST, limits) == ""
@@ -78,6 +78,6 @@ def test_a_text_of_too_many_values_is_not_parsed(text: bytes, allowed: bool) -> 
             loads(text)
 
 
-def test_a_string_that_never_ends_is_looked_at_once() -> None:
+def test_an_unterminated_string_is_scanned_once() -> None:
     with pytest.raises(MalformedJSONError):
         loads(b'{"a":"' + rb"\"," * MAX_VALUES)

@@ -1,5 +1,7 @@
-"""Parts of chunks, wrapped by themselves: choices, candidates, messages, deltas, blocks and items of each SDK. Anything
-else is refused. And an answer or its results as the provider's own messages."""
+"""Single parts of chunks: choices, candidates, messages, deltas, blocks and items of each SDK.
+
+Other values are refused. Also tests answers and results as the provider's own messages.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,7 @@ CHAT_CALL = {"id": "c", "type": "function", "function": F}
 BOTH = {"content": "hi", "tool_calls": [{"index": 0, **CHAT_CALL}]}
 CALL = [ToolCallPart("c", "f", {"a": 1})]
 CUSTOM_CALL = {"id": "c", "type": "custom", "custom": {"name": "f", "input": "SELECT 1"}}
-CUSTOM = ToolCallPart("c", "f", {}, malformed="SELECT 1")  # its input is a text and no object
+CUSTOM = ToolCallPart("c", "f", {}, malformed="SELECT 1")  # its input is a text, not an object
 GEMINI_CALL = gemini.FunctionCall(id="c", name="f", args={"a": 1})
 GEMINI_PARTS = gemini.Content(role="model", parts=[gemini.Part(text="hi"), gemini.Part(function_call=GEMINI_CALL)])
 ITEM = {"type": "function_call", "call_id": "c", **F}
@@ -90,7 +92,7 @@ PARTS: list[tuple[type[HistoryConverter], Any, str, list[ToolCallPart], str | No
     ),
     (AnthropicConverter, Delta(stop_reason="end_turn"), "", [], "end_turn"),
     (AnthropicConverter, Delta(), "", [], None),
-    # The SDK's stream gives it after the event that it repeats.
+    # The SDK's stream has this event after the one that it repeats.
     (AnthropicConverter, TextEvent(type="text", text="hi", snapshot="hi"), "", [], None),
     (GeminiConverter, gemini.Part(text="hi"), "hi", [], None),
     (GeminiConverter, gemini.Part(text="hm", thought=True), "", [], None),
@@ -143,7 +145,7 @@ HELPER_EVENTS: list[JSONObject] = [
 
 
 @pytest.mark.parametrize("event", HELPER_EVENTS, ids=lambda event: event["type"])
-def test_an_event_of_openais_helper_that_repeats_a_chunk_holds_nothing(event: JSONObject) -> None:
+def test_an_sdk_event_that_repeats_a_chunk_is_empty(event: JSONObject) -> None:
     assert ChatConverter().chunk_around(frozenset(event), event) == {"choices": []}
 
 
@@ -158,7 +160,7 @@ KINDS = [(converter, kind) for converter, union in UNIONS for kind in get_args(g
 
 
 @pytest.mark.parametrize(("converter", "kind"), KINDS, ids=lambda value: value.__name__)
-def test_every_delta_block_and_item_of_the_sdks_is_taken(converter: type[HistoryConverter], kind: Any) -> None:
+def test_every_delta_block_and_item_of_the_sdks_is_accepted(converter: type[HistoryConverter], kind: Any) -> None:
     (name,) = get_args(kind.model_fields["type"].annotation)
     assert converter().wrap_chunk({"type": name, "id": "x", "call_id": "x", "name": "f"}).get_text() == ""
 
@@ -190,7 +192,7 @@ def test_a_part_of_a_chunk_is_not_lost_among_whole_ones(converter: type[HistoryC
         converter().message_from_chunks([part])
 
 
-def test_an_error_is_raised_as_what_it_is_and_not_as_something_unknown() -> None:
+def test_an_error_chunk_raises_its_error() -> None:
     with pytest.raises(ms.ProviderError, match="boom"):
         GeminiConverter().wrap_chunk({"error": {"code": 503, "status": "UNAVAILABLE", "message": "boom"}})
 
@@ -250,7 +252,7 @@ each = pytest.mark.parametrize("converter", ANSWERS, ids=lambda kind: kind.__nam
 
 
 def subset(wire: JSONObject, of: JSONObject) -> bool:
-    """Whether every member of `of` is in `wire`; ids and states that the provider wants back may stand beside them."""
+    """Return whether every member of `of` is in `wire`, which may also have ids and state to send back."""
     return all(wire.get(name) == value for name, value in of.items())
 
 
@@ -298,10 +300,10 @@ def test_gemini_results_have_the_names_of_their_tools() -> None:
 
 
 @each
-def test_what_the_user_says_is_a_list_of_parts_on_request(converter: type[HistoryConverter]) -> None:
+def test_a_users_content_is_a_list_of_parts_on_request(converter: type[HistoryConverter]) -> None:
     history = History(context="It is cold.", conversation=[HistoryMessage("user", "Hi")])
-    context, said = converter(content_lists=True).from_history(history)
-    for message, text in ((context, "It is cold."), (said, "Hi")):
+    context, user = converter(content_lists=True).from_history(history)
+    for message, text in ((context, "It is cold."), (user, "Hi")):
         parts = message.get("content") or message.get("parts")
         assert isinstance(parts, list)
         assert [part["text"] for part in parts if isinstance(part, dict)] == [text]

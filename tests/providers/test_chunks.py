@@ -1,4 +1,4 @@
-"""Chunks of an answer in the common history's terms: what one says by itself, and the message that all of them make."""
+"""Chunks of an answer in the common history: the content of a single chunk, and the message of all chunks."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ each = pytest.mark.parametrize(
     ("converter", "chunks", "finish"), STREAMS, ids=lambda value: getattr(value, "__name__", "")
 )
 
-SAID: list[Part] = [
+CONTENT: list[Part] = [
     TextPart("I look."),
     ToolCallPart("c1", "weather", {"city": "Oslo"}),
     ToolCallPart("c2", "weather", {"city": "Rome"}),
@@ -157,12 +157,12 @@ SAID: list[Part] = [
 
 @each
 def test_all_chunks_make_one_message(converter: type[HistoryConverter], chunks: list[JSONObject], finish: str) -> None:
-    expected = HistoryMessage("model", [*SAID, FinishReasonPart(finish)])
+    expected = HistoryMessage("model", [*CONTENT, FinishReasonPart(finish)])
     assert converter().message_from_chunks(chunks) == expected
 
 
 @each
-def test_the_texts_and_calls_of_single_chunks_are_those_of_the_stream(
+def test_single_chunks_have_the_streams_texts_and_calls(
     converter: type[HistoryConverter], chunks: list[JSONObject], finish: str
 ) -> None:
     views = [converter().wrap_chunk(chunk) for chunk in (chunks[:-1] if converter is ResponsesConverter else chunks)]
@@ -172,7 +172,7 @@ def test_the_texts_and_calls_of_single_chunks_are_those_of_the_stream(
 
 
 @each
-def test_only_the_chunk_that_ends_the_answer_has_a_finish_message(
+def test_only_the_last_chunk_has_a_finish_message(
     converter: type[HistoryConverter], chunks: list[JSONObject], finish: str
 ) -> None:
     found = [converter().wrap_chunk(chunk).get_finish_message() for chunk in chunks]
@@ -180,7 +180,7 @@ def test_only_the_chunk_that_ends_the_answer_has_a_finish_message(
 
 
 @each
-def test_chunks_that_were_cut_off_make_what_came(
+def test_chunks_that_were_cut_off_make_a_partial_message(
     converter: type[HistoryConverter], chunks: list[JSONObject], finish: str
 ) -> None:
     item = converter().message_from_chunks(chunks[:3])
@@ -244,7 +244,7 @@ def test_a_chunk_may_be_the_sdks_object() -> None:
     assert ChatConverter().message_from_chunks(chunks) == ChatConverter().message_from_chunks(CHAT)  # type: ignore[arg-type]
 
 
-def test_thinking_is_kept_beside_the_parts() -> None:
+def test_thinking_is_kept_as_another_part() -> None:
     chunks: list[JSONObject] = [
         {"type": "content_block_start", "index": 0, "content_block": {"type": "thinking", "thinking": ""}},
         {"type": "content_block_delta", "index": 0, "delta": {"type": "thinking_delta", "thinking": "hm"}},
@@ -260,7 +260,7 @@ def test_malformed_arguments_of_a_stream_are_flagged() -> None:
     assert item.tool_calls == [ToolCallPart("c", "f", {}, malformed='{"a": ')]
 
 
-def test_of_several_candidates_the_first_is_the_answer() -> None:
+def test_the_first_of_several_candidates_is_the_answer() -> None:
     chunk = gemini({"text": "one"}, finishReason="STOP")
     chunk["candidates"] = [*chunk["candidates"], {"index": 1, "content": {"parts": [{"text": "two"}]}}]  # type: ignore[misc]
     item = GeminiConverter().message_from_chunks([chunk])
@@ -268,7 +268,7 @@ def test_of_several_candidates_the_first_is_the_answer() -> None:
     assert item.text == "one"
 
 
-def test_gemini_says_why_it_ended() -> None:
+def test_geminis_finish_message_is_read() -> None:
     chunk = gemini({"text": "x"}, finishReason="MALFORMED_FUNCTION_CALL", finishMessage="Bad call.")
     assert GeminiConverter().wrap_chunk(chunk).get_finish_message() == "MALFORMED_FUNCTION_CALL: Bad call."
 

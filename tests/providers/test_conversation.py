@@ -1,4 +1,4 @@
-"""An agent's conversation: adding, clearing, cloning, asking, and thinking that waits for its tool call."""
+"""An agent's conversation: adding, clearing, cloning, requests, and thinking that waits for its tool call."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_anything_but_a_message_is_refused_and_nothing_is_added(wrong: object) -
     assert len(conversation) == 1
 
 
-def test_clear_forgets_messages_and_pending_thinking() -> None:
+def test_clear_removes_messages_and_pending_thinking() -> None:
     conversation = ms.Conversation([ms.Message.user("a")])
     conversation.keep_thinking(response(SIGNED, FIRST))
     conversation.clear()
@@ -66,7 +66,7 @@ def test_a_conversation_equals_one_with_equal_messages() -> None:
     assert ms.Conversation() != []
 
 
-def test_its_repr_says_how_long_it_is_and_what_waits() -> None:
+def test_the_repr_shows_length_and_pending_thinking() -> None:
     conversation = ms.Conversation([ms.Message.user("secret")])
     assert repr(conversation) == "<Conversation of 1 messages>"
     conversation.keep_thinking(response(SIGNED, FIRST))
@@ -123,7 +123,7 @@ def test_a_clone_is_equal_and_shares_nothing(conversation: ms.Conversation) -> N
     assert not conversation.messages or clone != conversation
 
 
-def test_a_clone_goes_on_with_its_own_pending_thinking() -> None:
+def test_a_clone_continues_with_its_own_pending_thinking() -> None:
     original = ms.Conversation([ms.Message.user("a")])
     original.keep_thinking(response(SIGNED, FIRST, SECOND))
     original.complete_tool(FIRST, "rain")
@@ -137,7 +137,7 @@ def test_a_clone_goes_on_with_its_own_pending_thinking() -> None:
 # --- requests ---
 
 
-def test_a_request_holds_the_messages_and_the_options() -> None:
+def test_a_request_has_the_messages_and_the_options() -> None:
     conversation = ms.Conversation([ms.Message.user("a")])
     tool = ms.Tool("weather")
     request = conversation.request("m", system="Be brief.", tools=[tool], thinking=ms.ThinkingLevel.LOW)
@@ -146,7 +146,7 @@ def test_a_request_holds_the_messages_and_the_options() -> None:
     )
 
 
-def test_what_is_added_later_does_not_change_an_earlier_request() -> None:
+def test_a_later_message_does_not_change_an_earlier_request() -> None:
     conversation = ms.Conversation([ms.Message.user("a")])
     conversation.keep_thinking(response(SIGNED, FIRST, SECOND))
     conversation.complete_tool(FIRST, "rain")
@@ -181,9 +181,7 @@ def test_a_response_without_content_adds_nothing() -> None:
         ([], [FIRST]),
     ],
 )
-def test_completing_a_tool_puts_the_pending_thinking_before_its_call_and_uses_it_up(
-    thought: list[object], blocks: list[object]
-) -> None:
+def test_completing_a_tool_uses_the_pending_thinking(thought: list[object], blocks: list[object]) -> None:
     conversation = ms.Conversation([ms.Message.user("a")])
     conversation.keep_thinking(response(*thought, FIRST))
     assert bool(conversation.pending) is bool(thought)
@@ -193,7 +191,7 @@ def test_completing_a_tool_puts_the_pending_thinking_before_its_call_and_uses_it
     assert not conversation.pending
 
 
-def test_pending_thinking_can_be_looked_at() -> None:
+def test_pending_thinking_can_be_read() -> None:
     conversation = ms.Conversation()
     conversation.keep_thinking(response(SIGNED, REDACTED, FIRST))
     assert (conversation.pending.thinking, conversation.pending.redacted) == (SIGNED, REDACTED)
@@ -206,7 +204,7 @@ def test_a_failed_tool_is_a_result_that_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("order", [(FIRST, SECOND), (SECOND, FIRST)])
-def test_parallel_calls_make_one_message_in_the_responses_order(order: tuple[ms.ToolCall, ...]) -> None:
+def test_parallel_calls_make_one_message_in_order(order: tuple[ms.ToolCall, ...]) -> None:
     conversation = ms.Conversation()
     conversation.keep_thinking(response(SIGNED, FIRST, REDACTED, SECOND))
     for call in order:
@@ -225,7 +223,7 @@ def test_a_call_that_is_never_completed_is_never_stored() -> None:
     assert conversation.messages[0].content == [SIGNED, SECOND]
 
 
-def test_after_another_message_the_other_calls_make_a_message_of_their_own() -> None:
+def test_calls_after_another_message_make_a_new_message() -> None:
     conversation = ms.Conversation()
     conversation.keep_thinking(response(SIGNED, FIRST, REDACTED, SECOND))
     conversation.complete_tool(FIRST, "rain")
@@ -240,8 +238,8 @@ def test_after_another_message_the_other_calls_make_a_message_of_their_own() -> 
     ]
 
 
-def test_a_call_that_the_response_did_not_make_takes_the_thinking_too() -> None:
-    """An agent may mend a call before it runs it."""
+def test_a_changed_call_takes_the_thinking() -> None:
+    """An agent may correct a call before it executes the call."""
     mended = ms.ToolCall("call_9", "weather", '{"city":"Bergen"}')
     conversation = ms.Conversation()
     conversation.keep_thinking(response(SIGNED, FIRST))
@@ -249,7 +247,7 @@ def test_a_call_that_the_response_did_not_make_takes_the_thinking_too() -> None:
     assert conversation.messages[0].content == [SIGNED, mended]
 
 
-def test_a_new_responses_thinking_replaces_what_was_pending() -> None:
+def test_a_new_responses_thinking_replaces_the_pending_one() -> None:
     conversation = ms.Conversation()
     conversation.keep_thinking(response(SIGNED, FIRST))
     conversation.keep_thinking(response(REDACTED, SECOND))
@@ -257,7 +255,7 @@ def test_a_new_responses_thinking_replaces_what_was_pending() -> None:
     assert conversation.messages[0].content == [REDACTED, SECOND]
 
 
-def test_anthropic_gets_thinking_and_signature_back_unchanged_before_the_tool_use() -> None:
+def test_anthropic_gets_thinking_back_unchanged() -> None:
     conversation = ms.Conversation([ms.Message.user("a")])
     conversation.keep_thinking(response(SIGNED, REDACTED, FIRST, SECOND))
     conversation.complete_tool(FIRST, "rain")

@@ -1,5 +1,7 @@
-"""System messages in a provider's own history: at its beginning they are the system prompt, later they stay or are
-refused."""
+"""System messages in a provider's own history.
+
+At the beginning they are the system prompt. Later ones keep their position or are refused.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ TURNS = [
 
 
 @pytest.mark.parametrize("converter", [ChatConverter, ResponsesConverter])
-def test_a_later_system_message_stays_in_its_place(converter: type[HistoryConverter]) -> None:
+def test_a_later_system_message_keeps_its_position(converter: type[HistoryConverter]) -> None:
     history = History("Be kind.", "It is cold.", TURNS)
     back = converter().to_history(converter().from_history(history))
     assert [(item.role.value, item.text) for item in back][-4:] == [
@@ -56,14 +58,14 @@ def test_a_later_system_message_stays_in_its_place(converter: type[HistoryConver
 
 
 @pytest.mark.parametrize("converter", [AnthropicConverter, GeminiConverter])
-def test_a_later_system_message_is_refused_where_there_is_none(converter: type[HistoryConverter]) -> None:
+def test_a_later_system_message_is_refused_if_unsupported(converter: type[HistoryConverter]) -> None:
     with pytest.raises(HistoryError, match=r"turns\[1\]: a system message after the first turn"):
         converter().from_history(History(conversation=TURNS))
-    assert converter().from_history(History(conversation=TURNS[:2])) == [said(converter, "Hi")]
+    assert converter().from_history(History(conversation=TURNS[:2])) == [user_message(converter, "Hi")]
 
 
-def said(converter: type[HistoryConverter], text: str) -> JSONObject:
-    """A user's message with this text."""
+def user_message(converter: type[HistoryConverter], text: str) -> JSONObject:
+    """Return a user's message with this text."""
     if converter is AnthropicConverter:
         return {"role": "user", "content": [{"type": "text", "text": text}]}
     return {"role": "user", "parts": [{"text": text}]}

@@ -1,4 +1,4 @@
-"""Each dialect's own messages ⇄ the common history: the role table, round trips, chunks, and what is refused."""
+"""Each dialect's own messages ⇄ the common history: the table of roles, round trips, chunks, and bad input."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ ROUND = [
 ]
 
 
-def told(converter: type[HistoryConverter], *items: HistoryMessage) -> list[JSONObject]:
+def written(converter: type[HistoryConverter], *items: HistoryMessage) -> list[JSONObject]:
     return converter().from_history(History(conversation=list(items)))
 
 
@@ -93,8 +93,8 @@ USER = {
 
 
 @each
-def test_user_and_context_are_the_users_and_the_context_comes_first(converter: type[HistoryConverter]) -> None:
-    assert told(converter, HistoryMessage("user", "x")) == [USER[converter]]
+def test_context_and_user_are_user_messages_context_first(converter: type[HistoryConverter]) -> None:
+    assert written(converter, HistoryMessage("user", "x")) == [USER[converter]]
     assert converter().from_history(History(context="x")) == [USER[converter]]
     wire = converter().from_history(History("s", "x", [HistoryMessage("user", "later")]))
     assert USER[converter] in wire[:2]
@@ -145,24 +145,24 @@ MODEL = {
 
 @each
 def test_the_models_texts_and_calls_keep_their_order(converter: type[HistoryConverter]) -> None:
-    assert told(converter, ROUND[1]) == MODEL[converter]
+    assert written(converter, ROUND[1]) == MODEL[converter]
 
 
-SAID = (
+RESULT_JSON = (
     '{"success":true,"output":{"type":"text","content":{"rain":5}}'
     ',"display_output":{"type":"text","content":"It rains."}}'
 )
 FAILED = '{"failure":true,"output":{"type":"text","content":"no such city"}}'
 RESULTS = {
     ChatConverter: [
-        {"role": "tool", "tool_call_id": "c1", "content": SAID},
+        {"role": "tool", "tool_call_id": "c1", "content": RESULT_JSON},
         {"role": "tool", "tool_call_id": "c2", "content": FAILED},
     ],
     AnthropicConverter: [
         {
             "role": "user",
             "content": [
-                {"type": "tool_result", "tool_use_id": "c1", "content": SAID},
+                {"type": "tool_result", "tool_use_id": "c1", "content": RESULT_JSON},
                 {"type": "tool_result", "tool_use_id": "c2", "content": FAILED, "is_error": True},
             ],
         }
@@ -171,34 +171,34 @@ RESULTS = {
         {
             "role": "user",
             "parts": [
-                {"functionResponse": {"name": "weather", "response": {"output": SAID}, "id": "c1"}},
+                {"functionResponse": {"name": "weather", "response": {"output": RESULT_JSON}, "id": "c1"}},
                 {"functionResponse": {"name": "weather", "response": {"error": FAILED}, "id": "c2"}},
             ],
         }
     ],
     ResponsesConverter: [
-        {"type": "function_call_output", "call_id": "c1", "output": SAID},
+        {"type": "function_call_output", "call_id": "c1", "output": RESULT_JSON},
         {"type": "function_call_output", "call_id": "c2", "output": FAILED},
     ],
 }
 
 
 @each
-def test_results_stand_as_the_dialect_has_them(converter: type[HistoryConverter]) -> None:
-    """One message per result in Chat, one with all of them in Anthropic and Gemini."""
-    assert told(converter, ROUND[2]) == RESULTS[converter]
+def test_results_are_written_in_the_dialects_form(converter: type[HistoryConverter]) -> None:
+    """Chat has one message per result. Anthropic and Gemini have one with all of them."""
+    assert written(converter, ROUND[2]) == RESULTS[converter]
 
 
 @each
 def test_a_turn_with_text_calls_and_results_mixed_loses_nothing(converter: type[HistoryConverter]) -> None:
     mixed = HistoryMessage("model", [TextPart("a"), OSLO, ToolResultPart("c1", "weather", ToolCallResult.ok("rain"))])
-    back = converter().to_history(told(converter, mixed))
+    back = converter().to_history(written(converter, mixed))
     assert [part for item in back for part in item.parts] == mixed.parts
 
 
 @each
-def test_a_message_without_parts_that_are_written_writes_nothing(converter: type[HistoryConverter]) -> None:
-    assert told(converter, HistoryMessage("user", []), HistoryMessage("model", [UsagePart(1, 2)])) == []
+def test_a_message_without_written_parts_writes_nothing(converter: type[HistoryConverter]) -> None:
+    assert written(converter, HistoryMessage("user", []), HistoryMessage("model", [UsagePart(1, 2)])) == []
 
 
 # --- round trips ---
@@ -206,12 +206,12 @@ def test_a_message_without_parts_that_are_written_writes_nothing(converter: type
 
 @each
 def test_a_history_survives_the_round_trip(converter: type[HistoryConverter]) -> None:
-    assert converter().to_history(told(converter, *ROUND)) == ROUND
+    assert converter().to_history(written(converter, *ROUND)) == ROUND
 
 
 @each
-def test_reading_is_writing_backwards(converter: type[HistoryConverter]) -> None:
-    wire = told(converter, *ROUND)
+def test_reading_reverses_writing(converter: type[HistoryConverter]) -> None:
+    wire = written(converter, *ROUND)
     assert converter().from_history(History(conversation=converter().to_history(wire))) == wire
 
 
@@ -219,7 +219,7 @@ def test_reading_is_writing_backwards(converter: type[HistoryConverter]) -> None
 @pytest.mark.parametrize("text", ['Zürich 東京 👩\u200d🚀\u2028\x00\\"', "long " * 100_000])
 def test_unicode_and_very_long_text_survive(converter: type[HistoryConverter], text: str) -> None:
     items = [HistoryMessage("user", text), HistoryMessage("model", text)]
-    assert converter().to_history(told(converter, *items)) == items
+    assert converter().to_history(written(converter, *items)) == items
 
 
 WORDS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=8).filter(str.strip)
@@ -229,7 +229,7 @@ RESULT_VALUES = st.builds(ToolCallResult.ok, OUTPUTS, OUTPUTS) | st.builds(ToolC
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[HistoryMessage]:
-    """Turns as agents have them: each call with its result, no two messages of one role side by side."""
+    """Turns as agents make them: each call has its result, and no two adjacent messages have one role."""
     items: list[HistoryMessage] = []
     number = 0
     for _ in range(draw(st.integers(1, 3))):
@@ -252,7 +252,7 @@ def histories(draw: st.DrawFn) -> list[HistoryMessage]:
 @settings(max_examples=40)
 @given(histories())
 def test_any_history_survives_the_round_trip(converter: type[HistoryConverter], items: list[HistoryMessage]) -> None:
-    assert converter().to_history(told(converter, *items)) == items
+    assert converter().to_history(written(converter, *items)) == items
 
 
 STATES: dict[type[HistoryConverter], ms.Message] = {
@@ -280,7 +280,7 @@ STATES: dict[type[HistoryConverter], ms.Message] = {
 
 
 @pytest.mark.parametrize("converter", STATES, ids=lambda kind: kind.__name__)
-def test_signatures_and_reasoning_survive_where_the_dialect_made_them(converter: type[HistoryConverter]) -> None:
+def test_signatures_and_reasoning_survive_in_their_dialect(converter: type[HistoryConverter]) -> None:
     wire = converter().encode_messages([STATES[converter]])
     assert converter().decode_messages(wire) == [STATES[converter]]
     assert isinstance(converter().to_history(wire)[0].parts[0], OtherPart)
@@ -323,9 +323,9 @@ def test_images_and_files_are_read_as_they_were_written(converter: type[HistoryC
 @each
 def test_malformed_arguments_are_not_lost(converter: type[HistoryConverter]) -> None:
     item = HistoryMessage("model", [ToolCallPart("c", "f", {}, malformed='{"a": ')])
-    wire = told(converter, item)
+    wire = written(converter, item)
     assert '{"a": ' in repr(wire)
-    if converter is not GeminiConverter:  # where they are the text of an argument
+    if converter is not GeminiConverter:  # there, they are the text of an argument
         assert converter().to_history(wire) == [item]
 
 
@@ -378,7 +378,7 @@ def test_a_plain_result_is_a_success_that_holds_its_text(converter: type[History
         ),
     ],
 )  # fmt: skip
-def test_a_plain_result_that_the_wire_marks_as_an_error_is_a_failure(
+def test_a_plain_result_marked_as_an_error_is_a_failure(
     converter: type[HistoryConverter], wire: JSONObject, text: str
 ) -> None:
     (item,) = converter().to_history([wire])
@@ -396,7 +396,7 @@ def test_a_result_that_is_json_of_another_form_is_a_success(text: str) -> None:
 
 
 @each
-def test_as_a_message_it_stays_what_it_is(converter: type[HistoryConverter]) -> None:
+def test_a_plain_result_is_unchanged_as_a_message(converter: type[HistoryConverter]) -> None:
     assert converter().decode_messages([UNPARSABLE[converter]]) == [ms.Message.tool_result("c", "sunny")]
 
 
@@ -429,7 +429,7 @@ def test_an_unknown_role_or_part_is_a_clear_error(
 
 
 @each
-def test_what_is_no_object_at_all_is_named_by_its_place(converter: type[HistoryConverter]) -> None:
+def test_a_value_that_is_no_object_is_an_error_naming_its_place(converter: type[HistoryConverter]) -> None:
     with pytest.raises(HistoryError, match=r"messages\[1\]: must be an object, not str"):
         converter().to_history([USER[converter], "x"])  # type: ignore[list-item]
 
@@ -446,7 +446,7 @@ def test_a_message_is_made_of_tool_results(converter: type[HistoryConverter]) ->
         converter().message_from_tool_results(["x"])  # type: ignore[list-item]
 
 
-def test_gemini_results_without_ids_belong_to_the_first_open_call_of_their_function() -> None:
+def test_gemini_results_without_ids_answer_the_first_open_call() -> None:
     wire: list[JSONObject] = [
         {"role": "model", "parts": [{"functionCall": {"name": name, "args": {}}} for name in ("f", "g", "f")]},
         {

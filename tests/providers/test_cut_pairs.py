@@ -1,5 +1,7 @@
-"""Surrogate pairs that a gateway cuts between two deltas are joined, in every dialect; a half that stays alone is
-U+FFFD."""
+"""Surrogate pairs that a gateway cuts between two deltas are joined, in every dialect.
+
+A half without its other half becomes U+FFFD.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from manystream.providers.registry import DIALECTS
 
 Wire = list[dict[str, Any]]
 WOMAN = "\ud83d\udc69"
-"""U+1F469 as its two halves."""
+"""The two halves of U+1F469."""
 
 
 def chat(member: str) -> Callable[[Sequence[str]], Wire]:
@@ -108,11 +110,11 @@ each = pytest.mark.parametrize("case", CASES)
 
 
 def run(case: str, pieces: Sequence[str], *, cut: bool = False) -> str:
-    """What the deltas said; it is what the response holds."""
+    """Return the text of the deltas, which must equal that of the response."""
     provider, wire = CASES[case]
     machine = DIALECTS[provider.profile.dialect_name].machine(provider, lambda: "id")
     events: list[Event] = []
-    # As servers write it: each half that is alone as an escape, all else as UTF-8.
+    # As servers write it: a half as an escape, everything else as UTF-8.
     for value in wire([*pieces])[: -1 if cut else None]:
         text = json.dumps(value, ensure_ascii=False)
         data = "".join(json.dumps(c)[1:-1] if "\ud800" <= c <= "\udfff" else c for c in text).encode()
@@ -122,18 +124,18 @@ def run(case: str, pieces: Sequence[str], *, cut: bool = False) -> str:
     for event in events:
         checker.check(event)
     assert checker.stream == "ended"
-    said = "".join(event.text for event in events if isinstance(event, ms.TextDelta | ms.ThinkingDelta))
-    said += "".join(event.arguments for event in events if isinstance(event, ms.ToolCallDelta))
+    delivered = "".join(event.text for event in events if isinstance(event, ms.TextDelta | ms.ThinkingDelta))
+    delivered += "".join(event.arguments for event in events if isinstance(event, ms.ToolCallDelta))
     response = machine.response()
     (block,) = response.content
-    assert said == (block.arguments if isinstance(block, ms.ToolCall) else getattr(block, "text", None))
+    assert delivered == (block.arguments if isinstance(block, ms.ToolCall) else getattr(block, "text", None))
     if case == "gemini arguments":
-        return str(json.loads(said)["x"]) if not cut else said
-    return said
+        return str(json.loads(delivered)["x"]) if not cut else delivered
+    return delivered
 
 
 def whole(units: str) -> str:
-    """Text as its UTF-16 units → as a browser reads it."""
+    """Decode text of UTF-16 units as a browser does."""
     return units.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
@@ -158,9 +160,9 @@ def test_halves_are_joined_or_replaced(case: str, before: list[str], pieces: lis
 
 
 @each
-def test_a_half_that_waits_when_the_stream_is_cut_is_told(case: str) -> None:
-    said = run(case, ["a" + WOMAN[0]], cut=True)
-    assert said.endswith("a\ufffd")
+def test_a_half_at_the_end_of_a_cut_stream_is_delivered(case: str) -> None:
+    delivered = run(case, ["a" + WOMAN[0]], cut=True)
+    assert delivered.endswith("a\ufffd")
 
 
 @given(
@@ -181,11 +183,11 @@ def test_any_units_cut_anywhere(units: list[str], case: str, data: st.DataObject
 @pytest.mark.parametrize("case", ["chat arguments", "anthropic arguments", "responses arguments"])
 def test_halves_in_the_json_of_arguments_can_be_read(case: str) -> None:
     assert json.loads(run(case, ['{"x":"' + WOMAN[0], WOMAN[1] + '"}'])) == {"x": "\U0001f469"}
-    # Escaped once more, they are text like any other until the arguments are parsed.
+    # Escaped twice, they are ordinary text until the arguments are parsed.
     assert json.loads(run(case, ['{"x":"\\ud83d', '\\udc69"}'])) == {"x": "\U0001f469"}
 
 
-def test_two_blocks_that_take_turns_keep_their_halves_apart() -> None:
+def test_halves_of_interleaved_blocks_are_not_mixed() -> None:
     machine = DIALECTS["openai-responses"].machine(ms.OpenAIResponses(), lambda: "id")
     events: list[Event] = []
     for index, piece in ((0, "a\\ud83d"), (1, "b\\ud83d"), (1, "x"), (1, "y"), (0, "\\udc69c")):

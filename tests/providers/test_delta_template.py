@@ -1,4 +1,4 @@
-"""Deltas that repeat the bytes of the one before: read from their place, and never otherwise than the long way."""
+"""Deltas that match the template of an earlier one: the events are the same as those of the parser."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def machine_of(dialect: str, *, fast: bool = True) -> StreamMachine:
 
 
 def long_ways(machine: StreamMachine) -> list[bytes]:
-    """What goes the long way from now on."""
+    """Return a list that gets the data of every event that is parsed whole from now on."""
     taken: list[bytes] = []
     take = type(machine).take_event
 
@@ -92,7 +92,7 @@ def begin(machine: StreamMachine, event: str, start: tuple[bytes, ...], frame: b
 
 
 @cases
-def test_a_repeated_delta_is_read_from_its_place(
+def test_a_repeated_delta_matches_its_template(
     dialect: str, event: str, start: tuple[bytes, ...], frame: bytes
 ) -> None:
     machine = machine_of(dialect)
@@ -100,22 +100,20 @@ def test_a_repeated_delta_is_read_from_its_place(
     taken = long_ways(machine)
     for text in READ:
         for written in (json.dumps(text), json.dumps(text, ensure_ascii=False)):
-            (told,) = machine.feed(event, frame % written.encode())
-            assert isinstance(told, ms.TextDelta | ms.ThinkingDelta | ms.ToolCallDelta)
-            assert text == (told.arguments if isinstance(told, ms.ToolCallDelta) else told.text)
+            (received,) = machine.feed(event, frame % written.encode())
+            assert isinstance(received, ms.TextDelta | ms.ThinkingDelta | ms.ToolCallDelta)
+            assert text == (received.arguments if isinstance(received, ms.ToolCallDelta) else received.text)
     assert taken == []
 
 
 @cases
-def test_a_large_one_is_not_copied_over_and_over(
-    dialect: str, event: str, start: tuple[bytes, ...], frame: bytes
-) -> None:
+def test_a_large_delta_is_parsed_whole(dialect: str, event: str, start: tuple[bytes, ...], frame: bytes) -> None:
     machine = machine_of(dialect)
     begin(machine, event, start, frame)
     taken, large = long_ways(machine), "x" * LARGEST_DELTA
-    (told,) = machine.feed(event, frame % json.dumps(large).encode())
-    assert isinstance(told, ms.TextDelta | ms.ThinkingDelta | ms.ToolCallDelta)
-    assert large == (told.arguments if isinstance(told, ms.ToolCallDelta) else told.text)
+    (received,) = machine.feed(event, frame % json.dumps(large).encode())
+    assert isinstance(received, ms.TextDelta | ms.ThinkingDelta | ms.ToolCallDelta)
+    assert large == (received.arguments if isinstance(received, ms.ToolCallDelta) else received.text)
     assert len(taken) == 1
 
 
@@ -133,23 +131,23 @@ def test_a_counter_and_padding_may_differ(dialect: str, event: str, frame: bytes
     machine = machine_of(dialect)
     begin(machine, event, (), frame)
     taken = long_ways(machine)
-    (told,) = machine.feed(event, frame.replace(old, new) % b'"more"')
-    assert isinstance(told, ms.TextDelta)
-    assert (told.text, taken) == ("more", [])
+    (received,) = machine.feed(event, frame.replace(old, new) % b'"more"')
+    assert isinstance(received, ms.TextDelta)
+    assert (received.text, taken) == ("more", [])
 
 
 @cases
-def test_whatever_differs_goes_the_long_way(dialect: str, event: str, start: tuple[bytes, ...], frame: bytes) -> None:
-    """Every byte of a delta changed, left out, or the last: what is told is what the long way tells."""
+def test_a_delta_that_differs_is_parsed_whole(dialect: str, event: str, start: tuple[bytes, ...], frame: bytes) -> None:
+    """For a delta with any byte changed or removed, or any end cut off, template and parser give the same events."""
     whole = frame % b'"some \\"text\\" here"'
     damaged = [whole[:place] for place in range(len(whole))]
     for place in range(len(whole)):
         damaged.extend(whole[:place] + byte + whole[place + 1 :] for byte in (b"", b'"', b"\\", b"7", b"\x01", b"}"))
     for data in damaged:
-        assert told(dialect, event, start, frame, data) == told(dialect, event, start, frame, data, fast=False)
+        assert received(dialect, event, start, frame, data) == received(dialect, event, start, frame, data, fast=False)
 
 
-def told(
+def received(
     dialect: str, event: str, start: tuple[bytes, ...], frame: bytes, data: bytes, *, fast: bool = True
 ) -> tuple[str, str, bool]:
     machine = machine_of(dialect, fast=fast)
@@ -159,7 +157,7 @@ def told(
 
 
 @given(st.lists(st.text(min_size=1, max_size=20), min_size=1, max_size=8), st.booleans(), st.sampled_from(CASES))
-def test_a_stream_of_any_texts_is_read_as_the_long_way_reads_it(
+def test_any_texts_give_the_same_events_without_templates(
     texts: list[str], ascii_only: bool, case: tuple[str, str, tuple[bytes, ...], bytes]
 ) -> None:
     dialect, event, start, frame = case
@@ -168,9 +166,9 @@ def test_a_stream_of_any_texts_is_read_as_the_long_way_reads_it(
         machine = machine_of(dialect, fast=fast)
         begin(machine, event, start, frame)
         events = [
-            str(told)
+            str(received)
             for text in texts
-            for told in machine.feed(
+            for received in machine.feed(
                 event, frame % json.dumps(text, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
             )
         ]
@@ -178,7 +176,7 @@ def test_a_stream_of_any_texts_is_read_as_the_long_way_reads_it(
     assert results[0] == results[1]
 
 
-def test_another_event_in_between_is_not_overlooked() -> None:
+def test_another_event_between_deltas_is_read() -> None:
     machine = machine_of("anthropic")
     begin(machine, "content_block_delta", ANTHROPIC_START, ANTHROPIC)
     machine.feed("content_block_stop", b'{"type":"content_block_stop","index":0}')
@@ -191,8 +189,8 @@ def test_another_event_in_between_is_not_overlooked() -> None:
     assert event.index == 2
 
 
-def test_the_same_words_elsewhere_are_not_taken_for_the_text() -> None:
-    """The text is written with escapes, and the same string stands plainly in another member."""
+def test_an_equal_string_elsewhere_is_not_the_text() -> None:
+    """The text is written with escapes, and another member has the same string without escapes."""
     machine = machine_of("openai-chat")
     frame = b'{"id":"c1","provider":"caf\xc3\xa9","choices":[{"index":0,"delta":{"content":%b}}]}'
     for _ in range(3):
@@ -202,7 +200,7 @@ def test_the_same_words_elsewhere_are_not_taken_for_the_text() -> None:
     assert event == ms.TextDelta(0, "café")
 
 
-def test_a_stream_that_never_repeats_is_left_alone() -> None:
+def test_a_stream_without_matches_makes_no_more_templates() -> None:
     machine = machine_of("openai-chat")
     for number in range(100):
         machine.feed("", b'{"id":"%d","choices":[{"index":0,"delta":{"content":"x"}}]}' % number)
@@ -217,15 +215,15 @@ GEMINI = (
 
 
 def patterns() -> int:
-    """How many patterns have been made so far."""
+    """Return the number of patterns made so far."""
     return delta_template._counts_pattern.cache_info().misses  # pyright: ignore[reportPrivateUsage]
 
 
-def test_counts_that_are_never_alike_do_not_make_a_pattern_for_each_event() -> None:
+def test_counts_that_always_differ_do_not_add_patterns() -> None:
     machine = DIALECTS["gemini"].machine(ms.Gemini("key", "http://127.0.0.1"), lambda: "id")
     before = patterns()
     for number in range(400):
-        # Two of each kind: what is learned from the first serves for the second.
+        # Two of each form: the template of the first matches the second.
         usage = json.dumps({"promptTokenCount": 5, f"hostile{number // 2}": 1})
         machine.feed("", (GEMINI % ("x", usage)).encode())
     assert patterns() - before <= MAX_SHARED_TEMPLATES
@@ -245,8 +243,8 @@ def test_many_counts_make_no_pattern() -> None:
 
 
 @pytest.mark.parametrize("dialect", ["openai-chat", "gemini"])
-def test_one_stream_does_not_take_the_place_of_what_others_share(dialect: str) -> None:
-    """What is kept for all streams takes a few entries from one stream, however often it changes its form."""
+def test_one_stream_does_not_evict_what_others_share(dialect: str) -> None:
+    """One stream adds only a few entries to what is kept for all streams, however often its form changes."""
     provider = PROVIDERS.get(dialect) or ms.Gemini("key", "http://127.0.0.1")
     machine = DIALECTS[dialect].machine(provider, lambda: "id")
     kept = delta_template._kept_for_all  # pyright: ignore[reportPrivateUsage]

@@ -1,7 +1,7 @@
-"""The words that servers put into errors, written down from their documentation, and what each one means.
+"""The codes, types and words of servers' errors, copied from their documentation, and the category of each.
 
-Every word is sent through the readers of both OpenAI dialects or Anthropic's. The tables of the code must hold these
-words and no others: a word that is new there needs a line here, from the server's documentation.
+Every word is sent through the readers of both OpenAI dialects or of Anthropic's. The tables of the code must have these
+words and no others: a new word in a table needs a line here, from the server's documentation.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SPENT = {
     "linked_organization_billing_unavailable",
     "linked_organization_spend_limit_reached",
 }
-"""The account has no money or no quota left."""
+"""The account has no balance or no quota left."""
 
 CODES: dict[ErrorCategory, set[str]] = {
     ErrorCategory.CONTENT_FILTER: {
@@ -112,7 +112,7 @@ CODES: dict[ErrorCategory, set[str]] = {
         "timeout", "request_timeout", "gateway_timeout",
     },
 }  # fmt: skip
-"""Codes and types that mean the same whatever the HTTP status."""
+"""Codes and types with the same meaning for every HTTP status."""
 
 TYPES: dict[ErrorCategory, set[str]] = {
     ErrorCategory.INVALID_ARG: {
@@ -134,7 +134,7 @@ TYPES: dict[ErrorCategory, set[str]] = {
         "internal_error", "internal_server_error", "service_error", "upstream_error", "provider_error",
     },
 }  # fmt: skip
-"""General types, which count only where no status says it better."""
+"""General types, which count only if the status has no category."""
 
 
 def rows(words: dict[ErrorCategory, set[str]]) -> list[tuple[str, ErrorCategory]]:
@@ -146,7 +146,7 @@ def flat(words: dict[ErrorCategory, set[str]]) -> dict[str, ErrorCategory]:
 
 
 def failed(status: int, body: object) -> list[ProviderError]:
-    """The error as both OpenAI dialects read it."""
+    """Return the error as each of the two OpenAI dialects reads it."""
     data = json.dumps(body).encode()
     return [dialect.decode_error(status, {}, data, NOW) for dialect in (CHAT, RESPONSES)]
 
@@ -155,7 +155,7 @@ def in_stream(error: dict[str, object]) -> ProviderError:
     return error_from_object(error, http_status=200, body=b"")  # type: ignore[arg-type]
 
 
-def test_the_tables_hold_these_words_and_no_others() -> None:
+def test_the_tables_have_these_words_and_no_others() -> None:
     assert STATUS_CATEGORY == {0: ErrorCategory.NETWORK, **STATUSES}
     assert flat(CODES) == CODE_CATEGORY
     assert flat(TYPES) == TYPE_CATEGORY
@@ -179,13 +179,13 @@ def test_a_general_type_counts_where_there_is_no_status(word: str, category: Err
 
 
 @pytest.mark.parametrize("word", sorted(SPENT))
-def test_a_spent_account_is_not_tried_again(word: str) -> None:
+def test_a_used_up_quota_is_not_retryable(word: str) -> None:
     for error in (*failed(429, {"error": {"message": "m", "type": word}}), in_stream({"message": "m", "code": word})):
         assert (error.category, error.retryable) == (ErrorCategory.RATE_LIMIT, False)
 
 
 def test_every_code_of_the_responses_sdk_has_a_category() -> None:
-    """A response that failed has no HTTP status that would say more, and a server error would be tried again."""
+    """A failed response has no HTTP status that classifies it, and a server error would be retried."""
     codes = {*get_args(ResponseError.model_fields["code"].annotation)}
     assert codes - CODE_CATEGORY.keys() - TYPE_CATEGORY.keys() == set()
 
@@ -200,12 +200,12 @@ SPENT_AT_ANTHROPIC = (
 )
 
 
-def test_anthropics_spent_codes_are_the_ones_tested() -> None:
+def test_every_quota_code_of_anthropic_is_tested() -> None:
     assert {*SPENT_AT_ANTHROPIC} == SPENT_CODES
 
 
 @pytest.mark.parametrize("code", SPENT_AT_ANTHROPIC)
-def test_a_spent_account_at_anthropic_is_not_tried_again(code: str) -> None:
+def test_a_used_up_quota_at_anthropic_is_not_retryable(code: str) -> None:
     body = {"type": "error", "error": {"type": "rate_limit_error", "message": "m", "details": {"error_code": code}}}
     error = ANTHROPIC.decode_error(429, {"x-should-retry": "true"}, json.dumps(body).encode(), NOW)
     assert (error.category, error.retryable, error.provider_code) == (ErrorCategory.RATE_LIMIT, False, code)
@@ -215,7 +215,7 @@ def test_every_error_of_anthropics_sdk_has_a_category() -> None:
     kinds = get_args(get_args(anthropic.types.shared.ErrorObject)[0])
     words = {word for kind in kinds for word in get_args(kind.model_fields["type"].annotation)}
     assert "overloaded_error" in words
-    for word in words - {"billing_error"}:  # a bill that is not paid is none of our categories
+    for word in words - {"billing_error"}:  # no category fits an unpaid bill
         body = {"type": "error", "error": {"type": word, "message": "m"}}
         error = ANTHROPIC.decode_error(418, {}, json.dumps(body).encode(), NOW)
         assert error.category is not ErrorCategory.UNKNOWN, word
@@ -242,9 +242,9 @@ SENTENCES: dict[ErrorCategory, tuple[str, ...]] = {
     ErrorCategory.NOT_FOUND: ("model not found", "it does not exist", "no such model"),
     ErrorCategory.UNKNOWN: ("content", "a context", "limit", "too many", "requests", "server", "key", "no model"),
 }  # fmt: skip
-"""Messages of errors in a 200 that have no code, type or status."""
+"""Messages of errors with status 200 and without code, type or status."""
 
 
 @pytest.mark.parametrize(("category", "message"), [(kind, text) for kind, texts in SENTENCES.items() for text in texts])
-def test_an_error_that_is_only_words_means_what_they_say(category: ErrorCategory, message: str) -> None:
+def test_an_error_with_only_a_message_is_classified_by_it(category: ErrorCategory, message: str) -> None:
     assert error_from_object({"message": message}, http_status=200, body=b"").category is category

@@ -1,5 +1,7 @@
-"""Whole numbers of any size pass through every dialect unchanged, in both directions; a number that Python cannot hold
-is kept as text, and refused where it would have to be sent."""
+"""Whole numbers of any size are unchanged in every dialect, in requests and answers.
+
+A number that Python cannot represent is kept as text, and refused in a request.
+"""
 
 from __future__ import annotations
 
@@ -165,7 +167,7 @@ def read(dialect: str, stream: bool, body: bytes) -> Response:
 
 
 def sent(dialect: str, *messages: Message, **options: Any) -> Any:
-    """The body of a request, read by Python's own parser."""
+    """Return the body of a request, parsed by Python's own parser."""
     request = Request(MODELS[dialect], messages, **options)
     return json.loads(
         DIALECTS[dialect].encode(request, MODELS[dialect], provider_for(dialect, "openai"), stream=False).body
@@ -173,7 +175,7 @@ def sent(dialect: str, *messages: Message, **options: Any) -> Any:
 
 
 def everywhere(value: Any) -> list[Any]:
-    """Every value inside a value; text that is JSON is looked into."""
+    """Return every value inside a value, and inside text that is JSON."""
     if isinstance(value, str) and value[:1] == "{":
         value = json.loads(value)
     members = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
@@ -194,7 +196,7 @@ def test_a_call_s_whole_numbers_are_exact(name: str) -> None:
 
 @pytest.mark.parametrize("target", MODELS)
 @pytest.mark.parametrize("name", ["chat", "responses", "anthropic stream", "gemini"])
-def test_they_go_on_to_the_next_provider(name: str, target: str) -> None:
+def test_they_are_exact_when_sent_to_another_provider(name: str, target: str) -> None:
     (call,) = read(*ANSWERS[name]).tool_calls
     assert ARGUMENTS in everywhere(sent(target, *asked(call)))
 
@@ -220,7 +222,7 @@ def test_they_are_exact_in_schemas_results_and_extra_members(dialect: str) -> No
 
 
 @pytest.mark.parametrize("dialect", MODELS)
-def test_they_are_exact_in_a_long_conversation_that_is_written_in_stretches(dialect: str) -> None:
+def test_they_are_exact_in_a_conversation_of_several_segments(dialect: str) -> None:
     conversation = Conversation()
     for turn in range(20):
         for message in asked(ToolCall(f"c{turn}", "look", OBJECT)):
@@ -234,7 +236,7 @@ def test_they_are_exact_in_a_long_conversation_that_is_written_in_stretches(dial
         assert BIG in found
 
 
-def test_they_are_exact_in_an_answer_that_has_to_fit_a_schema() -> None:
+def test_they_are_exact_in_a_structured_answer() -> None:
     response = Response(content=[Text(f'{{"n": {BIG}}}')])
     assert parse_structured(response, {"type": "object", "properties": {"n": {"type": "integer"}}}) == {"n": BIG}
 
@@ -276,7 +278,7 @@ def test_a_request_with_such_arguments_is_refused_by_their_path(dialect: str, nu
 
 
 @pytest.mark.parametrize("dialect", MODELS)
-def test_a_request_with_such_a_number_elsewhere_is_refused_by_its_path(dialect: str) -> None:
+def test_such_a_number_outside_arguments_is_refused_by_its_path(dialect: str) -> None:
     with pytest.raises(InvalidRequestError) as refused:
         sent(dialect, Message.user("Look."), extra_body={"extra": {"n": [1, 10**5000]}})
     assert refused.value.field == "extra.n[1]"
@@ -284,18 +286,18 @@ def test_a_request_with_such_a_number_elsewhere_is_refused_by_its_path(dialect: 
 
 @pytest.mark.parametrize("text", ['{"n": "1e400"}', '{"n": "' + HUGE + '"}', '{"n": 1e400', '{"n": 1e300}'])
 @pytest.mark.parametrize("dialect", MODELS)
-def test_what_only_looks_like_such_a_number_is_sent(dialect: str, text: str) -> None:
+def test_text_that_resembles_such_a_number_is_sent(dialect: str, text: str) -> None:
     body = sent(dialect, *asked(ToolCall("c", "look", text)))
     assert "look" in json.dumps(body)
 
 
-def test_a_structured_answer_with_such_a_number_is_an_error_that_names_its_path() -> None:
+def test_such_a_number_in_a_structured_answer_is_an_error() -> None:
     response = Response(content=[Text('{"n": [1e400]}')])
     with pytest.raises(ProviderError, match=r"n\[0\] is 1e400"):
         parse_structured(response, {"type": "object"})
 
 
-def test_not_a_number_in_arguments_is_kept_as_text_and_not_sent_as_null() -> None:
+def test_nan_in_arguments_is_kept_as_text() -> None:
     body = (GEMINI % '"args":{"n":NaN}').encode()
     (call,) = read("gemini", False, body).tool_calls
     assert call.arguments == '{"n":NaN}'
@@ -303,14 +305,14 @@ def test_not_a_number_in_arguments_is_kept_as_text_and_not_sent_as_null() -> Non
         sent("gemini", *asked(call))
 
 
-def test_numbers_of_64_bits_need_no_second_look() -> None:
+def test_numbers_of_64_bits_are_parsed_once() -> None:
     assert not has_odd_numbers(b'{"n": 123456789012345678, "x": 1.5e99, "y": 1e-300}')
     assert has_odd_numbers(f'{{"n": {2**63}}}')
     assert has_odd_numbers('{"n": 1E+400}')
 
 
 @pytest.mark.parametrize("before", [LOOKED_AT - 20, LOOKED_AT - 1, LOOKED_AT, 3 * LOOKED_AT - 7])
-def test_a_long_number_is_found_wherever_the_text_is_cut_for_the_look(before: int) -> None:
+def test_a_long_number_is_found_across_search_blocks(before: int) -> None:
     assert has_odd_numbers(b"x" * before + str(2**64).encode() + b"x" * LOOKED_AT)
     assert not has_odd_numbers(b"x" * before + b"1" * 18 + b"x" * LOOKED_AT)
 
@@ -337,7 +339,7 @@ def test_a_number_that_python_cannot_hold_has_a_short_name() -> None:
 
 @pytest.mark.parametrize("depth", [200, 300, 600, 1000, 5000])
 @pytest.mark.parametrize("name", [name for name in ANSWERS if "stream" in name])
-def test_deep_arguments_with_such_numbers_end_in_an_answer_or_an_error(name: str, depth: int) -> None:
+def test_deep_arguments_with_such_numbers_are_read_or_refused(name: str, depth: int) -> None:
     dialect, stream, body = ANSWERS[name]
     text = f'{{"a": {"[" * depth}{BIG}, 1e400{"]" * depth}}}'
     body = body.replace(QUOTED.encode(), json.dumps(text).encode()).replace(OBJECT.encode(), text.encode())

@@ -1,4 +1,4 @@
-"""What stands before a failure in the same chunk is in the answer, so its events are delivered before the error."""
+"""Content before a failure in the same chunk is part of the answer, so its events are delivered before the error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors in another dialect's form: every dialect reads them, inside a stream, unstreamed, and as a failed answer."""
+"""Errors in another dialect's form: every dialect reads them in a stream, unstreamed, and in an error response."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_an_error_in_a_stream_is_read_in_any_form(dialect: str, form: str) -> No
 
 @each
 @form
-def test_it_is_read_outside_of_the_events_too(dialect: str, form: str) -> None:
+def test_an_error_in_stray_lines_is_read_in_any_form(dialect: str, form: str) -> None:
     name, value, category = FORMS[form]
     machine = DIALECTS[dialect].machine(PROVIDERS[dialect], lambda: "id")
     (event,) = machine.end(b"error: " + wire(value) if name == "error" else wire(value))
@@ -91,7 +91,7 @@ def test_a_body_with_status_200_that_is_an_error_is_raised(dialect: str, form: s
     _, value, category = FORMS[form]
     with pytest.raises(ProviderError, match="out of slots") as raised:
         DIALECTS[dialect].decode(wire(value), PROVIDERS[dialect], lambda: "id")
-    # Gemini's own answers may be arrays; elsewhere a body that is no object is malformed, and quoted in the message.
+    # Gemini's own answers may be arrays. In other dialects, a body that is no object is malformed and quoted.
     malformed = isinstance(value, bytes) or (isinstance(value, list) and dialect != "gemini")
     assert raised.value.category is (SERVER if malformed else category)
     assert raised.value.body == wire(value)
@@ -100,7 +100,7 @@ def test_a_body_with_status_200_that_is_an_error_is_raised(dialect: str, form: s
 @each
 @form
 @pytest.mark.parametrize(("status", "by_status"), [(404, ErrorCategory.NOT_FOUND), (502, SERVER)])
-def test_the_servers_words_are_in_the_error_of_a_failed_answer(
+def test_the_error_of_a_failed_answer_has_the_servers_message(
     dialect: str, form: str, status: int, by_status: ErrorCategory
 ) -> None:
     _, value, category = FORMS[form]
@@ -125,7 +125,7 @@ def test_the_servers_words_are_in_the_error_of_a_failed_answer(
         (b"\xff\xfe", "HTTP 502"),
     ],
 )
-def test_a_body_of_no_dialects_form_is_read_alike(dialect: str, body: bytes, message: str) -> None:
+def test_a_body_of_no_dialects_form_gives_the_same_error(dialect: str, body: bytes, message: str) -> None:
     error = DIALECTS[dialect].decode_error(502, {}, body, 0.0)
     assert (error.message, error.category, error.retryable) == (message, SERVER, True)
 
@@ -141,7 +141,7 @@ def test_a_body_of_no_dialects_form_is_read_alike(dialect: str, body: bytes, mes
         {"type": "x", "error": {"message": None, "code": None}},
     ],
 )
-def test_what_is_no_error_is_not_taken_for_one(dialect: str, value: object) -> None:
+def test_an_answer_is_not_mistaken_for_an_error(dialect: str, value: object) -> None:
     machine = DIALECTS[dialect].machine(PROVIDERS[dialect], lambda: "id")
     machine.feed("", wire(value))
     assert not machine.ended

@@ -1,4 +1,4 @@
-"""The common history: its parts and their rules, and that it is a view of the message model."""
+"""The common history: its parts and their rules, and its conversion to and from the message model."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_ok_and_error_make_results() -> None:
     assert (failed.success, failed.failure, failed.output) == (None, True, ToolOutput("text", "boom"))
 
 
-def test_what_a_person_is_shown_falls_back_to_the_output() -> None:
+def test_the_display_output_defaults_to_the_output() -> None:
     assert OK.get_display_output() == ToolOutput("text", "rain")
     assert ToolCallResult.ok("rain", "It rains.").get_display_output() == ToolOutput("text", "It rains.")
 
@@ -131,11 +131,11 @@ ROLES = [("user", "user"), ("model", "assistant"), ("context", "user")]
 
 
 @pytest.mark.parametrize(("role", "message_role"), ROLES)
-def test_every_speaking_role_has_its_role_in_the_message_model(role: str, message_role: str) -> None:
+def test_every_history_role_has_a_role_in_the_message_model(role: str, message_role: str) -> None:
     assert messages_of(History(conversation=[HistoryMessage(role, "x")])) == [ms.Message(message_role, "x")]
 
 
-def test_the_context_stands_first_and_the_system_prompt_is_no_message() -> None:
+def test_the_context_is_the_first_message() -> None:
     history = History("Be brief.", "Files: a.py", [HistoryMessage("system", "more"), HistoryMessage("user", "hi")])
     assert messages_of(history) == [ms.Message.user("Files: a.py"), ms.Message.user("hi")]
 
@@ -145,7 +145,7 @@ def test_usage_and_finish_reason_are_not_sent_back() -> None:
     assert messages_of(History(conversation=[spoken])) == [ms.Message.assistant("x")]
 
 
-def test_a_result_is_the_text_of_its_json_and_a_failure_is_an_error() -> None:
+def test_a_result_is_its_json_text_and_a_failure_is_an_error() -> None:
     items = [
         HistoryMessage("tool", [ToolResultPart("c", "f", OK), ToolResultPart("d", "f", ToolCallResult.error("!"))])
     ]
@@ -162,7 +162,7 @@ def test_malformed_arguments_are_kept_as_raw_text_and_flagged() -> None:
     assert messages_of(History(conversation=[item])) == [ms.Message.tool_call("c", "f", '{"a": ')]
 
 
-def test_tool_names_are_inferred_from_earlier_calls_and_unknown_ones_are_called_so() -> None:
+def test_tool_names_are_inferred_from_earlier_calls() -> None:
     items = history_messages_of(
         [ms.Message.tool_call("c", "f", "{}"), ms.Message.tool_result("c", "1"), ms.Message.tool_result("x", "2")]
     )
@@ -175,8 +175,8 @@ def test_plain_results_of_the_message_model_are_outputs() -> None:
     assert results == [ToolCallResult.ok("1"), ToolCallResult.error("!")]
 
 
-def test_blocks_without_a_part_go_through_unchanged() -> None:
-    """Signatures, too: the history is a view, so nothing of the message model is lost on the way through it."""
+def test_blocks_without_a_part_are_unchanged() -> None:
+    """Signatures as well: the history is a view, so nothing of the message model is lost."""
     state = ms.ProviderState("google", {"thoughtSignature": "s"})
     message = ms.Message.assistant(
         [
@@ -192,7 +192,7 @@ def test_blocks_without_a_part_go_through_unchanged() -> None:
     assert messages_of(History(conversation=[item])) == [message]
 
 
-def test_a_changed_part_no_longer_stands_for_its_block() -> None:
+def test_a_changed_part_replaces_its_block() -> None:
     (item,) = history_messages_of([ms.Message.assistant(ms.Text("a", state=ms.ProviderState("google", {"x": 1})))])
     assert isinstance(item.parts[0], TextPart)
     item.parts[0].text = "b"
@@ -207,7 +207,7 @@ def test_a_users_message_with_results_becomes_two() -> None:
 # --- answers ---
 
 
-def test_an_answer_is_its_content_then_usage_then_why_it_ended() -> None:
+def test_an_answer_is_content_then_usage_then_finish_reason() -> None:
     response = ms.Response(
         [ms.Text("I look."), ms.ToolCall("c1", "weather", '{"city":"Oslo"}')],
         ms.FinishReason.TOOL_USE,
@@ -232,6 +232,6 @@ def test_an_empty_answer_is_no_message() -> None:
     assert message_from_response(ms.Response()) is None
 
 
-def test_a_refusal_is_what_was_said_about_the_end() -> None:
+def test_a_refusal_is_the_finish_message() -> None:
     item = message_from_response(ms.Response(raw_finish_reason="stop", refusal="I will not."))
     assert item == HistoryMessage("model", [FinishReasonPart("stop", "I will not.")])

@@ -1,4 +1,4 @@
-"""JSON that is nearly all one string is decoded where it stands, and never otherwise than the parser would."""
+"""JSON that is nearly all one string: decoding the string in place gives the same value as the parser."""
 
 from __future__ import annotations
 

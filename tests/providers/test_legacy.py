@@ -1,4 +1,4 @@
-"""OpenAI's older flat form: one row per block, nothing lost, and the same bytes as the Chat dialect in the end."""
+"""OpenAI's older flat form: one row per block, and the same bytes as the Chat dialect."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_each_block_has_its_row(message: ms.Message, row: tuple[str, str | None,
     assert triples(transform_message(message)) == [row]
 
 
-def test_a_single_results_name_is_found_among_the_messages_before_it() -> None:
+def test_a_results_tool_name_is_found_in_earlier_messages() -> None:
     rows = triples(transform_message(ROUND[2], ROUND[:2]))
     assert [(data["tool_call_id"], data["name"]) for _, _, data in rows if isinstance(data, dict)] == [
         ("a", "weather"),
@@ -68,12 +68,12 @@ def test_a_single_results_name_is_found_among_the_messages_before_it() -> None:
     ]
 
 
-def test_a_message_with_several_blocks_keeps_all_of_them_in_order() -> None:
+def test_several_blocks_are_kept_in_order() -> None:
     assert [row[0] for row in triples(transform_message(ROUND[1]))] == ["assistant", "tool_call", "tool_call"]
     assert [row[1] for row in triples(transform_message(ROUND[4]))] == ["And ", "tomorrow?"]
 
 
-def test_the_system_prompt_is_the_first_row_with_all_its_blocks_joined() -> None:
+def test_the_system_prompt_is_the_first_row() -> None:
     request = ms.Request("m", ROUND, system=[ms.Text("Be brief."), ms.Text("Be kind.")])
     assert triples(build_conversation(request).rows)[0] == ("system", "Be brief.\n\nBe kind.", None)
 
@@ -163,19 +163,19 @@ def test_the_bytes_equal_what_the_chat_dialect_sends(stream: bool) -> None:
     assert serialize(transform_request(request, stream=stream)) == sent_natively(request, stream=stream)
 
 
-def test_malformed_arguments_go_through_as_they_are() -> None:
+def test_malformed_arguments_are_unchanged() -> None:
     messages = [ms.Message.user("x"), ms.Message.tool_call("c", "f", '{"a": '), ms.Message.tool_result("c", "no")]
     request = ms.Request("gpt-4.1", messages, temperature=0.7)
     assert serialize(transform_request(request)) == sent_natively(request)
 
 
-def test_the_default_temperature_is_sent_but_to_models_that_refuse_one() -> None:
+def test_the_default_temperature_is_not_sent_if_refused() -> None:
     assert json.loads(serialize(transform_request(ms.Request("gpt-4.1", ROUND))))["temperature"] == 0.7
     assert "temperature" not in json.loads(serialize(transform_request(ms.Request("o3", ROUND))))
 
 
-def test_rows_that_stand_for_themselves_are_read_too() -> None:
-    """As they come from a store that keeps kind, content and data_json alone."""
+def test_rows_without_continues_are_read() -> None:
+    """A store may keep only kind, content and data_json."""
     request = ms.Request("gpt-4.1", ROUND, temperature=0.7)
     rows = [LegacyRow(row.kind, row.content, row.data_json) for row in build_conversation(request).rows]
     sent = json.loads(serialize(LegacyRequest("gpt-4.1", LegacyConversation(rows))))
@@ -184,7 +184,7 @@ def test_rows_that_stand_for_themselves_are_read_too() -> None:
     ]  # fmt: skip
 
 
-def test_a_row_that_cannot_be_read_is_named() -> None:
+def test_an_unreadable_row_is_an_error_naming_it() -> None:
     rows = [LegacyRow("user", "x"), LegacyRow("tool_call", None, "{")]
     with pytest.raises(RowError, match=r"row 1 \(kind 'tool_call'\), field 'data_json'"):
         serialize(LegacyRequest("m", LegacyConversation(rows)))
@@ -196,7 +196,7 @@ def test_a_later_system_row_is_refused_and_not_moved() -> None:
         serialize(LegacyRequest("m", LegacyConversation(rows)))
 
 
-def test_what_chat_cannot_say_is_in_the_warnings() -> None:
+def test_options_that_chat_cannot_carry_cause_warnings() -> None:
     messages = [
         ms.Message.user("x"),
         ms.Message.tool_call("c", "f", "{}"),

@@ -1,4 +1,4 @@
-"""Every header, code, status and word about limits that a server may send, one at a time, and every row of charging."""
+"""Every header, code, status and word of servers about limits, one at a time, and every row of `CHARGING`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ NAMES: dict[str, tuple[tuple[str, Unit, int], ...]] = {
         ("tokens-generated", OUTPUT, MINUTE),
     ),
 }
-"""Row name → what follows `x-ratelimit-limit-`, what it counts, and the seconds that its number is for."""
+"""Provider's row → what follows `x-ratelimit-limit-`, what it counts, and the window in seconds."""
 
 
 @pytest.mark.parametrize(
@@ -61,14 +61,14 @@ def test_one_limit_in_three_headers(provider: str, name: str, unit: Unit, window
 
 @pytest.mark.parametrize(("name", "unit"), [row[:2] for row in OPENAI])
 @pytest.mark.parametrize("prefix", ["", "llm_provider-"])
-def test_openai_sends_the_days_limits_under_the_minutes_names(prefix: str, name: str, unit: Unit) -> None:
+def test_openai_sends_daily_limits_in_the_same_headers(prefix: str, name: str, unit: Unit) -> None:
     headers = {f"{prefix}x-ratelimit-limit-{name}": "90", f"{prefix}x-ratelimit-reset-{name}": "2h"}
     found = report("openai-compatible", headers)
     assert found == QuotaReport((ReportedLimit(f"{name} per day", unit, DAY, 90, None, 7200),))
 
 
 @pytest.mark.parametrize("provider", ["azure", "azure-deployment", "azure-models", "azure-responses", "fireworks"])
-def test_others_send_no_days_limits_under_the_minutes_names(provider: str) -> None:
+def test_other_servers_send_no_daily_limits_in_these_headers(provider: str) -> None:
     headers = {"x-ratelimit-limit-requests": "90", "x-ratelimit-reset-requests": "2h"}
     assert report(provider, headers).limits == (ReportedLimit("requests", REQUESTS, MINUTE, 90, None, 7200),)
 
@@ -77,7 +77,7 @@ def test_others_send_no_days_limits_under_the_minutes_names(provider: str) -> No
 @pytest.mark.parametrize(
     ("reset", "name", "window"), [(40, "requests", MINUTE), (600, "requests", MINUTE), (601, "requests per day", DAY)]
 )
-def test_openrouter_says_when_in_milliseconds(provider: str, reset: int, name: str, window: int) -> None:
+def test_openrouter_sends_the_reset_in_milliseconds(provider: str, reset: int, name: str, window: int) -> None:
     headers = {
         "x-ratelimit-limit": "20",
         "x-ratelimit-remaining": "3",
@@ -130,14 +130,14 @@ CODES: dict[str, dict[str, Refusal]] = {
         "rate_limit_error": RATE,
     },
 }
-"""A code or type of error → what it says, whatever the status."""
+"""Code or type of an error → its refusal, for every status."""
 
 
 @pytest.mark.parametrize(
     ("provider", "code", "refusal"),
     [(provider, *row) for provider, rows in CODES.items() for row in rows.items()],
 )
-def test_a_code_says_which_refusal(provider: str, code: str, refusal: Refusal) -> None:
+def test_a_code_gives_the_refusal(provider: str, code: str, refusal: Refusal) -> None:
     body = json.dumps({"type": "error", "error": {"type": code, "message": "No."}})
     assert report(provider, {}, 400, body).refusal is refusal
 
@@ -151,7 +151,7 @@ STATUSES = {
 
 @pytest.mark.parametrize("provider", STATUSES)
 @pytest.mark.parametrize("status", [400, 401, 402, 403, 404, 408, 413, 422, 428, 429, 430, 498, 499, 500, 503, 529])
-def test_a_status_alone_says_which_refusal(provider: str, status: int) -> None:
+def test_a_status_alone_gives_the_refusal(provider: str, status: int) -> None:
     assert report(provider, {}, status).refusal is STATUSES[provider].get(status, Refusal.NONE)
 
 
@@ -165,7 +165,7 @@ def test_a_status_alone_says_which_refusal(provider: str, status: int) -> None:
         ("Tokens per day: Limit 90, Used 95", ReportedLimit("tokens per day", TOKENS, DAY, 90, 0)),
     ],
 )
-def test_openais_words_name_a_limit(words: str, limit: ReportedLimit) -> None:
+def test_openais_message_names_a_limit(words: str, limit: ReportedLimit) -> None:
     body = json.dumps({"error": {"message": f"Rate limit reached on {words}", "code": "rate_limit_exceeded"}})
     found = report("openai-chat", {"retry-after": "1"}, 429, body)
     assert found == QuotaReport((limit,), RATE, limit.unit, 1.0)
@@ -187,7 +187,7 @@ def test_openais_words_name_a_limit(words: str, limit: ReportedLimit) -> None:
         ("Number of images has exceeded", None, None),
     ],
 )
-def test_anthropics_words_name_a_limit(words: str, unit: Unit | None, limit: ReportedLimit | None) -> None:
+def test_anthropics_message_names_a_limit(words: str, unit: Unit | None, limit: ReportedLimit | None) -> None:
     body = json.dumps({"type": "error", "error": {"type": "rate_limit_error", "message": words}})
     assert report("anthropic", {}, 429, body) == QuotaReport((limit,) if limit else (), RATE, unit)
 
@@ -250,11 +250,11 @@ def way(row: Charging) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("provider", WAYS)
-def test_how_a_server_charges(provider: str) -> None:
+def test_each_server_is_charged_as_documented(provider: str) -> None:
     assert way(charging_of(provider)) == WAYS[provider]
 
 
-def test_no_other_server_has_a_row_and_one_without_is_charged_as_azure() -> None:
+def test_a_server_without_a_row_is_charged_like_azure() -> None:
     assert set(CHARGING) == set(WAYS)
     assert way(charging_of("openai-compatible")) == AZURE_WAY
 

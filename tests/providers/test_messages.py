@@ -1,4 +1,4 @@
-"""Messages: their makers, a tool call with its thinking, and what is read from them."""
+"""Messages: their constructors, a tool call with its thinking, and their properties."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def test_user_and_assistant_are_the_same_with_their_role() -> None:
     assert ms.Message.assistant("x") == ms.Message(ms.Role.ASSISTANT, "x")
 
 
-def test_a_tool_call_is_an_assistants_message_of_one_block_without_metadata() -> None:
+def test_tool_call_makes_an_assistants_message() -> None:
     message = ms.Message.tool_call("t1", "weather", '{"city": "Oslo"}')
     assert (message.role, message.content, message.provider_metadata) == (ms.Role.ASSISTANT, [MADE], {})
 
 
 @pytest.mark.parametrize("is_error", [False, True])
-def test_a_tool_result_is_a_tool_message_of_one_block_without_metadata(is_error: bool) -> None:
+def test_tool_result_makes_a_tool_message(is_error: bool) -> None:
     message = ms.Message.tool_result("t1", "rain", is_error)
     result = ms.ToolResult("t1", "rain", is_error)
     assert (message.role, message.content, message.provider_metadata) == (ms.Role.TOOL, [result], {})
@@ -49,7 +49,7 @@ WITH_THINKING: list[tuple[dict[str, str], list[Block]]] = [
 
 
 @pytest.mark.parametrize(("given", "blocks"), WITH_THINKING)
-def test_thinking_then_redacted_thinking_stand_before_the_call(given: dict[str, str], blocks: list[Block]) -> None:
+def test_thinking_and_redacted_thinking_precede_the_call(given: dict[str, str], blocks: list[Block]) -> None:
     message = ms.Message.tool_call_with_thinking(**given, **CALL)
     assert (message.role, message.content) == (ms.Role.ASSISTANT, blocks)
 
@@ -69,7 +69,7 @@ def test_arguments_are_read_as_an_object() -> None:
 
 
 @pytest.mark.parametrize("arguments", ["{", "[1]", '"x"', "nonsense"])
-def test_arguments_that_are_no_object_are_a_clear_error_and_stay_as_they_are(arguments: str) -> None:
+def test_arguments_that_are_no_object_are_an_error(arguments: str) -> None:
     call = ms.ToolCall("a", "add", arguments)
     with pytest.raises(MalformedJSONError):
         _ = call.parsed

@@ -1,7 +1,7 @@
-"""A null member says the same as an absent one.
+"""A null member means the same as an absent one.
 
-The official libraries write every member that they know, so a proxy built on them sends nulls for all that an answer
-does not have, in the order of the library's types.
+The official libraries write every member that they know. So a proxy built on them sends nulls for everything that an
+answer does not have, in the order of the library's types.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ def case_of(dialect: str, *, stream: bool) -> Case:
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 @pytest.mark.parametrize("dialect", WHOLE)
-def test_an_answer_that_an_official_library_wrote_again_is_the_same_answer(dialect: str, stream: bool) -> None:
+def test_an_answer_rewritten_by_an_sdk_is_the_same(dialect: str, stream: bool) -> None:
     case = case_of(dialect, stream=stream)
     _, nulls = with_nulls(case)
     assert nulls >= 8
@@ -198,7 +198,7 @@ def decode(dialect: str, body: Any) -> Response:
 
 
 def gemini_parts(*parts: Any) -> list[Any]:
-    """The blocks of an answer with these parts, without their state."""
+    """Return the blocks of an answer with these parts, without their state."""
     blocks = decode("gemini", {"candidates": [{"content": {"parts": parts}, "finishReason": "STOP"}]}).content
     for block in blocks:
         if isinstance(block, Text | Thinking | ToolCall | Image | File):
@@ -224,7 +224,7 @@ BLOB = {"mimeType": "image/png", "data": "AAEC"}
         ({"thought": None, "text": "hello"}, [Text("hello")]),
         ({"text": "", "newKind": 1}, [ProviderBlock("google", {"text": "", "newKind": 1})]),
         ({"text": None, "executableCode": {"code": "1"}}, [ProviderBlock("google", {"executableCode": {"code": "1"}})]),
-        # The protocol has no part of two kinds; where a server sends one, nothing of it is lost.
+        # The protocol has no part of two kinds. If a server sends one, nothing of it is lost.
         ({"functionCall": CALL, "text": "hello"}, [Text("hello"), ToolCall("made-1", "f", '{"a":1}')]),
         (
             {"text": "hello", "executableCode": {"code": "1"}, "newKind": 2},
@@ -237,7 +237,7 @@ def test_no_member_of_a_gemini_part_hides_another(part: Any, expected: list[Any]
     assert gemini_parts(part) == expected
 
 
-def test_the_signature_of_a_gemini_part_of_two_kinds_stays_with_the_call() -> None:
+def test_a_part_of_two_kinds_keeps_the_signature_on_the_call() -> None:
     part = {"text": "hello", "functionCall": CALL, "thoughtSignature": "c2ln"}
     text, call = decode("gemini", {"candidates": [{"content": {"parts": [part]}, "finishReason": "STOP"}]}).content
     assert isinstance(text, Text)
@@ -257,7 +257,7 @@ def test_the_signature_of_a_gemini_part_of_two_kinds_stays_with_the_call() -> No
         ([{"jsonPath": "$.a", "nullValue": None, "stringValue": None, "willContinue": True}], "{}"),
     ],
 )
-def test_a_null_value_member_of_gemini_s_streamed_arguments_is_absent(pieces: Any, arguments: str) -> None:
+def test_a_null_member_of_geminis_partial_arguments_is_absent(pieces: Any, arguments: str) -> None:
     call = {"functionCall": {"name": "f", "partialArgs": pieces}}
     assert gemini_parts(call) == [ToolCall("made-1", "f", arguments)]
 
@@ -277,7 +277,7 @@ def test_a_body_whose_content_is_null_is_no_answer(dialect: str, body: Any) -> N
     assert str(body.get("detail") or "") in failed.value.message
 
 
-def test_a_null_type_beside_an_error_in_a_responses_stream_is_no_type() -> None:
+def test_a_null_type_of_a_responses_error_is_ignored() -> None:
     machine = DIALECTS["openai-responses"].machine(provider_for("openai-responses", "openai"), lambda: "made")
     machine.feed("", b'{"type":null,"error":{"message":"overloaded","type":"server_error"}}')
     assert machine.ended

@@ -1,4 +1,4 @@
-"""A `type` or `format` that is a list or an object is an unknown one: nothing raises for it while a request is made."""
+"""A `type` or `format` in a caller's data that is no text counts as unknown, and raises nothing in a request."""
 
 from __future__ import annotations
 

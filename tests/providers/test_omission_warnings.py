@@ -1,4 +1,4 @@
-"""What only another provider understands stays behind, and every dialect says so, once."""
+"""Content that only another provider understands is not sent, and every dialect adds one warning about it."""
 
 from __future__ import annotations
 
@@ -30,11 +30,9 @@ ELSEWHERE = ms.ProviderState("elsewhere", {"signature": "canary"})
         ms.ProviderBlock("elsewhere", {"type": "search", "query": "canary"}),
     ],
 )
-def test_what_another_provider_made_stays_behind_with_a_warning(
-    provider: ms.Provider, model: str, block: Block
-) -> None:
-    said = ms.Message.assistant([block, ms.Text("answer")])
-    request = ms.Request(model, [ms.Message.user("q"), said, ms.Message.user("next")])
+def test_another_providers_blocks_are_left_out_with_a_warning(provider: ms.Provider, model: str, block: Block) -> None:
+    answer = ms.Message.assistant([block, ms.Text("answer")])
+    request = ms.Request(model, [ms.Message.user("q"), answer, ms.Message.user("next")])
     sent = DIALECTS[provider.profile.dialect_name].encode(request, model, provider, stream=True)
     assert b"canary" not in sent.body
     assert len(sent.warnings) == 1
@@ -42,9 +40,9 @@ def test_what_another_provider_made_stays_behind_with_a_warning(
 
 
 @pytest.mark.parametrize(("provider", "model"), PROVIDERS)
-def test_thinking_is_told_of_once_however_long_the_conversation(provider: ms.Provider, model: str) -> None:
-    said = ms.Message.assistant([ms.Thinking("t", "s", ELSEWHERE), ms.Text("answer")])
-    request = ms.Request(model, [ms.Message.user("q"), said, ms.Message.user("next")] * 9)
+def test_foreign_thinking_causes_one_warning(provider: ms.Provider, model: str) -> None:
+    answer = ms.Message.assistant([ms.Thinking("t", "s", ELSEWHERE), ms.Text("answer")])
+    request = ms.Request(model, [ms.Message.user("q"), answer, ms.Message.user("next")] * 9)
     sent = DIALECTS[provider.profile.dialect_name].encode(request, model, provider, stream=True)
     assert sent.warnings == [f"messages: thinking that {provider.profile.name!r} did not make is not sent to it"]
 
@@ -68,7 +66,7 @@ def cut_responses_stream() -> ms.Response:
 @pytest.mark.parametrize("cut", [cut_anthropic_stream, cut_responses_stream])
 @pytest.mark.parametrize("stored", [False, True])
 @pytest.mark.parametrize(("provider", "model"), PROVIDERS)
-def test_thinking_of_a_cut_stream_goes_to_no_other_provider(
+def test_thinking_of_a_cut_stream_is_sent_to_no_other_provider(
     cut: Callable[[], ms.Response], stored: bool, provider: ms.Provider, model: str
 ) -> None:
     response = cut()
@@ -85,7 +83,7 @@ def test_thinking_of_a_cut_stream_goes_to_no_other_provider(
 
 
 OWN = ms.Anthropic(base_url="http://127.0.0.1:8080")
-"""Such as llama.cpp's `/v1/messages`, which signs nothing."""
+"""A compatible server that signs nothing, such as llama.cpp's `/v1/messages`."""
 
 
 def thought(by: ms.Provider, signature: str = "") -> ms.Message:
@@ -101,14 +99,14 @@ def thought(by: ms.Provider, signature: str = "") -> ms.Message:
 
 
 def asked(provider: ms.Provider, message: ms.Message) -> tuple[bool, list[str]]:
-    """Whether the thinking of an answer is in the next request, and the request's warnings."""
+    """Return whether the thinking of an answer is in the next request, and the request's warnings."""
     request = ms.Request("m", [ms.Message.user("q"), message, ms.Message.user("next")])
     sent = DIALECTS[provider.profile.dialect_name].encode(request, "m", provider, stream=True)
     return b"canary" in sent.body, sent.warnings
 
 
 @pytest.mark.parametrize("own", [OWN, ms.Anthropic(base_url="https://llm.example/anthropic", name="mine")])
-def test_unsigned_thinking_goes_back_to_a_server_of_ones_own_and_to_no_other(own: ms.Provider) -> None:
+def test_unsigned_thinking_is_sent_only_to_its_own_server(own: ms.Provider) -> None:
     assert asked(own, thought(own)) == (True, [])
     assert asked(own, thought(own, "sig")) == (True, [])
     for other in (ms.Anthropic(), ms.Gemini(), ms.OpenAIChat()):
@@ -118,7 +116,7 @@ def test_unsigned_thinking_goes_back_to_a_server_of_ones_own_and_to_no_other(own
             assert warnings == [f"messages: thinking that {other.profile.name!r} did not make is not sent to it"]
 
 
-def test_anthropic_gets_back_only_what_it_signed_and_the_warning_says_so() -> None:
+def test_anthropic_gets_only_thinking_that_it_signed() -> None:
     anthropic = ms.Anthropic()
     assert asked(anthropic, thought(anthropic, "sig")) == (True, [])
     reason = "messages: thinking without a signature is not sent; 'anthropic' accepts only thinking that it signed"
@@ -126,7 +124,7 @@ def test_anthropic_gets_back_only_what_it_signed_and_the_warning_says_so() -> No
     assert not asked(OWN, thought(anthropic))[0]
 
 
-def test_a_signature_without_a_maker_goes_through_any_gateway_to_anthropic() -> None:
+def test_a_signature_without_a_state_is_sent_to_any_gateway() -> None:
     message = ms.Message.assistant([ms.Thinking("canary", "sig"), ms.Text("answer")])
     assert asked(ms.Anthropic(), message) == (True, [])
     assert asked(OWN, message) == (True, [])
@@ -135,7 +133,7 @@ def test_a_signature_without_a_maker_goes_through_any_gateway_to_anthropic() -> 
     assert not asked(OWN, message)[0]
 
 
-def test_whether_unsigned_thinking_may_go_back_is_data_of_the_profile() -> None:
+def test_a_quirk_decides_whether_unsigned_thinking_is_sent() -> None:
     strict = ms.Profile(
         name="strict", dialect="anthropic", base_url="http://x/", quirks=ms.Quirks(signed_thinking_only=True)
     )

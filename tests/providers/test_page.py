@@ -1,4 +1,4 @@
-"""What a person would read of a page that came in an answer's place."""
+"""The readable text of an HTML page received instead of an answer."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ PAGES = {
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_the_words_of_a_page(page: str) -> None:
+def test_the_readable_text_of_a_page(page: str) -> None:
     assert " ".join(page_words(page).split()) == PAGES[page]
 
 
 @pytest.mark.parametrize("piece", ["<title>", "<title ", "<script>", "</script", "<", "<a>", "<title><", "< "])
 def test_a_hostile_page_is_read_in_linear_time(piece: str) -> None:
-    """Quadratic, as it was, half of these took minutes."""
+    """With quadratic time, half of these pages took minutes."""
     page_words(piece * 100_000)

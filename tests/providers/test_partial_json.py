@@ -1,4 +1,4 @@
-"""The live view of JSON text: right at every prefix, whichever way the text is cut, and in linear time."""
+"""The incremental JSON parser: correct at every prefix, for every way of cutting the text, and in linear time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ values = st.recursive(
 
 
 def written(value: JSON, style: int) -> str:
-    """The value as JSON text: compact, indented, or with everything escaped that can be."""
+    """Write a value as JSON text: compact, indented, or with all possible escapes."""
     import json
 
     if style == 0:
@@ -41,7 +41,7 @@ def fed(*pieces: str) -> tuple[PartialJSON, list[Change]]:
 
 
 def rebuilt(changes: list[Change]) -> JSON:
-    """The value as somebody has it who follows the changes alone."""
+    """Return the value that results from applying the changes alone."""
     root: list[JSON] = []
     for change in changes:
         node: JSON = root
@@ -68,7 +68,7 @@ def rebuilt(changes: list[Change]) -> JSON:
 
 
 def grows_into(partial: JSON, whole: JSON) -> bool:
-    """Whether `partial` is `whole` at an earlier time."""
+    """Return whether `partial` can be an earlier state of `whole`."""
     if isinstance(partial, str) and isinstance(whole, str):
         return whole.startswith(partial)
     if isinstance(partial, list) and isinstance(whole, list):
@@ -100,7 +100,7 @@ def test_the_value_grows_as_the_text_does() -> None:
     assert view.broken is None
 
 
-def test_changes_say_where_and_what() -> None:
+def test_changes_have_path_and_value() -> None:
     _, changes = fed('{"a": ["x', 'y", 1]}')
     assert [(change.path, change.value if not isinstance(change.value, dict | list) else "…", change.ended)
             for change in changes] == [
@@ -122,9 +122,7 @@ def test_any_cut_in_two_gives_the_same(cut: int) -> None:
 
 
 @given(values, st.integers(0, 2), st.data())
-def test_every_prefix_is_an_earlier_time_and_the_end_is_what_a_whole_parse_gives(
-    value: JSON, style: int, data: st.DataObject
-) -> None:
+def test_every_prefix_is_a_part_of_the_whole_value(value: JSON, style: int, data: st.DataObject) -> None:
     text = written(value, style)
     whole = orjson.loads(text)
     view = PartialJSON()
@@ -143,7 +141,7 @@ def test_every_prefix_is_an_earlier_time_and_the_end_is_what_a_whole_parse_gives
 
 
 @given(st.text('{}[]",:\\u0123dDeE8-.tfn xé\n', max_size=40))
-def test_text_that_is_no_json_breaks_and_text_that_is_does_not(text: str) -> None:
+def test_broken_is_set_only_for_text_that_is_not_json(text: str) -> None:
     view, _ = fed(*text)
     view.close()
     try:
@@ -173,7 +171,7 @@ def test_text_that_is_no_json_breaks_and_text_that_is_does_not(text: str) -> Non
         ("", "the text ends before the value does"),
     ],
 )
-def test_what_is_broken_is_told_and_what_came_before_stays(text: str, why: str) -> None:
+def test_broken_has_the_reason_and_the_value_is_kept(text: str, why: str) -> None:
     view, _ = fed(*text)
     view.close()
     assert view.broken == why
@@ -182,7 +180,7 @@ def test_what_is_broken_is_told_and_what_came_before_stays(text: str, why: str) 
     assert repr(view.value) == before
 
 
-def test_nesting_has_a_bottom() -> None:
+def test_nesting_is_limited() -> None:
     view, _ = fed("[" * DEEPEST)
     assert view.broken is None
     view.feed("[")
@@ -194,13 +192,13 @@ def test_lone_surrogates_become_the_replacement_character() -> None:
     assert view.value == ["\ufffd", "\ufffdx", "\ufffd😀", "\ufffdn"]
 
 
-def test_of_two_members_with_one_name_the_last_counts() -> None:
+def test_the_last_of_two_members_with_one_name_counts() -> None:
     view, _ = fed('{"a": [1], "a": "x')
     assert view.value == {"a": "x"}
 
 
 def steps(length: int) -> int:
-    """How many characters are looked at for a text of about this length that arrives in pieces of four."""
+    """Return how many characters are read for a text of about this length that arrives in pieces of four."""
     looked = 0
 
     class Counted(str):
@@ -231,13 +229,13 @@ def test_ten_times_the_text_is_ten_times_the_work() -> None:
 
 
 def nested(length: int) -> str:
-    """Text of about that length whose every bracket stands nearly as deep as any may."""
+    """Return text of about that length whose brackets are nearly as deep as allowed."""
     inner = DEEPEST - 100
     return "[" * inner + "[]," * (length // 3) + "[]" + "]" * inner
 
 
 def peak_of_changes(text: str) -> int:
-    """Bytes allocated at the most while a call's arguments of this text are followed, delta by delta."""
+    """Return the most bytes allocated while a call's arguments of this text are parsed, delta by delta."""
     calls = LiveCalls()
     calls.on_event(ToolCallStart(0, "a", "f"))
     tracemalloc.start()
@@ -249,14 +247,14 @@ def peak_of_changes(text: str) -> int:
         tracemalloc.stop()
 
 
-def test_deep_nesting_costs_its_length_and_not_its_depth_times_its_length() -> None:
+def test_deep_nesting_costs_linear_memory() -> None:
     text = nested(20_000)
     assert peak_of_changes(text) < 400 * len(text)
     (*_, last) = fed(text)[1][: 2 * (DEEPEST - 100)]
     assert len(last.path) > DEEPEST - 102
 
 
-def test_live_calls_follow_a_streams_events() -> None:
+def test_live_calls_are_updated_by_a_streams_events() -> None:
     calls = LiveCalls()
     assert calls.on_event(TextDelta(0, "Let me look.")) == []
     calls.on_event(ToolCallStart(1, "a", "write"))

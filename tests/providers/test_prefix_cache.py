@@ -1,4 +1,4 @@
-"""What is written of a conversation already is never sent but where it is what would be written now."""
+"""Cached wire forms are sent only if they equal what would be written now."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def short_conversations_too() -> Iterator[None]:
 
 
 def encode(name: str, request: ms.Request) -> WireRequest | tuple[str, str]:
-    """The wire request, or the complaint."""
+    """Return the wire request, or the error's field and message."""
     provider, model = PROVIDERS[name]
     try:
         return DIALECTS[provider.profile.dialect_name].encode(request, model, provider, stream=True)
@@ -52,7 +52,7 @@ def encode(name: str, request: ms.Request) -> WireRequest | tuple[str, str]:
 
 
 def same_as_fresh(name: str, conversation: ms.Conversation, **options: JSONObject) -> WireRequest | None:
-    """Encode from memory, and hold it against a fresh encoding of the same messages."""
+    """Encode with the cache, and compare with an encoding of the same messages without it."""
     model = PROVIDERS[name][1]
     kept = encode(name, conversation.request(model, **options))  # type: ignore[arg-type]
     fresh = encode(name, ms.Request(model, list(conversation.messages), **options))  # type: ignore[arg-type]
@@ -110,7 +110,7 @@ tool = st.lists(results, min_size=1, max_size=3).map(lambda blocks: ms.Message("
 
 
 def answered(message: ms.Message) -> list[ms.Message]:
-    """A round as agents have it: what the model said, and a result for each of its calls."""
+    """Return a round as agents make it: the model's message, and a result for each of its calls."""
     found: list[Block] = [ms.ToolResult(call.id, "done") for call in message.tool_calls]
     return [message, ms.Message("tool", found)] if found else [message]
 
@@ -118,7 +118,7 @@ def answered(message: ms.Message) -> list[ms.Message]:
 rounds = assistant.map(answered) | st.lists(assistant | user | tool, min_size=1, max_size=3)
 
 
-# --- mutations: each changes something in place, wherever it finds a place ---
+# --- mutations: each changes something in place ---
 
 
 def every_block(conversation: ms.Conversation) -> list[Block]:
@@ -132,7 +132,7 @@ def every_block(conversation: ms.Conversation) -> list[Block]:
 
 
 def change_member(conversation: ms.Conversation, number: int) -> None:
-    """Give one member of one block another value of its kind."""
+    """Set one attribute of one block to another value of its type."""
     blocks = every_block(conversation)
     block = blocks[number % len(blocks)]
     name = MEMBERS[type(block)][number // 7 % len(MEMBERS[type(block)])]
@@ -152,7 +152,7 @@ def change_member(conversation: ms.Conversation, number: int) -> None:
 
 
 def change_inside(conversation: ms.Conversation, number: int) -> None:
-    """Change what a member holds, in place: the block's members stay the same objects."""
+    """Change the content of an attribute in place, so that the attribute stays the same object."""
     block = every_block(conversation)[number % len(every_block(conversation))]
     if isinstance(block, ms.ProviderBlock):
         block.data["n"] = [1, True, 1.0, "1"][number % 4]
@@ -208,10 +208,10 @@ steps = st.lists(
 
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(sorted(PROVIDERS)), st.lists(rounds, min_size=1, max_size=4), steps, st.booleans())
-def test_whatever_is_done_to_a_conversation_it_is_sent_as_if_written_anew(
+def test_any_change_is_sent_as_if_there_were_no_cache(
     name: str, begun: list[list[ms.Message]], steps: list[tuple[str, object]], keeps: bool
 ) -> None:
-    """Appends, changes of every value in every place, forks and switches of provider, in any order."""
+    """Appends, changes of every value, forks and changes of provider, in any order."""
     conversation = ms.Conversation([message for messages in begun for message in messages])
     forks: list[ms.Conversation] = []
     options = {"extra_body": KEEPS} if keeps and name.startswith("responses") else {}
@@ -234,7 +234,7 @@ def test_whatever_is_done_to_a_conversation_it_is_sent_as_if_written_anew(
         same_as_fresh(name, fork, **options)
 
 
-# --- what must not cross the cut, one by one ---
+# --- relations that must not cross the cut, one by one ---
 
 
 def called(call_id: str, *more: Block) -> ms.Message:
@@ -250,42 +250,42 @@ def own_block(name: str, **data: JSON) -> ms.ProviderBlock:
 
 
 ASK, NEXT = ms.Message.user("q"), ms.Message.user("next")
-SAID = ms.Message.assistant("said")
+REPLY = ms.Message.assistant("said")
 RESPONSES = "openai-responses"
 STORIES: dict[str, tuple[list[ms.Message], list[ms.Message]]] = {
-    "a result comes late": ([ASK, called("a"), NEXT, SAID, NEXT], [replied("a"), SAID, NEXT]),
-    "a result comes twice": ([ASK, called("a"), replied("a"), SAID, NEXT], [replied("a"), SAID, NEXT]),
-    "a call never answered is made again": ([ASK, called("a"), NEXT, SAID, NEXT], [called("a"), replied("a")]),
+    "a result comes late": ([ASK, called("a"), NEXT, REPLY, NEXT], [replied("a"), REPLY, NEXT]),
+    "a result comes twice": ([ASK, called("a"), replied("a"), REPLY, NEXT], [replied("a"), REPLY, NEXT]),
+    "a call never answered is made again": ([ASK, called("a"), NEXT, REPLY, NEXT], [called("a"), replied("a")]),
     "ids count from 0 in every answer": ([ASK, called("a"), replied("a")], [called("a"), replied("a")] * 3),
     "nothing of the last turn is sent": (
-        [ASK, ms.Message.assistant(ms.Thinking("t")), ms.Message.user(" "), SAID, NEXT],
+        [ASK, ms.Message.assistant(ms.Thinking("t")), ms.Message.user(" "), REPLY, NEXT],
         [ms.Message.assistant(ms.Thinking("t")), NEXT],
     ),
-    "the model goes on": ([ASK, SAID, ms.Message("tool", [ms.ToolResult("lost", "x")]), SAID], [SAID, NEXT]),
+    "the model goes on": ([ASK, REPLY, ms.Message("tool", [ms.ToolResult("lost", "x")]), REPLY], [REPLY, NEXT]),
     "reasoning waits for what it led to": (
         [ASK, ms.Message.assistant(ms.Thinking("", state=ms.ProviderState(RESPONSES, {"encrypted_content": "g"}))),
-         ms.Message("tool", [ms.ToolResult("lost", "x")]), SAID],
+         ms.Message("tool", [ms.ToolResult("lost", "x")]), REPLY],
         [called("a"), replied("a")],
     ),
     "a provider's own call is answered later": (
-        [ASK, ms.Message.assistant(own_block(RESPONSES, type="computer_call", call_id="k")), NEXT, SAID, NEXT],
-        [ms.Message.user(own_block(RESPONSES, type="computer_call_output", call_id="k")), SAID, NEXT],
+        [ASK, ms.Message.assistant(own_block(RESPONSES, type="computer_call", call_id="k")), NEXT, REPLY, NEXT],
+        [ms.Message.user(own_block(RESPONSES, type="computer_call_output", call_id="k")), REPLY, NEXT],
     ),
     "a provider's own call was answered before": (
-        [ASK, ms.Message.user(own_block(RESPONSES, type="computer_call_output", call_id="k")), SAID, NEXT],
-        [ms.Message.assistant(own_block(RESPONSES, type="computer_call", call_id="k")), NEXT, SAID, NEXT],
+        [ASK, ms.Message.user(own_block(RESPONSES, type="computer_call_output", call_id="k")), REPLY, NEXT],
+        [ms.Message.assistant(own_block(RESPONSES, type="computer_call", call_id="k")), NEXT, REPLY, NEXT],
     ),
     "a provider's own call has the id of an answered one": (
-        [ASK, called("k"), replied("k"), SAID, NEXT],
-        [ms.Message.assistant(own_block(RESPONSES, type="computer_call", call_id="k")), NEXT, SAID, NEXT],
+        [ASK, called("k"), replied("k"), REPLY, NEXT],
+        [ms.Message.assistant(own_block(RESPONSES, type="computer_call", call_id="k")), NEXT, REPLY, NEXT],
     ),
 }  # fmt: skip
-"""What happens → a conversation, and what is added to it, message by message."""
+"""Case → a conversation, and the messages that are appended one by one."""
 
 
 @pytest.mark.parametrize("name", sorted(PROVIDERS))
 @pytest.mark.parametrize("what", STORIES)
-def test_what_crosses_the_cut_is_written_as_if_there_were_none(what: str, name: str) -> None:
+def test_relations_across_the_cut_are_written_as_without_cache(what: str, name: str) -> None:
     begun, added = STORIES[what]
     conversation = ms.Conversation(copy.deepcopy(begun))
     same_as_fresh(name, conversation)
@@ -294,7 +294,7 @@ def test_what_crosses_the_cut_is_written_as_if_there_were_none(what: str, name: 
         same_as_fresh(name, conversation)
 
 
-# --- how much is written, and what is held ---
+# --- how much is written and kept ---
 
 
 def long_conversation(rounds: int = 100) -> ms.Conversation:
@@ -306,7 +306,7 @@ def long_conversation(rounds: int = 100) -> ms.Conversation:
 
 @pytest.fixture
 def checked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many messages each request had checked, which are those that are written."""
+    """Return a list with the number of messages that each request checked, which are those that it wrote."""
     counts: list[int] = []
     validate = prefix_cache.validate_messages
 
@@ -319,17 +319,17 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.parametrize("name", sorted(PROVIDERS))
-def test_an_appended_round_costs_that_round_and_not_the_conversation(name: str, checked: list[int]) -> None:
+def test_an_appended_round_costs_only_that_round(name: str, checked: list[int]) -> None:
     conversation = long_conversation()
     encode(name, conversation.request("m"))
     for number in range(5):
         conversation.extend([called(f"new{number}"), replied(f"new{number}")])
         encode(name, conversation.request("m"))
-    # Beside the new round only the one before it, for that one could still be changed.
+    # The new round and the one before it, because that one may still be changed.
     assert checked == [201, 4, 4, 4, 4, 4]
 
 
-def test_a_changed_message_is_written_anew_with_all_others(checked: list[int]) -> None:
+def test_a_changed_message_invalidates_the_prefix(checked: list[int]) -> None:
     conversation = long_conversation()
     encode("anthropic", conversation.request("m"))
     conversation.messages[0].content[0] = ms.Text("another question")
@@ -337,7 +337,7 @@ def test_a_changed_message_is_written_anew_with_all_others(checked: list[int]) -
     assert checked[:2] == [201, 201]
 
 
-def test_a_fork_begins_with_what_was_written_of_the_original(checked: list[int]) -> None:
+def test_a_fork_starts_with_the_originals_cache(checked: list[int]) -> None:
     conversation = long_conversation()
     encode("gemini", conversation.request("m"))
     fork = conversation.clone()
@@ -347,14 +347,14 @@ def test_a_fork_begins_with_what_was_written_of_the_original(checked: list[int])
     assert checked == [201, 2, 201, 2, 201]
 
 
-def test_two_providers_that_take_turns_keep_theirs_and_a_third_takes_the_older_ones_place(checked: list[int]) -> None:
+def test_the_cache_keeps_the_prefixes_of_two_providers(checked: list[int]) -> None:
     conversation = long_conversation()
     for name in ("anthropic", "chat", "anthropic", "chat", "gemini", "chat", "anthropic"):
         encode(name, conversation.request("m"))
     assert checked == [201, 201, 2, 2, 201, 2, 201]
 
 
-def test_a_dialects_rules_for_another_model_are_another_way_of_writing(checked: list[int]) -> None:
+def test_another_models_rules_are_another_cache_key(checked: list[int]) -> None:
     conversation = long_conversation()
     conversation.messages[0].content[0] = ms.Text("q", cache_control=ms.CacheControl())
     same_as_fresh("responses", conversation)
@@ -362,7 +362,7 @@ def test_a_dialects_rules_for_another_model_are_another_way_of_writing(checked: 
     assert checked == [201] * 4
 
 
-def test_what_is_written_goes_with_the_conversation_and_not_with_its_copies() -> None:
+def test_the_cache_is_released_with_its_conversation() -> None:
     conversation = long_conversation()
     request = conversation.request("m")
     encode("anthropic", request)
@@ -376,7 +376,7 @@ def test_what_is_written_goes_with_the_conversation_and_not_with_its_copies() ->
     assert repr(prefix_cache_of(request)) == "<PrefixCache: empty>"
 
 
-def test_a_short_conversation_holds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_short_conversation_is_not_cached(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prefix_cache, "MIN_MESSAGES", 16)
     conversation = long_conversation(7)
     request = conversation.request("m")
@@ -384,7 +384,7 @@ def test_a_short_conversation_holds_nothing(monkeypatch: pytest.MonkeyPatch) -> 
     assert repr(prefix_cache_of(request)) == "<PrefixCache: empty>"
 
 
-def test_a_request_that_is_refused_leaves_what_is_written_as_it_was(checked: list[int]) -> None:
+def test_a_refused_request_leaves_the_cache_unchanged(checked: list[int]) -> None:
     conversation = long_conversation()
     encode("chat", conversation.request("m"))
     conversation.add(ms.Message.user(ms.File(data=b"f", media_type="video/mp4")))
@@ -394,7 +394,7 @@ def test_a_request_that_is_refused_leaves_what_is_written_as_it_was(checked: lis
     assert checked[2] == 2
 
 
-def test_errors_and_warnings_name_a_messages_own_number() -> None:
+def test_errors_and_warnings_have_a_messages_position() -> None:
     conversation = long_conversation()
     encode("chat", conversation.request("m"))
     conversation.extend([called("x"), ms.Message.tool_result("x", "failed", is_error=True)])
@@ -406,7 +406,7 @@ def test_errors_and_warnings_name_a_messages_own_number() -> None:
     assert "messages[203].content[0].tool_call_id" in str(encode("chat", conversation.request("m")))
 
 
-def test_state_that_is_no_json_is_an_error_that_names_the_messages() -> None:
+def test_state_that_is_no_json_is_an_error() -> None:
     conversation = long_conversation()
     encode("anthropic", conversation.request("m"))
     own = own_block("anthropic", type="compaction", content=object())  # type: ignore[arg-type]

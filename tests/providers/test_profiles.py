@@ -1,4 +1,4 @@
-"""The providers table, and how a request finds its provider."""
+"""The table of profiles, and how a request selects its provider."""
 
 from __future__ import annotations
 
@@ -48,21 +48,21 @@ DIALECTS_OWN_WAY: dict[str, object] = {
     "reasoning_required": False,
     "signed_thinking_only": False,
 }
-"""What a row has that does not say otherwise."""
+"""The values of a row's attributes unless `ROWS` has others."""
 
 
 def test_no_two_rows_share_a_name() -> None:
-    """A row's name tags the state that goes back to it: two dialects' states must not be mixed up."""
+    """A row's name tags the state that is sent back to it, so the state of two dialects must not be mixed."""
     names = [row.name for row in PROFILES]
     assert len(names) == len(set(names))
 
 
-def test_the_table_holds_the_rows_that_are_written_down() -> None:
+def test_the_table_has_the_documented_rows() -> None:
     assert [row.name for row in PROFILES] == list(ROWS)
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_every_row_is_as_its_provider_documents_it(name: str) -> None:
+def test_every_row_is_as_documented(name: str) -> None:
     row = next(row for row in PROFILES if row.name == name)
     departs = {
         member.name: value
@@ -180,16 +180,16 @@ def test_a_provider_without_a_row_is_generic_and_lenient() -> None:
     assert provider.name == "openai-compatible"
 
 
-def test_first_parties_are_strict_about_a_streams_end() -> None:
+def test_first_party_rows_require_the_terminal_marker() -> None:
     for first_party, _ in DEFAULT_PROFILES.values():
         assert first_party.quirks.strict_end
 
 
-def test_quirks_default_to_the_dialects_own_way() -> None:
+def test_quirks_default_to_the_dialects_behaviour() -> None:
     assert Profile(name="x", dialect="openai-chat", base_url="").quirks == Quirks()
 
 
-# Choosing a provider.
+# --- selecting a provider ---
 
 OPENAI = OpenAIChat("key")
 RESPONSES = OpenAIResponses("key")
@@ -211,7 +211,7 @@ MINE = OpenAIChat("key", name="mine")
         ("openai-responses/gpt-5", [OPENAI, RESPONSES], (RESPONSES, "gpt-5")),
         ("local/llama", [OPENAI, LOCAL], (LOCAL, "llama")),
         ("local/gpt-5", [OPENAI, LOCAL], (LOCAL, "gpt-5")),
-        # By alias, in the order configured; a name wins over another's alias.
+        # By alias, in the order configured. A name takes precedence over another provider's alias.
         ("openai/gpt-5", [OPENAI, RESPONSES], (OPENAI, "gpt-5")),
         ("openai/gpt-5", [RESPONSES, OPENAI], (RESPONSES, "gpt-5")),
         ("openai/x", [RESPONSES, OpenAIChat("key", name="openai")], (OpenAIChat("key", name="openai"), "x")),
@@ -263,7 +263,7 @@ def test_the_longest_prefix_wins() -> None:
         ("anthropic/ ", [CLAUDE], ["names a provider and no model"]),
     ],
 )
-def test_no_provider_is_an_error_that_lists_what_there_is(
+def test_an_unknown_model_is_an_error_listing_the_providers(
     model: str, providers: list[Provider], words: list[str]
 ) -> None:
     with pytest.raises(InvalidRequestError) as caught:

@@ -1,4 +1,4 @@
-"""Members, headers, media types and model names that few answers hold, each with an example of its own."""
+"""Members, headers, media types and model names that are rare, each with an example."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def test_every_header_that_names_a_request_is_read(header: str) -> None:
 
 @pytest.mark.parametrize("member", ["error", "errors", "detail", "message", "error_message", "errorMessage", "msg",
                                     "title", "reason", "details"])  # fmt: skip
-def test_every_member_that_holds_an_errors_words_is_read(member: str) -> None:
+def test_every_member_with_an_errors_message_is_read(member: str) -> None:
     assert CHAT.decode_error(400, {}, json.dumps({member: "why"}).encode(), NOW).message == "why"
 
 
 @pytest.mark.parametrize("member", ["innererror", "inner_error", "metadata", "raw", "details"])
-def test_every_member_beside_an_error_adds_its_code(member: str) -> None:
+def test_every_member_with_further_codes_is_read(member: str) -> None:
     body = {"error": {"message": "m", member: {"code": "insufficient_quota"}}}
     error = CHAT.decode_error(418, {}, json.dumps(body).encode(), NOW)
     assert (error.category, error.retryable) == (ErrorCategory.RATE_LIMIT, False)
@@ -51,7 +51,7 @@ def test_every_member_beside_an_error_adds_its_code(member: str) -> None:
     ["Insufficient balance", "insufficient credits", "insufficient quota", "insufficient funds", "out of credits",
      "You exceeded your current quota"],
 )  # fmt: skip
-def test_an_account_without_money_is_known_by_its_words(words: str) -> None:
+def test_a_used_up_balance_is_recognised_in_the_message(words: str) -> None:
     error = CHAT.decode_error(402, {}, json.dumps({"error": {"message": f"Sorry: {words}."}}).encode(), NOW)
     assert (error.category, error.retryable) == (ErrorCategory.RATE_LIMIT, False)
 
@@ -59,23 +59,23 @@ def test_an_account_without_money_is_known_by_its_words(words: str) -> None:
 @pytest.mark.parametrize(
     "words", ["limit: 0, model: m", "Requests per day", "credits are depleted", "reached its spending cap"]
 )
-def test_a_spent_quota_of_google_is_known_by_its_words(words: str) -> None:
+def test_a_used_up_quota_of_google_is_recognised(words: str) -> None:
     body = {"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "message": f"Sorry: {words}."}}
     assert not parse_error(429, json.dumps(body)).retryable
 
 
 @pytest.mark.parametrize("word", ["", "BLOCK_REASON_UNSPECIFIED", "BLOCKED_REASON_UNSPECIFIED", 0])
 def test_a_block_reason_that_is_not_set_blocks_nothing(word: object) -> None:
-    told = stream({**text_chunk("a"), "promptFeedback": {"blockReason": word}}, part_chunk(finish="STOP"))
-    assert told.error is None
-    assert told.response.text == "a"
+    outcome = stream({**text_chunk("a"), "promptFeedback": {"blockReason": word}}, part_chunk(finish="STOP"))
+    assert outcome.error is None
+    assert outcome.response.text == "a"
 
 
 @pytest.mark.parametrize(("number", "word"), [(1, "SAFETY"), (2, "OTHER"), (3, "BLOCKLIST"), (4, "PROHIBITED_CONTENT")])
 def test_a_block_reason_as_a_number_has_its_name(number: int, word: str) -> None:
-    told = stream({"promptFeedback": {"blockReason": number}})
-    assert told.error is not None
-    assert (told.error.error.provider_code, told.error.error.category) == (word, ErrorCategory.CONTENT_FILTER)
+    outcome = stream({"promptFeedback": {"blockReason": number}})
+    assert outcome.error is not None
+    assert (outcome.error.error.provider_code, outcome.error.error.category) == (word, ErrorCategory.CONTENT_FILTER)
 
 
 @pytest.mark.parametrize(
@@ -85,20 +85,20 @@ def test_a_block_reason_as_a_number_has_its_name(number: int, word: str) -> None
             {"anthropic-ratelimit-tokens-reset": "2023-11-14T22:13:25Z", "anthropic-ratelimit-tokens-remaining": "0"},
             5000,
         ),
-        # What is not empty need not be waited for.
+        # A bucket that is not empty causes no wait.
         ({"anthropic-ratelimit-tokens-reset": "2023-11-14T22:13:25Z", "anthropic-ratelimit-tokens-remaining": "9"}, -1),
         ({"x-ratelimit-reset-tokens": "6s", "x-ratelimit-remaining-tokens": "0"}, 6000),
         ({"x-ratelimit-reset-tokens": "6s", "x-ratelimit-remaining-tokens": "9"}, -1),
     ],
 )
-def test_an_empty_bucket_is_waited_for_and_another_is_not(headers: dict[str, str], hint: int) -> None:
+def test_only_an_empty_buckets_reset_is_a_hint(headers: dict[str, str], hint: int) -> None:
     assert retry_after_ms(headers, NOW, status=503) == hint
 
 
 # --- what is sent ---
 
 
-def test_a_common_misspelling_of_jpeg_is_mended_for_anthropic() -> None:
+def test_image_jpg_is_sent_as_image_jpeg_to_anthropic() -> None:
     for block in (Image(data=b"x", media_type="image/jpg"), Image(data=b"x", media_type="image/jpeg")):
         (part,) = sent_to_anthropic(Message.user(block))[0]["content"]
         assert part["source"]["media_type"] == "image/jpeg"
@@ -120,14 +120,14 @@ def test_the_citations_are_those_of_anthropics_sdk() -> None:
 
 
 @pytest.mark.parametrize("kind", ANTHROPICS_CITATIONS)
-def test_every_citation_of_anthropic_goes_back(kind: str) -> None:
+def test_every_citation_of_anthropic_is_sent_back(kind: str) -> None:
     citation: JSONObject = {"type": kind, "cited_text": "a", **ANTHROPICS_CITATIONS[kind]}
     history = (Message.user("q"), Message.assistant(Text("b", citations=[citation])))
     assert sent_to_anthropic(*history)[1]["content"] == [{"type": "text", "text": "b", "citations": [citation]}]
 
 
 @pytest.mark.parametrize("member", ["default", "examples", "deprecated", "readOnly", "writeOnly"])
-def test_an_annotation_is_told_to_the_model_without_a_warning(member: str) -> None:
+def test_an_annotation_is_described_without_a_warning(member: str) -> None:
     warnings: list[str] = []
     assert adapt_schema({"type": "string", member: True}, "s", warnings) == {
         "type": "string",
@@ -141,7 +141,7 @@ def test_an_annotation_is_told_to_the_model_without_a_warning(member: str) -> No
     ["gemini-1.5-pro", "gemini-2.0-flash", "gemini-2.5-flash-image", "gemini-2.5-flash-preview-tts",
      "gemini-2.5-pro-preview-tts", "gemma-3-27b-it"],
 )  # fmt: skip
-def test_a_model_of_google_that_does_not_think_gets_no_config(model: str) -> None:
+def test_a_gemini_model_without_thinking_gets_no_config(model: str) -> None:
     body = sent_to_gemini(model=model, thinking=ThinkingConfig(level=ThinkingLevel.HIGH))
     assert "thinkingConfig" not in body.get("generationConfig", {})
 
@@ -171,7 +171,7 @@ def test_every_family_of_openai_has_its_efforts(model: str, words: str) -> None:
     "model", ["gpt-3.5-turbo", "gpt-4o", "gpt-5-chat-latest", "chatgpt-4o-latest", "gpt-audio-mini", "gpt-realtime",
               "davinci-002", "babbage-002"],
 )  # fmt: skip
-def test_a_model_of_openai_that_does_not_reason_is_known(model: str) -> None:
+def test_openai_models_without_reasoning_are_recognised(model: str) -> None:
     assert not is_reasoning_model(model)
 
 
@@ -186,11 +186,11 @@ SOUNDS = {
     b"fLaC\x00": "audio/flac",
     b"\x00\x01\x02": "audio/pcm",
 }
-"""How files of these kinds begin."""
+"""Media type → the first bytes of its files."""
 
 
 @pytest.mark.parametrize(("data", "media_type"), SOUNDS.items())
-def test_a_sound_is_known_by_its_first_bytes(data: bytes, media_type: str) -> None:
+def test_sound_gets_its_media_type_from_its_first_bytes(data: bytes, media_type: str) -> None:
     sound = {"id": "a", "data": base64.b64encode(data).decode(), "transcript": "Hi"}
     (block,) = answer({"content": None, "audio": sound}).content
     assert isinstance(block, File)
@@ -206,16 +206,16 @@ def test_a_sound_is_known_by_its_first_bytes(data: bytes, media_type: str) -> No
         ("logprobsResult", "topCandidates"),
     ],
 )
-def test_a_list_that_gemini_tells_in_pieces_is_put_together(outer: str, inner: str) -> None:
+def test_a_list_that_gemini_sends_in_pieces_is_joined(outer: str, inner: str) -> None:
     pieces = [
         {"candidates": [{"content": {"parts": [{"text": text}]}, outer: {inner: [{"n": number}]}}]}
         for number, text in enumerate("ab")
     ]
-    told = stream(*pieces, part_chunk(finish="STOP"))
-    assert told.response.provider_data[outer] == {inner: [{"n": 0}, {"n": 1}]}
+    outcome = stream(*pieces, part_chunk(finish="STOP"))
+    assert outcome.response.provider_data[outer] == {inner: [{"n": 0}, {"n": 1}]}
 
 
 @pytest.mark.parametrize("member", ["sequence_number", "event_id"])
-def test_what_numbers_an_event_of_responses_is_not_kept(member: str) -> None:
-    told = stream_of({"type": "response.completed", member: 7, "response": {"status": "completed", "output": []}})
-    assert member not in told.response.provider_data
+def test_numbers_of_responses_events_are_not_kept(member: str) -> None:
+    outcome = stream_of({"type": "response.completed", member: 7, "response": {"status": "completed", "output": []}})
+    assert member not in outcome.response.provider_data

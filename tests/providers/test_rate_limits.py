@@ -1,4 +1,4 @@
-"""What each server's headers and errors say about limits, row by row as the servers send them."""
+"""Limits in each server's headers and errors, row by row as the servers send them."""
 
 from __future__ import annotations
 
@@ -200,13 +200,13 @@ def test_headers(provider: str, headers: dict[str, str], limits: tuple[ReportedL
 
 
 @pytest.mark.parametrize("junk", ["-1", "0", "NaN", "nan", "inf", "1e308", "", "1_000", "much", "0x10"])
-def test_a_junk_limit_is_as_if_it_were_not_there(junk: str) -> None:
+def test_a_malformed_limit_is_ignored(junk: str) -> None:
     headers = {"x-ratelimit-limit-tokens": junk, "x-ratelimit-remaining-tokens": "100"}
     assert report("openai-chat", headers) == QuotaReport()
 
 
 @pytest.mark.parametrize("junk", ["-1", "NaN", "1e308", "much"])
-def test_a_junk_rest_leaves_the_limit(junk: str) -> None:
+def test_a_malformed_remaining_amount_keeps_the_limit(junk: str) -> None:
     headers = {"x-ratelimit-limit-tokens": "600", "x-ratelimit-remaining-tokens": junk}
     assert report("openai-chat", headers).limits == (ReportedLimit("tokens", TOKENS, MINUTE, 600, None),)
 
@@ -291,9 +291,9 @@ REFUSALS: list[tuple[str, str, int, dict[str, str], str, Refusal, Unit | None, f
      None, None),
     ("anthropic overloaded", "anthropic", 529, {}, error_body("Overloaded", type="overloaded_error"),
      Refusal.OVERLOAD, None, None),
-    ("anthropic overloaded, said by the status alone", "anthropic", 529, {}, "<html>Site is overloaded</html>",
+    ("anthropic overloaded, by the status alone", "anthropic", 529, {}, "<html>Site is overloaded</html>",
      Refusal.OVERLOAD, None, None),
-    ("anthropic unavailable, said by the status alone", "anthropic", 503, {}, "", Refusal.OVERLOAD, None, None),
+    ("anthropic unavailable, by the status alone", "anthropic", 503, {}, "", Refusal.OVERLOAD, None, None),
     ("anthropic spent", "anthropic", 400, {}, error_body(
      "You have reached your specified API usage limits. You will regain access on 2026-10-01",
      type="invalid_request_error"), Refusal.SPENT, None, None),
@@ -373,7 +373,7 @@ def test_openrouter_repeats_its_headers_within_the_error() -> None:
     st.text(),
     st.binary(),
 )
-def test_nothing_a_server_sends_raises(provider: str, text: str, body: bytes) -> None:
+def test_no_input_raises(provider: str, text: str, body: bytes) -> None:
     names = [name for row in openai.SERVER_HEADERS.get(provider, ()) for name in (row.limit, row.remaining, row.reset)]
     names += [name for row in anthropic.HEADERS for name in (row.limit, row.remaining, row.reset)]
     for status in (200, 429, 503):

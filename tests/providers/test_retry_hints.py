@@ -1,4 +1,4 @@
-"""The server's hint is read from every header that carries one, and never makes anything crash."""
+"""The server's hint is read from every header that has one. No header raises an exception."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_durations(text: str, expected: float | None) -> None:
     assert duration_ms(text) == (expected if expected is None else pytest.approx(expected))
 
 
-def test_an_empty_bucket_is_waited_for() -> None:
+def test_an_empty_buckets_reset_is_the_hint() -> None:
     headers = {"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "6m0s"}
     assert retry_after_ms(headers, NOW) == 360_000
 
@@ -94,7 +94,7 @@ def test_a_bucket_with_something_left_counts_on_429_alone() -> None:
     assert retry_after_ms(headers, NOW, status=429) == 50_340
 
 
-def test_a_bucket_that_does_not_say_what_is_left_counts() -> None:
+def test_a_bucket_without_a_remaining_amount_counts() -> None:
     assert retry_after_ms({"x-ratelimit-reset-tokens": "20ms"}, NOW) == 20
     assert retry_after_ms({"x-ratelimit-reset-requests": "1s", "x-ratelimit-reset-tokens": "20ms"}, NOW) == 20
 

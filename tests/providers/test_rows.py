@@ -1,4 +1,4 @@
-"""Messages as database rows and back: every kind, every older spelling, and every complaint by field and row."""
+"""Messages as database rows and back: every kind, every older spelling, and every error with its field and row."""
 
 from __future__ import annotations
 
@@ -59,32 +59,28 @@ READ: list[tuple[dict[str, object], list[Block]]] = [
 
 
 @pytest.mark.parametrize(("data", "blocks"), READ)
-def test_a_tool_call_row_is_thinking_then_redacted_thinking_then_the_call(
-    data: dict[str, object], blocks: list[Block]
-) -> None:
+def test_a_tool_call_row_has_thinking_before_the_call(data: dict[str, object], blocks: list[Block]) -> None:
     message = ms.message_from_row(row("tool_call", **data))
     assert message == ms.Message.assistant(blocks)
 
 
 @pytest.mark.parametrize("kind", ["tool_result", "tool"])
 @pytest.mark.parametrize(("success", "is_error"), [({"success": True}, False), ({"success": False}, True), ({}, False)])
-def test_a_tool_result_row_is_an_error_where_it_says_no_success(
-    kind: str, success: dict[str, object], is_error: bool
-) -> None:
+def test_a_tool_result_row_without_success_is_an_error(kind: str, success: dict[str, object], is_error: bool) -> None:
     message = ms.message_from_row(row(kind, tool_call_id="t1", output="rain", **success))
     assert message == ms.Message.tool_result("t1", "rain", is_error)
 
 
-def test_an_older_tool_result_names_its_call_id() -> None:
+def test_an_older_tool_result_row_has_its_call_id() -> None:
     assert ms.message_from_row(row("tool", id="t1", output="rain")) == ms.Message.tool_result("t1", "rain")
 
 
-def test_data_that_a_database_has_parsed_already_is_read_too() -> None:
+def test_data_that_a_database_has_parsed_is_read() -> None:
     parsed = ms.Row("tool_call", None, dict(CALL))  # type: ignore[arg-type]
     assert ms.message_from_row(parsed) == ms.Message.assistant(MADE)
 
 
-# --- complaints ---
+# --- errors ---
 
 MALFORMED: list[tuple[ms.Row, str]] = [
     (row("robot", "x"), "kind"),
@@ -131,7 +127,7 @@ MALFORMED: list[tuple[ms.Row, str]] = [
 
 
 @pytest.mark.parametrize(("wrong", "field"), MALFORMED)
-def test_a_row_that_cannot_be_read_is_an_error_naming_field_and_row(wrong: ms.Row, field: str) -> None:
+def test_an_unreadable_row_is_an_error_naming_field_and_row(wrong: ms.Row, field: str) -> None:
     with pytest.raises(ms.RowError) as caught:
         ms.message_from_row(wrong)
     assert (caught.value.field, caught.value.row) == (field, wrong)
@@ -140,13 +136,13 @@ def test_a_row_that_cannot_be_read_is_an_error_naming_field_and_row(wrong: ms.Ro
 
 
 @pytest.mark.parametrize(("wrong", "field"), MALFORMED)
-def test_a_conversation_with_such_a_row_is_not_half_built(wrong: ms.Row, field: str) -> None:
+def test_an_unreadable_row_returns_no_partial_conversation(wrong: ms.Row, field: str) -> None:
     with pytest.raises(ms.RowError, match=r"^row 2 \(kind") as caught:
         ms.Conversation.from_rows([row("user", "a"), row("system", "b"), wrong, row("user", "c")])
     assert (caught.value.position, caught.value.field) == (2, field)
 
 
-def test_a_result_for_an_unknown_call_is_an_error_naming_field_and_row() -> None:
+def test_a_result_without_a_call_is_an_error_naming_its_row() -> None:
     rows = [row("tool_call", **CALL), row("tool", tool_call_id="t1", output="x"), row("tool", id="t2", output="y")]
     with pytest.raises(ms.RowError, match=r"row 2 .*'tool_call_id': no earlier row calls a tool as 't2'"):
         ms.Conversation.from_rows(rows)
@@ -188,7 +184,7 @@ def test_a_tool_result_is_one_row() -> None:
     )
 
 
-def test_a_message_of_several_blocks_gives_a_row_each_and_is_put_together_again() -> None:
+def test_a_message_of_several_blocks_has_one_row_per_block() -> None:
     second = ms.ToolCall("t2", "weather", "{}")
     message = ms.Message.assistant([ms.Text("I look."), ms.Thinking("hm", "sig"), MADE, second])
     rows = ms.rows_from_message(message)
@@ -197,12 +193,12 @@ def test_a_message_of_several_blocks_gives_a_row_each_and_is_put_together_again(
     assert messages_from_rows(rows) == [message]
 
 
-def test_neighbouring_messages_of_one_role_stay_apart() -> None:
+def test_adjacent_messages_of_one_role_stay_separate() -> None:
     conversation = ms.Conversation([ms.Message.user("a"), ms.Message.user("b")])
     assert ms.Conversation.from_rows(conversation.rows()) == conversation
 
 
-def test_arguments_that_the_model_wrote_wrongly_are_marked_and_kept() -> None:
+def test_malformed_arguments_are_marked_and_kept() -> None:
     message = ms.Message.tool_call("t1", "weather", '{"city": ')
     (made,) = ms.rows_from_message(message)
     assert data_of(made)["malformed"] is True

@@ -1,4 +1,4 @@
-"""Two parallel calls with one id stay two calls, each with its own result, in every dialect and in both directions."""
+"""Two parallel calls with one id remain two calls, each with its own result, in every dialect and both directions."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def read(dialect: str, *, stream: bool) -> Response:
 
 
 def pairs(dialect: str, messages: Any) -> list[tuple[str, str]]:
-    """(name, result) of every call that a request sends, matched by the ids on the wire."""
+    """Return (name, result) of every call that a request sends, matched by the ids on the wire."""
     request = Request(MODELS[dialect], messages)
     wire = DIALECTS[dialect].encode(request, MODELS[dialect], provider_for(dialect, "openai"), stream=False)
     body = json.loads(wire.body)
@@ -162,7 +162,7 @@ def pairs(dialect: str, messages: Any) -> list[tuple[str, str]]:
         parts = [part for content in body["contents"] for part in content["parts"]]
         asked = [part["functionCall"] for part in parts if "functionCall" in part]
         answered = [part["functionResponse"] for part in parts if "functionResponse" in part]
-        # Gemini matches by place, and by id where there is one.
+        # Gemini matches by position, and by id if there is one.
         calls = [(f"{place}{call.get('id')}", call["name"]) for place, call in enumerate(asked)]
         results = [(f"{place}{part.get('id')}", part["response"]["output"]) for place, part in enumerate(answered)]
         assert [part["name"] for part in answered] == [call["name"] for call in asked]
@@ -174,7 +174,7 @@ def pairs(dialect: str, messages: Any) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 @pytest.mark.parametrize("dialect", MODELS)
-def test_an_answer_s_calls_get_ids_of_their_own(dialect: str, stream: bool) -> None:
+def test_an_answers_calls_get_unique_ids(dialect: str, stream: bool) -> None:
     calls = read(dialect, stream=stream).tool_calls
     assert [(call.id, call.name, call.parsed, call.complete) for call in calls] == [
         ("x", "rain", {"n": 0}, True),
@@ -184,7 +184,7 @@ def test_an_answer_s_calls_get_ids_of_their_own(dialect: str, stream: bool) -> N
 
 @pytest.mark.parametrize("target", MODELS)
 @pytest.mark.parametrize("dialect", MODELS)
-def test_their_results_go_to_their_own_calls_in_any_order(dialect: str, target: str) -> None:
+def test_results_are_matched_to_their_calls_in_any_order(dialect: str, target: str) -> None:
     first, second = read(dialect, stream=True).tool_calls
     conversation = Conversation([Message.user("Weather?")])
     conversation.add(Message.assistant([first, second]))
@@ -197,14 +197,14 @@ FIRST, SECOND = ToolCall("x", "rain", '{"n":0}'), ToolCall("x", "wind", '{"n":1}
 
 @pytest.mark.parametrize("together", [True, False], ids=["one message", "two messages"])
 @pytest.mark.parametrize("target", MODELS)
-def test_a_caller_s_own_calls_that_share_an_id_are_answered_in_order(target: str, together: bool) -> None:
+def test_a_callers_calls_with_one_id_are_answered_in_order(target: str, together: bool) -> None:
     asked = [Message.assistant([FIRST, SECOND])] if together else [Message.assistant(FIRST), Message.assistant(SECOND)]
     results = (Message.tool_result("x", "rainy"), Message.tool_result("x", "windy"))
     assert pairs(target, [Message.user("Weather?"), *asked, *results]) == [("rain", "rainy"), ("wind", "windy")]
 
 
 @pytest.mark.parametrize("target", MODELS)
-def test_an_id_that_every_turn_uses_again_is_no_shared_id(target: str) -> None:
+def test_an_id_reused_by_every_turn_is_not_shared(target: str) -> None:
     history = [
         *(Message.user("Rain?"), Message.assistant(FIRST), Message.tool_result("x", "rainy")),
         *(Message.user("Wind?"), Message.assistant(SECOND), Message.tool_result("x", "windy")),
@@ -216,11 +216,11 @@ def test_an_id_that_every_turn_uses_again_is_no_shared_id(target: str) -> None:
 
 
 @pytest.mark.parametrize("swapped", [False, True])
-def test_complete_tool_gives_each_of_them_its_own_result(swapped: bool) -> None:
+def test_complete_tool_gives_each_call_its_own_result(swapped: bool) -> None:
     conversation = Conversation([Message.user("Weather?")])
     conversation.keep_thinking(Response(content=[FIRST, SECOND]))
-    for call, said in [(SECOND, "windy"), (FIRST, "rainy")] if swapped else [(FIRST, "rainy"), (SECOND, "windy")]:
-        conversation.complete_tool(call, said)
+    for call, output in [(SECOND, "windy"), (FIRST, "rainy")] if swapped else [(FIRST, "rainy"), (SECOND, "windy")]:
+        conversation.complete_tool(call, output)
     assert pairs("anthropic", conversation.messages) == [("rain", "rainy"), ("wind", "windy")]
 
 
@@ -271,7 +271,7 @@ CONVERTERS: dict[str, tuple[type[HistoryConverter], list[Any]]] = {
 
 
 @pytest.mark.parametrize("name", CONVERTERS)
-def test_a_provider_s_own_messages_are_read_with_ids_of_their_own(name: str) -> None:
+def test_a_providers_messages_are_read_with_unique_ids(name: str) -> None:
     converter, wire = CONVERTERS[name]
     messages = converter().decode_messages(wire)
     calls = [call for message in messages for call in message.tool_calls]
@@ -283,7 +283,7 @@ def test_a_provider_s_own_messages_are_read_with_ids_of_their_own(name: str) -> 
     assert [(part.id, part.name) for part in parts] == [("x", "rain"), ("x_2", "wind")]
 
 
-def test_a_thousand_calls_with_one_id_do_not_try_all_numbers_for_each() -> None:
+def test_a_thousand_calls_with_one_id_take_linear_time() -> None:
     taken, tried = TakenIds(), 0
 
     def form(id: str) -> str:

@@ -1,4 +1,4 @@
-"""Nothing that messages hold can change without its being seen."""
+"""A snapshot detects every change of messages."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ OTHERS: dict[str, object] = {
     "data": "other",
     "content": "other",
 }
-"""Member → another value; of all that are not here, a text."""
+"""Attribute → another value. An attribute that is not here gets a text."""
 
 
 @pytest.mark.parametrize(
     ("number", "name"), [(number, name) for number, block in enumerate(one_of_each()) for name in MEMBERS[type(block)]]
 )
-def test_another_value_of_any_member_of_any_block_is_seen(number: int, name: str) -> None:
+def test_a_change_of_any_member_is_detected(number: int, name: str) -> None:
     block = one_of_each()[number]
     message = ms.Message("assistant", block)
     before = seen(message)
@@ -69,7 +69,7 @@ def test_another_value_of_any_member_of_any_block_is_seen(number: int, name: str
     assert before.matches([message])
 
 
-def test_every_member_of_every_block_is_looked_at() -> None:
+def test_every_member_of_every_block_is_compared() -> None:
     assert set(MEMBERS) == set(BLOCK_TYPES)
     for kind, members in MEMBERS.items():
         assert set(members) == set(kind.__slots__)
@@ -107,7 +107,7 @@ IN_PLACE: dict[str, tuple[Callable[[], Block], Callable[[Block], object]]] = {
 
 
 @pytest.mark.parametrize("what", IN_PLACE)
-def test_a_change_in_place_is_seen_though_every_member_is_the_same_object(what: str) -> None:
+def test_a_change_in_place_is_detected(what: str) -> None:
     make, change = IN_PLACE[what]
     block = make()
     message = ms.Message("assistant", block)
@@ -117,7 +117,7 @@ def test_a_change_in_place_is_seen_though_every_member_is_the_same_object(what: 
     assert not before.matches([message])
 
 
-def test_roles_order_and_number_of_messages_and_blocks_are_seen() -> None:
+def test_changed_roles_order_and_numbers_are_detected() -> None:
     def messages() -> list[ms.Message]:
         return [ms.Message.user([ms.Text("a"), ms.Text("b")]), ms.Message.user("c")]
 
@@ -126,17 +126,17 @@ def test_roles_order_and_number_of_messages_and_blocks_are_seen() -> None:
     assert not before.matches(messages()[::-1])
     assert not before.matches(messages()[:1])
     assert not before.matches([*messages(), ms.Message.user("d")])
-    # The same blocks in the same order, divided otherwise.
+    # The same blocks in the same order, in other messages.
     assert not before.matches([ms.Message.user("a"), ms.Message.user([ms.Text("b"), ms.Text("c")])])
     changed = messages()
     changed[0].role = ms.Role.ASSISTANT
     assert not before.matches(changed)
-    # Equal to the role, and written otherwise.
+    # Equal to the role, but of another type.
     changed[0].role = "user"  # type: ignore[assignment]
     assert not before.matches(changed)
 
 
-def test_a_block_of_another_kind_with_the_same_values_is_seen() -> None:
+def test_a_block_of_another_type_is_detected() -> None:
     message = ms.Message.user(ms.Image(url="u"))
     before = seen(message)
     message.content[0] = ms.File(url="u")
@@ -144,7 +144,7 @@ def test_a_block_of_another_kind_with_the_same_values_is_seen() -> None:
 
 
 class Loud(str):
-    """A text of the caller's own making."""
+    """A text of the caller's own type."""
 
 
 @pytest.mark.parametrize(
@@ -155,19 +155,19 @@ class Loud(str):
         ms.Text("t", state=state(Loud("x"))),
     ],
 )
-def test_what_cannot_be_kept_exactly_is_not_kept(block: Block) -> None:
-    """An object of the caller's may answer otherwise at every look."""
+def test_a_value_that_cannot_be_kept_exactly_has_no_snapshot(block: Block) -> None:
+    """An object of the caller's may return another value at each access."""
     assert Snapshot().extended([ms.Message("assistant", block)]) is None
 
 
-def test_what_becomes_such_a_value_is_seen() -> None:
+def test_a_value_that_becomes_unsnapshottable_is_detected() -> None:
     message = ms.Message.assistant(ms.Text("t", state=state()))
     before = seen(message)
     message.content[0].state.data["id"] = object()  # type: ignore[union-attr]
     assert not before.matches([message])
 
 
-def test_seeing_more_leaves_what_was_seen_as_it_is() -> None:
+def test_extended_does_not_change_the_snapshot() -> None:
     first, second = ms.Message.user("a"), ms.Message.assistant("b")
     before = seen(first)
     after = before.extended([second])

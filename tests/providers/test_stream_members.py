@@ -1,4 +1,4 @@
-"""Members that a stream brings in pieces: whether a later one extends or replaces an earlier one.
+"""Members that a stream sends in pieces: a later one either extends or replaces the earlier one.
 
 The lists are those of the official libraries' types, so that a new one is noticed, and vLLM's
 (`ChatCompletionResponseStreamChoice`), which is not installed here.
@@ -52,7 +52,7 @@ VLLM = [
 ]
 
 
-def test_every_choice_keeps_all_its_token_ids_and_log_probabilities() -> None:
+def test_every_choice_keeps_its_token_ids_and_logprobs() -> None:
     response = read("openai-chat", *VLLM)
     data = response.provider_data
     assert data["token_ids"] == [11, 12, 13, 14]
@@ -70,7 +70,7 @@ def test_every_choice_keeps_all_its_token_ids_and_log_probabilities() -> None:
     }
 
 
-def test_the_same_answer_in_one_piece_keeps_the_same() -> None:
+def test_the_same_answer_unstreamed_keeps_the_same() -> None:
     choices = [
         {
             "index": index,
@@ -89,7 +89,7 @@ def test_the_same_answer_in_one_piece_keeps_the_same() -> None:
     assert whole == read("openai-chat", *VLLM)
 
 
-def test_lists_that_belong_to_the_whole_chunk_are_sent_whole_each_time() -> None:
+def test_a_list_of_the_whole_chunk_is_replaced() -> None:
     # Perplexity repeats its sources in every chunk.
     first, second = chunk(0, "a"), chunk(0, "b", finish="stop")
     first["citations"], second["citations"] = ["u1"], ["u1", "u2"]
@@ -97,7 +97,7 @@ def test_lists_that_belong_to_the_whole_chunk_are_sent_whole_each_time() -> None
 
 
 @pytest.mark.parametrize("word", ["abort", "ABORT"])
-def test_an_answer_that_the_server_aborted_is_an_error_that_keeps_what_came(word: str) -> None:
+def test_an_aborted_answer_is_an_error_with_a_partial_response(word: str) -> None:
     machine = DIALECTS["openai-chat"].machine(provider_for("openai-chat", "vllm"), lambda: "made")
     call = {"index": 0, "id": "x", "function": {"name": "f", "arguments": '{"a":'}}
     machine.feed("", json.dumps(chunk(0, "Hel")).encode())
@@ -124,7 +124,7 @@ def gemini_chunk(index: int, token: str, **members: Any) -> Any:
     return {"candidates": [candidate]}
 
 
-def test_a_gemini_candidate_beside_the_first_grows_as_the_first_does() -> None:
+def test_other_gemini_candidates_are_merged_like_the_first() -> None:
     events = [gemini_chunk(index, token) for token in ("a", "b") for index in (0, 1)]
     events.append({"candidates": [{"index": index, "finishReason": "STOP"} for index in (0, 1)]})
     data = read("gemini", *events).provider_data
@@ -145,7 +145,7 @@ def test_log_probabilities_that_only_the_deltas_have_are_kept() -> None:
         }
 
     end = {"type": "response.completed", "response": {"status": "completed"}}
-    # Equal events, as in a run of one word: each has its own.
+    # Equal events, as for a repeated word: each has its own log probabilities.
     response = read("openai-responses", *map(delta, ["ha", "ha", "ha", "!"]), end)
     assert response.text == "hahaha!"
     tokens = [token["token"] for token in response.provider_data["logprobs"]]  # type: ignore[index,union-attr,call-overload]
@@ -157,10 +157,10 @@ def lists_of(model: Any) -> set[str]:
 
 
 EXTENDED = {"citations", "citation_sources", "chosen_candidates", "top_candidates"}
-"""Gemini's lists of which each chunk has the new elements."""
+"""Gemini's lists of which each chunk has only the new elements."""
 
 
-def test_the_libraries_have_no_list_in_a_stream_that_nobody_decided_about() -> None:
+def test_every_list_of_the_sdks_is_merged_or_replaced() -> None:
     chat = chat_completion_chunk
     assert lists_of(chat.ChatCompletionChunk) == {"choices"}
     assert lists_of(chat.Choice) == set()
@@ -176,6 +176,6 @@ def test_the_libraries_have_no_list_in_a_stream_that_nobody_decided_about() -> N
     assert with_lists == {
         "ResponseTextDeltaEvent": {"logprobs"},
         "ResponseTextDoneEvent": {"logprobs"},
-        # Progress of a tool that the server runs: its item comes whole.
+        # The progress of a tool that the server runs. Its item comes whole.
         "ResponseShellCallOutputContentDoneEvent": {"output"},
     }

@@ -1,4 +1,4 @@
-"""Structured answers: what fits the schema is parsed, what does not is named by its place, what was cut is no error."""
+"""Structured answers: a match is parsed, a mismatch is an error naming its place, a cut-off answer is a warning."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ FITS: list[tuple[JSONObject, JSON]] = [
 
 
 @pytest.mark.parametrize(("schema", "value"), FITS)
-def test_what_fits_the_schema_is_given_back_equal(schema: JSONObject, value: JSON) -> None:
+def test_a_matching_value_is_returned_equal(schema: JSONObject, value: JSON) -> None:
     assert fitted(value, schema) == value
 
 
@@ -77,12 +77,12 @@ DOES_NOT_FIT: list[tuple[JSONObject, JSON, str]] = [
 
 
 @pytest.mark.parametrize(("schema", "value", "complaint"), DOES_NOT_FIT)
-def test_what_does_not_fit_is_named_by_its_place(schema: JSONObject, value: JSON, complaint: str) -> None:
+def test_a_mismatch_is_an_error_naming_its_place(schema: JSONObject, value: JSON, complaint: str) -> None:
     with pytest.raises(SchemaMismatchError, match=complaint):
         fitted(value, schema)
 
 
-# Every limit of JSON Schema that is checked: a value at the limit, one beyond it, and one that it is not about.
+# Every checked limit of JSON Schema: a value at the limit, one beyond it, and one of a type that it does not apply to.
 LIMITS: list[tuple[str, int, JSON, JSON, JSON, str]] = [
     ("minimum", 2, 2, 1.5, "", "be at least 2, not 1.5"),
     ("maximum", 2, 2.0, 3, [1, 2, 3], "be at most 2, not 3"),
@@ -98,7 +98,9 @@ LIMITS: list[tuple[str, int, JSON, JSON, JSON, str]] = [
 
 
 @pytest.mark.parametrize(("keyword", "limit", "fits", "beyond", "other", "complaint"), LIMITS)
-def test_every_limit_is_held(keyword: str, limit: int, fits: JSON, beyond: JSON, other: JSON, complaint: str) -> None:
+def test_every_limit_is_checked(
+    keyword: str, limit: int, fits: JSON, beyond: JSON, other: JSON, complaint: str
+) -> None:
     assert fitted(fits, {keyword: limit}) == fits
     assert fitted(other, {keyword: limit}) == other
     with pytest.raises(SchemaMismatchError, match=re.escape(complaint)):
@@ -106,11 +108,11 @@ def test_every_limit_is_held(keyword: str, limit: int, fits: JSON, beyond: JSON,
 
 
 def test_a_null_for_an_optional_property_counts_as_absent() -> None:
-    """Strict modes make every property required, so a null is how a model leaves one out."""
+    """Strict modes make every property required, so a model sends null to leave one out."""
     assert fitted({"name": "x", "age": None, "friend": None}, PERSON) == {"name": "x", "friend": None}
 
 
-def test_deep_nesting_is_an_error_and_no_crash() -> None:
+def test_deep_nesting_is_an_error() -> None:
     deep: JSON = []
     for _ in range(10 * MAX_DEPTH):
         deep = [deep]
@@ -118,7 +120,7 @@ def test_deep_nesting_is_an_error_and_no_crash() -> None:
         fitted(deep, {"$defs": {}, "items": {"$ref": "#"}})
 
 
-def test_variants_that_refer_to_each_other_are_given_up_before_they_take_all_day() -> None:
+def test_variants_that_refer_to_each_other_stop_at_a_limit() -> None:
     both: JSON = {"type": "object", "properties": {"left": {"$ref": "#"}}, "required": ["left"]}
     deep: JSON = 1
     for _ in range(40):
@@ -139,7 +141,7 @@ def test_text_in_several_blocks_is_one_text() -> None:
 
 
 @pytest.mark.parametrize("text", ['```json\n{"name": "Ada"}\n```', ' \n{"name": "Ada"}\n '])
-def test_a_code_fence_and_white_space_around_the_object_are_taken_off(text: str) -> None:
+def test_a_code_fence_and_white_space_are_removed(text: str) -> None:
     assert parse_structured(answer(text), PERSON) == {"name": "Ada"}
 
 
@@ -151,7 +153,7 @@ def test_a_code_fence_and_white_space_around_the_object_are_taken_off(text: str)
         ("", "the answer has no text"),
     ],
 )
-def test_a_whole_answer_that_does_not_fit_is_an_error_that_is_not_retried(text: str, complaint: str) -> None:
+def test_a_mismatching_answer_is_an_error_not_retryable(text: str, complaint: str) -> None:
     with pytest.raises(ms.ProviderError, match=complaint) as caught:
         add_parsed(answer(text), PERSON)
     assert (caught.value.category, caught.value.retryable) == (ms.ErrorCategory.UNKNOWN, False)
@@ -159,14 +161,14 @@ def test_a_whole_answer_that_does_not_fit_is_an_error_that_is_not_retried(text: 
 
 
 @pytest.mark.parametrize("reason", [ms.FinishReason.LENGTH, ms.FinishReason.CONTENT_FILTER, ms.FinishReason.UNKNOWN])
-def test_a_cut_answer_keeps_its_reason_and_has_a_warning_instead_of_an_error(reason: ms.FinishReason) -> None:
+def test_a_cut_off_answer_has_a_warning_and_no_error(reason: ms.FinishReason) -> None:
     response = answer('{"name": "A', reason)
     add_parsed(response, PERSON)
     assert (response.parsed, response.finish_reason) == (None, reason)
     assert response.warnings[0].startswith("response_schema: nothing was parsed;")
 
 
-def test_a_cut_answer_that_fits_all_the_same_is_parsed() -> None:
+def test_a_cut_off_answer_that_matches_is_parsed() -> None:
     response = answer('{"name": "Ada"}', ms.FinishReason.LENGTH)
     add_parsed(response, PERSON)
     assert (response.parsed, response.warnings) == ({"name": "Ada"}, [])
@@ -178,7 +180,7 @@ def test_a_refusal_is_a_warning() -> None:
     assert (response.parsed, response.warnings) == (None, ["response_schema: nothing was parsed; the model refused"])
 
 
-def test_an_answer_that_calls_tools_is_not_parsed_yet() -> None:
+def test_an_answer_with_tool_calls_is_not_parsed() -> None:
     response = ms.Response([ms.ToolCall("a", "f", "{}")], ms.FinishReason.TOOL_USE)
     add_parsed(response, PERSON)
     assert (response.parsed, response.warnings) == (None, [])

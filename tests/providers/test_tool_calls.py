@@ -1,4 +1,4 @@
-"""Which call a fragment belongs to."""
+"""Assigning fragments of tool calls to calls."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ Fragment = tuple[str, int | None, str, str]
 
 
 def match(*fragments: Fragment) -> tuple[list[tuple[str, str, str]], list[Event]]:
-    """The calls that fragments make, and what they told."""
+    """Return the calls that fragments make, and their events."""
     numbers = count(1)
     answer = Accumulator()
     matcher = ToolCallMatcher(answer, lambda: f"made-{next(numbers)}")
-    told: list[Event] = []
+    events: list[Event] = []
     for fragment in fragments:
-        told.extend(matcher.fragment(*fragment)[1])
-    told.extend(answer.done(FinishReason.STOP, "stop")[:-1])
-    return [(call.id, call.name, call.arguments) for call in answer.response().tool_calls], told
+        events.extend(matcher.fragment(*fragment)[1])
+    events.extend(answer.done(FinishReason.STOP, "stop")[:-1])
+    return [(call.id, call.name, call.arguments) for call in answer.response().tool_calls], events
 
 
 @pytest.mark.parametrize(
     ("fragments", "expected"),
     [
-        # By index, whatever the id says: an id that comes again under another index is another call.
+        # By index, with any id: an id that comes again at another index is another call.
         ([("a", 0, "t", "1"), ("b", 1, "u", "2"), ("a", 1, "", "3")], [("a", "t", "1"), ("b", "u", "23")]),
         ([("a", 0, "t", "{}"), ("a", 1, "t", "{}")], [("a", "t", "{}"), ("a_2", "t", "{}")]),
         (
@@ -49,15 +49,15 @@ def match(*fragments: Fragment) -> tuple[list[tuple[str, str, str]], list[Event]
         # By index.
         ([("a", 0, "t", "1"), ("b", 1, "u", "2"), ("", 0, "", "3")], [("a", "t", "13"), ("b", "u", "2")]),
         ([("", 5, "t", "1"), ("", 5, "", "2")], [("made-1", "t", "12")]),
-        # Else the latest.
+        # Otherwise the latest.
         ([("a", 0, "t", "1"), ("b", 1, "u", "2"), ("", None, "", "3")], [("a", "t", "1"), ("b", "u", "23")]),
         # The same index with a different id is a new call.
         ([("a", 0, "t", "1"), ("b", 0, "t", "2"), ("", 0, "", "3")], [("a", "t", "1"), ("b", "t", "23")]),
-        # An id that changes with every fragment is none.
+        # An id that changes with every fragment is ignored.
         ([("a", 0, "t", "1"), ("x", 0, "", "2"), ("y", 0, "", "3")], [("a", "t", "123")]),
-        # A made id stays when one comes late, and the late one finds the call.
+        # A made id is kept when an id comes late, and the late one selects the call.
         ([("", 0, "t", "1"), ("late", 0, "", "2"), ("late", None, "", "3")], [("made-1", "t", "123")]),
-        # A new id without a name begins no call, even before the name of this one has come.
+        # A new id without a name begins no call, even before this call's name has come.
         ([("a", 0, "", "1"), ("b", 0, "", "2"), ("", 0, "t", "3")], [("a", "t", "123")]),
         # The id comes before the name, or after it.
         ([("a", 0, "", "1"), ("", 0, "t", "2")], [("a", "t", "12")]),
@@ -65,7 +65,7 @@ def match(*fragments: Fragment) -> tuple[list[tuple[str, str, str]], list[Event]
         # A name that is repeated.
         ([("a", 0, "t", "1"), ("a", 0, "t", "2")], [("a", "t", "12")]),
         ([("", 0, "t", '{"x"'), ("", 0, "t", ": 1}")], [("made-1", "t", '{"x": 1}')]),
-        # Without id, another name at the same index is another call, and so is a second whole object.
+        # Without an id, another name at the same index is another call, and so is a second whole object.
         ([("", 0, "t", "1"), ("", 0, "u", "2")], [("made-1", "t", "1"), ("made-2", "u", "2")]),
         ([("", 0, "t", "{}"), ("", 0, "t", "{}")], [("made-1", "t", "{}"), ("made-2", "t", "{}")]),
         # Without id and index, each name begins a call.
@@ -75,17 +75,17 @@ def match(*fragments: Fragment) -> tuple[list[tuple[str, str, str]], list[Event]
         ([("a", 0, "t", "")], [("a", "t", "")]),
         # The older single call.
         ([("", LEGACY_INDEX, "t", ""), ("", LEGACY_INDEX, "", "{}")], [("made-1", "t", "{}")]),
-        # No name, no call.
+        # A call without a name is not delivered.
         ([("a", 0, "", "1")], []),
     ],
 )
-def test_matching(fragments: list[Fragment], expected: list[tuple[str, str, str]]) -> None:
+def test_fragments_are_assigned_to_calls(fragments: list[Fragment], expected: list[tuple[str, str, str]]) -> None:
     assert match(*fragments)[0] == expected
 
 
-def test_arguments_before_the_name_are_told_with_it() -> None:
-    _, told = match(("a", 0, "", "1"), ("", 0, "", "2"), ("", 0, "t", "3"), ("", 0, "", "4"))
-    assert told == [
+def test_arguments_before_the_name_are_delivered_with_it() -> None:
+    _, events = match(("a", 0, "", "1"), ("", 0, "", "2"), ("", 0, "t", "3"), ("", 0, "", "4"))
+    assert events == [
         ToolCallStart(0, "a", "t"),
         ToolCallDelta(0, "123"),
         ToolCallDelta(0, "4"),
@@ -94,10 +94,10 @@ def test_arguments_before_the_name_are_told_with_it() -> None:
 
 
 def test_a_call_is_not_finished_because_its_arguments_parse() -> None:
-    calls, told = match(("a", 0, "t", "{}"), ("a", 0, "", " "), ("a", 0, "", "{}"))
+    calls, events = match(("a", 0, "t", "{}"), ("a", 0, "", " "), ("a", 0, "", "{}"))
     assert calls == [("a", "t", "{} {}")]
-    assert isinstance(told[-1], ToolCallDone)
-    assert not any(isinstance(event, ToolCallDone) for event in told[:-1])
+    assert isinstance(events[-1], ToolCallDone)
+    assert not any(isinstance(event, ToolCallDone) for event in events[:-1])
 
 
 def test_calls_without_a_name_are_counted() -> None:
@@ -112,7 +112,7 @@ def test_calls_without_a_name_are_counted() -> None:
     assert matcher.nameless == 1
 
 
-def test_whole_calls_are_kept_apart() -> None:
+def test_whole_calls_are_never_merged() -> None:
     numbers = count(1)
     answer = Accumulator()
     matcher = ToolCallMatcher(answer, lambda: f"made-{next(numbers)}")
@@ -126,8 +126,8 @@ def test_whole_calls_are_kept_apart() -> None:
     st.lists(st.tuples(st.integers(0, 3), st.text("xyz", min_size=1, max_size=4)), min_size=1, max_size=20),
     st.sampled_from(["ids once", "ids always", "no ids", "no indexes"]),
 )
-def test_interleaved_calls_come_out_whole(pieces: list[tuple[int, str]], style: str) -> None:
-    """Up to four calls whose pieces come in any order, in each of the styles that tell them apart."""
+def test_interleaved_calls_are_assembled(pieces: list[tuple[int, str]], style: str) -> None:
+    """Up to four calls whose pieces come in any order, in each style of identifying them."""
     seen: set[int] = set()
     fragments: list[Fragment] = []
     expected: dict[int, str] = {}

@@ -11,7 +11,7 @@ The rules:
 - A result is text on this wire. Its pictures and files follow in a user's message after the turn's results.
 - A failed result has no flag on this wire, so its text has to describe the failure.
 
-Must not know the wire form of content parts: `block_writer.py` does.
+Must not know the content parts of pictures, files and sound: `block_writer.py` does.
 """
 
 from __future__ import annotations

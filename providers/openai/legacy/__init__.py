@@ -1,8 +1,8 @@
 """Requests in OpenAI's older flat form: a conversation as rows of `kind, content, data_json`. No network.
 
-For code that still stores conversations in this form. Owned by the OpenAI Chat dialect: `rows.py` makes the rows,
-`wire.py` reads them back as messages and passes them to that dialect, so both forms send the same request. Nothing else
-in the library may import this package, and it must not know how a chat request is written.
+This package serves code that still stores conversations in this form. The OpenAI Chat dialect owns it. `rows.py` makes
+the rows. `wire.py` reads them back as messages and passes them to that dialect, so both forms send the same request.
+Nothing else in the library may import this package, and it must not know how a chat request is written.
 
 | block | row |
 |---|---|

@@ -32,7 +32,7 @@ ANSWER_KINDS = re.compile(r"reasoning|\w+_call|mcp_\w+|tool_search_\w+|compactio
 """Types of an assistant's items, besides messages."""
 
 SERVER_KINDS = re.compile(r"\w+_output|additional_tools")
-"""Types of an answer's items besides those: what ran on the server, or came with it."""
+"""Types of items in an answer that come from the server instead of the model: results of its tools, and its tools."""
 
 ITEM_OF_PART: dict[str, tuple[str, str]] = {
     "output_text": ("message", "content"),

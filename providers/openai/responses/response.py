@@ -90,7 +90,7 @@ def conclude(output: Output, response: JSONObject, status: str | None, body: byt
     events: list[Event] = []
     try:
         output.take_all(items(response, "output"), events)
-    except ProviderError as error:  # a limit: what came before it stays in the answer, so it is delivered, too
+    except ProviderError as error:  # beyond a limit; the events before it are delivered
         return [*events, Error(error.with_traceback(None))]
     usage = response.get("usage")
     if type(usage) is dict:

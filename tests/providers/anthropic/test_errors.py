@@ -1,4 +1,4 @@
-"""Failed answers and in-stream errors: category, message, hints, and the shapes that proxies give them."""
+"""Error responses and errors in a stream: category, message, hints, and the forms that proxies give them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_every_type_of_the_table_is_tested() -> None:
 
 
 @pytest.mark.parametrize("kind", TYPES)
-def test_an_error_in_a_stream_is_classified_as_the_same_http_error_is(kind: str) -> None:
+def test_a_stream_error_has_the_category_of_its_http_status(kind: str) -> None:
     status, category, retryable = TYPES[kind]
     over_http = failed(status, error_body(kind))
     in_stream = run(START + sse(error_body(kind), "error")).error
@@ -90,11 +90,11 @@ def test_an_unknown_type_in_a_stream_is_unknown_and_not_retried() -> None:
         (503, "novel_error", ErrorCategory.SERVER),
     ],
 )
-def test_the_more_telling_of_status_and_type_decides(status: int, kind: str, category: ErrorCategory) -> None:
+def test_the_more_specific_of_status_and_type_decides(status: int, kind: str, category: ErrorCategory) -> None:
     assert failed(status, error_body(kind)).category is category
 
 
-def test_an_output_that_the_filter_stopped_is_a_content_filter_error() -> None:
+def test_a_filtered_output_is_a_content_filter_error() -> None:
     body = error_body("invalid_request_error", "Output blocked by content filtering policy")
     assert failed(400, body).category is ErrorCategory.CONTENT_FILTER
     in_stream = run(START + sse(body, "error")).error
@@ -102,7 +102,7 @@ def test_an_output_that_the_filter_stopped_is_a_content_filter_error() -> None:
     assert in_stream.category is ErrorCategory.CONTENT_FILTER
 
 
-def test_the_servers_own_word_on_retrying_wins() -> None:
+def test_x_should_retry_takes_precedence() -> None:
     assert not failed(529, error_body("overloaded_error"), {"x-should-retry": "false"}).retryable
     assert failed(409, error_body("conflict_error"), {"x-should-retry": "true"}).retryable
     assert failed(529, error_body("overloaded_error"), {"x-should-retry": "perhaps"}).retryable
@@ -117,7 +117,7 @@ def test_the_servers_own_word_on_retrying_wins() -> None:
         ({"request-id": "req_header", "x-request-id": "req_x"}, "req_header"),
     ],
 )
-def test_the_request_id_is_taken_from_the_header_else_from_the_body(headers: dict[str, str], expected: str) -> None:
+def test_the_request_id_comes_from_the_header_or_the_body(headers: dict[str, str], expected: str) -> None:
     assert failed(500, error_body("api_error"), headers).request_id == expected
 
 
@@ -141,7 +141,7 @@ def test_the_hint_is_read_from_the_headers(headers: dict[str, str], expected: in
     assert failed(429, error_body("rate_limit_error"), headers).retry_after_ms == expected
 
 
-def test_an_error_that_waiting_cannot_cure_has_no_hint() -> None:
+def test_an_error_that_is_not_retryable_has_no_hint() -> None:
     assert failed(401, error_body("authentication_error"), {"retry-after": "7"}).retry_after_ms == -1
 
 

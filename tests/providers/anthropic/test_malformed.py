@@ -1,4 +1,4 @@
-"""What no server should send: never an exception, always an `Error` event that quotes the bytes, or nothing."""
+"""Malformed input: never an exception, always an `Error` event that quotes the bytes, or no event."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from manystream.providers.events import Done, Error, Event, FinishReason
 from .wire import LENIENT, START, STOP, STRICT, call, finish, made_ids, message, run, text
 
 UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-"""Machines differ in speed; what is tested here does not."""
+"""No deadline, because machines differ in speed."""
 
 BAD_EVENTS = [
     b"{",
@@ -50,7 +50,7 @@ BAD_EVENTS = [
 
 
 @pytest.mark.parametrize("data", BAD_EVENTS)
-def test_a_malformed_event_is_an_error_that_quotes_it_and_keeps_what_had_come(data: bytes) -> None:
+def test_a_malformed_event_is_an_error_that_quotes_it(data: bytes) -> None:
     outcome = run((START + text(0, "half")).encode() + b"data: " + data + b"\n\n" + (finish() + STOP).encode())
     assert outcome.error is not None
     assert outcome.error.category is ErrorCategory.SERVER
@@ -66,14 +66,14 @@ def test_the_quotation_of_a_long_event_is_bounded() -> None:
     assert len(outcome.error.body) <= 4096
 
 
-def test_ends_that_were_held_back_are_told_before_what_follows_is_found_malformed() -> None:
+def test_delayed_ends_are_delivered_before_a_malformed_event() -> None:
     outcome = run(START + call(0, "{}") + 'data: {"type": "content_block_start", "index": 1}\n\n')
     assert outcome.error is not None
     assert [c.complete for c in outcome.response.tool_calls] == [False]
 
 
 @pytest.mark.parametrize("null", ["text", "thinking", "signature", "partial_json"])
-def test_a_null_in_place_of_text_is_nothing(null: str) -> None:
+def test_a_null_instead_of_text_is_ignored(null: str) -> None:
     kind = {"partial_json": "input_json_delta"}.get(null, f"{null}_delta")
     delta = {"type": "content_block_delta", "index": 0, "delta": {"type": kind, null: None}}
     outcome = run(START + text(0, "a") + f"data: {json.dumps(delta)}\n\n" + finish() + STOP)
@@ -81,7 +81,7 @@ def test_a_null_in_place_of_text_is_nothing(null: str) -> None:
     assert outcome.response.text == "a"
 
 
-def test_stray_lines_that_are_no_error_do_not_hide_the_truncation() -> None:
+def test_harmless_stray_lines_do_not_hide_the_truncation() -> None:
     for stray in ("hello\n", '{"a": 1}\n', "[]\n", "{\n"):
         error = run(START + stray).error
         assert error is not None
@@ -95,9 +95,9 @@ def test_deep_nesting_is_read_or_refused_and_never_raised(depth: int) -> None:
         for content in ('{"type": "tool_use", "id": "a", "name": "b", "input": {"c": %s}}', '{"type": "x", "y": %s}'):
             event = '{"type": "content_block_start", "index": 0, "content_block": ' + content % nested + "}"
             machine = DIALECT.machine(STRICT, made_ids())
-            told = [*machine.feed("", event.encode()), *machine.end()]
-            assert isinstance(told[-1], Error)  # the stream has no end, however deep its event is
-            refused = told[-1].error.category is ErrorCategory.SERVER
+            received = [*machine.feed("", event.encode()), *machine.end()]
+            assert isinstance(received[-1], Error)  # the stream has no end, however deep its event is
+            refused = received[-1].error.category is ErrorCategory.SERVER
             whole = ('{"content": [' + content % nested + "]}").encode()
             if depth <= 200:
                 assert not refused
@@ -170,17 +170,17 @@ def test_no_sequence_of_json_events_raises_or_breaks_the_order(
     payloads: list[object], begun: bool, provider: object, stray: bytes
 ) -> None:
     machine, order = DIALECT.machine(provider, made_ids()), OrderChecker()  # type: ignore[arg-type]
-    told: list[Event] = []
+    received: list[Event] = []
     if begun:
-        told.extend(machine.feed("message_start", b'{"type": "message_start", "message": {"model": "m"}}'))
+        received.extend(machine.feed("message_start", b'{"type": "message_start", "message": {"model": "m"}}'))
     for payload in payloads:
-        told.extend(machine.feed("", json.dumps(payload).encode()))
+        received.extend(machine.feed("", json.dumps(payload).encode()))
         machine.response()
-    told.extend(machine.end(stray))
-    for event in told:
+    received.extend(machine.end(stray))
+    for event in received:
         order.check(event)
-    assert isinstance(told[-1], Done | Error)
-    assert sum(isinstance(event, Done | Error) for event in told) == 1
+    assert isinstance(received[-1], Done | Error)
+    assert sum(isinstance(event, Done | Error) for event in received) == 1
     machine.response()
 
 
@@ -188,10 +188,10 @@ def test_no_sequence_of_json_events_raises_or_breaks_the_order(
 @given(st.text(max_size=20), st.binary(max_size=200))
 def test_no_bytes_raise(name: str, data: bytes) -> None:
     machine = DIALECT.machine(STRICT, made_ids())
-    told = [*machine.feed(name, data), *machine.end(data)]
-    # No such bytes are a whole answer: one error ends the stream, and nothing comes behind it.
-    assert [type(event) for event in told if isinstance(event, Done | Error)] == [Error]
-    assert isinstance(told[-1], Error)
+    received = [*machine.feed(name, data), *machine.end(data)]
+    # No such bytes are a whole answer: one error ends the stream, and no event follows it.
+    assert [type(event) for event in received if isinstance(event, Done | Error)] == [Error]
+    assert isinstance(received[-1], Error)
     assert machine.end() == ()
 
 
@@ -204,7 +204,7 @@ def test_no_json_body_raises_anything_but_a_provider_error(payload: object) -> N
         try:
             response = DIALECT.decode(json.dumps(body).encode(), STRICT, made_ids())
         except ProviderError as error:
-            told = (error.message != "", error.body)
-            assert told == (True, json.dumps(body).encode()[:4096])
+            received = (error.message != "", error.body)
+            assert received == (True, json.dumps(body).encode()[:4096])
         else:
             assert all(isinstance(call.parsed, dict) for call in response.tool_calls if call.complete)

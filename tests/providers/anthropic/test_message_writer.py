@@ -1,4 +1,4 @@
-"""A conversation as alternate turns: pairing, order, whose state goes back to whom."""
+"""A conversation as alternating turns: pairing, order, and which provider gets which state back."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def encode(*messages: Message, provider: Provider = STRICT) -> WireRequest:
 
 
 def sent(*messages: Message, provider: Provider = STRICT) -> list[dict[str, Any]]:
-    """The wire messages; checks Anthropic's types and that turns alternate."""
+    """Return the wire messages. Checks them against Anthropic's types, and that turns alternate."""
     body = json.loads(encode(*messages, provider=provider).body)
     check_body(body, stream=False)
     roles = [turn["role"] for turn in body["messages"]]
@@ -74,7 +74,7 @@ def test_a_marked_text_stays_a_block() -> None:
     assert sent(marked)[0]["content"] == [{"type": "text", "text": "Hi", "cache_control": mark}]
 
 
-def test_neighbours_of_one_role_become_one_message_in_order() -> None:
+def test_adjacent_messages_of_one_role_become_one() -> None:
     assert sent(
         Message.user("a"), Message.user("b"), Message.assistant("c"), Message.assistant("d"), Message.user("e")
     ) == [
@@ -97,7 +97,7 @@ def test_a_call_and_its_result_are_written_as_blocks() -> None:
     assert encode(*history).warnings == []
 
 
-def test_results_of_several_messages_and_what_the_user_adds_are_one_message() -> None:
+def test_results_and_the_users_text_are_one_message() -> None:
     wire = sent(
         Message.user("Weather?"),
         Message(Role.ASSISTANT, [ToolCall("t1", "look", "{}"), ToolCall("t2", "look", "{}")]),
@@ -114,7 +114,7 @@ def test_results_of_several_messages_and_what_the_user_adds_are_one_message() ->
     ]
 
 
-def test_results_stand_before_what_the_user_said_first() -> None:
+def test_results_come_before_the_users_text() -> None:
     wire = sent(
         Message.user("Weather?"),
         Message.tool_call("t1", "look", "{}"),
@@ -124,7 +124,7 @@ def test_results_stand_before_what_the_user_said_first() -> None:
     assert wire[2]["content"] == [result("t1"), {"type": "text", "text": "Hurry!"}]
 
 
-def test_a_result_that_comes_turns_later_is_brought_to_its_call() -> None:
+def test_a_late_result_is_moved_to_its_call() -> None:
     wire = sent(
         Message.user("a"),
         Message.tool_call("t1", "look", "{}"),
@@ -142,7 +142,7 @@ def test_a_result_that_comes_turns_later_is_brought_to_its_call() -> None:
     ]
 
 
-def test_calls_and_results_that_follow_each_other_stay_apart() -> None:
+def test_consecutive_rounds_of_calls_are_not_merged() -> None:
     wire = sent(
         Message.user("a"),
         Message.tool_call("t1", "look", "{}"),
@@ -153,7 +153,7 @@ def test_calls_and_results_that_follow_each_other_stay_apart() -> None:
     assert [turn["content"] for turn in wire] == ["a", [use("t1")], [result("t1")], [use("t2")], [result("t2", "sun")]]
 
 
-def test_a_call_without_result_and_a_result_without_call_are_left_out_with_a_warning() -> None:
+def test_unpaired_calls_and_results_are_left_out_with_a_warning() -> None:
     history = [
         Message.user("a"),
         Message(Role.ASSISTANT, [Text("I look."), ToolCall("lost", "look", "{}"), ToolCall("t1", "look", "{}")]),
@@ -173,7 +173,7 @@ def test_a_call_without_result_and_a_result_without_call_are_left_out_with_a_war
     ]
 
 
-def test_an_id_used_again_is_paired_with_the_latest_call_and_made_unique() -> None:
+def test_a_reused_id_belongs_to_the_latest_call() -> None:
     wire = sent(
         Message.user("a"),
         Message.tool_call("call_0", "look", "{}"),
@@ -189,7 +189,7 @@ def test_an_id_used_again_is_paired_with_the_latest_call_and_made_unique() -> No
     ]
 
 
-def test_foreign_ids_are_rewritten_alike_on_both_sides_and_every_time() -> None:
+def test_foreign_ids_are_always_replaced_by_the_same_id() -> None:
     history = [
         Message.user("a"),
         Message(Role.ASSISTANT, [ToolCall("fc.1|ü", "look", "{}"), ToolCall("fc_1_ü", "look", "{}")]),
@@ -203,7 +203,7 @@ def test_foreign_ids_are_rewritten_alike_on_both_sides_and_every_time() -> None:
     assert sent(*history) == wire
 
 
-def test_arguments_that_are_no_object_are_sent_as_text_inside_one() -> None:
+def test_arguments_that_are_no_object_are_sent_as_text() -> None:
     for arguments in ('{"city": ', "[1]", "rain"):
         history = [Message.user("a"), Message.tool_call("t", "look", arguments), Message.tool_result("t", "no", True)]
         assert sent(*history)[1]["content"] == [use("t", INVALID_JSON=arguments)]
@@ -239,11 +239,11 @@ def test_thinking_goes_back_unchanged_before_its_call() -> None:
     ],
     ids=["foreign", "foreign and signed", "foreign and redacted", "without signature", "with an empty one"],
 )
-def test_thinking_that_anthropic_did_not_sign_stays_here(thinking: Thinking | RedactedThinking) -> None:
+def test_thinking_that_anthropic_did_not_sign_is_not_sent(thinking: Thinking | RedactedThinking) -> None:
     assert sent(Message.user("a"), Message.assistant([thinking, Text("b")]), Message.user("c"))[1]["content"] == "b"
 
 
-def test_another_server_gets_back_its_own_thinking_and_not_anthropics() -> None:
+def test_a_compatible_server_gets_only_its_own_thinking() -> None:
     own = Thinking("hm", state=ProviderState("lookalike", {}))
     history = [Message.user("a"), Message.assistant([own, Thinking("x", "c2ln"), Text("b")]), Message.user("c")]
     assert sent(*history, provider=LENIENT)[1]["content"] == [
@@ -252,7 +252,7 @@ def test_another_server_gets_back_its_own_thinking_and_not_anthropics() -> None:
     ]
 
 
-def test_thinking_never_ends_a_message_and_a_message_of_nothing_else_is_left_out() -> None:
+def test_thinking_never_ends_a_message() -> None:
     signed = Thinking("hm", "c2ln")
     assert sent(Message.user("a"), Message.assistant([Text("b"), signed]), Message.user("c"))[1]["content"] == "b"
     assert sent(Message.user("a"), Message.assistant([signed, RedactedThinking("x")]), Message.user("c")) == [
@@ -262,7 +262,7 @@ def test_thinking_never_ends_a_message_and_a_message_of_nothing_else_is_left_out
         encode(Message.assistant(signed))
 
 
-def test_a_providers_own_blocks_go_back_to_it_alone() -> None:
+def test_a_providers_own_blocks_are_sent_only_to_it() -> None:
     data: dict[str, Any] = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}}
     own, foreign = ProviderBlock("anthropic", data), ProviderBlock("openai-responses", {"type": "web_search_call"})
     assert sent(Message.user("a"), Message.assistant([foreign, own, Text("b")]))[1]["content"] == [
@@ -273,14 +273,14 @@ def test_a_providers_own_blocks_go_back_to_it_alone() -> None:
     assert sent(Message.user([upload, foreign]))[0]["content"] == [upload.data]
 
 
-def test_a_calls_own_state_goes_back_to_its_provider_alone() -> None:
+def test_a_calls_state_is_sent_only_to_its_provider() -> None:
     caller = {"caller": {"type": "code_execution_20250825", "tool_id": "srvtoolu_1"}}
     for maker, expected in (("anthropic", {**use("t"), **caller}), ("openai-chat", use("t"))):
         call = Message.assistant(ToolCall("t", "look", "{}", state=ProviderState(maker, caller)))
         assert sent(Message.user("a"), call, Message.tool_result("t", "rain"))[1]["content"] == [expected]
 
 
-def test_citations_go_back_where_anthropic_made_them() -> None:
+def test_only_anthropics_citations_are_sent_back() -> None:
     own: dict[str, Any] = {
         "type": "char_location",
         "cited_text": "a",
@@ -299,7 +299,7 @@ def test_citations_go_back_where_anthropic_made_them() -> None:
     assert sent(Message.user(cited))[0]["content"] == "b"
 
 
-def test_an_answer_goes_back_as_it_came() -> None:
+def test_an_answer_is_sent_back_as_received() -> None:
     wire = (
         START
         + block(
@@ -323,7 +323,7 @@ def test_an_answer_goes_back_as_it_came() -> None:
     ]
 
 
-def test_empty_texts_are_left_out_and_a_prefill_ends_without_space() -> None:
+def test_empty_texts_are_left_out_and_a_prefill_is_stripped() -> None:
     assert sent(Message.user([Text(""), Text("a "), Text(" \n")]), Message.assistant("So: \n")) == [
         {"role": "user", "content": "a "},
         {"role": "assistant", "content": "So:"},
@@ -368,7 +368,7 @@ def test_files_are_documents(given: File, source: dict[str, str]) -> None:
     assert sent(Message.user(given))[0]["content"] == [{"type": "document", "source": source}]
 
 
-def test_a_files_name_is_its_title_and_blocks_keep_their_cache_marks() -> None:
+def test_a_files_name_is_its_title_and_cache_marks_are_kept() -> None:
     mark = CacheControl()
     wire = {"type": "ephemeral"}
     history = [
@@ -381,7 +381,7 @@ def test_a_files_name_is_its_title_and_blocks_keep_their_cache_marks() -> None:
     assert [part["cache_control"] for content in contents for part in content] == [wire] * 4
 
 
-def test_a_tool_result_holds_texts_images_and_files() -> None:
+def test_a_tool_result_may_have_texts_images_and_files() -> None:
     parts = [Text("see"), Text(""), Image(data=PNG, media_type="image/png"), File(file_id="f")]
     wire = sent(Message.user("a"), Message.tool_call("t", "look", "{}"), Message(Role.TOOL, ToolResult("t", parts)))
     assert [part["type"] for part in wire[2]["content"][0]["content"]] == ["text", "image", "document"]
@@ -395,7 +395,7 @@ def test_a_tool_result_holds_texts_images_and_files() -> None:
         (File(data=b"\xff", media_type="text/plain"), "messages[0].content[0].data"),
     ],
 )
-def test_what_anthropic_cannot_read_is_refused_by_name(block_given: Image | File, field: str) -> None:
+def test_an_unsupported_file_is_refused_naming_the_field(block_given: Image | File, field: str) -> None:
     with pytest.raises(InvalidRequestError) as raised:
         encode(Message.user(block_given))
     assert raised.value.field == field
@@ -434,7 +434,7 @@ conversations = st.lists(
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(conversations)
-def test_whatever_the_history_calls_are_answered_directly_and_once(messages: list[Message]) -> None:
+def test_calls_of_any_history_are_answered_directly_and_once(messages: list[Message]) -> None:
     try:
         turns = sent(*messages)
     except InvalidRequestError:
@@ -453,7 +453,7 @@ def test_whatever_the_history_calls_are_answered_directly_and_once(messages: lis
     assert not asked
 
 
-def test_a_users_block_of_another_provider_is_left_out_with_a_warning() -> None:
+def test_a_foreign_block_of_a_user_is_left_out_with_a_warning() -> None:
     block = ProviderBlock("openai-responses", {"type": "input_file", "file_id": "f"})
     request = encode(Message(Role.USER, [Text("q"), block]))
     assert json.loads(request.body)["messages"] == [{"role": "user", "content": "q"}]

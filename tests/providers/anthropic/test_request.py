@@ -1,4 +1,4 @@
-"""Requests: every option's wire form, judged by Anthropic's own types, streamed and not."""
+"""Requests: every option's wire form, checked against Anthropic's own types, streamed and unstreamed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def encode(provider: Provider = STRICT, model: str = MODEL, *, stream: bool = Fa
 
 
 def body_of(model: str = MODEL, **options: Any) -> dict[str, Any]:
-    """The body, which fits Anthropic's types both ways, streamed and not."""
+    """Return the body, checked against Anthropic's types, streamed and unstreamed."""
     bodies = {}
     for stream in (False, True):
         bodies[stream] = json.loads(encode(model=model, stream=stream, **options).body)
@@ -47,13 +47,13 @@ def warnings_of(model: str = MODEL, **options: Any) -> list[str]:
     return encode(model=model, **options).warnings
 
 
-def test_the_singleton_is_a_dialect() -> None:
+def test_dialect_is_a_dialect() -> None:
     dialect: Dialect = DIALECT
     assert dialect.name == "anthropic"
     assert dialect.auth_headers(STRICT, "sk-key") == [("x-api-key", "sk-key")]
 
 
-def test_a_plain_request_holds_the_required_members_and_no_others() -> None:
+def test_a_plain_request_has_only_the_required_members() -> None:
     assert body_of() == {"model": MODEL, "max_tokens": 4096, "messages": [{"role": "user", "content": "Hi"}]}
     assert warnings_of() == []
 
@@ -73,7 +73,7 @@ def test_the_path_completes_the_base_url(base_url: str, path: str) -> None:
     assert encode(Anthropic(api_key="k", base_url=base_url)).path == path
 
 
-def test_the_headers_say_version_and_what_is_wanted_back() -> None:
+def test_the_headers_have_the_version_and_the_accepted_type() -> None:
     assert encode().headers == [
         ("content-type", "application/json"),
         ("accept", "application/json"),
@@ -82,7 +82,7 @@ def test_the_headers_say_version_and_what_is_wanted_back() -> None:
     assert ("accept", "text/event-stream") in encode(stream=True).headers
 
 
-def test_extra_headers_come_last_and_replace_their_namesakes() -> None:
+def test_extra_headers_replace_those_with_the_same_name() -> None:
     headers = encode(extra_headers={"Anthropic-Version": "2026-10-21", "anthropic-beta": "a,b"}).headers
     assert headers[2:] == [("anthropic-version", "2026-10-21"), ("anthropic-beta", "a,b")]
 
@@ -101,7 +101,7 @@ def test_the_key_is_nowhere_in_the_wire_request() -> None:
     assert "sk-secret" not in repr(encode())
 
 
-def test_a_system_prompt_is_a_string_where_it_can_be_and_blocks_where_it_must() -> None:
+def test_a_system_prompt_is_a_string_or_blocks() -> None:
     assert body_of(system="Be brief.")["system"] == "Be brief."
     assert body_of(system=[Text("Be brief.")])["system"] == "Be brief."
     assert "system" not in body_of(system="")
@@ -154,7 +154,7 @@ def test_every_tool_choice_has_its_form(choice: str, parallel: bool | None, expe
     assert warnings_of(tools=[LOOK], tool_choice=choice, parallel_tool_calls=parallel) == []
 
 
-def test_parallel_calls_without_tools_are_not_sent_and_said_so() -> None:
+def test_parallel_calls_without_tools_cause_a_warning() -> None:
     assert "tool_choice" not in body_of(parallel_tool_calls=False)
     assert warnings_of(parallel_tool_calls=False) == ["parallel_tool_calls: not sent; the request has no tools"]
 
@@ -166,7 +166,7 @@ def test_limits_sampling_stops_and_user_have_their_members() -> None:
     assert body["metadata"] == {"user_id": "u"}
 
 
-def test_what_anthropic_has_no_member_for_is_warned_about() -> None:
+def test_an_option_without_a_member_causes_a_warning() -> None:
     options: dict[str, Any] = {"seed": 1, "metadata": {"user_id": "u", "team": "a"}}
     assert body_of(**options)["metadata"] == {"user_id": "u"}
     assert warnings_of(**options) == [
@@ -176,13 +176,13 @@ def test_what_anthropic_has_no_member_for_is_warned_about() -> None:
     assert "metadata" not in body_of(metadata={"team": "a"})
 
 
-def test_a_temperature_above_anthropics_range_is_sent_as_its_end() -> None:
+def test_a_temperature_above_the_range_is_sent_as_1() -> None:
     assert body_of(temperature=1.5)["temperature"] == 1.0
     assert warnings_of(temperature=1.5) == ["temperature: 1.5 is above Anthropic's range of 0 to 1; sent as 1"]
 
 
 @pytest.mark.parametrize("model", ["claude-opus-4-7", "claude-sonnet-5", "claude-opus-5-5", "claude-unheard-of-9"])
-def test_sampling_is_left_out_for_models_that_take_none(model: str) -> None:
+def test_sampling_is_left_out_for_models_that_refuse_it(model: str) -> None:
     body = body_of(model, temperature=0.5, top_p=0.5)
     assert not {"temperature", "top_p"} & body.keys()
     assert warnings_of(model, temperature=0.5, top_p=0.5) == [
@@ -199,12 +199,12 @@ def test_sampling_that_thinking_excludes_is_left_out() -> None:
     assert warnings_of(temperature=1, top_p=0.95, **thinking) == []
 
 
-def test_other_servers_models_get_the_sampling_that_was_asked_for() -> None:
+def test_sampling_is_sent_to_models_of_other_servers() -> None:
     body = json.loads(encode(model="kimi-k2", temperature=1.5, top_p=0.5, thinking=ThinkingLevel.LOW).body)
     assert (body["temperature"], body["top_p"]) == (1.5, 0.5)
 
 
-def test_max_tokens_always_leaves_room_beside_the_budget() -> None:
+def test_max_tokens_is_always_above_the_budget() -> None:
     low: dict[str, Any] = {"thinking": ThinkingConfig(budget_tokens=5000)}
     assert body_of(**low)["max_tokens"] == 5000 + 4096
     assert body_of(max_output_tokens=5001, **low)["max_tokens"] == 5001

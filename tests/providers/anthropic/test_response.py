@@ -1,4 +1,4 @@
-"""Unstreamed answers: what each member becomes, and that a streamed answer equals an unstreamed one."""
+"""Unstreamed answers: the place of each member, and equality of streamed and unstreamed answers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_every_member_has_its_place() -> None:
         ("something_new", FinishReason.UNKNOWN),
     ],
 )
-def test_every_stop_reason_has_its_word_and_is_kept(raw: str, expected: FinishReason) -> None:
+def test_every_stop_reason_is_mapped_and_kept(raw: str, expected: FinishReason) -> None:
     response = decode(message(stop_reason=raw))
     assert (response.finish_reason, response.raw_finish_reason) == (expected, raw)
     assert run(START + finish(raw) + STOP).done.finish_reason is expected
@@ -51,7 +51,7 @@ def test_every_stop_reason_has_its_word_and_is_kept(raw: str, expected: FinishRe
 
 
 @pytest.mark.parametrize("reason", [None, 3, {}])
-def test_a_stop_reason_that_is_no_word_is_unknown(reason: object) -> None:
+def test_a_stop_reason_that_is_no_text_is_unknown(reason: object) -> None:
     response = decode({**message(), "stop_reason": reason})
     assert (response.finish_reason, response.raw_finish_reason) == (FinishReason.UNKNOWN, None)
 
@@ -156,7 +156,7 @@ PAIRS: dict[str, tuple[dict[str, object], str]] = {
         block(0, {"type": "compaction", "content": None}, {"type": "compaction_delta", "content": "So far."})
         + finish(),
     ),
-    "a refusal with nothing said": (
+    "a refusal without text": (
         message(stop_reason="refusal", stop_details={"type": "refusal", "category": None}),
         finish("refusal", stop_details={"type": "refusal", "category": None}),
     ),
@@ -164,13 +164,13 @@ PAIRS: dict[str, tuple[dict[str, object], str]] = {
 
 
 @pytest.mark.parametrize("name", PAIRS)
-@pytest.mark.parametrize("provider", [STRICT, LENIENT], ids=["anthropic", "lookalike"])
+@pytest.mark.parametrize("provider", [STRICT, LENIENT], ids=["anthropic", "compatible"])
 def test_a_streamed_answer_equals_the_unstreamed_one(name: str, provider: object) -> None:
     unstreamed, stream = PAIRS[name]
     assert run(START + stream + STOP, provider).response == decode(unstreamed, provider)  # type: ignore[arg-type]
 
 
-def test_content_shapes_that_differ_only_in_what_is_absent_give_equal_answers() -> None:
+def test_absent_and_empty_content_give_equal_answers() -> None:
     spare = decode(message({"type": "text", "text": "a"}, {"type": "thinking", "thinking": "b"}))
     full = decode(
         message(
@@ -228,7 +228,7 @@ def test_the_quotation_of_a_long_body_is_bounded() -> None:
     assert len(raised.value.body) <= 4096
 
 
-def test_start_of_a_stream_and_message_of_an_answer_name_the_same_model_and_id() -> None:
+def test_model_and_id_are_the_same_streamed_and_unstreamed() -> None:
     streamed = run(sse({"type": "message_start", "message": MESSAGE}) + finish() + STOP).response
     unstreamed = DIALECT.decode(json.dumps(message()).encode(), STRICT, made_ids())
     assert (streamed.model, streamed.id) == (unstreamed.model, unstreamed.id)

@@ -1,4 +1,4 @@
-"""JSON Schemas in the subset that Anthropic's structured outputs take."""
+"""JSON Schemas in the subset that Anthropic's structured outputs accept."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_an_object_that_was_open_is_closed_with_a_warning() -> None:
         assert warnings == ["schema.additionalProperties: sent as false, the only value that Anthropic takes"]
 
 
-def test_constraints_that_are_not_taken_are_told_to_the_model_and_warned_about() -> None:
+def test_unsupported_constraints_are_described_with_a_warning() -> None:
     result, warnings = adapted({"type": "integer", "description": "An age", "minimum": 1, "maximum": 9})
     assert result == {"type": "integer", "description": 'An age\n\n{"minimum":1,"maximum":9}'}
     assert len(warnings) == 1
@@ -64,7 +64,7 @@ def test_the_warning_names_the_place() -> None:
     assert warnings[0].startswith("schema.properties.list.items: minLength")
 
 
-def test_annotations_are_told_without_a_warning_and_noise_is_left_out() -> None:
+def test_annotations_are_described_without_a_warning() -> None:
     result, warnings = adapted({"$schema": "https://a.example", "$id": "x", "type": "string", "default": "a"})
     assert result == {"type": "string", "description": '{"default":"a"}'}
     assert warnings == []
@@ -83,19 +83,19 @@ def test_known_string_formats_are_kept(name: str) -> None:
     assert adapted({"type": "string", "format": name}) == ({"type": "string", "format": name}, [])
 
 
-def test_unknown_string_formats_are_told() -> None:
+def test_unknown_string_formats_are_described() -> None:
     result, warnings = adapted({"type": "string", "format": "isbn"})
     assert result == {"type": "string", "description": '{"format":"isbn"}'}
     assert warnings
 
 
 @pytest.mark.parametrize("least", [0, 1])
-def test_small_least_lengths_of_arrays_are_kept(least: int) -> None:
+def test_a_small_minimum_of_items_is_kept(least: int) -> None:
     schema = {"type": "array", "items": {"type": "string"}, "minItems": least}
     assert adapted(schema) == (schema, [])
 
 
-def test_larger_least_lengths_of_arrays_are_told() -> None:
+def test_a_larger_minimum_of_items_is_described() -> None:
     assert "minItems" not in adapted({"type": "array", "items": {"type": "string"}, "minItems": 2})[0]
 
 
@@ -126,7 +126,7 @@ def test_each_form_has_its_adapted_form(schema: dict[str, Any], expected: dict[s
     assert adapted(schema) == (expected, [])
 
 
-def test_a_part_that_says_no_type_is_refused_by_name() -> None:
+def test_a_part_without_a_type_is_refused_naming_its_place() -> None:
     with pytest.raises(InvalidRequestError) as raised:
         adapted({"type": "object", "properties": {"anything": {"description": "whatever"}}})
     assert raised.value.field == "schema.properties.anything"
@@ -143,5 +143,5 @@ def test_a_part_that_says_no_type_is_refused_by_name() -> None:
         {"type": "number", "title": "N"},
     ],
 )
-def test_what_needs_no_telling_is_adapted_as_anthropics_own_client_does(schema: dict[str, Any]) -> None:
+def test_a_schema_is_adapted_as_by_the_official_client(schema: dict[str, Any]) -> None:
     assert adapted(schema)[0] == transform_schema(schema)

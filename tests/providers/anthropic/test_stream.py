@@ -1,4 +1,4 @@
-"""The stream machine: each rule of the wire as readable text, run whole, byte by byte and at every split point."""
+"""The stream machine: each rule of the wire as text, whole, byte by byte and at every split point."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from manystream.providers.usage import Usage
 from .wire import LENIENT, MESSAGE, PING, START, STOP, block, call, finish, run, run_at_every_split, sse, text
 
 
-def test_text_is_told_delta_by_delta_and_ends_with_done() -> None:
+def test_text_is_delivered_as_deltas_and_ends_with_done() -> None:
     outcome = run_at_every_split(START + text(0, "Hello", ", wörld") + finish() + STOP)
     assert outcome.events == [
         Start("claude-sonnet-4-5", "msg_1"),
@@ -44,25 +44,25 @@ def test_text_is_told_delta_by_delta_and_ends_with_done() -> None:
     assert outcome.response.text == "Hello, wörld"
 
 
-def test_the_type_in_the_data_decides_where_event_names_are_missing() -> None:
+def test_the_datas_type_counts_if_event_names_are_missing() -> None:
     named = START + PING + text(0, "Hi") + call(1, "{}") + finish("tool_use") + STOP
     bare = "".join(line for line in named.splitlines(keepends=True) if not line.startswith("event:"))
     assert run_at_every_split(bare) == run(named)
 
 
-def test_the_events_name_decides_where_the_data_has_no_type() -> None:
+def test_the_events_name_counts_if_the_data_has_no_type() -> None:
     wire = START + text(0, "Hi") + finish() + "event: message_stop\ndata: {}\n\n"
     assert run(wire).done.finish_reason is FinishReason.STOP
 
 
-def test_padding_in_the_json_and_carriage_returns_change_nothing() -> None:
+def test_json_white_space_and_carriage_returns_change_nothing() -> None:
     wire = START + text(0, "Hi") + finish() + STOP
     padded = wire.replace("}\n\n", "}        \n\n")
     assert run(padded) == run(wire)
     assert run_at_every_split(wire.replace("\n", "\r\n")) == run(wire)
 
 
-def test_pings_are_ignored_anywhere_even_first_and_whatever_they_hold() -> None:
+def test_pings_are_ignored_anywhere_with_any_data() -> None:
     odd = "event: ping\ndata: pong\n\n" + "event: ping\ndata: {}\n\n"
     wire = PING + odd + START + PING + text(0, "a") + odd + finish() + PING + STOP
     assert run_at_every_split(wire) == run(START + text(0, "a") + finish() + STOP)
@@ -76,7 +76,7 @@ def test_unknown_event_and_delta_types_are_ignored() -> None:
     assert [type(event) for event in outcome.events] == [Start, Done]
 
 
-def test_thinking_its_signature_and_redacted_thinking_keep_their_places() -> None:
+def test_thinking_and_redacted_thinking_keep_their_order() -> None:
     wire = (
         START
         + block(
@@ -96,7 +96,7 @@ def test_thinking_its_signature_and_redacted_thinking_keep_their_places() -> Non
     assert outcome.events[1:4] == [ThinkingDelta(0, "Let me"), ThinkingDelta(0, " see"), TextDelta(2, "Yes.")]
 
 
-def test_thinking_without_text_keeps_its_signature_and_tells_nothing() -> None:
+def test_thinking_without_text_has_a_signature_and_no_events() -> None:
     thinking = block(
         0,
         {"type": "thinking", "thinking": "", "signature": ""},
@@ -115,7 +115,7 @@ def test_another_servers_thinking_is_tagged_with_it() -> None:
     assert content == [Thinking("hm", None, state=state), RedactedThinking("x", state=state)]
 
 
-def test_citations_are_gathered_on_their_text() -> None:
+def test_citations_are_added_to_their_text() -> None:
     first: dict[str, object] = {"type": "char_location", "cited_text": "a", "document_index": 0}
     second: dict[str, object] = {"type": "page_location", "cited_text": "b", "document_index": 1}
     cited = block(
@@ -129,7 +129,7 @@ def test_citations_are_gathered_on_their_text() -> None:
     assert outcome.response.content == [Text("So it is.", citations=[first, second])]
 
 
-def test_interleaved_blocks_are_told_apart_by_their_index() -> None:
+def test_interleaved_blocks_are_separated_by_index() -> None:
     def delta(index: int, **members: object) -> str:
         return sse({"type": "content_block_delta", "index": index, "delta": members})
 
@@ -217,13 +217,13 @@ def test_content_and_stop_reason_may_be_in_message_start_already() -> None:
     ]
 
 
-def test_content_in_message_start_is_followed_by_what_streams() -> None:
+def test_streamed_blocks_follow_content_in_message_start() -> None:
     start = {**MESSAGE, "content": [{"type": "text", "text": "a"}]}
     wire = sse({"type": "message_start", "message": start}) + text(1, "b") + text(2, "c") + finish() + STOP
     assert run(wire).response.content == [Text("a"), Text("b"), Text("c")]
 
 
-def test_a_second_message_start_begins_anew_after_what_was_told() -> None:
+def test_a_second_message_start_keeps_delivered_events() -> None:
     second = sse({"type": "message_start", "message": {**MESSAGE, "id": "msg_2"}})
     wire = (
         START + call(0, '{"n": ', stop=False) + second + call(0, '{"n": 1}', id="toolu_2") + finish("tool_use") + STOP
@@ -242,7 +242,7 @@ def test_a_stream_without_message_start_still_begins_with_start() -> None:
     assert run(finish() + STOP).events[0] == Start(None, None)
 
 
-def test_usage_in_message_delta_is_laid_over_the_start_and_nulls_say_nothing() -> None:
+def test_usage_in_message_delta_replaces_that_of_the_start() -> None:
     start = {
         **MESSAGE,
         "usage": {
@@ -283,7 +283,7 @@ def test_usage_in_message_delta_is_laid_over_the_start_and_nulls_say_nothing() -
     assert outcome.response.provider_data == {"service_tier": "standard"}
 
 
-def test_message_members_without_a_name_of_ours_are_provider_data() -> None:
+def test_unknown_members_of_a_message_are_provider_data() -> None:
     edits: dict[str, object] = {"applied_edits": []}
     delta = {
         "type": "message_delta",
@@ -305,7 +305,7 @@ def test_a_refusal_is_a_content_filter_with_its_details() -> None:
     assert outcome.response.provider_data == {"stop_details": details}
 
 
-def test_pause_turn_is_unknown_with_the_word_kept() -> None:
+def test_pause_turn_is_unknown_and_kept_as_the_raw_reason() -> None:
     outcome = run(START + text(0, "a") + finish("pause_turn") + STOP)
     assert (outcome.done.finish_reason, outcome.done.raw_finish_reason) == (FinishReason.UNKNOWN, "pause_turn")
 
@@ -317,7 +317,7 @@ def test_the_response_of_an_empty_answer_is_empty() -> None:
 
 
 @pytest.mark.parametrize("ending", ["", finish()], ids=["in mid text", "after the stop reason"])
-def test_a_strict_stream_that_ends_without_message_stop_is_truncated(ending: str) -> None:
+def test_a_strict_stream_without_message_stop_is_truncated(ending: str) -> None:
     outcome = run_at_every_split(START + text(0, "half") + ending)
     assert outcome.error is not None
     assert (outcome.error.category, outcome.error.retryable) == (ErrorCategory.NETWORK, True)
@@ -325,12 +325,12 @@ def test_a_strict_stream_that_ends_without_message_stop_is_truncated(ending: str
     assert outcome.response.text == "half"
 
 
-def test_a_lenient_server_may_end_after_its_stop_reason_and_not_before() -> None:
+def test_a_lenient_stream_may_end_after_its_stop_reason() -> None:
     assert run(START + text(0, "a") + finish(), LENIENT).done.finish_reason is FinishReason.STOP
     assert run(START + text(0, "a"), LENIENT).error is not None
 
 
-def test_done_in_brackets_ends_a_message_that_has_its_stop_reason() -> None:
+def test_a_done_marker_ends_a_message_with_a_stop_reason() -> None:
     mark = "data: [DONE]\n\n"
     assert run_at_every_split(START + text(0, "a") + finish() + mark).done.finish_reason is FinishReason.STOP
     assert run(START + text(0, "a") + mark).error is not None
@@ -342,7 +342,7 @@ def test_an_event_that_lacks_its_last_empty_line_is_read() -> None:
     assert run(wire.rstrip("\n")) == run(wire)
 
 
-def test_nothing_at_all_is_a_truncated_stream() -> None:
+def test_an_empty_body_is_a_truncated_stream() -> None:
     outcome = run("")
     assert [type(event) for event in outcome.events] == [Error]
 
@@ -353,7 +353,7 @@ def test_line_separators_of_unicode_do_not_end_a_line() -> None:
     )
 
 
-def test_an_overload_inside_the_stream_is_retryable_and_keeps_what_had_come() -> None:
+def test_an_overload_inside_the_stream_is_retryable() -> None:
     error = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}, "request_id": "req_1"}
     outcome = run_at_every_split(START + text(0, "half") + sse(error, "error") + finish() + STOP)
     assert outcome.error is not None
@@ -377,7 +377,7 @@ def test_an_overload_inside_the_stream_is_retryable_and_keeps_what_had_come() ->
     ],
     ids=["named", "no name", "no type", "neither", "no SSE field", "no SSE field, no line end"],
 )
-def test_an_error_is_known_however_it_is_framed(wire: str) -> None:
+def test_an_error_is_recognised_in_any_framing(wire: str) -> None:
     for before in ("", START, START + text(0, "a")):
         error = run(before + wire).error
         assert error is not None

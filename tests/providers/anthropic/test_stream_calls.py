@@ -1,4 +1,4 @@
-"""Calls in a stream: the caller's to make, and the provider's own, which are nobody else's business."""
+"""Calls in a stream: those that the caller executes, and those that the server executes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from manystream.providers.messages import ProviderBlock, ProviderState, Text, To
 from .wire import MESSAGE, START, STOP, STRICT, block, call, finish, made_ids, run, run_at_every_split, text
 
 
-def test_a_call_is_told_as_it_comes_and_done_when_the_next_block_begins() -> None:
+def test_a_call_ends_when_the_next_block_begins() -> None:
     wire = START + call(0, "", '{"city"', ': "Oslo"}') + call(1, '{"city": "Rome"}', id="toolu_2") + finish("tool_use")
     outcome = run_at_every_split(wire + STOP)
     assert outcome.events[1:-1] == [
@@ -29,7 +29,7 @@ def test_a_call_is_told_as_it_comes_and_done_when_the_next_block_begins() -> Non
     assert [c.parsed for c in outcome.response.tool_calls] == [{"city": "Oslo"}, {"city": "Rome"}]
 
 
-def test_a_calls_end_is_told_with_the_stop_reason_before_the_terminal_marker() -> None:
+def test_a_calls_end_is_delivered_with_the_stop_reason() -> None:
     outcome = run(START + call(0, "{}") + finish("tool_use"))
     assert ToolCallDone(0, True) in outcome.events
     assert outcome.error is not None
@@ -46,7 +46,7 @@ def test_a_call_without_arguments_has_the_empty_object(pieces: tuple[str, ...]) 
     ]
 
 
-def test_input_given_whole_in_the_start_is_told_once() -> None:
+def test_input_in_the_start_event_is_delivered_once() -> None:
     start: dict[str, object] = {"type": "tool_use", "id": "t", "name": "look", "input": {"city": "Åbo", "n": 1}}
     outcome = run_at_every_split(START + block(0, start) + finish("tool_use") + STOP)
     assert outcome.response.content == [ToolCall("t", "look", '{"city": "Åbo", "n": 1}')]
@@ -60,7 +60,7 @@ def test_streamed_arguments_replace_the_input_of_the_start() -> None:
     assert run(wire).response.tool_calls[0].parsed == {"new": 2}
 
 
-def test_a_calls_other_members_ride_along_for_the_provider() -> None:
+def test_a_calls_other_members_are_kept_as_state() -> None:
     caller: dict[str, object] = {"type": "code_execution_20250825", "tool_id": "srvtoolu_1"}
     start: dict[str, object] = {"type": "tool_use", "id": "t", "name": "look", "input": {}, "caller": caller}
     content = run(START + block(0, start) + finish("tool_use") + STOP).response.content
@@ -72,7 +72,7 @@ def test_a_missing_call_id_is_made() -> None:
     assert run(START + block(0, start) + finish("tool_use") + STOP).response.tool_calls[0].id == "made_1"
 
 
-def test_a_call_without_a_name_is_kept_as_the_providers_own_block() -> None:
+def test_a_call_without_a_name_is_a_provider_block() -> None:
     start: dict[str, object] = {"type": "tool_use", "id": "t", "input": {}}
     assert run(START + block(0, start) + finish() + STOP).response.content == [ProviderBlock("anthropic", start)]
 
@@ -86,13 +86,13 @@ def test_a_call_that_was_cut_off_is_not_complete(reason: str, stop: bool) -> Non
     assert outcome.response.tool_calls[1].arguments == '{"b": '
 
 
-def test_arguments_that_parse_are_no_proof_that_the_call_was_not_cut_off() -> None:
+def test_a_cut_off_call_with_valid_json_is_not_complete() -> None:
     outcome = run(START + call(0, '{"a": 1}') + finish("max_tokens") + STOP)
     assert outcome.events[-2] == ToolCallDone(0, False)
     assert outcome.done.finish_reason is FinishReason.LENGTH
 
 
-def test_a_finished_call_before_text_that_was_cut_off_is_complete() -> None:
+def test_a_call_before_text_that_was_cut_off_is_complete() -> None:
     assert run(START + call(0, "{}") + text(1, "an") + finish("max_tokens") + STOP).response.tool_calls[0].complete
 
 
@@ -106,7 +106,7 @@ def test_calls_made_turn_a_stop_into_tool_use_but_never_a_length() -> None:
     assert run(START + call(0, "{}") + finish("max_tokens") + STOP).done.finish_reason is FinishReason.LENGTH
 
 
-def test_server_side_calls_and_results_are_the_providers_own_blocks() -> None:
+def test_server_side_calls_and_results_are_provider_blocks() -> None:
     use: dict[str, object] = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}}
     result: dict[str, object] = {
         "type": "web_search_tool_result",
@@ -137,14 +137,14 @@ def test_server_side_calls_and_results_are_the_providers_own_blocks() -> None:
     assert outcome.done.finish_reason is FinishReason.STOP
 
 
-def test_a_server_side_call_that_was_cut_off_keeps_its_input_as_text() -> None:
+def test_a_cut_off_server_call_keeps_its_input_as_text() -> None:
     use: dict[str, object] = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}
     wire = START + block(0, use, {"type": "input_json_delta", "partial_json": '{"query": "ra'}, stop=False)
     for ending in (finish("max_tokens") + STOP, ""):
         assert run(wire + ending).response.content == [ProviderBlock("anthropic", {**use, "input": '{"query": "ra'})]
 
 
-def test_a_compaction_is_gathered_from_its_delta() -> None:
+def test_a_compaction_is_joined_from_its_deltas() -> None:
     start: dict[str, object] = {"type": "compaction", "content": None}
     delta: dict[str, object] = {"type": "compaction_delta", "content": "So far: …", "encrypted_content": None}
     content = run_at_every_split(START + block(0, start, delta) + text(1, "a") + finish() + STOP).response.content
@@ -162,7 +162,7 @@ def test_deltas_of_unknown_blocks_append_text_and_set_the_rest() -> None:
     assert content == [ProviderBlock("anthropic", {"type": "novelty", "note": "abc", "parts": [1], "level": 2})]
 
 
-def test_reading_the_answer_in_mid_stream_disturbs_nothing() -> None:
+def test_reading_the_answer_during_the_stream_has_no_effect() -> None:
     machine = DIALECT.machine(STRICT, made_ids())
     use = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}
     machine.feed("", json.dumps({"type": "message_start", "message": MESSAGE}).encode())

@@ -1,4 +1,4 @@
-"""How much each model is told to think: the tables, row by row, and how they are overridden."""
+"""The tables of thinking options per model, row by row, and how they are overridden."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ADAPTIVE = {"type": "adaptive", "display": "summarized"}
 
 
 def body(model: str, thinking: ThinkingLevel | ThinkingConfig) -> tuple[Any, Any]:
-    """The `thinking` member and the effort of a request."""
+    """Return the `thinking` member and the effort of a request."""
     wire = DIALECT.encode(Request(model, [Message.user("Hi")], thinking=thinking), model, STRICT, stream=False)
     sent = json.loads(wire.body)
     check_body(sent, stream=False)
@@ -100,7 +100,7 @@ def test_levels_of_adaptive_models_are_efforts(model: str) -> None:
         ("claude-something-7", {"type": "disabled"}, None),
     ],
 )
-def test_no_thinking_is_switched_off_the_way_the_model_allows(
+def test_level_none_disables_thinking_as_the_model_allows(
     model: str, member: dict[str, str] | None, effort: str | None
 ) -> None:
     assert body(model, NONE) == (member, effort)
@@ -120,7 +120,7 @@ def test_no_thinking_is_switched_off_the_way_the_model_allows(
         ("claude-3.7-sonnet", "claude-3"),
     ],
 )
-def test_a_model_is_known_however_its_host_writes_its_name(name: str, row: str) -> None:
+def test_a_model_is_found_in_any_spelling_of_its_name(name: str, row: str) -> None:
     assert thinking_model(name) is MODELS[row]
 
 
@@ -130,13 +130,13 @@ def test_models_outside_the_table_have_their_own_rows() -> None:
     assert thinking_model("claude-mythos-preview") is not MODELS["claude-mythos-"]
 
 
-def test_an_explicit_budget_wins_over_the_level() -> None:
+def test_an_explicit_budget_replaces_the_levels() -> None:
     config = ThinkingConfig(level=HIGH, budget_tokens=2000)
     for model in ("claude-sonnet-4-5", "claude-opus-4-6", "some-server-model"):
         assert body(model, config) == ({"type": "enabled", "budget_tokens": 2000}, None)
 
 
-def test_an_explicit_effort_wins_over_the_level_and_goes_beside_a_budget() -> None:
+def test_an_explicit_effort_replaces_the_levels() -> None:
     assert body("claude-opus-4-7", ThinkingConfig(level=LOW, effort="xhigh")) == (ADAPTIVE, "xhigh")
     assert body("claude-opus-4-7", ThinkingConfig(effort="max")) == (ADAPTIVE, "max")
     config = ThinkingConfig(level=NONE, effort="low")
@@ -146,7 +146,7 @@ def test_an_explicit_effort_wins_over_the_level_and_goes_beside_a_budget() -> No
 
 
 @pytest.mark.parametrize("model", [name for name, row in MODELS.items() if not row.takes_budget])
-def test_a_budget_for_a_model_that_takes_none_is_refused(model: str) -> None:
+def test_a_budget_is_refused_for_models_without_one(model: str) -> None:
     with pytest.raises(InvalidRequestError, match="takes no budget") as raised:
         body(model, ThinkingConfig(budget_tokens=2000))
     assert raised.value.field == "thinking.budget_tokens"
@@ -158,7 +158,7 @@ def test_a_budget_below_anthropics_smallest_is_refused(budget: int) -> None:
         body("claude-sonnet-4-5", ThinkingConfig(budget_tokens=budget))
 
 
-def test_whether_thinking_text_is_wanted_back_is_said() -> None:
+def test_include_summary_sets_display() -> None:
     for wanted, display in ((True, "summarized"), (False, "omitted")):
         config = ThinkingConfig(level=LOW, include_summary=wanted)
         assert body("claude-opus-5", config)[0] == {"type": "adaptive", "display": display}
@@ -170,7 +170,7 @@ def test_whether_thinking_text_is_wanted_back_is_said() -> None:
 
 
 @pytest.mark.parametrize("model", ["claude-sonnet-4-5", "claude-opus-4-8"])
-def test_wanting_a_summary_does_not_switch_thinking_on(model: str) -> None:
+def test_include_summary_alone_does_not_enable_thinking(model: str) -> None:
     config = ThinkingConfig(include_summary=True)
     assert body(model, config) == (None, None)
     assert wire_thinking(config, model).warnings

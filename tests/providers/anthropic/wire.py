@@ -1,5 +1,7 @@
-"""What the tests of the Anthropic dialect share: providers, wire text to write answers with, and a runner that
-checks on every stream what must hold on all of them."""
+"""Shared by the tests of the Anthropic dialect: providers, functions that write wire text, and a runner of streams.
+
+The runner checks on every stream what must be true of all streams.
+"""
 
 from __future__ import annotations
 
@@ -49,13 +51,13 @@ PING = 'event: ping\ndata: {"type": "ping"}\n\n'
 
 
 def sse(payload: object, name: str | None = None) -> str:
-    """One event, with its name where it has one."""
+    """Return one event, with a name if one is given."""
     head = f"event: {name}\n" if name else ""
     return f"{head}data: {json.dumps(payload, ensure_ascii=False)}\n\n"
 
 
 def block(index: int, content: dict[str, object], *deltas: dict[str, object], stop: bool = True) -> str:
-    """A content block's events."""
+    """Return the events of a content block."""
     wire = sse({"type": "content_block_start", "index": index, "content_block": content}, "content_block_start")
     for delta in deltas:
         wire += sse({"type": "content_block_delta", "index": index, "delta": delta}, "content_block_delta")
@@ -65,18 +67,18 @@ def block(index: int, content: dict[str, object], *deltas: dict[str, object], st
 
 
 def text(index: int, *pieces: str) -> str:
-    """A text block."""
+    """Return the events of a text block."""
     return block(index, {"type": "text", "text": ""}, *({"type": "text_delta", "text": piece} for piece in pieces))
 
 
 def call(index: int, *pieces: str, id: str = "toolu_1", name: str = "look", stop: bool = True) -> str:
-    """A tool call."""
+    """Return the events of a tool call."""
     deltas: list[dict[str, object]] = [{"type": "input_json_delta", "partial_json": piece} for piece in pieces]
     return block(index, {"type": "tool_use", "id": id, "name": name, "input": {}}, *deltas, stop=stop)
 
 
 def finish(reason: str | None = "end_turn", usage: dict[str, object] | None = None, **delta: object) -> str:
-    """The stop reason, without the terminal marker."""
+    """Return the event with the stop reason, without the terminal marker."""
     payload = {
         "type": "message_delta",
         "delta": {"stop_reason": reason, "stop_sequence": None, **delta},
@@ -86,14 +88,14 @@ def finish(reason: str | None = "end_turn", usage: dict[str, object] | None = No
 
 
 def made_ids() -> Callable[[], str]:
-    """A maker of ids that counts."""
+    """Return a maker of numbered ids."""
     numbers = iter(range(1, 1_000_000))
     return lambda: f"made_{next(numbers)}"
 
 
 @dataclass
 class Outcome:
-    """What one stream gave."""
+    """The events and the response of one stream."""
 
     events: list[Event]
     response: Response
@@ -115,7 +117,7 @@ class Outcome:
 
 
 def run(wire: str | bytes, provider: Provider = STRICT, *, chunks: Sequence[bytes] | None = None) -> Outcome:
-    """Parse, feed, end. Checks the events' order, and that they tell what the response holds."""
+    """Parse a body, feed the machine and end it. Checks the events' order, and that events and response are equal."""
     body = wire.encode() if isinstance(wire, str) else wire
     parser, machine, order = SSEParser(), DIALECT.machine(provider, made_ids()), OrderChecker()
     events: list[Event] = []
@@ -135,12 +137,12 @@ def run(wire: str | bytes, provider: Provider = STRICT, *, chunks: Sequence[byte
     assert machine.end() == ()
     assert machine.feed("message_stop", b'{"type": "message_stop"}') == ()
     response = machine.response()
-    assert told(events) == held(response)
+    assert blocks_of_events(events) == blocks_of_response(response)
     return Outcome(events, response)
 
 
 def run_at_every_split(wire: str, provider: Provider = STRICT) -> Outcome:
-    """The same, with the body cut in two at every byte, and byte by byte: always the same outcome."""
+    """Run a body whole, cut in two at every byte, and byte by byte. The outcome must be the same."""
     body = wire.encode()
     whole = run(body, provider)
     for chunks in splits(body):
@@ -154,8 +156,8 @@ def splits(body: bytes) -> Iterator[list[bytes]]:
         yield [body[:position], body[position:]]
 
 
-def told(events: Sequence[Event]) -> dict[int, tuple[object, ...]]:
-    """Per block, what the events told."""
+def blocks_of_events(events: Sequence[Event]) -> dict[int, tuple[object, ...]]:
+    """Return the content of each block according to the events."""
     blocks: dict[int, tuple[object, ...]] = {}
     for event in events:
         if isinstance(event, TextDelta | ThinkingDelta):
@@ -171,8 +173,8 @@ def told(events: Sequence[Event]) -> dict[int, tuple[object, ...]]:
     return blocks
 
 
-def held(response: Response) -> dict[int, tuple[object, ...]]:
-    """Per block, what the response holds of that."""
+def blocks_of_response(response: Response) -> dict[int, tuple[object, ...]]:
+    """Return the content of each block according to the response."""
     blocks: dict[int, tuple[object, ...]] = {}
     for index, content in enumerate(response.content):
         if isinstance(content, Text) and content.text:
@@ -185,11 +187,11 @@ def held(response: Response) -> dict[int, tuple[object, ...]]:
 
 
 def decode(payload: object, provider: Provider = STRICT) -> Response:
-    """Read an unstreamed answer."""
+    """Decode an unstreamed answer."""
     return DIALECT.decode(json.dumps(payload).encode(), provider, made_ids())
 
 
 def message(*content: dict[str, object], stop_reason: str = "end_turn", **members: object) -> dict[str, object]:
-    """An unstreamed answer."""
+    """Return an unstreamed answer."""
     usage = {"input_tokens": 10, "output_tokens": 5}
     return {**MESSAGE, "content": list(content), "stop_reason": stop_reason, "usage": usage, **members}

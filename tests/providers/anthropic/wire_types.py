@@ -1,7 +1,7 @@
-"""Anthropic's own request types, as a judge of what we write: the body must fit them, member by member.
+"""Checks bodies against Anthropic's own request types, member by member.
 
-Pydantic reads the SDK's `TypedDict`s. It validates an `Iterable` only as it is read and leaves out members that a type
-does not have, so the validated value is read to its end and compared with what went in.
+Pydantic reads the SDK's `TypedDict`s. It validates an `Iterable` only when it is read, and leaves out members that a
+type does not have. So the validated value is read to its end and compared with the input.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ OLDER_MEMBERS = frozenset({"temperature", "top_p"})
 
 
 def check_body(body: dict[str, object], *, stream: bool) -> None:
-    """Assert that a body is what Anthropic's types describe, and holds nothing else."""
+    """Assert that a body matches Anthropic's types and has no other members."""
     known = {name: value for name, value in body.items() if name not in OLDER_MEMBERS}
     assert drained(PARAMETERS[stream].validate_python(known)) == known
 
 
 def drained(value: object) -> object:
-    """The value with every lazily validated part read. The types also take the blocks of an answer as they are."""
+    """Return the value with every lazily validated part read. The types also accept blocks of an answer as they are."""
     if isinstance(value, BaseModel):
         return drained(value.model_dump(exclude_unset=True))
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Shared by the tests of requests: encode, and check every member against the official client's types."""
+"""Shared by the tests of requests: encodes, and checks every member against the official client's types."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ BODY_TYPES: dict[str, Any] = {
     "generationConfig": types.GenerationConfig,
     "toolConfig": types.ToolConfig,
 }
-"""Member of the body → the official type. Those types forbid members they do not know."""
+"""Member of the body → the official type. These types forbid unknown members."""
 
 LIST_TYPES: dict[str, Any] = {"contents": types.Content, "tools": types.Tool}
 
 
 def wire(*messages: Message, model: str = MODEL, stream: bool = False, **options: Any) -> WireRequest:
-    """Encode, without a look at the official types."""
+    """Encode without checking against the official types."""
     request = Request(model, list(messages) or [Message.user("Hi")], **options)
     return DIALECT.encode(request, model, Gemini("key"), stream=stream)
 
 
 def body_of(request: WireRequest) -> dict[str, Any]:
-    """The body, checked member by member."""
+    """Return the body, checked member by member."""
     body: dict[str, Any] = json.loads(request.body)
     for name, value in body.items():
         if name in LIST_TYPES:
@@ -49,16 +49,16 @@ def body_of(request: WireRequest) -> dict[str, Any]:
 
 
 def sent(*messages: Message, **options: Any) -> dict[str, Any]:
-    """Encode and check."""
+    """Encode a request with these messages. Returns the body, checked."""
     return body_of(wire(*messages, **options))
 
 
 def contents(*messages: Message, **options: Any) -> list[Any]:
-    """The contents of a request, checked."""
+    """Return the contents of a request, checked."""
     result: list[Any] = sent(*messages, **options)["contents"]
     return result
 
 
 def warnings(*messages: Message, **options: Any) -> list[str]:
-    """What a request could be sent only in part."""
+    """Return the warnings of a request."""
     return wire(*messages, **options).warnings

@@ -1,4 +1,4 @@
-"""Error bodies, as Google's servers and the proxies before them write them."""
+"""Error bodies of Google's servers and of the proxies before them."""
 
 from __future__ import annotations
 
@@ -67,25 +67,23 @@ def test_the_status_decides_the_category(status: int, category: ErrorCategory, r
         ("DATA_LOSS", 500, ErrorCategory.SERVER),
     ],
 )
-def test_inside_a_200_the_status_name_decides_as_the_http_status_would(
-    name: str, status: int, category: ErrorCategory
-) -> None:
+def test_inside_a_200_the_status_name_sets_the_category(name: str, status: int, category: ErrorCategory) -> None:
     error = read_error({"error": {"status": name, "message": "x"}}, b"")
     assert (error.category, error.http_status, error.provider_code) == (category, status, name)
 
 
 def test_every_status_name_is_covered_above() -> None:
-    marks = test_inside_a_200_the_status_name_decides_as_the_http_status_would.pytestmark  # type: ignore[attr-defined]
+    marks = test_inside_a_200_the_status_name_sets_the_category.pytestmark  # type: ignore[attr-defined]
     assert {name for name, _, _ in marks[0].args[1]} == STATUS_CODES.keys()
 
 
-def test_the_message_is_the_status_and_what_was_said() -> None:
+def test_the_message_is_the_status_name_and_the_servers_text() -> None:
     error = parse_error(400, body(400, "Temperature must be below 2.", "INVALID_ARGUMENT"))
     assert error.message == "INVALID_ARGUMENT: Temperature must be below 2."
     assert error.provider_code == "INVALID_ARGUMENT"
 
 
-def test_the_http_status_goes_before_the_codes_in_the_body() -> None:
+def test_the_http_status_takes_precedence_over_the_bodys_codes() -> None:
     assert parse_error(404, body(400, "x", "INVALID_ARGUMENT")).category is ErrorCategory.NOT_FOUND
 
 
@@ -108,12 +106,12 @@ def test_every_reason_of_the_table_is_tested() -> None:
 
 
 @pytest.mark.parametrize(("reason", "category"), REASONS.items())
-def test_the_reason_says_more_than_the_status(reason: str, category: ErrorCategory) -> None:
+def test_the_reason_takes_precedence_over_the_status(reason: str, category: ErrorCategory) -> None:
     error = parse_error(400, body(400, "No.", "INVALID_ARGUMENT", info(reason)))
     assert (error.category, error.provider_code) == (category, reason)
 
 
-def test_a_disabled_service_can_be_told_from_a_missing_right() -> None:
+def test_a_disabled_service_differs_from_a_missing_permission() -> None:
     disabled = parse_error(403, body(403, "Enable it.", "PERMISSION_DENIED", info("SERVICE_DISABLED")))
     denied = parse_error(403, body(403, "No.", "PERMISSION_DENIED"))
     assert disabled.category is denied.category is ErrorCategory.AUTH
@@ -138,12 +136,12 @@ def test_the_retry_delay_is_read_from_the_body(delay: Any, hint: int) -> None:
     assert parse_error(429, body(429, "Slow.", "RESOURCE_EXHAUSTED", detail)).retry_after_ms == hint
 
 
-def test_a_delay_in_the_message_counts_where_the_details_are_gone() -> None:
+def test_without_details_the_delay_is_read_from_the_message() -> None:
     error = parse_error(429, body(429, "Quota exceeded.\nPlease retry in 48.5s.", "RESOURCE_EXHAUSTED"))
     assert error.retry_after_ms == 48_500
 
 
-def test_headers_are_the_hint_where_the_body_has_none() -> None:
+def test_without_a_hint_in_the_body_the_headers_count() -> None:
     error = DIALECT.decode_error(503, {"retry-after": "7"}, b"<html>busy</html>", NOW)
     assert (error.retry_after_ms, error.message) == (7000, "busy")
     detail = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "2s"}
@@ -168,7 +166,7 @@ def quota(quota_id: str, value: str = "250") -> dict[str, Any]:
         ({"violations": "none"}, True),
     ],
 )
-def test_a_quota_that_is_spent_for_the_day_is_not_worth_a_retry(detail: dict[str, Any], retryable: bool) -> None:
+def test_a_used_up_daily_quota_is_not_retryable(detail: dict[str, Any], retryable: bool) -> None:
     error = parse_error(429, body(429, "x", "RESOURCE_EXHAUSTED", detail, {"retryDelay": "30s"}))
     assert (error.category, error.retryable) == (ErrorCategory.RATE_LIMIT, retryable)
 
@@ -184,7 +182,7 @@ def test_a_quota_that_is_spent_for_the_day_is_not_worth_a_retry(detail: dict[str
         ("No capacity available for model on the server", True),
     ],
 )
-def test_a_spent_quota_may_be_told_in_words_only(message: str, retryable: bool) -> None:
+def test_a_used_up_quota_is_recognised_in_the_message(message: str, retryable: bool) -> None:
     assert parse_error(429, body(429, message, "RESOURCE_EXHAUSTED")).retryable is retryable
     assert parse_error(503, body(503, message, "UNAVAILABLE")).retryable
 
@@ -214,7 +212,7 @@ def test_every_shape_of_body_gives_a_message(text: bytes, message: str) -> None:
     assert (error.message, error.category, error.body) == (message, ErrorCategory.INVALID_ARG, text)
 
 
-def test_a_key_that_the_server_quotes_is_taken_out() -> None:
+def test_a_quoted_key_is_removed() -> None:
     key = "AIza" + "Sy0123456789abcdef" * 2
     detail = {"@type": "type.googleapis.com/google.rpc.DebugInfo", "detail": "Invalid API key: hunter2"}
     error = parse_error(400, body(400, f"API key {key} expired.", "INVALID_ARGUMENT", detail))

@@ -1,4 +1,4 @@
-"""Whatever a server sends: an Error event or an answer, never an exception, and always in order."""
+"""Arbitrary input gives an `Error` event or an answer, never an exception, and always keeps the event order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from manystream.providers.gemini import DIALECT
 from tests.providers.gemini.wire import PROVIDER, Ids, run, stream_bytes
 
 PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-"""For machines that are busy with something else."""
+"""No deadline, because the machine may be busy."""
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_an_arbitrary_error_body_never_raises(body: Any, status: int) -> None:
     assert error.http_status == status or status < 400
     assert error.retry_after_ms >= -1
     assert error.body == data[:4096]
-    # No body of this kind names a reason that says more than these statuses.
+    # No body of this kind has a reason that takes precedence over these statuses.
     expected = {400: ErrorCategory.INVALID_ARG, 401: ErrorCategory.AUTH, 404: ErrorCategory.NOT_FOUND}
     assert error.category is expected.get(status, error.category)
     if status in (400, 401, 404):

@@ -1,4 +1,4 @@
-"""Conversations: roles, parts, calls and their results, and the state that goes back with them."""
+"""Conversations: roles, parts, calls and their results, and the state that is sent back with them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_roles_are_user_and_model() -> None:
     ]
 
 
-def test_empty_texts_are_nothing_and_nothing_at_all_is_refused() -> None:
+def test_empty_texts_are_left_out_and_no_content_is_refused() -> None:
     assert contents(HI, Message.assistant(""), Message.user([Text(""), Text("b")])) == [
         {"role": "user", "parts": [{"text": "Hi"}]},
         {"role": "user", "parts": [{"text": "b"}]},
@@ -73,7 +73,7 @@ def test_a_failed_result_is_an_error_in_the_response() -> None:
     assert sent[2]["parts"] == [{"functionResponse": {"name": "now", "response": {"error": "no clock"}}}]
 
 
-def test_parallel_calls_and_their_results_are_one_content_each_in_order() -> None:
+def test_parallel_calls_are_one_content_and_so_are_results() -> None:
     history = (
         HI,
         Message.assistant("I look."),
@@ -91,7 +91,7 @@ def test_parallel_calls_and_their_results_are_one_content_each_in_order() -> Non
     ]
 
 
-def test_calls_one_after_another_are_turns_of_their_own() -> None:
+def test_consecutive_calls_are_separate_turns() -> None:
     history = (
         HI,
         Message.tool_call("a", "f", "{}"),
@@ -103,7 +103,7 @@ def test_calls_one_after_another_are_turns_of_their_own() -> None:
     assert contents(*history, model=OLD_MODEL)[1:] == one + one
 
 
-def test_a_result_follows_its_call_wherever_the_history_has_it() -> None:
+def test_a_result_is_moved_after_its_call() -> None:
     history = (HI, Message.tool_call("a", "f", "{}"), Message.user("Hurry!"), Message.user(ToolResult("a", "ok")))
     assert [content["parts"] for content in contents(*history, model=OLD_MODEL)[1:]] == [
         [call_part()],
@@ -131,11 +131,11 @@ def test_results_of_one_id_answer_the_calls_of_a_turn_in_order() -> None:
     assert warnings(*history) == ["messages: call 'a' has no result and is not sent"]
     both = contents(*history, Message.tool_result("a", "fine"), model=OLD_MODEL)
     assert both[1]["parts"] == [call_part("f"), call_part("g")]
-    said = [part["functionResponse"] for part in both[2]["parts"]]
-    assert [(one["name"], one["response"]["output"]) for one in said] == [("f", "ok"), ("g", "fine")]
+    responses = [part["functionResponse"] for part in both[2]["parts"]]
+    assert [(one["name"], one["response"]["output"]) for one in responses] == [("f", "ok"), ("g", "fine")]
 
 
-def test_an_id_that_a_later_turn_uses_again_is_that_turn_s() -> None:
+def test_a_reused_id_belongs_to_the_later_turn() -> None:
     history = (
         HI,
         Message.tool_call("a", "f", "{}"),
@@ -148,7 +148,7 @@ def test_an_id_that_a_later_turn_uses_again_is_that_turn_s() -> None:
     ] == [call_part("g")]
 
 
-def test_the_wires_own_id_goes_back_in_call_and_result_and_ours_does_not() -> None:
+def test_only_ids_of_the_wire_are_sent_back() -> None:
     state = ProviderState("google", {"id": "w1"})
     history = (HI, Message.assistant([call("w1", state=state), call("ours")]))
     results = (Message.tool_result("w1", "ok"), Message.tool_result("ours", "ok"))
@@ -157,7 +157,7 @@ def test_the_wires_own_id_goes_back_in_call_and_result_and_ours_does_not() -> No
     assert answers["parts"] == [answer_part(id="w1"), answer_part()]
 
 
-def test_a_signature_goes_back_on_exactly_the_part_it_came_with() -> None:
+def test_a_signature_is_sent_back_on_its_part() -> None:
     answer = decode(
         part_chunk(
             {"text": "Hm", "thought": True},
@@ -179,7 +179,7 @@ def test_a_signature_goes_back_on_exactly_the_part_it_came_with() -> None:
     ]
 
 
-def test_state_of_another_provider_never_goes_out() -> None:
+def test_state_of_another_provider_is_not_sent() -> None:
     foreign = ProviderState("anthropic", {"thoughtSignature": "c2ln", "id": "x"})
     history = (
         HI,
@@ -189,16 +189,16 @@ def test_state_of_another_provider_never_goes_out() -> None:
     assert contents(*history, model=OLD_MODEL)[1]["parts"] == [{"text": "a"}, call_part()]
 
 
-def test_a_new_model_gets_the_documented_value_for_an_unsigned_first_call() -> None:
+def test_an_unsigned_first_call_gets_the_documented_value() -> None:
     history = (HI, Message.assistant([call("a", "x"), call("b", "y")]))
     results = (Message.tool_result("a", "ok"), Message.tool_result("b", "ok"))
     assert contents(*history, *results)[1]["parts"] == [call_part("x", SKIP), call_part("y")]
-    # Where the signed call is left out, the next one is the first.
+    # If the signed call is left out, the next one is the first.
     lost = Message.assistant([call("a", "x", state=signed("c2ln")), call("b", "y")])
     assert contents(HI, lost, results[1])[1]["parts"] == [call_part("y", SKIP)]
 
 
-def test_thinking_goes_back_to_gemini_and_to_nobody_else() -> None:
+def test_thinking_is_sent_back_only_to_gemini() -> None:
     blocks = [
         Thinking("ours", state=ProviderState("google", {"thought": True})),
         Thinking("from somebody's own hand"),
@@ -216,7 +216,7 @@ def test_thinking_goes_back_to_gemini_and_to_nobody_else() -> None:
     assert warnings(*history) == ["messages: thinking that 'google' did not make is not sent to it"]
 
 
-def test_a_providers_block_goes_back_in_its_place_and_only_there() -> None:
+def test_a_provider_block_is_sent_back_only_to_its_provider() -> None:
     code = {"executableCode": {"language": "PYTHON", "code": "1"}, "thoughtSignature": "c2ln"}
     ours, theirs = ProviderBlock("google", code), ProviderBlock("anthropic", {"type": "server_tool_use"})
     history = (HI, Message.assistant([Text("a"), ours, theirs, Text("b")]))
@@ -253,17 +253,17 @@ PNG_PART = {"inlineData": {"mimeType": "image/png", "data": base64.b64encode(PNG
         (Image(data=PNG, media_type="image/png", state=signed("c2ln")), {**PNG_PART, "thoughtSignature": "c2ln"}),
     ],
 )  # fmt: skip
-def test_images_and_files_are_inline_or_by_address(block: Image | File, part: dict[str, Any]) -> None:
+def test_images_and_files_are_sent_inline_or_by_url(block: Image | File, part: dict[str, Any]) -> None:
     assert contents(Message.user(block))[0]["parts"] == [part]
 
 
 @pytest.mark.parametrize("url", ["data:image/png", "data:image/png;base64,%%%", "data:image/png;base64,a"])
-def test_a_data_url_that_cannot_be_read_names_its_place(url: str) -> None:
+def test_a_malformed_data_url_is_refused_naming_its_place(url: str) -> None:
     with pytest.raises(InvalidRequestError, match=r"messages\[0\]\.content\[0\]\.url"):
         contents(Message.user(Image(url=url)))
 
 
-def test_what_a_part_cannot_hold_is_said() -> None:
+def test_options_that_a_part_cannot_have_cause_warnings() -> None:
     blocks = [
         Image(data=PNG, media_type="image/png", detail="low", cache_control=CacheControl()),
         Image(data=PNG, media_type="image/png", detail="auto"),
@@ -281,14 +281,14 @@ def media_result() -> tuple[Message, ...]:
     return HI, Message.tool_call("a", "f", "{}"), Message(Role.TOOL, [result])
 
 
-def test_files_in_a_result_stand_inside_it_where_the_model_takes_them() -> None:
+def test_files_of_a_result_are_sent_inside_it_to_new_models() -> None:
     assert contents(*media_result())[2:] == [
         {"role": "user", "parts": [answer_part(output="two files", parts=[PNG_PART])]},
     ]
     assert warnings(*media_result()) == []
 
 
-def test_files_in_a_result_stand_beside_it_where_the_model_does_not() -> None:
+def test_files_of_a_result_are_sent_beside_it_to_old_models() -> None:
     assert contents(*media_result(), model=OLD_MODEL)[2:] == [
         {"role": "user", "parts": [answer_part(output="two files")]},
         {"role": "user", "parts": [PNG_PART]},
@@ -302,7 +302,7 @@ def test_files_in_a_result_stand_beside_it_where_the_model_does_not() -> None:
 
 
 @pytest.mark.parametrize("arguments", ['{"a": ', "[1]", "null"])
-def test_arguments_that_are_no_object_are_sent_as_text_and_said(arguments: str) -> None:
+def test_arguments_that_are_no_object_cause_a_warning(arguments: str) -> None:
     history = (HI, Message.tool_call("a", "f", arguments), Message.tool_result("a", "bad arguments", is_error=True))
     assert contents(*history)[1]["parts"][0]["functionCall"] == {"name": "f", "args": {"arguments": arguments}}
     assert warnings(*history) == ["messages[1].content[0].arguments: no JSON object, sent as text"]
@@ -318,8 +318,8 @@ def test_text_beside_results_in_a_tool_message_follows_them() -> None:
     ]
 
 
-def test_a_conversation_goes_round() -> None:
-    """An answer that is sent back in the next request says the same as it said on the wire."""
+def test_an_answer_sent_back_equals_its_wire_form() -> None:
+    """An answer that is sent back in the next request equals its wire form."""
     parts: list[dict[str, Any]] = [
         {"text": "Hm", "thought": True},
         {"text": "Look:"},
@@ -332,7 +332,7 @@ def test_a_conversation_goes_round() -> None:
     assert contents(HI, answer.to_message(), HI)[1] == {"role": "model", "parts": parts}
 
 
-# The endings of file names, and the media types that IANA and Gemini's page on files have for them.
+# File extensions, and their media types according to IANA and Gemini's page on files.
 ENDINGS = {
     "png": "image/png",
     "jpg": "image/jpeg",
@@ -359,26 +359,26 @@ ENDINGS = {
 }
 
 
-def test_every_ending_of_the_table_is_tested() -> None:
+def test_every_extension_of_the_table_is_tested() -> None:
     assert MEDIA_TYPES.keys() == ENDINGS.keys()
 
 
 @pytest.mark.parametrize(("ending", "media_type"), ENDINGS.items())
-def test_an_address_says_its_media_type_by_its_ending(ending: str, media_type: str) -> None:
+def test_a_urls_extension_gives_its_media_type(ending: str, media_type: str) -> None:
     for address in (f"https://h/a.b.{ending}", f"gs://bucket/a.{ending.upper()}"):
         part = {"fileData": {"fileUri": address, "mimeType": media_type}}
         assert contents(Message.user(File(url=address)))[0]["parts"] == [part]
 
 
 @pytest.mark.parametrize("media_type", ["image/png", "image/jpeg", "image/webp", "application/pdf", "text/plain"])
-def test_these_files_may_stand_inside_a_functions_response(media_type: str) -> None:
+def test_these_media_types_are_sent_inside_a_response(media_type: str) -> None:
     result = Message.tool_result("c", [File(data=b"x", media_type=media_type)])
     call = Message.assistant(ToolCall("c", "f", "{}"))
     answer = contents(HI, call, result, model="gemini-3-pro")[2]["parts"][0]["functionResponse"]
     assert answer["parts"] == [{"inlineData": {"mimeType": media_type, "data": "eA=="}}]
 
 
-def test_a_conversation_that_begins_with_the_models_words_gets_a_users_turn_before_them() -> None:
+def test_a_users_turn_is_inserted_before_a_models_first_turn() -> None:
     assert contents(Message.assistant("Ask me."), HI) == [
         {"role": "user", "parts": [{"text": "(The conversation begins with the assistant's message.)"}]},
         {"role": "model", "parts": [{"text": "Ask me."}]},

@@ -1,4 +1,4 @@
-"""Arguments in pieces: whatever the pieces, the text is the JSON of what they say."""
+"""Arguments in pieces: for any pieces, the text is JSON with their values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from manystream.providers.gemini.partial_arguments import PartialArguments, path_steps
 
 PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-"""For machines that are busy with something else."""
+"""No deadline, because the machine may be busy."""
 
 
 def assembled(pieces: list[dict[str, Any]]) -> tuple[Any, PartialArguments]:
@@ -42,11 +42,11 @@ def assembled(pieces: list[dict[str, Any]]) -> tuple[Any, PartialArguments]:
         ("$" + ".a" * 65, None),
     ],
 )
-def test_a_path_is_read_into_its_steps(path: str, steps: tuple[str | int, ...] | None) -> None:
+def test_a_path_is_parsed_into_its_steps(path: str, steps: tuple[str | int, ...] | None) -> None:
     assert path_steps(path) == steps
 
 
-def test_no_piece_at_all_is_the_empty_object() -> None:
+def test_no_pieces_make_the_empty_object() -> None:
     assert assembled([])[0] == {}
 
 
@@ -64,18 +64,18 @@ def test_pieces_out_of_order_are_written_again_at_the_end() -> None:
     assert not arguments.lost
 
 
-def test_left_out_items_are_null() -> None:
+def test_missing_items_are_null() -> None:
     assert assembled([{"jsonPath": "$.a[2]", "numberValue": 1}])[0] == {"a": [None, None, 1]}
 
 
-def test_a_piece_that_only_says_where_adds_nothing() -> None:
+def test_a_piece_without_a_value_adds_nothing() -> None:
     value, arguments = assembled([{"jsonPath": "$.a", "stringValue": "x", "willContinue": True}, {"jsonPath": "$.a"}])
     assert value == {"a": "x"}
     assert not arguments.lost
 
 
 @pytest.mark.parametrize("piece", [{}, {"jsonPath": "$..a", "stringValue": "x"}, {"jsonPath": 5, "numberValue": 1}])
-def test_a_piece_without_a_place_is_noticed(piece: dict[str, Any]) -> None:
+def test_a_piece_without_a_valid_path_sets_lost(piece: dict[str, Any]) -> None:
     assert assembled([piece])[1].lost
 
 
@@ -83,7 +83,7 @@ SCALAR_MEMBERS = {str: "stringValue", bool: "boolValue", int: "numberValue", flo
 
 
 def pieces_of(value: Any, path: str = "$") -> list[dict[str, Any]]:
-    """A value as the server streams it, in document order, strings in pieces of two letters."""
+    """Return a value as the server streams it: in document order, strings in pieces of two letters."""
     if isinstance(value, dict):
         return [piece for name, member in value.items() for piece in pieces_of(member, f"{path}['{name}']")]
     if isinstance(value, list):
@@ -114,7 +114,7 @@ OBJECTS = st.dictionaries(NAMES, VALUES, max_size=4)
 
 @PATIENT
 @given(OBJECTS)
-def test_any_object_comes_out_as_it_was_taken_apart(value: dict[str, Any]) -> None:
+def test_any_object_is_rebuilt_from_its_pieces(value: dict[str, Any]) -> None:
     got, arguments = assembled(pieces_of(value))
     assert got == value
     assert not arguments.lost
@@ -169,7 +169,7 @@ HOSTILE_PATHS: dict[str, list[dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", HOSTILE_PATHS)
-def test_a_path_creates_no_more_than_was_received(name: str) -> None:
+def test_a_path_cannot_create_more_than_was_received(name: str) -> None:
     pieces = HOSTILE_PATHS[name]
     received = len(json.dumps(pieces))
     tracemalloc.start()
@@ -184,7 +184,7 @@ def test_a_path_creates_no_more_than_was_received(name: str) -> None:
     assert peak < 100 * received + 100_000
 
 
-def test_items_that_were_left_out_are_null_as_far_as_what_was_received_allows() -> None:
+def test_missing_items_are_null_within_the_allowance() -> None:
     value, arguments = assembled(
         [
             {"jsonPath": "$.text", "stringValue": "x" * 100},
@@ -197,10 +197,10 @@ def test_items_that_were_left_out_are_null_as_far_as_what_was_received_allows() 
 
 
 @pytest.mark.parametrize("value", [[1], {"a": 1}])
-def test_a_number_that_is_none_is_lost_and_noticed(value: object) -> None:
+def test_a_number_that_is_no_scalar_sets_lost(value: object) -> None:
     text, arguments = text_of([{"jsonPath": "$.a", "numberValue": value}])
     assert (json.loads(text), arguments.lost) == ({}, True)
 
 
-def test_a_number_beyond_64_bits_is_written_as_it_is() -> None:
+def test_a_number_beyond_64_bits_is_written_exactly() -> None:
     assert assembled([{"jsonPath": "$.a", "numberValue": 2**70}])[0] == {"a": 2**70}

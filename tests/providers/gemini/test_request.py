@@ -1,4 +1,4 @@
-"""Requests: every option's wire form, checked against the official client's types, and what is said of the rest."""
+"""Requests: every option's wire form, checked against the official client's types, and warnings for the others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from manystream.providers.provider import Gemini
 from manystream.providers.request import Request, ThinkingConfig, ThinkingLevel, Tool
 from tests.providers.gemini.sent import OLD_MODEL, body_of, sent, warnings, wire
 
-WEATHER = Tool("weather", "Tells it.", {"type": "object", "properties": {"place": {"type": "string"}}})
+WEATHER = Tool("weather", "Returns it.", {"type": "object", "properties": {"place": {"type": "string"}}})
 NOW = Tool("now")
 
 
@@ -89,7 +89,7 @@ def test_a_tuned_model_on_vertex_is_a_resource_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("model", ["models/..", "models/../../x", "models/", "tunedModels/", "."])
-def test_a_model_cannot_lead_elsewhere(model: str) -> None:
+def test_a_model_name_cannot_change_the_path(model: str) -> None:
     with pytest.raises(InvalidRequestError, match="model: "):
         request_path("https://host", model, stream=False)
 
@@ -105,7 +105,7 @@ def test_every_number_and_limit() -> None:
     }
 
 
-def test_sampling_that_a_model_passes_over_is_said() -> None:
+def test_ignored_sampling_causes_a_warning() -> None:
     sampling = {"temperature": 0.5, "top_p": 0.9}
     assert [warning.partition(":")[0] for warning in warnings(model="gemini-3.6-flash", **sampling)] == [
         "temperature",
@@ -133,7 +133,7 @@ def test_tools_are_declared_with_json_schema() -> None:
             "functionDeclarations": [
                 {
                     "name": "weather",
-                    "description": "Tells it.",
+                    "description": "Returns it.",
                     "parametersJsonSchema": {"type": "object", "properties": {"place": {"type": "string"}}},
                 },
                 {"name": "now"},
@@ -202,19 +202,19 @@ def test_thinking_is_part_of_the_generation_config(model: str, thinking: Any, co
     assert sent(model=model, thinking=thinking)["generationConfig"] == {"thinkingConfig": config}
 
 
-def test_thinking_that_a_model_refuses_names_the_field() -> None:
+def test_thinking_that_a_model_refuses_is_an_error() -> None:
     with pytest.raises(InvalidRequestError, match=r"thinking: gemini-2\.5-pro"):
         wire(model="gemini-2.5-pro", thinking=ThinkingLevel.NONE)
 
 
-def test_metadata_goes_out_as_labels_where_it_is_labels() -> None:
+def test_metadata_that_is_a_valid_label_is_sent_as_a_label() -> None:
     request = wire(metadata={"team": "search-1", "User": "x", "note": "Not a label!"})
     assert body_of(request)["labels"] == {"team": "search-1"}
     assert [warning.partition(":")[0] for warning in request.warnings] == ["metadata.User", "metadata.note"]
     assert "labels" not in sent(metadata={"User": "x"})
 
 
-def test_what_gemini_has_no_switch_for_is_said() -> None:
+def test_an_option_without_a_member_causes_a_warning() -> None:
     assert warnings(parallel_tool_calls=False) == ["parallel_tool_calls: left out, Gemini has no such switch"]
     assert warnings(parallel_tool_calls=True) == []
     mark = CacheControl()
@@ -246,12 +246,12 @@ def test_extra_body_is_merged_last_and_deep() -> None:
     assert extra["generationConfig"] == {"topK": 5, "temperature": 1}
 
 
-def test_what_is_no_json_names_its_member() -> None:
+def test_a_value_that_is_no_json_is_an_error_naming_its_member() -> None:
     with pytest.raises(InvalidRequestError, match="store: cannot be written as JSON"):
         wire(extra_body={"store": object()})
 
 
-def test_encoding_changes_nothing_that_it_was_given() -> None:
+def test_encoding_does_not_change_the_request() -> None:
     request = Request(
         "gemini-3.8-flash",
         [Message.user("Hi"), Message.tool_call("a", "now", "{}"), Message.tool_result("a", "12:00")],
@@ -269,10 +269,10 @@ def test_encoding_changes_nothing_that_it_was_given() -> None:
     assert DIALECT.encode(request, "gemini-3.8-flash", Gemini("key"), stream=False) == first
 
 
-def test_a_request_that_no_dialect_takes_is_refused() -> None:
+def test_an_invalid_request_is_refused() -> None:
     with pytest.raises(InvalidRequestError, match="messages"):
         DIALECT.encode(Request("m", []), "m", Gemini("key"), stream=False)
 
 
-def test_both_generations_are_encoded() -> None:
+def test_old_and_new_models_are_encoded() -> None:
     assert sent(model=OLD_MODEL) == sent()

@@ -1,4 +1,4 @@
-"""Whole answers: what a body turns into, and that streaming makes no difference."""
+"""Whole answers: the response of a body, and equality of streamed and unstreamed answers."""
 
 from __future__ import annotations
 
@@ -66,8 +66,10 @@ def test_an_answer_is_read_whole() -> None:
 
 
 def pieces_of(answer: dict[str, Any]) -> list[dict[str, Any]]:
-    """The same answer as a server streams it: texts in pieces, every other part in a chunk of its own, usage in each
-    chunk, the rest with the last one."""
+    """Return an answer as a server streams it.
+
+    Texts come in pieces, every other part in its own chunk, usage in each chunk, and the rest with the last one.
+    """
     candidate = answer["candidates"][0]
     parts: list[dict[str, Any]] = []
     for part in candidate["content"]["parts"]:
@@ -179,11 +181,11 @@ def test_no_content_at_the_limit_is_a_length_stop() -> None:
         ({}, None),
     ],
 )
-def test_visible_output_is_decided_by_the_total(metadata: dict[str, Any], output: int | None) -> None:
+def test_the_total_shows_whether_output_includes_thinking(metadata: dict[str, Any], output: int | None) -> None:
     assert read_usage(metadata).output_tokens == output
 
 
-def test_unknown_counts_stay_unknown_and_a_missing_total_is_the_sum() -> None:
+def test_missing_counts_are_none_and_a_missing_total_is_the_sum() -> None:
     assert read_usage({"trafficType": "ON_DEMAND"}) == Usage(raw={"trafficType": "ON_DEMAND"})
     assert read_usage({"promptTokenCount": 3, "candidatesTokenCount": 4}).total_tokens == 7
     assert read_usage({"promptTokenCount": 3}).total_tokens is None
@@ -219,7 +221,7 @@ def test_an_unset_block_reason_blocks_nothing(reason: Any) -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>Bad gateway</html>", b'"text"', b"[]", b"[1]", b"null", b'{"candidates'])
-def test_what_is_no_answer_is_an_error_that_quotes_it(body: bytes) -> None:
+def test_a_body_that_is_no_answer_is_an_error_that_quotes_it(body: bytes) -> None:
     with pytest.raises(ProviderError) as raised:
         DIALECT.decode(body, PROVIDER, Ids())
     assert not raised.value.retryable
@@ -227,7 +229,7 @@ def test_what_is_no_answer_is_an_error_that_quotes_it(body: bytes) -> None:
     assert not body or body.decode()[:10] in raised.value.message
 
 
-def test_parse_response_needs_nothing_but_a_body() -> None:
+def test_parse_response_needs_only_a_body() -> None:
     body = json.dumps(ANSWER)
     first, second = parse_response(body), parse_response(body.encode())
     assert first.text == "I will look."
@@ -254,8 +256,8 @@ def test_the_official_client_reads_the_same_text_calls_and_usage() -> None:
     assert official.usage_metadata.candidates_token_count == ours.usage.output_tokens
 
 
-def test_an_unstreamed_body_in_answer_to_a_stream_request_has_the_same_content() -> None:
-    """Without `alt=sse` the whole body is one array; the engine hands it to `decode`."""
+def test_an_unstreamed_body_of_a_stream_request_is_decoded() -> None:
+    """Without `alt=sse` the whole body is one array, which the engine passes to `decode`."""
     array = json.dumps(pieces_of(WITH_CODE), indent=2).encode()
     assert DIALECT.decode(array, PROVIDER, Ids()).content == run([stream_bytes(*pieces_of(WITH_CODE))]).response.content
 

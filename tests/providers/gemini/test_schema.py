@@ -1,4 +1,4 @@
-"""JSON Schema as Gemini takes it."""
+"""JSON Schema in the form that Gemini accepts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def written(schema: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def test_what_is_supported_stays_as_it_is() -> None:
+def test_supported_keywords_are_unchanged() -> None:
     schema = {
         "$defs": {"P": {"type": "object", "properties": {"n": {"type": "string"}}, "required": ["n"]}},
         "type": "object",
@@ -38,7 +38,7 @@ def test_what_is_supported_stays_as_it_is() -> None:
     assert written(schema) == schema
 
 
-def test_definitions_move_to_where_gemini_reads_them_and_only_the_used_ones_are_sent() -> None:
+def test_used_definitions_are_moved_to_the_roots_defs() -> None:
     schema = {
         "definitions": {"A/b": {"type": "string"}, "Unused": {"type": "string"}},
         "type": "object",
@@ -51,7 +51,7 @@ def test_definitions_move_to_where_gemini_reads_them_and_only_the_used_ones_are_
     }
 
 
-def test_nothing_stands_beside_a_reference() -> None:
+def test_a_reference_has_no_other_keywords() -> None:
     schema = {
         "$defs": {"A": {"type": "string", "description": "old"}},
         "type": "object",
@@ -85,7 +85,7 @@ def test_a_reference_to_the_whole_becomes_a_definition() -> None:
 
 
 @pytest.mark.parametrize("reference", ["#/$defs/Missing", "https://example.com/s", "#/properties/a", 5, None, ""])
-def test_a_reference_that_leads_nowhere_names_its_place(reference: Any) -> None:
+def test_an_unresolved_reference_is_refused_naming_its_place(reference: Any) -> None:
     schema = {"type": "object", "properties": {"a": {"type": "array", "items": {"$ref": reference}}}}
     with pytest.raises(InvalidRequestError) as raised:
         written(schema)
@@ -97,7 +97,7 @@ def test_a_literal_is_an_enum_of_one() -> None:
     assert written({"const": 5, "type": "integer"}) == {"enum": [5], "type": "integer"}
 
 
-def test_openapi_spelling_is_understood() -> None:
+def test_openapi_spelling_is_converted() -> None:
     schema = {"type": "OBJECT", "properties": {"a": {"type": "STRING", "nullable": True}, "b": {"type": "INTEGER"}}}
     assert written(schema) == {
         "type": "object",
@@ -105,13 +105,13 @@ def test_openapi_spelling_is_understood() -> None:
     }
 
 
-def test_a_type_that_is_none_names_its_place() -> None:
+def test_an_unknown_type_is_refused_naming_its_place() -> None:
     with pytest.raises(InvalidRequestError) as raised:
         written({"type": "object", "properties": {"a": {"type": "text"}}})
     assert raised.value.field == "response_schema.properties.a.type"
 
 
-def test_a_property_may_be_called_like_a_keyword() -> None:
+def test_a_property_may_have_the_name_of_a_keyword() -> None:
     schema = {
         "type": "object",
         "properties": {"$ref": {"type": "string"}, "const": {"type": "string"}, "type": {"type": "string"}},
@@ -125,7 +125,7 @@ NOT_ENFORCED = (
     "minProperties", "maxProperties", "patternProperties", "propertyNames", "unevaluatedProperties",
     "dependentRequired", "dependentSchemas", "dependencies", "allOf", "not", "if", "then", "else",
 )  # fmt: skip
-"""The validating keywords of JSON Schema, less those that Gemini's page on structured output lists as taken."""
+"""The validating keywords of JSON Schema, except those that Gemini's page on structured output lists as supported."""
 
 
 def test_every_constraint_of_the_table_is_tested() -> None:
@@ -133,7 +133,7 @@ def test_every_constraint_of_the_table_is_tested() -> None:
 
 
 @pytest.mark.parametrize("keyword", NOT_ENFORCED)
-def test_a_constraint_that_gemini_does_not_know_is_sent_and_said(keyword: str) -> None:
+def test_an_unenforced_constraint_is_sent_with_a_warning(keyword: str) -> None:
     warnings: list[str] = []
     schema = {"type": "string", keyword: True}
     assert gemini_schema(schema, "response_schema", warnings) == schema
@@ -141,7 +141,7 @@ def test_a_constraint_that_gemini_does_not_know_is_sent_and_said(keyword: str) -
     assert gemini_schema(schema, "response_schema", None) == schema
 
 
-def test_a_schema_without_end_is_refused() -> None:
+def test_an_endless_schema_is_refused() -> None:
     schema: dict[str, Any] = {"type": "string"}
     for _ in range(200):
         schema = {"type": "array", "items": schema}
@@ -158,7 +158,7 @@ def test_a_functions_parameters_are_an_object() -> None:
         parameters_schema({"type": "array"}, "tools[0].parameters", None)
 
 
-def test_a_generated_schema_goes_through() -> None:
+def test_a_generated_schema_is_accepted() -> None:
     import pydantic
 
     class Leaf(pydantic.BaseModel):

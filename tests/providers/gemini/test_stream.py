@@ -1,4 +1,4 @@
-"""A Gemini stream, chunk by chunk: what is told, when, and what it leaves behind."""
+"""A Gemini stream, chunk by chunk: the events, their order, and the response."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from tests.providers.gemini.wire import (
     signed,
     stream,
     stream_bytes,
+    stream_text,
     text_chunk,
-    told,
 )
 
 
-def test_text_in_pieces_is_one_block_and_the_end_of_the_body_is_the_marker() -> None:
+def test_text_in_pieces_is_one_block() -> None:
     answer = stream(text_chunk("Hel"), text_chunk("lo"), text_chunk("!"), part_chunk(finish="STOP"))
     assert answer.events == [
         START,
@@ -113,17 +113,17 @@ def test_the_finish_table_is_as_documented() -> None:
     assert turned == SPOKEN
 
 
-def test_the_finish_table_holds_every_word_of_the_official_client() -> None:
+def test_the_finish_table_has_every_word_of_the_client() -> None:
     from google.genai import types
 
     assert {reason.value for reason in types.FinishReason} <= FINISH_REASONS.keys()
 
 
-TOLD = [(word, reason) for reason, words in SPOKEN.items() for word in sorted(words - {"FINISH_REASON_UNSPECIFIED"})]
+MAPPED = [(word, reason) for reason, words in SPOKEN.items() for word in sorted(words - {"FINISH_REASON_UNSPECIFIED"})]
 
 
-@pytest.mark.parametrize(("word", "reason"), [*TOLD, ("BRAND_NEW", FinishReason.UNKNOWN)])
-def test_each_finish_word_is_told_and_kept(word: str, reason: FinishReason) -> None:
+@pytest.mark.parametrize(("word", "reason"), [*MAPPED, ("BRAND_NEW", FinishReason.UNKNOWN)])
+def test_each_finish_word_is_mapped_and_kept(word: str, reason: FinishReason) -> None:
     done = stream(part_chunk({"text": "a"}, finish=word)).events[-1]
     assert isinstance(done, Done)
     assert (done.finish_reason, done.raw_finish_reason) == (reason, word)
@@ -139,8 +139,10 @@ NUMBERS = {
     "8": FinishReason.CONTENT_FILTER,  # PROHIBITED_CONTENT in the Gemini API, SPII in Vertex AI
     "11": FinishReason.CONTENT_FILTER,  # IMAGE_SAFETY
 }
-"""Field numbers of `Candidate.FinishReason` in google/ai/generativelanguage and google/cloud/aiplatform. The two
-definitions differ at 6, 9, 10 and above 11."""
+"""Field numbers of `Candidate.FinishReason` in google/ai/generativelanguage and google/cloud/aiplatform.
+
+The two definitions differ at 6, 9, 10 and above 11.
+"""
 
 
 def test_the_table_of_numbers_is_as_the_protobuf_definitions() -> None:
@@ -155,7 +157,7 @@ def test_a_number_with_two_meanings_or_none_is_unknown(number: str) -> None:
 
 
 @pytest.mark.parametrize(("number", "reason"), NUMBERS.items())
-def test_enum_numbers_are_understood(number: str, reason: FinishReason) -> None:
+def test_enum_numbers_are_mapped(number: str, reason: FinishReason) -> None:
     done = stream(part_chunk({"text": "a"}, finish=int(number))).events[-1]
     assert isinstance(done, Done)
     assert (done.finish_reason, done.raw_finish_reason) == (reason, number)
@@ -176,7 +178,7 @@ def test_only_stop_becomes_tool_use(word: str, reason: FinishReason) -> None:
     assert stream(part_chunk(call, finish=word)).response.finish_reason is reason
 
 
-def test_thoughts_and_text_are_blocks_of_their_own_and_keep_their_order() -> None:
+def test_thoughts_and_text_are_separate_blocks_in_order() -> None:
     answer = stream(
         part_chunk({"text": "Hm", "thought": True}),
         part_chunk({"text": "m.", "thought": True}),
@@ -204,8 +206,8 @@ def test_thoughts_and_text_are_blocks_of_their_own_and_keep_their_order() -> Non
     ]
 
 
-def test_a_signature_on_an_empty_last_text_belongs_to_the_text_before_it() -> None:
-    answer = told("""
+def test_a_signature_on_an_empty_last_text_belongs_to_the_text() -> None:
+    answer = stream_text("""
         data: {"candidates":[{"content":{"parts":[{"text":"4"}],"role":"model"},"index":0}],"modelVersion":"gemini-3.8-flash"}
 
         data: {"candidates":[{"content":{"parts":[{"text":"","thoughtSignature":"c2ln"}],"role":"model"},"finishReason":"STOP","index":0}],"modelVersion":"gemini-3.8-flash"}
@@ -214,23 +216,23 @@ def test_a_signature_on_an_empty_last_text_belongs_to_the_text_before_it() -> No
     assert answer.response.content == [Text("4", state=signed("c2ln"))]
 
 
-def test_a_signature_on_an_empty_text_after_thoughts_is_a_block_of_its_own() -> None:
+def test_a_signature_on_an_empty_text_after_thoughts_is_a_block() -> None:
     answer = stream(part_chunk({"text": "Hm", "thought": True}), part_chunk({"text": "", "thoughtSignature": "s"}))
     assert answer.response.content[1:] == [Text("", state=signed("s"))]
 
 
-def test_a_part_that_is_nothing_but_a_signature_is_kept() -> None:
+def test_a_part_with_only_a_signature_is_kept() -> None:
     answer = stream(part_chunk({"thoughtSignature": "s"}, finish="STOP"))
     assert answer.response.content == [Text("", state=signed("s"))]
     assert [type(event) for event in answer.events] == [Start, Done]
 
 
-def test_a_signed_thought_says_its_signature_and_whose_it_is() -> None:
+def test_a_signed_thought_has_its_signature_and_provider() -> None:
     answer = stream(part_chunk({"text": "Hm", "thought": True, "thoughtSignature": "s"}, finish="STOP"))
     assert answer.response.content == [Thinking("Hm", "s", state=signed("s", thought=True))]
 
 
-def test_signed_texts_are_not_merged_so_that_no_signature_is_lost() -> None:
+def test_signed_texts_are_not_merged() -> None:
     answer = stream(
         part_chunk({"text": "a", "thoughtSignature": "s1"}),
         part_chunk({"text": "b", "thoughtSignature": "s2"}),
@@ -257,7 +259,7 @@ def test_usage_is_assigned_and_never_added() -> None:
     assert usage.raw == {"promptTokenCount": 5, "candidatesTokenCount": 2, "totalTokenCount": 7}
 
 
-def test_the_usage_so_far_is_on_the_response_of_a_stream_that_is_still_running() -> None:
+def test_the_usage_so_far_is_on_an_unfinished_response() -> None:
     machine = DIALECT.machine(PROVIDER, Ids())
     machine.feed("", b'{"candidates":[{"content":{"parts":[{"text":"a"}]}}],"usageMetadata":{"promptTokenCount":3}}')
     assert machine.response().usage.input_tokens == 3
@@ -295,7 +297,7 @@ def test_candidates_without_an_index_are_counted() -> None:
     assert answer.response.text == "one"
 
 
-def test_everything_beside_the_content_goes_to_provider_data() -> None:
+def test_other_members_go_to_provider_data() -> None:
     rating = [{"category": "HARM_CATEGORY_HARASSMENT", "probability": "LOW"}]
     answer = stream(
         text_chunk("a", createTime="2026-05-04T20:01:02Z", promptFeedback={"safetyRatings": rating}),
@@ -331,7 +333,7 @@ def test_everything_beside_the_content_goes_to_provider_data() -> None:
     assert done.provider_data == answer.response.provider_data
 
 
-def test_metadata_of_later_chunks_is_merged_and_not_lost() -> None:
+def test_metadata_of_later_chunks_is_merged() -> None:
     def chunk(finish: str | None = None, **members: Any) -> dict[str, Any]:
         return {"candidates": [{"content": {"parts": [{"text": "a"}]}, "finishReason": finish, **members}]}
 
@@ -360,7 +362,7 @@ def test_a_later_model_version_is_taken_and_an_earlier_one_kept() -> None:
     assert (answer.response.model, answer.response.id) == ("m", "r")
 
 
-def test_an_answer_cut_anywhere_tells_the_same() -> None:
+def test_an_answer_cut_anywhere_gives_the_same_events() -> None:
     body = stream_bytes(
         part_chunk({"text": "Hm", "thought": True}),
         text_chunk("Ä 日本 \u2028 x"),
@@ -375,15 +377,15 @@ def test_an_answer_cut_anywhere_tells_the_same() -> None:
 
 
 @pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r"])
-def test_every_line_end_frames_the_same_answer(line_end: str) -> None:
+def test_every_line_end_gives_the_same_answer(line_end: str) -> None:
     chunks = (text_chunk("a"), part_chunk({"text": "b"}, finish="STOP"))
     assert run([stream_bytes(*chunks, line_end=line_end)]).events == stream(*chunks).events
 
 
-def test_the_fast_way_and_the_long_way_tell_the_same() -> None:
+def test_the_template_and_the_parser_give_the_same_events() -> None:
     usage = {"promptTokenCount": 1}
     plain = [text_chunk(letter, usageMetadata=usage) for letter in "abcdef"]
-    # A member that is new in each chunk keeps the machine off its fast way.
+    # A member that is new in each chunk keeps the machine from using a template.
     noted = [text_chunk(letter, usageMetadata=usage, note=1) for letter in "abcdef"]
     end = part_chunk(finish="STOP")
     fast, slow = stream(*plain, end), stream(*noted, end)
@@ -413,12 +415,12 @@ def test_a_bare_json_error_after_the_events_is_the_error() -> None:
     assert answer.response.raw_finish_reason == "STOP"
 
 
-def test_other_stray_lines_after_a_finish_reason_do_no_harm() -> None:
+def test_other_stray_lines_after_a_finish_reason_are_ignored() -> None:
     assert [type(event) for event in events_at_the_end(b"]\n")] == [Done]
     assert [type(event) for event in events_at_the_end(b"3")] == [Done]
 
 
-def test_a_json_array_in_place_of_events_is_read_as_if_it_had_been_streamed() -> None:
+def test_a_json_array_instead_of_events_is_read() -> None:
     answer = run(
         [
             b'[{\n  "candidates": [\n    {\n      "content": {"parts": [{"text": "Hel"}]},\n      "index": 0\n    }\n'
@@ -429,13 +431,13 @@ def test_a_json_array_in_place_of_events_is_read_as_if_it_had_been_streamed() ->
     assert answer.response.finish_reason is FinishReason.STOP
 
 
-def test_a_page_in_place_of_events_is_quoted() -> None:
+def test_a_page_instead_of_events_is_quoted() -> None:
     answer = run([b"<html>\n<body>Bad gateway</body>\n</html>\n"])
     assert answer.error is not None
     assert "Bad gateway" in answer.error.error.message
 
 
-def test_an_array_inside_an_event_is_taken_chunk_by_chunk() -> None:
+def test_an_array_inside_an_event_is_read_chunk_by_chunk() -> None:
     answer = run([stream_bytes([text_chunk("a"), part_chunk({"text": "b"}, finish="STOP")])])
     assert answer.response.text == "ab"
 
@@ -445,7 +447,7 @@ def test_another_dialects_marker_is_no_chunk() -> None:
     assert answer.events[-1] == Done(FinishReason.STOP, "STOP", Usage())
 
 
-def test_an_error_inside_the_stream_is_classified_as_the_http_error_would_be() -> None:
+def test_a_stream_error_has_the_category_of_its_http_status() -> None:
     answer = stream(
         text_chunk("a", usageMetadata={"promptTokenCount": 2}),
         {"error": {"code": 503, "message": "The model is overloaded.", "status": "UNAVAILABLE"}},
@@ -462,7 +464,7 @@ def test_an_error_in_the_first_chunk_comes_alone() -> None:
     assert [type(event) for event in answer.events] == [Error]
 
 
-def test_a_refused_prompt_is_a_content_filter_error_with_its_reason() -> None:
+def test_a_refused_prompt_is_a_content_filter_error() -> None:
     answer = stream({"promptFeedback": {"blockReason": "SAFETY", "blockReasonMessage": "not that"}, "responseId": "r"})
     assert answer.error is not None
     error = answer.error.error

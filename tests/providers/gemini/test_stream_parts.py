@@ -1,4 +1,4 @@
-"""Parts that are no text: calls, whole and in pieces; files; what the server does itself."""
+"""Parts that are no text: calls, whole and in pieces; files; and what the server executes itself."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 from manystream.providers.events import Done, FinishReason, TextDelta, ToolCallDelta, ToolCallDone, ToolCallStart
 from manystream.providers.messages import File, Image, ProviderBlock, ProviderState, Text, ToolCall
 from manystream.providers.usage import Usage
-from tests.providers.gemini.wire import part_chunk, signed, stream, text_chunk, told
+from tests.providers.gemini.wire import part_chunk, signed, stream, stream_text, text_chunk
 
 
-def test_parallel_calls_are_blocks_of_their_own_and_only_the_first_is_signed() -> None:
-    answer = told("""
+def test_parallel_calls_are_blocks_and_only_the_first_is_signed() -> None:
+    answer = stream_text("""
         data: {"candidates":[{"content":{"role":"model","parts":[{"functionCall":{"name":"add","args":{"a":1,"b":2},"id":"w1"},"thoughtSignature":"c2ln"}]}}]}
 
         data: {"candidates":[{"content":{"role":"model","parts":[{"functionCall":{"name":"mul","args":{"a":3},"id":"w2"}}]}}]}
@@ -35,7 +35,7 @@ def test_parallel_calls_are_blocks_of_their_own_and_only_the_first_is_signed() -
     ]
 
 
-def test_a_call_without_an_id_gets_one_of_ours() -> None:
+def test_a_call_without_an_id_gets_a_made_id() -> None:
     answer = stream(
         part_chunk({"functionCall": {"name": "f"}}, {"functionCall": {"name": "f", "args": None}}, finish="STOP")
     )
@@ -47,7 +47,7 @@ def partial(*pieces: dict[str, Any], more: bool = True, **members: Any) -> dict[
     return part_chunk({"functionCall": call})
 
 
-def test_streamed_arguments_are_told_as_they_grow() -> None:
+def test_streamed_arguments_are_delivered_as_they_grow() -> None:
     answer = stream(
         partial(name="weather"),
         partial({"jsonPath": "$.place", "stringValue": "Bos", "willContinue": True}),
@@ -135,7 +135,7 @@ def test_a_truncated_stream_leaves_its_call_incomplete() -> None:
     assert answer.response.tool_calls == [ToolCall("id-1", "a", '{"x":"1', complete=False)]
 
 
-def test_arguments_that_cannot_be_placed_make_the_call_incomplete() -> None:
+def test_arguments_without_a_valid_path_make_a_call_incomplete() -> None:
     answer = stream(partial({"jsonPath": "$..x", "stringValue": "1"}, name="a", more=False), part_chunk(finish="STOP"))
     assert answer.of(ToolCallDone) == [ToolCallDone(0, False)]
 
@@ -145,14 +145,14 @@ def test_a_whole_call_is_complete_whatever_ends_the_answer() -> None:
     assert stream(part_chunk(call, finish="MAX_TOKENS")).response.tool_calls[0].complete
 
 
-def test_a_call_without_a_name_is_kept_but_never_offered() -> None:
+def test_a_call_without_a_name_is_kept_as_a_provider_block() -> None:
     answer = stream(part_chunk({"functionCall": {"args": {"a": 1}}}, {"functionCall": {}}, finish="STOP"))
     assert answer.response.content == [ProviderBlock("google", {"functionCall": {"args": {"a": 1}}})]
     assert answer.response.finish_reason is FinishReason.STOP
 
 
 @pytest.mark.parametrize("kind", ["executableCode", "codeExecutionResult", "toolCall", "toolResponse", "brandNew"])
-def test_what_the_server_does_itself_stays_in_its_place(kind: str) -> None:
+def test_server_side_parts_keep_their_position(kind: str) -> None:
     part = {kind: {"id": "x"}, "thoughtSignature": "s"}
     answer = stream(text_chunk("a"), part_chunk(part), part_chunk({"text": "b"}, finish="STOP"))
     assert answer.response.content == [Text("a"), ProviderBlock("google", part), Text("b")]
@@ -187,5 +187,5 @@ def test_images_and_files_are_blocks() -> None:
         {"fileData": {"mimeType": "image/png"}},
     ],
 )
-def test_a_file_that_is_none_or_only_a_thought_is_kept_raw(part: dict[str, Any]) -> None:
+def test_an_unreadable_file_or_a_thought_image_is_kept_raw(part: dict[str, Any]) -> None:
     assert stream(part_chunk(part, finish="STOP")).response.content == [ProviderBlock("google", part)]

@@ -1,4 +1,4 @@
-"""How much to think, model by model."""
+"""Thinking options, model by model."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def config(model: str, level: ThinkingLevel | None = None, **options: Any) -> di
         ("gemini-2.5-flash-lite-preview-09-2025", LOW, 8533),
     ],
 )
-def test_a_level_is_a_share_of_the_models_budget(model: str, level: ThinkingLevel, budget: int) -> None:
+def test_a_level_is_a_part_of_the_models_budget(model: str, level: ThinkingLevel, budget: int) -> None:
     assert config(model, level)["thinkingBudget"] == budget
 
 
 @pytest.mark.parametrize("model", ["gemini-2.5-pro", "gemini-2.5-flash-lite"])
-def test_none_is_an_error_where_thinking_cannot_be_switched_off(model: str) -> None:
+def test_level_none_is_refused_if_thinking_cannot_be_disabled(model: str) -> None:
     with pytest.raises(InvalidRequestError, match=f"thinking: {model} cannot disable thinking"):
         config(model, NONE)
 
@@ -81,7 +81,7 @@ def test_every_row_is_covered_above() -> None:
     assert {"gemini-2.5-pro", "gemini-2.5-flash", "gemini-2.5-flash-lite"} == BUDGETS.keys()
 
 
-def test_none_on_a_model_with_levels_is_its_least_and_says_so() -> None:
+def test_level_none_is_the_lowest_level_with_a_warning() -> None:
     warnings: list[str] = []
     sent = thinking_config("gemini-3-flash-preview", ThinkingConfig(level=NONE), warnings)
     assert sent == {"thinkingLevel": "MINIMAL"}
@@ -90,7 +90,7 @@ def test_none_on_a_model_with_levels_is_its_least_and_says_so() -> None:
 
 
 @pytest.mark.parametrize("model", ["gemini-2.0-flash", "gemini-1.5-pro", "gemini-2.5-flash-image", "gemma-3-27b-it"])
-def test_a_model_that_does_not_think_is_told_nothing_and_the_caller_is(model: str) -> None:
+def test_thinking_for_a_model_without_it_causes_a_warning(model: str) -> None:
     warnings: list[str] = []
     assert thinking_config(model, ThinkingConfig(level=HIGH), warnings) == {}
     assert warnings == [f"thinking: left out, {model} does not think"]
@@ -111,11 +111,11 @@ def test_a_model_that_does_not_think_is_told_nothing_and_the_caller_is(model: st
         ({"include_summary": False}, False),
     ],
 )
-def test_thoughts_are_asked_for_unless_told_otherwise(options: dict[str, Any], sent: bool | None) -> None:
+def test_thoughts_are_requested_by_default(options: dict[str, Any], sent: bool | None) -> None:
     assert config("gemini-2.5-flash", **options).get("includeThoughts") is sent
 
 
-def test_a_given_budget_wins_over_the_level() -> None:
+def test_an_explicit_budget_replaces_the_levels() -> None:
     assert config("gemini-2.5-pro", LOW, budget_tokens=500)["thinkingBudget"] == 500
     assert config("gemini-2.5-pro", budget_tokens=-1)["thinkingBudget"] == -1
     assert config("gemini-3-pro-preview", budget_tokens=500)["thinkingBudget"] == 500
@@ -130,7 +130,7 @@ def test_a_budget_outside_the_range_is_refused(model: str, tokens: int) -> None:
 
 
 @pytest.mark.parametrize("model", ["gemini-3.5-flash", "gemini-3.8-flash", "gemini-4-argon", "gemini-flash-latest"])
-def test_newer_models_take_no_budget(model: str) -> None:
+def test_newer_models_refuse_a_budget(model: str) -> None:
     with pytest.raises(InvalidRequestError, match=r"thinking.budget_tokens: .* takes a level"):
         config(model, budget_tokens=500)
 

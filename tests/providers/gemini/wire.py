@@ -1,4 +1,4 @@
-"""Shared by the Gemini tests: wire text in, checked events and responses out."""
+"""Shared by the Gemini tests: runs wire text, and returns checked events and responses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PROVIDER = Gemini("key")
 
 
 class Ids:
-    """An id maker whose ids are counted: `id-1`, `id-2`, …"""
+    """An id maker with numbered ids: `id-1`, `id-2`, …"""
 
     def __init__(self) -> None:
         self.made = 0
@@ -28,8 +28,8 @@ class Ids:
         return f"id-{self.made}"
 
 
-class Told:
-    """What one stream told, and its response."""
+class Outcome:
+    """The events and the response of one stream."""
 
     def __init__(self, events: list[Event], response: Response) -> None:
         self.events = events
@@ -44,15 +44,15 @@ class Told:
         return [event for event in self.events if isinstance(event, kinds)]
 
 
-def run(pieces: Sequence[bytes]) -> Told:
-    """Run a body, in the pieces it is cut into, through parser and machine; every event is checked for its order."""
+def run(pieces: Sequence[bytes]) -> Outcome:
+    """Run a body, cut into pieces, through parser and machine. Checks the order of events."""
     machine = DIALECT.machine(PROVIDER, Ids())
     parser = SSEParser()
     checker = OrderChecker()
     events: list[Event] = []
 
-    def take(told: Sequence[Event]) -> None:
-        for event in told:
+    def take(fresh: Sequence[Event]) -> None:
+        for event in fresh:
             checker.check(event)
             events.append(event)
 
@@ -64,23 +64,23 @@ def run(pieces: Sequence[bytes]) -> Told:
     take(machine.end(parser.stray))
     assert checker.stream == "ended"
     assert machine.ended
-    return Told(events, machine.response())
+    return Outcome(events, machine.response())
 
 
 def stream_bytes(*chunks: Any, line_end: str = "\r\n") -> bytes:
-    """Chunks as the server frames them with `alt=sse`."""
+    """Return chunks as the server frames them with `alt=sse`."""
     return b"".join(
         b"data: " + json.dumps(chunk, ensure_ascii=False).encode() + 2 * line_end.encode() for chunk in chunks
     )
 
 
-def stream(*chunks: Any) -> Told:
+def stream(*chunks: Any) -> Outcome:
     """Run chunks as one stream."""
     return run([stream_bytes(*chunks)])
 
 
-def told(text: str) -> Told:
-    """Run a stream written as text, one field a line."""
+def stream_text(text: str) -> Outcome:
+    """Run a stream written as text, one field per line."""
     lines = (line.strip() for line in text.strip().splitlines())
     return run(["\r\n".join((*lines, "", "")).encode()])
 
@@ -91,18 +91,18 @@ def decode(body: Any) -> Response:
 
 
 def cuts(body: bytes) -> Iterator[list[bytes]]:
-    """Every way to cut a body in two, and byte by byte."""
+    """Return every way to cut a body in two, and byte by byte."""
     yield from ([body[:position], body[position:]] for position in range(len(body) + 1))
     yield [body[position : position + 1] for position in range(len(body))]
 
 
 def text_chunk(text: str, **members: Any) -> dict[str, Any]:
-    """A chunk with one text part."""
+    """Return a chunk with one text part."""
     return part_chunk({"text": text}, **members)
 
 
 def part_chunk(*parts: Any, finish: str | int | None = None, **members: Any) -> dict[str, Any]:
-    """A chunk with these parts, in the shape of the Gemini API; `finish` adds a finish reason."""
+    """Return a chunk with these parts in the Gemini API's form. `finish` adds a finish reason."""
     candidate: dict[str, Any] = {"content": {"parts": list(parts), "role": "model"}}
     if finish is not None:
         candidate["finishReason"] = finish
@@ -111,12 +111,12 @@ def part_chunk(*parts: Any, finish: str | int | None = None, **members: Any) -> 
 
 
 def signed(signature: str, **members: Any) -> ProviderState:
-    """The state of a part with that signature."""
+    """Return the state of a part with that signature."""
     return ProviderState("google", {"thoughtSignature": signature, **members})
 
 
 def joined(events: Sequence[Event]) -> list[Event]:
-    """Events with neighbouring deltas of one block made one."""
+    """Return events with adjacent deltas of one block joined."""
     result: list[Event] = []
     for event in events:
         last = result[-1] if result else None

@@ -1,4 +1,4 @@
-"""Whatever a server sends, a machine raises nothing, keeps the order of events, and ends exactly once."""
+"""For any input, a machine raises nothing, keeps the order of events, and ends exactly once."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_any_body(value: Any) -> None:
 
 @UNHURRIED
 @given(st.lists(DELTA, max_size=6))
-def test_any_deltas_after_the_hot_path_was_taken(values: list[Any]) -> None:
+def test_any_deltas_after_a_template_matched(values: list[Any]) -> None:
     plain = {"id": "c", "model": "m", "choices": [{"index": 0, "delta": {"content": "a"}, "finish_reason": None}]}
     odd = [{**plain, "choices": [{"index": 0, "delta": value, "finish_reason": None}]} for value in values]
     run([("", encoded(value)) for value in (plain, plain, *odd, plain)])

@@ -1,4 +1,4 @@
-"""Pictures, files, sound and films as content parts, and what a server takes none of."""
+"""Pictures, files, sound and films as content parts, and blocks that a server does not accept."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_files(block: Block, expected: object) -> None:
     assert part(block) == {"type": "file", "file": expected}
 
 
-def test_a_file_by_url_goes_to_servers_that_fetch_it() -> None:
+def test_a_file_by_url_is_sent_to_servers_that_fetch_it() -> None:
     block = File(url="https://x/y.pdf", name="y.pdf")
     assert part(block, known("openrouter")) == {
         "type": "file",
@@ -103,7 +103,7 @@ def test_sound(media_type: str, form: str) -> None:
     }
 
 
-def test_films_go_to_servers_that_take_them() -> None:
+def test_films_are_sent_to_servers_that_accept_them() -> None:
     block = File(url="https://x/y.mp4", media_type="video/mp4")
     assert part(block, known("openrouter")) == {"type": "video_url", "video_url": {"url": "https://x/y.mp4"}}
 
@@ -118,7 +118,7 @@ def test_films_go_to_servers_that_take_them() -> None:
         (File(data=b"x", media_type="application/pdf"), quirky(file_parts=False)),
     ],
 )
-def test_what_cannot_be_sent_is_refused_by_its_place(block: Block, provider: OpenAIChat) -> None:
+def test_an_unsupported_block_is_refused_naming_its_place(block: Block, provider: OpenAIChat) -> None:
     with pytest.raises(InvalidRequestError) as caught:
         part(block, provider)
     assert caught.value.field.startswith("messages[0]")

@@ -1,4 +1,4 @@
-"""Tool calls in the forms in which servers send them."""
+"""Tool calls in the forms that servers send."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from .wire import OPENAI, answer, deltas, known
 
 
 def fragment(**members: object) -> JSONObject:
-    """A delta with one fragment; `name` and `arguments` belong to its function."""
+    """Return a delta with one fragment. `name` and `arguments` belong to its function."""
     function = {name: members.pop(name) for name in ("name", "arguments") if name in members}
     return {"tool_calls": [{**members, "function": function}]}  # type: ignore[dict-item]
 
 
 def test_one_call_in_fragments() -> None:
-    told = deltas(
+    outcome = deltas(
         {"role": "assistant", "content": None},
         fragment(index=0, id="call_1", type="function", name="weather", arguments=""),
         fragment(index=0, arguments='{"ci'),
@@ -26,18 +26,18 @@ def test_one_call_in_fragments() -> None:
         finish="tool_calls",
         provider=OPENAI,
     )
-    assert told.events[1:-1] == [
+    assert outcome.events[1:-1] == [
         ToolCallStart(0, "call_1", "weather"),
         ToolCallDelta(0, '{"ci'),
         ToolCallDelta(0, 'ty":1}'),
         ToolCallDone(0, complete=True),
     ]
-    assert told.done.finish_reason is FinishReason.TOOL_USE
-    assert told.response.content == [ToolCall("call_1", "weather", '{"city":1}')]
+    assert outcome.done.finish_reason is FinishReason.TOOL_USE
+    assert outcome.response.content == [ToolCall("call_1", "weather", '{"city":1}')]
 
 
 def test_parallel_calls_may_come_interleaved() -> None:
-    told = deltas(
+    outcome = deltas(
         {"content": "Looking."},
         fragment(index=0, id="a", name="t", arguments="["),
         fragment(index=1, id="b", name="u", arguments="{"),
@@ -45,15 +45,15 @@ def test_parallel_calls_may_come_interleaved() -> None:
         fragment(index=1, arguments="}"),
         finish="tool_calls",
     )
-    assert told.calls == [("a", "t", "[]"), ("b", "u", "{}")]
-    assert told.response.content == [Text("Looking."), ToolCall("a", "t", "[]"), ToolCall("b", "u", "{}")]
+    assert outcome.calls == [("a", "t", "[]"), ("b", "u", "{}")]
+    assert outcome.response.content == [Text("Looking."), ToolCall("a", "t", "[]"), ToolCall("b", "u", "{}")]
 
 
 def test_several_calls_in_one_delta() -> None:
     first = fragment(index=0, id="a", name="t", arguments="1")["tool_calls"]
     second = fragment(index=1, id="b", name="u", arguments="2")["tool_calls"]
-    told = deltas({"tool_calls": first + second})  # type: ignore[operator]
-    assert told.calls == [("a", "t", "1"), ("b", "u", "2")]
+    outcome = deltas({"tool_calls": first + second})  # type: ignore[operator]
+    assert outcome.calls == [("a", "t", "1"), ("b", "u", "2")]
 
 
 @pytest.mark.parametrize(
@@ -86,17 +86,17 @@ def test_several_calls_in_one_delta() -> None:
         ([fragment(index="0", id=5, name="t", arguments="{}")], [("made-1", "t", "{}")]),
     ],
 )
-def test_slots(fragments: list[JSONObject], expected: list[tuple[str, str, str]]) -> None:
-    told = deltas(*fragments, finish="tool_calls")
-    assert told.calls == expected
-    assert [(call.id, call.name, call.arguments) for call in told.response.tool_calls] == expected
+def test_fragments_are_assigned_to_calls(fragments: list[JSONObject], expected: list[tuple[str, str, str]]) -> None:
+    outcome = deltas(*fragments, finish="tool_calls")
+    assert outcome.calls == expected
+    assert [(call.id, call.name, call.arguments) for call in outcome.response.tool_calls] == expected
 
 
-def test_a_call_that_never_gets_a_name_is_dropped_and_told() -> None:
-    told = deltas({"content": "a"}, fragment(index=0, id="a", arguments="{}"))
-    assert told.response.content == [Text("a")]
-    assert told.response.warnings == ["1 tool call(s) that never got a name were dropped"]
-    assert told.done.finish_reason is FinishReason.STOP
+def test_a_call_without_a_name_is_dropped_with_a_warning() -> None:
+    outcome = deltas({"content": "a"}, fragment(index=0, id="a", arguments="{}"))
+    assert outcome.response.content == [Text("a")]
+    assert outcome.response.warnings == ["1 tool call(s) that never got a name were dropped"]
+    assert outcome.done.finish_reason is FinishReason.STOP
 
 
 @pytest.mark.parametrize(
@@ -111,37 +111,37 @@ def test_a_call_that_never_gets_a_name_is_dropped_and_told() -> None:
     ],
 )
 def test_the_finish_reason_of_an_answer_with_calls(finish: str | None, reason: FinishReason, complete: bool) -> None:
-    told = deltas(fragment(index=0, id="a", name="t", arguments='{"x": 1}'), finish=finish)
-    assert told.done.finish_reason is reason
-    assert told.done.raw_finish_reason == finish
-    assert told.events[-2] == ToolCallDone(0, complete)
-    assert told.response.tool_calls[0].complete is complete
+    outcome = deltas(fragment(index=0, id="a", name="t", arguments='{"x": 1}'), finish=finish)
+    assert outcome.done.finish_reason is reason
+    assert outcome.done.raw_finish_reason == finish
+    assert outcome.events[-2] == ToolCallDone(0, complete)
+    assert outcome.response.tool_calls[0].complete is complete
 
 
 def test_the_older_function_call() -> None:
-    told = deltas(
+    outcome = deltas(
         {"function_call": {"name": "t", "arguments": ""}},
         {"function_call": {"arguments": "{"}},
         {"function_call": {"arguments": "}"}},
         finish="function_call",
     )
-    assert told.calls == [("made-1", "t", "{}")]
-    assert told.done.finish_reason is FinishReason.TOOL_USE
+    assert outcome.calls == [("made-1", "t", "{}")]
+    assert outcome.done.finish_reason is FinishReason.TOOL_USE
     response = answer({"content": None, "function_call": {"name": "t", "arguments": "{}"}}, "function_call")
-    assert response.content == told.response.content
+    assert response.content == outcome.response.content
     assert answer({"content": "a", "function_call": "odd"}).content == [Text("a")]
 
 
 def test_custom_tools() -> None:
     whole = {"id": "a", "type": "custom", "custom": {"name": "math", "input": "4 + 4"}}
     state = ProviderState("openai-chat", {"type": "custom"})
-    told = deltas(
+    outcome = deltas(
         {"tool_calls": [{"index": 0, "id": "a", "type": "custom", "custom": {"name": "math", "input": "4 "}}]},
         {"tool_calls": [{"index": 0, "custom": {"input": "+ 4"}}]},
         finish="tool_calls",
         provider=OPENAI,
     )
-    assert told.response.content == [ToolCall("a", "math", "4 + 4", state=state)]
+    assert outcome.response.content == [ToolCall("a", "math", "4 + 4", state=state)]
     unstreamed = answer({"content": None, "tool_calls": [whole]}, "tool_calls")
     assert unstreamed.tool_calls[0].arguments == "4 + 4"
 
@@ -160,20 +160,20 @@ def test_a_function_with_an_empty_custom_member_is_a_function() -> None:
 def test_signatures_of_calls_are_kept() -> None:
     extra: JSONObject = {"google": {"thought_signature": "sig"}}
     call: JSONObject = {"index": 0, "id": "a", "function": {"name": "t", "arguments": "{}"}, "extra_content": extra}
-    told = deltas({"tool_calls": [call]}, provider=known("google-openai"))
+    outcome = deltas({"tool_calls": [call]}, provider=known("google-openai"))
     state = ProviderState("google-openai", {"extra_content": extra})
-    assert told.response.content == [ToolCall("a", "t", "{}", state=state)]
+    assert outcome.response.content == [ToolCall("a", "t", "{}", state=state)]
 
 
 def test_whole_calls_are_never_merged() -> None:
-    """Neither ids that are missing nor ids that come twice make one call of two."""
+    """Two whole calls with missing or equal ids remain two calls."""
     plain = {"type": "function", "function": {"name": "t", "arguments": "{}"}}
     response = answer({"content": None, "tool_calls": [plain, plain, plain | {"id": "a"}, plain | {"id": "a"}]}, "stop")
     assert [call.id for call in response.tool_calls] == ["made-1", "made-2", "a", "a_2"]
     assert response.finish_reason is FinishReason.TOOL_USE
 
 
-def test_a_whole_call_without_a_name_is_dropped_and_told() -> None:
+def test_a_whole_call_without_a_name_is_dropped_with_a_warning() -> None:
     response = answer({"content": "a", "tool_calls": [{"id": "x", "function": {"arguments": "{}"}}]})
     assert response.content == [Text("a")]
     assert response.warnings

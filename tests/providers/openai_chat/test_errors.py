@@ -1,4 +1,4 @@
-"""Failed answers and errors inside a 200 stream: category, message, code, hint, and every shape of body."""
+"""Error responses and errors inside a stream: category, message, code, hint, and every form of body."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def in_stream(error: object) -> ProviderError:
     return error_from_object(error, http_status=200, body=b"")  # type: ignore[arg-type]
 
 
-# Classification.
+# --- classification ---
 
 
 @pytest.mark.parametrize(("status", "category"), CASES)
@@ -68,7 +68,7 @@ def test_a_status_inside_the_error(error: object, category: ErrorCategory) -> No
         ("no", ErrorCategory.UNKNOWN),
     ],
 )
-def test_words_are_the_last_resort(words: str, category: ErrorCategory) -> None:
+def test_the_messages_words_are_the_last_resort(words: str, category: ErrorCategory) -> None:
     assert in_stream(words).category is category
     assert in_stream({"message": words}).category is category
 
@@ -79,14 +79,14 @@ def test_spent_quota_in_words(message: str) -> None:
     assert (error.category, error.retryable) == (ErrorCategory.RATE_LIMIT, False)
 
 
-def test_rate_limits_are_retried_but_not_a_request_that_is_too_large() -> None:
+def test_rate_limits_are_retryable_but_not_an_oversized_request() -> None:
     body = {"error": {"message": "m", "code": "rate_limit_exceeded"}}
     assert failed(429, body).retryable
     assert failed(413, body).category is ErrorCategory.RATE_LIMIT
     assert not failed(413, body).retryable
 
 
-# Shapes.
+# --- forms ---
 
 SHAPES: list[tuple[object, str, str | None]] = [
     ({"error": {"message": "why", "type": "t", "param": None, "code": "c"}}, "why", "c"),
@@ -132,7 +132,7 @@ def test_shapes(body: object, message: str, code: str | None) -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b"[]", b"null", b"  ", b'{"error": {}}', b'{"error": null}', b"[[[]]]"])
-def test_bodies_that_say_nothing(body: bytes) -> None:
+def test_bodies_without_information(body: bytes) -> None:
     assert failed(503, body).message in ("HTTP 503", "null")
     assert failed(503, body).category is ErrorCategory.SERVER
 
@@ -178,7 +178,7 @@ def test_messages_and_bodies_are_bounded() -> None:
     assert len(failed(500, {"error": {"message": "x" * 100_000}}).message) <= MESSAGE_LIMIT + 1
 
 
-# Hints and ids.
+# --- hints and ids ---
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_request_ids() -> None:
     assert failed(500, b"").request_id is None
 
 
-def test_a_server_that_says_do_not_retry_is_obeyed() -> None:
+def test_x_should_retry_false_is_obeyed() -> None:
     assert failed(500, b"").retryable
     assert not failed(500, b"", {"x-should-retry": "false"}).retryable
     assert not failed(400, b"", {"x-should-retry": "true"}).retryable
@@ -266,13 +266,13 @@ def test_no_bytes_crash(body: bytes) -> None:
     assert failed(500, body).category is ErrorCategory.SERVER
 
 
-def test_errors_that_are_nested_without_end() -> None:
+def test_deeply_nested_errors_are_read_in_part() -> None:
     deep = b'{"error":' * 5000 + b'"why"' + b"}" * 5000
     assert failed(500, deep).category is ErrorCategory.SERVER
     assert failed(500, b'{"error":' * 50 + b'"why"' + b"}" * 50).message
 
 
-# Inside a 200.
+# --- errors with status 200 ---
 
 GOOD = 'data: {"model":"m","choices":[{"index":0,"delta":{"content":"a"},"finish_reason":null}]}'
 
@@ -306,33 +306,33 @@ GOOD = 'data: {"model":"m","choices":[{"index":0,"delta":{"content":"a"},"finish
 )
 def test_errors_inside_a_stream(line: str, category: ErrorCategory) -> None:
     for before in ("", f"{GOOD}\n{GOOD}\n{GOOD}\n"):
-        told = stream(f"{before}{line}\ndata: [DONE]")
-        error = told.error.error
+        outcome = stream(f"{before}{line}\ndata: [DONE]")
+        error = outcome.error.error
         assert (error.category, error.message, error.http_status) == (category, "why", 200)
-        assert told.response.text == ("aaa" if before else "")
-        assert len(told.events) == (5 if before else 1)
+        assert outcome.response.text == ("aaa" if before else "")
+        assert len(outcome.events) == (5 if before else 1)
 
 
 @pytest.mark.parametrize("error", ["null", "{}", '""', "false", '{"message":"","code":0}'])
-def test_an_error_member_that_says_nothing_is_none(error: str) -> None:
-    told = stream(f"""
+def test_an_empty_error_member_is_no_error(error: str) -> None:
+    outcome = stream(f"""
         {GOOD}
         data: {{"error":{error},"choices":[{{"index":0,"delta":{{"content":"b"}},"finish_reason":"stop"}}]}}
         data: [DONE]
     """)
-    assert told.response.text == "ab"
-    assert told.done.finish_reason is FinishReason.STOP
+    assert outcome.response.text == "ab"
+    assert outcome.done.finish_reason is FinishReason.STOP
 
 
-def test_an_error_after_the_finish_reason_keeps_the_usage_beside_it() -> None:
-    told = stream(f"""
+def test_an_error_after_the_finish_reason_keeps_the_usage() -> None:
+    outcome = stream(f"""
         {GOOD}
         data: {{"choices":[{{"index":0,"delta":{{}},"finish_reason":"stop"}}]}}
         data: {{"error":{{"message":"why","code":502}},"choices":[],"usage":{{"prompt_tokens":3,"completion_tokens":1}}}}
     """)  # noqa: E501
-    assert told.error.error.category is ErrorCategory.SERVER
-    assert told.response.usage.total_tokens == 4
-    assert told.response.text == "a"
+    assert outcome.error.error.category is ErrorCategory.SERVER
+    assert outcome.response.usage.total_tokens == 4
+    assert outcome.response.text == "a"
 
 
 @pytest.mark.parametrize(
@@ -349,17 +349,17 @@ def test_an_error_after_the_finish_reason_keeps_the_usage_beside_it() -> None:
         (b"[1]", ErrorCategory.NETWORK, "truncated stream"),
     ],
 )
-def test_errors_in_lines_that_are_no_events(stray: bytes, category: ErrorCategory, message: str) -> None:
-    told = stream(GOOD, stray=stray)
-    assert (told.error.error.category, told.error.error.message) == (category, message)
-    assert told.response.text == "a"
+def test_errors_in_stray_lines_are_read(stray: bytes, category: ErrorCategory, message: str) -> None:
+    outcome = stream(GOOD, stray=stray)
+    assert (outcome.error.error.category, outcome.error.error.message) == (category, message)
+    assert outcome.response.text == "a"
 
 
-def test_stray_lines_do_not_spoil_a_whole_answer() -> None:
+def test_harmless_stray_lines_are_ignored_after_a_whole_answer() -> None:
     finished = GOOD.replace("null}", '"stop"}')
     assert stream(finished, stray=b"harmless").done.finish_reason is FinishReason.STOP
-    told = stream(finished, stray=b'error: {"message":"why"}')
-    assert told.error.error.message == "why"
+    outcome = stream(finished, stray=b'error: {"message":"why"}')
+    assert outcome.error.error.message == "why"
 
 
 @pytest.mark.parametrize(
@@ -377,7 +377,7 @@ def test_stray_lines_do_not_spoil_a_whole_answer() -> None:
         (b"[]", ErrorCategory.SERVER),
     ],
 )
-def test_an_unstreamed_answer_that_is_none(body: object, category: ErrorCategory) -> None:
+def test_a_body_that_is_no_answer_is_an_error(body: object, category: ErrorCategory) -> None:
     with pytest.raises(ProviderError) as caught:
         decode(body)
     assert caught.value.category is category
@@ -389,6 +389,6 @@ def test_an_answer_with_an_empty_list_of_choices_is_empty() -> None:
     assert answer.finish_reason is FinishReason.UNKNOWN
 
 
-def test_providers_do_not_matter_to_errors() -> None:
+def test_errors_are_the_same_for_every_provider() -> None:
     for provider in (OPENAI, SERVER):
         assert stream('data: {"error":"why"}', provider).error.error.message == "why"

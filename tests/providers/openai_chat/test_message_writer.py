@@ -1,4 +1,4 @@
-"""A conversation in chat messages: what stands where, what goes back, and what never goes out."""
+"""A conversation in chat messages: their order, what is sent back, and what is not sent."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def messages(*conversation: Message, provider: OpenAIChat = OPENAI) -> list[dict
     return wire
 
 
-def told(*conversation: Message, provider: OpenAIChat = OPENAI) -> list[str]:
+def warned(*conversation: Message, provider: OpenAIChat = OPENAI) -> list[str]:
     return warnings(Request("m", list(conversation)), provider)
 
 
@@ -71,7 +71,7 @@ def test_a_call_alone_has_null_content() -> None:
     assert wire[1] == {"role": "assistant", "content": None, "tool_calls": [call("a")]}
 
 
-def test_results_stand_directly_after_their_calls() -> None:
+def test_results_come_directly_after_their_calls() -> None:
     wire = messages(
         HELLO,
         Message.assistant([ToolCall("a", "t", "{}"), ToolCall("b", "t", "{}")]),
@@ -89,7 +89,7 @@ def test_results_in_a_user_message() -> None:
     assert wire[2:] == [result("a"), {"role": "user", "content": "and now?"}]
 
 
-def test_ids_that_come_again_are_paired_in_turn() -> None:
+def test_reused_ids_are_paired_in_order() -> None:
     wire = messages(
         HELLO,
         Message.tool_call("f:0", "t", "1"),
@@ -100,7 +100,7 @@ def test_ids_that_come_again_are_paired_in_turn() -> None:
     assert [message.get("content") for message in wire] == ["hello", None, "first", None, "second"]
 
 
-def test_calls_and_results_without_the_other_are_left_out_and_told() -> None:
+def test_unpaired_calls_and_results_are_left_out_with_a_warning() -> None:
     conversation = [
         HELLO,
         Message.tool_result("early", "before its call"),
@@ -112,13 +112,13 @@ def test_calls_and_results_without_the_other_are_left_out_and_told() -> None:
         {"role": "user", "content": "hello"},
         {"role": "assistant", "content": "Hm."},
     ]
-    assert len([warning for warning in told(*conversation) if "not sent" in warning]) == 4
+    assert len([warning for warning in warned(*conversation) if "not sent" in warning]) == 4
 
 
-def test_a_failed_result_is_told() -> None:
+def test_a_failed_result_causes_a_warning() -> None:
     conversation = [HELLO, Message.tool_call("a", "t", "{}"), Message.tool_result("a", "no such city", is_error=True)]
     assert messages(*conversation)[2] == result("a", "no such city")
-    assert any("is_error" in warning for warning in told(*conversation))
+    assert any("is_error" in warning for warning in warned(*conversation))
 
 
 def test_pictures_of_results_follow_in_a_users_message() -> None:
@@ -138,10 +138,10 @@ def test_pictures_of_results_follow_in_a_users_message() -> None:
             {"type": "image_url", "image_url": {"url": "https://x/y.png"}},
         ],
     }
-    assert any("user's message" in warning for warning in told(*conversation))
+    assert any("user's message" in warning for warning in warned(*conversation))
 
 
-def test_a_result_without_text_says_what_follows() -> None:
+def test_a_result_without_text_refers_to_its_files() -> None:
     conversation = [HELLO, Message.tool_call("a", "t", "{}"), Message.tool_result("a", [Image(url="https://x/y.png")])]
     assert messages(*conversation)[2]["content"] == "The files of tool result a follow."
 
@@ -157,7 +157,7 @@ def test_a_mark_on_a_result() -> None:
     ]
 
 
-# Ids.
+# --- ids ---
 
 
 @pytest.mark.parametrize("id", ["abcDEF123", "123456789"])
@@ -168,7 +168,7 @@ def test_ids_that_fit_stay(id: str) -> None:
 
 
 @given(st.text(min_size=1))
-def test_other_ids_are_rewritten_always_to_the_same(id: str) -> None:
+def test_other_ids_are_always_replaced_by_the_same_id(id: str) -> None:
     nine = wire_call_id(id, "nine_alphanumerics")
     assert len(nine) == 9
     assert nine.isascii()
@@ -178,7 +178,7 @@ def test_other_ids_are_rewritten_always_to_the_same(id: str) -> None:
     assert wire_call_id(id, "any") == id
 
 
-def test_ids_are_rewritten_in_the_call_and_in_its_result() -> None:
+def test_ids_are_replaced_in_the_call_and_in_its_result() -> None:
     wire = messages(
         HELLO,
         Message.tool_call("call_0123456789", "t", "{}"),
@@ -199,7 +199,7 @@ def test_openai_takes_ids_of_forty_characters_and_no_more() -> None:
     assert wire[2]["tool_call_id"] == long
 
 
-# What a model thought.
+# --- thinking ---
 
 
 def thought(provider: str, text: str = "Hmm.", **data: object) -> Thinking:
@@ -229,7 +229,7 @@ def turn(*blocks: Thinking | RedactedThinking) -> list[Message]:
         ("openai-chat", {"reasoning_member": "reasoning"}, {}),
     ],
 )
-def test_reasoning_goes_back_under_the_servers_member(
+def test_reasoning_is_sent_back_in_the_servers_member(
     provider: str, data: dict[str, object], expected: dict[str, object]
 ) -> None:
     wire = messages(*turn(thought(provider, **data)), provider=known(provider))[1]
@@ -247,7 +247,7 @@ def test_reasoning_goes_back_under_the_servers_member(
         RedactedThinking("secret"),
     ],
 )
-def test_reasoning_of_others_never_goes_out(provider: str, foreign: Thinking | RedactedThinking) -> None:
+def test_reasoning_of_other_providers_is_not_sent(provider: str, foreign: Thinking | RedactedThinking) -> None:
     wire = json.dumps(messages(*turn(foreign), provider=known(provider)))
     assert "Hmm." not in wire
     assert "secret" not in wire
@@ -255,26 +255,26 @@ def test_reasoning_of_others_never_goes_out(provider: str, foreign: Thinking | R
     assert "reasoning" not in wire
 
 
-def test_reasoning_that_is_required_is_empty_where_none_is_known() -> None:
+def test_required_reasoning_is_empty_if_there_is_none() -> None:
     assert messages(*turn(Thinking("Hmm.", "signed")), provider=known("deepseek"))[1]["reasoning_content"] == ""
     plain = messages(HELLO, Message.assistant("hi"), provider=known("deepseek"))
     assert "reasoning_content" not in plain[1]
 
 
-def test_reasoning_goes_back_with_calls_only() -> None:
+def test_reasoning_is_sent_back_only_with_calls() -> None:
     own = thought("deepseek", reasoning_member="reasoning_content")
     wire = messages(HELLO, Message.assistant([own, Text("hi")]), provider=known("deepseek"))
     assert wire[1] == {"role": "assistant", "content": "hi"}
 
 
-def test_signed_details_go_back_with_every_message() -> None:
+def test_signed_details_are_sent_back_with_every_message() -> None:
     details = [{"type": "reasoning.encrypted", "data": "x"}]
     own = thought("openrouter", "", reasoning_details=details)
     wire = messages(HELLO, Message.assistant([own, Text("hi")]), provider=known("openrouter"))
     assert wire[1] == {"role": "assistant", "content": "hi", "reasoning_details": details}
 
 
-def test_thinking_goes_back_as_parts() -> None:
+def test_thinking_is_sent_back_as_parts() -> None:
     own = thought("mistral", reasoning_member="content")
     conversation = [HELLO, Message.assistant([own, Text("Well."), ToolCall("abcdefghi", "t", "{}")])]
     wire = messages(*conversation, Message.tool_result("abcdefghi", "ok"), provider=known("mistral"))
@@ -284,7 +284,7 @@ def test_thinking_goes_back_as_parts() -> None:
     ]
 
 
-def test_signatures_of_calls_go_back_where_they_came_from() -> None:
+def test_signatures_of_calls_are_sent_only_to_their_provider() -> None:
     extra = {"google": {"thought_signature": "sig"}}
     signed = ToolCall("a", "t", "{}", state=ProviderState("google-openai", {"extra_content": extra}))
     conversation = [HELLO, Message.assistant(signed), Message.tool_result("a", "ok")]
@@ -293,30 +293,30 @@ def test_signatures_of_calls_go_back_where_they_came_from() -> None:
     assert messages(*conversation)[1]["tool_calls"] == [call("a")]
 
 
-def test_custom_calls_go_back_as_custom_calls() -> None:
+def test_custom_calls_are_sent_back_as_custom_calls() -> None:
     custom = ToolCall("a", "t", "4 + 4", state=ProviderState("openai-chat", {"type": "custom"}))
     wire = messages(HELLO, Message.assistant(custom), Message.tool_result("a", "8"))
     assert wire[1]["tool_calls"] == [{"id": "a", "type": "custom", "custom": {"name": "t", "input": "4 + 4"}}]
 
 
-def test_sound_goes_back_by_its_id() -> None:
+def test_sound_is_sent_back_by_its_id() -> None:
     sound = File(data=b"RIFF", media_type="audio/wav", state=ProviderState("openai-chat", {"audio": {"id": "audio_1"}}))
     wire = messages(HELLO, Message.assistant(sound), Message.user("again"))
     assert wire[1] == {"role": "assistant", "audio": {"id": "audio_1"}}
 
 
-def test_what_has_no_place_in_an_assistants_message_is_told() -> None:
+def test_unsupported_blocks_of_an_assistant_cause_warnings() -> None:
     conversation = [
         HELLO,
         Message.assistant([Text("Here."), Image(data=b"x", media_type="image/png"), ProviderBlock("x", {"type": "y"})]),
         Message.user([Text("?"), ProviderBlock("x", {"type": "z"})]),
     ]
     assert messages(*conversation)[1] == {"role": "assistant", "content": "Here."}
-    assert len(told(*conversation)) == 3
+    assert len(warned(*conversation)) == 3
 
 
-def test_what_a_stranger_may_not_see_is_not_in_the_body() -> None:
-    """Nothing that another provider tagged as its own leaves, wherever it hangs."""
+def test_state_of_another_provider_is_not_in_the_body() -> None:
+    """Nothing that another provider tagged as its own is sent, on any kind of block."""
     secret = ProviderState("somebody", {"extra_content": {"k": "SECRET"}, "reasoning_details": [{"data": "SECRET"}]})
     conversation = [
         HELLO,

@@ -26,7 +26,7 @@ def stream(*deltas: Any, finish: str = "stop") -> Any:
 
 
 def piece(text: str, **names: str) -> Any:
-    """A fragment of the call, in both of its members, as llama-cpp-python streams it."""
+    """Return a fragment of the call in both of its members, as llama-cpp-python streams it."""
     function = {**names, "arguments": text}
     return {
         "tool_calls": [{"index": 0, "id": "c", "type": "function", "function": function}],
@@ -42,18 +42,18 @@ def test_a_call_and_its_legacy_mirror_are_one_call(first: str) -> None:
     assert [(call.id, call.name, call.arguments) for call in response.tool_calls] == [("c", "pay", '{"sum":1}')]
 
 
-def test_so_are_their_fragments() -> None:
-    told = stream(piece("", name="pay"), piece('{"sum"'), piece(":1}"), finish="tool_calls")
-    assert told.calls == [("c", "pay", '{"sum":1}')]
-    assert told.done.finish_reason is FinishReason.TOOL_USE
+def test_fragments_and_their_legacy_mirror_are_one_call() -> None:
+    outcome = stream(piece("", name="pay"), piece('{"sum"'), piece(":1}"), finish="tool_calls")
+    assert outcome.calls == [("c", "pay", '{"sum":1}')]
+    assert outcome.done.finish_reason is FinishReason.TOOL_USE
 
 
-def test_a_mirror_in_a_chunk_of_its_own_is_no_call_either() -> None:
-    told = stream({"tool_calls": [CALL]}, {"function_call": FUNCTION}, finish="tool_calls")
-    assert told.calls == [("c", "pay", '{"sum":1}')]
+def test_a_mirror_in_a_separate_chunk_is_no_second_call() -> None:
+    outcome = stream({"tool_calls": [CALL]}, {"function_call": FUNCTION}, finish="tool_calls")
+    assert outcome.calls == [("c", "pay", '{"sum":1}')]
 
 
-def test_the_legacy_member_is_read_where_there_are_no_tool_calls() -> None:
+def test_the_legacy_member_is_read_without_tool_calls() -> None:
     for nothing in (None, []):
         response = answer({"tool_calls": nothing, "function_call": FUNCTION}, "function_call")
         assert [(call.name, call.arguments) for call in response.tool_calls] == [("pay", '{"sum":1}')]
@@ -75,15 +75,15 @@ MIRRORED: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("mirrored", MIRRORED, ids=lambda members: "+".join(members))
-def test_thinking_is_told_once(mirrored: dict[str, Any]) -> None:
+def test_mirrored_thinking_is_delivered_once(mirrored: dict[str, Any]) -> None:
     assert answer(mirrored, "stop").thinking == "Hm."
-    told = stream(mirrored, mirrored)
-    assert told.response.thinking == "Hm.Hm."
+    outcome = stream(mirrored, mirrored)
+    assert outcome.response.thinking == "Hm.Hm."
     one_by_one = stream(*({name: value} for _ in range(2) for name, value in mirrored.items()))
     assert one_by_one.response.thinking == "Hm.Hm."
 
 
-def test_a_refusal_is_told_once() -> None:
+def test_a_mirrored_refusal_is_read_once() -> None:
     part = {"type": "refusal", "refusal": "No."}
     assert answer({"content": [part], "refusal": "No."}, "stop").refusal == "No."
     assert stream({"refusal": "N"}, {"refusal": "o."}).response.refusal == "No."
@@ -104,8 +104,8 @@ def test_a_picture_is_kept_once() -> None:
 def test_the_other_choices_are_read_by_the_same_rule() -> None:
     chunk = {"index": 1, "delta": {"content": [THOUGHT], "tool_calls": [CALL], "function_call": FUNCTION}}
     first = {"index": 0, "delta": {"content": "Hi"}, "finish_reason": "stop"}
-    told = run([("", json.dumps({"choices": [first, chunk]}).encode()), ("", b"[DONE]")])
-    (other,) = told.response.provider_data["choices"]  # type: ignore[misc,union-attr]
+    outcome = run([("", json.dumps({"choices": [first, chunk]}).encode()), ("", b"[DONE]")])
+    (other,) = outcome.response.provider_data["choices"]  # type: ignore[misc,union-attr]
     message = other["message"]  # type: ignore[index,call-overload]
     assert message["reasoning_content"] == "Hm."  # type: ignore[index,call-overload]
     assert len(message["tool_calls"]) == 1  # type: ignore[index,call-overload,arg-type]

@@ -1,4 +1,4 @@
-"""A streamed answer equals the same answer unstreamed, however its stream is cut into deltas."""
+"""A streamed answer equals the same answer unstreamed, for every way of cutting the stream into deltas."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ USAGE = {"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12}
 
 
 def as_deltas(message: dict[str, object], size: int) -> list[dict[str, object]]:
-    """A message cut into deltas: strings into pieces, anything else whole."""
+    """Return a message cut into deltas: strings in pieces, other values whole."""
     found: list[dict[str, object]] = [{"role": "assistant", "content": ""}]
     for name, value in message.items():
         if isinstance(value, str):
@@ -131,7 +131,7 @@ def test_any_answer(text: str, thinking: str, arguments: list[str], size: int, f
     assert streamed(body_of(message, size, finish)) == whole
 
 
-def test_made_ids_are_the_only_difference() -> None:
+def test_only_made_ids_differ() -> None:
     call = {"function": {"name": "t", "arguments": "{}"}}
     message: dict[str, object] = {"content": None, "tool_calls": [call, call]}
     assert streamed(body_of(message, 1, "stop")) == answer(message, "stop", usage=USAGE)
@@ -142,7 +142,7 @@ def test_made_ids_are_the_only_difference() -> None:
     assert [replace(block, id="") for block in other.tool_calls] == [replace(block, id="") for block in ours.tool_calls]
 
 
-def test_the_helpers_cut_what_they_say() -> None:
+def test_as_deltas_cuts_the_message_as_documented() -> None:
     assert as_deltas({"content": "abc"}, 2) == [
         {"role": "assistant", "content": ""},
         {"content": "ab"},

@@ -1,4 +1,4 @@
-"""What servers do differently: each as the wire text it was seen in, shortened and renamed."""
+"""Departures of servers from the dialect: each in its wire text, shortened and renamed."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from manystream.providers.messages import File, Image, ProviderBlock, ProviderSt
 from .wire import OPENAI, answer, decode, deltas, known, run, stream
 
 
-def test_azure_begins_with_a_chunk_of_nothing_but_filter_results() -> None:
-    told = stream(
+def test_azure_begins_with_a_chunk_of_filter_results() -> None:
+    outcome = stream(
         """
         data: {"choices":[],"created":0,"id":"","model":"","object":"","prompt_filter_results":[{"prompt_index":0,"content_filter_results":{"hate":{"filtered":false}}}]}
         data: {"choices":[{"content_filter_results":{},"delta":{"content":"","refusal":null,"role":"assistant"},"finish_reason":null,"index":0,"logprobs":null}],"created":1,"id":"c-1","model":"gpt-4o","object":"chat.completion.chunk","system_fingerprint":"fp"}
@@ -25,18 +25,18 @@ def test_azure_begins_with_a_chunk_of_nothing_but_filter_results() -> None:
         """,  # noqa: E501
         known("azure"),
     )
-    assert told.start == Start("gpt-4o", "c-1")
-    assert told.response.text == "Hi"
-    data = told.response.provider_data
+    assert outcome.start == Start("gpt-4o", "c-1")
+    assert outcome.response.text == "Hi"
+    data = outcome.response.provider_data
     assert data["content_filter_results"] == {"hate": {"filtered": False}}
     assert data["system_fingerprint"] == "fp"
     assert "prompt_filter_results" in data
     assert "content_filter_offsets" in data
-    assert told.done.provider_data is data
+    assert outcome.done.provider_data is data
 
 
 def test_openrouter_repeats_the_role_and_the_finish_reason() -> None:
-    told = stream(
+    outcome = stream(
         """
         data: {"id":"g","provider":"P","model":"x/y","choices":[{"index":0,"delta":{"role":"assistant","content":"a"},"finish_reason":null,"native_finish_reason":null}]}
         data: {"id":"g","provider":"P","model":"x/y","choices":[{"index":0,"delta":{"role":"assistant","content":"b"},"finish_reason":null,"native_finish_reason":null}]}
@@ -47,13 +47,13 @@ def test_openrouter_repeats_the_role_and_the_finish_reason() -> None:
         """,  # noqa: E501
         known("openrouter"),
     )
-    assert told.response.text == "abc"
-    assert told.response.provider_data == {"provider": "P", "native_finish_reason": "completed"}
-    assert told.done.usage.raw == {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3, "cost": 0.1}
+    assert outcome.response.text == "abc"
+    assert outcome.response.provider_data == {"provider": "P", "native_finish_reason": "completed"}
+    assert outcome.done.usage.raw == {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3, "cost": 0.1}
 
 
-def test_perplexity_repeats_the_whole_message_and_ends_in_a_done_chunk() -> None:
-    told = stream(
+def test_perplexity_repeats_the_whole_message_in_every_chunk() -> None:
+    outcome = stream(
         """
         data: {"id":"p","model":"sonar","object":"chat.completion.chunk","citations":["u1"],"usage":{"prompt_tokens":5,"completion_tokens":1,"total_tokens":6},"choices":[{"index":0,"message":{"role":"assistant","content":"Ru"},"delta":{"role":"assistant","content":"Ru"}}]}
         data: {"id":"p","model":"sonar","object":"chat.completion.chunk","citations":["u1"],"usage":{"prompt_tokens":5,"completion_tokens":2,"total_tokens":7},"choices":[{"index":0,"message":{"role":"assistant","content":"Ruby"},"delta":{"role":"assistant","content":"by"}}]}
@@ -61,22 +61,22 @@ def test_perplexity_repeats_the_whole_message_and_ends_in_a_done_chunk() -> None
         """,  # noqa: E501
         known("perplexity"),
     )
-    assert told.response.text == "Ruby"
-    assert told.done.finish_reason is FinishReason.STOP
-    assert told.done.usage.total_tokens == 8
-    assert told.response.provider_data["citations"] == ["u1", "u2"]
-    assert told.response.provider_data["search_results"] == [{"url": "u1"}]
+    assert outcome.response.text == "Ruby"
+    assert outcome.done.finish_reason is FinishReason.STOP
+    assert outcome.done.usage.total_tokens == 8
+    assert outcome.response.provider_data["citations"] == ["u1", "u2"]
+    assert outcome.response.provider_data["search_results"] == [{"url": "u1"}]
 
 
-def test_a_message_in_place_of_a_delta() -> None:
-    told = stream("""
+def test_a_message_instead_of_a_delta() -> None:
+    outcome = stream("""
         data: {"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"whole"},"finish_reason":"stop"}]}
     """)  # noqa: E501
-    assert told.response.text == "whole"
+    assert outcome.response.text == "whole"
 
 
-def test_zero_values_in_place_of_absent_ones() -> None:
-    told = stream(
+def test_zero_values_instead_of_absent_ones() -> None:
+    outcome = stream(
         """
         data: {"choices":[{"delta":{"content":"","refusal":"","role":"assistant","tool_calls":null,"function_call":{"arguments":"","name":""},"audio":{"data":"","expires_at":0,"id":"","transcript":""}},"finish_reason":"","index":0,"logprobs":{"content":null,"refusal":null}}],"created":0,"id":"","model":"claude","service_tier":"","system_fingerprint":""}
         data: {"choices":[{"delta":{"content":"4","refusal":"","role":"assistant","tool_calls":null},"finish_reason":"","index":0,"logprobs":{"content":null,"refusal":null}}],"created":0,"id":"","model":"claude","service_tier":"","system_fingerprint":""}
@@ -85,29 +85,29 @@ def test_zero_values_in_place_of_absent_ones() -> None:
         """,  # noqa: E501
         known("snowflake"),
     )
-    assert told.response.content == [Text("4")]
-    assert told.response.refusal is None
-    assert told.response.id is None
-    assert told.response.provider_data == {}
-    assert (told.done.finish_reason, told.done.raw_finish_reason) == (FinishReason.UNKNOWN, None)
+    assert outcome.response.content == [Text("4")]
+    assert outcome.response.refusal is None
+    assert outcome.response.id is None
+    assert outcome.response.provider_data == {}
+    assert (outcome.done.finish_reason, outcome.done.raw_finish_reason) == (FinishReason.UNKNOWN, None)
 
 
 def test_ids_that_change_midway() -> None:
-    told = stream("""
+    outcome = stream("""
         data: {"id":"first","model":"m","choices":[{"delta":{"content":"a"}}]}
         data: {"id":"second","model":"n","choices":[{"delta":{"content":"b"},"finish_reason":"stop"}]}
     """)
-    assert (told.response.id, told.response.model) == ("first", "m")
-    assert told.response.text == "ab"
+    assert (outcome.response.id, outcome.response.model) == ("first", "m")
+    assert outcome.response.text == "ab"
 
 
 def test_a_model_that_is_named_late() -> None:
-    told = stream("""
+    outcome = stream("""
         data: {"choices":[{"delta":{"content":"a"}}]}
         data: {"id":"c","model":"m","choices":[{"delta":{"content":"b"},"finish_reason":"stop"}]}
     """)
-    assert told.start == Start(None, None)
-    assert (told.response.id, told.response.model) == ("c", "m")
+    assert outcome.start == Start(None, None)
+    assert (outcome.response.id, outcome.response.model) == ("c", "m")
 
 
 def test_content_as_an_array_with_thinking_parts() -> None:
@@ -119,9 +119,9 @@ def test_content_as_an_array_with_thinking_parts() -> None:
         data: {"model":"magistral","choices":[{"index":0,"delta":{"content":" it"},"finish_reason":"stop"}]}
         data: [DONE]
     """  # noqa: E501
-    told = stream(text, known("mistral"))
+    outcome = stream(text, known("mistral"))
     state = ProviderState("mistral", {"reasoning_member": "content"})
-    assert told.response.content == [Thinking("Hmm", state=state), Text("4 is it")]
+    assert outcome.response.content == [Thinking("Hmm", state=state), Text("4 is it")]
 
 
 def test_an_array_keeps_the_order_of_its_parts() -> None:
@@ -160,51 +160,51 @@ def test_databricks_shows_reasoning_as_a_part_with_a_summary() -> None:
 
 
 def test_refusals_are_kept_apart_from_text() -> None:
-    told = deltas({"role": "assistant", "content": None, "refusal": "I "}, {"refusal": "won't."})
-    assert told.response.refusal == "I won't."
-    assert told.response.content == []
-    assert told.done.finish_reason is FinishReason.STOP
+    outcome = deltas({"role": "assistant", "content": None, "refusal": "I "}, {"refusal": "won't."})
+    assert outcome.response.refusal == "I won't."
+    assert outcome.response.content == []
+    assert outcome.done.finish_reason is FinishReason.STOP
 
 
 def test_annotations_are_citations_of_the_text() -> None:
     cite = {"type": "url_citation", "url_citation": {"url": "https://x", "start_index": 0, "end_index": 3}}
     other = {"type": "file", "file": {"hash": "h"}}
-    told = deltas({"annotations": [other]}, {"content": "See x."}, {"annotations": [cite]})
-    assert told.response.content == [Text("See x.", citations=[cite])]
-    assert told.response.provider_data["annotations"] == [other, cite]
+    outcome = deltas({"annotations": [other]}, {"content": "See x."}, {"annotations": [cite]})
+    assert outcome.response.content == [Text("See x.", citations=[cite])]
+    assert outcome.response.provider_data["annotations"] == [other, cite]
     whole = answer({"content": "See x.", "annotations": [other, cite]})
-    assert whole.content == told.response.content
+    assert whole.content == outcome.response.content
 
 
-def test_log_probabilities_are_gathered() -> None:
-    told = stream("""
+def test_log_probabilities_are_collected() -> None:
+    outcome = stream("""
         data: {"choices":[{"index":0,"delta":{"content":"a"},"logprobs":{"content":[{"token":"a"}],"refusal":null},"finish_reason":null}]}
         data: {"choices":[{"index":0,"delta":{"content":"b"},"logprobs":{"content":[{"token":"b"}],"refusal":null},"finish_reason":null}]}
         data: {"choices":[{"index":0,"delta":{"content":"c"},"logprobs":null,"finish_reason":"stop"}]}
     """)  # noqa: E501
-    assert told.response.provider_data["logprobs"] == {"content": [{"token": "a"}, {"token": "b"}]}
-    assert told.response.text == "abc"
+    assert outcome.response.provider_data["logprobs"] == {"content": [{"token": "a"}, {"token": "b"}]}
+    assert outcome.response.text == "abc"
 
 
 @pytest.mark.parametrize("member", ["delta", "message"])
-def test_what_is_read_of_a_choice_is_not_kept_beside_it(member: str) -> None:
-    told = stream(f"""
+def test_members_read_from_a_choice_are_not_kept_again(member: str) -> None:
+    outcome = stream(f"""
         data: {{"choices":[{{"index":3,"{member}":{{"content":"a"}},"finish_reason":"stop","text":"a","usage":{{"prompt_tokens":1}},"seen":true}}]}}
     """)  # noqa: E501
-    assert (told.response.text, told.response.raw_finish_reason) == ("a", "stop")
-    assert told.response.provider_data == {"seen": True}
+    assert (outcome.response.text, outcome.response.raw_finish_reason) == ("a", "stop")
+    assert outcome.response.provider_data == {"seen": True}
 
 
-def test_what_says_nothing_new_in_a_delta_is_not_kept() -> None:
-    told = stream("""
+def test_padding_members_of_a_delta_are_not_kept() -> None:
+    outcome = stream("""
         data: {"choices":[{"index":0,"delta":{"role":"assistant","name":"bot","index":3,"token_id":5,"thought_signature":"c2ln","content":"a","seen":true},"finish_reason":"stop"}]}
     """)  # noqa: E501
-    assert told.response.content == [Text("a")]
-    assert told.response.provider_data == {"seen": True}
+    assert outcome.response.content == [Text("a")]
+    assert outcome.response.provider_data == {"seen": True}
 
 
-def test_sound_is_a_file_that_knows_its_id() -> None:
-    told = deltas(
+def test_sound_is_a_file_with_its_id_as_state() -> None:
+    outcome = deltas(
         {"role": "assistant", "audio": {"id": "audio_1", "transcript": "Hi "}},
         {"audio": {"data": "UklGRg=="}},
         {"audio": {"data": "AAEC"}},
@@ -212,7 +212,7 @@ def test_sound_is_a_file_that_knows_its_id() -> None:
         provider=OPENAI,
     )
     audio = {"id": "audio_1", "expires_at": 9, "transcript": "Hi there"}
-    assert told.response.content == [
+    assert outcome.response.content == [
         File(data=b"RIFF\x00\x01\x02", media_type="audio/wav", state=ProviderState("openai-chat", {"audio": audio}))
     ]
 
@@ -229,37 +229,37 @@ def test_sound_is_a_file_that_knows_its_id() -> None:
         (b"\x00\x01\x02\x03", "audio/pcm"),
     ],
 )
-def test_sound_says_its_format_by_how_it_begins(data: bytes, media_type: str) -> None:
+def test_sound_gets_its_media_type_from_its_first_bytes(data: bytes, media_type: str) -> None:
     (block,) = answer({"audio": {"id": "a", "data": base64.b64encode(data).decode()}}).content
     assert isinstance(block, File)
     assert (block.data, block.media_type) == (data, media_type)
 
 
 def test_sound_in_one_encoding_cut_anywhere() -> None:
-    told = deltas({"audio": {"id": "a", "data": "AAE"}}, {"audio": {"data": "CAwQ="}})
-    (block,) = told.response.content
+    outcome = deltas({"audio": {"id": "a", "data": "AAE"}}, {"audio": {"data": "CAwQ="}})
+    (block,) = outcome.response.content
     assert isinstance(block, File)
     assert (block.data, block.media_type) == (b"\x00\x01\x02\x03\x04", "audio/pcm")
 
 
 def test_sound_whose_encoding_comes_without_padding() -> None:
-    told = deltas({"audio": {"id": "a", "data": "UklGR"}}, {"audio": {"data": "gABAg"}})
-    (block,) = told.response.content
+    outcome = deltas({"audio": {"id": "a", "data": "UklGR"}}, {"audio": {"data": "gABAg"}})
+    (block,) = outcome.response.content
     assert isinstance(block, File)
     assert block.data == b"RIFF\x00\x01\x02"
 
 
-def test_sound_that_is_no_base64_is_no_crash() -> None:
-    told = deltas({"audio": {"id": "a", "data": "%"}}, {"audio": "text"}, {"audio": {"data": "é"}})
-    assert isinstance(told.response.content[0], File)
+def test_sound_that_is_not_base64_raises_nothing() -> None:
+    outcome = deltas({"audio": {"id": "a", "data": "%"}}, {"audio": "text"}, {"audio": {"data": "é"}})
+    assert isinstance(outcome.response.content[0], File)
 
 
 def test_pictures_in_the_answer() -> None:
-    told = deltas(
+    outcome = deltas(
         {"content": "Here:", "images": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,YWJj"}}]},
         {"images": [{"type": "image_url", "image_url": "https://x/y.png"}, {"type": "unheard", "of": 1}, 5]},
     )
-    assert told.response.content == [
+    assert outcome.response.content == [
         Text("Here:"),
         Image(data=b"abc", media_type="image/png"),
         Image(url="https://x/y.png"),
@@ -279,12 +279,12 @@ def test_several_choices() -> None:
         data: {"model":"m","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}
         data: [DONE]
     """  # noqa: E501
-    told = stream(text)
+    outcome = stream(text)
     call = {"id": "t", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-    assert told.response.text == "abc"
-    assert told.done.finish_reason is FinishReason.STOP
-    assert told.response.tool_calls == []
-    assert told.response.provider_data["choices"] == [
+    assert outcome.response.text == "abc"
+    assert outcome.done.finish_reason is FinishReason.STOP
+    assert outcome.response.tool_calls == []
+    assert outcome.response.provider_data["choices"] == [
         {
             "index": 1,
             "message": {"role": "assistant", "content": "xy", "tool_calls": [call]},
@@ -303,15 +303,15 @@ def test_several_whole_choices_without_an_index() -> None:
 
 
 def test_an_index_that_does_not_begin_with_0() -> None:
-    told = stream("""
+    outcome = stream("""
         data: {"choices":[{"index":1,"delta":{"content":"a"},"finish_reason":null}]}
         data: {"choices":[{"index":1,"delta":{"content":"b"},"finish_reason":"stop"}]}
     """)
-    assert told.response.text == "ab"
+    assert outcome.response.text == "ab"
 
 
 def test_groq_reports_usage_in_a_member_of_its_own() -> None:
-    told = stream(
+    outcome = stream(
         """
         data: {"id":"c","model":"m","choices":[{"index":0,"delta":{"content":"a","channel":"final"},"finish_reason":null}],"x_groq":{"id":"req_1"}}
         data: {"id":"c","model":"m","choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"x_groq":{"id":"req_1","usage":{"prompt_tokens":1,"completion_tokens":2,"total_tokens":3}}}
@@ -319,31 +319,31 @@ def test_groq_reports_usage_in_a_member_of_its_own() -> None:
         """,  # noqa: E501
         known("groq"),
     )
-    assert told.done.usage.total_tokens == 3
-    assert told.response.provider_data["channel"] == "final"
+    assert outcome.done.usage.total_tokens == 3
+    assert outcome.response.provider_data["channel"] == "final"
 
 
 def test_usage_in_the_choice() -> None:
-    told = stream("""
+    outcome = stream("""
         data: {"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":null}]}
         data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop","usage":{"prompt_tokens":1,"completion_tokens":2}}]}
     """)  # noqa: E501
-    assert told.done.usage.total_tokens == 3
+    assert outcome.done.usage.total_tokens == 3
 
 
 def test_usage_in_every_chunk_is_not_added_up() -> None:
-    told = stream("""
+    outcome = stream("""
         data: {"choices":[{"delta":{"content":"a"}}],"usage":{"prompt_tokens":5,"completion_tokens":1,"total_tokens":6}}
         data: {"choices":[{"delta":{"content":"b"}}],"usage":{"prompt_tokens":5,"completion_tokens":2,"total_tokens":7}}
         data: {"choices":[{"delta":{},"finish_reason":"stop"}],"usage":null}
     """)
-    assert told.done.usage.output_tokens == 2
-    assert told.done.usage.total_tokens == 7
+    assert outcome.done.usage.output_tokens == 2
+    assert outcome.done.usage.total_tokens == 7
 
 
-def test_members_that_nobody_knows_are_kept() -> None:
-    told = deltas({"content": "a", "executed_tools": [{"n": 1}]}, {"executed_tools": [{"n": 2}], "mood": "good"})
-    assert told.response.provider_data == {
+def test_unknown_members_are_kept() -> None:
+    outcome = deltas({"content": "a", "executed_tools": [{"n": 1}]}, {"executed_tools": [{"n": 2}], "mood": "good"})
+    assert outcome.response.provider_data == {
         "created": 1,
         "executed_tools": [{"n": 1}, {"n": 2}],
         "mood": "good",
@@ -358,12 +358,12 @@ def test_white_space_before_an_unstreamed_answer() -> None:
 
 def test_a_whole_body_where_a_stream_was_expected() -> None:
     body = b'{\n"id":"c",\n"choices":[{"index":0,"message":{"content":"a"},"finish_reason":"stop"}]}'
-    told = run([], stray=body)
-    assert told.response.text == "a"
-    assert told.done.finish_reason is FinishReason.STOP
+    outcome = run([], stray=body)
+    assert outcome.response.text == "a"
+    assert outcome.done.finish_reason is FinishReason.STOP
 
 
-def test_a_signature_beside_the_message_is_kept_and_text_is_untouched() -> None:
+def test_a_signature_of_the_message_is_kept() -> None:
     extra = {"google": {"thought_signature": "sig"}}
     response = answer({"content": "a", "extra_content": extra, "thought_signature": "sig"})
     assert response.text == "a"
@@ -377,6 +377,6 @@ def test_members_that_are_read_elsewhere_are_not_kept_as_unknown() -> None:
     head = {"id": "1", "object": "chat.completion.chunk", "model": "m", "obfuscation": "x", "p": "y", "later": 1}
     choice = {"index": 0, "delta": {"content": "a"}, "finish_reason": "stop", "logprobs": logprobs, "text": "a"}
     data = {**head, "usage": usage, "choices": [{**choice, "usage": usage, "unheard": "of"}]}
-    told = run([("", json.dumps(data).encode()), ("", b"[DONE]")])
-    assert told.response.text == "a"
-    assert told.response.provider_data == {"later": 1, "unheard": "of", "logprobs": logprobs}
+    outcome = run([("", json.dumps(data).encode()), ("", b"[DONE]")])
+    assert outcome.response.text == "a"
+    assert outcome.response.provider_data == {"later": 1, "unheard": "of", "logprobs": logprobs}

@@ -1,4 +1,4 @@
-"""Reasoning in an answer: read once, whichever members repeat it, and kept in the form that has to go back."""
+"""Reasoning in an answer: read once, even if several members repeat it, and kept in the form to send back."""
 
 from __future__ import annotations
 
@@ -9,63 +9,63 @@ from manystream.providers.json_values import JSONObject
 from manystream.providers.messages import Message, ProviderState, Text, Thinking, ToolCall
 from manystream.providers.request import Request
 
-from .wire import Told, answer, deltas, encode, known
+from .wire import Outcome, answer, deltas, encode, known
 
 
-def details_of(told: Told) -> object:
-    (block,) = [block for block in told.response.content if isinstance(block, Thinking)]
+def details_of(outcome: Outcome) -> object:
+    (block,) = [block for block in outcome.response.content if isinstance(block, Thinking)]
     assert block.state is not None
     return block.state.data.get("reasoning_details")
 
 
 @pytest.mark.parametrize("member", ["reasoning_content", "reasoning", "reasoning_text"])
-def test_each_member(member: str) -> None:
-    told = deltas({member: "Hm", "content": ""}, {member: "m.", "content": None}, {"content": "So."})
+def test_each_reasoning_member_is_read(member: str) -> None:
+    outcome = deltas({member: "Hm", "content": ""}, {member: "m.", "content": None}, {"content": "So."})
     state = ProviderState("openai-compatible", {"reasoning_member": member})
-    assert told.response.content == [Thinking("Hmm.", state=state), Text("So.")]
-    assert answer({member: "Hmm.", "content": "So."}).content == told.response.content
+    assert outcome.response.content == [Thinking("Hmm.", state=state), Text("So.")]
+    assert answer({member: "Hmm.", "content": "So."}).content == outcome.response.content
 
 
 def test_the_same_text_under_several_names_is_read_once() -> None:
     detail = {"type": "reasoning.text", "text": "Hm", "index": 0}
-    told = deltas(
+    outcome = deltas(
         {"reasoning_content": "Hm", "reasoning": "Hm", "reasoning_details": [detail]},
         {"reasoning": "m.", "reasoning_content": "m.", "reasoning_details": [detail | {"text": "m."}]},
         {"reasoning_details": [detail | {"text": "Hmm.", "signature": "s"}]},
     )
-    assert told.events[1:-1] == [ThinkingDelta(0, "Hm"), ThinkingDelta(0, "m.")]
-    assert told.response.thinking == "Hmm."
+    assert outcome.events[1:-1] == [ThinkingDelta(0, "Hm"), ThinkingDelta(0, "m.")]
+    assert outcome.response.thinking == "Hmm."
 
 
 def test_details_alone_are_read() -> None:
-    told = deltas(
+    outcome = deltas(
         {"content": "", "reasoning_details": [{"type": "reasoning.text", "text": "Hm", "index": 0, "id": "r"}]},
         {"content": "", "reasoning_details": [{"type": "reasoning.text", "text": "m.", "index": 0, "id": "r"}]},
         {"content": "So."},
     )
-    assert (told.response.thinking, told.response.text) == ("Hmm.", "So.")
-    assert details_of(told) == [{"type": "reasoning.text", "text": "Hmm.", "index": 0, "id": "r"}]
+    assert (outcome.response.thinking, outcome.response.text) == ("Hmm.", "So.")
+    assert details_of(outcome) == [{"type": "reasoning.text", "text": "Hmm.", "index": 0, "id": "r"}]
 
 
-def test_fragments_of_details_are_joined_and_their_signature_kept() -> None:
+def test_fragments_of_details_are_joined() -> None:
     head: JSONObject = {"type": "reasoning.text", "index": 0, "format": "anthropic-claude-v1", "signature": None}
-    told = deltas(
+    outcome = deltas(
         {"reasoning": "a", "reasoning_details": [{**head, "text": "a"}]},
         {"reasoning": "b", "reasoning_details": [{**head, "text": "b"}]},
         {"reasoning": None, "reasoning_details": [{**head, "text": None, "signature": "sig"}]},
     )
-    assert details_of(told) == [{**head, "text": "ab", "signature": "sig"}]
-    assert told.response.thinking == "ab"
+    assert details_of(outcome) == [{**head, "text": "ab", "signature": "sig"}]
+    assert outcome.response.thinking == "ab"
 
 
 def test_encrypted_details_are_kept_whole_beside_summaries() -> None:
-    told = deltas(
+    outcome = deltas(
         {"reasoning": "a", "reasoning_details": [{"type": "reasoning.summary", "summary": "a", "index": 0}]},
         {"reasoning_details": [{"type": "reasoning.encrypted", "data": "x", "index": 0, "id": "rs_1"}]},
         {"reasoning_details": [{"type": "reasoning.encrypted", "data": "y", "index": 0, "id": "rs_2"}]},
         {"reasoning": "b", "reasoning_details": [{"type": "reasoning.summary", "summary": "b", "index": 0}, 5]},
     )
-    assert details_of(told) == [
+    assert details_of(outcome) == [
         {"type": "reasoning.summary", "summary": "ab", "index": 0},
         {"type": "reasoning.encrypted", "data": "x", "index": 0, "id": "rs_1"},
         {"type": "reasoning.encrypted", "data": "y", "index": 0, "id": "rs_2"},
@@ -73,29 +73,29 @@ def test_encrypted_details_are_kept_whole_beside_summaries() -> None:
 
 
 def test_details_of_another_id_or_index_are_their_own() -> None:
-    told = deltas(
+    outcome = deltas(
         {"reasoning_details": [{"type": "reasoning.text", "text": "a", "index": 0, "id": "1"}]},
         {"reasoning_details": [{"type": "reasoning.text", "text": "b", "index": 1, "id": "2"}]},
         {"reasoning_details": [{"type": "reasoning.text", "text": "c", "index": 0, "id": "3"}]},
     )
-    details = details_of(told)
+    details = details_of(outcome)
     assert isinstance(details, list)
     assert len(details) == 3
 
 
-def test_a_signature_without_text_has_a_block_without_text() -> None:
+def test_a_signature_without_text_makes_a_block_without_text() -> None:
     encrypted: JSONObject = {"type": "reasoning.encrypted", "data": "x", "index": 0}
-    told = deltas({"content": "So."}, {"content": "", "reasoning": None, "reasoning_details": [encrypted]})
-    assert told.response.text == "So."
-    assert details_of(told) == [encrypted]
-    assert not [event for event in told.events if isinstance(event, ThinkingDelta)]
+    outcome = deltas({"content": "So."}, {"content": "", "reasoning": None, "reasoning_details": [encrypted]})
+    assert outcome.response.text == "So."
+    assert details_of(outcome) == [encrypted]
+    assert not [event for event in outcome.events if isinstance(event, ThinkingDelta)]
 
 
-def test_a_late_signature_does_not_hide_the_call_that_was_cut_off() -> None:
+def test_a_late_signature_does_not_hide_a_cut_off_call() -> None:
     call: JSONObject = {"index": 0, "id": "a", "function": {"name": "t", "arguments": '{"x'}}
     encrypted: JSONObject = {"type": "reasoning.encrypted", "data": "x", "index": 0}
-    told = deltas({"tool_calls": [call]}, {"reasoning_details": [encrypted]}, finish="length")
-    assert not told.response.tool_calls[0].complete
+    outcome = deltas({"tool_calls": [call]}, {"reasoning_details": [encrypted]}, finish="length")
+    assert not outcome.response.tool_calls[0].complete
 
 
 def test_an_object_around_the_text() -> None:
@@ -105,8 +105,8 @@ def test_an_object_around_the_text() -> None:
 
 
 @pytest.mark.parametrize("name", ["openrouter", "deepseek", "groq", "mistral", "fireworks"])
-def test_what_came_goes_back(name: str) -> None:
-    """An answer with reasoning and a call, put into the next request to the same provider, has its reasoning again."""
+def test_reasoning_is_sent_back_as_received(name: str) -> None:
+    """Reasoning of an answer with a call is in the next request to the same provider."""
     provider = known(name)
     members: dict[str, JSONObject] = {
         "openrouter": {
@@ -119,14 +119,14 @@ def test_what_came_goes_back(name: str) -> None:
         "mistral": {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "Hmm."}]}]},
     }
     call: JSONObject = {"index": 0, "id": "abcdefghi", "function": {"name": "t", "arguments": "{}"}}
-    told = deltas(members[name], {"tool_calls": [call]}, finish="tool_calls", provider=provider)
-    history = [Message.user("hi"), told.response.to_message(), Message.tool_result("abcdefghi", "ok")]
+    outcome = deltas(members[name], {"tool_calls": [call]}, finish="tool_calls", provider=provider)
+    history = [Message.user("hi"), outcome.response.to_message(), Message.tool_result("abcdefghi", "ok")]
     sent = encode(Request("m", history), provider)["messages"][1]  # type: ignore[index]
     expected = dict(members[name])
     if name == "openrouter":
-        del expected["reasoning"]  # the signed details hold the text, too
+        del expected["reasoning"]  # the signed details have the text as well
     assert {key: value for key, value in sent.items() if key in expected} == expected
-    assert isinstance(told.response.content[-1], ToolCall)
+    assert isinstance(outcome.response.content[-1], ToolCall)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_what_came_goes_back(name: str) -> None:
         ("Hmm.", {}, None),
     ],
 )
-def test_reasoning_goes_back_under_the_name_it_came_by(text: str, state: JSONObject, member: str | None) -> None:
+def test_reasoning_is_sent_back_in_the_member_it_came_in(text: str, state: JSONObject, member: str | None) -> None:
     provider = known("fireworks")
     thought = Thinking(text, state=ProviderState("fireworks", state))
     history = [

@@ -1,4 +1,4 @@
-"""Every option of a request in its wire form; what a server cannot express is told or refused."""
+"""Every option of a request in its wire form. An option that a server cannot express causes a warning or an error."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .wire import OPENAI, SERVER, encode, known, quirky, warnings
 HELLO = [Message.user("hello")]
 WEATHER = Tool(
     "weather",
-    "Tells the weather.",
+    "Returns the weather.",
     {"type": "object", "properties": {"city": {"type": "string"}, "unit": {"type": "string"}}, "required": ["city"]},
 )
 
@@ -41,14 +41,14 @@ def test_path_headers_and_query() -> None:
     )
 
 
-def test_the_key_goes_where_the_profile_says() -> None:
+def test_the_key_is_in_the_profiles_header() -> None:
     assert DIALECT.auth_headers(OPENAI, "k") == [("authorization", "Bearer k")]
     assert DIALECT.auth_headers(known("azure"), "k") == [("api-key", "k")]
     assert DIALECT.auth_headers(known("portkey"), "k") == [("x-portkey-api-key", "k")]
     assert DIALECT.auth_headers(SERVER, "") == []
 
 
-def test_headers_of_the_profile_are_sent_and_the_requests_win() -> None:
+def test_headers_of_the_request_replace_the_profiles() -> None:
     copilot = known("github-copilot")
     request = Request("gpt-4o", HELLO, extra_headers={"Editor-Version": "mine/1"})
     headers = dict(DIALECT.encode(request, "gpt-4o", copilot, stream=False).headers)
@@ -56,7 +56,7 @@ def test_headers_of_the_profile_are_sent_and_the_requests_win() -> None:
     assert headers["copilot-integration-id"] == "vscode-chat"
 
 
-def test_a_stream_asks_for_usage_unless_the_server_refuses_the_member() -> None:
+def test_a_stream_requests_usage_unless_the_server_refuses() -> None:
     body = encode(Request("gpt-4o", HELLO), stream=True)
     assert body["stream"] is True
     assert body["stream_options"] == {"include_usage": True}
@@ -97,7 +97,7 @@ def test_plain_options() -> None:
         (known("groq"), "openai/gpt-oss-20b", ThinkingLevel.HIGH, True),
     ],
 )
-def test_sampling_is_not_sent_where_reasoning_refuses_it(
+def test_sampling_is_not_sent_to_models_that_refuse_it(
     provider: OpenAIChat, model: str, thinking: ThinkingLevel | None, sent: bool
 ) -> None:
     wire = DIALECT.encode(
@@ -177,7 +177,7 @@ def test_tools() -> None:
     assert body["tools"] == [
         {
             "type": "function",
-            "function": {"name": "weather", "description": "Tells the weather.", "parameters": WEATHER.parameters},
+            "function": {"name": "weather", "description": "Returns the weather.", "parameters": WEATHER.parameters},
         },
         {"type": "function", "function": {"name": "now", "parameters": {"type": "object", "properties": {}}}},
     ]
@@ -201,11 +201,11 @@ def test_a_strict_tool_that_cannot_be_strict_is_refused() -> None:
     assert caught.value.field.startswith("tools[0].parameters")
 
 
-def test_strict_false_is_said_and_no_strict_is_not() -> None:
+def test_strict_false_is_sent_and_an_unset_strict_is_not() -> None:
     body = encode(Request("gpt-4o", HELLO, tools=[Tool("t", strict=False)]))
     assert body["tools"][0]["function"]["strict"] is False  # type: ignore[index]
-    told = warnings(Request("m", HELLO, tools=[Tool("t", strict=True)]), quirky(tool_strict=False))
-    assert any("strict" in warning for warning in told)
+    warned = warnings(Request("m", HELLO, tools=[Tool("t", strict=True)]), quirky(tool_strict=False))
+    assert any("strict" in warning for warning in warned)
 
 
 def test_parallel_tool_calls() -> None:
@@ -218,7 +218,7 @@ def test_parallel_tool_calls() -> None:
     assert warnings(alone)
 
 
-def test_a_response_schema_is_strict_where_it_can_be() -> None:
+def test_a_response_schema_is_strict_if_possible() -> None:
     schema: JSONObject = {"title": "City of 1", "type": "object", "properties": {"name": {"type": "string"}}}
     body = encode(Request("gpt-4o", HELLO, response_schema=schema))
     assert body["response_format"] == {
@@ -237,7 +237,7 @@ def test_a_response_schema_is_strict_where_it_can_be() -> None:
     }
 
 
-def test_a_response_schema_that_cannot_be_strict_is_sent_as_it_is_and_told() -> None:
+def test_a_schema_that_cannot_be_strict_is_sent_with_a_warning() -> None:
     schema: JSONObject = {"type": "object", "additionalProperties": {"type": "integer"}}
     request = Request("gpt-4o", HELLO, response_schema=schema)
     body = encode(request)
@@ -248,7 +248,7 @@ def test_a_response_schema_that_cannot_be_strict_is_sent_as_it_is_and_told() -> 
     assert any("response_schema" in warning for warning in warnings(request))
 
 
-def test_a_server_without_schemas_is_told_in_the_prompt() -> None:
+def test_a_server_without_schemas_gets_the_schema_in_the_prompt() -> None:
     schema: JSONObject = {"type": "object", "properties": {"name": {"type": "string"}}}
     request = Request("deepseek-chat", HELLO, system="Be brief.", response_schema=schema)
     body = encode(request, known("deepseek"))
@@ -267,7 +267,7 @@ def test_a_server_without_schemas_is_told_in_the_prompt() -> None:
         (known("groq"), Request("m", HELLO, metadata={"a": "b"}), "metadata"),
     ],
 )
-def test_what_a_server_has_no_member_for_is_told(provider: OpenAIChat, request_: Request, member: str) -> None:
+def test_an_option_without_a_member_causes_a_warning(provider: OpenAIChat, request_: Request, member: str) -> None:
     assert member not in encode(request_, provider)
     assert any(warning.startswith(member) for warning in warnings(request_, provider))
 
@@ -276,13 +276,13 @@ def test_seed_has_the_servers_name() -> None:
     assert encode(Request("m", HELLO, seed=1), known("mistral"))["random_seed"] == 1
 
 
-def test_extra_body_goes_in_last() -> None:
+def test_extra_body_is_merged_last() -> None:
     body = encode(Request("gpt-4o", HELLO, temperature=1.0, extra_body={"temperature": 0.1, "service_tier": "flex"}))
     assert body["temperature"] == 0.1
     assert body["service_tier"] == "flex"
 
 
-def test_cache_marks_go_where_a_server_takes_them() -> None:
+def test_cache_marks_are_sent_to_servers_that_accept_them() -> None:
     mark = CacheControl("1h")
     request = Request(
         "m",

@@ -1,4 +1,4 @@
-"""Spellings of the chat wire that few servers use, each with an example of its own, streamed and not."""
+"""Forms of the chat wire that few servers use, each with an example, streamed and unstreamed."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tests.providers.openai_chat.wire import answer, deltas
 
 
 def plain(blocks: list[Block]) -> list[object]:
-    """What blocks say, without the state that goes back to the server."""
-    said: list[object] = []
+    """Return the content of blocks, without the state that is sent back to the server."""
+    content: list[object] = []
     for block in blocks:
         assert isinstance(block, Text | Thinking | ToolCall)
-        said.append((block.name, block.arguments) if isinstance(block, ToolCall) else (type(block), block.text))
-    return said
+        content.append((block.name, block.arguments) if isinstance(block, ToolCall) else (type(block), block.text))
+    return content
 
 
 def thinking(text: JSON, member: str = "thinking") -> JSONObject:
@@ -50,17 +50,17 @@ PARTS: list[tuple[str, list[JSON], list[object]]] = [
 ]
 
 
-@pytest.mark.parametrize(("parts", "said"), [case[1:] for case in PARTS], ids=[case[0] for case in PARTS])
-def test_parts_of_the_content_are_read(parts: list[JSON], said: list[object]) -> None:
+@pytest.mark.parametrize(("parts", "expected"), [case[1:] for case in PARTS], ids=[case[0] for case in PARTS])
+def test_parts_of_the_content_are_read(parts: list[JSON], expected: list[object]) -> None:
     whole = answer({"content": parts})
-    assert plain(whole.content) == said
+    assert plain(whole.content) == expected
     assert whole.finish_reason is FinishReason.STOP
     streamed = deltas({"content": parts})
-    assert plain(streamed.response.content) == said
+    assert plain(streamed.response.content) == expected
     one_by_one = deltas(*({"content": [part]} for part in parts))
-    assert plain(one_by_one.response.content) == said
-    told = [event for event in streamed.events if isinstance(event, TextDelta | ThinkingDelta)]
-    assert "".join(event.text for event in told) == "".join(text for _, text in said)  # type: ignore[misc]
+    assert plain(one_by_one.response.content) == expected
+    deltas_of = [event for event in streamed.events if isinstance(event, TextDelta | ThinkingDelta)]
+    assert "".join(event.text for event in deltas_of) == "".join(text for _, text in expected)  # type: ignore[misc]
 
 
 EMPTY_CALLS: list[JSON] = [

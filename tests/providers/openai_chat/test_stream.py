@@ -1,4 +1,4 @@
-"""The plain course of a stream, how it may end, and how it may not."""
+"""A stream's normal course, and its valid and invalid ends."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ PLAIN = """
 
 
 def test_a_plain_stream() -> None:
-    told = stream(PLAIN, OPENAI)
-    assert told.events[:-1] == [
+    outcome = stream(PLAIN, OPENAI)
+    assert outcome.events[:-1] == [
         Start("m-1", "c-1"),
         TextDelta(0, "Hel"),
         TextDelta(0, "lo"),
         TextDelta(0, "!"),
     ]
-    assert told.done.finish_reason is FinishReason.STOP
-    assert told.done.raw_finish_reason == "stop"
-    assert told.done.usage.total_tokens == 12
-    assert told.response.content == [Text("Hello!")]
-    assert told.response.model == "m-1"
-    assert told.response.id == "c-1"
-    assert told.response.usage is told.done.usage
+    assert outcome.done.finish_reason is FinishReason.STOP
+    assert outcome.done.raw_finish_reason == "stop"
+    assert outcome.done.usage.total_tokens == 12
+    assert outcome.response.content == [Text("Hello!")]
+    assert outcome.response.model == "m-1"
+    assert outcome.response.id == "c-1"
+    assert outcome.response.usage is outcome.done.usage
 
 
 def test_start_waits_for_the_first_event() -> None:
@@ -70,32 +70,32 @@ def test_the_partial_answer_can_be_read_at_any_time() -> None:
 
 
 def test_an_answer_of_nothing() -> None:
-    told = stream("data: [DONE]")
-    assert told.events[0] == Start(None, None)
-    assert told.done.finish_reason is FinishReason.UNKNOWN
-    assert told.done.raw_finish_reason is None
+    outcome = stream("data: [DONE]")
+    assert outcome.events[0] == Start(None, None)
+    assert outcome.done.finish_reason is FinishReason.UNKNOWN
+    assert outcome.done.raw_finish_reason is None
 
 
 @pytest.mark.parametrize("data", ["[DONE]", " [DONE] ", "[DONE] ", "[DONE]x"])
-def test_anything_that_begins_with_the_end_marker_is_one(data: str) -> None:
+def test_data_that_begins_with_the_end_marker_is_one(data: str) -> None:
     assert isinstance(run([("", data.encode())]).events[-1], Done)
 
 
 def test_the_end_marker_without_a_finish_reason_is_the_end() -> None:
-    told = deltas({"content": "a"}, finish=None)
-    assert told.done.finish_reason is FinishReason.UNKNOWN
-    assert told.response.text == "a"
+    outcome = deltas({"content": "a"}, finish=None)
+    assert outcome.done.finish_reason is FinishReason.UNKNOWN
+    assert outcome.response.text == "a"
 
 
 def test_a_finish_reason_is_not_the_end() -> None:
-    told = stream("""
+    outcome = stream("""
         data: {"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}
         data: {"choices":[{"delta":{"content":"b"},"finish_reason":"stop"}]}
         data: {"choices":[{"delta":{"content":"c"},"finish_reason":null}]}
         data: [DONE]
     """)
-    assert told.response.text == "abc"
-    assert told.done.raw_finish_reason == "stop"
+    assert outcome.response.text == "abc"
+    assert outcome.done.raw_finish_reason == "stop"
 
 
 SPOKEN = {
@@ -123,7 +123,7 @@ SPOKEN = {
         "insufficient_system_resource",  # DeepSeek
     },
 }  # fmt: skip
-"""What servers say, and what it means."""
+"""Word of a server → finish reason."""
 
 
 def test_the_finish_table_holds_these_words_and_those_of_the_sdk() -> None:
@@ -139,16 +139,16 @@ def test_the_finish_table_holds_these_words_and_those_of_the_sdk() -> None:
 )
 def test_every_finish_reason(raw: str, reason: FinishReason) -> None:
     for spelling in (raw, raw.upper()):
-        told = deltas({"content": "a"}, finish=spelling)
-        assert (told.done.finish_reason, told.done.raw_finish_reason) == (reason, spelling)
+        outcome = deltas({"content": "a"}, finish=spelling)
+        assert (outcome.done.finish_reason, outcome.done.raw_finish_reason) == (reason, spelling)
 
 
 def test_unknown_finish_reasons_keep_their_word() -> None:
-    told = deltas({"content": "a"}, finish="tired")
-    assert (told.done.finish_reason, told.done.raw_finish_reason) == (FinishReason.UNKNOWN, "tired")
+    outcome = deltas({"content": "a"}, finish="tired")
+    assert (outcome.done.finish_reason, outcome.done.raw_finish_reason) == (FinishReason.UNKNOWN, "tired")
 
 
-# The body's end without the marker.
+# --- the body's end without the marker ---
 
 
 @pytest.mark.parametrize(
@@ -162,36 +162,34 @@ def test_unknown_finish_reasons_keep_their_word() -> None:
         (OPENAI, None, False),
     ],
 )
-def test_a_body_without_the_marker_is_whole_only_after_a_finish_reason_and_not_from_openai(
-    provider: OpenAIChat, finish: str | None, whole: bool
-) -> None:
+def test_a_body_without_the_marker_needs_a_finish_reason(provider: OpenAIChat, finish: str | None, whole: bool) -> None:
     data = json.dumps(chunk(choices=[{"index": 0, "delta": {"content": "a"}, "finish_reason": finish}])).encode()
-    told = run([("", data)], provider)
-    assert told.response.text == "a"
+    outcome = run([("", data)], provider)
+    assert outcome.response.text == "a"
     if whole:
-        assert told.done.finish_reason is FinishReason.STOP
+        assert outcome.done.finish_reason is FinishReason.STOP
     else:
-        assert told.error.error.category is ErrorCategory.NETWORK
-        assert told.error.error.retryable
-        assert "truncated stream" in told.error.error.message
+        assert outcome.error.error.category is ErrorCategory.NETWORK
+        assert outcome.error.error.retryable
+        assert "truncated stream" in outcome.error.error.message
 
 
 def test_an_empty_body_is_truncated() -> None:
-    told = run([])
-    assert told.events == [told.error]
-    assert told.error.error.category is ErrorCategory.NETWORK
+    outcome = run([])
+    assert outcome.events == [outcome.error]
+    assert outcome.error.error.category is ErrorCategory.NETWORK
 
 
-def test_a_call_that_the_body_s_end_cut_off_is_not_complete() -> None:
+def test_a_call_cut_off_by_the_bodys_end_is_not_complete() -> None:
     call = {"index": 0, "id": "a", "function": {"name": "t", "arguments": '{"x": 1}'}}
-    told = run([("", json.dumps(chunk(choices=[{"delta": {"tool_calls": [call]}}])).encode())])
-    assert told.error.error.category is ErrorCategory.NETWORK
-    (block,) = told.response.tool_calls
+    outcome = run([("", json.dumps(chunk(choices=[{"delta": {"tool_calls": [call]}}])).encode())])
+    assert outcome.error.error.category is ErrorCategory.NETWORK
+    (block,) = outcome.response.tool_calls
     assert block.arguments == '{"x": 1}'
     assert not block.complete
 
 
-# What the hot path must not overlook.
+# --- events that must not match a template ---
 
 PLAIN_CHUNK = chunk(
     choices=[{"index": 0, "delta": {"content": "a"}, "logprobs": None, "finish_reason": None}], usage=None
@@ -246,15 +244,15 @@ PLAIN_CHUNK = chunk(
         chunk(choices=[{"index": 0, "delta": None, "logprobs": None, "finish_reason": None}], usage=None),
     ],
 )
-def test_the_hot_path_and_the_long_way_agree(unusual: dict[str, object]) -> None:
-    """After plain chunks, which the hot path reads, an unusual one; and the same with the hot path never taken."""
+def test_the_template_and_the_parser_give_the_same_events(unusual: dict[str, object]) -> None:
+    """An unusual chunk after plain ones, which match a template, gives the same events as without templates."""
     ending = [chunk(choices=[{"index": 0, "delta": {}, "finish_reason": "stop"}]), "[DONE]"]
     plain = [PLAIN_CHUNK, PLAIN_CHUNK, PLAIN_CHUNK, unusual, PLAIN_CHUNK, *ending]
     hot = run([("", json.dumps(value).encode() if isinstance(value, dict) else value.encode()) for value in plain])
     machine = DIALECT.machine(SERVER, id_maker())
     events = []
     for value in plain:
-        # A name that means nothing in this dialect changes nothing, and an unknown member takes the long way.
+        # An unknown event name changes nothing. A chunk with an unknown member is parsed whole.
         data = json.dumps(value | {"zz": None}).encode() if isinstance(value, dict) else value.encode()
         events.extend(machine.feed("message", data))
     assert events == hot.events
@@ -262,7 +260,7 @@ def test_the_hot_path_and_the_long_way_agree(unusual: dict[str, object]) -> None
 
 
 def test_thinking_then_text_then_both_at_once() -> None:
-    told = deltas(
+    outcome = deltas(
         {"reasoning_content": "Hm", "content": None},
         {"reasoning_content": "m.", "content": None},
         {"reasoning_content": "!", "content": None},
@@ -270,7 +268,7 @@ def test_thinking_then_text_then_both_at_once() -> None:
         {"reasoning_content": None, "content": ":"},
         {"reasoning_content": "?", "content": " yes"},
     )
-    assert told.events[1:-1] == [
+    assert outcome.events[1:-1] == [
         ThinkingDelta(0, "Hm"),
         ThinkingDelta(0, "m."),
         ThinkingDelta(0, "!"),
@@ -279,7 +277,7 @@ def test_thinking_then_text_then_both_at_once() -> None:
         ThinkingDelta(0, "?"),
         TextDelta(1, " yes"),
     ]
-    thinking, text = told.response.content
+    thinking, text = outcome.response.content
     assert isinstance(thinking, Thinking)
     assert (thinking.text, text) == ("Hmm.!?", Text("So: yes"))
 
@@ -303,18 +301,18 @@ def test_thinking_then_text_then_both_at_once() -> None:
         '{"choices": [{"delta": {"tool_calls": [5]}}]}',
     ],
 )
-def test_what_cannot_be_read_is_an_error_that_shows_the_bytes(data: str) -> None:
+def test_an_unreadable_event_is_an_error_that_quotes_it(data: str) -> None:
     good = json.dumps(chunk(choices=[{"index": 0, "delta": {"content": "a"}}])).encode()
-    told = run([("", good), ("", data.encode()), ("", b"[DONE]")])
-    error = told.error.error
+    outcome = run([("", good), ("", data.encode()), ("", b"[DONE]")])
+    error = outcome.error.error
     assert error.body == data.encode()
     assert "malformed" in error.message
     assert not error.retryable
-    assert told.response.text == "a"
+    assert outcome.response.text == "a"
 
 
-def test_what_is_merely_odd_is_passed_over() -> None:
-    told = stream("""
+def test_harmless_odd_values_are_ignored() -> None:
+    outcome = stream("""
         data: {}
         data: {"type": "ping"}
         data: {"choices": null}
@@ -329,13 +327,13 @@ def test_what_is_merely_odd_is_passed_over() -> None:
         data: {"choices": [{"delta": {"content": "a"}}], "usage": {}, "model": 5, "id": {}}
         data: [DONE]
     """)
-    assert told.response.text == "a"
-    assert told.done.finish_reason is FinishReason.UNKNOWN
-    assert told.response.model is None
+    assert outcome.response.text == "a"
+    assert outcome.done.finish_reason is FinishReason.UNKNOWN
+    assert outcome.response.model is None
 
 
-def test_bad_unicode_does_not_cost_the_stream() -> None:
-    told = run(
+def test_bad_unicode_does_not_fail_the_stream() -> None:
+    outcome = run(
         [
             ("", b'{"choices":[{"index":0,"delta":{"content":"a\xff"},"finish_reason":null}]}'),
             ("", b'{"choices":[{"index":0,"delta":{"content":"\\ud83d"},"finish_reason":null}]}'),
@@ -343,7 +341,7 @@ def test_bad_unicode_does_not_cost_the_stream() -> None:
             ("", b"[DONE]"),
         ]
     )
-    assert told.response.text == "a\ufffd\ufffd\u2028\u0085"
+    assert outcome.response.text == "a\ufffd\ufffd\u2028\u0085"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""How much to think, in the words of each kind of server."""
+"""Thinking options in the form of each kind of server."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_model_without_reasoning_gets_no_effort() -> None:
     assert not warnings(Request("gpt-4o", HELLO, thinking=NONE))
 
 
-def test_the_requests_own_effort_wins() -> None:
+def test_the_requests_own_effort_takes_precedence() -> None:
     assert members(ThinkingConfig(level=LOW, effort="xhigh"), "gpt-5") == {"reasoning_effort": "xhigh"}
 
 
@@ -138,7 +138,7 @@ def test_chat_templates(model: str, thinking: ThinkingConfig, expected: object) 
     assert members(thinking, model, known("vllm")) == expected
 
 
-def test_a_server_without_a_switch_is_told() -> None:
+def test_a_server_without_a_switch_causes_a_warning() -> None:
     provider = quirky(thinking="none")
     assert members(HIGH, "m", provider) == {}
     assert warnings(Request("m", HELLO, thinking=HIGH), provider) == [
@@ -146,7 +146,7 @@ def test_a_server_without_a_switch_is_told() -> None:
     ]
 
 
-def test_what_is_only_half_sent_is_told() -> None:
+def test_an_option_sent_only_in_part_causes_a_warning() -> None:
     for provider, thinking in (
         (known("deepseek"), ThinkingConfig(budget_tokens=100)),
         (known("alibaba"), ThinkingConfig(effort="high")),
@@ -157,6 +157,6 @@ def test_what_is_only_half_sent_is_told() -> None:
         assert warnings(Request("gpt-5", HELLO, thinking=thinking), provider), thinking
 
 
-def test_nothing_asked_nothing_sent() -> None:
+def test_no_option_sends_no_member() -> None:
     assert members(None, "gpt-5") == {}
     assert members(ThinkingConfig(), "gpt-5") == {}

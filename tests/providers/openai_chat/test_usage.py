@@ -1,4 +1,4 @@
-"""Token reports: visible output without thinking, unknown as None, and every name a number has been seen under."""
+"""Token reports: visible output without thinking, unknown counts as None, and every known name of a number."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from manystream.providers.usage import Usage
             },
             Usage(input_tokens=10, output_tokens=20, thinking_tokens=30, cached_tokens=4, total_tokens=60),
         ),
-        # xAI counts it beside the completion, as the total shows.
+        # xAI counts it separately from the completion, as the total shows.
         (
             {
                 "prompt_tokens": 10,
@@ -42,7 +42,7 @@ from manystream.providers.usage import Usage
             },
             Usage(input_tokens=10, output_tokens=50, thinking_tokens=30, total_tokens=90),
         ),
-        # More reasoning than completion cannot be inside it.
+        # Reasoning above the completion cannot be included in it.
         (
             {
                 "prompt_tokens": 10,

@@ -1,4 +1,4 @@
-"""What the tests of this dialect share: providers, streams written as text, and openai's own types as a check."""
+"""Shared by the tests of this dialect: providers, streams written as text, and a check with OpenAI's own types."""
 
 from __future__ import annotations
 
@@ -32,29 +32,29 @@ from manystream.providers.response import Response
 
 OPENAI = OpenAIChat("key")
 SERVER = OpenAIChat("key", base_url="http://127.0.0.1:9/v1")
-"""A server that no row knows: lenient."""
+"""A server without a row: lenient."""
 
 
 def known(name: str) -> OpenAIChat:
-    """A provider by its row."""
+    """Return a provider with the row of this name."""
     return OpenAIChat("key", base_url="http://127.0.0.1:9/v1", profile=name)
 
 
 def quirky(**quirks: object) -> OpenAIChat:
-    """A provider with quirks of the test's own."""
+    """Return a provider with quirks of the test's own."""
     row = Profile(name="quirky", dialect="openai-chat", base_url="http://127.0.0.1:9/v1", quirks=Quirks(**quirks))  # type: ignore[arg-type]
     return OpenAIChat("key", profile=row)
 
 
 def id_maker() -> Callable[[], str]:
-    """Makes `made-1`, `made-2`, …"""
+    """Return a maker of the ids `made-1`, `made-2`, …"""
     numbers = iter(range(1, 10_000))
     return lambda: f"made-{next(numbers)}"
 
 
 @dataclass
-class Told:
-    """What a stream told, and the response it left behind."""
+class Outcome:
+    """The events and the response of one stream."""
 
     events: list[Event]
     response: Response
@@ -79,12 +79,12 @@ class Told:
 
     @property
     def calls(self) -> list[tuple[str, str, str]]:
-        """Id, name and arguments of each call, as the events told them."""
+        """Id, name and arguments of each call, according to the events."""
         starts = [event for event in self.events if isinstance(event, ToolCallStart)]
         return [(start.id, start.name, self.pieces(start.index)) for start in starts]
 
     def pieces(self, index: int) -> str:
-        """All deltas of one block."""
+        """Return all deltas of one block, joined."""
         return "".join(
             event.arguments if isinstance(event, ToolCallDelta) else event.text
             for event in self.events
@@ -93,7 +93,7 @@ class Told:
 
 
 def wire_events(text: str) -> Iterator[tuple[str, bytes]]:
-    """Server-sent events written as text, indented at will; an event's lines stand together."""
+    """Parse server-sent events written as text, with any indentation. An event's lines are adjacent."""
     name = ""
     for line in text.splitlines():
         line = line.strip()
@@ -104,29 +104,29 @@ def wire_events(text: str) -> Iterator[tuple[str, bytes]]:
             name = ""
 
 
-def run(events: Iterable[tuple[str, bytes]], provider: OpenAIChat = SERVER, stray: bytes = b"") -> Told:
-    """Run a stream to its end, each event checked against the order that every dialect keeps."""
+def run(events: Iterable[tuple[str, bytes]], provider: OpenAIChat = SERVER, stray: bytes = b"") -> Outcome:
+    """Run a stream to its end. Checks the order of events."""
     machine = DIALECT.machine(provider, id_maker())
     checker = OrderChecker()
-    told: list[Event] = []
+    received: list[Event] = []
     for name, data in events:
-        told.extend(machine.feed(name, data))
-    told.extend(machine.end(stray))
-    for event in told:
+        received.extend(machine.feed(name, data))
+    received.extend(machine.end(stray))
+    for event in received:
         checker.check(event)
     assert checker.stream == "ended"
     assert machine.ended
     assert list(machine.feed("", b'{"choices": [{"delta": {"content": "late"}}]}')) == []
     assert list(machine.end()) == []
-    return Told(told, machine.response())
+    return Outcome(received, machine.response())
 
 
-def stream(text: str, provider: OpenAIChat = SERVER, stray: bytes = b"") -> Told:
-    """Run a stream that is written as text."""
+def stream(text: str, provider: OpenAIChat = SERVER, stray: bytes = b"") -> Outcome:
+    """Run a stream written as text."""
     return run(wire_events(text), provider, stray)
 
 
-def deltas(*members: JSONObject, finish: str | None = "stop", provider: OpenAIChat = SERVER) -> Told:
+def deltas(*members: JSONObject, finish: str | None = "stop", provider: OpenAIChat = SERVER) -> Outcome:
     """Run a stream of these deltas, then a finish reason and the end marker."""
     chunks = [chunk(choices=[{"index": 0, "delta": delta, "finish_reason": None}]) for delta in members]
     chunks.append(chunk(choices=[{"index": 0, "delta": {}, "finish_reason": finish}]))
@@ -134,19 +134,19 @@ def deltas(*members: JSONObject, finish: str | None = "stop", provider: OpenAICh
 
 
 def chunk(**members: object) -> dict[str, object]:
-    """One chunk."""
+    """Return one chunk."""
     head: dict[str, object] = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m-1"}
     return head | members
 
 
 def decode(body: object, provider: OpenAIChat = SERVER) -> Response:
-    """Read an unstreamed answer."""
+    """Decode an unstreamed answer."""
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     return DIALECT.decode(data, provider, id_maker())
 
 
 def answer(message: dict[str, object], finish: str | None = "stop", **members: object) -> Response:
-    """Read an unstreamed answer with one choice."""
+    """Decode an unstreamed answer with one choice."""
     choice = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": finish}
     return decode(chunk(choices=[choice]) | {"object": "chat.completion"} | members)
 
@@ -156,7 +156,7 @@ _NON_STREAMING: TypeAdapter[CompletionCreateParamsNonStreaming] = TypeAdapter(Co
 
 
 def encode(request: Request, provider: OpenAIChat = OPENAI, *, stream: bool = False) -> dict[str, object]:
-    """The wire body of a request; for OpenAI itself it is checked against OpenAI's own types."""
+    """Return the wire body of a request. For OpenAI itself it is checked against OpenAI's own types."""
     model = request.model.partition("/")[2] or request.model
     body = json.loads(DIALECT.encode(request, model, provider, stream=stream).body)
     if provider is OPENAI:
@@ -165,18 +165,18 @@ def encode(request: Request, provider: OpenAIChat = OPENAI, *, stream: bool = Fa
 
 
 def warnings(request: Request, provider: OpenAIChat = OPENAI) -> list[str]:
-    """What a request could not say."""
+    """Return the warnings of a request."""
     return DIALECT.encode(request, request.model, provider, stream=False).warnings
 
 
 def check(body: Mapping[str, object], *, stream: bool) -> None:
-    """The body has the types that openai's client gives it, and no member that they do not know."""
+    """Assert that a body matches the types of OpenAI's client and has no unknown members."""
     adapter = _STREAMING if stream else _NON_STREAMING
     assert _plain(adapter.validate_python(body, strict=True)) == body
 
 
 def _plain(value: object) -> object:
-    # Arrays are validated as they are read, and members that the types do not know are gone then.
+    # Arrays are validated when they are read. Validation removes unknown members.
     if isinstance(value, Mapping):
         return {name: _plain(member) for name, member in value.items()}
     if isinstance(value, Iterable) and not isinstance(value, str):

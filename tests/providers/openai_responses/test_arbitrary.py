@@ -1,4 +1,4 @@
-"""Whatever a server sends, nothing is raised: an event, or an error that is a value."""
+"""Arbitrary input raises nothing: it gives events, or an error as a value."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_an_arbitrary_body_is_an_answer_or_a_provider_error(body: JSON) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(ITEMS, max_size=5), st.sampled_from(["completed", "incomplete"]))
-def test_arbitrary_items_give_the_same_answer_streamed_and_unstreamed(output: list[JSONObject], status: str) -> None:
+def test_arbitrary_items_are_equal_streamed_and_unstreamed(output: list[JSONObject], status: str) -> None:
     response: JSONObject = {"status": status, "output": [*output]}
     body = json.dumps(response).encode()
     machine = DIALECT.machine(PROVIDER, make_id)
@@ -133,7 +133,7 @@ def test_arguments_that_are_a_deep_object_are_written_as_text() -> None:
     assert call.arguments == deep.decode()
 
 
-def test_arguments_too_deep_to_write_as_text_end_the_call_in_an_error() -> None:
+def test_arguments_too_deep_to_write_are_an_error() -> None:
     deep = b'{"type":"function_call","name":"f","arguments":' + b'{"a":' * 1010 + b"1" + b"}" * 1011
     machine = DIALECT.machine(PROVIDER, make_id)
     events = machine.feed("", b'{"type":"response.output_item.done","output_index":0,"item":' + deep + b"}")

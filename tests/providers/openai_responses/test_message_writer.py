@@ -1,4 +1,4 @@
-"""A conversation on the wire: what goes back, to whom, and in which order."""
+"""A conversation on the wire: what is sent back to which provider, and in which order."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ENCRYPTED: JSONObject = {"id": "rs_1", "summary": [], "encrypted_content": "gAAA
 
 
 def items(*messages: Message, model: str = "gpt-5", **extra: JSON) -> list[JSONObject]:
-    """The input items of a conversation."""
+    """Return the input items of a conversation."""
     sent = body_of(Request(model, messages, extra_body=extra))["input"]
     assert isinstance(sent, list)
     return [item for item in sent if isinstance(item, dict)]
@@ -106,7 +106,7 @@ def test_images_and_files(block: Image | File, part: JSONObject) -> None:
         ("application/rtf", "file.rtf"),
     ],
 )
-def test_a_file_without_a_name_gets_one_that_says_its_kind(media_type: str, name: str) -> None:
+def test_a_file_without_a_name_gets_one_with_its_extension(media_type: str, name: str) -> None:
     part = items(Message.user([Text("see"), File(data=b"hi", media_type=media_type)]))[0]["content"][1]  # type: ignore[index,call-overload]
     assert part["filename"] == name  # type: ignore[index,call-overload]
 
@@ -116,17 +116,19 @@ def test_an_assistants_texts_are_one_message_of_plain_text() -> None:
     assert sent[1] == {"type": "message", "role": "assistant", "content": "one, two"}
 
 
-def test_messages_are_never_run_together() -> None:
+def test_messages_are_never_merged() -> None:
     sent = items(Message.assistant("a"), Message.assistant("b"))
     assert [item["content"] for item in sent] == ["a", "b"]
 
 
-def test_a_phase_goes_back_only_to_its_maker() -> None:
-    def said(words: str, provider: str, phase: str) -> Text:
+def test_a_phase_is_sent_back_only_to_its_provider() -> None:
+    def spoken(words: str, provider: str, phase: str) -> Text:
         return Text(words, state=ProviderState(provider, {"phase": phase}))
 
     sent = items(
-        Message.assistant([said("a", OURS, "commentary"), said("b", OURS, "final_answer"), said("c", "else", "x")])
+        Message.assistant(
+            [spoken("a", OURS, "commentary"), spoken("b", OURS, "final_answer"), spoken("c", "else", "x")]
+        )
     )
     assert [(item["content"], item.get("phase")) for item in sent] == [
         ("a", "commentary"),
@@ -155,7 +157,7 @@ def test_a_call_without_arguments_is_sent_with_an_empty_object() -> None:
     assert sent[0]["arguments"] == "{}"
 
 
-def test_results_may_hold_images_and_files() -> None:
+def test_results_may_have_images_and_files() -> None:
     result = ToolResult("c1", [Text("see"), Image(file_id="f1")])
     sent = items(Message.tool_call("c1", "shot", "{}"), Message(Role.TOOL, result))
     image: JSON = {"type": "input_image", "detail": "auto", "file_id": "f1"}
@@ -163,7 +165,7 @@ def test_results_may_hold_images_and_files() -> None:
     assert items(Message.tool_call("c1", "shot", "{}"), Message.tool_result("c1", []))[1] == output("c1", "")
 
 
-def test_results_follow_the_run_that_holds_their_calls_wherever_they_are() -> None:
+def test_results_follow_the_run_with_their_calls() -> None:
     conversation = [
         Message.assistant([Text("Both."), ToolCall("a", "f", "{}")]),
         Message.assistant(ToolCall("b", "f", "{}")),
@@ -189,7 +191,7 @@ def test_results_follow_the_run_that_holds_their_calls_wherever_they_are() -> No
         ([Message.tool_result("c1", "r"), Message.tool_call("c1", "f", "{}"), Message.user("q")], "result 'c1'"),
     ],
 )
-def test_what_has_no_counterpart_never_goes_out_and_is_told(conversation: list[Message], warning: str) -> None:
+def test_unpaired_calls_and_results_are_left_out_with_a_warning(conversation: list[Message], warning: str) -> None:
     assert items(*conversation) == [user(text("q"))]
     assert warning in warned(*conversation)[0]
 
@@ -199,7 +201,7 @@ def test_a_result_whose_call_the_server_keeps_is_sent(member: str) -> None:
     assert items(Message.tool_result("c1", "done"), **{member: "id_1"}) == [output("c1")]
 
 
-def test_ids_used_twice_are_told_apart() -> None:
+def test_reused_ids_are_made_unique() -> None:
     turn = [Message.tool_call("call_0", "f", "{}"), Message.tool_result("call_0", "done")]
     assert items(*turn, *turn, *turn) == [
         call("call_0"),
@@ -230,7 +232,7 @@ def test_a_result_answers_the_nearest_run_that_uses_its_id() -> None:
     assert warned(*conversation) == ["messages: call 'call_0' has no result and is not sent"]
 
 
-def test_ids_that_are_too_long_are_shortened_alike() -> None:
+def test_long_ids_are_replaced_in_call_and_result() -> None:
     long, longer = "c" * 65, "c" * 66
     sent = items(
         Message.assistant([ToolCall(long, "f", "{}"), ToolCall(longer, "f", "{}")]),
@@ -242,7 +244,7 @@ def test_ids_that_are_too_long_are_shortened_alike() -> None:
     assert all(isinstance(call_id, str) and len(call_id) <= 64 for call_id in ids)
 
 
-def test_reasoning_goes_back_before_what_it_led_to() -> None:
+def test_reasoning_is_sent_back_before_the_item_it_led_to() -> None:
     conversation = [
         Message.user("q"),
         Message.assistant([Thinking("Hm.", state=ProviderState(OURS, ENCRYPTED)), ToolCall("c1", "f", "{}")]),
@@ -272,17 +274,17 @@ FOREIGN = "messages: thinking that 'openai-responses' did not make is not sent t
         ),
     ],
 )
-def test_state_of_others_never_goes_out_and_is_told_of_once(block: Block, warning: str) -> None:
+def test_state_of_others_is_not_sent_and_causes_one_warning(block: Block, warning: str) -> None:
     assert kinds(Message.assistant([block, Text("answer")])) == ["message"]
     assert warned(Message.assistant([block, block, Text("answer")])) == [warning]
 
 
-def test_a_server_that_stores_gets_reasoning_by_its_id() -> None:
+def test_a_server_that_stores_gets_the_reasonings_id() -> None:
     thinking = Thinking("", state=ProviderState(OURS, {"id": "rs_1", "summary": []}))
     assert kinds(Message.assistant([thinking, Text("answer")]), store=True) == ["reasoning", "message"]
 
 
-def test_reasoning_text_goes_back_where_there_is_no_ciphertext() -> None:
+def test_reasoning_text_is_sent_back_without_a_ciphertext() -> None:
     content: JSON = [{"type": "reasoning_text", "text": "Hm."}]
     thinking = Thinking("Hm.", state=ProviderState(OURS, {"id": "rs_1", "summary": [], "content": content}))
     assert items(Message.assistant([thinking, Text("answer")]))[0] == {
@@ -293,7 +295,7 @@ def test_reasoning_text_goes_back_where_there_is_no_ciphertext() -> None:
     }
 
 
-def test_reasoning_that_leads_to_nothing_is_left_out() -> None:
+def test_reasoning_without_a_following_item_is_left_out() -> None:
     thinking = Thinking("Hm.", state=ProviderState(OURS, ENCRYPTED))
     assert kinds(Message.user("q"), Message.assistant([thinking, thinking])) == ["message"]
     assert kinds(Message.assistant([thinking, ToolCall("no result", "f", "{}")]), Message.user("q")) == ["message"]
@@ -301,7 +303,7 @@ def test_reasoning_that_leads_to_nothing_is_left_out() -> None:
     assert kinds(Message.assistant([thinking, thinking, Text("a")])) == ["reasoning", "reasoning", "message"]
 
 
-def test_provider_blocks_go_back_unchanged_and_in_place() -> None:
+def test_provider_blocks_are_sent_back_unchanged_in_order() -> None:
     search: JSONObject = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "q"}}  # fmt: skip  # noqa: E501
     assert items(Message.assistant([ProviderBlock(OURS, search), Text("a")]))[0] == search
 
@@ -315,7 +317,7 @@ PAIRS = {
     "apply_patch_call": "apply_patch_call_output",
     "mcp_approval_request": "mcp_approval_response",
 }
-"""The API's items that ask for something, and the items that answer them."""
+"""Types of items with a request to the caller, and types of the items that answer them."""
 
 
 def test_every_pair_of_the_table_is_tested() -> None:
@@ -352,14 +354,14 @@ ASKED_AND_ANSWERED: list[tuple[JSONObject, JSONObject]] = [
 
 
 @pytest.mark.parametrize(("asked", "answer"), ASKED_AND_ANSWERED, ids=lambda item: item["type"])
-def test_an_item_goes_back_with_its_answer(asked: JSONObject, answer: JSONObject) -> None:
+def test_an_item_is_sent_back_with_its_answer(asked: JSONObject, answer: JSONObject) -> None:
     conversation = [Message.assistant(ProviderBlock(OURS, asked)), Message.user(ProviderBlock(OURS, answer))]
     assert items(*conversation) == [asked, answer]
     assert not warned(*conversation)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in PAIRS if kind != "function_call"])
-def test_a_call_that_only_its_provider_understands_goes_back_only_with_its_output(kind: str) -> None:
+def test_a_provider_call_is_sent_back_only_with_its_output(kind: str) -> None:
     conversation = [
         Message.user("q"),
         Message.assistant(ProviderBlock(OURS, {"type": kind, "id": "i1", "call_id": "c1"})),
@@ -368,7 +370,7 @@ def test_a_call_that_only_its_provider_understands_goes_back_only_with_its_outpu
     assert warned(*conversation)
 
 
-def test_a_shell_call_and_its_output_go_back_together() -> None:
+def test_a_shell_call_is_sent_back_with_its_output() -> None:
     shell: JSONObject = {"type": "local_shell_call", "id": "sh", "call_id": "c1", "status": "completed"}
     shell["action"] = {"type": "exec", "command": ["ls"], "env": {}}
     answer: JSONObject = {"type": "local_shell_call_output", "id": "c1", "output": "a.txt"}
@@ -377,14 +379,14 @@ def test_a_shell_call_and_its_output_go_back_together() -> None:
     assert warned(*conversation) == []
 
 
-def test_provider_blocks_of_a_user_keep_their_place_between_parts() -> None:
+def test_provider_blocks_of_a_user_keep_their_position() -> None:
     approval: JSONObject = {"type": "mcp_approval_response", "approval_request_id": "ap", "approve": True}
     sent = items(Message.user([Text("a"), ProviderBlock(OURS, approval), Text("b"), ProviderBlock("else", {"x": 1})]))
     assert sent == [user(text("a")), approval, user(text("b"))]
 
 
 @pytest.mark.parametrize("block", [Image(url="https://a/b.png"), File(url="https://a/b.pdf")])
-def test_what_an_assistant_cannot_send_is_told(block: Image | File) -> None:
+def test_unsupported_blocks_of_an_assistant_cause_warnings(block: Image | File) -> None:
     message = Message.assistant([Text("see"), block])
     assert kinds(message) == ["message"]
     assert type(block).__name__ in warned(message)[0]
@@ -404,7 +406,7 @@ def test_a_custom_call_and_its_output_keep_their_kind() -> None:
     ]
 
 
-def test_a_kept_call_of_an_unknown_kind_is_answered_like_a_functions_call() -> None:
+def test_a_kept_call_of_an_unknown_kind_is_a_function_call() -> None:
     state = ProviderState("openai-responses", {"type": "relay_call", "id": "rc_1"})
     called = Message("assistant", [ToolCall("c1", "f", "{}", state=state)])
     request = Request("gpt-5", [called, Message.tool_result("c1", "done")])
@@ -415,17 +417,21 @@ def test_a_kept_call_of_an_unknown_kind_is_answered_like_a_functions_call() -> N
     ]
 
 
-def test_a_call_by_a_program_goes_back_with_its_caller() -> None:
+def test_a_call_by_a_program_is_sent_back_with_its_caller() -> None:
     caller: JSON = {"type": "program", "caller_id": "prog_1"}
     wire: JSONObject = {**call("c1"), "namespace": "crm", "caller": caller}
     sent = items(decode({"status": "completed", "output": [wire]}).to_message(), Message.tool_result("c1", "1"))
     assert sent == [wire, {**output("c1", "1"), "caller": caller}]
 
 
-def test_an_answer_goes_back_as_it_came() -> None:
+def test_an_answer_is_sent_back_as_received() -> None:
     reasoning: JSONObject = {"type": "reasoning", **ENCRYPTED}
-    said: JSONObject = {"type": "message", "phase": "commentary", "content": [{"type": "output_text", "text": "Wait."}]}
-    answer = decode({"status": "completed", "output": [reasoning, said, call("c1")]})
+    spoken: JSONObject = {
+        "type": "message",
+        "phase": "commentary",
+        "content": [{"type": "output_text", "text": "Wait."}],
+    }
+    answer = decode({"status": "completed", "output": [reasoning, spoken, call("c1")]})
     assert items(answer.to_message(), Message.tool_result("c1", "done")) == [
         reasoning,
         {"type": "message", "role": "assistant", "content": "Wait.", "phase": "commentary"},
@@ -442,7 +448,7 @@ def test_an_answer_goes_back_as_it_came() -> None:
         (CacheControl("1h"), {"mode": "explicit", "ttl": "12h"}),
     ],
 )
-def test_cache_marks_are_sent_to_models_that_take_them(control: CacheControl, mark: JSONObject) -> None:
+def test_cache_marks_are_sent_to_models_that_accept_them(control: CacheControl, mark: JSONObject) -> None:
     conversation = [
         Message.user([Text("long", cache_control=control), Text("short")]),
         Message.tool_call("c1", "f", "{}"),
@@ -455,7 +461,7 @@ def test_cache_marks_are_sent_to_models_that_take_them(control: CacheControl, ma
     assert "prompt_cache_breakpoint" not in str(items(*conversation, model="grok-4"))
 
 
-def test_a_failed_result_is_sent_and_the_missing_mark_is_told() -> None:
+def test_a_failed_result_is_sent_with_a_warning() -> None:
     failed = Message(Role.TOOL, ToolResult("c1", "no", is_error=True))
     (warning,) = warned(Message.user("go"), Message.tool_call("c1", "f", "{}"), failed)
     assert "is_error" in warning
@@ -469,6 +475,6 @@ def test_a_failed_result_is_sent_and_the_missing_mark_is_told() -> None:
         Request("gpt-5", [Message.user("go")], tools=[Tool("f", cache_control=CacheControl())]),
     ],
 )
-def test_cache_marks_that_have_no_place_are_told(request_: Request) -> None:
+def test_cache_marks_without_a_place_cause_warnings(request_: Request) -> None:
     (warning,) = warnings_of(request_)
     assert warning.startswith("cache_control")

@@ -1,4 +1,4 @@
-"""Where servers depart from the dialect, as seen in their traffic: each departure must read right."""
+"""Departures of servers from the dialect, as in their traffic. Each must be read correctly."""
 
 # ruff: noqa: E501 (a wire line is one line)
 
@@ -14,8 +14,8 @@ from tests.providers.openai_responses.wire import MADE_ID, decode, stream
 CREATED = 'data: {"type":"response.created","response":{"id":"resp_1","model":"m","status":"in_progress"}}\n\n'
 
 
-def test_no_event_lines_comments_and_done_at_the_end() -> None:
-    told = stream("""
+def test_a_stream_without_event_lines_is_read() -> None:
+    outcome = stream("""
         : SOMEBODY PROCESSING
 
         data: {"type":"response.created","response":{"id":"gen-1","model":"m","status":"in_progress"}}
@@ -40,7 +40,7 @@ def test_no_event_lines_comments_and_done_at_the_end() -> None:
 
         data: [DONE]
     """)
-    assert [event.type for event in told.events] == [
+    assert [event.type for event in outcome.events] == [
         EventType.START,
         EventType.THINKING_DELTA,
         EventType.TEXT_DELTA,
@@ -48,11 +48,11 @@ def test_no_event_lines_comments_and_done_at_the_end() -> None:
     ]
     content = [{"type": "reasoning_text", "text": "Four"}]
     state = ProviderState("openai-responses", {"summary": [], "id": "rs_9", "content": content})
-    assert told.response.content == [Thinking("Four", state=state), Text("4")]
+    assert outcome.response.content == [Thinking("Four", state=state), Text("4")]
 
 
 def test_keepalive_events_change_nothing() -> None:
-    told = stream(
+    outcome = stream(
         CREATED
         + """
         event: keepalive
@@ -66,12 +66,12 @@ def test_keepalive_events_change_nothing() -> None:
         data: {"type":"response.completed","response":{"status":"completed"}}
     """
     )
-    assert [event.type for event in told.events] == [EventType.START, EventType.TEXT_DELTA, EventType.DONE]
+    assert [event.type for event in outcome.events] == [EventType.START, EventType.TEXT_DELTA, EventType.DONE]
 
 
 @pytest.mark.parametrize("first", ["created", "queued", "in_progress"])
 def test_the_first_event_of_the_response_is_the_start(first: str) -> None:
-    told = stream(
+    outcome = stream(
         f"""
         data: {{"type":"response.{first}","response":{{"id":"resp_1","model":"m","status":"queued"}}}}
 
@@ -80,24 +80,24 @@ def test_the_first_event_of_the_response_is_the_start(first: str) -> None:
         data: {{"type":"response.completed","response":{{"id":"resp_1","model":"m","status":"completed"}}}}
     """
     )
-    assert told.events[0] == Start("m", "resp_1")
-    assert [event.type for event in told.events] == [EventType.START, EventType.DONE]
+    assert outcome.events[0] == Start("m", "resp_1")
+    assert [event.type for event in outcome.events] == [EventType.START, EventType.DONE]
 
 
-def test_a_stream_resumed_in_the_middle_leaves_the_whole_text_behind() -> None:
-    told = stream("""
+def test_a_resumed_stream_leaves_the_whole_text() -> None:
+    outcome = stream("""
         data: {"type":"response.queued","response":{"id":"resp_1","model":"m","status":"queued"}}
 
         data: {"type":"response.output_text.delta","output_index":0,"content_index":0,"delta":"second half"}
 
         data: {"type":"response.completed","response":{"status":"completed","output":[{"type":"message","content":[{"type":"output_text","text":"First half, second half"}]}]}}
     """)
-    assert told.text_at(0) == "second half"
-    assert told.response.text == "First half, second half"
+    assert outcome.text_at(0) == "second half"
+    assert outcome.response.text == "First half, second half"
 
 
-def test_ids_rotate_and_the_output_index_decides() -> None:
-    told = stream("""
+def test_items_with_changing_ids_are_found_by_index() -> None:
+    outcome = stream("""
         data: {"type":"response.created","response":{"id":"x1","model":"m"}}
 
         data: {"type":"response.output_item.added","output_index":0,"item":{"id":"x2","type":"reasoning","summary":[]}}
@@ -114,14 +114,14 @@ def test_ids_rotate_and_the_output_index_decides() -> None:
 
         data: {"type":"response.completed","response":{"id":"x8","model":"m","status":"completed","output":[{"id":"x9","type":"reasoning","summary":[{"type":"summary_text","text":"Count"}]},{"id":"x10","type":"message","content":[{"type":"output_text","text":"3"}]}]}}
     """)
-    assert told.response.thinking == "Count"
-    assert told.response.text == "3"
-    assert len(told.response.content) == 2
-    assert told.response.id == "x8"
+    assert outcome.response.thinking == "Count"
+    assert outcome.response.text == "3"
+    assert len(outcome.response.content) == 2
+    assert outcome.response.id == "x8"
 
 
-def test_a_server_that_gives_every_item_index_zero_is_followed() -> None:
-    told = stream(
+def test_items_that_all_have_index_zero_are_separated() -> None:
+    outcome = stream(
         CREATED
         + """
         data: {"type":"response.output_item.added","output_index":0,"item":{"type":"message","content":[]}}
@@ -141,12 +141,12 @@ def test_a_server_that_gives_every_item_index_zero_is_followed() -> None:
         data: {"type":"response.completed","response":{"status":"completed","output":[{"type":"message","content":[{"type":"output_text","text":"Both."}]},{"type":"function_call","call_id":"a","name":"f","arguments":"{}"},{"type":"function_call","call_id":"b","name":"g","arguments":"[]"}]}}
     """
     )
-    assert told.response.content == [Text("Both."), ToolCall("a", "f", "{}"), ToolCall("b", "g", "[]")]
-    assert [told.text_at(index) for index in range(3)] == ["Both.", "{}", "[]"]
+    assert outcome.response.content == [Text("Both."), ToolCall("a", "f", "{}"), ToolCall("b", "g", "[]")]
+    assert [outcome.text_at(index) for index in range(3)] == ["Both.", "{}", "[]"]
 
 
-def test_indexes_left_out_are_zero() -> None:
-    told = stream(
+def test_a_missing_index_is_zero() -> None:
+    outcome = stream(
         CREATED
         + """
         data: {"type":"response.output_item.added","item":{"type":"message","content":[]}}
@@ -158,11 +158,11 @@ def test_indexes_left_out_are_zero() -> None:
         data: {"type":"response.completed","response":{"status":"completed"}}
     """
     )
-    assert told.response.content == [Text("ab")]
+    assert outcome.response.content == [Text("ab")]
 
 
 def test_a_nested_error_event_then_response_failed_is_one_error() -> None:
-    told = stream(
+    outcome = stream(
         CREATED
         + """
         event: error
@@ -172,8 +172,8 @@ def test_a_nested_error_event_then_response_failed_is_one_error() -> None:
         data: {"type":"response.failed","response":{"status":"failed","error":{"code":"insufficient_quota","message":"You have spent it."}}}
     """
     )
-    assert [event.type for event in told.events] == [EventType.START, EventType.ERROR]
-    error = told.error.error
+    assert [event.type for event in outcome.events] == [EventType.START, EventType.ERROR]
+    error = outcome.error.error
     assert (error.category, error.retryable, error.provider_code) == (
         ErrorCategory.RATE_LIMIT,
         False,
@@ -182,8 +182,8 @@ def test_a_nested_error_event_then_response_failed_is_one_error() -> None:
     assert error.message == "You have spent it."
 
 
-def test_a_call_without_deltas_takes_its_arguments_from_the_item() -> None:
-    told = stream(
+def test_a_call_without_deltas_has_the_items_arguments() -> None:
+    outcome = stream(
         CREATED
         + """
         data: {"type":"response.output_item.added","output_index":0,"item":{"type":"function_call","call_id":"call_1","name":"weather","arguments":""}}
@@ -193,12 +193,12 @@ def test_a_call_without_deltas_takes_its_arguments_from_the_item() -> None:
         data: {"type":"response.completed","response":{"status":"completed","output":[]}}
     """
     )
-    assert told.events[1:3] == [ToolCallStart(0, "call_1", "weather"), ToolCallDelta(0, '{"at":"Rome"}')]
-    assert told.response.tool_calls == [ToolCall("call_1", "weather", '{"at":"Rome"}')]
+    assert outcome.events[1:3] == [ToolCallStart(0, "call_1", "weather"), ToolCallDelta(0, '{"at":"Rome"}')]
+    assert outcome.response.tool_calls == [ToolCall("call_1", "weather", '{"at":"Rome"}')]
 
 
-def test_a_call_whose_arguments_are_only_in_its_announcement_has_them() -> None:
-    told = stream(
+def test_arguments_may_come_only_in_the_added_event() -> None:
+    outcome = stream(
         CREATED
         + """
         data: {"type":"response.output_item.added","output_index":0,"item":{"type":"function_call","call_id":"call_1","name":"weather","arguments":"{\\"at\\":1}"}}
@@ -208,11 +208,11 @@ def test_a_call_whose_arguments_are_only_in_its_announcement_has_them() -> None:
         data: {"type":"response.completed","response":{"status":"completed","output":[]}}
     """
     )
-    assert told.response.tool_calls == [ToolCall("call_1", "weather", '{"at":1}')]
+    assert outcome.response.tool_calls == [ToolCall("call_1", "weather", '{"at":1}')]
 
 
-def test_an_empty_final_output_leaves_what_came() -> None:
-    told = stream(
+def test_an_empty_final_output_keeps_the_items() -> None:
+    outcome = stream(
         CREATED
         + """
         data: {"type":"response.output_item.done","output_index":0,"item":{"type":"function_call","status":"completed","call_id":"call_1","name":"weather","arguments":"{}"}}
@@ -220,12 +220,12 @@ def test_an_empty_final_output_leaves_what_came() -> None:
         data: {"type":"response.completed","response":{"status":"completed","output":[]}}
     """
     )
-    assert told.response.tool_calls == [ToolCall("call_1", "weather", "{}")]
-    assert told.response.finish_reason is FinishReason.TOOL_USE
+    assert outcome.response.tool_calls == [ToolCall("call_1", "weather", "{}")]
+    assert outcome.response.finish_reason is FinishReason.TOOL_USE
 
 
-def test_a_final_output_that_holds_more_is_told_in_full() -> None:
-    told = stream(
+def test_additional_final_output_is_delivered() -> None:
+    outcome = stream(
         CREATED
         + """
         data: {"type":"response.output_text.delta","output_index":0,"content_index":0,"delta":"Hello"}
@@ -233,10 +233,10 @@ def test_a_final_output_that_holds_more_is_told_in_full() -> None:
         data: {"type":"response.completed","response":{"status":"completed","output":[{"type":"message","content":[{"type":"output_text","text":"Hello, you."}]},{"type":"reasoning","id":"rs","summary":[{"type":"summary_text","text":"Late"}]},{"type":"function_call","call_id":"c","name":"f","arguments":"{}","status":"completed"}]}}
     """
     )
-    assert told.text_at(0) == "Hello, you."
-    assert told.text_at(1) == "Late"
-    assert told.text_at(2) == "{}"
-    assert told.response.finish_reason is FinishReason.TOOL_USE
+    assert outcome.text_at(0) == "Hello, you."
+    assert outcome.text_at(1) == "Late"
+    assert outcome.text_at(2) == "{}"
+    assert outcome.response.finish_reason is FinishReason.TOOL_USE
 
 
 SEARCHING = """
@@ -254,12 +254,12 @@ SEARCHING = """
 """
 
 
-def test_a_server_side_search_reported_as_a_custom_call_is_not_the_callers() -> None:
-    told = stream(SEARCHING)
-    assert [event.type for event in told.events] == [EventType.START, EventType.DONE]
-    assert told.response.tool_calls == []
-    assert told.response.finish_reason is FinishReason.STOP
-    block = told.response.content[0]
+def test_a_servers_search_as_a_custom_call_is_not_the_callers() -> None:
+    outcome = stream(SEARCHING)
+    assert [event.type for event in outcome.events] == [EventType.START, EventType.DONE]
+    assert outcome.response.tool_calls == []
+    assert outcome.response.finish_reason is FinishReason.STOP
+    block = outcome.response.content[0]
     assert isinstance(block, ProviderBlock)
     assert (block.kind, block.data["input"]) == ("custom_tool_call", '{"query":1}')
 
@@ -274,11 +274,11 @@ def test_a_server_side_search_reported_as_a_custom_call_is_not_the_callers() -> 
         "null",
     ],
 )
-def test_a_custom_call_is_the_callers_where_the_request_defined_it_or_nothing_is_known(tools: str) -> None:
-    told = stream(SEARCHING.replace('[{"type":"x_search"}]', tools))
+def test_a_custom_call_is_the_callers_if_its_tool_is_defined(tools: str) -> None:
+    outcome = stream(SEARCHING.replace('[{"type":"x_search"}]', tools))
     state = ProviderState("openai-responses", {"type": "custom_tool_call"})
-    assert told.response.tool_calls == [ToolCall("xs_1", "keyword_search", '{"query":1}', state=state)]
-    assert told.response.finish_reason is FinishReason.TOOL_USE
+    assert outcome.response.tool_calls == [ToolCall("xs_1", "keyword_search", '{"query":1}', state=state)]
+    assert outcome.response.finish_reason is FinishReason.TOOL_USE
 
 
 def test_unknown_kinds_of_items_are_kept_whole() -> None:
@@ -288,8 +288,8 @@ def test_unknown_kinds_of_items_are_kept_whole() -> None:
     assert response.finish_reason is FinishReason.STOP
 
 
-def test_of_two_ciphertexts_the_final_one_is_kept_with_its_id() -> None:
-    told = stream(
+def test_the_last_of_two_ciphertexts_is_kept_with_its_id() -> None:
+    outcome = stream(
         CREATED
         + """
         data: {"type":"response.output_item.done","output_index":0,"item":{"id":"rs_1","type":"reasoning","summary":[],"encrypted_content":"one"}}
@@ -298,11 +298,11 @@ def test_of_two_ciphertexts_the_final_one_is_kept_with_its_id() -> None:
     """
     )
     state = ProviderState("openai-responses", {"summary": [], "id": "rs_2", "encrypted_content": "two"})
-    assert told.response.content == [Thinking("", state=state)]
+    assert outcome.response.content == [Thinking("", state=state)]
 
 
-def test_a_ciphertext_is_not_given_up_for_an_item_without_one() -> None:
-    told = stream(
+def test_a_ciphertext_is_kept_if_the_final_item_has_none() -> None:
+    outcome = stream(
         CREATED
         + """
         data: {"type":"response.output_item.done","output_index":0,"item":{"id":"rs_1","type":"reasoning","summary":[],"encrypted_content":"one"}}
@@ -310,21 +310,21 @@ def test_a_ciphertext_is_not_given_up_for_an_item_without_one() -> None:
         data: {"type":"response.completed","response":{"status":"completed","output":[{"id":"rs_2","type":"reasoning","summary":[]}]}}
     """
     )
-    block = told.response.content[0]
+    block = outcome.response.content[0]
     assert isinstance(block, Thinking)
     assert block.state is not None
     assert (block.state.data["id"], block.state.data["encrypted_content"]) == ("rs_1", "one")
 
 
-def test_a_ciphertext_that_has_only_begun_is_no_state() -> None:
-    told = stream(
+def test_an_incomplete_ciphertext_is_no_state() -> None:
+    outcome = stream(
         CREATED
         + 'data: {"type":"response.output_item.added","output_index":0,"item":{"id":"rs","type":"reasoning","encrypted_content":"beg"}}'
     )
-    assert told.response.content == [Thinking("", state=ProviderState("openai-responses", {}))]
+    assert outcome.response.content == [Thinking("", state=ProviderState("openai-responses", {}))]
 
 
-def test_summaries_and_reasoning_text_are_never_both_shown() -> None:
+def test_only_one_of_summary_and_reasoning_text_is_delivered() -> None:
     item = {
         "type": "reasoning",
         "id": "rs",
@@ -332,7 +332,7 @@ def test_summaries_and_reasoning_text_are_never_both_shown() -> None:
         "content": [{"type": "reasoning_text", "text": "The long way."}],
     }
     assert decode({"status": "completed", "output": [item]}).thinking == "Short."
-    told = stream(
+    outcome = stream(
         CREATED
         + """
         data: {"type":"response.reasoning_text.delta","output_index":0,"content_index":0,"delta":"The long way."}
@@ -342,18 +342,18 @@ def test_summaries_and_reasoning_text_are_never_both_shown() -> None:
         data: {"type":"response.completed","response":{"status":"completed"}}
     """
     )
-    assert told.text_at(0) == "The long way."
+    assert outcome.text_at(0) == "The long way."
 
 
-def test_an_id_is_made_where_a_call_has_none() -> None:
+def test_a_call_without_an_id_gets_a_made_id() -> None:
     response = decode(
         {"status": "completed", "output": [{"type": "function_call", "name": "f", "arguments": {"a": [1, "é"]}}]}
     )
     assert response.tool_calls == [ToolCall(MADE_ID, "f", '{"a":[1,"é"]}')]
 
 
-def test_a_call_announced_without_its_name_waits_for_it() -> None:
-    told = stream(
+def test_a_call_is_delivered_once_its_name_is_known() -> None:
+    outcome = stream(
         CREATED
         + """
         data: {"type":"response.output_item.added","output_index":0,"item":{"type":"function_call","call_id":"call_1","arguments":""}}
@@ -365,31 +365,31 @@ def test_a_call_announced_without_its_name_waits_for_it() -> None:
         data: {"type":"response.completed","response":{"status":"completed"}}
     """
     )
-    assert told.events[1:3] == [ToolCallStart(0, "call_1", "late"), ToolCallDelta(0, "{}")]
+    assert outcome.events[1:3] == [ToolCallStart(0, "call_1", "late"), ToolCallDelta(0, "{}")]
 
 
-def test_a_completed_event_may_carry_an_incomplete_response() -> None:
-    told = stream(
+def test_a_completed_event_may_have_an_incomplete_response() -> None:
+    outcome = stream(
         CREATED
         + 'data: {"type":"response.completed","response":{"status":"incomplete","incomplete_details":{"reason":"max_output_tokens"}}}'
     )
-    assert told.response.finish_reason is FinishReason.LENGTH
+    assert outcome.response.finish_reason is FinishReason.LENGTH
 
 
-def test_a_terminal_event_is_believed_over_a_response_that_says_it_runs() -> None:
-    told = stream(CREATED + 'data: {"type":"response.completed","response":{"status":"in_progress","output":[]}}')
-    assert (told.response.finish_reason, told.response.raw_finish_reason) == (FinishReason.STOP, "completed")
+def test_a_terminal_event_overrides_an_unfinished_status() -> None:
+    outcome = stream(CREATED + 'data: {"type":"response.completed","response":{"status":"in_progress","output":[]}}')
+    assert (outcome.response.finish_reason, outcome.response.raw_finish_reason) == (FinishReason.STOP, "completed")
 
 
-def test_a_failed_event_is_a_failure_whatever_its_response_says() -> None:
-    told = stream(
+def test_a_failed_event_overrides_the_responses_status() -> None:
+    outcome = stream(
         CREATED + 'data: {"type":"response.failed","response":{"status":"completed","error":{"message":"No."}}}'
     )
-    assert told.error.error.message == "No."
+    assert outcome.error.error.message == "No."
 
 
-def test_items_at_an_index_that_is_taken_are_new_items() -> None:
-    told = stream(
+def test_a_second_item_at_an_index_is_a_new_item() -> None:
+    outcome = stream(
         CREATED
         + """
         data: {"type":"response.output_item.done","output_index":0,"item":{"type":"message","content":[{"type":"output_text","text":"One"}]}}
@@ -399,11 +399,11 @@ def test_items_at_an_index_that_is_taken_are_new_items() -> None:
         data: {"type":"response.completed","response":{"status":"completed","output":[]}}
     """
     )
-    assert told.response.content == [Text("One"), Text("Two")]
+    assert outcome.response.content == [Text("One"), Text("Two")]
 
 
-def test_text_outside_ascii_and_line_separators_pass_unchanged() -> None:
-    told = stream(
+def test_non_ascii_text_is_unchanged() -> None:
+    outcome = stream(
         CREATED
         + """
         data: {"type":"response.output_text.delta","output_index":0,"content_index":0,"delta":"\\u2028é"}
@@ -413,11 +413,11 @@ def test_text_outside_ascii_and_line_separators_pass_unchanged() -> None:
         data: {"type":"response.completed","response":{"status":"completed"}}
     """
     )
-    assert told.response.text == "\u2028é😀"
+    assert outcome.response.text == "\u2028é😀"
 
 
-def test_a_whole_text_that_comes_only_in_its_done_event_is_told() -> None:
-    told = stream(
+def test_text_that_comes_only_in_its_done_event_is_delivered() -> None:
+    outcome = stream(
         CREATED
         + """
         data: {"type":"response.output_text.done","output_index":0,"content_index":0,"text":"All at once."}
@@ -425,7 +425,7 @@ def test_a_whole_text_that_comes_only_in_its_done_event_is_told() -> None:
         data: {"type":"response.completed","response":{"status":"completed","output":[]}}
     """
     )
-    assert told.events[1] == TextDelta(0, "All at once.")
+    assert outcome.events[1] == TextDelta(0, "All at once.")
 
 
 @pytest.mark.parametrize(
@@ -435,8 +435,8 @@ def test_a_whole_text_that_comes_only_in_its_done_event_is_told() -> None:
         ('{"type":"refusal","refusal":"I cannot."}', "", "I cannot."),
     ],
 )
-def test_a_whole_part_that_comes_only_in_its_done_event_is_told(part: str, text: str, refusal: str | None) -> None:
-    told = stream(
+def test_a_part_that_comes_only_in_its_done_event_is_delivered(part: str, text: str, refusal: str | None) -> None:
+    outcome = stream(
         CREATED
         + f"""
         data: {{"type":"response.content_part.done","output_index":0,"content_index":0,"part":{part}}}
@@ -444,14 +444,14 @@ def test_a_whole_part_that_comes_only_in_its_done_event_is_told(part: str, text:
         data: {{"type":"response.completed","response":{{"status":"completed","output":[]}}}}
     """
     )
-    assert (told.response.text, told.response.refusal) == (text, refusal)
+    assert (outcome.response.text, outcome.response.refusal) == (text, refusal)
 
 
-def test_members_beside_the_response_are_kept() -> None:
-    told = stream(
+def test_other_members_of_the_terminal_event_are_kept() -> None:
+    outcome = stream(
         CREATED
         + 'data: {"type":"response.completed","sequence_number":9,"reseller_usage":{"cost":3},"response":{"status":"completed"}}'
     )
-    done = told.events[-1]
+    done = outcome.events[-1]
     assert isinstance(done, Done)
     assert done.provider_data == {"reseller_usage": {"cost": 3}, "status": "completed"}

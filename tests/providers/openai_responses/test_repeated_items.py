@@ -1,4 +1,4 @@
-"""Servers that send an item twice under other ids, and servers whose final text is not what their deltas said."""
+"""Servers that send an item twice under other ids, and servers whose final text differs from their deltas."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from manystream.providers.events import TextDelta, ToolCallDelta, ToolCallStart
 from manystream.providers.json_values import JSON, JSONObject
 from manystream.providers.messages import ProviderBlock, Text, Thinking
-from tests.providers.openai_responses.wire import Told, decode, stream_of
+from tests.providers.openai_responses.wire import Outcome, decode, stream_of
 
 TEXT = "The weather in Paris is sunny, 21 °C, no wind."
 REPEATED = "the server repeated a message under another id; it is reported once"
@@ -47,7 +47,7 @@ def done(index: int, item: JSONObject) -> JSONObject:
     return {"type": "response.output_item.done", "output_index": index, "item": item}
 
 
-def told(*events: JSONObject, output: tuple[JSONObject, ...] = ()) -> Told:
+def outcome_of(*events: JSONObject, output: tuple[JSONObject, ...] = ()) -> Outcome:
     response: JSONObject = {"id": "r", "model": "m", "status": "completed", "output": list(output)}
     return stream_of(*events, {"type": "response.completed", "response": response})
 
@@ -66,65 +66,65 @@ SPOKEN = (added(0, message("msg_1")), delta(0, TEXT[:20]), delta(0, TEXT[20:]), 
     ids=["at its index", "at the next index", "with its beginning", "with its text"],
 )
 @pytest.mark.parametrize("final", [(), ("msg_1",), ("msg_2",), ("msg_3",), ("msg_1", "msg_2")])
-def test_a_message_that_comes_again_under_another_id_is_reported_once(
+def test_a_message_repeated_under_another_id_is_delivered_once(
     again: tuple[JSONObject, ...], final: tuple[str, ...]
 ) -> None:
-    answer = told(*SPOKEN, *again, output=tuple(message(id) for id in final))
+    answer = outcome_of(*SPOKEN, *again, output=tuple(message(id) for id in final))
     assert answer.text_at(0) == TEXT
     assert answer.response.content == [Text(TEXT)]
     assert answer.response.warnings == [REPEATED]
 
 
-def test_a_final_response_that_repeats_a_message_reports_it_once() -> None:
+def test_a_message_of_items_and_final_response_is_delivered_once() -> None:
     output = (message("msg_1"), message("msg_2"))
-    answer = told(*SPOKEN, output=output)
+    answer = outcome_of(*SPOKEN, output=output)
     assert (answer.response.text, answer.response.warnings) == (TEXT, [REPEATED])
     unstreamed = decode({"id": "r", "model": "m", "status": "completed", "output": list(output)})
     assert (unstreamed.text, unstreamed.warnings) == (TEXT, [REPEATED])
 
 
-def test_equal_messages_with_something_between_them_are_two() -> None:
+def test_equal_messages_with_an_item_between_them_are_two() -> None:
     search: JSONObject = {"id": "ws_1", "type": "web_search_call", "status": "completed", "action": {"type": "search"}}
-    answer = told(*SPOKEN, done(1, search), done(2, message("msg_2")))
+    answer = outcome_of(*SPOKEN, done(1, search), done(2, message("msg_2")))
     assert answer.response.text == TEXT + TEXT
     assert answer.response.warnings == []
 
 
 def test_equal_messages_of_two_phases_are_two() -> None:
     first, second = message("msg_1", phase="commentary"), message("msg_2", phase="final_answer")
-    assert told(done(0, first), done(1, second)).response.text == TEXT + TEXT
+    assert outcome_of(done(0, first), done(1, second)).response.text == TEXT + TEXT
 
 
 def test_equal_messages_that_were_both_streamed_are_two() -> None:
-    answer = told(*SPOKEN, added(1, message("msg_2")), delta(1, TEXT), done(1, message("msg_2")))
+    answer = outcome_of(*SPOKEN, added(1, message("msg_2")), delta(1, TEXT), done(1, message("msg_2")))
     assert answer.response.text == TEXT + TEXT
     assert answer.response.warnings == []
 
 
-def test_a_call_that_comes_again_is_one_call() -> None:
+def test_a_repeated_call_is_one_call() -> None:
     one = call("fc_1", "call_1")
     opened = (added(0, one), delta(0, '{"n":1}', "function_call_arguments"), done(0, one))
-    answer = told(*opened, done(0, call("fc_2", "call_1")), output=(call("fc_3", "call_1"),))
+    answer = outcome_of(*opened, done(0, call("fc_2", "call_1")), output=(call("fc_3", "call_1"),))
     assert [(c.id, c.arguments) for c in answer.response.tool_calls] == [("call_1", '{"n":1}')]
-    # The call id rotates with the item's id: the one that was reported first stays.
-    answer = told(*opened[:2], done(0, call("fc_2", "call_2")), output=(call("fc_3", "call_3"),))
+    # The call id changes with the item's id. The one that was delivered first is kept.
+    answer = outcome_of(*opened[:2], done(0, call("fc_2", "call_2")), output=(call("fc_3", "call_3"),))
     assert [(c.id, c.arguments, c.complete) for c in answer.response.tool_calls] == [("call_1", '{"n":1}', True)]
     assert sum(isinstance(event, ToolCallStart) for event in answer.events) == 1
 
 
-def test_parallel_calls_that_share_one_index_stay_apart() -> None:
+def test_parallel_calls_that_share_an_index_are_separate() -> None:
     one, two = call("fc_1", "call_1"), call("fc_2", "call_2")
-    answer = told(added(0, one), added(0, two), done(0, one), done(0, two), output=(one, two))
+    answer = outcome_of(added(0, one), added(0, two), done(0, one), done(0, two), output=(one, two))
     assert [c.id for c in answer.response.tool_calls] == ["call_1", "call_2"]
 
 
-def test_reasoning_and_a_search_that_come_again_are_one_each() -> None:
+def test_repeated_reasoning_and_searches_are_read_once() -> None:
     def thought(id: str, encrypted: str) -> JSONObject:
         summary: list[JSON] = [{"type": "summary_text", "text": "Hm."}]
         return {"id": id, "type": "reasoning", "summary": summary, "encrypted_content": encrypted}
 
     search: JSONObject = {"id": "ws_1", "type": "web_search_call", "status": "completed"}
-    answer = told(
+    answer = outcome_of(
         done(0, thought("rs_1", "a")), done(0, thought("rs_2", "b")), done(1, search), done(1, {**search, "id": "ws_2"})
     )
     thinking, block = answer.response.content
@@ -144,26 +144,26 @@ def test_reasoning_and_a_search_that_come_again_are_one_each() -> None:
     ],
     ids=["text", "item", "response"],
 )
-def test_a_final_text_wins_over_its_deltas_and_the_response_says_so(final: tuple[JSONObject, ...]) -> None:
-    answer = told(delta(0, "Hel"), delta(0, "lo"), *final, output=(message("msg_1", "Goodbye"),))
+def test_a_final_text_replaces_its_deltas_with_a_warning(final: tuple[JSONObject, ...]) -> None:
+    answer = outcome_of(delta(0, "Hel"), delta(0, "lo"), *final, output=(message("msg_1", "Goodbye"),))
     assert [event.text for event in answer.events if isinstance(event, TextDelta)] == ["Hel", "lo"]
     assert answer.response.text == "Goodbye"
     assert answer.response.warnings == [DIFFERS]
 
 
-def test_the_final_form_wins_for_arguments_thinking_and_refusals_too() -> None:
+def test_final_arguments_thinking_and_refusals_replace_deltas() -> None:
     one = call("fc_1", "call_1", '{"n":2}')
-    answer = told(added(0, one), delta(0, '{"n":1}', "function_call_arguments"), done(0, one))
+    answer = outcome_of(added(0, one), delta(0, '{"n":1}', "function_call_arguments"), done(0, one))
     assert [event.arguments for event in answer.events if isinstance(event, ToolCallDelta)] == ['{"n":1}']
     assert answer.response.tool_calls[0].arguments == '{"n":2}'
     assert answer.response.warnings == [DIFFERS]
 
     thought: JSONObject = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "No."}]}
-    answer = told(delta(0, "Yes.", "reasoning_summary_text"), done(0, thought))
+    answer = outcome_of(delta(0, "Yes.", "reasoning_summary_text"), done(0, thought))
     assert (answer.response.thinking, answer.response.warnings) == ("No.", [DIFFERS])
 
     refused: JSONObject = {"type": "message", "content": [{"type": "refusal", "refusal": "I will not."}]}
-    answer = told(delta(0, "I cannot.", "refusal"), done(0, refused))
+    answer = outcome_of(delta(0, "I cannot.", "refusal"), done(0, refused))
     assert (answer.response.refusal, answer.response.warnings) == ("I will not.", [DIFFERS])
 
 
@@ -172,7 +172,7 @@ def test_the_final_form_wins_for_arguments_thinking_and_refusals_too() -> None:
     [{"city": "Paris"}, [{"type": "output_text", "text": {"city": "Paris"}}]],
     ids=["content", "text"],
 )
-def test_an_object_where_text_belongs_is_its_json_text(content: JSON) -> None:
+def test_an_object_instead_of_text_is_its_json_text(content: JSON) -> None:
     item: JSONObject = {"id": "msg_1", "type": "message", "content": content}
-    assert told(done(0, item), output=(item,)).response.text == '{"city":"Paris"}'
+    assert outcome_of(done(0, item), output=(item,)).response.text == '{"city":"Paris"}'
     assert decode({"status": "completed", "output": [item]}).text == '{"city":"Paris"}'

@@ -1,4 +1,4 @@
-"""A request's options on the wire, each checked against the types of openai's own client."""
+"""A request's options on the wire, each checked against the types of OpenAI's own client."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_the_smallest_request() -> None:
     }
 
 
-def test_the_model_is_the_providers_name_for_it() -> None:
+def test_the_models_name_has_no_provider_prefix() -> None:
     assert body_of(replace(ASK, model="openai/gpt-4.1"), "gpt-4.1")["model"] == "gpt-4.1"
 
 
@@ -46,7 +46,7 @@ def test_path_headers_and_key() -> None:
     assert DIALECT.name == "openai-responses"
 
 
-def test_a_profile_may_carry_the_key_elsewhere_and_add_a_query_and_headers() -> None:
+def test_a_profile_may_set_key_header_query_and_headers() -> None:
     quirks = Quirks(auth_header="api-key", query="api-version=preview", headers=(("editor", "x"),))
     profile = Profile(name="elsewhere", dialect="openai-responses", base_url="https://a.example", quirks=quirks)
     provider = OpenAIResponses(profile=profile)
@@ -56,7 +56,7 @@ def test_a_profile_may_carry_the_key_elsewhere_and_add_a_query_and_headers() -> 
     assert ("editor", "x") in wire.headers
 
 
-def test_stream_is_asked_for_only_where_it_is_wanted() -> None:
+def test_stream_is_sent_only_for_streams() -> None:
     assert body_of(ASK, streamed=True)["stream"] is True
     assert "stream" not in body_of(ASK)
 
@@ -72,11 +72,11 @@ def test_stream_is_asked_for_only_where_it_is_wanted() -> None:
         ("gpt-5-chat-latest", False),
     ],
 )
-def test_encrypted_reasoning_is_asked_for_where_a_model_may_reason(model: str, carries: bool) -> None:
+def test_encrypted_reasoning_is_requested_if_a_model_may_reason(model: str, carries: bool) -> None:
     assert body_of(replace(ASK, model=model)).get("include") == (["reasoning.encrypted_content"] if carries else None)
 
 
-def test_requests_are_stateless_unless_extra_body_says_otherwise() -> None:
+def test_requests_are_stateless_unless_extra_body_changes_it() -> None:
     assert body_of(ASK)["store"] is False
     assert body_of(replace(ASK, extra_body={"store": True}))["store"] is True
 
@@ -89,7 +89,7 @@ def test_system_blocks_become_instructions(system: str | list[Text], instruction
     assert body_of(replace(ASK, system=system)).get("instructions") == instructions
 
 
-def test_tools_are_flat_and_strict_says_what_holds() -> None:
+def test_tools_are_flat_and_strict_follows_the_schema() -> None:
     body = body_of(replace(ASK, tools=[WEATHER, Tool("now")]))
     assert body["tools"] == [
         {
@@ -123,7 +123,7 @@ def test_a_strict_tool_has_its_schema_adapted() -> None:
     assert declined[0]["strict"] is False
 
 
-def test_a_tool_that_cannot_be_strict_is_refused_by_name() -> None:
+def test_a_tool_that_cannot_be_strict_is_refused() -> None:
     tool = Tool("free", parameters={"type": "object", "properties": {}, "additionalProperties": True}, strict=True)
     with pytest.raises(InvalidRequestError, match="strict mode") as raised:
         body_of(replace(ASK, tools=[WEATHER, tool]))
@@ -143,7 +143,7 @@ def test_every_tool_choice(choice: str, wire: object) -> None:
     assert body_of(replace(ASK, tools=[WEATHER], tool_choice=choice))["tool_choice"] == wire
 
 
-def test_a_tool_choice_holds_for_tools_of_the_extra_body_too() -> None:
+def test_a_tool_choice_applies_to_tools_of_extra_body() -> None:
     request = replace(ASK, tool_choice="none", extra_body={"tools": [{"type": "web_search"}]})
     assert body_of(request)["tool_choice"] == "none"
     assert "tool_choice" not in body_of(replace(ASK, tool_choice="none"))
@@ -171,7 +171,7 @@ def test_a_response_schema_is_a_strict_format_with_a_name() -> None:
     assert text["format"]["name"] == "response"
 
 
-def test_a_response_schema_that_cannot_be_strict_is_refused_by_name() -> None:
+def test_a_response_schema_that_cannot_be_strict_is_refused() -> None:
     with pytest.raises(InvalidRequestError) as raised:
         body_of(replace(ASK, response_schema={"type": "object", "properties": {"a": {"not": {}}}}))
     assert raised.value.field == "response_schema.properties.a.not"
@@ -256,7 +256,7 @@ def test_thinking_that_the_model_takes_no_effort_for_is_told(model: str) -> None
     assert warnings_of(request)[0].startswith("thinking: not sent")
 
 
-def test_a_thinking_budget_is_told_and_refused_where_nothing_else_says_how_much() -> None:
+def test_a_thinking_budget_needs_a_level_or_an_effort() -> None:
     request = replace(ASK, model="gpt-5", thinking=ThinkingConfig(level=ThinkingLevel.LOW, budget_tokens=1000))
     assert warnings_of(request)[0].startswith("thinking.budget_tokens")
     with pytest.raises(InvalidRequestError) as raised:
@@ -291,7 +291,7 @@ def test_an_invalid_request_is_refused_before_it_is_written() -> None:
     assert raised.value.field == "messages"
 
 
-def test_a_conversation_with_nothing_to_send_is_refused_unless_the_server_has_it() -> None:
+def test_a_request_with_nothing_to_send_is_refused() -> None:
     request = replace(ASK, messages=[Message.tool_call("c", "f", "{}")])
     with pytest.raises(InvalidRequestError) as raised:
         body_of(request)

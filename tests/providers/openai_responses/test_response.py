@@ -1,4 +1,4 @@
-"""A whole Responses object: statuses, usage, what is kept; and that a stream of it leaves the same answer."""
+"""A whole Responses object: statuses, usage, kept members; and equality with a stream of it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from manystream.providers.messages import ProviderBlock, ProviderState, Text, Th
 from manystream.providers.openai.responses.dialect import DIALECT
 from manystream.providers.openai.responses.response import ECHOED, FAILED_CATEGORY, INCOMPLETE_REASON, STATUS_REASON
 from manystream.providers.usage import Usage
-from tests.providers.openai_responses.wire import PROVIDER, Told, decode, make_id, stream_of
+from tests.providers.openai_responses.wire import PROVIDER, Outcome, decode, make_id, stream_of
 
 MESSAGE: JSONObject = {
     "type": "message",
@@ -78,8 +78,8 @@ OUTPUTS: dict[str, list[JSON]] = {
 }  # fmt: skip
 
 
-def streamed(response: JSONObject, *, with_items: bool, with_final: bool) -> Told:
-    """The answer as a stream that tells each item in one event, or only in the terminal one, or in both."""
+def streamed(response: JSONObject, *, with_items: bool, with_final: bool) -> Outcome:
+    """Return the answer as a stream, with each item in one event, only in the terminal one, or in both."""
     output = response["output"]
     assert isinstance(output, list)
     items: list[JSONObject] = [
@@ -134,7 +134,7 @@ def test_logprobs_of_all_parts_are_kept_in_order() -> None:
     assert response.provider_data["logprobs"] == [{"token": "a"}, {"token": "b"}]
 
 
-# The wire's words, as the API reference and the SDK's types have them; `complete` is what some other servers send.
+# The statuses of the API reference and of the SDK's types. Some other servers send `complete`.
 
 STATUSES = {
     "completed": FinishReason.STOP,
@@ -171,7 +171,7 @@ def test_every_status_has_its_finish_reason(status: str, reason: FinishReason) -
 
 
 @pytest.mark.parametrize(("word", "reason"), [*INCOMPLETE_REASONS.items(), ("some_new_limit", FinishReason.LENGTH)])
-def test_every_reason_for_an_incomplete_response_has_its_finish_reason(word: str, reason: FinishReason) -> None:
+def test_every_incomplete_reason_has_a_finish_reason(word: str, reason: FinishReason) -> None:
     response = decode(answer(MESSAGE, CALL, status="incomplete", incomplete_details={"reason": word}))
     assert (response.finish_reason, response.raw_finish_reason) == (reason, "incomplete")
     assert response.provider_data["incomplete_details"] == {"reason": word}
@@ -189,13 +189,13 @@ def test_a_body_without_a_status_is_a_whole_answer() -> None:
 
 
 @pytest.mark.parametrize("status", ["in_progress", None])
-def test_a_call_that_is_last_when_the_answer_is_cut_off_is_not_complete(status: str | None) -> None:
+def test_the_last_call_of_a_cut_off_answer_is_not_complete(status: str | None) -> None:
     first, last = {**CALL, "status": status}, {**CALL, "status": status, "call_id": "call_2"}
     response = decode(answer(first, last, status="incomplete", incomplete_details={"reason": "max_output_tokens"}))
     assert [call.complete for call in response.tool_calls] == [status is None, False]
 
 
-def test_a_call_without_a_status_in_a_completed_answer_is_complete() -> None:
+def test_a_call_without_a_status_is_complete_if_the_answer_is() -> None:
     assert decode(answer({**CALL, "status": None})).tool_calls[0].complete
 
 
@@ -244,7 +244,7 @@ USAGES: list[tuple[JSONObject, Usage]] = [
         Usage(100, 10, 40, 60, 30, 150),
     ),
     (
-        # Reasoning that the total counts beside the output was never in it.
+        # The total shows that reasoning was counted separately from the output.
         {
             "input_tokens": 10,
             "output_tokens": 5,
@@ -285,7 +285,7 @@ ECHOED_MEMBERS = (
     "user", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "prompt_cache_options",
     "context_management",
 )  # fmt: skip
-"""Members of a response that repeat the request, or that the response tells in members of its own."""
+"""Members of a response that repeat the request, or that the response has in members of its own."""
 
 
 def test_the_members_that_are_not_kept_are_the_ones_tested() -> None:
@@ -302,20 +302,20 @@ def test_what_repeats_the_request_is_not_kept_and_all_else_is() -> None:
 def test_parts_of_an_unknown_kind_are_kept_raw_and_once() -> None:
     part: JSONObject = {"type": "output_hologram", "data": "x"}
     message: JSONObject = {"type": "message", "content": [{"type": "output_text", "text": "See."}, part]}
-    told = stream_of(
+    outcome = stream_of(
         {"type": "response.output_item.done", "output_index": 0, "item": message},
         {"type": "response.completed", "response": answer(message)},
     )
-    assert told.response.text == "See."
-    assert told.response.provider_data["content_parts"] == [part]
+    assert outcome.response.text == "See."
+    assert outcome.response.provider_data["content_parts"] == [part]
     assert decode(answer(message)).provider_data["content_parts"] == [part]
 
 
 def test_sound_that_belongs_to_no_item_is_kept() -> None:
-    told = stream_of(
+    outcome = stream_of(
         {"type": "response.audio.delta", "delta": "UklG"},
         {"type": "response.audio.transcript.delta", "delta": "Hi"},
         {"type": "response.audio.delta", "delta": "Rg=="},
         {"type": "response.completed", "response": answer()},
     )
-    assert told.response.provider_data["audio"] == {"data": "UklGRg==", "transcript": "Hi"}
+    assert outcome.response.provider_data["audio"] == {"data": "UklGRg==", "transcript": "Hi"}

@@ -1,4 +1,4 @@
-"""Strict schemas: what they become, what is refused, and that nothing is allowed that was not allowed before."""
+"""Strict schemas: the adapted form, what is refused, and that no additional value becomes allowed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def strict_object(**properties: JSON) -> JSONObject:
 
 
 def property_of(schema: JSON) -> JSON:
-    """A schema as it looks when it was a property."""
+    """Return a schema in the form that it has as a property."""
     adapted = strict_schema(object_of(a=schema))["properties"]
     assert isinstance(adapted, dict)
     return adapted["a"]
@@ -117,7 +117,7 @@ NOT_TAKEN = {
     "uniqueItems": "cannot compare items",
     "$dynamicRef": "has plain references only",
 }
-"""Keywords of JSON Schema that OpenAI's guide on structured outputs names as unsupported, and the reason given."""
+"""Keywords that OpenAI's guide on structured outputs lists as unsupported → the reason in the error."""
 
 GONE = ("default", "discriminator", "$schema", "$id", "$comment", "examples")
 
@@ -184,14 +184,14 @@ class Cash(BaseModel):
 
 
 class Order(BaseModel):
-    """What pydantic writes: definitions, discriminated unions, defaults, recursion."""
+    """A schema that pydantic writes: definitions, discriminated unions, defaults, recursion."""
 
     payment: Annotated[Card | Cash, Field(discriminator="kind", description="how")]
     note: str | None = None
     parts: list[Order] = []
 
 
-def test_models_of_pydantic_can_be_adapted_and_the_answer_fits_them() -> None:
+def test_pydantic_models_are_adapted_and_match_the_answer() -> None:
     schema = Order.model_json_schema()
     assert not is_strict(schema)
     adapted = strict_schema(schema)

@@ -1,4 +1,4 @@
-"""A Responses stream, event by event: what is told, when, and what it leaves behind."""
+"""A Responses stream, event by event: the events, their order, and the response."""
 
 # ruff: noqa: E501 (a wire line is one line)
 
@@ -31,7 +31,7 @@ CREATED = """
 
 
 def test_a_text_answer_is_start_deltas_done() -> None:
-    told = stream("""
+    outcome = stream("""
         event: response.created
         data: {"type":"response.created","response":{"id":"resp_1","model":"gpt-4.1","status":"in_progress"}}
 
@@ -62,18 +62,18 @@ def test_a_text_answer_is_start_deltas_done() -> None:
         event: response.completed
         data: {"type":"response.completed","response":{"id":"resp_1","model":"gpt-4.1","status":"completed","service_tier":"default","output":[{"id":"msg_1","type":"message","status":"completed","content":[{"type":"output_text","text":"Hello","annotations":[]}]}],"usage":{"input_tokens":9,"input_tokens_details":{"cached_tokens":4},"output_tokens":2,"output_tokens_details":{"reasoning_tokens":0},"total_tokens":11}}}
     """)
-    assert told.events[:3] == [Start("gpt-4.1", "resp_1"), TextDelta(0, "Hel"), TextDelta(0, "lo")]
-    done = told.events[3]
+    assert outcome.events[:3] == [Start("gpt-4.1", "resp_1"), TextDelta(0, "Hel"), TextDelta(0, "lo")]
+    done = outcome.events[3]
     assert isinstance(done, Done)
     assert (done.finish_reason, done.raw_finish_reason) == (FinishReason.STOP, "completed")
     assert (done.usage.input_tokens, done.usage.cached_tokens, done.usage.output_tokens) == (9, 4, 2)
     assert done.provider_data == {"status": "completed", "service_tier": "default"}
-    assert told.response.content == [Text("Hello")]
-    assert (told.response.model, told.response.id) == ("gpt-4.1", "resp_1")
+    assert outcome.response.content == [Text("Hello")]
+    assert (outcome.response.model, outcome.response.id) == ("gpt-4.1", "resp_1")
 
 
 def test_reasoning_then_two_parallel_calls() -> None:
-    told = stream(
+    outcome = stream(
         CREATED
         + """
         event: response.output_item.added
@@ -116,7 +116,7 @@ def test_reasoning_then_two_parallel_calls() -> None:
         data: {"type":"response.completed","response":{"id":"resp_1","status":"completed","output":[]}}
     """
     )
-    assert told.events[1:-1] == [
+    assert outcome.events[1:-1] == [
         ThinkingDelta(0, "Look "),
         ThinkingDelta(0, "twice."),
         ToolCallStart(1, "call_a", "look"),
@@ -127,11 +127,11 @@ def test_reasoning_then_two_parallel_calls() -> None:
         ToolCallDone(2, True),
         ToolCallDone(1, True),
     ]
-    assert told.response.finish_reason is FinishReason.TOOL_USE
-    assert told.response.raw_finish_reason == "completed"
+    assert outcome.response.finish_reason is FinishReason.TOOL_USE
+    assert outcome.response.raw_finish_reason == "completed"
     summary = [{"type": "summary_text", "text": "Look "}, {"type": "summary_text", "text": "twice."}]
     state = ProviderState("openai-responses", {"summary": summary, "id": "rs_1", "encrypted_content": "whole"})
-    assert told.response.content == [
+    assert outcome.response.content == [
         Thinking("Look twice.", state=state),
         ToolCall("call_a", "look", "{}"),
         ToolCall("call_b", "look", '{"at":2}'),
@@ -139,7 +139,7 @@ def test_reasoning_then_two_parallel_calls() -> None:
 
 
 def test_refusals_have_no_events_and_are_on_the_response() -> None:
-    told = stream(
+    outcome = stream(
         CREATED
         + """
         event: response.refusal.delta
@@ -155,13 +155,13 @@ def test_refusals_have_no_events_and_are_on_the_response() -> None:
         data: {"type":"response.completed","response":{"status":"completed","output":[{"type":"message","content":[{"type":"refusal","refusal":"I cannot."}]}]}}
     """
     )
-    assert [event.type for event in told.events] == [EventType.START, EventType.DONE]
-    assert told.response.refusal == "I cannot."
-    assert told.response.content == []
+    assert [event.type for event in outcome.events] == [EventType.START, EventType.DONE]
+    assert outcome.response.refusal == "I cannot."
+    assert outcome.response.content == []
 
 
 def test_citations_come_with_the_text_and_the_final_ones_count() -> None:
-    told = stream(
+    outcome = stream(
         CREATED
         + """
         event: response.output_text.delta
@@ -174,13 +174,13 @@ def test_citations_come_with_the_text_and_the_final_ones_count() -> None:
         data: {"type":"response.completed","response":{"status":"completed","output":[]}}
     """
     )
-    assert told.response.content == [
+    assert outcome.response.content == [
         Text("See there.", citations=[{"type": "url_citation", "url": "https://a.example/"}])
     ]
 
 
 def test_each_content_part_is_a_block() -> None:
-    told = stream(
+    outcome = stream(
         CREATED
         + """
         data: {"type":"response.output_text.delta","output_index":0,"content_index":0,"delta":"one"}
@@ -194,11 +194,11 @@ def test_each_content_part_is_a_block() -> None:
         data: {"type":"response.completed","response":{"status":"completed"}}
     """
     )
-    assert [block.text for block in told.response.content if isinstance(block, Text)] == ["one", "two!", "three"]
+    assert [block.text for block in outcome.response.content if isinstance(block, Text)] == ["one", "two!", "three"]
 
 
 def test_the_phase_of_a_message_rides_on_its_text() -> None:
-    told = stream(
+    outcome = stream(
         CREATED
         + """
         event: response.output_item.added
@@ -211,11 +211,11 @@ def test_the_phase_of_a_message_rides_on_its_text() -> None:
         data: {"type":"response.completed","response":{"status":"completed"}}
     """
     )
-    assert told.response.content == [Text("Wait.", state=ProviderState("openai-responses", {"phase": "commentary"}))]
+    assert outcome.response.content == [Text("Wait.", state=ProviderState("openai-responses", {"phase": "commentary"}))]
 
 
 def test_server_side_items_keep_their_place_and_tell_nothing() -> None:
-    told = stream(
+    outcome = stream(
         CREATED
         + """
         event: response.output_item.added
@@ -234,18 +234,18 @@ def test_server_side_items_keep_their_place_and_tell_nothing() -> None:
         data: {"type":"response.completed","response":{"status":"completed"}}
     """
     )
-    assert told.events[1:-1] == [TextDelta(1, "Found.")]
+    assert outcome.events[1:-1] == [TextDelta(1, "Found.")]
     search = ProviderBlock("openai-responses", {"id": "ws_1", "type": "web_search_call", "status": "completed"})
-    assert told.response.content == [search, Text("Found.")]
-    assert told.response.finish_reason is FinishReason.STOP
+    assert outcome.response.content == [search, Text("Found.")]
+    assert outcome.response.finish_reason is FinishReason.STOP
 
 
 @pytest.mark.parametrize(
     ("reason", "finish"),
     [("max_output_tokens", FinishReason.LENGTH), ("content_filter", FinishReason.CONTENT_FILTER)],
 )
-def test_an_incomplete_response_is_done_and_its_open_call_is_not_complete(reason: str, finish: FinishReason) -> None:
-    told = stream(
+def test_an_incomplete_response_has_an_incomplete_open_call(reason: str, finish: FinishReason) -> None:
+    outcome = stream(
         CREATED
         + f"""
         event: response.output_item.added
@@ -258,13 +258,13 @@ def test_an_incomplete_response_is_done_and_its_open_call_is_not_complete(reason
         data: {{"type":"response.incomplete","response":{{"status":"incomplete","incomplete_details":{{"reason":"{reason}"}},"output":[]}}}}
     """
     )
-    assert told.events[-2] == ToolCallDone(0, False)
-    assert (told.response.finish_reason, told.response.raw_finish_reason) == (finish, "incomplete")
-    assert told.response.tool_calls == [ToolCall("call_1", "look", "{}", complete=False)]
+    assert outcome.events[-2] == ToolCallDone(0, False)
+    assert (outcome.response.finish_reason, outcome.response.raw_finish_reason) == (finish, "incomplete")
+    assert outcome.response.tool_calls == [ToolCall("call_1", "look", "{}", complete=False)]
 
 
 def test_an_item_marked_incomplete_is_a_call_not_to_execute() -> None:
-    told = stream(
+    outcome = stream(
         CREATED
         + """
         event: response.output_item.done
@@ -274,12 +274,12 @@ def test_an_item_marked_incomplete_is_a_call_not_to_execute() -> None:
         data: {"type":"response.incomplete","response":{"status":"incomplete","incomplete_details":{"reason":"max_output_tokens"}}}
     """
     )
-    assert told.response.tool_calls == [ToolCall("call_1", "look", '{"a', complete=False)]
-    assert told.response.finish_reason is FinishReason.LENGTH
+    assert outcome.response.tool_calls == [ToolCall("call_1", "look", '{"a', complete=False)]
+    assert outcome.response.finish_reason is FinishReason.LENGTH
 
 
 def test_a_failed_response_is_one_error_and_keeps_what_came() -> None:
-    told = stream(
+    outcome = stream(
         CREATED
         + """
         event: response.output_text.delta
@@ -289,41 +289,41 @@ def test_a_failed_response_is_one_error_and_keeps_what_came() -> None:
         data: {"type":"response.failed","response":{"status":"failed","error":{"code":"rate_limit_exceeded","message":"Slow down."},"usage":{"input_tokens":3,"output_tokens":1}}}
     """
     )
-    assert [event.type for event in told.events] == [EventType.START, EventType.TEXT_DELTA, EventType.ERROR]
-    assert told.error.error.category is ErrorCategory.RATE_LIMIT
-    assert told.error.error.message == "Slow down."
-    assert told.response.text == "Half"
-    assert told.response.usage.total_tokens == 4
+    assert [event.type for event in outcome.events] == [EventType.START, EventType.TEXT_DELTA, EventType.ERROR]
+    assert outcome.error.error.category is ErrorCategory.RATE_LIMIT
+    assert outcome.error.error.message == "Slow down."
+    assert outcome.response.text == "Half"
+    assert outcome.response.usage.total_tokens == 4
 
 
 def test_a_cancelled_response_is_an_error() -> None:
-    told = stream(
+    outcome = stream(
         CREATED + 'data: {"type":"response.cancelled","response":{"id":"resp_1","status":"cancelled","output":[]}}'
     )
-    assert told.error.error.category is ErrorCategory.CANCELLED
-    assert not told.error.error.retryable
+    assert outcome.error.error.category is ErrorCategory.CANCELLED
+    assert not outcome.error.error.retryable
 
 
 def test_an_error_before_anything_else_stands_alone() -> None:
-    told = stream(
+    outcome = stream(
         """
         event: error
         data: {"type":"error","code":"server_error","message":"Try later.","param":null,"sequence_number":0}
     """
     )
-    assert [event.type for event in told.events] == [EventType.ERROR]
-    assert told.error.error.category is ErrorCategory.SERVER
-    assert told.error.error.retryable
+    assert [event.type for event in outcome.events] == [EventType.ERROR]
+    assert outcome.error.error.category is ErrorCategory.SERVER
+    assert outcome.error.error.retryable
 
 
 def test_a_body_that_ends_without_a_terminal_event_is_truncated() -> None:
-    told = stream(
+    outcome = stream(
         CREATED + 'data: {"type":"response.output_text.delta","output_index":0,"content_index":0,"delta":"Half"}'
     )
-    assert told.error.error.category is ErrorCategory.NETWORK
-    assert "truncated stream" in told.error.error.message
-    assert told.response.text == "Half"
-    assert told.response.finish_reason is FinishReason.UNKNOWN
+    assert outcome.error.error.category is ErrorCategory.NETWORK
+    assert "truncated stream" in outcome.error.error.message
+    assert outcome.response.text == "Half"
+    assert outcome.response.finish_reason is FinishReason.UNKNOWN
 
 
 def test_an_empty_body_is_truncated() -> None:
@@ -340,10 +340,10 @@ FINISHED_WITHOUT_TERMINAL = (
 )
 
 
-def test_a_lenient_profile_takes_done_after_finished_items_for_the_end() -> None:
-    told = stream(FINISHED_WITHOUT_TERMINAL, provider=LENIENT)
-    assert told.response.text == "Hi"
-    assert told.response.finish_reason is FinishReason.UNKNOWN
+def test_a_lenient_profile_ends_at_done_after_finished_items() -> None:
+    outcome = stream(FINISHED_WITHOUT_TERMINAL, provider=LENIENT)
+    assert outcome.response.text == "Hi"
+    assert outcome.response.finish_reason is FinishReason.UNKNOWN
     assert stream(FINISHED_WITHOUT_TERMINAL).error.error.category is ErrorCategory.NETWORK
 
 
@@ -382,16 +382,16 @@ def test_other_stray_lines_leave_the_stream_truncated(stray: bytes) -> None:
     ],
 )
 def test_what_cannot_be_read_is_an_error_that_quotes_it(data: str) -> None:
-    told = stream(CREATED + f"data: {data}")
-    assert told.error.error.category is ErrorCategory.SERVER
-    assert not told.error.error.retryable
-    assert data[:20] in told.error.error.message
-    assert told.error.error.body == data.encode()
+    outcome = stream(CREATED + f"data: {data}")
+    assert outcome.error.error.category is ErrorCategory.SERVER
+    assert not outcome.error.error.retryable
+    assert data[:20] in outcome.error.error.message
+    assert outcome.error.error.body == data.encode()
 
 
 def test_an_error_without_a_type_is_a_gateways() -> None:
-    told = stream(CREATED + 'data: {"error":{"message":"upstream is unavailable"}}')
-    assert told.error.error.category is ErrorCategory.SERVER
+    outcome = stream(CREATED + 'data: {"error":{"message":"upstream is unavailable"}}')
+    assert outcome.error.error.category is ErrorCategory.SERVER
 
 
 @pytest.mark.parametrize("name", ["ping", "keepalive", "heartbeat"])
@@ -411,13 +411,13 @@ def test_nothing_is_told_after_the_end() -> None:
 
 
 def test_a_stream_without_a_beginning_is_given_one() -> None:
-    told = stream('data: {"type":"response.completed","response":{"id":"resp_1","model":"m","status":"completed"}}')
-    assert told.events[0] == Start("m", "resp_1")
-    assert [event.type for event in told.events] == [EventType.START, EventType.DONE]
+    outcome = stream('data: {"type":"response.completed","response":{"id":"resp_1","model":"m","status":"completed"}}')
+    assert outcome.events[0] == Start("m", "resp_1")
+    assert [event.type for event in outcome.events] == [EventType.START, EventType.DONE]
 
 
 def test_empty_deltas_tell_nothing() -> None:
-    told = stream(
+    outcome = stream(
         CREATED
         + """
         data: {"type":"response.output_text.delta","output_index":0,"content_index":0,"delta":""}
@@ -429,8 +429,8 @@ def test_empty_deltas_tell_nothing() -> None:
         data: {"type":"response.completed","response":{"status":"completed"}}
     """
     )
-    assert [event.type for event in told.events] == [EventType.START, EventType.DONE]
-    assert told.response.content == []
+    assert [event.type for event in outcome.events] == [EventType.START, EventType.DONE]
+    assert outcome.response.content == []
 
 
 def test_the_partial_response_is_there_while_the_stream_runs() -> None:
@@ -442,7 +442,7 @@ def test_the_partial_response_is_there_while_the_stream_runs() -> None:
 
 
 def test_an_error_is_told_once() -> None:
-    told = stream(
+    outcome = stream(
         CREATED
         + """
         data: {"type":"error","error":{"type":"server_error","code":"server_error","message":"broken"}}
@@ -450,11 +450,11 @@ def test_an_error_is_told_once() -> None:
         data: {"type":"response.failed","response":{"status":"failed","error":{"code":"server_error","message":"broken"}}}
     """
     )
-    assert sum(isinstance(event, Error) for event in told.events) == 1
+    assert sum(isinstance(event, Error) for event in outcome.events) == 1
 
 
-def test_a_final_response_that_cannot_be_read_is_an_error_and_not_silence() -> None:
-    deep = '{"a":' * 1010 + "1" + "}" * 1010  # deeper than any encoder of Python's goes
+def test_an_unreadable_final_response_is_an_error() -> None:
+    deep = '{"a":' * 1010 + "1" + "}" * 1010  # more levels than any encoder in Python accepts
     item = '{"type":"function_call","call_id":"c","name":"f","arguments":' + deep + "}"
     machine = DIALECT.machine(PROVIDER, make_id)
     data = ('{"type":"response.completed","response":{"status":"completed","output":[' + item + "]}}").encode()

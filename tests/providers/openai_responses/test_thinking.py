@@ -1,4 +1,4 @@
-"""The effort table: every family, every level, and what is said about models that it does not have."""
+"""The effort table: every family, every level, and the warnings for models without a row."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def efforts(model: str) -> list[str | None]:
 
 
 def openai_models() -> set[str]:
-    """The model names that openai's own client knows."""
+    """Return the model names that OpenAI's own client knows."""
     names: set[str] = set()
     pending: list[object] = [AllModels]
     while pending:
@@ -85,7 +85,7 @@ def test_models_without_an_effort_have_none(model: str) -> None:
     assert efforts(model) == [None] * 4
 
 
-def test_every_row_is_reached_by_its_own_name_and_by_names_under_it() -> None:
+def test_every_row_matches_its_name_and_longer_names() -> None:
     for family, row in EFFORTS.items():
         assert efforts(family) == list(row)
         assert efforts(f"{family}-2031-01-01") == list(row)

@@ -1,4 +1,4 @@
-"""What the tests of this dialect share: a provider, streams written as text, and openai's own types as a check."""
+"""Shared by the tests of this dialect: a provider, streams written as text, and a check with OpenAI's own types."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def make_id() -> str:
 
 
 @dataclass
-class Told:
-    """What a stream told, and the response it left behind."""
+class Outcome:
+    """The events and the response of one stream."""
 
     events: list[Event]
     response: Response
@@ -50,7 +50,7 @@ class Told:
         return last
 
     def text_at(self, index: int) -> str:
-        """All deltas of one block."""
+        """Return all deltas of one block, joined."""
         return "".join(
             event.arguments if isinstance(event, ToolCallDelta) else event.text
             for event in self.events
@@ -59,7 +59,7 @@ class Told:
 
 
 def wire_events(text: str) -> Iterable[tuple[str, bytes]]:
-    """Server-sent events written as text, one blank line between them, indented at will."""
+    """Parse server-sent events written as text, separated by blank lines, with any indentation."""
     lines = "\n".join(line.strip() for line in text.splitlines())
     for block in lines.strip().split("\n\n"):
         name, data = "", []
@@ -72,8 +72,8 @@ def wire_events(text: str) -> Iterable[tuple[str, bytes]]:
             yield name, "\n".join(data).encode()
 
 
-def stream(text: str, *, stray: bytes = b"", provider: OpenAIResponses = PROVIDER) -> Told:
-    """Run a stream to its end, each event checked against the order every dialect keeps."""
+def stream(text: str, *, stray: bytes = b"", provider: OpenAIResponses = PROVIDER) -> Outcome:
+    """Run a stream to its end. Checks the order of events."""
     machine = DIALECT.machine(provider, make_id)
     checker = OrderChecker()
     events: list[Event] = []
@@ -86,22 +86,22 @@ def stream(text: str, *, stray: bytes = b"", provider: OpenAIResponses = PROVIDE
         events.append(event)
     assert machine.ended
     assert checker.stream == "ended"
-    return Told(events, machine.response())
+    return Outcome(events, machine.response())
 
 
-def stream_of(*values: JSONObject, provider: OpenAIResponses = PROVIDER) -> Told:
-    """Run a stream given as objects, with their types as event names."""
+def stream_of(*values: JSONObject, provider: OpenAIResponses = PROVIDER) -> Outcome:
+    """Run a stream of objects, with their types as event names."""
     text = "\n\n".join(f"event: {value['type']}\ndata: {json.dumps(value)}" for value in values)
     return stream(text, provider=provider)
 
 
 def decode(response: JSONObject, provider: OpenAIResponses = PROVIDER) -> Response:
-    """Read an unstreamed answer."""
+    """Decode an unstreamed answer."""
     return DIALECT.decode(json.dumps(response).encode(), provider, make_id)
 
 
 def body_of(request: Request, model: str | None = None, *, streamed: bool = False) -> JSONObject:
-    """The body a request is sent as, checked against the types of openai's own client."""
+    """Return the body of a request, checked against the types of OpenAI's own client."""
     wire = DIALECT.encode(request, model or request.model, PROVIDER, stream=streamed)
     body: JSONObject = json.loads(wire.body)
     assert_fits_openai(body, streamed=streamed)
@@ -117,13 +117,13 @@ _STREAMED: TypeAdapter[object] = TypeAdapter(ResponseCreateParamsStreaming)
 
 
 def assert_fits_openai(body: JSONObject, *, streamed: bool) -> None:
-    """The body has the types openai's client gives it, and no member that they do not know: those would be gone."""
+    """Assert that a body matches the types of OpenAI's client and has no unknown members."""
     validated = (_STREAMED if streamed else _UNSTREAMED).validate_python(body, strict=True)
     assert _plain(validated) == body
 
 
 def _plain(value: object) -> JSON:
-    # Iterables are validated as they are read, so everything is read here.
+    # Iterables are validated when they are read, so everything is read here.
     if isinstance(value, Mapping):
         return {str(key): _plain(member) for key, member in value.items()}
     if isinstance(value, str | bool | int | float) or value is None:
