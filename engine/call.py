@@ -86,7 +86,14 @@ class RunningCall(Timed):
         finish_response: Callable[[Response], None],
         admission: Admission | None = None,
     ) -> None:
-        super().__init__(runtime, Delivery(on_event, self, counters), on_completion, prepared, clocks)
+        super().__init__(runtime, Delivery(on_event, self, counters), on_completion)
+        self._prepared = prepared
+        self._clocks = clocks
+        self._state = CallState.QUEUED
+        self._attempt = None
+        self._timer = None
+        self._queued_since = self._started
+        self._queued_before = 0.0
         self._hooks = hooks
         self.number: int = number
         self.counters: Counters = counters
@@ -434,10 +441,7 @@ class RunningCall(Timed):
         self._settle(self._failure(error, response), Error(error) if self._prepared.stream else None)
 
     def _stop(self) -> None:
-        if self._state is CallState.QUEUED:
-            self._leave_queue(CallState.ENDED, self._runtime.loop.clock())
-        else:
-            self._enter(CallState.ENDED)
+        self._enter(CallState.ENDED)
         self._disarm()
         attempt = self._attempt
         if attempt is not None and (not attempt.over or attempt.connection is not None):
@@ -447,10 +451,11 @@ class RunningCall(Timed):
         if self._admission is not None:
             response = self._outcome.response if self._outcome is not None else None
             self._admission.end(response, sent=attempt is not None and attempt.sent)
-            self._timings.waited = self._admission.waited(self._queued_before)
-        elif self._queued_before > LEAST_WAIT:
-            self._timings.waited = {"connection": self._queued_before}
 
     def _book(self, completion: Completion) -> None:
         self._attempt = None
+        seconds = self._seconds_queued()
+        if seconds > LEAST_WAIT:
+            admission = self._admission
+            self._timings.waited = {"connection": seconds} if admission is None else admission.waited(seconds)
         self._hooks.ended(self, completion)

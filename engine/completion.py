@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from ..providers.errors import ErrorCategory, ProviderError
 from ..providers.response import Response
+
+NO_WAIT: Mapping[str, float] = MappingProxyType({})
+"""What a call has waited for that did not wait: one object for all."""
 
 
 @dataclass(slots=True)
@@ -29,7 +33,7 @@ class Timings:
     first_byte: float | None = None
     first_token: float | None = None
     finished: float | None = None
-    waited: Mapping[str, float] = field(default_factory=lambda: {})
+    waited: Mapping[str, float] = field(default_factory=lambda: NO_WAIT)
 
 
 @dataclass(slots=True)

@@ -31,7 +31,8 @@ OWN_HEADERS = frozenset({"host", "content-length", "transfer-encoding", "connect
 """Headers that the transport decides: a request may not set them."""
 
 COPIED_BELOW = 65_536
-"""Bytes of a body from which a copy costs more than the unused memory, of which the system keeps no pages."""
+"""Bytes of a body up to which it is copied. The serialiser's buffer has an unused end of up to 4 KiB or more, which a
+call that waits or streams would keep for its whole life. Of a larger one, the system keeps no unused pages."""
 
 HEADS_KEPT = 256
 """How many checked heads an engine caches. Where each request has an id of its own in a header, more would not help."""
@@ -105,7 +106,7 @@ class Preparer:
         prepared = Prepared(
             origin=base.origin,
             head=head,
-            body=_without_spare(wire.body),
+            body=b"".join((wire.body, b"")) if len(wire.body) < COPIED_BELOW else wire.body,
             secrets=secrets,
             stream=stream,
             provider=provider,
@@ -189,12 +190,6 @@ class Preparer:
         except URLError:
             return None  # nothing is sent to it: the call will say what is wrong
         return proxy.authorization if proxy is not None else None
-
-
-def _without_spare(body: bytes) -> bytes:
-    """The body without the unused end of the buffer that it was written to: 4 KiB and more, which a call that waits or
-    streams would hold for its whole life."""
-    return bytes(memoryview(body)) if len(body) < COPIED_BELOW else body
 
 
 def _checked_headers(

@@ -13,10 +13,8 @@ from ..transport.errors import Phase
 from ..transport.timers import Timer
 from .attempt import Attempt
 from .clocks import ERROR_BODY_SECONDS, LENGTH, UNTIMED, CallState, Clock, Clocks, next_deadline, timeout_error
-from .delivery import Delivery
-from .ending import Ending, OnCompletion, Step
+from .ending import Ending, Step
 from .prepared import Prepared
-from .runtime import Runtime
 
 
 class Timed(Ending):
@@ -32,22 +30,16 @@ class Timed(Ending):
         "_timer",
     )
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        delivery: Delivery,
-        on_completion: OnCompletion | None,
-        prepared: Prepared,
-        clocks: Clocks,
-    ) -> None:
-        super().__init__(runtime, delivery, on_completion)
-        self._prepared = prepared
-        self._clocks = clocks
-        self._state = CallState.QUEUED
-        self._attempt: Attempt | None = None
-        self._timer: Timer | None = None
-        self._queued_since = self._started
-        self._queued_before = 0.0  # seconds in QUEUED until the last time that it left this state
+    # Set where a call is made: a second `__init__` would be a hundredth of what a start takes.
+    _attempt: Attempt | None
+    _clocks: Clocks
+    _prepared: Prepared
+    _queued_before: float
+    """Seconds that it waited to be sent until the last time that it was."""
+    _queued_since: float
+    """When it began to wait, while it does; else `math.inf`."""
+    _state: CallState
+    _timer: Timer | None
 
     def on_defect(self, error: Exception) -> None:
         """Something raised while it worked for this call."""
@@ -67,11 +59,15 @@ class Timed(Ending):
 
     def _leave_queue(self, state: CallState, now: float) -> None:
         """It waits no longer: the next state begins now."""
-        before = self._state
-        if before is CallState.QUEUED:
+        if self._queued_since < math.inf:
             self._queued_before += now - self._queued_since
-        assert state in before.followers, f"{before} is not followed by {state}"
-        self._state = state
+            self._queued_since = math.inf
+        self._enter(state)
+
+    def _seconds_queued(self) -> float:
+        """For how long a call that has ended waited to be sent."""
+        ended = self._started + (self._timings.finished or 0.0)
+        return self._queued_before + max(0.0, ended - self._queued_since)
 
     def _enter(self, state: CallState) -> None:
         assert state in self._state.followers, f"{self._state} is not followed by {state}"

@@ -137,7 +137,7 @@ def test_values_have_the_attributes_of_the_contract(name: str) -> None:
     assert not missing
 
 
-CALL = "cancel completion pause resume state wait"
+CALL = "cancel completion pause resume state target wait waiting_for"
 STREAM = "call"  # and `completion`, of each object
 RECORDING = "close closed exchanges"
 ENGINE = "drain record request start_request start_stream statistics stream"
