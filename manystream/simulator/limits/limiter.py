@@ -19,6 +19,9 @@ from .servers import DIALECT_SERVERS, SERVERS, ServerRules
 PACIFIC_MIDNIGHT = 8 * 3600.0
 """Seconds from midnight UTC to midnight in Pacific standard time."""
 
+SCOPES_LIMIT = 10_000
+"""Scopes of one limit. At so many, those that are not used are dropped."""
+
 _DIMENSIONS = ("requests", "input_tokens", "output_tokens", "tokens")
 
 
@@ -73,6 +76,12 @@ class _Scope:
     def all(self) -> list[Bucket]:
         return [*self.buckets, *self.hidden]
 
+    def is_used(self, now: float) -> bool:
+        """Whether a call runs or a bucket is not full. Else a new scope would be the same."""
+        for bucket in self.all:
+            bucket.update(now)
+        return self.running > 0 or any(bucket.level < bucket.capacity for bucket in self.all)
+
 
 class _State:
     """One limit with its scopes and counts."""
@@ -113,7 +122,7 @@ class Limiter:
     """All limits of a simulator. `limits` may change while requests are under way."""
 
     def __init__(self, limits: Sequence[Limit] = ()) -> None:
-        self._limits: list[Limit] = list(limits)
+        self._limits: list[Limit] = list(dict.fromkeys(limits))
         self._states: dict[tuple[Limit, str], _State] = {}
 
     @property
@@ -124,10 +133,13 @@ class Limiter:
     def change(self, limits: Sequence[Limit], now: float) -> None:
         """Replace the limits. A limit for the same key, model and server keeps its counts, and its levels in
         proportion; its running calls go on."""
-        before = {(limit.key, limit.model, limit.server): limit for limit in self._limits}
+        before: dict[tuple[str, str, str], list[Limit]] = {}
+        for limit in self._limits:
+            before.setdefault((limit.key, limit.model, limit.server), []).append(limit)
         for limit in limits:
-            old = before.get((limit.key, limit.model, limit.server))
-            if old is None or old == limit:
+            same = before.get((limit.key, limit.model, limit.server))
+            old = same.pop(0) if same else limit
+            if old == limit:
                 continue
             for server in {name for known, name in self._states if known == old}:
                 state = self._states.pop((old, server))
@@ -135,7 +147,7 @@ class Limiter:
                 for scope in state.scopes.values():
                     _adopt(scope, *_buckets(limit, state.rules, now, 0.0), now)
                 self._states[limit, server] = state
-        self._limits = list(limits)
+        self._limits = list(dict.fromkeys(limits))
 
     def counts(self) -> list[tuple[Limit, LimitCounts]]:
         """Each limit in force, with its counts."""
@@ -190,6 +202,8 @@ class Limiter:
         name = key if state.rules.per_key else usage.model
         scope = state.scopes.get(name)
         if scope is None:
+            if len(state.scopes) >= SCOPES_LIMIT:
+                state.scopes = {known: other for known, other in state.scopes.items() if other.is_used(now)}
             scope = state.scopes[name] = _Scope(*_buckets(limit, state.rules, now, wall))
         for bucket in scope.all:
             bucket.update(now)

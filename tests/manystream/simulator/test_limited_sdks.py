@@ -67,8 +67,7 @@ def test_anthropic_raises_its_rate_limit_error(limited: Simulator) -> None:
 def test_google_raises_its_error_with_the_quota_and_the_delay(limited: Simulator) -> None:
     options = types.HttpOptions(base_url=limited.base_urls["gemini"], timeout=20_000)
     with genai.Client(api_key="k", http_options=options) as client, pytest.raises(errors.ClientError) as caught:
-        for _ in range(3):
-            client.models.generate_content(model="gemini-2.5-flash", contents="Hello.")
+        generate(client, 3)
     assert (caught.value.code, caught.value.status) == (429, "RESOURCE_EXHAUSTED")
     failure, _, hint = caught.value.details["error"]["details"]
     [violation] = failure["violations"]

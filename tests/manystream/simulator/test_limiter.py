@@ -9,7 +9,7 @@ import pytest
 from manystream.simulator import KnobError, Limit
 from manystream.simulator.limits.bucket import Bucket
 from manystream.simulator.limits.limit import read_limit
-from manystream.simulator.limits.limiter import Limiter, Ticket, Usage
+from manystream.simulator.limits.limiter import SCOPES_LIMIT, Limiter, Ticket, Usage
 from manystream.simulator.limits.refusals import REFUSALS
 from manystream.simulator.limits.reports import FORMS
 from manystream.simulator.limits.servers import DIALECT_SERVERS, SERVERS
@@ -188,6 +188,33 @@ def test_the_limits_change_while_calls_run() -> None:
     [(_, counts)] = world.limiter.counts()
     assert counts.accepted >= 429
     assert counts.refused_by["requests"] == counts.refused > 0
+
+
+def test_limits_of_one_key_and_model_change_each_for_itself() -> None:
+    requests, tokens = Limit(requests_per_minute=100), Limit(tokens_per_minute=100_000)
+    world = World(requests, tokens)
+    assert world.accepted(50) == 50
+    world.limiter.change([Limit(requests_per_minute=10), Limit(tokens_per_minute=1e9)], world.now)
+    assert world.accepted(50) == 5
+    assert [counts.accepted for _, counts in world.limiter.counts()] == [55, 55]
+
+
+def test_two_equal_limits_are_one() -> None:
+    limit = Limit(requests_per_minute=10)
+    world = World(limit, limit)
+    assert world.accepted(50) == 10
+    world.limiter.change([limit, limit], world.now)
+    assert len(world.limiter.limits) == 1
+
+
+def test_keys_that_are_not_used_any_more_are_forgotten() -> None:
+    world = World(Limit(server="groq", requests_per_minute=60))
+    for number in range(3 * SCOPES_LIMIT):
+        world.end(world.ask(key=f"key {number}"))
+        world.now += 0.1
+    assert world.accepted(100, key="key 0") == 60
+    [state] = world.limiter._states.values()  # pyright: ignore[reportPrivateUsage]
+    assert len(state.scopes) <= SCOPES_LIMIT
 
 
 def test_geminis_day_ends_at_midnight_pacific_time() -> None:
