@@ -1,6 +1,6 @@
-"""Calls: nursery, callbacks, clocks, retries, limits, cancellation.
+"""Calls: nursery, callbacks, timeouts, retries, limits, cancellation.
 
-Knows transport and providers; neither knows this, nor the other.
+Knows transport and providers. Neither of these knows the engine or the other.
 """
 
 from .clocks import CallState as CallState

@@ -1,9 +1,9 @@
-"""How many bytes of one answer have been received, and when that number is compared with the limits.
+"""Count the received bytes of one answer, and decide when the count is compared with the limits.
 
-The number is looked at once for every `STEP_BYTES`, so that it costs nothing per event: the reader of body bytes only
-subtracts them from `bytes_left`.
+The count is compared once per `STEP_BYTES`, so that it costs nothing per event: the reader of body bytes only subtracts
+them from `bytes_left`.
 
-Knows sizes. Must not know what is in an answer, nor how an attempt ends.
+Knows sizes. Must not know the content of an answer, or how an attempt ends.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from .buffered import STEP_BYTES
 class AnswerSize:
     """The size of one answer.
 
-    bytes_left: body bytes that may come until the size is looked at; negative when it is time to.
+    bytes_left: the number of body bytes until the next check of the size; negative when the check is due.
     """
 
     __slots__ = ("_limit", "_looked_at", "_next_look", "bytes_left")
 
     def __init__(self, limit: int) -> None:
-        """limit: bytes of one answer."""
+        """Create the count. `limit` is the maximum size of one answer, in bytes."""
         self._limit = limit
         self._looked_at = 0
         self._next_look = min(STEP_BYTES, limit)
@@ -28,11 +28,11 @@ class AnswerSize:
 
     @property
     def received(self) -> int:
-        """Body bytes so far."""
+        """The number of body bytes so far."""
         return self._next_look - self.bytes_left
 
     def look(self) -> int | None:
-        """Set the next look. Returns the bytes that came since the latest one; None where the answer is too large."""
+        """Schedule the next check. Returns the bytes received since the last one; None if the answer is too large."""
         received = self.received
         if received > self._limit:
             return None

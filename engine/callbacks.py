@@ -1,4 +1,4 @@
-"""Callbacks as programs give them: only plain functions. Others are refused where the call is started.
+"""Check callbacks: only plain functions are accepted. Others are refused when the call is started.
 
 Knows which callables run when they are called. Must not know calls.
 """
@@ -18,7 +18,7 @@ RIGHT_FORM = (
 
 
 def check_callback(field: str, callback: object) -> None:
-    """Raises `InvalidRequestError` naming the field and the callback, unless it is a plain callable, or None."""
+    """Raise `InvalidRequestError` with the field and the callback, unless it is a plain callable or None."""
     if callback is None:
         return
     kind = type(callback)

@@ -1,4 +1,4 @@
-"""The five clocks of a call: which one runs in which state, and when it ends. Pure decisions; time is passed in.
+"""The timeouts of a call: which one applies in which state, and when it ends. Pure functions; time is passed in.
 
 Knows `Timeouts`. Must not know sockets or timers.
 """
@@ -17,7 +17,7 @@ from ..providers.options import Timeouts
 
 @dataclass(slots=True, frozen=True)
 class Clocks:
-    """How long each clock of a call runs, in seconds; `math.inf`: it does not."""
+    """The duration of each timeout of a call, in seconds; `math.inf`: no timeout."""
 
     connect: float
     first_byte: float
@@ -31,9 +31,9 @@ STREAM_DEFAULTS = Timeouts(connect=10.0, first_byte=120.0, idle=120.0, total=mat
 
 
 class CallState(enum.StrEnum):
-    """Where a call stands.
+    """The state of a call.
 
-    followers: the states that may come next (`MAY_FOLLOW`), where looking needs no hash of a member.
+    followers: the states that may come next: a copy of `MAY_FOLLOW`, which is found without hashing a member.
     """
 
     followers: tuple[CallState, ...]
@@ -48,7 +48,7 @@ class CallState(enum.StrEnum):
 
 
 class Clock(enum.StrEnum):
-    """Which clock ended a call; its value is the option's name."""
+    """The timeout that ended a call; its value is the option's name."""
 
     CONNECT = "connect"
     FIRST_BYTE = "first_byte"
@@ -58,7 +58,7 @@ class Clock(enum.StrEnum):
 
 
 STATE_CLOCK: dict[CallState, Clock | None] = {
-    CallState.QUEUED: Clock.QUEUE,  # from the moment at which it would have begun, had the call waited only once
+    CallState.QUEUED: Clock.QUEUE,  # counted as if the call had waited only once, without a break
     CallState.CONNECTING: Clock.CONNECT,
     CallState.SENDING: Clock.IDLE,
     CallState.WAITING: Clock.FIRST_BYTE,
@@ -66,7 +66,7 @@ STATE_CLOCK: dict[CallState, Clock | None] = {
     CallState.BACKOFF: None,
     CallState.ENDED: None,
 }
-"""State → the clock that runs in it, beside the total one, which always runs."""
+"""State → the timeout that applies in it, besides the total one, which always applies."""
 
 MAY_FOLLOW: dict[CallState, tuple[CallState, ...]] = {
     CallState.QUEUED: (
@@ -93,14 +93,14 @@ for _state, _followers in MAY_FOLLOW.items():
     _state.followers = _followers
 
 LENGTH: dict[Clock, Callable[[Clocks], float]] = {clock: attrgetter(clock.value) for clock in Clock}
-"""Clock → how long it runs, of a call's `Clocks`."""
+"""Timeout → a function that returns its duration from a call's `Clocks`."""
 
 ERROR_BODY_SECONDS: float = 5.0
-"""How long the body of an error answer may take, from the answer's head on. A server that reports an overload may send
-the explanation slowly; the status has said enough by then."""
+"""Seconds that the body of an error response may take after its head. An overloaded server may send the body slowly,
+and the status is known by then."""
 
 UNTIMED = CallState.BACKOFF
-"""The state whose only clock is the total one: also of a call that is paused, or that delivers in steps."""
+"""The state in which only the total timeout applies. Also used for a call that is paused, or that delivers in steps."""
 
 WHAT_WAS_AWAITED: dict[Clock, str] = {
     Clock.CONNECT: "no connection within",
@@ -112,7 +112,7 @@ WHAT_WAS_AWAITED: dict[Clock, str] = {
 
 
 def effective(request: Timeouts | None, engine: Timeouts | None, *, stream: bool) -> Clocks:
-    """The clocks of one call: its own, else the engine's, else the defaults."""
+    """Return the timeouts of one call: its own, else the engine's, else the defaults."""
     timeouts = STREAM_DEFAULTS if stream else DEFAULTS
     for given in (engine, request):
         if given is not None:
@@ -122,7 +122,10 @@ def effective(request: Timeouts | None, engine: Timeouts | None, *, stream: bool
 
 
 def next_deadline(clocks: Clocks, state: CallState, *, started: float, state_since: float) -> tuple[float, Clock]:
-    """The clock that ends first, and when. `state_since`: when the state's own clock was last set going."""
+    """Return the deadline of the timeout that ends first, and that timeout.
+
+    state_since: the time at which the state's own timeout was last restarted.
+    """
     deadline = started + clocks.total
     running = STATE_CLOCK[state]
     if running is not None:
@@ -133,7 +136,7 @@ def next_deadline(clocks: Clocks, state: CallState, *, started: float, state_sin
 
 
 def timeout_error(clock: Clock, limit: float, where: str) -> ProviderError:
-    """The error of a clock that ended. `where` says what was going on."""
+    """Return the error of a timeout. `where` describes what the call was doing."""
     return ProviderError(
         f"{clock.value} timeout: {WHAT_WAS_AWAITED[clock]} {limit:g} s ({where})",
         category=ErrorCategory.TIMEOUT,

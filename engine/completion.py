@@ -1,4 +1,4 @@
-"""How a call ended: the final record, made exactly once per call. Values only."""
+"""The final record of a call, created exactly once per call. Only values."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ NO_WAIT: Mapping[str, float] = MappingProxyType({})
 
 @dataclass(slots=True)
 class Timings:
-    """When things happened, in seconds since the call was started; None where it never came to that. Those of an
-    attempt are of the last one.
+    """The times of a call's steps, in seconds since its start; None for a step that was not reached.
 
-    queued: the wait for a connection ended (a fresh one had to be opened, or an idle one was taken).
+    If there were several attempts, the times are those of the last one.
+
+    queued: the wait for a connection ended: an idle one was taken, or a dial began.
     connected: the connection was ready.
-    first_byte: the response's first byte.
-    first_token: the first event that carries content.
+    first_byte: the response's first byte arrived.
+    first_token: the first event with content was delivered.
     finished: the call ended.
-    waited: seconds that the call waited before it was sent, over all attempts, by reason. Reasons that it did not wait
-        for are left out. `quota`: for a limit on requests or tokens. `slot`: for a limit on calls at a time.
-        `connection`: for a free connection.
+    waited: reason → seconds that the call waited before it was sent, over all attempts. Reasons without a wait are
+        omitted. `quota`: a limit on requests or tokens. `slot`: a limit on concurrent calls. `connection`: a free
+        connection.
     """
 
     queued: float | None = None
@@ -38,18 +39,18 @@ class Timings:
 
 @dataclass(slots=True)
 class Completion:
-    """How a call ended.
+    """The final record of a call.
 
-    success: a whole answer came.
-    http_status: of the last response; 0 where there was none.
-    response: the answer; partial where the call failed part-way, None where nothing had come.
-    error: why it failed.
-    attempts: how many times the request was sent, or was to be sent.
-    timings: when things happened.
-    request_id: the provider's id for the request.
-    headers: the last response's headers, names in lower case (rate limits are here).
-    resent: how many of the attempts followed at once on one whose kept-alive connection the server had closed before
-        the request reached it.
+    success: the call received a complete answer.
+    http_status: the status of the last response; 0 if there was none.
+    response: the answer; partial if the call failed in the middle of it, None if nothing had arrived.
+    error: the error of a call that failed.
+    attempts: the number of attempts to send the request.
+    timings: the times of the call's steps.
+    request_id: the provider's id of the request.
+    headers: the last response's headers, with names in lower case; they include rate limits.
+    resent: the number of attempts that immediately replaced one whose kept-alive connection the server had closed
+        before the request reached it.
     """
 
     success: bool
@@ -74,11 +75,11 @@ class Completion:
 
     @property
     def retry_after_ms(self) -> int:
-        """The server's hint in milliseconds; -1 where it gave none."""
+        """The server's retry hint in milliseconds; -1 if there is none."""
         return self.error.retry_after_ms if self.error is not None else -1
 
     def response_or_raise(self) -> Response:
-        """The whole answer. Raises the call's `ProviderError` where it failed."""
+        """Return the complete answer. Raises the call's `ProviderError` if it failed."""
         if self.error is not None:
             raise self.error.with_traceback(None)  # without the frames of an earlier raise
         assert self.response is not None, "a call that did not fail has a response"

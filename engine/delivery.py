@@ -1,4 +1,4 @@
-"""Events to their callback: in order, the first `Start` held back, exactly one terminal event, nothing after it.
+"""Deliver events to their callback: in order, the first `Start` delayed, exactly one terminal event as the last one.
 
 Knows the callback. Must not know sockets, attempts, or why a call ended.
 """
@@ -16,7 +16,7 @@ OnEvent: TypeAlias = "Callable[[Event], object]"
 
 
 class Counters:
-    """What became of the calls that share it: one provider's. events: delivered, to a callback or to nobody."""
+    """The counters of one provider's calls. `events` counts delivered events, with or without a callback."""
 
     __slots__ = ("completed", "events", "failures", "started")
 
@@ -28,28 +28,28 @@ class Counters:
 
 
 class CallbackOwner(Protocol):
-    """Whose callback it is."""
+    """The call to which a callback belongs."""
 
     def on_callback_failure(self, failure: BaseException) -> None:
-        """The callback raised."""
+        """Process an exception of the callback."""
         ...
 
     def on_defect(self, error: Exception) -> None:
-        """The method above raised: a defect in this library."""
+        """Process a defect in this library: `on_callback_failure` raised."""
         ...
 
 
 class Stage(enum.IntEnum):
-    """How far the delivery of a call's events has come. A stage may be passed over; none is entered twice."""
+    """The stage of the delivery of a call's events. A stage may be skipped; none is entered twice."""
 
     HOLDING = 0
-    """The caller has received nothing: another attempt may be made."""
+    """The caller has received nothing: the call can be retried."""
     DELIVERING = 1
-    """Events are given to the callback as they come."""
+    """Events are delivered to the callback as they arrive."""
     MUTED = 2
-    """The call is ending: only its terminal event is still given to the callback."""
+    """The call is ending: only its terminal event is still delivered."""
     FINISHED = 3
-    """The callback has had the terminal event, or has raised: it is not called again."""
+    """The callback has received the terminal event, or has raised: it is not called again."""
 
 
 DELIVERING = Stage.DELIVERING
@@ -58,8 +58,8 @@ DELIVERING = Stage.DELIVERING
 class Delivery:
     """The events of one call.
 
-    on_event: the caller's.
-    call: notified, once, of what `on_event` raised; `on_event` gets no further event then.
+    on_event: the caller's callback.
+    call: notified once of an exception that `on_event` raises; `on_event` then receives no further event.
     """
 
     __slots__ = ("_call", "_counters", "_held", "_on_event", "_stage")
@@ -73,19 +73,19 @@ class Delivery:
 
     @property
     def delivered(self) -> bool:
-        """Whether the caller has received an event, so that no attempt may be repeated any more."""
+        """Whether the caller has received an event, so that the call must not be retried any more."""
         return self._stage is not Stage.HOLDING
 
     def mute(self) -> None:
-        """The call is ending: deliver nothing but its terminal event."""
+        """Deliver only the terminal event from now on: the call is ending."""
         if self._stage is not Stage.FINISHED:
             self._stage = Stage.MUTED
 
     def deliver_first(self, events: Sequence[Event]) -> None:
-        """Hand on events, none of them terminal, while nothing may have been told.
+        """Deliver events, none of them terminal, while the caller may have received nothing yet.
 
-        `Start` waits for the stream's first event that is no error: an overload that a server reports inside a 200
-        can still be retried then.
+        `Start` is delayed until the stream's first event that is not an error. Until then, an overload that a server
+        reports inside a 200 can be retried.
         """
         events = self._with_start(events)
         if events:
@@ -93,8 +93,10 @@ class Delivery:
             self.deliver(events)
 
     def deliver(self, events: Iterable[Event]) -> None:
-        """Deliver more events, none of them terminal. They may be made as they are asked for: none is, once the
-        callback has raised or has cancelled its own call."""
+        """Deliver more events, none of them terminal.
+
+        events: may create each event on demand. Iteration stops once the callback has raised or cancelled its call.
+        """
         if self._stage is not DELIVERING:
             return
         on_event, delivered = self._on_event, 0
@@ -112,7 +114,7 @@ class Delivery:
             self._counters.events += delivered
 
     def _failed(self, error: BaseException) -> None:
-        """`on_event` raised."""
+        """Process an exception of `on_event`."""
         self._stage = Stage.FINISHED
         call = self._call
         assert call is not None, "a call that has ended has no events"
@@ -122,14 +124,14 @@ class Delivery:
             call.on_defect(defect)
 
     def reset(self) -> None:
-        """Another attempt begins; nothing of this one was told."""
+        """Prepare for another attempt, after one of which no event was delivered."""
         self._held = None
 
     def finish(self, event: Event) -> BaseException | None:
-        """Hand on the terminal event, and nothing after it. Returns what the callback raised."""
+        """Deliver the terminal event, as the last one. Returns the exception that the callback raised, or None."""
         if self._stage is Stage.FINISHED:
             return None
-        # An error that comes first comes alone; `Done` brings the `Start` of an answer that had no content.
+        # An error without earlier events is delivered alone; `Done` is preceded by a `Start` that was delayed.
         events = (event,) if event.type is EventType.ERROR else self._with_start((event,))
         self._stage = Stage.FINISHED  # last before the callback: this may be called again
         self._counters.events += len(events)
@@ -141,7 +143,7 @@ class Delivery:
         return None
 
     def release(self) -> None:
-        """The call has ended: let go of it and of the callback, which refer to each other."""
+        """Drop the references to the ended call and to the callback, which refer to each other."""
         self._on_event, self._call = _nobody, None
 
     def _with_start(self, events: Sequence[Event]) -> Sequence[Event]:
@@ -155,4 +157,4 @@ class Delivery:
 
 
 def _nobody(_: object) -> None:
-    """The callback of a call that has none."""
+    """Do nothing: the callback of a call that has none."""

@@ -1,4 +1,4 @@
-"""The thread that an engine runs on, as other threads reach it.
+"""Run functions on an engine's thread from other threads.
 
 Knows threads and trio's token. Must not know calls.
 """
@@ -21,7 +21,7 @@ FORKED = "this portal was opened in another process: open one after the fork"
 
 
 class EngineThread:
-    """Runs functions on the thread that makes this object, which runs trio."""
+    """Runs functions on the thread that creates this object, which runs trio."""
 
     __slots__ = ("_process", "_thread", "_token")
 
@@ -31,7 +31,7 @@ class EngineThread:
         self._process = os.getpid()
 
     def soon(self, function: Callable[[], None]) -> None:
-        """Have the thread call this, and return at once; nothing is called once the engine is closed."""
+        """Schedule the function on the thread and return at once. After the engine is closed, nothing is called."""
         self._check_process()
         try:
             self._token.run_sync_soon(function)
@@ -39,7 +39,10 @@ class EngineThread:
             pass
 
     def run(self, function: Callable[[], Result]) -> Result:
-        """Call this on the thread and wait for it. Raises `EngineClosedError`, and what the function raises."""
+        """Call the function on the thread and return its result.
+
+        Raises `EngineClosedError`, and any exception of the function.
+        """
         self._check_process()
         if threading.get_ident() == self._thread:
             return function()  # in a callback
@@ -49,7 +52,10 @@ class EngineThread:
             raise EngineClosedError(CLOSED) from None
 
     def run_async(self, function: Callable[[], Awaitable[Result]]) -> Result:
-        """Run this as a task on the thread and wait for it. Raises as `run`; on the thread itself, `RuntimeError`."""
+        """Run the async function as a task on the thread and return its result.
+
+        Raises `EngineClosedError`, any exception of the function, and `RuntimeError` on the thread itself.
+        """
         self.check_may_block()
         try:
             return trio.from_thread.run(function, trio_token=self._token)

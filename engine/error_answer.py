@@ -1,4 +1,4 @@
-"""An error's head and body → the error that the caller sees.
+"""Convert an error response's head and body to the error that the caller receives.
 
 Knows redirects, and error bodies that come as server-sent events; a dialect reads all others. Must not know attempts.
 """
@@ -16,7 +16,7 @@ EVENT_STREAM = "text/event-stream"
 
 
 def read_error(prepared: Prepared, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
-    """What a response reports that is no success."""
+    """Return the error that a response without success reports."""
     if headers.get("content-type", "").startswith(EVENT_STREAM):
         body = _first_event_data(body)
     where = headers.get("location")
@@ -31,7 +31,7 @@ def read_error(prepared: Prepared, status: int, headers: Mapping[str, str], body
 
 
 def _first_event_data(body: bytes) -> bytes:
-    """The data of an error body that comes as server-sent events."""
+    """Return the data of the first event of an error body in the form of server-sent events."""
     parser = SSEParser()
     events = [*parser.feed(body), *parser.end()]
     return next((data for _, data in events if data), body)

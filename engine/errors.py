@@ -1,4 +1,4 @@
-"""Transport's failures as the caller sees them: one `ProviderError`, with the words of the contract."""
+"""Convert the transport's errors, and defects, to the `ProviderError` that the caller receives."""
 
 from __future__ import annotations
 
@@ -15,13 +15,16 @@ from ..transport.errors import Phase, TransportError
 from .redaction import Redaction
 
 INTERNAL_CHARACTERS = 200
-"""What an internal error's message keeps of what was raised."""
+"""The number of characters of an exception's text that an internal error's message keeps."""
 LONGEST_MESSAGE = 4096
-"""Characters of a message that are kept; a server may send megabytes of one."""
+"""The number of characters of a message that are kept. A server may send megabytes."""
 
 
 def transport_error(error: TransportError, *, streaming: bool) -> ProviderError:
-    """A broken connection or exchange. `streaming`: a stream's body had begun, so the stream is truncated."""
+    """Return the error of a broken connection or exchange.
+
+    streaming: the body of a stream had begun, so the stream is truncated.
+    """
     message = str(error)
     if streaming and error.phase is Phase.BODY and not error.protocol:
         message = f"truncated stream: {message}"
@@ -50,7 +53,7 @@ def cancelled(why: str = "the call was cancelled") -> ProviderError:
 
 
 def callback_failed(error: BaseException) -> ProviderError:
-    """The caller's `on_event` raised; the exception itself is the cause."""
+    """Return the error of a call whose `on_event` raised. Its cause is the exception."""
     result = ProviderError(
         f"on_event raised {type(error).__name__}: {error}", category=ErrorCategory.CALLBACK, retryable=False
     )
@@ -59,7 +62,10 @@ def callback_failed(error: BaseException) -> ProviderError:
 
 
 def internal(error: Exception) -> ProviderError:
-    """A defect in this library ended the call. The message names what was raised and where; the log has the rest."""
+    """Return the error of a call that a defect in this library ended.
+
+    The message names the exception and its place; the log has the traceback.
+    """
     what = f"{type(error).__name__}: {error}"[:INTERNAL_CHARACTERS] if str(error) else type(error).__name__
     frames = traceback.extract_tb(error.__traceback__)
     where = f" ({os.path.basename(frames[-1].filename)}:{frames[-1].lineno})" if frames else ""
@@ -79,7 +85,7 @@ def ends_engine(error: BaseException) -> bool:
 
 
 def _asyncio_cancelled() -> tuple[type[BaseException], ...]:
-    """asyncio's `CancelledError`, in programs that have asyncio loaded."""
+    """Return asyncio's `CancelledError` if the program has loaded asyncio."""
     found: object = getattr(sys.modules.get("asyncio.exceptions"), "CancelledError", None)
     return (found,) if isinstance(found, type) and issubclass(found, BaseException) else ()
 
@@ -111,7 +117,7 @@ def redacted_headers(headers: dict[str, str], secrets: Redaction) -> dict[str, s
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """An error, what caused it, and the members of groups among them."""
+    """Yield an error, its causes, and the members of exception groups among them."""
     waiting: list[BaseException] = [error]
     seen: set[int] = set()
     while waiting:
@@ -133,13 +139,13 @@ def _redacted_word(word: object, secrets: Redaction) -> object:
 
 
 def _bounded(text: str, secrets: Redaction) -> str:
-    """Redacted, then cut, then without what the cut left."""
+    """Redact a text, truncate it, and remove parts of secrets that the truncation left."""
     return secrets.hide_parts(secrets.hide(text)[:LONGEST_MESSAGE])
 
 
 class EngineClosedError(ManystreamError, RuntimeError):
-    """The engine is used after its block was left, in another process, or on another thread."""
+    """The engine was used after its block was left, in another process, or on another thread."""
 
 
 class TooManyCallsError(ManystreamError, RuntimeError):
-    """As many calls as `Limits.max_calls` allows are running: start this one when one of them has ended."""
+    """`Limits.max_calls` calls are running. Start this call when one of them has ended."""

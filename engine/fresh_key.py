@@ -1,6 +1,6 @@
-"""A key that a function of the program's returns: asked for at each attempt, and written into that attempt's head.
+"""Call a provider's key function for each attempt, and write the key into the attempt's head.
 
-Knows the function and what writes a head. Must not know calls.
+Knows the key function and the function that writes a head. Must not know calls.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A call as a program has it: what it may ask of the call, and nothing else.
+"""The public handle of a call.
 
 Knows the engine's side of the call (call.py). Must not know how a call works.
 """
@@ -14,7 +14,7 @@ from .completion import Completion
 
 
 class Call:
-    """A running (or ended) call, as `start_request` and `start_stream` return it."""
+    """A running or ended call. `start_request` and `start_stream` return it."""
 
     __slots__ = ("_running",)
 
@@ -26,7 +26,7 @@ class Call:
 
     @property
     def state(self) -> CallState:
-        """What the call does now."""
+        """The state of the call."""
         return self._running.state
 
     @property
@@ -36,7 +36,7 @@ class Call:
 
     @property
     def target(self) -> str:
-        """Where the call goes: `provider/model`."""
+        """The call's provider and model: `provider/model`."""
         return self._running.target
 
     @property
@@ -68,10 +68,13 @@ class Call:
         self.cancel()
 
     def pause(self) -> None:
-        """Read no more for now: the server is held back through TCP, and the idle clock stands still. Holds for a
-        connection that the call gets later, too."""
+        """Stop reading until `resume`.
+
+        TCP's flow control stops the server, and the idle timeout is suspended. If the call has no connection yet, the
+        pause applies once it has one.
+        """
         self._running.pause()
 
     def resume(self) -> None:
-        """Read on."""
+        """Continue reading after `pause`."""
         self._running.resume()

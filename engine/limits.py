@@ -1,4 +1,4 @@
-"""Caps that keep one server, or one caller, from taking everything. Values only."""
+"""Caps on the resources that one server or one caller can use. Only values."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What an attempt reports to, and what may stand between it and its connection.
+"""The interfaces of an attempt: the listener to which it reports, and the taps between it and its connection.
 
-Knows an attempt's outcomes. Must not know how an attempt comes to them.
+Knows an attempt's outcomes. Must not know how an attempt works.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .steps import Action
 
 
 class Progress(enum.Enum):
-    """How far an attempt has come, as its call needs to know."""
+    """The steps of an attempt that its call needs to know."""
 
     DIALLING = "dialling"
     CONNECTED = "connected"
@@ -25,45 +25,45 @@ class Progress(enum.Enum):
 
 
 class Listener(Protocol):
-    """Who is notified. After `on_answer`, `on_attempt_failure` or `on_defect`, nothing more."""
+    """The receiver of an attempt's reports. After `on_answer`, `on_attempt_failure` or `on_defect`, none follows."""
 
     @property
     def label(self) -> str:
-        """What it is called in reports."""
+        """The listener's name in reports."""
         ...
 
     def on_progress(self, progress: Progress) -> None: ...
 
     def on_reading(self) -> None:
-        """It reads on, after many events of one kept it from that."""
+        """Receive the report that the attempt reads again, after it has delivered the many events of one wire event."""
         ...
 
     def soon(self, callback: Action) -> None:
-        """Call back at the loop's next turn."""
+        """Call `callback` at the loop's next tick."""
         ...
 
     def on_answer(self, response: Response, terminal: Event | None) -> None:
-        """The answer is whole; `terminal` is the stream's Done."""
+        """Receive the complete answer. `terminal` is the stream's `Done`; None if unstreamed."""
         ...
 
     def on_attempt_failure(self, error: ProviderError, *, unread: bool) -> None:
-        """It failed. `unread`: the server cannot have read the request (see `TransportError.unread`)."""
+        """Receive the attempt's error. `unread`: the server cannot have read the request (`TransportError.unread`)."""
         ...
 
     def on_defect(self, error: Exception) -> None:
-        """Something raised: a defect in this library. The call must end without the code that raised."""
+        """Receive a defect in this library. The call must end without the code that raised."""
         ...
 
 
 class Tap(Exchange, Protocol):
-    """An exchange that stands before another one and passes on what it is told."""
+    """An exchange in front of another one, to which it forwards everything."""
 
     def left(self, *, whole: bool) -> None:
-        """Nobody listens any more: the answer was `whole`, or was given up."""
+        """Receive the report that the attempt has ended. `whole`: the answer was complete."""
         ...
 
 
 class Recorder(Protocol):
-    """Who puts taps before exchanges."""
+    """Creates the taps in front of exchanges."""
 
     def tap(self, prepared: Prepared, exchange: Exchange) -> Tap: ...

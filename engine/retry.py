@@ -1,6 +1,6 @@
-"""Whether to try again, and when. Pure decisions; randomness is passed in.
+"""Decide whether and when to retry. Pure functions; randomness is passed in.
 
-Knows errors and `Retry`. Must not know timers, nor what an attempt is.
+Knows errors and `Retry`. Must not know timers or attempts.
 """
 
 from __future__ import annotations
@@ -11,14 +11,15 @@ from ..providers.errors import ProviderError
 from ..providers.options import Retry
 
 HINT_SPREAD = 0.1
-"""A server's hint is waited for in full, plus up to this part of it: a thousand calls that were told the same
-second must not come back in the same millisecond."""
+"""The maximum jitter that is added to a server's hint, as a part of it. Without it, a thousand calls with the same hint
+would retry in the same millisecond."""
 
 
 def retry_delay(error: ProviderError, attempts: int, options: Retry, random: Callable[[], float]) -> float | None:
-    """Seconds to wait before the next attempt, or None for no more.
+    """Return the seconds to wait before the next attempt; None for no further attempt.
 
-    attempts: made so far. random: gives numbers in [0, 1).
+    attempts: the number of attempts so far.
+    random: returns numbers in [0, 1).
     """
     if not error.retryable or attempts >= options.max_attempts:
         return None
@@ -32,10 +33,10 @@ def retry_delay(error: ProviderError, attempts: int, options: Retry, random: Cal
 
 
 class RetryBudget:
-    """A bound on retries over a whole engine, so that an outage does not multiply the traffic.
+    """A bound on the retries of a whole engine, so that an outage does not multiply the traffic.
 
-    Each call that starts earns a part of a retry, each retry spends a whole one; a reserve lets a quiet engine
-    retry at all. Beyond that a failure is reported at once, with its error as it is.
+    Each started call adds `earned` retries to the budget, and each retry takes one. A quiet engine can retry because of
+    the `reserve`. If the budget is empty, a failure is reported at once.
     """
 
     __slots__ = ("_balance", "_earned", "_most")
@@ -46,11 +47,11 @@ class RetryBudget:
         self._earned = earned
 
     def call_started(self) -> None:
-        """Earn."""
+        """Add the share of a started call."""
         self._balance = min(self._most, self._balance + self._earned)
 
     def spend(self) -> bool:
-        """Take one retry; False where there is none left."""
+        """Take one retry. Returns False if none is left."""
         if self._balance < 1.0:
             return False
         self._balance -= 1.0

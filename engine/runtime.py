@@ -20,17 +20,17 @@ from .retry import RetryBudget
 
 
 class Due(abc.ABC):
-    """What is to happen at the next tick."""
+    """An action for the next tick."""
 
     __slots__ = ()
 
     @abc.abstractmethod
     def conclude(self) -> None:
-        """Do it."""
+        """Perform the action."""
 
     @abc.abstractmethod
     def on_defect(self, error: Exception) -> None:
-        """It raised: a defect in this library."""
+        """Process a defect in this library: `conclude` raised."""
 
 
 class Runtime:
@@ -76,13 +76,13 @@ class Runtime:
         self._due: list[Due] = []
 
     def soon(self, due: Due) -> None:
-        """Conclude it at the loop's next tick, outside whatever is running now."""
+        """Call `due.conclude` at the loop's next tick, outside the code that runs now."""
         if not self._due:
             self._token.run_sync_soon(self._run_due)
         self._due.append(due)
 
     def forget_due(self) -> None:
-        """Call nothing at the next tick: the engine is closed."""
+        """Drop all actions of the next tick: the engine is closed."""
         self._due.clear()
 
     def _run_due(self) -> None:

@@ -1,6 +1,6 @@
-"""The engine's own tasks: the loop, timers, dials, the monitor. They live in a nursery of their own.
+"""The engine's own tasks (the loop, timers, dials, the monitor), in a nursery of their own.
 
-Knows tasks and what ends them. Must not know what they do.
+Knows tasks and how they end. Must not know what they do.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A snapshot of an engine in figures. Values only; the engine fills them in."""
+"""Snapshots of an engine's figures. Only values; the engine creates them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .traffic.statistics import TrafficStatistics
 
 @dataclass(slots=True, frozen=True)
 class OriginStatistics:
-    """Connections to one origin by state, and calls waiting for one."""
+    """The number of connections to one origin by state, and of calls that wait for one."""
 
     connecting: int = 0
     active: int = 0
@@ -22,8 +22,9 @@ class OriginStatistics:
 class ProviderStatistics:
     """The calls to one provider since the engine opened.
 
-    running: started and not ended. failures: those that ended without a whole answer, by category, `cancelled` among
-    them. events: delivered.
+    running: the number of running calls.
+    failures: category → the number of calls that ended without a complete answer; `cancelled` is one of them.
+    events: the number of delivered events.
     """
 
     running: int = 0
@@ -36,8 +37,10 @@ class ProviderStatistics:
 class CallFigures:
     """One running call at one moment.
 
-    number: counts the engine's calls, from 1. age: seconds since it was started. quiet: seconds since a byte last went
-    either way; its age, where none has. request_id: the provider's, once the response's head has come.
+    number: the call's number in the engine, from 1.
+    age: seconds since the call was started.
+    quiet: seconds since a byte was last sent or received; the age if there was none.
+    request_id: the provider's id of the request, once the response's head has arrived.
     """
 
     number: int

@@ -1,8 +1,8 @@
-"""Many events of one wire event, delivered a few at a time.
+"""Deliver the many events of one wire event a few at a time.
 
-One server-sent event may hold thousands of parts. They are delivered in steps, one step per tick, so that other streams
-have their turn in between, and none while the consumer has paused its call: its high-water mark holds within one event,
-too.
+One server-sent event may have thousands of parts. They are delivered in steps, one step per tick, so that other streams
+are served in between. No step is delivered while the consumer has paused its call, so the high-water mark also holds
+within one event.
 
 Knows events and the attempt that delivers them. Must not know sockets or dialects.
 """
@@ -15,13 +15,13 @@ from typing import Protocol, TypeAlias
 from ..providers.events import Event
 
 STEP_EVENTS = 64
-"""Events of one step: as many as may wait for a consumer before its stream is paused."""
+"""The number of events of one step: the number that may wait for a consumer before its stream is paused."""
 
 Action: TypeAlias = "Callable[[], None]"
 
 
 class Stepping(Protocol):
-    """What the steps need of their attempt."""
+    """The interface of the attempt that the steps use."""
 
     @property
     def over(self) -> bool: ...
@@ -32,13 +32,16 @@ class Stepping(Protocol):
         ...
 
     def stepped(self, then: Callable[[], object]) -> None:
-        """Every event was delivered: go on with `then`."""
+        """Continue with `then`: all events were delivered."""
         ...
 
 
 class Steps:
-    """The events of one attempt that have not been delivered yet. then: what follows them. soon: calls back at the next
-    tick."""
+    """The undelivered events of one attempt.
+
+    then: called after the last event.
+    soon: schedules a call at the next tick.
+    """
 
     __slots__ = ("_attempt", "_events", "_position", "_scheduled", "_soon", "_then")
 
@@ -53,7 +56,7 @@ class Steps:
         self._scheduled = False
 
     def go_on(self) -> None:
-        """Deliver the next few events, unless the call has ended or is paused; and again at the next tick."""
+        """Deliver the next few events, unless the call has ended or is paused; schedule the next step."""
         self._scheduled = False
         attempt, start = self._attempt, self._position
         if attempt.over or attempt.paused:
@@ -66,7 +69,7 @@ class Steps:
         self.schedule()
 
     def schedule(self) -> None:
-        """Go on at the next tick."""
+        """Schedule the next step for the next tick."""
         if not self._scheduled:
             self._scheduled = True
             self._soon(self.go_on)

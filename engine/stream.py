@@ -1,5 +1,6 @@
-"""A streamed call as an async iterator, with backpressure down to TCP; and what it shares with the iterators of `aio`
-and `portal`, which wait by other means.
+"""A streamed call as an async iterator with backpressure down to TCP, and the base class of all such iterators.
+
+`aio` and `portal` derive their iterators from the same base class.
 
 Knows a call's callbacks and its `pause`. Must not know how a call works.
 """
@@ -20,12 +21,12 @@ from .ending import OnCompletion
 from .handle import Call
 
 HIGH_WATER = 64
-"""Events that may wait for their consumer before the socket is read no more."""
+"""The high-water mark: the number of waiting events from which the socket is not read."""
 LOW_WATER = 16
 
 
 class Pausable(Protocol):
-    """What is needed of a call here."""
+    """The interface of the call that an iterator uses."""
 
     def pause(self) -> None: ...
 
@@ -36,14 +37,13 @@ AnyCall = TypeVar("AnyCall", bound=Pausable)
 
 
 class BufferedEvents(Generic[AnyCall]):
-    """The events of one call between its callbacks and whoever takes them, in order. While many wait, the socket is
-    not read.
+    """The buffer of one call's events between its callbacks and its consumer. While it is full, the socket is not read.
 
     completion: the call's final record, once it has ended.
     """
 
     _FORM: ClassVar[str] = "    async with engine.stream(request) as events:\n        async for event in events: ..."
-    """How a stream is opened and read, for error messages."""
+    """The correct use of a stream, for error messages."""
 
     def __init__(self) -> None:
         self._call: AnyCall | None = None
@@ -53,18 +53,18 @@ class BufferedEvents(Generic[AnyCall]):
 
     @property
     def call(self) -> AnyCall:
-        """The call behind it. Raises `RuntimeError` before the block is entered."""
+        """The stream's call. Raises `RuntimeError` before the block is entered."""
         self._check_entered()
         assert self._call is not None
         return self._call
 
     def _check_entered(self) -> None:
-        """Raises `RuntimeError` before the block is entered: there is no call yet."""
+        """Raise `RuntimeError` before the block is entered: there is no call yet."""
         if self._call is None:
             raise RuntimeError(f"this stream's block was not entered, so its call is not started. Write:\n{self._FORM}")
 
     def _check_not_entered(self) -> None:
-        """One stream makes one call. Raises `RuntimeError` when its block is entered again."""
+        """Raise `RuntimeError` when the block is entered a second time: one stream makes one call."""
         if self._call is not None:
             raise RuntimeError("this stream was entered already: each engine.stream(…) makes one call")
 
@@ -81,7 +81,7 @@ class BufferedEvents(Generic[AnyCall]):
         self._wake()
 
     def _wake(self) -> None:
-        """Something has come: let whoever waits look."""
+        """Wake the consumer: an event or the completion has arrived."""
         raise NotImplementedError
 
     def _over(self) -> bool:
@@ -97,7 +97,7 @@ class BufferedEvents(Generic[AnyCall]):
         return True
 
     def _take(self) -> Event:
-        """The next event; there is one."""
+        """Remove and return the next event. The buffer must not be empty."""
         event = self._waiting.popleft()
         if self._paused and len(self._waiting) <= LOW_WATER:
             self._paused = False

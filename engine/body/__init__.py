@@ -1,4 +1,4 @@
-"""The body of one response, read as what it is: `stream`, `answer` or `error`.
+"""The readers of a response body, one per kind: `stream`, `answer` and `error`.
 
 Each is a `Body` (`base`) with `feed`, `end` and `fail`, and reports to its attempt. Must not know connections.
 """

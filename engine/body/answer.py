@@ -1,4 +1,4 @@
-"""A whole answer: its bytes are collected, and decoded at the end.
+"""Read an unstreamed answer: collect its bytes, and decode them at the end.
 
 Knows a dialect's decoder. Must not know connections, retries or callbacks.
 """
@@ -14,19 +14,22 @@ from .base import Body, BodyOwner
 
 
 class AnswerBody(Body):
-    """An unstreamed answer; or a page, of which decoding will quote the beginning."""
+    """The body of an unstreamed answer; or of a page, whose beginning the error quotes."""
 
     __slots__ = ("_is_page", "_pieces")
 
     def __init__(self, attempt: BodyOwner, *, is_page: bool = False) -> None:
-        """is_page: its type is one that no answer has; only JSON is then read as an answer."""
+        """Create the reader.
+
+        is_page: the content type is not that of an answer; the body is then read as an answer only if it is JSON.
+        """
         super().__init__(attempt)
         self._is_page = is_page
         self._pieces: list[bytes] = []
 
     def feed(self, data: bytes) -> None:
         if self._is_page and data.lstrip()[:1] in (b"{", b"["):
-            self._is_page = False  # whatever its type says
+            self._is_page = False  # JSON, despite its content type
         self._pieces.append(data)
         self._size.bytes_left -= len(data)
         if self._is_page:

@@ -1,6 +1,6 @@
-"""What every body has, and what it needs of its attempt.
+"""The base class of all body readers, and the interface of the attempt that they use.
 
-Knows the size of an answer and its limits. Must not know what is in a body, nor connections.
+Knows the size of an answer and its limits. Must not know the content of a body, or connections.
 """
 
 from __future__ import annotations
@@ -21,19 +21,20 @@ from ..prepared import Prepared
 
 
 def content_coding(headers: Mapping[str, str]) -> str:
-    """The body's content coding (RFC 9110, section 8.4); empty where it has none."""
+    """Return the body's content coding (RFC 9110, section 8.4); empty if it has none."""
     coding = headers.get("content-encoding", "").strip().lower()
     return "" if coding == "identity" else coding
 
 
 class BodyOwner(Holder, abc.ABC):
-    """The attempt, as its body sees it.
+    """The interface of the attempt that a body reader uses.
 
     prepared: the request.
-    status, headers: of the response.
-    over: nothing more may be reported.
-    deliver: takes a stream's events, none of them terminal. If the attempt is `over` when it returns, it gets no more.
-    deliver_each: the same for events that are made as they are asked for; None: there is no fast path.
+    status: the response's status.
+    headers: the response's headers.
+    over: the attempt has ended; nothing more may be reported.
+    deliver: delivers a stream's events, none of them terminal. If the attempt is `over` afterwards, deliver no more.
+    deliver_each: like `deliver`, for an iterable that creates each event on demand; None if there is no fast path.
     """
 
     __slots__ = ("deliver", "deliver_each", "headers", "over", "prepared", "status")
@@ -53,33 +54,35 @@ class BodyOwner(Holder, abc.ABC):
 
     @abc.abstractmethod
     def deliver_in_steps(self, events: Sequence[Event], then: Callable[[], object]) -> None:
-        """Deliver many events a few at a time, then call `then`; feed nothing meanwhile."""
+        """Deliver many events a few at a time, then call `then`. No bytes are fed meanwhile."""
 
     @abc.abstractmethod
     def answered(self, response: Response, terminal: Event | None, *, drain: bool = False) -> None:
-        """The answer is whole. drain: its body may go on, and is read to its end."""
+        """Report the complete answer. `drain`: more body bytes may follow, which are read so that the connection can be
+        reused.
+        """
 
     @abc.abstractmethod
     def failed(self, error: ProviderError, *, unread: bool = False) -> None:
-        """The attempt failed."""
+        """Report that the attempt failed. `unread`: the server cannot have read the request."""
 
     @abc.abstractmethod
     def give_up(self, error: ProviderError) -> None:
-        """Close the connection, and fail."""
+        """Close the connection, and report the error."""
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Close the connection: no more of the body is wanted."""
+        """Close the connection: the rest of the body is not needed."""
 
     @abc.abstractmethod
     def drain(self) -> None:
-        """Let the connection read to the body's end, for the next exchange."""
+        """Let the connection read the rest of the body, so that it can be reused."""
 
 
 class Body(abc.ABC):
-    """One body: `feed` its bytes, then `end` or `fail`, once.
+    """The reader of one body: call `feed` with its bytes, then `end` or `fail`, once.
 
-    reads_error: whether it explains a status that says enough by itself.
+    reads_error: the body belongs to an error status, which is reported even if the body is incomplete.
     """
 
     __slots__ = ("_attempt", "_size")
@@ -92,30 +95,30 @@ class Body(abc.ABC):
 
     @abc.abstractmethod
     def feed(self, data: bytes) -> FastPath | None:
-        """Take the next bytes. Returns what may read the chunks that follow."""
+        """Read the next bytes. Returns the fast path for the chunks that follow, or None."""
 
     @abc.abstractmethod
     def end(self) -> None:
-        """The body is whole."""
+        """Process the end of the complete body."""
 
     def fail(self, error: TransportError) -> None:
-        """The connection broke inside the body, or before the response."""
+        """Process an error of the connection inside the body, or before the response."""
         self._attempt.failed(transport_error(error, streaming=False), unread=error.unread)
 
     def expire(self, error: ProviderError) -> None:
-        """A clock of the call ended."""
+        """Process a timeout of the call."""
         self._attempt.give_up(error)
 
     def kept_bytes(self) -> int:
-        """What of the bytes received is kept."""
+        """Return the number of received bytes that are kept in memory."""
         return self._size.received
 
     def partial_response(self) -> Response | None:
-        """What had arrived of the answer, where that can be read."""
+        """Return the part of the answer that has arrived, if it can be read; else None."""
         return None
 
     def _may_grow(self) -> bool:
-        """Look at the size. False where it is too much."""
+        """Check the size. Returns False if the answer is too large."""
         prepared = self._attempt.prepared
         grown = self._size.look()
         if grown is None:

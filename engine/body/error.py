@@ -1,4 +1,4 @@
-"""The body of an error answer: read as far as its limit, for what it says beside the status.
+"""Read the body of an error response, up to its limit, for the details of the error.
 
 Knows how errors are read. Must not know connections, retries or callbacks.
 """
@@ -12,7 +12,7 @@ from .base import Body, BodyOwner, content_coding
 
 
 class ErrorBody(Body):
-    """An error's body. However it ends, the status has come, and says more than a broken line or a clock."""
+    """The body of an error response. The status is reported even if the body breaks or a timeout ends it."""
 
     __slots__ = ("_pieces",)
 
@@ -31,7 +31,7 @@ class ErrorBody(Body):
 
     def end(self) -> None:
         attempt, prepared = self._attempt, self._attempt.prepared
-        # A body in a coding that was not asked for is not read: only the status and the headers count.
+        # A body in a coding that was not requested is not read: only the status and the headers are used.
         pieces = [] if content_coding(attempt.headers) else self._pieces
         body = prepared.secrets.hide_bytes(b"".join(pieces))[: prepared.limits.max_error_bytes]
         error = read_error(prepared, attempt.status, attempt.headers, body)

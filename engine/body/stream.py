@@ -1,6 +1,6 @@
-"""A streamed answer: body bytes → SSE → machine → `deliver`.
+"""Read a streamed answer: body bytes → SSE parser → stream machine → `deliver`.
 
-This is the ordinary way of a byte; what `feed` returns may read the chunks that follow (`fast_path.py`).
+This is the general case. `feed` may return the fast path, which then reads the chunks that follow (`fast_path.py`).
 
 Knows the SSE parser and a dialect's machine. Must not know connections, retries or callbacks.
 """
@@ -24,7 +24,7 @@ from .base import Body, BodyOwner
 
 
 class StreamBody(Body):
-    """Server-sent events of one answer."""
+    """The body of a streamed answer: server-sent events."""
 
     __slots__ = ("_fast_path", "_machine", "_sse")
 
@@ -50,7 +50,7 @@ class StreamBody(Body):
         return self._fast_path.follow(wire_events, data, attempt.deliver_each)
 
     def _take(self, wire_events: Iterator[ServerSentEvent]) -> bool:
-        """Decode and deliver. False where that ends the attempt, or takes more than one tick."""
+        """Decode and deliver events. Returns False if the attempt has ended, or if delivery takes more than one tick."""
         attempt, machine = self._attempt, self._machine
         deliver = attempt.deliver
         for name, payload in wire_events:
@@ -76,10 +76,10 @@ class StreamBody(Body):
         self._end(transport_error(error, streaming=True))
 
     def _end(self, broken: ProviderError | None) -> None:
-        """The body ended, or broke, with no terminal event so far. What arrived whole still counts."""
+        """Process the end, or the break, of a body without a terminal event. Complete events still count."""
         attempt, machine, sse = self._attempt, self._machine, self._sse
         for name, payload in sse.end():
-            # The last event's end was not seen: it counts only if it is whole.
+            # The end of the last event has not arrived: the event counts only if it is complete.
             events = machine.feed_last(name, payload)
             if machine.ended:
                 self._ended(events)

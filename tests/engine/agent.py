@@ -1,5 +1,7 @@
-"""An agent with two tools that keeps its conversation in a store as it goes; and, run as a program, one that takes a
-conversation up in another process and goes on with it: `python agent.py FILE CONVERSATION ORIGIN`."""
+"""An agent with two tools that saves each message of its conversation in a store.
+
+As a program, `python agent.py FILE CONVERSATION ORIGIN`, it loads a conversation in another process and continues it.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,10 @@ TOOLS = [
 ]
 
 THINK_AND_CALL_BOTH = "kind=mixed,calls=2,events=8"
-"""What the simulator is asked for: thinking, text, then a call of each tool."""
+"""The request for the simulator: thinking, text, then a call of each tool."""
 
 LOST = ms.Message.assistant([ms.Text("I try once more."), ms.ToolCall("lost_1", "weather", '{"ci', complete=False)])
-"""An answer that was cut off inside its call: the call is never executed, and no result will come."""
+"""A response that is truncated inside its call: the call is never executed and has no result."""
 
 ROUTE = [
     ("openai-responses/gpt-5.1", "And tomorrow?"),
@@ -28,11 +30,11 @@ ROUTE = [
     ("openai-chat/gpt-4.1", "And next week?"),
     ("mistral/mistral-large-latest", "And next month?"),
 ]
-"""Where the second process goes on, one after the other."""
+"""The models with which the second process continues, in order."""
 
 
 def providers(origin: str) -> list[ms.Provider]:
-    """All of them at the simulator, each with its first party's profile."""
+    """Return all providers, each at the simulator and with its first party's profile."""
     return [
         ms.Anthropic("key", origin, profile="anthropic"),
         ms.OpenAIResponses("key", f"{origin}/v1", profile="openai-responses"),
@@ -54,7 +56,7 @@ RUN: dict[str, Callable[[str], str]] = {"weather": weather, "clock": clock}
 
 
 class Agent:
-    """Saves every message as soon as it is in the conversation."""
+    """An agent that saves each message as soon as it is in the conversation."""
 
     def __init__(self, engine: ms.Engine, store: ms.ConversationStore, id: str) -> None:
         self.engine = engine
@@ -68,7 +70,7 @@ class Agent:
         self.store.append(self.id, message)
 
     async def ask(self, model: str, text: str, *, stream: bool = True) -> None:
-        """Ask, and run tools until the model is content."""
+        """Send a message, and run tools until the model calls none."""
         self.add(ms.Message.user(text))
         while True:
             response = await self.answer(model, stream)
@@ -96,7 +98,7 @@ class Agent:
         return completion.response
 
     async def run_tools(self, calls: list[ms.ToolCall]) -> list[ms.ToolResult]:
-        """All at once; the results in the order in which they come, which is not that of the calls."""
+        """Run all calls concurrently. Returns the results in the order in which they finish, not that of the calls."""
         results: list[ms.ToolResult] = []
 
         async def run(call: ms.ToolCall, delay: int) -> None:
@@ -114,7 +116,7 @@ class Agent:
 
 
 async def go_on(path: Path, id: str, origin: str) -> None:
-    """Take a fork of the conversation along the route."""
+    """Continue a fork of the conversation with each model in order."""
     with ms.ConversationStore(path) as store:
         async with ms.open_engine(providers=providers(origin)) as engine:
             agent = Agent(engine, store, store.fork(id, title="went on"))

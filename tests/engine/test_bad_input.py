@@ -1,4 +1,4 @@
-"""What cannot be sent is refused before any byte is, naming the field and never showing a key."""
+"""An invalid request is refused before any byte is sent; the error names the field and never shows a key."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CHAT = ms.OpenAIChat(api_key=SECRET, base_url="http://127.0.0.1:9/v1")
 
 
 async def refused(request: object, *, providers: list[ms.Provider] | None = None, **options: object) -> str:
-    """The complaint; asserts that no connection was even tried."""
+    """Return the error message, after a check that no connection was attempted."""
     async with ms.open_engine([CHAT] if providers is None else providers, environment={}, **options) as engine:  # type: ignore[arg-type]
         with pytest.raises(ms.InvalidRequestError) as raised:
             engine.start_stream(request)  # type: ignore[arg-type]
@@ -71,7 +71,7 @@ async def test_a_missing_key_names_its_variable() -> None:
 
 
 @pytest.mark.parametrize("key", [SECRET + "\n", SECRET + "\r\nX: y", SECRET + "\0", "ключ" + SECRET, SECRET + " "])
-async def test_a_key_that_no_header_can_carry_is_refused_unseen(key: str) -> None:
+async def test_a_key_that_no_header_can_contain_is_not_shown(key: str) -> None:
     message = await refused(hello(), providers=[ms.OpenAIChat(api_key=key, base_url="http://127.0.0.1:9")])
     assert "api_key" in message
 
@@ -79,7 +79,7 @@ async def test_a_key_that_no_header_can_carry_is_refused_unseen(key: str) -> Non
 @pytest.mark.parametrize(
     "url", ["127.0.0.1:9/v1", "ftp://x/", "http://", "http://a b/", f"http://user:{SECRET}@h/", "http://h:99999/", ""]
 )
-async def test_a_base_url_that_cannot_be_used_is_refused_when_the_engine_opens(url: str) -> None:
+async def test_an_unusable_base_url_is_refused_at_open_engine(url: str) -> None:
     with pytest.raises(ms.InvalidRequestError, match="base_url") as raised:
         async with ms.open_engine([ms.OpenAIChat(api_key="k", base_url=url)]):
             pass
@@ -130,9 +130,7 @@ DOORS = [ms.OpenAIChat, ms.OpenAIResponses, ms.Anthropic, ms.Gemini]
 
 @pytest.mark.parametrize("door", DOORS, ids=lambda door: door.__name__)
 @pytest.mark.parametrize("options", [{}, {"name": "mine"}, {"name": "anthropic"}, {"name": "google"}])
-async def test_a_server_on_this_machine_is_asked_without_a_key(
-    door: type[ms.Provider], options: dict[str, str]
-) -> None:
+async def test_a_local_server_is_called_without_a_key(door: type[ms.Provider], options: dict[str, str]) -> None:
     heads: list[bytes] = []
 
     async def refusing(line: Line) -> None:
@@ -150,12 +148,12 @@ async def test_a_server_on_this_machine_is_asked_without_a_key(
 
 @pytest.mark.parametrize("door", DOORS, ids=lambda door: door.__name__)
 @pytest.mark.parametrize("url", LOCAL)
-async def test_every_address_of_this_machine_is_taken_without_a_key(door: type[ms.Provider], url: str) -> None:
+async def test_every_local_address_is_accepted_without_a_key(door: type[ms.Provider], url: str) -> None:
     async with ms.open_engine([door(base_url=url.format(port=9))], environment={}) as engine:
         engine.start_stream(hello()).cancel()
 
 
 @pytest.mark.parametrize("door", [ms.Anthropic, ms.Gemini], ids=lambda door: door.__name__)
-async def test_a_server_elsewhere_is_not_asked_without_a_key(door: type[ms.Provider]) -> None:
+async def test_a_remote_server_requires_a_key(door: type[ms.Provider]) -> None:
     message = await refused(hello(), providers=[door(base_url="https://host.example")])
     assert message.startswith("api_key: ")

@@ -1,4 +1,4 @@
-"""What the answers of one engine keep together is bounded: beyond it the largest gives way, and no other."""
+"""The memory of all running responses of one engine is bounded: beyond the limit the largest one fails, no other."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NAMED = f"more than {LIMIT} bytes, this one the most (limits.max_buffered_bytes)
 
 
 class Holding:
-    """A holder that keeps what it is told to."""
+    """A holder that reports the kept size that the test sets."""
 
     def __init__(self, kept: int = 0) -> None:
         self.kept = kept
@@ -47,7 +47,7 @@ class Holding:
         self.gone = True
 
 
-def test_the_largest_gives_way_and_then_there_is_room() -> None:
+def test_the_largest_response_fails_to_make_room() -> None:
     buffered = Buffered(1000)
     small, large, other = Holding(400), Holding(500), Holding(300)
     for holder in (small, large, other):
@@ -60,7 +60,7 @@ def test_the_largest_gives_way_and_then_there_is_room() -> None:
     assert buffered.total == 0
 
 
-def test_what_is_received_and_not_kept_does_not_count() -> None:
+def test_bytes_received_and_not_kept_do_not_count() -> None:
     buffered = Buffered(1000)
     holders = [Holding(10) for _ in range(10)]
     for _ in range(1000):
@@ -70,8 +70,8 @@ def test_what_is_received_and_not_kept_does_not_count() -> None:
     assert buffered.total <= 1000
 
 
-def test_counting_takes_time_in_proportion_to_what_is_received() -> None:
-    """Answers that are kept whole, with the limit reached all the time."""
+def test_counting_takes_linear_time() -> None:
+    """Responses that are kept whole, with the limit reached all the time."""
     buffered = Buffered(10_000)
     holders: list[Holding] = []
     received = work = 0
@@ -88,8 +88,8 @@ def test_counting_takes_time_in_proportion_to_what_is_received() -> None:
 
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.trio
-async def test_the_call_that_keeps_most_fails_and_names_the_limit(stream: bool) -> None:
-    """Four answers, of which one is larger than the others; none of them is too large by itself."""
+async def test_the_call_that_keeps_most_fails_naming_the_limit(stream: bool) -> None:
+    """One of four responses is larger than the others; none is too large by itself."""
     sizes = [200_000, 200_000, 700_000, 200_000]
     go_on = trio.Event()
 
@@ -127,8 +127,8 @@ async def test_the_call_that_keeps_most_fails_and_names_the_limit(stream: bool) 
 
 
 @pytest.mark.trio
-async def test_many_streams_of_short_deltas_are_not_taken_for_large_ones() -> None:
-    """Each receives two megabytes, of which it keeps some ten thousand letters."""
+async def test_many_streams_of_short_deltas_do_not_count_as_large() -> None:
+    """Each stream receives two megabytes, of which it keeps about ten thousand letters."""
     chunk = chat_chunk("word ", usage={"prompt_tokens": 5}, padding="x" * 900)
     body = chunked(*[chunk] * 2000, end=False)
     assert len(body) > 2 * LIMIT
@@ -144,8 +144,8 @@ async def test_many_streams_of_short_deltas_are_not_taken_for_large_ones() -> No
 
 
 @pytest.mark.trio
-async def test_the_size_of_an_answer_is_looked_at_once_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that it costs nothing per event. The server waits until each of its last chunks has been read."""
+async def test_the_size_of_a_response_is_checked_once_per_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check must cost nothing per event. The server waits until each of its last chunks has been read."""
     steps: list[int] = []
     texts: list[str] = []
     grown = Buffered.grown
@@ -176,7 +176,7 @@ async def test_the_size_of_an_answer_is_looked_at_once_a_step(monkeypatch: pytes
 
 
 @pytest.mark.trio
-async def test_an_event_that_does_not_end_counts() -> None:
+async def test_an_incomplete_event_counts() -> None:
     async def script(line: Line) -> None:
         await line.request()
         await line.send(STREAM_HEAD.encode() + chunked("data: ", end=False))
@@ -197,7 +197,7 @@ async def test_an_event_that_does_not_end_counts() -> None:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_what_a_machine_keeps_is_about_its_text(dialect: str) -> None:
+def test_a_machine_s_kept_size_is_about_its_text(dialect: str) -> None:
     frames = {
         "openai-chat": {"choices": [{"index": 0, "delta": {"content": "x" * 1000}, "logprobs": None}]},
         "openai-responses": {

@@ -1,4 +1,4 @@
-"""One call from start to completion: what it tells, in which order, and that it ends exactly once."""
+"""One call from start to completion: its events, their order, and that it ends exactly once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.peers import (
 pytestmark = pytest.mark.trio
 
 
-async def test_a_stream_gives_its_events_in_order_and_one_completion() -> None:
+async def test_a_stream_delivers_events_in_order_and_one_completion() -> None:
     async def script(line: Line) -> None:
         await line.request()
         await line.send(STREAM_HEAD)
@@ -50,7 +50,7 @@ async def test_a_stream_gives_its_events_in_order_and_one_completion() -> None:
     assert completion.response.finish_reason is ms.FinishReason.STOP
 
 
-async def test_a_finished_streams_connection_is_used_again() -> None:
+async def test_the_connection_of_a_finished_stream_is_reused() -> None:
     async def script(line: Line) -> None:
         while await line.request():
             await line.send(STREAM_HEAD)
@@ -63,7 +63,7 @@ async def test_a_finished_streams_connection_is_used_again() -> None:
         assert engine.statistics().reused == 4
 
 
-async def test_done_is_told_before_the_bodys_end_and_the_connection_is_drained() -> None:
+async def test_done_is_delivered_before_the_body_s_end() -> None:
     release = trio.Event()
 
     async def script(line: Line) -> None:
@@ -80,7 +80,7 @@ async def test_done_is_told_before_the_bodys_end_and_the_connection_is_drained()
         assert len(peer.lines) == 1
 
 
-async def test_an_unstreamed_request_gives_its_response() -> None:
+async def test_an_unstreamed_request_returns_its_response() -> None:
     async def script(line: Line) -> None:
         while await line.request():
             await line.send(answer(chat_answer("hi")))
@@ -103,7 +103,7 @@ async def test_request_raises_the_providers_error() -> None:
     assert raised.value.http_status == 404
 
 
-async def test_the_iterator_gives_events_and_raises_a_failed_streams_error() -> None:
+async def test_the_iterator_yields_events_and_raises_the_error() -> None:
     async def script(line: Line) -> None:
         await line.request()
         await line.send(STREAM_HEAD + chunked(chat_chunk("par")).decode())
@@ -122,7 +122,7 @@ async def test_the_iterator_gives_events_and_raises_a_failed_streams_error() -> 
     assert seen == [ms.EventType.START, ms.EventType.TEXT_DELTA]
 
 
-async def test_a_slow_consumer_holds_back_its_own_server_only() -> None:
+async def test_a_slow_consumer_stops_only_its_own_server() -> None:
     sent = 0
 
     async def script(line: Line) -> None:
@@ -156,7 +156,7 @@ async def test_a_slow_consumer_holds_back_its_own_server_only() -> None:
         assert events.completion.success
 
 
-async def test_a_cut_stream_is_truncated_and_keeps_what_arrived() -> None:
+async def test_a_cut_stream_is_truncated_and_keeps_its_events() -> None:
     async def script(line: Line) -> None:
         await line.request()
         await line.send(STREAM_HEAD + chunked(chat_chunk("partial"), end=False).decode())
@@ -173,7 +173,7 @@ async def test_a_cut_stream_is_truncated_and_keeps_what_arrived() -> None:
     assert recorder.types == ["START", "TEXT_DELTA", "ERROR"]
 
 
-async def test_a_reset_stream_is_truncated_after_all_that_arrived() -> None:
+async def test_a_reset_stream_is_truncated_after_its_events() -> None:
     async def script(line: Line) -> None:
         await line.request()
         await line.send(STREAM_HEAD + chunked(chat_chunk("a"), chat_chunk("b"), end=False).decode())
@@ -198,11 +198,11 @@ async def test_a_callback_that_raises_ends_its_own_call_only() -> None:
         await line.send("0\r\n\r\n")
         await line.closed_by_peer()
 
-    told = []
+    delivered = []
 
     def broken(event: ms.Event) -> None:
-        told.append(event)
-        if len(told) == 3:
+        delivered.append(event)
+        if len(delivered) == 3:
             raise RuntimeError("mine")
 
     healthy = Recorder()
@@ -213,14 +213,14 @@ async def test_a_callback_that_raises_ends_its_own_call_only() -> None:
         await good.wait()
     assert completion.error_category is ms.ErrorCategory.CALLBACK
     assert isinstance(completion.error.__cause__, RuntimeError)  # type: ignore[union-attr]
-    assert len(told) == 3
+    assert len(delivered) == 3
     assert completion.response is not None
     assert completion.response.text == "ab"
     assert healthy.text == "abcdef"
     assert healthy.completion.success
 
 
-async def test_an_on_completion_that_raises_is_logged_and_disturbs_nobody(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_on_completion_that_raises_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     async def script(line: Line) -> None:
         while await line.request():
             await line.send(answer(chat_answer("hi")))
@@ -234,7 +234,7 @@ async def test_an_on_completion_that_raises_is_logged_and_disturbs_nobody(caplog
     assert "on_completion raised" in caplog.text
 
 
-async def test_a_stream_request_that_is_answered_unstreamed_still_streams() -> None:
+async def test_an_unstreamed_response_to_a_stream_request_streams() -> None:
     async def script(line: Line) -> None:
         await line.request()
         await line.send(answer(chat_answer("whole")))

@@ -64,7 +64,7 @@ async def test_cancelling_while_the_peer_hangs_closes_the_socket(script: object,
         await trio.testing.wait_all_tasks_blocked(0.01)
         before = open_descriptors()
         call.cancel()
-        assert open_descriptors() == before - 1  # ours, at once
+        assert open_descriptors() == before - 1  # the client's socket, at once
         assert recorder.completions == []  # never from within cancel
         completion = await call.wait()
         call.cancel()
@@ -170,7 +170,7 @@ async def test_cancelling_during_a_back_off(autojump_clock: trio.testing.MockClo
         assert len(peer.lines) == 1
 
 
-async def test_a_callback_may_cancel_its_own_call_and_is_told_nothing_but_the_end() -> None:
+async def test_after_a_callback_cancels_its_call_only_the_end_follows() -> None:
     async def script(line: Line) -> None:
         await line.request()
         await line.send(STREAM_HEAD + chunked(*chat_stream(*"abcdef")).decode())
@@ -190,7 +190,7 @@ async def test_a_callback_may_cancel_its_own_call_and_is_told_nothing_but_the_en
     assert recorder.completion.error_category is ms.ErrorCategory.CANCELLED
 
 
-async def test_a_callback_may_cancel_another_call_that_is_ready_in_the_same_turn() -> None:
+async def test_a_callback_can_cancel_a_call_ready_in_the_same_tick() -> None:
     async def script(line: Line) -> None:
         await line.request()
         await line.send(STREAM_HEAD + chunked(*chat_stream("x")).decode())
@@ -220,7 +220,7 @@ async def test_cancelling_request_cancels_the_call() -> None:
         assert engine.statistics().connections == {}
 
 
-async def test_leaving_the_iterators_block_cancels_the_call() -> None:
+async def test_leaving_the_iterator_s_block_cancels_the_call() -> None:
     async with open_peer(hang_in_body) as peer, ms.open_engine([peer.chat]) as engine:
         async with engine.stream(hello()) as events:
             async for event in events:

@@ -1,4 +1,4 @@
-"""The five clocks, each fired alone by a peer that provokes it, each named in its error."""
+"""The timeouts: each is provoked alone by a peer, and each is named in its error."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ async def test_idle_covers_a_server_that_never_reads(autojump_clock: trio.testin
     assert elapsed == pytest.approx(7, rel=0.1)
 
 
-async def test_an_errors_status_says_more_than_the_clock_that_ends_its_body(
+async def test_an_error_s_status_wins_over_a_timeout_of_its_body(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async def script(line: Line) -> None:
@@ -147,7 +147,7 @@ async def test_an_errors_status_says_more_than_the_clock_that_ends_its_body(
     assert completion.http_status == 401
 
 
-async def test_infinity_switches_a_clock_off(autojump_clock: trio.testing.MockClock) -> None:
+async def test_infinity_switches_a_timeout_off(autojump_clock: trio.testing.MockClock) -> None:
     async def script(line: Line) -> None:
         await line.request()
         await trio.sleep(100_000)
@@ -158,7 +158,7 @@ async def test_infinity_switches_a_clock_off(autojump_clock: trio.testing.MockCl
     assert completion.success
 
 
-async def test_the_idle_clock_stands_still_while_the_consumer_is_slow(autojump_clock: trio.testing.MockClock) -> None:
+async def test_the_idle_timeout_is_suspended_for_a_slow_consumer(autojump_clock: trio.testing.MockClock) -> None:
     async def script(line: Line) -> None:
         await line.request()
         await line.send(STREAM_HEAD + chunked(*chat_stream(*("x" * 1000))).decode())
@@ -196,7 +196,7 @@ ONE_CONNECTION = ms.Limits(pool=ms.PoolLimits(max_connections=1))
 
 
 async def slow_answers(line: Line) -> None:
-    """Answers each request after eight seconds."""
+    """Respond to each request after eight seconds."""
     while await line.request():
         await trio.sleep(8)
         await line.send(STREAM_HEAD + chunked(*chat_stream("late")).decode())

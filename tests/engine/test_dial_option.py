@@ -17,7 +17,7 @@ from tests.support.peers import Line, Peer, answer, chat_answer, hello, open_pee
 pytestmark = pytest.mark.trio
 
 ELSEWHERE = "http://models.invalid:8123/v1"
-"""A host that no name server knows: only `dial` can reach it."""
+"""A host that DNS does not know: only `dial` can reach it."""
 
 
 async def script(line: Line) -> None:
@@ -26,7 +26,7 @@ async def script(line: Line) -> None:
 
 
 class Way:
-    """Opens sockets to a peer, wherever it is asked to."""
+    """A dial function that connects to the peer for any host and port, and records them."""
 
     def __init__(self, peer: Peer) -> None:
         self.address = ("127.0.0.1", int(peer.origin.rpartition(":")[2]))
@@ -39,14 +39,14 @@ class Way:
         return sock
 
 
-async def test_the_socket_is_asked_for_by_the_url_s_host_and_port_without_dns_or_proxy() -> None:
+async def test_dial_gets_host_and_port_without_dns_or_proxy() -> None:
     async with open_peer(script) as peer:
         way, provider = Way(peer), ms.OpenAIChat("key", ELSEWHERE, name="sim")
         environment = {"http_proxy": "http://127.0.0.1:9"}
         async with ms.open_engine([provider], dial=way, environment=environment) as engine:
             for _ in range(2):
                 assert (await engine.request(hello())).text == "by another way"
-        assert way.asked == [("models.invalid", 8123)]  # the second call used the connection again
+        assert way.asked == [("models.invalid", 8123)]  # the second call reused the connection
 
 
 async def test_a_server_behind_a_unix_socket(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ async def test_a_server_behind_a_unix_socket(tmp_path: Path) -> None:
     ],
     ids=["refused", "a mistake", "no socket"],
 )
-async def test_a_dial_that_fails_fails_the_attempt_and_names_why(
+async def test_a_dial_that_fails_fails_the_attempt_with_the_reason(
     fault: Exception | None, message: str, retried: bool, autojump_clock: object
 ) -> None:
     async def dial(host: str, port: int) -> socket.socket:
@@ -98,7 +98,7 @@ async def test_a_dial_that_fails_fails_the_attempt_and_names_why(
     assert (completion.attempts > 1) is retried
 
 
-async def test_a_call_that_is_cancelled_while_its_socket_is_opened_ends_that() -> None:
+async def test_cancelling_a_call_cancels_its_dial() -> None:
     opening, cancelled = trio.Event(), trio.Event()
 
     async def dial(host: str, port: int) -> socket.socket:
@@ -117,7 +117,7 @@ async def test_a_call_that_is_cancelled_while_its_socket_is_opened_ends_that() -
     assert cancelled.is_set()
 
 
-async def test_the_other_doors_take_it_as_well() -> None:
+async def test_asyncio_and_portal_engines_accept_dial() -> None:
     async with open_peer(script) as peer:
         way, provider = Way(peer), ms.OpenAIChat("key", ELSEWHERE)
 

@@ -1,4 +1,4 @@
-"""`drain`: finish, then close. On every door."""
+"""`drain` finishes the running calls, then closes: on trio, asyncio and portals."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.peers import STREAM_HEAD, Line, Recorder, chat_stream, chunke
 
 
 async def slow(line: Line) -> None:
-    """Answers after ten seconds."""
+    """Respond after ten seconds."""
     while await line.request():
         await trio.sleep(10)
         await line.send(STREAM_HEAD.encode() + chunked(*chat_stream("paid for")))
@@ -31,7 +31,7 @@ async def at_once(line: Line) -> None:
 
 
 @pytest.mark.trio
-async def test_what_runs_or_waits_ends_and_nothing_new_starts(autojump_clock: trio.testing.MockClock) -> None:
+async def test_running_and_waiting_calls_end_and_no_new_one_starts(autojump_clock: trio.testing.MockClock) -> None:
     recorders = [Recorder() for _ in range(6)]
     limits = Limits(pool=PoolLimits(max_per_origin=3))
     async with open_peer(slow) as peer, ms.open_engine([peer.chat], limits=limits) as engine:
@@ -55,7 +55,7 @@ async def test_what_runs_or_waits_ends_and_nothing_new_starts(autojump_clock: tr
 
 
 @pytest.mark.trio
-async def test_what_takes_longer_is_cancelled_when_the_block_is_left(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_call_beyond_the_drain_timeout_is_cancelled(autojump_clock: trio.testing.MockClock) -> None:
     recorder = Recorder()
     async with open_peer(slow) as peer:
         async with ms.open_engine([peer.chat]) as engine:
@@ -76,7 +76,7 @@ async def test_an_engine_without_calls_is_drained_at_once() -> None:
 
 @pytest.mark.trio
 @pytest.mark.parametrize("timeout", [-1, math.nan, None, "5"])
-async def test_a_timeout_that_is_no_number_of_seconds_is_refused(timeout: float) -> None:
+async def test_a_timeout_that_is_not_a_number_is_refused(timeout: float) -> None:
     async with open_peer(at_once) as peer, ms.open_engine([peer.chat]) as engine:
         with pytest.raises(ValueError, match="timeout must be seconds"):
             await engine.drain(timeout)
@@ -105,7 +105,7 @@ def test_on_asyncio() -> None:
     assert [each.completion.success for each in recorders] == [True] * 6
 
 
-def test_on_asyncio_a_drain_may_be_cancelled() -> None:
+def test_a_drain_on_asyncio_can_be_cancelled() -> None:
     async def main(url: str) -> None:
         async with aio.open_engine([ms.OpenAIChat(api_key="k", base_url=url)]) as engine:
             call = engine.start_stream(hello())

@@ -1,4 +1,4 @@
-"""A failed call in one line, and how the answer of a call that may have failed is taken."""
+"""The one-line text of a failed call, and access to the response of a call that may have failed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def busy(line: Line) -> None:
 
 @pytest.mark.trio
 @pytest.mark.parametrize("stream", [False, True])
-async def test_an_error_says_in_one_line_what_failed_where(stream: bool) -> None:
+async def test_an_error_reports_in_one_line_what_failed_and_where(stream: bool) -> None:
     events: list[ms.Event] = []
     async with open_peer(busy) as peer, ms.open_engine([peer.chat], retry=NO_RETRY) as engine:
         call = engine.start_stream(hello(), events.append) if stream else engine.start_request(hello())
@@ -32,7 +32,7 @@ async def test_an_error_says_in_one_line_what_failed_where(stream: bool) -> None
     assert [str(event.error) for event in events if isinstance(event, ms.Error)] == [str(error)] * stream
 
 
-def test_an_error_of_no_call_says_what_it_knows() -> None:
+def test_an_error_without_a_call_reports_what_is_known() -> None:
     assert str(ms.ProviderError("no", category=ms.ErrorCategory.AUTH)) == "auth: no"
     in_one, in_another = (ms.ProviderError("no", category=ms.ErrorCategory.AUTH) for _ in "12")
     in_one.provider = "peer"
@@ -68,7 +68,7 @@ async def test_a_completion_gives_its_response_or_raises() -> None:
 
 
 @pytest.mark.trio
-async def test_a_refused_connection_has_the_operating_system_s_error_as_its_only_cause() -> None:
+async def test_a_refused_connection_has_the_os_error_as_its_only_cause() -> None:
     provider = ms.OpenAIChat("key", f"http://127.0.0.1:{closed_port()}/v1")
     async with ms.open_engine([provider], retry=NO_RETRY) as engine:
         with pytest.raises(ms.ProviderError) as raised:

@@ -1,4 +1,4 @@
-"""Chunks that match the delta template: read by their bytes, as decoder, parser and machine would read them."""
+"""The fast path: chunks that match the delta template give the same events as decoder, parser and machine."""
 
 from __future__ import annotations
 
@@ -37,8 +37,12 @@ RECEIVE = 16 * 1024
 
 @dataclass(frozen=True)
 class Case:
-    """One dialect's stream. begin, finish: its events before and after the deltas. delta: one of them, with `%b` for
-    its text as JSON."""
+    """One dialect's stream.
+
+    begin: the events before the deltas.
+    finish: the events after the deltas.
+    delta: a delta, with `%b` for its text as JSON.
+    """
 
     provider: ms.Provider
     begin: Sequence[bytes]
@@ -104,7 +108,7 @@ def delta(case: Case, text: str, *, ascii_only: bool = True) -> bytes:
 
 
 class ScriptedSocket:
-    """What a server wrote, in pieces as they are received; then its end."""
+    """A socket that returns the given pieces, then the end of the stream."""
 
     def __init__(self, pieces: Iterable[bytes]) -> None:
         self.pieces = [piece for piece in pieces if piece]
@@ -128,14 +132,14 @@ class ScriptedSocket:
 
 
 class NoPoller:
-    """Watches nothing."""
+    """A poller that watches nothing."""
 
     def __getattr__(self, name: str) -> object:
         return lambda *_: None
 
 
 class StillLoop(PollerLoop):
-    """A loop that is driven by hand, outside trio."""
+    """A loop that the test drives, outside trio."""
 
     def __init__(self) -> None:
         super().__init__(cast("Poller", NoPoller()), lambda: 0.0)
@@ -143,8 +147,12 @@ class StillLoop(PollerLoop):
 
 @dataclass
 class Stream:
-    """One stream on one connection, and what was told of it. fast: whether the fast path may be used.
-    cancel_after: events until the reader has had enough. by_machine: wire events that went the long way."""
+    """One stream on one connection, and its delivered events.
+
+    fast: whether the fast path may be used.
+    cancel_after: the number of events after which the stream is cancelled.
+    by_machine: the number of wire events that the stream machine processed.
+    """
 
     case: Case
     fast: bool
@@ -185,7 +193,7 @@ class Stream:
         return self
 
     @property
-    def told(self) -> tuple[list[str], str]:
+    def delivered(self) -> tuple[list[str], str]:
         return self.events, self.outcome
 
     # --- as the listener ---
@@ -237,19 +245,19 @@ class Stream:
 
 
 def both(case: Case, pieces: Sequence[bytes], cancel_after: int = 10**9) -> Stream:
-    """Read with and without the fast path; both tell the same."""
+    """Read with and without the fast path; check that both deliver the same."""
     short = Stream(case, True, cancel_after).read(pieces)
-    assert short.told == Stream(case, False, cancel_after).read(pieces).told
+    assert short.delivered == Stream(case, False, cancel_after).read(pieces).delivered
     return short
 
 
 def wire(case: Case, deltas: Iterable[bytes]) -> list[bytes]:
-    """A whole answer: its head, and its chunks."""
+    """Return a complete response: its head and its chunks."""
     return [HEAD, *map(chunk, case.begin), *deltas, *map(chunk, case.finish), END]
 
 
 @cases
-def test_chunks_that_repeat_go_the_short_way(case: Case) -> None:
+def test_repeated_chunks_use_the_fast_path(case: Case) -> None:
     texts = [f"word {number} " for number in range(50)]
     short = both(case, wire(case, (delta(case, text) for text in texts)))
     assert sum("Delta" in event for event in short.events) == 50
@@ -258,34 +266,34 @@ def test_chunks_that_repeat_go_the_short_way(case: Case) -> None:
 
 
 @cases
-def test_many_chunks_in_one_read_are_taken_in_one_go(case: Case) -> None:
+def test_many_chunks_in_one_read_are_processed_at_once(case: Case) -> None:
     texts = [f"word {number} " for number in range(50)]
     first, second, *rest = (delta(case, text) for text in texts)
     pieces = [HEAD, *map(chunk, case.begin), first, second, b"".join([*rest, *map(chunk, case.finish), END])]
-    both(case, pieces)  # a size of chunk that this process has not seen yet goes the long way
+    both(case, pieces)  # the first chunk of a new size takes the slow path
     short = both(case, pieces)
     assert sum("Delta" in event for event in short.events) == 50
     assert short.by_machine <= len(case.begin) + 3 + len(case.finish)
 
 
 @cases
-def test_cut_at_every_place_it_tells_the_same(case: Case) -> None:
+def test_every_cut_delivers_the_same_events(case: Case) -> None:
     pieces = wire(case, (delta(case, text) for text in ("Once", " upon", ' a "time"', "\n", " wö")))
     whole = b"".join(pieces)
-    expected = both(case, pieces).told
+    expected = both(case, pieces).delivered
     start = len(HEAD)
     for place in range(start, len(whole)):
-        assert both(case, [whole[:start], whole[start:place], whole[place:]]).told == expected
+        assert both(case, [whole[:start], whole[start:place], whole[place:]]).delivered == expected
     # Deltas as servers send them, then a cut.
     before = len(b"".join([HEAD, *map(chunk, case.begin), *pieces[1 + len(case.begin) :][:2]]))
     opening = pieces[: 1 + len(case.begin) + 2]
     for place in range(before, len(whole)):
-        assert both(case, [*opening, whole[before:place], whole[place:]]).told == expected
+        assert both(case, [*opening, whole[before:place], whole[place:]]).delivered == expected
 
 
 @cases
-def test_whatever_differs_goes_the_long_way(case: Case) -> None:
-    """Every byte of a chunk changed, left out or doubled: what is told is what the long way tells."""
+def test_a_chunk_that_differs_leaves_the_fast_path(case: Case) -> None:
+    """Each byte of a chunk is changed, removed or doubled: the events must be those of the slow path."""
     usual = delta(case, 'some "text" here')
     opening = [HEAD, *map(chunk, case.begin), delta(case, "Once"), delta(case, " upon"), delta(case, " a")]
     closing = b"".join([delta(case, " time"), *map(chunk, case.finish), END])
@@ -300,7 +308,7 @@ def test_whatever_differs_goes_the_long_way(case: Case) -> None:
     st.sampled_from(CASES),
     st.lists(st.integers(0, 2**16), max_size=6),
 )
-def test_any_texts_cut_anywhere_are_told_as_the_long_way_tells_them(
+def test_any_texts_cut_anywhere_agree_with_the_slow_path(
     texts: list[str], ascii_only: bool, case: Case, cuts: list[int]
 ) -> None:
     whole = b"".join(wire(case, (delta(case, text, ascii_only=ascii_only) for text in texts))[1:])
@@ -310,7 +318,7 @@ def test_any_texts_cut_anywhere_are_told_as_the_long_way_tells_them(
 
 @cases
 @pytest.mark.parametrize("events", range(1, 9))
-def test_cancelled_inside_a_read_it_holds_what_was_told(case: Case, events: int) -> None:
+def test_a_stream_cancelled_in_a_read_keeps_delivered_events(case: Case, events: int) -> None:
     deltas = [delta(case, f"{number} ") for number in range(8)]
     pieces = [HEAD, *map(chunk, case.begin), *deltas[:2], b"".join(deltas[2:])]
     short = both(case, pieces, cancel_after=events)
@@ -319,10 +327,10 @@ def test_cancelled_inside_a_read_it_holds_what_was_told(case: Case, events: int)
 
 @cases
 @pytest.mark.parametrize("size", [77, 300, 1_000, 10_000, 10**9])
-def test_the_limit_of_an_answer_s_size_holds_however_it_is_read(case: Case, size: int) -> None:
+def test_the_limit_on_a_response_s_size_holds_on_both_paths(case: Case, size: int) -> None:
     deltas = [delta(case, f"{number} ") for number in range(500)]
     whole = wire(case, deltas)
-    first, body = whole[: len(case.begin) + 6], b"".join(whole[len(case.begin) + 6 :])  # until it knows what repeats
+    first, body = whole[: len(case.begin) + 6], b"".join(whole[len(case.begin) + 6 :])  # until the template is known
     reads = [*first, *(body[begin : begin + size] for begin in range(0, len(body), size))]
     for limit in (1_000, 10_000, 30_000):
         outcomes: list[str] = []
@@ -335,8 +343,8 @@ def test_the_limit_of_an_answer_s_size_holds_however_it_is_read(case: Case, size
 
 @pytest.mark.parametrize("whole", [True, False], ids=["ended", "broken"])
 @pytest.mark.parametrize("per_read", [1, 3, 50])
-def test_the_latest_counts_of_matched_chunks_hold(per_read: int, whole: bool) -> None:
-    """Gemini sends the usage so far with every chunk; the last one holds, however it was read."""
+def test_the_latest_usage_of_matched_chunks_is_kept(per_read: int, whole: bool) -> None:
+    """Gemini sends the usage so far with every chunk; the last one counts on both paths."""
     case = CASES[-1]
     deltas = [
         chunk((case.delta % b'"more "').replace(b'Count":7}', b'Count":%d}' % (100 + number))) for number in range(50)
@@ -349,12 +357,12 @@ def test_the_latest_counts_of_matched_chunks_hold(per_read: int, whole: bool) ->
 
 
 @cases
-def test_a_stream_that_breaks_after_repeats_says_where(case: Case) -> None:
+def test_an_error_after_matched_chunks_names_its_place(case: Case) -> None:
     pieces = wire(case, (delta(case, f"{number} ") for number in range(9)))[: -1 - len(case.finish)]
     assert "NETWORK" in both(case, pieces).outcome.upper()
 
 
-def test_a_framing_is_taken_up_only_as_servers_write_it() -> None:
+def test_only_the_usual_framing_is_learned() -> None:
     assert usual_framing("", b"", b"data: \n\n") is None
     assert usual_framing("", b"{}", b"data: {}\n\n") == (b"data: ", b"\n\n")
     assert usual_framing("", b"{}", b"data: {}\r\n\r\n") == (b"data: ", b"\r\n\r\n")
@@ -374,15 +382,15 @@ def test_a_framing_is_taken_up_only_as_servers_write_it() -> None:
 
 @cases
 @pytest.mark.parametrize("empty", [b"data: \n\n", b"data:\n\n", b"event: ping\ndata: \n\n", b": ping\n\n"])
-def test_an_event_without_data_after_two_deltas_in_one_chunk_is_passed_over(case: Case, empty: bytes) -> None:
-    """A server that writes two deltas at once, and then an empty event to keep the connection open."""
+def test_an_event_without_data_after_two_deltas_is_ignored(case: Case, empty: bytes) -> None:
+    """A server writes two deltas at once, and then an empty event to keep the connection open."""
     two = chunk(b"".join(case.delta % text for text in (b'"Once"', b'" upon"')))
     fast = both(case, wire(case, [two, chunk(empty), *(delta(case, text) for text in (" a", " time"))]))
     assert "Once upon a time" in fast.outcome
 
 
 @pytest.mark.trio
-async def test_an_engine_takes_the_short_way_and_ends_as_ever() -> None:
+async def test_an_engine_uses_the_fast_path_and_ends_normally() -> None:
     case = CASES[1]
 
     async def script(line: Line) -> None:
@@ -401,7 +409,7 @@ async def test_an_engine_takes_the_short_way_and_ends_as_ever() -> None:
 
 
 class Quiet(ms.Observer):
-    """Overrides the hook for chunks; whether it is called is said by `every_event`."""
+    """An observer with a hook for events. `every_event` decides whether the engine calls it."""
 
     chunks = 0
 
@@ -411,7 +419,7 @@ class Quiet(ms.Observer):
 
 @pytest.mark.trio
 @pytest.mark.parametrize("every_event", [False, True])
-async def test_an_observer_keeps_the_fast_path_unless_it_wants_every_event(
+async def test_an_observer_keeps_the_fast_path_without_every_event(
     every_event: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case, read = CASES[0], 0

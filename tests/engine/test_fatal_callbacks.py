@@ -1,4 +1,4 @@
-"""What a callback raises that is no `Exception`: its own failure, or the end of the whole engine."""
+"""A `BaseException` that a callback raises: it fails its call, or ends the whole engine."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ NEIGHBOURS = 20
 
 
 class Strange(BaseException):
-    """A program's own, for all of it."""
+    """A program's own exception that is meant to end the program."""
 
 
 def cancelled_future() -> BaseException:
-    """What `future.result()` raises in a callback, once somebody has cancelled the future."""
+    """Return the exception that `future.result()` of a cancelled future raises."""
     loop = asyncio.new_event_loop()
     future = loop.create_future()
     future.cancel()
@@ -90,7 +90,7 @@ def asking(text: str) -> ms.Request:
 
 @pytest.mark.trio
 @pytest.mark.parametrize("error", OWN_FAILURES.values(), ids=OWN_FAILURES)
-async def test_a_cancellation_that_a_callback_raises_is_that_callback_s_failure(
+async def test_a_cancellation_raised_by_a_callback_is_its_failure(
     error: Callable[[], BaseException],
 ) -> None:
     neighbours = [Recorder() for _ in range(NEIGHBOURS)]
@@ -110,7 +110,9 @@ async def test_a_cancellation_that_a_callback_raises_is_that_callback_s_failure(
 @pytest.mark.trio
 @pytest.mark.parametrize("where", ["on_event", "on_completion", "observer"])
 @pytest.mark.parametrize("error", ENDS.values(), ids=ENDS)
-async def test_what_is_meant_for_the_program_ends_the_engine(error: Callable[[], BaseException], where: str) -> None:
+async def test_an_exception_meant_for_the_program_ends_the_engine(
+    error: Callable[[], BaseException], where: str
+) -> None:
     class Raises(ms.Observer):
         def first_token(self, call: ms.Call) -> None:
             if where == "observer" and call in raisers:
@@ -154,7 +156,7 @@ async def test_what_is_meant_for_the_program_ends_the_engine(error: Callable[[],
 
 
 @pytest.mark.trio
-async def test_one_of_many_that_end_while_the_engine_closes_raises_and_all_complete() -> None:
+async def test_all_calls_complete_if_one_raises_during_close() -> None:
     completions: list[ms.Completion] = []
 
     def on_completion(completion: ms.Completion) -> None:
@@ -175,7 +177,7 @@ async def test_one_of_many_that_end_while_the_engine_closes_raises_and_all_compl
 
 
 @pytest.mark.parametrize("moment", range(8))
-def test_ctrl_c_in_the_middle_of_a_tick_leaves_the_block_itself(moment: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_during_a_tick_is_raised_from_the_block(moment: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The signal arrives inside the loop's own code, at different places."""
     from manystream.transport.http1 import Connection
     from manystream.transport.timers import Timers
@@ -216,11 +218,11 @@ def test_ctrl_c_in_the_middle_of_a_tick_leaves_the_block_itself(moment: int, mon
     assert [len(each.completions) for each in recorders] == [1] * NEIGHBOURS
 
 
-# --- the other doors ---
+# --- asyncio and portals ---
 
 
 @pytest.mark.parametrize("error", ENDS.values(), ids=ENDS)
-def test_on_asyncio_the_block_s_own_task_raises_it(error: Callable[[], BaseException]) -> None:
+def test_on_asyncio_the_block_s_own_task_raises_ctrl_c(error: Callable[[], BaseException]) -> None:
     recorders = [Recorder() for _ in range(NEIGHBOURS)]
 
     async def main(url: str) -> None:
@@ -240,7 +242,7 @@ def test_on_asyncio_the_block_s_own_task_raises_it(error: Callable[[], BaseExcep
 
 
 @pytest.mark.parametrize("error", ENDS.values(), ids=ENDS)
-def test_on_a_portal_waiters_are_released_and_the_block_raises_it(error: Callable[[], BaseException]) -> None:
+def test_on_a_portal_ctrl_c_releases_waiters_and_is_raised(error: Callable[[], BaseException]) -> None:
     recorders = [Recorder() for _ in range(NEIGHBOURS)]
     waited: list[ms.Completion] = []
 
@@ -261,7 +263,7 @@ def test_on_a_portal_waiters_are_released_and_the_block_raises_it(error: Callabl
 
 
 @pytest.mark.trio
-async def test_a_program_without_asyncio_can_be_interrupted_in_a_callback(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_ctrl_c_works_in_a_callback_without_asyncio(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "asyncio.exceptions")
 
     async def use(provider: ms.OpenAIChat) -> None:

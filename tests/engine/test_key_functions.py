@@ -1,4 +1,4 @@
-"""A key given as a function: called once per attempt, and what happens where it gives no key."""
+"""A key given as a function: it is called once per attempt; and the errors if it returns no key."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ PROVIDERS: dict[str, Callable[[str, ms.APIKey], ms.Provider]] = {
 
 
 class Tokens:
-    """A key function that remembers how often it was called. values: what it returns, the last one again and again."""
+    """A key function that counts its calls. `values` are its results; the last one is repeated."""
 
     def __init__(self, *values: object) -> None:
         self.values = list(values)
@@ -64,7 +64,7 @@ def chat(origin: str, key: ms.APIKey) -> ms.Provider:
 
 
 class Server:
-    """Answers with these responses, one after the other, and keeps the requests."""
+    """A server that sends these responses, one after the other, and keeps the requests."""
 
     def __init__(self, *responses: bytes) -> None:
         self.requests: list[bytes] = []
@@ -100,7 +100,7 @@ async def test_a_token_that_expires_between_attempts_is_replaced(dialect: str, s
 
 
 @pytest.mark.trio
-async def test_each_call_has_the_key_of_its_own_time() -> None:
+async def test_each_call_uses_the_key_of_its_start() -> None:
     tokens = Tokens(FIRST, FIRST, SECOND)
     server = Server(GOOD, GOOD, GOOD)
     async with open_peer(server.script) as peer, ms.open_engine([chat(peer.origin, tokens)]) as engine:
@@ -112,7 +112,7 @@ async def test_each_call_has_the_key_of_its_own_time() -> None:
 
 
 @pytest.mark.trio
-async def test_the_idempotency_key_stays_where_the_key_changes() -> None:
+async def test_the_idempotency_key_stays_if_the_api_key_changes() -> None:
     tokens = Tokens(FIRST, SECOND)
     server = Server(BUSY, GOOD)
     async with open_peer(server.script) as peer:
@@ -124,7 +124,7 @@ async def test_the_idempotency_key_stays_where_the_key_changes() -> None:
 
 
 @pytest.mark.trio
-async def test_a_refused_key_is_not_tried_again() -> None:
+async def test_a_refused_key_is_not_retried() -> None:
     tokens = Tokens(FIRST, SECOND)
     server = Server(answer(error_body("no"), status="401 No"))
     async with open_peer(server.script) as peer, ms.open_engine([chat(peer.origin, tokens)], retry=SOON) as engine:
@@ -175,7 +175,7 @@ RETURNED: dict[str, tuple[object, str]] = {
 
 @pytest.mark.trio
 @pytest.mark.parametrize(("returned", "words"), RETURNED.values(), ids=list(RETURNED))
-async def test_what_is_no_key_is_never_sent_nor_shown(
+async def test_an_invalid_key_is_never_sent_or_shown(
     returned: object, words: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -192,7 +192,7 @@ async def test_what_is_no_key_is_never_sent_nor_shown(
 
 
 @pytest.mark.trio
-async def test_a_function_that_returns_a_coroutine_is_named_and_leaves_no_warning() -> None:
+async def test_a_key_function_that_returns_a_coroutine_is_refused() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         async with ms.open_engine([chat("http://127.0.0.1:9", lambda: _fetch())]) as engine:  # type: ignore[arg-type,return-value]
@@ -203,13 +203,13 @@ async def test_a_function_that_returns_a_coroutine_is_named_and_leaves_no_warnin
 
 
 @pytest.mark.parametrize("function", [_fetch, partial(_fetch), _old_style], ids=["async def", "partial", "generator"])
-def test_a_function_that_returns_no_key_when_called_is_refused_at_once(function: Callable[[], str]) -> None:
+def test_a_function_that_cannot_return_a_key_is_refused_at_once(function: Callable[[], str]) -> None:
     with pytest.raises(ms.InvalidRequestError, match=r"api_key: .*returns no key when it is called.*plain function"):
         ms.Anthropic(function)
 
 
 @pytest.mark.trio
-async def test_an_earlier_key_is_hidden_in_what_the_function_raises() -> None:
+async def test_an_earlier_key_is_redacted_in_the_function_s_error() -> None:
     tokens = Tokens(FIRST, ValueError(f"{FIRST} has expired"))
     async with (
         open_peer(Server(BUSY).script) as peer,
@@ -224,7 +224,7 @@ async def test_an_earlier_key_is_hidden_in_what_the_function_raises() -> None:
 
 
 @pytest.mark.trio
-async def test_a_stream_that_quotes_the_key_of_an_earlier_attempt_shows_neither() -> None:
+async def test_keys_of_earlier_attempts_are_redacted_in_streams() -> None:
     body = chunked(chat_chunk("x"), f"data: {error_body(f'keys {FIRST} {SECOND}')}\n\n")
     server = Server(BUSY, STREAM_HEAD.encode() + body)
     tokens = Tokens(FIRST, SECOND)
@@ -234,7 +234,7 @@ async def test_a_stream_that_quotes_the_key_of_an_earlier_attempt_shows_neither(
 
 
 @pytest.mark.trio
-async def test_ctrl_c_in_the_function_is_raised_from_the_start() -> None:
+async def test_ctrl_c_in_a_key_function_is_raised_from_start() -> None:
     completions: list[ms.Completion] = []
     async with ms.open_engine([chat("http://127.0.0.1:9", Tokens(KeyboardInterrupt()))], retry=NO_RETRY) as engine:
         with pytest.raises(KeyboardInterrupt):
@@ -244,7 +244,7 @@ async def test_ctrl_c_in_the_function_is_raised_from_the_start() -> None:
 
 
 @pytest.mark.trio
-async def test_ctrl_c_in_the_function_at_a_later_attempt_ends_the_engine() -> None:
+async def test_ctrl_c_in_a_key_function_of_a_retry_ends_the_engine() -> None:
     completions: list[ms.Completion] = []
 
     async def run_until_interrupted(provider: ms.Provider) -> None:
@@ -259,14 +259,14 @@ async def test_ctrl_c_in_the_function_at_a_later_attempt_ends_the_engine() -> No
 
 
 @pytest.mark.trio
-async def test_a_cancellation_that_the_function_raises_ends_the_call_alone() -> None:
+async def test_a_cancellation_raised_by_a_key_function_ends_the_call() -> None:
     async with ms.open_engine([chat("http://127.0.0.1:9", Tokens(asyncio.CancelledError()))]) as engine:
         completion = await engine.start_request(hello()).wait()
         assert completion.error_category is ms.ErrorCategory.AUTH
 
 
 @pytest.mark.trio
-async def test_the_function_may_cancel_its_own_call() -> None:
+async def test_a_key_function_can_cancel_its_own_call() -> None:
     calls: list[ms.Call] = []
 
     def key() -> str:
@@ -281,7 +281,7 @@ async def test_the_function_may_cancel_its_own_call() -> None:
     assert completion.error_category is ms.ErrorCategory.CANCELLED
 
 
-def test_asyncio_and_threads_ask_for_the_key_too() -> None:
+def test_asyncio_and_portal_engines_call_the_key_function() -> None:
     async def main() -> None:
         async with open_peer(Server(GOOD, GOOD).script) as peer:
             tokens = Tokens(FIRST)

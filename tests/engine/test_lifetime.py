@@ -1,4 +1,4 @@
-"""The engine's own life: leaving it, closing it, threads, forks, and what remains: nothing."""
+"""The lifetime of an engine: leaving its block, closing it, threads, forks, and that nothing is leaked."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def hang_in_body(line: Line) -> None:
 
 
 @pytest.mark.trio
-async def test_leaving_the_block_ends_every_call_once_and_leaves_nothing() -> None:
+async def test_leaving_the_block_ends_each_call_once_without_a_leak() -> None:
     recorders = [Recorder() for _ in range(50)]
     async with open_peer(hang_in_body) as peer:
         gc.collect()
@@ -53,12 +53,12 @@ async def test_leaving_the_block_ends_every_call_once_and_leaves_nothing() -> No
             assert recorder.types == ["START", "TEXT_DELTA", "ERROR"]
         await trio.testing.wait_all_tasks_blocked(0.02)
         assert open_descriptors() == before
-        assert threading.active_count() <= threads  # trio's idle worker threads of earlier tests may end meanwhile
+        assert threading.active_count() <= threads  # idle worker threads of earlier tests may end meanwhile
         assert trio.lowlevel.current_statistics().tasks_living == tasks
 
 
 @pytest.mark.trio
-async def test_leaving_while_connections_are_being_opened_leaves_nothing() -> None:
+async def test_leaving_while_connections_are_opened_leaks_nothing() -> None:
     async with open_peer(lambda line: line.closed_by_peer()) as peer:
         before = open_descriptors()
         provider = ms.OpenAIChat(api_key="k", base_url=f"https://127.0.0.1:{peer.port}/v1")
@@ -70,7 +70,7 @@ async def test_leaving_while_connections_are_being_opened_leaves_nothing() -> No
 
 
 @pytest.mark.trio
-async def test_an_exception_in_the_block_comes_out_as_it_is() -> None:
+async def test_an_exception_in_the_block_is_raised_unchanged() -> None:
     with pytest.raises(KeyError, match="mine"):
         async with ms.open_engine([ms.Gemini(api_key="k")]):
             raise KeyError("mine")
@@ -149,7 +149,7 @@ async def test_another_thread_starts_waits_and_cancels() -> None:
 
 
 @pytest.mark.trio
-async def test_a_thousand_streams_end_once_each_with_their_own_content() -> None:
+async def test_a_thousand_streams_end_once_with_their_own_content() -> None:
     async def script(line: Line) -> None:
         while request := await line.request():
             name = request.rpartition(b"name-")[2][:4].decode()

@@ -1,4 +1,4 @@
-"""Programs that use a door the wrong way: each gets an error at once that shows the right way, and none waits."""
+"""Programs that use an engine the wrong way get an error at once that shows the right way, instead of waiting."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ Door = ms.Engine | aio.Engine | Portal
 
 CHAT = ms.OpenAIChat(api_key="key", base_url="http://127.0.0.1:9/v1")
 LONG_RETRY = ms.Retry(base=1000.0)
-"""A call to `CHAT`, where nobody listens, waits this long for its second attempt."""
+"""Seconds that a call to `CHAT`, where no server listens, waits for its second attempt."""
 
 
 # --- a stream that is read without its block ---
 
 
 @pytest.mark.trio
-async def test_a_stream_that_is_read_without_its_block_shows_the_right_form() -> None:
+async def test_reading_a_stream_without_its_block_shows_the_right_use() -> None:
     async with ms.open_engine([CHAT]) as engine:
         with trio.fail_after(5), pytest.raises(RuntimeError, match=r"async with engine\.stream") as raised:
             async for _ in engine.stream(hello()):
@@ -39,7 +39,7 @@ async def test_a_stream_that_is_read_without_its_block_shows_the_right_form() ->
         assert engine.statistics().started == 0
 
 
-def test_an_asyncio_stream_that_is_read_without_its_block_shows_the_right_form() -> None:
+def test_reading_an_asyncio_stream_without_its_block_is_an_error() -> None:
     async def main() -> None:
         async with aio.open_engine([CHAT]) as engine, asyncio.timeout(5):
             with pytest.raises(RuntimeError, match=r"async with engine\.stream"):
@@ -50,7 +50,7 @@ def test_an_asyncio_stream_that_is_read_without_its_block_shows_the_right_form()
     asyncio.run(main())
 
 
-def test_a_portal_stream_that_is_read_without_its_block_shows_the_right_form() -> None:
+def test_reading_a_portal_stream_without_its_block_is_an_error() -> None:
     with open_portal([CHAT]) as portal:
         with pytest.raises(RuntimeError, match=r"with portal\.stream") as raised:
             for _ in portal.stream(hello()):
@@ -60,14 +60,14 @@ def test_a_portal_stream_that_is_read_without_its_block_shows_the_right_form() -
 
 
 @pytest.mark.trio
-async def test_the_call_of_a_stream_is_not_there_before_its_block() -> None:
+async def test_the_call_of_a_stream_does_not_exist_before_its_block() -> None:
     async with ms.open_engine([CHAT]) as engine:
         with pytest.raises(RuntimeError, match=r"async with engine\.stream"):
             assert engine.stream(hello()).call
 
 
 @pytest.mark.trio
-async def test_a_streams_block_is_entered_once() -> None:
+async def test_a_stream_s_block_can_be_entered_once() -> None:
     async with ms.open_engine([CHAT]) as engine:
         stream = engine.stream(hello())
         async with stream:
@@ -78,7 +78,7 @@ async def test_a_streams_block_is_entered_once() -> None:
 
 
 @pytest.mark.trio
-async def test_a_stream_that_is_cancelled_as_it_is_entered_leaves_no_call() -> None:
+async def test_a_stream_cancelled_at_its_entry_leaves_no_call() -> None:
     async def silent(line: Line) -> None:
         await line.closed_by_peer()
 
@@ -147,7 +147,7 @@ never_run = pytest.mark.parametrize(("callback", "name"), NEVER_RUN.values(), id
 
 
 def assert_each_is_refused(engine: Door, callback: Any, name: str) -> None:
-    """Each start method refuses it for each of its callbacks, and starts nothing."""
+    """Check that each start method refuses the callback for each parameter, and starts nothing."""
     starts: dict[str, Callable[[], object]] = {
         "on_event": lambda: engine.start_stream(hello(), callback),
         "on_completion": lambda: engine.start_stream(hello(), None, callback),
@@ -164,14 +164,14 @@ def assert_each_is_refused(engine: Door, callback: Any, name: str) -> None:
 
 @pytest.mark.trio
 @never_run
-async def test_a_callback_that_would_never_run_is_refused(callback: Any, name: str) -> None:
+async def test_a_callback_that_cannot_run_is_refused(callback: Any, name: str) -> None:
     async with ms.open_engine([CHAT]) as engine:
         assert_each_is_refused(engine, callback, name)
         await trio.to_thread.run_sync(assert_each_is_refused, engine.from_thread, callback, name)
 
 
 @never_run
-def test_an_asyncio_callback_that_would_never_run_is_refused(callback: Any, name: str) -> None:
+def test_an_asyncio_callback_that_cannot_run_is_refused(callback: Any, name: str) -> None:
     async def main() -> None:
         async with aio.open_engine([CHAT]) as engine:
             assert_each_is_refused(engine, callback, name)
@@ -180,7 +180,7 @@ def test_an_asyncio_callback_that_would_never_run_is_refused(callback: Any, name
 
 
 @never_run
-def test_a_portal_callback_that_would_never_run_is_refused(callback: Any, name: str) -> None:
+def test_a_portal_callback_that_cannot_run_is_refused(callback: Any, name: str) -> None:
     with open_portal([CHAT]) as portal:
         assert_each_is_refused(portal, callback, name)
 
@@ -211,7 +211,7 @@ def plain_around_a_coroutine_function(_: object) -> None: ...
         list,
     ],
 )
-async def test_every_plain_callable_is_taken(callback: Any) -> None:
+async def test_every_plain_callable_is_accepted(callback: Any) -> None:
     async with ms.open_engine([CHAT]) as engine:
         engine.start_stream(hello(), callback, callback)
         engine.start_request(hello(), callback)
@@ -219,7 +219,7 @@ async def test_every_plain_callable_is_taken(callback: Any) -> None:
 
 @pytest.mark.trio
 @pytest.mark.parametrize("hook", HOOKS)
-async def test_an_observer_whose_hook_would_never_run_is_refused(hook: str) -> None:
+async def test_an_observer_whose_hook_cannot_run_is_refused(hook: str) -> None:
     async def asynchronous(*_: object) -> None: ...
 
     observer = type("Log", (ms.Observer,), {hook: asynchronous})()
@@ -228,22 +228,22 @@ async def test_an_observer_whose_hook_would_never_run_is_refused(hook: str) -> N
             pass
 
 
-def test_a_batch_refuses_functions_that_would_never_run() -> None:
+def test_a_batch_refuses_functions_that_cannot_run() -> None:
     for field in ("choose_model", "price"):
         functions: dict[str, Any] = {"choose_model": lambda model: model, field: coroutine_function}
         with pytest.raises(ms.InvalidRequestError, match=field):
             Batch(unittest.mock.Mock(), unittest.mock.Mock(), **functions)
 
 
-# --- a door that belongs to another program ---
+# --- an engine for another kind of program ---
 
 
-def test_open_engine_in_an_asyncio_program_names_its_door() -> None:
+def test_open_engine_in_an_asyncio_program_names_aio() -> None:
     async def main() -> None:
         with pytest.raises(RuntimeError, match=r"manystream\.aio\.open_engine"):
             async with ms.open_engine([CHAT]):
                 pass
-        async with aio.open_engine([CHAT]):  # trio runs on this thread now, though not in this task
+        async with aio.open_engine([CHAT]):  # trio now runs on this thread, but not in this task
             with pytest.raises(RuntimeError, match=r"manystream\.aio\.open_engine"):
                 async with ms.open_engine([CHAT]):
                     pass
@@ -259,7 +259,7 @@ async def silent(line: Line) -> None:
 
 
 @pytest.mark.trio
-async def test_cancelling_a_task_inside_a_calls_block_cancels_the_call() -> None:
+async def test_cancelling_a_task_in_a_call_s_block_cancels_the_call() -> None:
     async with open_peer(silent) as peer, ms.open_engine([peer.chat]) as engine:
         with trio.move_on_after(0) as scope:
             async with engine.start_stream(hello()) as call:
@@ -270,7 +270,7 @@ async def test_cancelling_a_task_inside_a_calls_block_cancels_the_call() -> None
 
 
 @pytest.mark.trio
-async def test_cancelling_a_task_that_only_waits_leaves_the_call_running() -> None:
+async def test_cancelling_a_task_that_only_waits_keeps_the_call() -> None:
     async with open_peer(silent) as peer, ms.open_engine([peer.chat]) as engine:
         call = engine.start_stream(hello())
         with trio.move_on_after(0):
@@ -281,7 +281,7 @@ async def test_cancelling_a_task_that_only_waits_leaves_the_call_running() -> No
 
 
 @pytest.mark.trio
-async def test_a_call_that_has_ended_keeps_its_completion_when_its_block_is_left() -> None:
+async def test_a_completed_call_keeps_its_completion_after_its_block() -> None:
     async def answering(line: Line) -> None:
         await line.request()
         await line.send(answer(chat_answer("hello")))
@@ -294,7 +294,7 @@ async def test_a_call_that_has_ended_keeps_its_completion_when_its_block_is_left
         assert call.completion.success
 
 
-def test_cancelling_an_asyncio_task_inside_a_calls_block_cancels_the_call() -> None:
+def test_cancelling_an_asyncio_task_in_its_block_ends_the_call() -> None:
     async def main() -> None:
         async with aio.open_engine([CHAT]) as engine:
             with pytest.raises(TimeoutError):
@@ -305,7 +305,7 @@ def test_cancelling_an_asyncio_task_inside_a_calls_block_cancels_the_call() -> N
     asyncio.run(main())
 
 
-def test_leaving_a_portal_calls_block_cancels_the_call() -> None:
+def test_leaving_a_portal_call_s_block_cancels_the_call() -> None:
     with open_portal([CHAT]) as portal:
         with pytest.raises(TimeoutError), portal.start_stream(hello(retry=LONG_RETRY)) as call:
             call.wait(timeout=0)

@@ -1,4 +1,4 @@
-"""The monitor: what it tells, to whom, and that nobody who looks can hold up the engine."""
+"""The monitor: the content of its reports, who can connect, and that no client can block the engine."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ CANARY_ANSWER = "canary answer, which nobody else may read"
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where monitors are by default."""
+    """Return the default folder of monitors."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     return tmp_path / "manystream"
 
 
 class Client:
-    """One who looks."""
+    """A client of the monitor."""
 
     def __init__(self, stream: trio.SocketStream) -> None:
         self.stream = stream
@@ -72,7 +72,7 @@ async def open_client(path: Path) -> AsyncGenerator[Client, None]:
 
 
 async def stall_after_one_event(line: Line) -> None:
-    """Streams begin and never end; unstreamed requests are refused."""
+    """Begin each stream and never end it; refuse unstreamed requests."""
     while request := await line.request():
         if b'"stream":true' not in request:
             await line.send(answer(error_body("no such model"), status="404 Not Found"))
@@ -82,7 +82,7 @@ async def stall_after_one_event(line: Line) -> None:
         await trio.sleep_forever()
 
 
-async def test_a_look_tells_calls_providers_and_connections_and_nothing_that_was_said(tmp_path: Path) -> None:
+async def test_a_report_has_calls_and_connections_but_no_content(tmp_path: Path) -> None:
     path = tmp_path / "engine.sock"
     async with open_peer(stall_after_one_event) as peer, ms.open_engine([peer.chat], monitor=path) as engine:
         request = ms.Request("m", [ms.Message.user(CANARY_PROMPT)], system=CANARY_PROMPT, metadata={"k": CANARY_PROMPT})
@@ -112,7 +112,7 @@ async def test_a_look_tells_calls_providers_and_connections_and_nothing_that_was
     assert quiet["quiet"] == max(other["quiet"] for other in look["quietest"])
 
 
-async def test_a_request_that_is_out_is_waiting_and_one_without_a_connection_is_not(tmp_path: Path) -> None:
+async def test_a_sent_request_is_waiting_and_an_unsent_one_is_not(tmp_path: Path) -> None:
     async def say_nothing(line: Line) -> None:
         await line.request()
         await trio.sleep_forever()
@@ -131,7 +131,7 @@ async def test_a_request_that_is_out_is_waiting_and_one_without_a_connection_is_
         assert look["streams"] == 1
 
 
-async def test_the_socket_is_for_this_user_alone_and_goes_with_the_engine(folder: Path) -> None:
+async def test_the_socket_is_private_and_removed_with_the_engine(folder: Path) -> None:
     async with ms.open_engine([ms.OpenAIChat("k", "http://127.0.0.1:1/v1")], monitor=True):
         (path,) = sockets()
         assert path == folder / f"{os.getpid()}.sock"
@@ -152,9 +152,7 @@ async def test_two_engines_of_one_process_have_two_names(folder: Path) -> None:
     assert sockets() == []
 
 
-async def test_every_line_gets_an_answer_and_lines_that_come_together_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_lines_that_arrive_together_get_one_response(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "engine.sock"
     async with (
         ms.open_engine([ms.OpenAIChat("k", "http://127.0.0.1:1/v1")], monitor=path),
@@ -167,12 +165,10 @@ async def test_every_line_gets_an_answer_and_lines_that_come_together_one(
         assert trio.current_time() - started > monitor.LEAST_SECONDS / 2, "who asks without end is told now and then"
 
 
-async def test_a_client_that_never_reads_holds_up_neither_the_engine_nor_the_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_client_that_never_reads_blocks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(monitor, "LEAST_SECONDS", 0.0)
     monkeypatch.setattr(monitor, "PATIENCE", 0.3)
-    monkeypatch.setattr(monitor, "_version", lambda: "x" * 3_000_000)  # more than a socket's buffer takes
+    monkeypatch.setattr(monitor, "_version", lambda: "x" * 3_000_000)  # larger than a socket's buffer
 
     async def serve(line: Line) -> None:
         while await line.request():
@@ -191,12 +187,10 @@ async def test_a_client_that_never_reads_holds_up_neither_the_engine_nor_the_oth
             assert (await other.look())["format"] == 1
         await trio.sleep(2 * monitor.PATIENCE)
         with pytest.raises(AssertionError, match="has closed"):
-            await slow.read()  # it was let go
+            await slow.read()  # the engine has closed the connection
 
 
-async def test_more_clients_than_there_are_places_are_turned_away(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_clients_beyond_the_limit_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(monitor, "CLIENTS", 1)
     path = tmp_path / "engine.sock"
     async with ms.open_engine([ms.OpenAIChat("k", "http://127.0.0.1:1/v1")], monitor=path):
@@ -210,9 +204,7 @@ async def test_more_clients_than_there_are_places_are_turned_away(
             await third.look()
 
 
-async def test_a_look_at_many_calls_is_taken_in_slices_and_lists_few(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_report_of_many_calls_is_built_in_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(monitor, "SLICE", 10)
     path = tmp_path / "engine.sock"
     async with ms.open_engine([ms.OpenAIChat("k", "http://127.0.0.1:1/v1")], monitor=path) as engine:
@@ -230,12 +222,12 @@ async def test_a_look_at_many_calls_is_taken_in_slices_and_lists_few(
 
 
 def left_behind(path: Path) -> None:
-    """A socket whose process was killed."""
+    """Leave a socket file as a killed process does."""
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(path))
 
 
-async def test_what_a_dead_process_left_is_replaced(tmp_path: Path) -> None:
+async def test_the_socket_of_a_dead_process_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "engine.sock"
     left_behind(path)
     async with (
@@ -246,7 +238,7 @@ async def test_what_a_dead_process_left_is_replaced(tmp_path: Path) -> None:
     assert not path.exists()
 
 
-async def test_a_place_that_another_engine_or_a_file_has_is_refused(tmp_path: Path) -> None:
+async def test_a_path_that_is_in_use_is_refused(tmp_path: Path) -> None:
     providers = [ms.OpenAIChat("k", "http://127.0.0.1:1/v1")]
     path, file = tmp_path / "engine.sock", tmp_path / "notes.txt"
     file.write_text("notes")
@@ -261,14 +253,14 @@ async def test_a_place_that_another_engine_or_a_file_has_is_refused(tmp_path: Pa
 
 
 @pytest.mark.parametrize(("name", "words"), [("none/engine.sock", "No such file"), ("x" * 200, "too long")])
-async def test_a_place_that_cannot_be_is_named_with_the_reason(tmp_path: Path, name: str, words: str) -> None:
+async def test_an_unusable_path_is_named_with_the_reason(tmp_path: Path, name: str, words: str) -> None:
     with pytest.raises(MonitorError, match=words) as raised:
         async with ms.open_engine([ms.OpenAIChat("k", "http://127.0.0.1:1/v1")], monitor=tmp_path / name):
             pass
     assert str(tmp_path) in str(raised.value)
 
 
-async def test_a_folder_that_others_can_enter_is_not_used(folder: Path) -> None:
+async def test_a_folder_that_other_users_can_enter_is_not_used(folder: Path) -> None:
     folder.mkdir()
     folder.chmod(0o755)
     with pytest.raises(MonitorError, match="not this user's alone"):
@@ -276,12 +268,12 @@ async def test_a_folder_that_others_can_enter_is_not_used(folder: Path) -> None:
             pass
 
 
-async def test_without_a_runtime_folder_there_is_one_below_the_temporary_one(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_a_runtime_folder_a_temporary_one_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
     assert runtime_folder().name == f"manystream-{os.getuid()}"
 
 
-async def test_a_new_socket_at_its_place_is_left_alone_at_the_end(tmp_path: Path) -> None:
+async def test_a_newer_socket_at_the_path_is_not_removed(tmp_path: Path) -> None:
     path = tmp_path / "engine.sock"
     async with ms.open_engine([ms.OpenAIChat("k", "http://127.0.0.1:1/v1")], monitor=path):
         path.unlink()
@@ -289,7 +281,7 @@ async def test_a_new_socket_at_its_place_is_left_alone_at_the_end(tmp_path: Path
     assert path.is_socket()
 
 
-async def test_an_engine_that_is_not_watched_does_not_load_the_monitor() -> None:
+async def test_an_engine_without_monitor_does_not_load_the_module() -> None:
     program = (
         "import sys, trio, manystream as ms\n"
         "async def main():\n"
@@ -301,7 +293,7 @@ async def test_an_engine_that_is_not_watched_does_not_load_the_monitor() -> None
     await trio.run_process([sys.executable, "-c", program], check=True, stderr=subprocess.STDOUT)
 
 
-async def test_its_repr_names_its_place(tmp_path: Path) -> None:
+async def test_the_repr_names_the_path(tmp_path: Path) -> None:
     async with ms.open_engine([ms.OpenAIChat("k", "http://127.0.0.1:1/v1")]) as engine:
         one = Monitor(engine, tmp_path / "engine.sock")
         assert repr(one) == f"<Monitor {tmp_path / 'engine.sock'}, 0 clients>"

@@ -1,4 +1,4 @@
-"""Hooks: what an observer is told and in which order, that it can do no harm, and that nothing is paid without one."""
+"""Observers: the calls of their hooks and the order, that they cannot harm a call, and that they are free if unused."""
 
 from __future__ import annotations
 
@@ -28,35 +28,35 @@ pytestmark = pytest.mark.trio
 
 
 class Notes(Observer):
-    """Writes down what it is told."""
+    """An observer that records the calls of its hooks."""
 
     every_event = True
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.calls: list[str] = []
         self.starts: list[CallStart] = []
 
     def call_started(self, call: ms.Call, start: CallStart) -> None:
         self.starts.append(start)
-        self.told.append(f"call {start.model}")
+        self.calls.append(f"call {start.model}")
 
     def attempt_started(self, call: ms.Call, number: int) -> None:
-        self.told.append(f"attempt {number}")
+        self.calls.append(f"attempt {number}")
 
     def first_token(self, call: ms.Call) -> None:
-        self.told.append("first token")
+        self.calls.append("first token")
 
     def events_received(self, call: ms.Call, events: Sequence[ms.Event]) -> None:
-        self.told.append("chunk " + " ".join(event.text for event in events if isinstance(event, ms.TextDelta)))
+        self.calls.append("chunk " + " ".join(event.text for event in events if isinstance(event, ms.TextDelta)))
 
     def call_ended(self, call: ms.Call, completion: ms.Completion) -> None:
-        self.told.append(f"ended {completion.error_category or 'well'}")
+        self.calls.append(f"ended {completion.error_category or 'well'}")
 
     def connection_opened(self, origin: str) -> None:
-        self.told.append("opened")
+        self.calls.append("opened")
 
     def connection_closed(self, origin: str, served: int) -> None:
-        self.told.append(f"closed after {served}")
+        self.calls.append(f"closed after {served}")
 
 
 async def serve_streams(line: Line) -> None:
@@ -64,7 +64,7 @@ async def serve_streams(line: Line) -> None:
         await line.send(STREAM_HEAD + chunked(*chat_stream("a", "b", "c")).decode())
 
 
-async def test_a_stream_is_told_from_its_start_to_its_end() -> None:
+async def test_a_stream_is_observed_from_its_start_to_its_end() -> None:
     notes = Notes()
     async with open_peer(serve_streams) as peer, ms.open_engine([peer.chat], observer=notes) as engine:
         recorder = Recorder()
@@ -73,13 +73,13 @@ async def test_a_stream_is_told_from_its_start_to_its_end() -> None:
         await until(lambda: engine.statistics().connections[peer.origin].idle == 1)
     stream = ["first token", "chunk b", "chunk c", "ended well"]
     expected = ["call m", "attempt 1", "opened", *stream, "call m", "attempt 1", *stream, "closed after 2"]
-    assert notes.told == expected
+    assert notes.calls == expected
     assert recorder.text == "abc"
     (start, _) = notes.starts
     assert (start.host, start.port, start.stream, start.provider.name) == ("127.0.0.1", peer.port, True, "peer")
 
 
-async def test_every_attempt_is_told_and_one_end() -> None:
+async def test_every_attempt_and_one_end_are_observed() -> None:
     notes = Notes()
     failures = iter(["503 Service Unavailable"])
 
@@ -91,10 +91,10 @@ async def test_every_attempt_is_told_and_one_end() -> None:
     retry = ms.Retry(max_attempts=2, base=0.01, jitter=0)
     async with open_peer(script) as peer, ms.open_engine([peer.chat], observer=notes, retry=retry) as engine:
         assert (await engine.start_request(hello()).wait()).success
-    assert [word for word in notes.told if word[0] in "ae"] == ["attempt 1", "attempt 2", "ended well"]
+    assert [word for word in notes.calls if word[0] in "ae"] == ["attempt 1", "attempt 2", "ended well"]
 
 
-async def test_a_cancelled_call_is_told_to_have_ended_once() -> None:
+async def test_the_end_of_a_cancelled_call_is_observed_once() -> None:
     notes = Notes()
 
     async def script(line: Line) -> None:
@@ -103,22 +103,22 @@ async def test_a_cancelled_call_is_told_to_have_ended_once() -> None:
 
     async with open_peer(script) as peer, ms.open_engine([peer.chat], observer=notes) as engine:
         call = engine.start_stream(hello())
-        await until(lambda: "opened" in notes.told)
+        await until(lambda: "opened" in notes.calls)
         call.cancel()
         await call.wait()
-    assert notes.told == ["call m", "attempt 1", "opened", "closed after 0", "ended cancelled"]
+    assert notes.calls == ["call m", "attempt 1", "opened", "closed after 0", "ended cancelled"]
 
 
-async def test_a_request_that_cannot_be_sent_is_not_told() -> None:
+async def test_a_request_that_cannot_be_sent_is_not_observed() -> None:
     notes = Notes()
     async with ms.open_engine([ms.OpenAIChat("k", "http://127.0.0.1:1/v1")], observer=notes) as engine:
         with pytest.raises(ms.InvalidRequestError):
             engine.start_stream(ms.Request("m", []))
-    assert notes.told == []
+    assert notes.calls == []
 
 
 class Broken(Observer):
-    """Raises wherever it can."""
+    """An observer whose every hook raises."""
 
     def __getattribute__(self, name: str) -> object:
         def fail(*_: object) -> None:
@@ -132,7 +132,7 @@ class Broken(Observer):
         raise AssertionError
 
 
-async def test_an_observer_that_raises_is_logged_and_no_call_notices(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_observer_that_raises_is_logged_and_harms_no_call(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.ERROR, "manystream.observe"):
         async with open_peer(serve_streams) as peer, ms.open_engine([peer.chat], observer=Broken()) as engine:
             recorder = Recorder()
@@ -143,7 +143,7 @@ async def test_an_observer_that_raises_is_logged_and_no_call_notices(caplog: pyt
     assert hooks == set(HOOKS)
 
 
-async def test_chunks_cost_nothing_for_an_observer_that_does_not_want_them() -> None:
+async def test_chunks_cost_nothing_without_events_received() -> None:
     class Ends(Observer):
         ends = 0
 
@@ -172,7 +172,7 @@ async def test_chunks_cost_nothing_for_an_observer_that_does_not_want_them() -> 
     await trio.lowlevel.checkpoint()
 
 
-async def test_statistics_name_the_call_whose_callback_kept_the_others_waiting(
+async def test_statistics_name_the_call_with_the_slow_callback(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = 1000.0

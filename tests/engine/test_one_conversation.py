@@ -1,7 +1,7 @@
-"""One conversation through everything: four dialects, tools, a file, another process, forks, and every wire request.
+"""One conversation through four dialects, with tools, a file, another process, forks, and all wire requests.
 
-The simulator checks what the services check (calls and results in pairs, signatures unchanged) and refuses what they
-would; what each request held is then read from its journal.
+The simulator makes the same checks as the services (calls and results in pairs, unchanged signatures). The tests read
+the content of each request from the simulator's journal.
 """
 
 from __future__ import annotations
@@ -44,7 +44,11 @@ DIALECT_OF = {
 
 @dataclass
 class Journey:
-    """What happened. wire: each request's dialect and body, in order. conversation: as it was in the end."""
+    """The record of the conversation.
+
+    wire: dialect and body of each request, in order.
+    conversation: the conversation at the end.
+    """
 
     path: Path
     origin: str
@@ -73,7 +77,7 @@ def journal(simulator: Simulator) -> list[tuple[str, JSONDict]]:
 
 
 async def begin(path: Path, origin: str) -> tuple[str, ms.Conversation]:
-    """The first part: Anthropic with thinking, both tools at once, and an answer that was cut off."""
+    """Run the first part: Anthropic with thinking, both tools at once, and a truncated response."""
     with ms.ConversationStore(path) as store:
         async with ms.open_engine(providers=providers(origin)) as engine:
             agent = Agent(engine, store, store.create("weather"))
@@ -84,7 +88,7 @@ async def begin(path: Path, origin: str) -> tuple[str, ms.Conversation]:
 
 @pytest.fixture(scope="module")
 def journey(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Journey]:
-    """The whole way, once; the tests look at it."""
+    """Run the whole conversation once for all tests."""
     path = tmp_path_factory.mktemp("journey") / "conversations.db"
     with open_simulator("text=unicode") as simulator:
         first, before = trio.run(begin, path, simulator.origin)
@@ -106,15 +110,15 @@ def journey(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Journey]:
 # --- the file and the processes ---
 
 
-def test_the_conversation_is_restored_as_it_was_saved_row_by_row(journey: Journey) -> None:
+def test_the_conversation_is_restored_as_it_was_saved(journey: Journey) -> None:
     with ms.ConversationStore(journey.path) as store:
         assert store.restore(journey.first) == journey.before_fork
         assert journey.conversation.messages[: len(journey.before_fork)] == journey.before_fork.messages
 
 
-def test_the_fork_went_on_and_the_original_did_not(journey: Journey) -> None:
+def test_the_fork_changed_and_the_original_did_not(journey: Journey) -> None:
     rounds = len(ROUTE)
-    assert len(journey.before_fork) == 5  # asked, called, answered, told, and what was cut off
+    assert len(journey.before_fork) == 5  # question, calls, results, answer, and the truncated response
     assert len(journey.conversation) == 5 + 4 * rounds
     with ms.ConversationStore(journey.path) as store:
         stored = {conversation.id: conversation for conversation in store.list_conversations()}
@@ -127,7 +131,7 @@ def test_every_turn_took_two_requests(journey: Journey) -> None:
     assert [name for name, _ in journey.wire] == [name for dialect in dialects for name in (dialect, dialect)]
 
 
-def test_a_clone_goes_its_own_way(journey: Journey) -> None:
+def test_a_clone_is_independent(journey: Journey) -> None:
     clone = journey.conversation.clone()
     for message in clone:
         message.content.clear()
@@ -139,7 +143,7 @@ def test_a_clone_goes_its_own_way(journey: Journey) -> None:
 # --- each dialect's second request: thinking, calls, results ---
 
 
-def test_anthropic_gets_its_thinking_back_signed_and_before_the_calls(journey: Journey) -> None:
+def test_anthropic_gets_its_signed_thinking_before_the_calls(journey: Journey) -> None:
     first, second = journey.bodies("anthropic")
     assert [message["role"] for message in first["messages"]] == ["user"]
     _, called, answered = second["messages"]
@@ -163,7 +167,7 @@ def items_of(body: JSONDict, kind: str) -> list[JSONDict]:
     return [item for item in body["input"] if item["type"] == kind]
 
 
-def test_responses_gets_its_reasoning_item_back_and_nobody_elses(journey: Journey) -> None:
+def test_responses_gets_only_its_own_reasoning_item(journey: Journey) -> None:
     first, second = journey.bodies("responses")
     assert items_of(first, "reasoning") == []
     (reasoning,) = items_of(second, "reasoning")
@@ -179,7 +183,7 @@ def parts_of(body: JSONDict, name: str) -> list[JSONDict]:
     return [part for content in body["contents"] for part in content["parts"] if name in part]
 
 
-def test_gemini_gets_its_signature_back_and_a_stand_in_for_the_calls_of_others(journey: Journey) -> None:
+def test_gemini_gets_its_signature_and_placeholders_for_others(journey: Journey) -> None:
     first, second = journey.bodies("gemini")
     signatures = [part.get("thoughtSignature") for part in parts_of(first, "functionCall")]
     assert signatures == [SKIP_SIGNATURE, None, SKIP_SIGNATURE, None]
@@ -194,7 +198,7 @@ def test_gemini_gets_its_signature_back_and_a_stand_in_for_the_calls_of_others(j
 
 
 @pytest.mark.parametrize("dialect", ["chat", "mistral"])
-def test_a_chat_servers_results_follow_their_calls(journey: Journey, dialect: str) -> None:
+def test_a_chat_server_s_results_follow_their_calls(journey: Journey, dialect: str) -> None:
     for body in journey.bodies(dialect):
         open_calls: list[str] = []
         for message in body["messages"]:
@@ -206,7 +210,7 @@ def test_a_chat_servers_results_follow_their_calls(journey: Journey, dialect: st
         assert not open_calls
 
 
-def test_ids_are_rewritten_for_mistral_on_both_sides_and_only_there(journey: Journey) -> None:
+def test_ids_are_rewritten_only_for_mistral_and_in_pairs(journey: Journey) -> None:
     called = [call.id for message in journey.conversation for call in message.tool_calls if call.id != "lost_1"]
     chat, mistral = journey.bodies("chat")[1], journey.bodies("mistral")[1]
     chat_ids = [call["id"] for message in chat["messages"] for call in message.get("tool_calls", [])]
@@ -222,7 +226,7 @@ def test_ids_are_rewritten_for_mistral_on_both_sides_and_only_there(journey: Jou
 
 
 def secrets_of(conversation: ms.Conversation) -> dict[str, list[str]]:
-    """What each provider wants back, by provider."""
+    """Return provider → the signatures and items that only this provider may receive."""
     found: dict[str, list[str]] = {"anthropic": [], "responses": [], "gemini": []}
     for message in conversation:
         for block in message.content:
@@ -236,7 +240,7 @@ def secrets_of(conversation: ms.Conversation) -> dict[str, list[str]]:
     return found
 
 
-def test_signatures_and_reasoning_items_go_only_to_the_provider_that_made_them(journey: Journey) -> None:
+def test_signatures_are_sent_only_to_their_own_provider(journey: Journey) -> None:
     secrets = secrets_of(journey.conversation)
     assert all(secrets.values()), secrets
     for dialect, body in journey.wire:
@@ -246,7 +250,7 @@ def test_signatures_and_reasoning_items_go_only_to_the_provider_that_made_them(j
                 assert not any(token in text for token in tokens), f"{owner}'s state went to {dialect}"
 
 
-def test_nobody_sees_another_providers_thinking(journey: Journey) -> None:
+def test_no_provider_receives_another_provider_s_thinking(journey: Journey) -> None:
     for number, message in enumerate(journey.conversation):
         for block in message.content:
             if not isinstance(block, ms.Thinking) or not block.text:
@@ -255,14 +259,14 @@ def test_nobody_sees_another_providers_thinking(journey: Journey) -> None:
             assert len(set(readers)) <= 1, f"the thinking of message {number} went to {readers}"
 
 
-def test_an_unpaired_call_never_goes_out_and_is_told_of(journey: Journey) -> None:
+def test_an_unpaired_call_is_omitted_with_a_warning(journey: Journey) -> None:
     assert any(call.id == "lost_1" for message in journey.conversation for call in message.tool_calls)
     assert not any("lost_1" in json.dumps(body) for _, body in journey.wire)
     assert all("I try once more." in json.dumps(body) for _, body in journey.wire[2:])
     assert sum("'lost_1' has no result and is not sent" in warning for warning in journey.warnings) == 2 * len(ROUTE)
 
 
-def test_everything_said_is_in_the_last_request(journey: Journey) -> None:
+def test_the_whole_conversation_is_in_the_last_request(journey: Journey) -> None:
     last = json.dumps(journey.wire[-1][1])
     for _, text in ROUTE:
         assert text in last
@@ -277,7 +281,7 @@ each = pytest.mark.parametrize("converter", CONVERTERS, ids=lambda kind: kind.__
 
 
 def said(conversation: ms.Conversation) -> list[object]:
-    """What every dialect carries: texts, calls and results, in order."""
+    """Return the content that every dialect can express: texts, calls and results, in order."""
     items: list[object] = []
     for message in conversation:
         for block in message.content:
@@ -291,9 +295,7 @@ def said(conversation: ms.Conversation) -> list[object]:
 
 
 @each
-def test_it_is_exported_to_each_providers_own_form_and_imported_again(
-    journey: Journey, converter: type[HistoryConverter]
-) -> None:
+def test_an_exported_conversation_can_be_imported_again(journey: Journey, converter: type[HistoryConverter]) -> None:
     paired = ms.Conversation(message for message in journey.conversation if message != LOST)
     wire = converter().encode_messages(paired.messages)
     assert json.loads(json.dumps(wire)) == wire
@@ -303,9 +305,7 @@ def test_it_is_exported_to_each_providers_own_form_and_imported_again(
 
 
 @each
-def test_the_common_history_survives_each_providers_own_form(
-    journey: Journey, converter: type[HistoryConverter]
-) -> None:
+def test_the_common_history_survives_each_provider_s_form(journey: Journey, converter: type[HistoryConverter]) -> None:
     paired = [message for message in journey.conversation if message != LOST]
     history = History.from_messages(paired, "Be brief.")
     back = converter().to_history(converter().from_history(history))
@@ -334,10 +334,10 @@ async def go_on_with(journey: Journey, converter: type[HistoryConverter], model:
     ids=lambda value: getattr(value, "__name__", ""),
 )
 @pytest.mark.trio
-async def test_what_was_imported_goes_on_with_its_provider(
+async def test_an_imported_conversation_continues_with_its_provider(
     journey: Journey, converter: type[HistoryConverter], model: str
 ) -> None:
-    """The signatures are those that went out: the service checks them."""
+    """The signatures must be unchanged: the service checks them."""
     response = await go_on_with(journey, converter, model)
     assert response.finish_reason is ms.FinishReason.STOP
     assert response.text

@@ -1,4 +1,4 @@
-"""Words that the engine takes from outside: header names, media types, OpenTelemetry's conventions."""
+"""External names that the engine uses: header names, media types, OpenTelemetry's conventions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.peers import NO_RETRY, Line, answer, chat_answer, hello, open
 
 
 async def completion_of(response: bytes, *, stream: bool) -> ms.Completion:
-    """What a call gives whose server sends these bytes."""
+    """Return the completion of a call whose server sends these bytes."""
 
     async def script(line: Line) -> None:
         await line.request()
@@ -28,7 +28,7 @@ async def completion_of(response: bytes, *, stream: bool) -> ms.Completion:
 @pytest.mark.parametrize(
     "name", ["x-request-id", "request-id", "x-goog-request-id", "apim-request-id", "x-ms-request-id", "cf-ray"]
 )
-async def test_every_header_that_names_a_request_is_kept_of_an_answer(name: str) -> None:
+async def test_every_request_id_header_of_a_response_is_kept(name: str) -> None:
     completion = await completion_of(answer(chat_answer("hi"), headers=f"{name}: r-1\r\n"), stream=False)
     assert completion.success
     assert completion.request_id == "r-1"
@@ -36,7 +36,7 @@ async def test_every_header_that_names_a_request_is_kept_of_an_answer(name: str)
 
 @pytest.mark.trio
 @pytest.mark.parametrize("kind", ["application/json", "text/json", "application/json; charset=utf-8"])
-async def test_a_whole_answer_may_come_where_a_stream_was_asked_for(kind: str) -> None:
+async def test_a_stream_request_may_get_an_unstreamed_response(kind: str) -> None:
     completion = await completion_of(answer(chat_answer("hi"), kind=kind), stream=True)
     assert completion.response is not None
     assert completion.response.text == "hi"
@@ -45,14 +45,14 @@ async def test_a_whole_answer_may_come_where_a_stream_was_asked_for(kind: str) -
 @pytest.mark.trio
 @pytest.mark.parametrize("kind", ["text/html", "application/xhtml+xml", "image/png", "audio/mpeg", "video/mp4"])
 @pytest.mark.parametrize("stream", [True, False])
-async def test_a_page_or_a_picture_is_no_answer(kind: str, stream: bool) -> None:
+async def test_a_page_or_a_picture_is_not_a_response(kind: str, stream: bool) -> None:
     completion = await completion_of(answer("data: [DONE]\n\n", kind=kind), stream=stream)
     assert completion.error is not None
     assert completion.error.category is ms.ErrorCategory.SERVER
     assert b"[DONE]" in completion.error.body
 
 
-def test_the_providers_have_the_names_of_opentelemetrys_conventions() -> None:
+def test_providers_have_the_names_of_opentelemetry_s_conventions() -> None:
     assert PROVIDER_NAMES == {
         "openai-chat": "openai",
         "openai-responses": "openai",
@@ -73,7 +73,7 @@ def test_the_providers_have_the_names_of_opentelemetrys_conventions() -> None:
     assert {*PROVIDER_NAMES.values()} <= {name.value for name in gen_ai_attributes.GenAiProviderNameValues}
 
 
-def test_the_attributes_are_those_of_opentelemetrys_conventions() -> None:
+def test_the_attributes_follow_opentelemetry_s_conventions() -> None:
     assert {"gemini": gen_ai_attributes.GenAiOperationNameValues.GENERATE_CONTENT.value} == OPERATIONS
     assert REQUEST_ATTRIBUTES == {
         gen_ai_attributes.GEN_AI_REQUEST_MAX_TOKENS: "max_output_tokens",
@@ -84,7 +84,7 @@ def test_the_attributes_are_those_of_opentelemetrys_conventions() -> None:
 
 
 def test_a_recording_writes_these_headers_and_no_others() -> None:
-    """Each was looked at: none of them holds a key or a cookie."""
+    """None of these headers contains a key or a cookie."""
     assert {
         "accept", "anthropic-beta", "anthropic-version", "content-type", "openai-beta", "user-agent",
     } == REQUEST_HEADERS  # fmt: skip

@@ -1,4 +1,4 @@
-"""A dialect that a program brings along: what is accepted, and what an error says about the rest."""
+"""A program's own dialect: the accepted values, and the errors for all others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def decode(body: bytes, provider: ms.Provider, make_id: MakeId, limits: object =
 
 
 class Silent(StreamMachine):
-    """A machine to which no event says anything."""
+    """A stream machine that ignores every event."""
 
     def take_event(self, event: str, data: bytes) -> Sequence[ms.Event]:
         return ()
@@ -43,7 +43,7 @@ async def opened(provider: ms.Provider) -> None:
 
 
 @pytest.mark.trio
-async def test_a_profile_takes_a_dialect_as_it_takes_a_name() -> None:
+async def test_a_profile_accepts_a_dialect_or_its_name() -> None:
     assert profile_of(OWN).dialect_name == "own"
     assert profile_of("gemini").dialect_name == "gemini"
     await opened(ms.Provider(profile=profile_of(OWN)))
@@ -52,7 +52,7 @@ async def test_a_profile_takes_a_dialect_as_it_takes_a_name() -> None:
 
 
 @pytest.mark.trio
-async def test_an_unknown_name_is_answered_with_the_known_ones_and_with_how_to_bring_a_dialect() -> None:
+async def test_an_unknown_dialect_error_lists_the_known_ones() -> None:
     with pytest.raises(ms.InvalidRequestError) as caught:
         await opened(ms.Provider(profile=profile_of("telepathy")))
     assert caught.value.field == "profile.dialect"
@@ -64,7 +64,7 @@ async def test_an_unknown_name_is_answered_with_the_known_ones_and_with_how_to_b
 
 @pytest.mark.trio
 @pytest.mark.parametrize("wrong", [None, 5, "", " ", Dialect, {"name": "own"}], ids=repr)
-async def test_what_is_no_dialect_is_refused_where_the_engine_opens(wrong: object) -> None:
+async def test_an_invalid_dialect_is_refused_at_open_engine(wrong: object) -> None:
     with pytest.raises(ms.InvalidRequestError, match=r"profile\.dialect: "):
         await opened(ms.Provider(profile=profile_of(wrong)))  # type: ignore[arg-type]
 
@@ -77,7 +77,7 @@ def test_a_plain_provider_needs_a_profile() -> None:
 
 
 @pytest.mark.parametrize("member", ["encode", "decode", "machine", "auth_headers", "decode_error"])
-def test_a_member_of_a_dialect_that_is_no_function_is_refused_at_once(member: str) -> None:
+def test_a_dialect_s_member_must_be_a_function(member: str) -> None:
     with pytest.raises(ms.InvalidRequestError, match=rf"Dialect\.{member}: must be a function, not 'x'"):
         replace(OWN, **{member: "x"})
 
@@ -88,7 +88,7 @@ def test_a_dialect_has_a_name(name: object) -> None:
         replace(OWN, name=name)  # type: ignore[arg-type]
 
 
-def test_a_dialect_that_says_no_more_sends_a_bearer_token_and_reads_the_usual_errors() -> None:
+def test_a_minimal_dialect_has_useful_defaults() -> None:
     assert OWN.auth_headers is bearer_token
     assert OWN.auth_headers(ms.Provider(profile=profile_of(OWN)), "k") == [("authorization", "Bearer k")]
     error = OWN.decode_error(429, {"retry-after": "2"}, b'{"error": {"message": "slower"}}', 0.0)

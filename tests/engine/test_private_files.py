@@ -1,5 +1,4 @@
-"""Who may read and change the files that hold prompts and answers: a new one its owner alone; an old one stays whose it
-was."""
+"""The permissions of files with prompts and answers: a new file is private, an existing file keeps its permissions."""
 
 from __future__ import annotations
 
@@ -20,12 +19,12 @@ from tests.support.peers import Line, Peer, answer, chat_answer, hello, open_pee
 
 FAILURE = {"id": "f", "error": {"category": "server"}}
 OLD_FAILURES = [FAILURE, FAILURE, {"id": "a", "error": {"category": "server"}}]
-"""Two of three lines are superseded once `a` has its answer."""
+"""Three failures, of which two are outdated once `a` has its answer."""
 
 
 @pytest.fixture(autouse=True)
 def no_umask() -> Iterator[None]:
-    """As careless as an account can be."""
+    """Set the umask to 0, the least private setting."""
     before = os.umask(0)
     yield
     os.umask(before)
@@ -49,14 +48,14 @@ async def record(peer: Peer, path: Path, **options: bool) -> None:
 # --- new files ---
 
 
-def test_a_new_store_is_its_owner_s_alone_with_its_log(tmp_path: Path) -> None:
+def test_a_new_store_and_its_log_are_private(tmp_path: Path) -> None:
     with ms.ConversationStore(tmp_path / "s.db") as store:
         store.save(ms.Conversation([ms.Message.user("secret")]))
         assert modes(tmp_path) == {"s.db": "0o600", "s.db-wal": "0o600", "s.db-shm": "0o600"}
     assert modes(tmp_path) == {"s.db": "0o600"}
 
 
-def test_a_new_store_at_the_end_of_a_link_is_its_owner_s_alone(tmp_path: Path) -> None:
+def test_a_new_store_behind_a_link_is_private(tmp_path: Path) -> None:
     (tmp_path / "link.db").symlink_to("s.db")
     with ms.ConversationStore(tmp_path / "link.db") as store:
         store.create()
@@ -72,19 +71,19 @@ def test_a_store_that_exists_keeps_its_mode_and_so_does_its_log(tmp_path: Path) 
         assert set(modes(tmp_path).values()) == {"0o640"}
 
 
-def test_a_batch_s_new_files_are_their_owner_s_alone(tmp_path: Path) -> None:
+def test_a_batch_s_new_files_are_private(tmp_path: Path) -> None:
     with Journal(tmp_path / "a.jsonl") as journal:
         for _ in range(2):
             journal.record_failure(FAILURE)  # type: ignore[arg-type]
         journal.record_answer("a", {"id": "a"})
         assert modes(tmp_path) == {"a.jsonl": "0o600", "a.errors.jsonl": "0o600"}
-    assert len(records(tmp_path / "a.errors.jsonl")) == 1  # rewritten, and still so
+    assert len(records(tmp_path / "a.errors.jsonl")) == 1  # rewritten, and still private
     assert modes(tmp_path) == {"a.jsonl": "0o600", "a.errors.jsonl": "0o600"}
 
 
 @pytest.mark.trio
 @pytest.mark.parametrize("options", [{}, {"replace": True}], ids=["new", "replaced"])
-async def test_a_recording_is_its_owner_s_alone(tmp_path: Path, options: dict[str, bool]) -> None:
+async def test_a_recording_is_private(tmp_path: Path, options: dict[str, bool]) -> None:
     path = tmp_path / "traffic.jsonl"
     if options:
         path.touch(0o666)
@@ -94,12 +93,12 @@ async def test_a_recording_is_its_owner_s_alone(tmp_path: Path, options: dict[st
     assert modes(tmp_path) == {"traffic.jsonl": "0o600"}
 
 
-# --- a recording and what is there already ---
+# --- a recording and an existing file ---
 
 
 @pytest.mark.trio
 @pytest.mark.parametrize("there", ["a file", "a link to a file", "a link that leads nowhere", "a folder"])
-async def test_a_recording_is_never_written_over_what_is_there(tmp_path: Path, there: str) -> None:
+async def test_a_recording_never_overwrites_a_file(tmp_path: Path, there: str) -> None:
     path, other = tmp_path / "traffic.jsonl", tmp_path / "other"
     if there == "a file":
         path.write_text("old")
@@ -119,7 +118,7 @@ async def test_a_recording_is_never_written_over_what_is_there(tmp_path: Path, t
 
 @pytest.mark.trio
 @pytest.mark.parametrize("link", [os.symlink, os.link], ids=["a symbolic link", "a hard link"])
-async def test_a_recording_that_replaces_a_link_leaves_its_target_alone(
+async def test_a_recording_that_replaces_a_link_keeps_its_target(
     tmp_path: Path, link: Callable[[Path, Path], Any]
 ) -> None:
     path, other = tmp_path / "traffic.jsonl", tmp_path / "other"
@@ -133,7 +132,7 @@ async def test_a_recording_that_replaces_a_link_leaves_its_target_alone(
 
 
 @pytest.mark.trio
-async def test_a_recording_that_cannot_replace_leaves_nothing_behind(tmp_path: Path) -> None:
+async def test_a_recording_that_cannot_replace_leaves_no_file(tmp_path: Path) -> None:
     path = tmp_path / "traffic.jsonl"
     path.mkdir()
     async with open_peer(script) as peer:
@@ -174,12 +173,12 @@ def test_an_asyncio_engine_s_recording_may_replace_too(tmp_path: Path) -> None:
 
 
 def run_again(answers: Path, errors: Path | None = None) -> None:
-    """A run that adds an answer, and so makes two failures outdated."""
+    """Run the batch again: it adds an answer, which makes two failures outdated."""
     with Journal(answers, errors) as journal:
         journal.record_answer("a", {"id": "a", "text": "new"})
 
 
-def test_a_batch_s_output_that_exists_keeps_mode_and_links_and_is_appended_to(tmp_path: Path) -> None:
+def test_a_batch_s_existing_output_keeps_mode_and_links(tmp_path: Path) -> None:
     answers = write(tmp_path / "real.jsonl", [{"id": "old"}])
     errors = write(tmp_path / "real.errors.jsonl", OLD_FAILURES)
     for path in (answers, errors):
@@ -196,7 +195,7 @@ def test_a_batch_s_output_that_exists_keeps_mode_and_links_and_is_appended_to(tm
     assert set(modes(tmp_path).values()) == {"0o640"}
 
 
-def test_failures_with_several_names_keep_them_and_lose_nothing(tmp_path: Path) -> None:
+def test_a_failures_file_with_several_links_keeps_them(tmp_path: Path) -> None:
     errors = write(tmp_path / "e.jsonl", OLD_FAILURES)
     (tmp_path / "again.jsonl").hardlink_to(errors)
     run_again(tmp_path / "a.jsonl", errors)
@@ -207,9 +206,7 @@ def test_failures_with_several_names_keep_them_and_lose_nothing(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("how", ["of another mode", "at the end of a link", "with several names"])
-def test_a_file_of_failures_that_has_none_left_is_emptied_where_a_new_one_would_be_another(
-    tmp_path: Path, how: str
-) -> None:
+def test_a_linked_failures_file_is_emptied_in_place(tmp_path: Path, how: str) -> None:
     real = write(tmp_path / "real.jsonl", [{"id": "a", "error": {"category": "server"}}])
     real.chmod(0o640 if how == "of another mode" else 0o600)
     errors = real if how == "of another mode" else tmp_path / "e.jsonl"
@@ -224,7 +221,7 @@ def test_a_file_of_failures_that_has_none_left_is_emptied_where_a_new_one_would_
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root may give files away")
-def test_a_batch_s_output_that_exists_keeps_its_owner(tmp_path: Path) -> None:
+def test_a_batch_s_existing_output_keeps_its_owner(tmp_path: Path) -> None:
     answers = write(tmp_path / "a.jsonl", [{"id": "old"}])
     errors = write(tmp_path / "a.errors.jsonl", OLD_FAILURES)
     for path in (answers, errors):
@@ -234,8 +231,8 @@ def test_a_batch_s_output_that_exists_keeps_its_owner(tmp_path: Path) -> None:
     assert [record["id"] for record in records(errors)] == ["f"]
 
 
-def test_no_file_beside_the_failures_is_touched(tmp_path: Path) -> None:
-    """A temporary name that can be guessed could be a link that somebody else has put there."""
+def test_no_file_next_to_the_failures_is_changed(tmp_path: Path) -> None:
+    """A temporary file with a predictable name could be a link that another user has created."""
     errors = write(tmp_path / "a.errors.jsonl", OLD_FAILURES)
     trap = tmp_path / "a.errors.jsonl.tmp"
     trap.symlink_to(tmp_path / "prey")
@@ -245,6 +242,6 @@ def test_no_file_beside_the_failures_is_touched(tmp_path: Path) -> None:
     assert ((tmp_path / "prey").read_text(), trap.is_symlink()) == ("prompts", True)
 
 
-def test_a_journal_that_cannot_be_made_says_so(tmp_path: Path) -> None:
+def test_a_journal_that_cannot_be_created_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(JournalError, match="cannot write"), Journal(tmp_path / "no" / "a.jsonl"):
         raise AssertionError

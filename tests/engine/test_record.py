@@ -1,4 +1,4 @@
-"""Record and replay: what a recording holds, what it must never hold, and that its replay is the same answer."""
+"""Record and replay: the content of a recording, that it has no secrets, and that its replay gives equal responses."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def provider_of(dialect: str, simulator: Simulator, key: str = KEY) -> ms.Provid
 
 
 @pytest.mark.trio
-async def test_a_line_holds_the_request_the_head_and_every_chunk_with_its_time(tmp_path: Path) -> None:
+async def test_a_line_has_request_head_and_chunks_with_times(tmp_path: Path) -> None:
     path = tmp_path / "traffic.jsonl"
 
     async def script(line: Line) -> None:
@@ -70,7 +70,7 @@ async def test_no_key_is_ever_written(tmp_path: Path) -> None:
         await line.request()
         body = f'{{"error": {{"message": "Incorrect API key provided: {KEY}.", "type": "x"}}}}'
         head = answer(body, status="401 Unauthorized", headers=f"Set-Cookie: session={KEY}\r\nX-Request-Id: r1\r\n")
-        for start in range(0, len(head), 7):  # the key comes in several pieces
+        for start in range(0, len(head), 7):  # the key is sent in several pieces
             await line.send(head[start : start + 7])
             await trio.sleep(0)
         await line.closed_by_peer()
@@ -94,7 +94,7 @@ async def test_no_key_is_ever_written(tmp_path: Path) -> None:
 
 @pytest.mark.trio
 @pytest.mark.parametrize("dialect", ["openai-chat", "openai-responses", "anthropic", "gemini"])
-async def test_a_replay_gives_the_same_answers(dialect: str, tmp_path: Path) -> None:
+async def test_a_replay_returns_the_same_responses(dialect: str, tmp_path: Path) -> None:
     path = tmp_path / "traffic.jsonl"
     requests = [
         ms.Request(f"{dialect}/m", [ms.Message.user("one")], extra_headers={"x-simulate": "kind=mixed,chunk=50"}),
@@ -123,7 +123,7 @@ async def test_a_replay_gives_the_same_answers(dialect: str, tmp_path: Path) -> 
 
 @pytest.mark.trio
 @pytest.mark.parametrize(("pace", "least", "most"), [(1.0, 0.25, 5.0), (10.0, 0.02, 0.25), (0.0, 0.0, 0.25)])
-async def test_a_replay_keeps_the_pace_or_any_other(pace: float, least: float, most: float, tmp_path: Path) -> None:
+async def test_a_replay_can_change_the_pace(pace: float, least: float, most: float, tmp_path: Path) -> None:
     path = tmp_path / "traffic.jsonl"
     chunks = [[0.1 + place * 0.02, frame] for place, frame in enumerate(chat_stream(*"abcdefgh"))]
     path.write_text(json.dumps(exchange(chunks=chunks)), "utf-8")
@@ -140,7 +140,7 @@ async def test_a_replay_keeps_the_pace_or_any_other(pace: float, least: float, m
 
 
 def exchange(**members: object) -> dict[str, object]:
-    """A line of a recording."""
+    """Return a line of a recording."""
     return {
         "version": 1,
         "started": 0.0,
@@ -155,8 +155,8 @@ def exchange(**members: object) -> dict[str, object]:
 
 
 @pytest.mark.trio
-async def test_a_failure_is_replayed_as_it_was_and_then_the_answer(tmp_path: Path) -> None:
-    """The same request twice: by turns, in the order of the recording."""
+async def test_a_failure_and_the_response_after_it_are_replayed(tmp_path: Path) -> None:
+    """The same request twice gets the recorded responses in order."""
     path = tmp_path / "traffic.jsonl"
     failures = iter(["429 Too Many Requests", "reset"])
 
@@ -192,7 +192,7 @@ async def test_a_failure_is_replayed_as_it_was_and_then_the_answer(tmp_path: Pat
 
 
 @pytest.mark.trio
-async def test_a_cancelled_stream_is_written_as_far_as_it_came_and_its_replay_goes_silent_there(tmp_path: Path) -> None:
+async def test_a_cancelled_stream_is_recorded_and_its_replay_stalls(tmp_path: Path) -> None:
     path = tmp_path / "traffic.jsonl"
     with open_simulator_thread("rate=200,events=500") as simulator:
         async with ms.open_engine([provider_of("anthropic", simulator)]) as engine:
@@ -212,7 +212,7 @@ async def test_a_cancelled_stream_is_written_as_far_as_it_came_and_its_replay_go
 
 
 @pytest.mark.trio
-async def test_what_still_runs_when_a_recording_ends_is_written_and_the_call_goes_on(tmp_path: Path) -> None:
+async def test_a_call_beyond_the_recording_s_end_continues(tmp_path: Path) -> None:
     path = tmp_path / "traffic.jsonl"
     with open_simulator_thread("rate=100,events=30") as simulator:
         async with ms.open_engine([provider_of("gemini", simulator)]) as engine:
@@ -230,7 +230,7 @@ async def test_what_still_runs_when_a_recording_ends_is_written_and_the_call_goe
 
 
 @pytest.mark.trio
-async def test_a_request_that_was_not_recorded_gets_the_next_of_its_kind_and_then_an_error(tmp_path: Path) -> None:
+async def test_an_unrecorded_request_gets_the_next_of_its_kind(tmp_path: Path) -> None:
     path = tmp_path / "traffic.jsonl"
     path.write_text(json.dumps(exchange(chunks=[[0.0, frame] for frame in chat_stream("other")])), "utf-8")
     with open_simulator_thread(replay=str(path)) as simulator:
@@ -252,14 +252,14 @@ async def test_a_request_that_was_not_recorded_gets_the_next_of_its_kind_and_the
         (json.dumps(exchange(response={"status": 200, "headers": [["a", "b\r\nc"]]})), "a control character"),
     ],
 )
-def test_a_file_that_is_no_recording_is_refused_with_its_line(text: str, why: str, tmp_path: Path) -> None:
+def test_an_invalid_recording_is_refused_with_its_line(text: str, why: str, tmp_path: Path) -> None:
     path = tmp_path / "traffic.jsonl"
     path.write_text(text, "utf-8")
     with pytest.raises(ReplayError, match=why):
         read_replay(str(path))
 
 
-def test_the_command_says_what_is_wrong_with_a_recording(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_reports_an_invalid_recording(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", "--replay", "/nonexistent/traffic.jsonl"]) == 2
     assert "No such file" in capsys.readouterr().err
     assert main(["simulate", "--replay", "x", "rate=5"]) == 2

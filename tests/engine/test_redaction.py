@@ -1,4 +1,4 @@
-"""What is taken out of a text, in which spellings, and what is left alone."""
+"""Redaction: the secrets that are removed from a text, in all spellings, and the text that is kept."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ SPELLINGS = {
 
 
 @pytest.mark.parametrize("name", SPELLINGS)
-def test_a_key_is_found_however_it_is_escaped(name: str) -> None:
+def test_a_key_is_found_in_every_escape(name: str) -> None:
     said = f"Bearer {SPELLINGS[name]}, and so on"
     assert redaction().hide(said) == f"Bearer {REDACTED}, and so on"
     assert redaction().hide_bytes(said.encode()) == f"Bearer {REDACTED}, and so on".encode()
@@ -72,8 +72,8 @@ def test_a_key_is_found_within_base64(before: str, encode: object) -> None:
 
 
 @pytest.mark.parametrize("name", SPELLINGS)
-def test_a_key_that_was_cut_leaves_a_few_characters(name: str) -> None:
-    """Escaped, a key falls into runs; none of the longer ones stays, however the rest is read."""
+def test_a_truncated_key_leaves_a_few_characters(name: str) -> None:
+    """Escapes divide a key into runs; none of the longer runs may stay in the text."""
     secrets, spelled = redaction(), SPELLINGS[name]
     for cut in range(1, len(spelled)):
         for part in (spelled[:cut], spelled[cut:]):
@@ -84,7 +84,7 @@ def test_a_key_that_was_cut_leaves_a_few_characters(name: str) -> None:
 
 @pytest.mark.parametrize("place", range(1, len(KEY)))
 def test_a_stray_backslash_hides_no_part(place: int) -> None:
-    """A damaged body, or JSON that escapes without need, has a backslash anywhere in the key."""
+    """A damaged body, or JSON with unnecessary escapes, may have a backslash anywhere in the key."""
     secrets = redaction()
     for stray in ("\\", "\\" * 3):
         left = secrets.hide_parts(f'bad key "{KEY[:place]}{stray}{KEY[place:]}" was given')
@@ -121,7 +121,7 @@ def test_a_proxy_s_credentials_are_secrets() -> None:
 
 
 @pytest.mark.parametrize("key", ["hunter2", "abc1", "12345", "a-b_c"])
-def test_a_short_key_is_taken_out_where_it_stands_alone(key: str) -> None:
+def test_a_short_key_is_redacted_as_a_whole_word(key: str) -> None:
     assert redaction(key).hide(f"key '{key}' is wrong") == f"key '{REDACTED}' is wrong"
     assert redaction(key).hide(f"x{key} {key}x {key}-1") == f"x{key} {key}x {key}-1"
 
@@ -143,7 +143,7 @@ HARMLESS = [
 
 
 @pytest.mark.parametrize(("key", "headers", "said"), HARMLESS)
-def test_what_is_no_secret_is_left_alone(key: str, headers: dict[str, str], said: str) -> None:
+def test_text_that_is_not_a_secret_is_unchanged(key: str, headers: dict[str, str], said: str) -> None:
     assert redaction(key, headers=headers).hide_parts(said) == said
 
 

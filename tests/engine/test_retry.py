@@ -1,4 +1,4 @@
-"""Retries: which failures, how often, how far apart; and never after something reached the caller."""
+"""Retries: which failures, how often and after which delay; and never after an event was delivered."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STEADY = ms.Retry(jitter=0)
 
 
 def failing(times: int, status: str = "503 Busy", headers: str = "", body: str | None = None) -> object:
-    """A script that fails the first requests, over all connections, and then answers."""
+    """Return a script that fails the first requests, over all connections, and then responds correctly."""
     seen = [0]
 
     async def script(line: Line) -> None:
@@ -54,7 +54,7 @@ async def test_the_back_off_doubles(autojump_clock: trio.testing.MockClock) -> N
     assert completion.attempts == 4
     assert trio.current_time() - started == pytest.approx(1 + 2 + 4, abs=0.1)
     assert recorder.types == ["START", "TEXT_DELTA", "DONE"]
-    assert len(peer.lines) == 1  # rejected responses leave their connection usable
+    assert len(peer.lines) == 1  # error responses leave their connection usable
 
 
 @pytest.mark.trio
@@ -89,14 +89,14 @@ async def test_a_429_that_persists_is_reported_with_its_hint(autojump_clock: tri
 
 @pytest.mark.trio
 @pytest.mark.parametrize("status", ["400 Bad", "401 No", "404 None", "422 Bad"])
-async def test_what_another_attempt_cannot_cure_is_reported_at_once(status: str) -> None:
+async def test_a_permanent_failure_is_reported_at_once(status: str) -> None:
     script = failing(1, status)
     async with open_peer(script) as peer, ms.open_engine([peer.chat]) as engine:  # type: ignore[arg-type]
         assert (await engine.start_stream(hello()).wait()).attempts == 1
 
 
 @pytest.mark.trio
-async def test_an_overload_inside_a_200_is_retried_while_nothing_was_told(
+async def test_an_overload_in_a_200_is_retried_before_any_event(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     seen = [0]
@@ -118,13 +118,13 @@ async def test_an_overload_inside_a_200_is_retried_while_nothing_was_told(
 
 
 @pytest.mark.trio
-async def test_nothing_is_retried_once_an_event_was_told() -> None:
+async def test_no_call_is_retried_after_an_event() -> None:
     seen = [0]
 
     async def script(line: Line) -> None:
         await line.request()
         seen[0] += 1
-        await line.send(STREAM_HEAD + chunked(chat_chunk("told"), end=False).decode())
+        await line.send(STREAM_HEAD + chunked(chat_chunk("one"), end=False).decode())
 
     async with open_peer(script) as peer, ms.open_engine([peer.chat]) as engine:
         completion = await engine.start_stream(hello(), lambda event: None).wait()
@@ -135,13 +135,13 @@ async def test_nothing_is_retried_once_an_event_was_told() -> None:
 @pytest.mark.trio
 @pytest.mark.parametrize("max_attempts", [1, 2])
 async def test_a_stale_connection_is_replaced_at_once_and_counted(max_attempts: int) -> None:
-    """The server closes just as the request goes out: no byte of an answer, on a connection that had served."""
+    """The server closes a reused connection just as the request is sent, without a byte of a response."""
 
     async def script(line: Line) -> None:
         await line.request()
         await line.send(answer(chat_answer("first")))
         if len(peer.lines) == 1:
-            await line.request()  # takes the second request, and closes without a word
+            await line.request()  # read the second request, and close without a response
             return
         while await line.request():
             await line.send(answer(chat_answer("again")))
@@ -157,10 +157,10 @@ async def test_a_stale_connection_is_replaced_at_once_and_counted(max_attempts: 
 
 
 @pytest.mark.trio
-async def test_a_request_that_the_server_may_have_read_is_not_sent_again_unasked(
+async def test_a_request_possibly_read_is_not_sent_again(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """A kept-alive connection ends two seconds after the request went out: the server may have worked on it."""
+    """A reused connection ends two seconds after the request was sent: the server may have processed it."""
 
     async def script(line: Line) -> None:
         await line.request()
@@ -194,7 +194,7 @@ def error(category: ms.ErrorCategory, hint: int = -1, retryable: bool | None = N
 
 
 @pytest.mark.parametrize("category", list(ms.ErrorCategory))
-def test_only_passing_failures_are_retryable(category: ms.ErrorCategory) -> None:
+def test_only_transient_failures_are_retryable(category: ms.ErrorCategory) -> None:
     retried = retry_delay(error(category), 1, ms.Retry(), lambda: 0.5) is not None
     assert retried == (category.name in {"RATE_LIMIT", "SERVER", "TIMEOUT", "NETWORK"})
 
@@ -220,11 +220,11 @@ def test_the_delay_is_the_hint_or_the_back_off(
     assert delay == (None if expected is None else pytest.approx(expected))
 
 
-def test_spent_quota_is_not_retried() -> None:
+def test_an_exhausted_quota_is_not_retried() -> None:
     assert retry_delay(error(ms.ErrorCategory.RATE_LIMIT, retryable=False), 1, ms.Retry(), lambda: 0.5) is None
 
 
-def test_the_budget_bounds_an_outages_retries() -> None:
+def test_the_budget_bounds_the_retries_of_an_outage() -> None:
     budget = RetryBudget(reserve=10, earned=0.1)
     granted = 0
     for _ in range(1000):
@@ -234,6 +234,6 @@ def test_the_budget_bounds_an_outages_retries() -> None:
 
 
 @pytest.mark.parametrize("value", [0, -1, math.nan, "5", True])
-def test_a_clock_must_be_above_zero(value: float) -> None:
+def test_a_timeout_must_be_above_zero(value: float) -> None:
     with pytest.raises(ms.InvalidRequestError, match=r"timeouts\.idle"):
         ms.Timeouts(idle=value)

@@ -1,4 +1,4 @@
-"""`start_*` returns before the call can end: no callback runs inside it, whatever goes wrong there."""
+"""`start_*` returns before the call can end: no callback runs inside it, even after an error."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RETRY = ms.Retry(max_attempts=1)
 
 
 class Server:
-    """Answers every request, and counts them."""
+    """A server that responds to every request and counts them."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -39,7 +39,7 @@ class Server:
 
 
 class InjectedError(ValueError):
-    """What the tests raise inside a start. Its text holds the provider's key, as a real error's text may."""
+    """The error that the tests raise inside a start. Its text contains the provider's key, as a real error's may."""
 
     def __init__(self) -> None:
         super().__init__("cannot send 'Bearer sk-canary-secret'")
@@ -84,7 +84,7 @@ async def test_a_start_that_raises_completes_at_the_next_tick(
 
 
 class Injector:
-    """Raises at the `at`th Python call that is made inside `Engine._start`; trio's own calls are left alone."""
+    """A hook that raises at the `at`-th Python call inside `Engine._start`, without counting trio's own calls."""
 
     def __init__(self, at: int) -> None:
         self.at = at
@@ -103,7 +103,7 @@ class Injector:
             raise InjectedError
 
     def start(self, engine: ms.Engine, recorder: Recorder, *, stream: bool) -> ms.Call | None:
-        """The call; None where the start raised."""
+        """Start a call. Returns None if the start raised."""
         sys.setprofile(self.hook)
         try:
             return start(engine, recorder, stream=stream)
@@ -115,7 +115,7 @@ class Injector:
 
 @pytest.mark.parametrize("stream", [False, True], ids=["unstreamed", "streamed"])
 @pytest.mark.parametrize("reuses", [True, False], ids=["on an idle connection", "on a new connection"])
-async def test_wherever_a_start_raises_no_callback_runs_in_it(reuses: bool, stream: bool) -> None:
+async def test_no_callback_runs_inside_a_start_that_raises(reuses: bool, stream: bool) -> None:
     """Either `start_*` raises and there is no call, or it returns and the call completes once, later."""
     server = Server()
     async with (
@@ -123,7 +123,7 @@ async def test_wherever_a_start_raises_no_callback_runs_in_it(reuses: bool, stre
         ms.open_engine([peer.chat], limits=ONE_PLACE, retry=RETRY) as engine,
     ):
         at, returned = 0, 0
-        await start(engine, Recorder(), stream=stream).wait()  # fills caches: the number of calls stays the same then
+        await start(engine, Recorder(), stream=stream).wait()  # fills caches, so that the number of calls is constant
         while True:
             at += 1
             if reuses:
@@ -150,7 +150,7 @@ async def test_wherever_a_start_raises_no_callback_runs_in_it(reuses: bool, stre
     assert returned > 10
 
 
-async def test_a_start_near_the_end_of_the_stack_raises_or_completes_once() -> None:
+async def test_a_start_at_the_stack_s_end_raises_or_completes_once() -> None:
     server = Server()
     async with open_peer(server.script) as peer, ms.open_engine([peer.chat], limits=ONE_PLACE) as engine:
 
@@ -178,7 +178,7 @@ async def test_a_start_near_the_end_of_the_stack_raises_or_completes_once() -> N
 
 
 class Interferes(ms.Observer):
-    """Does something to a call at one of the hooks that are called inside `start_*`."""
+    """An observer that calls `act` at one of the hooks that run inside `start_*`."""
 
     def __init__(self, hook: str, act: Callable[[ms.Call], None]) -> None:
         self._hook = hook
@@ -196,7 +196,7 @@ class Interferes(ms.Observer):
 
 
 @pytest.mark.parametrize("hook", ["call_started", "attempt_started"])
-async def test_a_call_that_an_observer_cancels_while_it_starts_sends_nothing(hook: str) -> None:
+async def test_a_call_cancelled_by_an_observer_at_start_is_not_sent(hook: str) -> None:
     server = Server()
     active = False
 
@@ -248,7 +248,7 @@ async def test_a_retry_that_an_observer_cancels_sends_nothing() -> None:
 
 
 @pytest.mark.parametrize("hook", ["call_started", "attempt_started"])
-async def test_an_observer_that_ends_the_program_while_a_call_starts_ends_it_once(hook: str) -> None:
+async def test_an_observer_that_raises_ctrl_c_at_start_ends_it_once(hook: str) -> None:
     def interrupt(call: ms.Call) -> None:
         raise KeyboardInterrupt
 
@@ -294,9 +294,7 @@ async def test_a_start_that_is_interrupted_leaves_no_call(monkeypatch: pytest.Mo
     assert recorder.completions == []
 
 
-async def test_a_batch_that_is_interrupted_while_it_starts_a_line_ends(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_batch_interrupted_as_a_line_starts_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     original = Connection.send
 
     def interrupted_later(connection: Connection, *arguments: object) -> None:

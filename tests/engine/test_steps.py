@@ -1,4 +1,4 @@
-"""One event that holds thousands of parts: delivered a few at a time, to a consumer who may hold it back."""
+"""One wire event with thousands of parts is delivered a few at a time, with backpressure."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ FORMS: dict[str, tuple[Callable[[Peer], ms.Provider], list[bytes], int]] = {
         3 * len(OUTPUT),
     ),
 }  # fmt: skip
-"""What is sent, and how many events it has beside `Start` and `Done`."""
+"""Name → the bytes of the stream, and its number of events besides `Start` and `Done`."""
 
 
 def serving(pieces: list[bytes]) -> Callable[[Line], object]:
@@ -110,7 +110,7 @@ def serving(pieces: list[bytes]) -> Callable[[Line], object]:
 
 
 @pytest.mark.parametrize("name", FORMS)
-async def test_a_consumer_s_high_water_mark_holds_within_one_event(name: str) -> None:
+async def test_the_high_water_mark_holds_within_one_event(name: str) -> None:
     provider, pieces, count = FORMS[name]
     most = 0
     async with (
@@ -135,7 +135,7 @@ async def test_a_consumer_s_high_water_mark_holds_within_one_event(name: str) ->
 
 
 @pytest.mark.parametrize("name", FORMS)
-async def test_callbacks_get_all_of_it_and_the_connection_serves_again(name: str) -> None:
+async def test_callbacks_get_all_parts_and_the_connection_is_reused(name: str) -> None:
     provider, pieces, count = FORMS[name]
     async with (
         open_peer(serving(pieces)) as peer,  # type: ignore[arg-type]
@@ -152,8 +152,8 @@ async def test_callbacks_get_all_of_it_and_the_connection_serves_again(name: str
         assert len(peer.lines) == 1
 
 
-async def test_other_streams_have_their_turn_meanwhile() -> None:
-    """The callback of the large event notes how far another call has come."""
+async def test_other_streams_continue_meanwhile() -> None:
+    """The callback of the large event records the progress of another call."""
     provider, pieces, _ = FORMS["parts in the middle"]
     progress: set[bool] = set()
     async with (
@@ -175,7 +175,7 @@ async def test_other_streams_have_their_turn_meanwhile() -> None:
 
 @pytest.mark.parametrize("after", [1, STEP_EVENTS, 1000])
 @pytest.mark.parametrize("name", ["parts in the middle", "the final response", "a stream that was answered as a whole"])
-async def test_a_call_that_is_cancelled_in_the_middle_of_it_is_told_nothing_more(name: str, after: int) -> None:
+async def test_a_call_cancelled_within_an_event_gets_no_more_parts(name: str, after: int) -> None:
     provider, pieces, _ = FORMS[name]
     before = open_descriptors()
     async with (
@@ -197,7 +197,7 @@ async def test_a_call_that_is_cancelled_in_the_middle_of_it_is_told_nothing_more
     assert open_descriptors() == before
 
 
-async def test_a_connection_that_breaks_meanwhile_is_told_after_what_had_come() -> None:
+async def test_a_broken_connection_is_reported_after_the_parts() -> None:
     async def script(line: Line) -> None:
         await line.request()
         await line.send(STREAM_HEAD.encode() + chunked(frame(gemini(MANY)), end=False))
@@ -222,7 +222,7 @@ async def test_a_connection_that_breaks_meanwhile_is_told_after_what_had_come() 
         assert taken == PARTS + 1
 
 
-async def test_no_clock_ends_a_call_while_its_consumer_rests(autojump_clock: trio.testing.MockClock) -> None:
+async def test_no_timeout_ends_a_call_while_its_consumer_pauses(autojump_clock: trio.testing.MockClock) -> None:
     for name in ("parts in the middle", "parts in the last event", "the final response"):
         provider, pieces, count = FORMS[name]
         async with (
@@ -238,7 +238,7 @@ async def test_no_clock_ends_a_call_while_its_consumer_rests(autojump_clock: tri
             assert taken == count + 2
 
 
-async def test_it_holds_for_asyncio_and_for_threads() -> None:
+async def test_the_high_water_mark_holds_for_asyncio_and_threads() -> None:
     _, pieces, count = FORMS["parts in the middle"]
 
     async def with_asyncio(provider: ms.Provider) -> None:

@@ -1,4 +1,4 @@
-"""A request with a response schema: the parsed object on the response in every dialect, and a clear error otherwise."""
+"""A request with a response schema: the response has the parsed object in each dialect, or there is a clear error."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def test_the_parsed_object_is_on_the_response(simulator: Simulator, model:
 
 
 @pytest.mark.parametrize("model", MODELS)
-async def test_a_cut_answer_has_its_reason_and_a_warning(simulator: Simulator, model: str) -> None:
+async def test_a_truncated_answer_has_its_reason_and_a_warning(simulator: Simulator, model: str) -> None:
     request = ms.Request(
         model,
         [ms.Message.user("How warm is it?")],
@@ -89,7 +89,7 @@ async def test_without_a_schema_nothing_is_parsed(simulator: Simulator) -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_a_text_that_does_not_fit_is_an_error_with_the_response_beside_it(stream: bool) -> None:
+async def test_a_text_that_does_not_fit_is_an_error_with_the_response(stream: bool) -> None:
     text = '{"city": "Oslo", "degrees": "warm"}'
 
     async def script(line: Line) -> None:
@@ -100,26 +100,26 @@ async def test_a_text_that_does_not_fit_is_an_error_with_the_response_beside_it(
         else:
             await line.send(answer(chat_answer(text)))
 
-    told = Recorder()
+    recorder = Recorder()
     request = ms.Request("m", [ms.Message.user("x")], response_schema=SCHEMA)
     async with open_peer(script) as peer, ms.open_engine([peer.chat], retry=NO_RETRY) as engine:
         if stream:
-            call = engine.start_stream(request, told.on_event, told.on_completion)
+            call = engine.start_stream(request, recorder.on_event, recorder.on_completion)
         else:
-            call = engine.start_request(request, told.on_completion)
+            call = engine.start_request(request, recorder.on_completion)
         await call.wait()
-    completion = told.completion
+    completion = recorder.completion
     assert completion.error is not None
     assert completion.error_category is ms.ErrorCategory.UNKNOWN
     assert not completion.error.retryable
     assert 'at $.degrees: must be integer, not "warm"' in completion.error.message
     assert completion.response is not None
     assert (completion.response.text, completion.response.parsed) == (text, None)
-    assert told.types[-1:] == (["ERROR"] if stream else [])
-    assert "DONE" not in told.types
+    assert recorder.types[-1:] == (["ERROR"] if stream else [])
+    assert "DONE" not in recorder.types
 
 
-async def test_an_answer_that_does_not_fit_is_not_tried_again() -> None:
+async def test_an_answer_that_does_not_fit_is_not_retried() -> None:
     asked: list[bytes] = []
 
     async def script(line: Line) -> None:

@@ -1,4 +1,4 @@
-"""Values that cannot be meant: each is refused where it is given, naming the field and the right form."""
+"""Invalid values are refused where they are given; the error names the field and the right form."""
 
 # ruff: noqa: E501 (the tables have a row a line)
 from __future__ import annotations
@@ -37,7 +37,7 @@ RESULT = [USER, ms.Message.tool_call("c1", "t", "{}")]
 
 
 def made(kind: Any, **wrong: object) -> Any:
-    """A value with a wrong member, as an assignment or a cast makes one."""
+    """Return a value with a wrong member, as an assignment or a cast can create it."""
     members: dict[type, dict[str, object]] = {
         ms.Message: {"role": "user", "content": "hello"},
         ms.Text: {"text": "x"},
@@ -164,7 +164,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
 
 @pytest.mark.trio
 @pytest.mark.parametrize("model", PROVIDERS)
-async def test_a_value_that_cannot_be_meant_is_refused_with_the_right_form(model: str) -> None:
+async def test_an_invalid_value_is_refused_with_the_right_form(model: str) -> None:
     async with ms.open_engine([PROVIDERS[model]], environment={}) as engine:
         for given, field, message in REFUSED:
             for start in (engine.start_stream, engine.start_request):
@@ -177,7 +177,7 @@ async def test_a_value_that_cannot_be_meant_is_refused_with_the_right_form(model
 
 @pytest.mark.parametrize("model", [None, "", " ", 3, b"gpt-5", ["gpt-5"]])
 @pytest.mark.trio
-async def test_a_model_that_is_no_name_is_refused(model: Any) -> None:
+async def test_a_model_that_is_not_a_name_is_refused(model: Any) -> None:
     async with ms.open_engine(list(PROVIDERS.values()), environment={}) as engine:
         with pytest.raises(ms.InvalidRequestError, match="model: must be a model's name"):
             engine.start_stream(ms.Request(model, [USER]))
@@ -185,7 +185,7 @@ async def test_a_model_that_is_no_name_is_refused(model: Any) -> None:
 
 @pytest.mark.trio
 @pytest.mark.parametrize("model", PROVIDERS)
-async def test_a_value_that_changes_in_a_conversation_is_checked_again(model: str) -> None:
+async def test_a_changed_value_in_a_conversation_is_checked_again(model: str) -> None:
     conversation = ms.Conversation([ms.Message.user("ask"), ms.Message.assistant("answer")] * 20 + [USER])
     async with ms.open_engine([PROVIDERS[model]], environment={}) as engine:
         engine.start_stream(conversation.request(model))
@@ -199,7 +199,7 @@ async def test_a_value_that_changes_in_a_conversation_is_checked_again(model: st
 
 
 class Weather:
-    """A class that makes its own schema, as pydantic's models do."""
+    """A class that creates its own schema, as pydantic's models do."""
 
     @classmethod
     def model_json_schema(cls) -> dict[str, object]:
@@ -226,7 +226,7 @@ def test_a_level_may_be_given_by_its_name(model: str, name: Any, level: ms.Think
 
 
 @pytest.mark.parametrize("model", PROVIDERS)
-def test_a_class_that_makes_a_schema_stands_for_it(model: str) -> None:
+def test_a_class_with_a_schema_is_accepted(model: str) -> None:
     expected = encoded(model, response_schema=Weather.model_json_schema())
     assert expected != encoded(model)
     assert encoded(model, response_schema=Weather) == expected
@@ -239,7 +239,7 @@ def test_a_class_that_makes_a_schema_stands_for_it(model: str) -> None:
         (lambda _: "{}", "Broken.model_json_schema() must return a dict, not str"),
     ],
 )
-def test_a_class_that_makes_no_schema_is_refused(make: Callable[[object], object], message: str) -> None:
+def test_a_class_without_a_schema_is_refused(make: Callable[[object], object], message: str) -> None:
     broken = type("Broken", (), {"model_json_schema": classmethod(make)})
     with pytest.raises(ms.InvalidRequestError) as raised:
         encoded("gpt-5", response_schema=broken)
@@ -254,7 +254,7 @@ def test_a_class_that_makes_no_schema_is_refused(make: Callable[[object], object
         {"messages": (USER,)}, {"messages": [ms.Message.user(ms.Image(data=bytearray(b"x"), media_type="image/png"))]},  # type: ignore[arg-type]
     ],
 )  # fmt: skip
-def test_what_can_be_meant_is_taken(given: dict[str, Any]) -> None:
+def test_every_valid_value_is_accepted(given: dict[str, Any]) -> None:
     validate_request(ms.Request("m", **options(**given)))
 
 
@@ -277,12 +277,12 @@ def test_subclasses_are_taken() -> None:
 
 
 @pytest.mark.parametrize("content", [None, 3, b"hello", {"type": "text"}])
-def test_a_message_is_made_of_blocks(content: Any) -> None:
+def test_a_message_consists_of_blocks(content: Any) -> None:
     with pytest.raises(ms.InvalidRequestError, match="content: must be text, a block or a list of blocks, not "):
         ms.Message.user(content)
 
 
-def test_a_system_message_is_told_its_place() -> None:
+def test_a_system_message_error_names_the_right_place() -> None:
     with pytest.raises(ms.InvalidRequestError) as raised:
         ms.Message("system", "Be brief.")
     expected = "must be one of 'user', 'assistant', 'tool', not 'system'; a system prompt is the request's system=…"
@@ -312,13 +312,13 @@ def test_a_system_message_is_told_its_place() -> None:
         (lambda: ms.OpenAIChat("k", profile=3), "profile: must be a profile's name or a Profile, not 3"),  # type: ignore[arg-type]
     ],
 )  # fmt: skip
-def test_options_and_providers_are_checked_as_they_are_made(make: Callable[[], object], message: str) -> None:
+def test_options_and_providers_are_checked_at_construction(make: Callable[[], object], message: str) -> None:
     with pytest.raises(ms.InvalidRequestError) as raised:
         make()
     assert str(raised.value) == message
 
 
-def test_infinity_switches_off_what_may_be_switched_off() -> None:
+def test_infinity_switches_optional_limits_off() -> None:
     ms.Timeouts(connect=math.inf, first_byte=math.inf, idle=math.inf, total=math.inf)
     ms.Retry(cap=math.inf, max_hint=math.inf)
 
@@ -370,7 +370,7 @@ def profile(**given: Any) -> ms.Profile:
         ({"monitor": 3}, "monitor: must be True, False or a path, not 3"),
     ],
 )  # fmt: skip
-async def test_an_engines_options_are_checked_where_it_opens(given: dict[str, Any], message: str) -> None:
+async def test_an_engine_s_options_are_checked_at_open_engine(given: dict[str, Any], message: str) -> None:
     with pytest.raises(ms.InvalidRequestError) as raised:
         async with ms.open_engine(**{"providers": [changed()], **given}):
             pass
@@ -378,13 +378,13 @@ async def test_an_engines_options_are_checked_where_it_opens(given: dict[str, An
 
 
 @pytest.mark.trio
-async def test_paths_are_taken_as_paths(tmp_path: Path) -> None:
+async def test_path_objects_are_accepted_as_paths(tmp_path: Path) -> None:
     async with ms.open_engine([changed()], tls=TLSConfig(ca_file=tmp_path / "ca.pem")):  # type: ignore[arg-type]
         pass
 
 
 @pytest.mark.trio
-async def test_an_option_that_there_is_not_is_named_with_those_that_there_are() -> None:
+async def test_an_unknown_option_error_lists_the_known_ones() -> None:
     with pytest.raises(TypeError, match="open_engine has no option 'timeout': there are dial, environment, limits, "):
         async with ms.open_engine([changed()], timeout=30):  # type: ignore[call-arg]
             pass

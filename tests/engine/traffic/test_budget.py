@@ -62,7 +62,7 @@ def test_a_window_begins_anew() -> None:
     assert isinstance(budgets.reserve(None, Amounts(calls=1), 70), Holding)
 
 
-def test_an_amount_may_be_a_function_that_is_asked_again_before_a_refusal() -> None:
+def test_an_amount_may_be_a_function_called_before_a_refusal() -> None:
     plan = {"a": 1.0}
     budgets = Budgets((Budget(usd=lambda tenant: plan[str(tenant)], per="tenant"),))
     budgets.settle(reserved(budgets, Amounts(usd=1), "a"), Amounts(usd=1), 0)

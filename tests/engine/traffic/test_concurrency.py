@@ -15,7 +15,7 @@ def start(concurrency: Concurrency, count: int, now: float) -> list[Ticket]:
     return tickets
 
 
-def test_it_starts_at_eight_and_adds_one_for_each_quick_first_token() -> None:
+def test_it_starts_at_eight_and_grows_with_quick_first_tokens() -> None:
     concurrency = Concurrency()
     tickets = start(concurrency, 8, 0)
     assert concurrency.ready_at(0) == math.inf
@@ -41,7 +41,7 @@ def test_a_round_that_is_too_slow_cuts_by_what_waits_inside() -> None:
     assert concurrency.limit == 6
 
 
-def test_a_refusal_after_the_last_cut_sets_the_limit_to_what_runs() -> None:
+def test_a_refusal_sets_the_limit_to_the_running_calls() -> None:
     concurrency = Concurrency()
     tickets = start(concurrency, 8, 0)
     concurrency.refuse(tickets[0], None, 1)
@@ -83,7 +83,7 @@ def test_a_cancelled_call_frees_its_place_and_teaches_nothing() -> None:
     assert (concurrency.limit, concurrency.running, concurrency.ready_at(0)) == (8, 7, 0)
 
 
-def test_the_least_time_of_a_longer_prompt_bounds_a_shorter_one_and_is_forgotten() -> None:
+def test_a_longer_prompt_s_least_time_bounds_a_shorter_one() -> None:
     least = LeastTimes()
     assert least.measure(1000, 2.0, 0) == 2.0
     assert least.measure(10, 5.0, 0) == 2.0

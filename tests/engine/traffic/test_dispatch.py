@@ -140,7 +140,7 @@ async def test_a_spent_day_of_gemini_fails_at_once(autojump_clock: trio.testing.
     assert [completion.attempts for completion in completions] == [1, 0, 0]
 
 
-async def test_an_overloaded_server_is_tried_again_by_the_calls_own_retries(
+async def test_an_overloaded_server_is_retried_by_the_call(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     seen = [0]
@@ -222,7 +222,7 @@ async def test_a_call_that_is_cancelled_while_it_waits_holds_nothing(autojump_cl
     assert (scope.waiting, scope.running, scope.sent) == (0, 0, 2)
 
 
-async def test_a_call_that_is_cancelled_before_its_request_left_gives_everything_back(
+async def test_a_call_cancelled_before_sending_returns_its_share(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async def never_connects(host: str, port: int) -> trio.SocketStream:

@@ -131,7 +131,7 @@ def test_a_refused_call_is_next_again_and_its_service_given_back() -> None:
     assert queue.take(0) is refused
 
 
-def test_a_call_refused_five_times_lets_the_others_of_its_tenant_go() -> None:
+def test_a_call_refused_five_times_does_not_block_its_tenant() -> None:
     queue = FairQueue()
     stubborn, other = waiting(queue), waiting(queue)
     for _ in range(5):
@@ -150,7 +150,7 @@ def test_a_cancelled_call_is_gone() -> None:
     assert queue.next_deadline() == math.inf
 
 
-def test_calls_whose_time_is_up_leave_in_order_of_their_deadlines() -> None:
+def test_expired_calls_leave_in_order_of_their_deadlines() -> None:
     queue = FairQueue()
     late, early, never = waiting(queue, deadline=5), waiting(queue, deadline=3), waiting(queue)
     assert queue.next_deadline() == 3
@@ -171,7 +171,7 @@ def test_a_call_is_given_up_early_only_by_a_wide_margin(rate: float, deadline: f
     assert queue.is_hopeless(waiting(queue, deadline=deadline), rate, 0) is hopeless
 
 
-def test_what_is_ahead_is_the_higher_classes_and_a_fair_share_of_the_own() -> None:
+def test_calls_ahead_are_higher_classes_and_a_share_of_the_own() -> None:
     queue = FairQueue()
     for _ in range(100):
         waiting(queue, 1000, tenant="much")

@@ -44,7 +44,7 @@ def level(quota: Quota, name: str, now: float) -> float:
 # 1. Reported bucket.
 
 
-def test_the_first_level_is_what_remained_less_what_was_sent_since() -> None:
+def test_the_first_level_is_the_rest_minus_calls_sent_since() -> None:
     quota = a_quota()
     first = send(quota, 0)
     send(quota, 0.01)
@@ -141,7 +141,7 @@ def with_learned_rate(accepted: int) -> Quota:
     return quota
 
 
-def test_a_refusal_after_ten_accepted_costs_cuts_the_rate_once_an_episode() -> None:
+def test_a_refusal_after_ten_costs_cuts_the_rate_once() -> None:
     quota = with_learned_rate(10)
     one, other = send(quota, 2), send(quota, 2)
     quota.refuse(one, REFUSED, 2.1)
@@ -150,7 +150,7 @@ def test_a_refusal_after_ten_accepted_costs_cuts_the_rate_once_an_episode() -> N
     assert quota.learned[REQUESTS].rate == pytest.approx(70)
 
 
-def test_with_fewer_the_hold_doubles_and_from_a_second_on_the_rate_is_cut_too() -> None:
+def test_with_fewer_the_hold_doubles_and_the_rate_is_cut() -> None:
     quota = with_learned_rate(9)
     now, seen = 2.0, list[tuple[float, float]]()
     for _ in range(8):
@@ -160,7 +160,7 @@ def test_with_fewer_the_hold_doubles_and_from_a_second_on_the_rate_is_cut_too() 
     assert seen == [(0.25, 100), (0.5, 100), (1, 70), (2, 49), (4, 34.3), (8, 24.01), (16, 16.81), (16, 11.76)]
 
 
-def test_growth_is_two_percent_a_call_and_five_a_second_up_to_the_reported_limit() -> None:
+def test_growth_is_two_percent_a_call_up_to_the_limit() -> None:
     quota = with_learned_rate(10)
     quota.refuse(send(quota, 2), REFUSED, 2)
     rates = list[float]()
@@ -246,7 +246,7 @@ def test_what_a_call_costs(provider: str) -> None:
     assert (quota.charger.estimate(100, 40), quota.charger.estimate(100, 400)) == CHARGES[provider]
 
 
-def test_output_that_counts_as_produced_is_charged_at_the_learned_mean() -> None:
+def test_output_counted_as_produced_costs_the_learned_mean() -> None:
     charger = a_quota(charging_of("anthropic")).charger
     for output in (10.0, 20.0, 30.0):
         charger.settled(charger.estimate(100, 4096), 100, 0, output)
@@ -283,7 +283,7 @@ def test_a_refused_call_is_given_back_except_openais_requests() -> None:
         assert level(quota, "declared tokens_per_minute", 0) == 600
 
 
-def test_where_settlement_is_unknown_the_rest_may_raise_the_level_but_not_lower_it() -> None:
+def test_an_unknown_settlement_can_only_raise_the_level() -> None:
     def tokens(remaining: float) -> QuotaReport:
         return QuotaReport((ReportedLimit("tokens", TOKENS, MINUTE, 600, remaining),))
 
@@ -300,7 +300,7 @@ def test_where_settlement_is_unknown_the_rest_may_raise_the_level_but_not_lower_
 # 8. Whose limit a refusal is.
 
 
-def test_a_refusal_is_of_the_limit_that_it_names_else_of_the_one_with_the_least_left_else_of_requests() -> None:
+def test_a_refusal_is_attributed_to_one_limit() -> None:
     named = a_quota()
     named.refuse(send(named, 0), QuotaReport(refusal=Refusal.RATE, refused_by=TOKENS), 0)
     assert list(named.learned) == [TOKENS]
@@ -346,7 +346,7 @@ def test_without_adapting_only_declared_limits_and_hints_hold() -> None:
 # 10. What can never go.
 
 
-def test_a_spent_quota_fails_calls_at_once_and_asks_again_after_a_minute() -> None:
+def test_an_exhausted_quota_is_tried_again_after_a_minute() -> None:
     quota = a_quota()
     assert quota.refuse(send(quota, 0), QuotaReport(refusal=Refusal.SPENT, hint=11), 1) is Refusal.SPENT
     cost = quota.charger.estimate(1, 1)

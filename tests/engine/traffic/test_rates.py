@@ -164,7 +164,7 @@ async def test_calls_at_a_time_are_bounded_over_all(autojump_clock: trio.testing
 
 
 @pytest.mark.trio
-async def test_a_scope_of_small_calls_does_not_keep_one_of_large_calls_waiting(
+async def test_small_calls_do_not_keep_large_ones_waiting(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     server = Limited(per_minute=1e6, seconds=0)
@@ -185,7 +185,7 @@ async def test_a_scope_of_small_calls_does_not_keep_one_of_large_calls_waiting(
 
 
 @pytest.mark.trio
-async def test_without_adapting_nothing_is_learned_and_hints_are_obeyed(autojump_clock: trio.testing.MockClock) -> None:
+async def test_without_adapting_only_hints_are_followed(autojump_clock: trio.testing.MockClock) -> None:
     server = Limited(per_minute=60, capacity=1, seconds=0, refusal_headers="retry-after: 3\r\n")
     async with (
         open_peer(server.serve) as peer,

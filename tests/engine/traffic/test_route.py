@@ -42,7 +42,7 @@ def test_order_waits_for_the_first_healthy_target() -> None:
     assert route.choose(3, ALL) == Choice(0, (0,))
 
 
-def test_where_all_are_open_a_call_waits_for_the_first_to_come_back() -> None:
+def test_if_all_are_open_a_call_waits_for_the_first_to_close() -> None:
     route = a_route(Balance.ORDER, TargetRecord(), TargetRecord())
     fail(route, 0, 5, 1.0)
     fail(route, 1, 5, 1.5)
@@ -90,7 +90,7 @@ def test_fastest_tries_each_unknown_target_with_one_call_first() -> None:
     assert route.choose(0.5, ALL).target == 0
 
 
-def test_fastest_takes_the_least_of_outstanding_times_time_and_failures() -> None:
+def test_fastest_takes_the_target_with_the_lowest_score() -> None:
     route = a_route(Balance.FASTEST)
     for place, seconds in enumerate((1.0, 0.4, 0.5)):
         answer(route, place, seconds, 0)
@@ -113,7 +113,7 @@ def test_an_idle_target_is_tried_again_after_five_seconds() -> None:
     assert route.choose(5, ALL).target in (1, 2)
 
 
-def test_a_session_stays_until_its_target_is_four_times_worse_or_fails() -> None:
+def test_a_session_stays_until_its_target_is_much_worse() -> None:
     route = a_route(Balance.STICKY)
     for place in ALL:
         answer(route, place, 1.0, 0)
@@ -144,7 +144,7 @@ def test_a_session_is_forgotten_when_it_ends_and_after_an_hour() -> None:
     assert route.targets[0].sessions == 0
 
 
-def test_a_breaker_opens_after_five_failures_in_a_row_for_two_seconds_and_lets_one_try() -> None:
+def test_a_breaker_opens_after_five_failures_in_a_row() -> None:
     breaker = Breaker()
     for _ in range(4):
         breaker.fail(0, 0)
@@ -183,7 +183,7 @@ def test_a_hedge_waits_for_the_95th_percentile_of_the_last_200() -> None:
     assert HedgeState(Hedge(2.5)).begin(1) == 3.5
 
 
-def test_never_more_than_the_given_part_of_the_last_minutes_calls() -> None:
+def test_hedges_are_at_most_the_given_part_of_recent_calls() -> None:
     hedge = HedgeState(Hedge(1.0, at_most=0.05))
     for second in range(60):
         hedge.begin(float(second))

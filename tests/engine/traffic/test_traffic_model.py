@@ -1,4 +1,4 @@
-"""A few servers of `benchmarks.traffic_model`: whoever breaks a rule sees it before the whole set is run."""
+"""A few servers of `benchmarks.traffic_model`, as a quick check of the rules before the whole set is run."""
 
 from __future__ import annotations
 

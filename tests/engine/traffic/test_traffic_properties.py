@@ -219,7 +219,7 @@ def test_at_the_time_that_a_bucket_gives_there_is_room(rate: float, capacity: fl
 @bounded
 @given(STEPS)
 def test_a_scope_that_waits_says_when_it_will_not(steps: list[tuple[str, int, float]]) -> None:
-    """`next_time` is never in the past, and whoever follows it gets every call sent."""
+    """`next_time` is never in the past, and a caller that follows it gets every call sent."""
     scope = Scope("one", charging_of("openai-chat"))
     sent, now = play(scope, steps)
     for ticket in sent:
