@@ -180,14 +180,16 @@ class RunningCall(Timed):
         finally:
             self._runtime.soon(self)
 
-    def end_now(self, error: ProviderError, *, forced: bool = False) -> None:
-        """As `end`, but complete before this returns: the engine will have no next iteration.
+    def end_now(self, reason: str, *, forced: bool = False) -> None:
+        """Cancel, and complete before this returns: the engine will have no next iteration.
+
+        reason: why, in the error's words.
 
         A call whose last callbacks are running completes when they return. `forced`: they will not, because the
         iteration that called them was interrupted.
         """
         if self._step is Step.OPEN:
-            self._fail(error)
+            self._fail(cancelled(reason))
         elif self._step > Step.STOPPED and not forced:
             return
         self._starting = False
@@ -423,7 +425,7 @@ class RunningCall(Timed):
         """The completion of a call that fails now, with what had arrived."""
         attempt, prepared = self._attempt, self._prepared
         error.provider, error.model = prepared.provider.name, prepared.model
-        error.host = prepared.origin.host_header
+        error.host = prepared.head.headers[0][1].decode()  # Host stands first
         return Completion(
             success=False,
             http_status=error.http_status or (attempt.status if attempt is not None else 0),

@@ -38,7 +38,7 @@ from .completion import Completion
 from .delivery import Counters, OnEvent
 from .dispatcher import Dispatcher
 from .ending import OnCompletion
-from .errors import EngineClosedError, TooManyCallsError, cancelled, ends_engine
+from .errors import EngineClosedError, TooManyCallsError, ends_engine
 from .handle import Call
 from .limits import Limits
 from .observe import CallStart, GuardedObserver, Observer
@@ -314,7 +314,7 @@ class Calls:
             return
         self._closed = True
         for call in list(self._calls):
-            call.end_now(cancelled("the engine was closed"), forced=forced)
+            call.end_now("the engine was closed", forced=forced)
         self._runtime.forget_due()
         if self._runtime.recording is not None:
             self._runtime.recording.close()
