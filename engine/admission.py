@@ -53,22 +53,21 @@ class Admission:
 
     # --- before an attempt ---
 
-    def enter(self, sender: Sender, deadline: float, *, again: bool) -> None:
+    def enter(self, sender: Sender, deadline: float, now: float, *, again: bool) -> None:
         """Wait to be sent. The call may be notified before this returns.
 
-        deadline: when its time to wait is up. again: it was sent before.
+        deadline: when its time to wait is up. now: the moment on the engine's clock. again: it was sent before.
         """
         ticket = self._ticket
         ticket.owner = sender
         ticket.deadline = deadline
-        self._begin_to_wait()
-        self._lane.enter(ticket, again=again)
+        self._begin_to_wait(now)
+        self._lane.enter(ticket, now, again=again)
 
-    def left(self) -> None:
+    def left(self, now: float) -> None:
         """It waits no longer. May be called again."""
         if self._entered is None:
             return
-        now = self._lane.now
         slot = self._lane.scope.slot_seconds(now) - self._slot_mark
         self._slot_seconds += slot
         self._quota_seconds += max(0.0, now - self._entered - slot)
@@ -116,7 +115,7 @@ class Admission:
         lane.write_news()
         lane.changed()
         if refusal in (Refusal.RATE, Refusal.OVERLOAD):
-            self._begin_to_wait()
+            self._begin_to_wait(now)
             return True
         if refusal is not Refusal.NONE:
             error.retryable = False
@@ -129,7 +128,7 @@ class Admission:
         """
         lane, ticket = self._lane, self._ticket
         scope, now = lane.scope, lane.now
-        self.left()
+        self.left(now)
         if ticket.state in UNDER_WAY and sent:
             self._settle(response, now)
         else:
@@ -147,6 +146,6 @@ class Admission:
         charge = scope.quota.charger.settled(ticket.cost, usage.input_tokens, usage.cached_tokens or 0, output)
         scope.settle(ticket, charge, now, tokens=usage.input_tokens + output, output=output)
 
-    def _begin_to_wait(self) -> None:
-        self._entered = self._lane.now
-        self._slot_mark = self._lane.scope.slot_seconds(self._entered)
+    def _begin_to_wait(self, now: float) -> None:
+        self._entered = now
+        self._slot_mark = self._lane.scope.slot_seconds(now)

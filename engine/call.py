@@ -248,11 +248,12 @@ class RunningCall(Timed):
         elif self._step is Step.OPEN:
             self._enter_queue()
             self._disarm()
-            admission.enter(self, self._longest_wait(), again=again)
+            now = self._runtime.loop.clock() if again else self._started
+            admission.enter(self, self._longest_wait(now), now, again=again)
 
     def admitted(self) -> None:
         assert self._admission is not None
-        self._admission.left()
+        self._admission.left(self._runtime.loop.clock())
         self.begin()
 
     def rejected(self, error: ProviderError) -> None:
@@ -268,7 +269,8 @@ class RunningCall(Timed):
         if self._attempt is not None:
             self._delivery.reset()
         self._attempts += 1
-        self._enter_queue()
+        if self._state is not CallState.QUEUED:
+            self._enter_queue()
         self._attempt = Attempt(self._prepared, self, self._deliver_first, self._runtime.recorder)
         attempt_started = self._hooks.attempt_started
         if attempt_started is not None:
@@ -388,7 +390,9 @@ class RunningCall(Timed):
         attempt, admission = self._attempt, self._admission
         if admission is None or attempt is None:
             return False
-        return admission.failed(error, attempt.headers, self._longest_wait(), sent=attempt.sent)
+        return admission.failed(
+            error, attempt.headers, self._longest_wait(self._runtime.loop.clock()), sent=attempt.sent
+        )
 
     def _back_off(self, delay: float) -> None:
         self._runtime.retried += 1

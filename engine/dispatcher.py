@@ -29,6 +29,8 @@ from .traffic.ticket import Ticket
 Account: TypeAlias = Hashable
 """A key at an address: calls of two accounts never share a limit that a server has."""
 
+PRIORITIES: dict[str, Priority] = {priority.value: priority for priority in Priority}
+
 MOST_LANES = 1_000
 """Models that are remembered; beyond it those without calls are forgotten."""
 
@@ -66,7 +68,7 @@ class Dispatcher:
         ticket = Ticket(
             estimate_input_tokens(request, prepared.body),
             request.max_output_tokens,
-            priority=Priority(request.priority),
+            priority=PRIORITIES[request.priority],
             tenant=request.tenant,
         )
         return Admission(lane, ticket)
@@ -128,7 +130,7 @@ class Dispatcher:
     def _forget_idle(self) -> None:
         """Forget the lanes without calls, so that names of models that come from elsewhere do not fill the memory."""
         for key, lane in list(self._lanes.items()):
-            if not len(lane.scope.queue) and not lane.scope.running:
+            if not lane.scope.queue.length and not lane.scope.running:
                 del self._lanes[key]
                 del self._lane_of_scope[lane.scope]
         kept = set(map(id, self._lanes.values()))

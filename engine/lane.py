@@ -98,7 +98,7 @@ class Lane(Due):
         self._ignored: set[str] = set()
 
     def __repr__(self) -> str:
-        return f"<Lane {self.scope.name}, {len(self.scope.queue)} waiting>"
+        return f"<Lane {self.scope.name}, {self.scope.queue.length} waiting>"
 
     @property
     def now(self) -> float:
@@ -107,23 +107,23 @@ class Lane(Due):
 
     # --- sending ---
 
-    def enter(self, ticket: Ticket, *, again: bool) -> None:
+    def enter(self, ticket: Ticket, now: float, *, again: bool) -> None:
         """A call begins to wait, and is sent at once where it may be. again: it waited before, and goes to the head."""
-        scope, now = self.scope, self.now
+        scope = self.scope
         sender = cast("Sender", ticket.owner)
         why = scope.never(ticket, now)
         if why is not None:
             sender.rejected(self._never_sent(why))
             return
         scope.add(ticket, now, at_head=again)
-        if len(scope.queue) == 1:
+        if scope.queue.length == 1:
             self.pump()
             return
-        if scope.is_hopeless(ticket, now):
+        if ticket.deadline < math.inf and scope.is_hopeless(ticket, now):
             seconds, reason = scope.seconds_ahead(ticket, now), scope.reason(ticket, now)
             scope.cancel(ticket, now)
             sender.rejected(_hopeless(ticket.deadline - now, seconds, reason))
-        elif scope.queue.first(now) is ticket:
+        elif ticket.is_first_of_tenant:
             self.schedule()
 
     def schedule(self) -> None:
@@ -174,9 +174,10 @@ class Lane(Due):
 
     def changed(self) -> None:
         """A call ended, or a response came: others may go now."""
-        if len(self.scope.queue):
+        if self.scope.queue.length:
             self.schedule()
-        self._pass_on()
+        if self.scope.limits:
+            self._pass_on()
 
     def _pass_on(self) -> None:
         for limit in self.scope.limits:

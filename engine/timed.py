@@ -136,10 +136,10 @@ class Timed(Ending):
             self._timer = None
             self._arm()
 
-    def _longest_wait(self) -> float:
-        """When a call that begins to wait has waited for too long."""
+    def _longest_wait(self, now: float) -> float:
+        """When a call that begins to wait now has waited for too long."""
         left = self._clocks.queue - self._queued_before
-        return min(self._started + self._clocks.total, self._runtime.loop.clock() + left)
+        return min(self._started + self._clocks.total, now + left)
 
     def _expired(self, clock: Clock, where: str = "") -> None:
         attempt = self._attempt

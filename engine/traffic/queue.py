@@ -29,7 +29,10 @@ CLASSES = tuple(Priority)
 
 
 class FairQueue:
-    """Waiting calls. `len()` says how many."""
+    """Waiting calls.
+
+    length: how many; `len()` says the same.
+    """
 
     def __init__(self) -> None:
         self._classes = {priority: TenantClass() for priority in CLASSES}
@@ -37,10 +40,10 @@ class FairQueue:
         self._deadlines: list[tuple[float, int, Ticket]] = []
         self._with_deadline = 0
         self._sequence = 0
-        self._length = 0
+        self.length: int = 0
 
     def __len__(self) -> int:
-        return self._length
+        return self.length
 
     def add(self, ticket: Ticket, *, at_head: bool = False) -> None:
         """A call begins to wait, behind the others of its tenant. at_head: before them, because it waited before."""
@@ -55,7 +58,7 @@ class FairQueue:
 
     def first(self, now: float) -> Ticket | None:
         """The call that is next; None where none waits."""
-        if not self._length:
+        if not self.length:
             return None
         return self._classes[self._next_class(now)].first()
 
@@ -131,7 +134,7 @@ class FairQueue:
 
     def _enter(self, ticket: Ticket, *, at_head: bool) -> None:
         self._sequence += 1
-        self._length += 1
+        self.length += 1
         ticket.sequence = self._sequence
         ticket.state = TicketState.QUEUED
         self._classes[ticket.priority].add(ticket, at_head=at_head)
@@ -140,7 +143,7 @@ class FairQueue:
             heapq.heappush(self._deadlines, (ticket.deadline, ticket.sequence, ticket))
 
     def _drop(self, ticket: Ticket) -> None:
-        self._length -= 1
+        self.length -= 1
         self._classes[ticket.priority].remove(ticket)
         if ticket.deadline < math.inf:
             self._with_deadline -= 1

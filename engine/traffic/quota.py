@@ -160,14 +160,16 @@ class Quota:
                 return unit.words
         return "the first answers"
 
+    def is_unlimited(self, now: float) -> bool:
+        """Whether no limit is known that a call could be too large for."""
+        return not self.reported and now >= self.spent_until
+
     def never(self, ticket: Ticket, now: float) -> Impossible | None:
         """Why a call can never be sent; None where it can.
 
         What is only believed of its output does not count; and against a limit that the server reports, only a part of
         its input does, since the server counts in another way.
         """
-        if not self.reported and now >= self.spent_until:
-            return None
         tokens, output = ticket.input_tokens, ticket.max_output
         sure = self.charger.least(tokens * LEAST_OF_ESTIMATE, output)
         return self.impossible(ticket.cost, now, self.charger.least(tokens, output), sure)

@@ -74,6 +74,8 @@ class Scope:
 
     def never(self, ticket: Ticket, now: float) -> Impossible | None:
         """Why a call can never be sent; None where it can."""
+        if self.quota.is_unlimited(now):
+            return None
         ticket.cost = self.quota.charger.estimate(ticket.input_tokens, ticket.max_output)
         return self.quota.never(ticket, now)
 
@@ -172,7 +174,7 @@ class Scope:
         """A call is given up before its request left: it waits no longer, and holds nothing."""
         if ticket.state is TicketState.QUEUED:
             self.queue.remove(ticket)
-            if not len(self.queue):
+            if not self.queue.length:
                 self.leave_lines()
         elif ticket.state in (TicketState.SENT, TicketState.CONFIRMED):
             self._release(ticket)
@@ -200,7 +202,7 @@ class Scope:
         if self.concurrency is not None:
             most.append(int(self.concurrency.limit))
         return ScopeStatistics(
-            waiting=len(self.queue),
+            waiting=self.queue.length,
             running=quota.running,
             sent=quota.sent,
             refused=quota.refused,

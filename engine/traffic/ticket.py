@@ -90,6 +90,11 @@ class Ticket:
         self.before: Ticket | None = None
         self.after: Ticket | None = None
 
+    @property
+    def is_first_of_tenant(self) -> bool:
+        """Whether it stands at the head of its tenant's line, so that it may be the next call of all."""
+        return self.line is not None and self.line.first is self
+
     def __repr__(self) -> str:
         return f"Ticket({self.state.name}, {self.priority}, tenant={self.tenant!r}, cost={tuple(self.cost)})"
 
