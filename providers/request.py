@@ -119,8 +119,8 @@ class Request(_CachedForm):
     """One request. Only `model` and `messages` are required. None leaves a setting to the server.
 
     model: the model's name, with or without the provider's (`"anthropic/claude-sonnet-4-5"`).
-    messages: the conversation so far, as `Message` values. A text is one user's message. A dict is a message in OpenAI's
-        chat form: it becomes a `Message`, and system messages at the beginning become `system`.
+    messages: the conversation so far, as `Message` values. A text is one user's message. A dict is a message in
+        OpenAI's chat form: it becomes a `Message`, and system messages at the beginning become `system`.
     system: the system prompt, as text or text blocks.
     tools: functions that the model may call, as `Tool` values; a dict in OpenAI's form becomes one.
     tool_choice: `auto`, `none`, `required`, or a tool's name.
