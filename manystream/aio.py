@@ -7,7 +7,8 @@ called directly on the loop's thread, and may use asyncio like any other callbac
 A thread can hold one trio run. Engines that are open on one loop at the same time share this run: the first engine
 starts it, and it ends when the last engine is closed.
 
-Knows asyncio, and how to pass a call's completion to it. Must not know how a call works. No other file imports asyncio.
+Knows asyncio, and how to pass a call's completion to it. Must not know how a call works. Only this file and
+`aio_map.py` import asyncio.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Protocol, Self, TypeAlias, Unpack
 
 import trio
 
+from .aio_map import MapsRequests
 from .engine import core
 from .engine.callbacks import check_callback
 from .engine.clocks import CallState
@@ -182,7 +184,7 @@ class EventStream(BufferedEvents[Call]):
             self._arrived.set_result(None)
 
 
-class Engine:
+class Engine(MapsRequests):
     """Many concurrent calls on an asyncio loop. `open_engine` makes it. Use its methods on the loop's thread only."""
 
     def __init__(self, native: core.Engine) -> None:

@@ -77,7 +77,7 @@ class Members:
         raise self._wrong(name, "an array", value)
 
     def objects(self, name: str) -> list[JSONObject]:
-        """Take an array of objects, or return an empty list if it is missing. Raises `InvalidRequestError`."""
+        """Take an array of objects, or an empty list if it is missing. Raises `InvalidRequestError`."""
         found: list[JSONObject] = []
         for position, value in enumerate(self.array(name) or []):
             if type(value) is not dict:
@@ -100,7 +100,7 @@ class Members:
         return text
 
     def texts(self, name: str) -> list[str]:
-        """Take a string or an array of strings, or return an empty list if it is missing. Raises `InvalidRequestError`."""
+        """Take a string or an array of strings, or an empty list if it is missing. Raises `InvalidRequestError`."""
         value = self.take(name)
         values = [value] if type(value) is str else value
         if values is None:

@@ -84,7 +84,7 @@ def function_tool(value: JSONObject, where: str) -> Tool:
     """A function in OpenAI's form, nested (`function`) or flat, or in ours. Raises `InvalidRequestError`."""
     kind = value.get("type", "function")
     if kind != "function":
-        raise InvalidRequestError(f"{where}.type", f"must be 'function', not {kind!r}: others go into extra_body")
+        raise InvalidRequestError(f"{where}.type", f"must be 'function', not {kind!r}: put other tools into extra_body")
     members = Members(mapping(value, "function") or value, where)
     members.take("type")
     name, description = members.text("name"), members.text("description") or ""

@@ -44,11 +44,13 @@ environment variables; `transport` does not use JSON."""
 
 ALLOWED_IMPORTS = {
     ("manystream/aio.py", "asyncio"),
+    ("manystream/aio_map.py", "asyncio"),
     ("engine/monitor.py", "manystream/__version__"),
     ("providers/gemini/response.py", "secrets"),
 }
-"""Exceptions to these rules. `aio` is the bridge for asyncio programs. A monitor reports the package's version, which
-is defined in one place. Gemini's `parse_response` is called without an engine, so it generates ids of tool calls."""
+"""Exceptions to these rules. `aio` is the bridge for asyncio programs, and `aio_map` its `map`. A monitor reports the
+package's version, which is defined in one place. Gemini's `parse_response` is called without an engine, so it generates
+ids of tool calls."""
 
 
 LINKS = tuple(ROOT / "manystream" / package for package in PACKAGES)
