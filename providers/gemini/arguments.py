@@ -255,19 +255,16 @@ def _system(wire: JSONObject | None) -> str | Sequence[Text] | None:
 
 
 def _tools(members: Members, extra: JSONObject) -> list[Tool]:
-    """The functions, where `Tool` can hold them all and they stand before tools of other kinds, which are carried as
-    they are. Else none, and all tools are carried."""
+    """The functions, where `Tool` can hold them all. Tools of other kinds are carried as they are, behind them."""
     wire = members.objects("tools")
     functions = [tool for tool in wire if tool.keys() == {FUNCTIONS}]
     declared = [declaration for tool in functions for declaration in objects(tool, FUNCTIONS)]
-    are_plain = all(
-        declaration.keys() <= DECLARATION_MEMBERS and _has_plain_type(declaration) for declaration in declared
-    )
-    if not are_plain or wire[: len(functions)] != functions:
+    if not all(each.keys() <= DECLARATION_MEMBERS and _has_plain_type(each) for each in declared):
         extra["tools"] = list(wire)
         return []
-    if len(functions) < len(wire):
-        extra["tools"] = [*wire[len(functions) :]]
+    others: list[JSON] = [tool for tool in wire if tool.keys() != {FUNCTIONS}]
+    if others:
+        extra["tools"] = others
     return [_tool(declaration, f"tools[].functionDeclarations[{place}]") for place, declaration in enumerate(declared)]
 
 

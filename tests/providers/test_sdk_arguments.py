@@ -1,0 +1,658 @@
+"""The SDKs' own arguments: what is read of them, encoded again, is the body that the SDK sends. The SDK is the witness.
+
+The examples are those of the SDKs' documentation, in our words: each option, each form of content, dicts and objects.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import math
+from collections.abc import Callable
+from typing import Literal
+
+import anthropic
+import openai
+import pydantic
+import pytest
+from anthropic.resources.beta.messages import Messages as BetaMessages
+from anthropic.types import TextBlock, ThinkingBlock, ToolUseBlock
+from google.genai import types
+from openai.resources.responses import Responses
+from openai.types.chat import ChatCompletionMessage
+from openai.types.chat.chat_completion_message_tool_call import ChatCompletionMessageToolCall, Function
+from openai.types.responses import ResponseOutputMessage, ResponseOutputText
+
+import manystream as ms
+from manystream.providers.anthropic.arguments import ARGUMENTS as ANTHROPIC_ARGUMENTS
+from manystream.providers.gemini.arguments import CONFIG_MEMBERS
+from manystream.providers.openai.chat.arguments import ARGUMENTS as CHAT_ARGUMENTS
+from manystream.providers.openai.responses.arguments import ARGUMENTS as RESPONSES_ARGUMENTS
+from manystream.providers.openai.responses.arguments import NO_REQUEST
+from tests.providers.sdk_bodies import PROVIDERS, READERS, sent_by_sdk, sent_by_us, warnings_of
+
+PNG = "iVBORw0KGgo="
+PDF = "JVBERi0xLjQK"
+SCHEMA: dict[str, object] = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}},
+    "required": ["city"],
+    "additionalProperties": False,
+}
+USER: dict[str, object] = {"role": "user", "content": "Which river?"}
+
+# --- examples ---
+
+CHAT_TOOL = {
+    "type": "function",
+    "function": {"name": "look", "description": "Look.", "parameters": SCHEMA, "strict": True},
+}
+CHAT_CALL = {"id": "call_1", "type": "function", "function": {"name": "look", "arguments": '{"city": "Bonn"}'}}
+
+CHAT: dict[str, dict[str, object]] = {
+    "text": {},
+    "system": {"messages": [{"role": "system", "content": "Be brief."}, USER]},
+    "developer parts": {"messages": [{"role": "developer", "content": [{"type": "text", "text": "Be brief."}]}, USER]},
+    "name": {"messages": [{"role": "user", "content": "Hi", "name": "ada"}]},
+    "parts": {"messages": [{"role": "user", "content": [{"type": "text", "text": "Hi"}]}]},
+    "image": {
+        "messages": [
+            {
+                "role": "user",
+                "content": [
+                    {"type": "text", "text": "What is it?"},
+                    {"type": "image_url", "image_url": {"url": "https://example.org/a.png", "detail": "high"}},
+                    {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}},
+                ],
+            }
+        ]
+    },
+    "audio and file": {
+        "messages": [
+            {
+                "role": "user",
+                "content": [
+                    {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}},
+                    {"type": "file", "file": {"filename": "a.pdf", "file_data": f"data:application/pdf;base64,{PDF}"}},
+                    {"type": "file", "file": {"file_id": "file-1"}},
+                ],
+            }
+        ],
+        "modalities": ["text", "audio"],
+        "audio": {"voice": "alloy", "format": "wav"},
+    },
+    "tools": {"tools": [CHAT_TOOL], "parallel_tool_calls": False},
+    "tool choice auto": {"tools": [CHAT_TOOL], "tool_choice": "auto"},
+    "tool choice required": {"tools": [CHAT_TOOL], "tool_choice": "required"},
+    "tool choice named": {"tools": [CHAT_TOOL], "tool_choice": {"type": "function", "function": {"name": "look"}}},
+    "allowed tools": {
+        "tools": [CHAT_TOOL],
+        "tool_choice": {
+            "type": "allowed_tools",
+            "allowed_tools": {"mode": "auto", "tools": [{"type": "function", "function": {"name": "look"}}]},
+        },
+    },
+    "custom tool": {"tools": [CHAT_TOOL, {"type": "custom", "custom": {"name": "sql"}}], "tool_choice": "required"},
+    "older functions": {"functions": [{"name": "look", "parameters": SCHEMA}], "function_call": {"name": "look"}},
+    "tool round": {
+        "messages": [
+            USER,
+            {"role": "assistant", "content": None, "tool_calls": [CHAT_CALL]},
+            {"role": "tool", "tool_call_id": "call_1", "content": [{"type": "text", "text": "The Rhine."}]},
+            {"role": "user", "content": "Thanks."},
+        ],
+        "tools": [CHAT_TOOL],
+    },
+    "SDK objects": {
+        "messages": [
+            USER,
+            ChatCompletionMessage(
+                role="assistant",
+                content=None,
+                tool_calls=[
+                    ChatCompletionMessageToolCall(
+                        id="call_1", type="function", function=Function(name="look", arguments='{"city": "Bonn"}')
+                    )
+                ],
+            ),
+            {"role": "tool", "tool_call_id": "call_1", "content": "The Rhine."},
+        ]
+    },
+    "a call without a result": {"messages": [USER, {"role": "assistant", "tool_calls": [CHAT_CALL]}, USER]},
+    "json object": {"response_format": {"type": "json_object"}},
+    "json schema": {
+        "response_format": {"type": "json_schema", "json_schema": {"name": "place", "schema": SCHEMA, "strict": True}}
+    },
+    "loose json schema": {
+        "response_format": {
+            "type": "json_schema",
+            "json_schema": {"name": "any", "schema": {"type": "object", "not": {}}, "strict": False},
+        }
+    },
+    "sampling": {"temperature": 0.2, "top_p": 0.9, "stop": "END", "seed": 7, "model": "gpt-4o"},
+    "sampling of a model that takes none": {"temperature": 0.2, "stop": ["A", "B"]},
+    "older limit": {"max_tokens": 9},
+    "limit": {"max_completion_tokens": 9, "reasoning_effort": "minimal", "verbosity": "low"},
+    "both limits": {"max_completion_tokens": 9, "max_tokens": 8},
+    "metadata": {"metadata": {"a": "b"}, "store": True, "user": "ada", "service_tier": "flex"},
+    "several answers": {"n": 2, "logprobs": True, "top_logprobs": 3, "logit_bias": {"1": 2}},
+    "nulls": {"stop": None, "seed": None, "temperature": None},
+    "not given": {"stop": openai.NOT_GIVEN, "seed": openai.omit},
+    "extra body": {"extra_body": {"top_k": 4, "temperature": 0.4}, "temperature": 0.1},
+    "search": {"web_search_options": {"search_context_size": "low"}},
+    "prediction": {"prediction": {"type": "content", "content": "x"}},
+}
+
+RESPONSES_TOOL = {"type": "function", "name": "look", "description": "Look.", "parameters": SCHEMA, "strict": True}
+
+RESPONSES: dict[str, dict[str, object]] = {
+    "text": {},
+    "instructions": {"instructions": "Be brief."},
+    "messages": {"input": [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": "Hi"}]},
+    "items": {
+        "input": [
+            {
+                "type": "message",
+                "role": "user",
+                "content": [
+                    {"type": "input_text", "text": "What is it?"},
+                    {"type": "input_image", "image_url": f"data:image/png;base64,{PNG}", "detail": "low"},
+                    {"type": "input_image", "file_id": "file-1", "detail": "auto"},
+                    {"type": "input_file", "filename": "a.pdf", "file_data": f"data:application/pdf;base64,{PDF}"},
+                    {"type": "input_file", "file_url": "https://example.org/a.pdf"},
+                ],
+            }
+        ]
+    },
+    "tool round": {
+        "input": [
+            USER,
+            {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "abc"},
+            {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "look", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": "call_1", "output": "The Rhine."},
+        ],
+        "tools": [RESPONSES_TOOL],
+        "include": ["reasoning.encrypted_content"],
+        "store": False,
+    },
+    "SDK objects": {
+        "input": [
+            USER,
+            ResponseOutputMessage(
+                id="msg_1",
+                role="assistant",
+                status="completed",
+                type="message",
+                content=[ResponseOutputText(type="output_text", text="The Rhine.", annotations=[])],
+            ),
+            {"role": "user", "content": "Sure?"},
+        ]
+    },
+    "reasoning": {"reasoning": {"effort": "high", "summary": "detailed"}},
+    "reasoning effort": {"reasoning": {"effort": "low"}},
+    "format": {
+        "text": {
+            "verbosity": "low",
+            "format": {"type": "json_schema", "name": "place", "schema": SCHEMA, "strict": True},
+        }
+    },
+    "loose format": {"text": {"format": {"type": "json_schema", "name": "any", "schema": {"type": "object"}}}},
+    "json object": {"text": {"format": {"type": "json_object"}}},
+    "tools": {"tools": [RESPONSES_TOOL], "tool_choice": {"type": "function", "name": "look"}},
+    "built-in tools": {"tools": [{"type": "web_search"}, RESPONSES_TOOL], "tool_choice": "required"},
+    "parallel calls": {"tools": [RESPONSES_TOOL], "parallel_tool_calls": False, "tool_choice": "auto"},
+    "kept conversation": {"previous_response_id": "resp_1", "store": True},
+    "sampling": {"temperature": 0.3, "top_p": 0.5, "max_output_tokens": 5, "model": "gpt-4.1"},
+    "others": {
+        "metadata": {"a": "b"},
+        "truncation": "auto",
+        "service_tier": "flex",
+        "user": "ada",
+        "background": False,
+    },
+}
+
+CLAUDE_TOOL: dict[str, object] = {"name": "look", "description": "Look.", "input_schema": SCHEMA}
+
+CLAUDE: dict[str, dict[str, object]] = {
+    "text": {},
+    "system": {"system": "Be brief."},
+    "cached system": {
+        "system": [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral", "ttl": "1h"}}]
+    },
+    "no system": {"system": []},
+    "blocks": {
+        "messages": [
+            {
+                "role": "user",
+                "content": [
+                    {"type": "text", "text": "What is it?", "cache_control": {"type": "ephemeral"}},
+                    {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}},
+                    {"type": "image", "source": {"type": "url", "url": "https://example.org/a.png"}},
+                    {
+                        "type": "document",
+                        "source": {"type": "base64", "media_type": "application/pdf", "data": PDF},
+                        "title": "A",
+                        "citations": {"enabled": True},
+                    },
+                ],
+            }
+        ]
+    },
+    "tool round": {
+        "messages": [
+            USER,
+            {
+                "role": "assistant",
+                "content": [
+                    {"type": "thinking", "thinking": "Hm.", "signature": "abc"},
+                    {"type": "text", "text": "I look. "},
+                    {"type": "tool_use", "id": "toolu_1", "name": "look", "input": {"city": "Bonn"}},
+                ],
+            },
+            {
+                "role": "user",
+                "content": [
+                    {"type": "tool_result", "tool_use_id": "toolu_1", "content": "The Rhine.", "is_error": False},
+                    {"type": "text", "text": "So?"},
+                ],
+            },
+        ],
+        "tools": [{**CLAUDE_TOOL, "cache_control": {"type": "ephemeral"}}],
+        "thinking": {"type": "enabled", "budget_tokens": 2048},
+        "max_tokens": 4096,
+    },
+    "SDK objects": {
+        "messages": [
+            USER,
+            {
+                "role": "assistant",
+                "content": [
+                    ThinkingBlock(type="thinking", thinking="Hm.", signature="abc"),
+                    TextBlock(type="text", text="I look.", citations=None),
+                    ToolUseBlock(type="tool_use", id="toolu_1", name="look", input={"city": "Bonn"}),
+                ],
+            },
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": "The Rhine."}]},
+        ]
+    },
+    "prefill": {"messages": [USER, {"role": "assistant", "content": "The "}]},
+    "choice auto": {"tools": [CLAUDE_TOOL], "tool_choice": {"type": "auto", "disable_parallel_tool_use": True}},
+    "choice any": {"tools": [CLAUDE_TOOL], "tool_choice": {"type": "any"}},
+    "choice tool": {"tools": [CLAUDE_TOOL], "tool_choice": {"type": "tool", "name": "look"}},
+    "choice none": {"tools": [CLAUDE_TOOL], "tool_choice": {"type": "none"}},
+    "server tool": {"tools": [{"type": "web_search_20250305", "name": "web_search"}, CLAUDE_TOOL]},
+    "adaptive": {
+        "thinking": {"type": "adaptive", "display": "omitted"},
+        "output_config": {"effort": "max"},
+    },
+    "disabled": {"thinking": {"type": "disabled"}},
+    "format": {"output_config": {"effort": "low", "format": {"type": "json_schema", "schema": SCHEMA}}},
+    "other output": {"output_config": {"effort": "low", "task_budget": {"type": "tokens", "total": 9}}},
+    "stops": {"stop_sequences": ["A"], "metadata": {"user_id": "ada"}, "service_tier": "auto"},
+    "null metadata": {"metadata": {"user_id": None}},
+    "not given": {"system": anthropic.omit, "stop_sequences": anthropic.NOT_GIVEN},
+    "extra body": {"extra_body": {"temperature": 0.5, "top_k": 3}},
+}
+
+GEMINI_TOOL = {"function_declarations": [{"name": "look", "description": "Look.", "parameters_json_schema": SCHEMA}]}
+
+GEMINI: dict[str, dict[str, object]] = {
+    "text": {},
+    "texts": {"contents": ["Which", "river?"]},
+    "content": {"contents": types.Content(role="user", parts=[types.Part(text="Hi")])},
+    "parts": {
+        "contents": [
+            types.Part(text="What is it?"),
+            types.Part.from_bytes(data=b"\xff\xfe\xfd", mime_type="image/png"),
+            types.Part.from_uri(file_uri="https://example.org/a.pdf", mime_type="application/pdf"),
+        ]
+    },
+    "dicts": {
+        "contents": [
+            {
+                "role": "user",
+                "parts": [{"text": "Hi"}, {"inline_data": {"mime_type": "image/png", "data": b"\xff\xfe"}}],
+            },
+            {"role": "model", "parts": [{"text": "Yes?"}]},
+            {"role": "user", "parts": [{"text": "Again"}]},
+        ]
+    },
+    "tool round": {
+        "contents": [
+            {"role": "user", "parts": [{"text": "Which?"}]},
+            {"role": "model", "parts": [{"function_call": {"name": "look", "args": {"the_city": "Bonn"}}}]},
+            {"role": "user", "parts": [{"function_response": {"name": "look", "response": {"the_river": "Rhine"}}}]},
+        ],
+        "config": {"tools": [GEMINI_TOOL]},
+    },
+    "config object": {
+        "config": types.GenerateContentConfig(
+            system_instruction="Be brief.",
+            temperature=0.1,
+            top_p=0.5,
+            top_k=3,
+            max_output_tokens=9,
+            stop_sequences=["A"],
+            seed=3,
+            candidate_count=1,
+            thinking_config=types.ThinkingConfig(thinking_budget=256, include_thoughts=True),
+            safety_settings=[types.SafetySetting(category="HARM_CATEGORY_HARASSMENT", threshold="BLOCK_NONE")],  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        )
+    },
+    "config dict": {
+        "config": {
+            "system_instruction": ["Be", "brief."],
+            "presence_penalty": 0.5,
+            "response_modalities": ["TEXT"],
+            "automatic_function_calling": {"disable": True},
+        }
+    },
+    "names on the wire": {"config": {"maxOutputTokens": 9, "systemInstruction": "Be brief."}},
+    "json schema": {"config": {"response_mime_type": "application/json", "response_json_schema": SCHEMA}},
+    "older schema": {
+        "config": {
+            "response_mime_type": "application/json",
+            "response_schema": {"type": "OBJECT", "properties": {"the_city": {"type": "STRING"}}},
+        }
+    },
+    "older parameters": {
+        "config": types.GenerateContentConfig(
+            tools=[
+                types.Tool(
+                    function_declarations=[
+                        types.FunctionDeclaration(
+                            name="look",
+                            parameters=types.Schema(
+                                type=types.Type.OBJECT,
+                                properties={"the_city": types.Schema(type=types.Type.STRING, nullable=True)},
+                            ),
+                        )
+                    ]
+                )
+            ]
+        )
+    },
+    "choice": {
+        "config": {
+            "tools": [GEMINI_TOOL],
+            "tool_config": {"function_calling_config": {"mode": "ANY", "allowed_function_names": ["look"]}},
+        }
+    },
+    "validated": {
+        "config": {"tools": [GEMINI_TOOL], "tool_config": {"function_calling_config": {"mode": "VALIDATED"}}}
+    },
+    "search": {"config": {"tools": [{"google_search": {}}]}},
+    "functions and search": {"config": {"tools": [GEMINI_TOOL, {"google_search": {}}]}},
+    "search and functions": {"config": {"tools": [{"google_search": {}}, GEMINI_TOOL]}},
+    "level": {"config": {"thinking_config": {"thinking_level": "LOW"}}, "model": "gemini-3-pro-preview"},
+    "cached": {"config": {"cached_content": "cachedContents/a"}},
+}
+
+BASES: dict[str, dict[str, object]] = {
+    "openai": {"model": "gpt-5", "messages": [USER]},
+    "openai_responses": {"model": "gpt-5", "input": "Which river?"},
+    "anthropic": {"model": "claude-opus-4-6", "max_tokens": 100, "messages": [USER]},
+    "gemini": {"model": "gemini-2.5-flash", "contents": "Which river?"},
+}
+
+EXAMPLES = [
+    pytest.param(sdk, {**BASES[sdk], **example}, id=f"{sdk}: {name}")
+    for sdk, examples in (("openai", CHAT), ("openai_responses", RESPONSES), ("anthropic", CLAUDE), ("gemini", GEMINI))
+    for name, example in examples.items()
+]
+
+
+@pytest.mark.parametrize(("sdk", "arguments"), EXAMPLES)
+def test_the_body_is_the_one_that_the_sdk_sends(sdk: str, arguments: dict[str, object]) -> None:
+    assert sent_by_us(sdk, READERS[sdk](**arguments)) == sent_by_sdk(sdk, arguments)
+
+
+@pytest.mark.parametrize(("sdk", "arguments"), EXAMPLES)
+def test_every_example_can_be_written_from_its_fields_alone(sdk: str, arguments: dict[str, object]) -> None:
+    """Without the body as given: what another dialect, or a changed request, is written from."""
+    request = dataclasses.replace(READERS[sdk](**arguments), given=None)
+    assert sent_by_us(sdk, request)
+    assert request.messages
+
+
+def test_what_is_sent_as_given_is_not_warned_about() -> None:
+    request = ms.Request.from_openai(**BASES["openai"], temperature=0.2)
+    assert warnings_of("openai", request) == []
+    assert warnings_of("openai", dataclasses.replace(request, top_p=0.5)) != []
+
+
+# --- fields ---
+
+
+def test_fields_hold_what_all_dialects_share() -> None:
+    request = ms.Request.from_openai(
+        model="gpt-5",
+        messages=[{"role": "system", "content": "Be brief."}, USER],
+        tools=[CHAT_TOOL],
+        tool_choice={"type": "function", "function": {"name": "look"}},
+        parallel_tool_calls=False,
+        reasoning_effort="low",
+        response_format=CHAT["json schema"]["response_format"],
+        max_completion_tokens=9,
+        temperature=0.1,
+        top_p=0.5,
+        stop="A",
+        seed=3,
+        metadata={"a": "b"},
+        logit_bias={"1": 2},
+        timeout=5,
+        extra_headers={"x-a": "b"},
+        extra_body={"top_k": 4},
+    )
+    assert request == ms.Request(
+        "gpt-5",
+        [ms.Message.user("Which river?")],
+        system="Be brief.",
+        tools=[ms.Tool("look", "Look.", SCHEMA, strict=True)],  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        tool_choice="look",
+        parallel_tool_calls=False,
+        thinking=ms.ThinkingConfig(effort="low"),
+        response_schema=SCHEMA,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        max_output_tokens=9,
+        temperature=0.1,
+        top_p=0.5,
+        stop=["A"],
+        seed=3,
+        metadata={"a": "b"},
+        timeouts=ms.Timeouts(connect=5, first_byte=5, idle=5),
+        extra_headers={"x-a": "b"},
+        extra_body={"logit_bias": {"1": 2}, "top_k": 4},
+    )
+
+
+def test_another_dialect_is_written_from_the_fields() -> None:
+    request = ms.Request.from_openai(**BASES["openai"], tools=[CHAT_TOOL], max_tokens=9)
+    body = sent_by_us("anthropic", dataclasses.replace(request, model="claude-sonnet-4-5"))
+    assert body["max_tokens"] == 9
+    assert body["messages"] == [{"role": "user", "content": "Which river?"}]
+    assert [tool["name"] for tool in body["tools"]] == ["look"]  # type: ignore[index, union-attr, call-overload]  # pyright: ignore
+
+
+def test_a_changed_field_is_written_anew_and_the_others_stay_as_given() -> None:
+    request = ms.Request.from_openai(
+        model="gpt-4o", messages=[{"role": "user", "content": "Hi", "name": "ada"}], max_tokens=9, tools=[CHAT_TOOL]
+    )
+    body = sent_by_us("openai", dataclasses.replace(request, max_output_tokens=7))
+    assert (body["max_completion_tokens"], body["messages"]) == (7, [{"role": "user", "content": "Hi", "name": "ada"}])
+    assert "tool_choice" not in body
+    assert "max_tokens" not in body
+    request.messages[0].content[0] = ms.Text("Bye")
+    assert sent_by_us("openai", request)["messages"] == [{"role": "user", "content": "Bye"}]
+
+
+def test_what_the_caller_changes_afterwards_changes_nothing() -> None:
+    messages: list[dict[str, object]] = [{"role": "user", "content": "Hi"}]
+    request = ms.Request.from_openai(model="gpt-5", messages=messages)
+    messages[0]["content"] = "Bye"
+    messages.append(USER)
+    assert sent_by_us("openai", request)["messages"] == [{"role": "user", "content": "Hi"}]
+
+
+def test_a_generator_of_messages_is_read_once() -> None:
+    request = ms.Request.from_openai(model="gpt-5", messages=(message for message in (USER, USER)))
+    assert len(request.messages) == 2
+
+
+class Place(pydantic.BaseModel):
+    city: str
+
+
+@pytest.mark.parametrize(
+    ("sdk", "name"),
+    [("openai", "response_format"), ("openai_responses", "text_format"), ("anthropic", "output_format")],
+)
+def test_a_class_is_the_schema_of_the_answer(sdk: str, name: str) -> None:
+    request = READERS[sdk](**BASES[sdk], **{name: Place})
+    assert request.response_schema is Place
+    assert "city" in str(sent_by_us(sdk, request))
+
+
+def test_a_class_in_geminis_config_is_the_schema_of_the_answer() -> None:
+    config = types.GenerateContentConfig(response_mime_type="application/json", response_schema=Place)
+    request = ms.Request.from_gemini(**BASES["gemini"], config=config)
+    assert request.response_schema is Place
+    assert "city" in str(sent_by_us("gemini", request))
+
+
+# --- the call's own options ---
+
+
+def test_stream_is_decided_by_how_the_request_is_sent() -> None:
+    request = ms.Request.from_openai(**BASES["openai"], stream=True, stream_options={"include_obfuscation": False})
+    assert sent_by_us("openai", request) == BASES["openai"]
+    streamed = sent_by_us("openai", request, stream=True)
+    assert streamed["stream_options"] == {"include_obfuscation": False}
+    assert "stream_options" not in sent_by_us("openai_responses", request)
+
+
+@pytest.mark.parametrize(
+    ("timeout", "expected"),
+    [
+        (5, ms.Timeouts(connect=5, first_byte=5, idle=5)),
+        (None, ms.Timeouts(connect=math.inf, first_byte=math.inf, idle=math.inf)),
+        (openai.Timeout(60, connect=2), ms.Timeouts(connect=2, first_byte=60, idle=60)),
+        (openai.NOT_GIVEN, None),
+    ],
+)
+def test_a_timeout_becomes_clocks(timeout: object, expected: ms.Timeouts | None) -> None:
+    assert ms.Request.from_openai(**BASES["openai"], timeout=timeout).timeouts == expected
+
+
+def test_geminis_http_options_are_carried() -> None:
+    options = types.HttpOptions(timeout=5000, headers={"x-a": "b"}, extra_body={"labels": {"a": "b"}})
+    request = ms.Request.from_gemini(**BASES["gemini"], config={"http_options": options})
+    assert request.timeouts == ms.Timeouts(connect=5, first_byte=5, idle=5)
+    assert (request.extra_headers, request.extra_body) == ({"x-a": "b"}, {"labels": {"a": "b"}})
+
+
+def test_betas_are_a_header() -> None:
+    request = ms.Request.from_anthropic(**BASES["anthropic"], betas=["a", "b"], extra_headers={"x-a": "b"})
+    assert request.extra_headers == {"x-a": "b", "anthropic-beta": "a,b"}
+
+
+# --- errors ---
+
+Sdk = Literal["openai", "openai_responses", "anthropic", "gemini"]
+
+REFUSED: list[tuple[Sdk, dict[str, object], str]] = [
+    (
+        "openai",
+        {"mesages": []},
+        "mesages: is no argument of openai's client.chat.completions.create; did you mean 'messages'?",
+    ),
+    ("openai", {"top_k": 3}, "top_k: is no argument of"),
+    ("openai", {"messages": []}, "messages: must hold at least one message"),
+    ("openai", {"messages": [USER, {"role": "function", "content": "x"}]}, "messages[1].role: unknown role"),
+    (
+        "openai",
+        {"messages": [USER, USER, {"role": "user", "content": [{"type": "smell"}]}]},
+        "messages[2].content[0].type: unknown part 'smell'",
+    ),
+    ("openai", {"messages": [USER, {"role": "system", "content": "x"}]}, "messages, after 1: a system message"),
+    ("openai", {"messages": [{"role": "user", "content": b"x"}]}, "messages[0].content: cannot be carried: bytes"),
+    ("openai", {"messages": [ms.Message.user("x")]}, "messages[0]: is a value of manystream"),
+    (
+        "openai",
+        {"messages": [{"role": "user", "content": [{"type": "input_audio", "input_audio": {"data": "§"}}]}]},
+        "messages[0].content[0].input_audio.data: is no base64 text",
+    ),
+    ("openai", {"temperature": "warm"}, "temperature: must be a number, not text"),
+    ("openai", {"temperature": math.nan}, "temperature: JSON cannot carry the number nan"),
+    ("openai", {"tools": [print]}, "tools[0]: cannot be carried: a function"),
+    ("openai", {"tools": [{"type": "function", "function": {"parameters": {}}}]}, "tools[0].name: is missing"),
+    (
+        "openai",
+        {"tools": [CHAT_TOOL], "tool_choice": {"type": "function", "function": {"name": "hear"}}},
+        "tool_choice: 'hear' is the name of no tool",
+    ),
+    ("openai", {"response_format": int}, "response_format: must be a class with model_json_schema()"),
+    ("openai", {"extra_query": {"a": "b"}}, "extra_query: cannot be carried"),
+    ("openai", {"timeout": -1}, "timeout: must be seconds above 0"),
+    ("openai", {"extra_body": [1]}, "extra_body: must be a dict"),
+    ("openai_responses", {"input": []}, "input: must hold at least one message"),
+    ("openai_responses", {"input": [{"type": "smell"}]}, "input[0].type: unknown item 'smell'"),
+    ("openai_responses", {"response_id": "resp_1"}, "response_id: cannot be carried"),
+    (
+        "anthropic",
+        {"messages": [{"role": "user", "content": [{"type": "smell"}]}]},
+        "messages[0].content[0].type: unknown block 'smell'",
+    ),
+    ("anthropic", {"system": [{"type": "smell"}]}, "system[0].type: unknown block 'smell'"),
+    ("anthropic", {"tools": [{"name": "look"}]}, "tools[0].input_schema: is missing"),
+    (
+        "anthropic",
+        {"thinking": {"type": "enabled", "budget_tokens": "9"}},
+        "thinking.budget_tokens: must be a whole number",
+    ),
+    ("gemini", {"contents": None}, "contents: are missing"),
+    ("gemini", {"contents": 3}, "contents: must be text, a part, a content or a file"),
+    ("gemini", {"contents": [{"role": "user", "parts": [{"smell": 1}]}]}, "contents[0].parts[0]: unknown part 'smell'"),
+    ("gemini", {"config": {"temprature": 1}}, "config.temprature: is no argument of"),
+    ("gemini", {"config": {"tools": [print]}}, "config.tools[0]: cannot be carried: a function"),
+    ("gemini", {"config": {"http_options": {"base_url": "x"}}}, "config.http_options.baseUrl: cannot be carried"),
+    ("gemini", {"temperature": 1}, "temperature: is no argument of google-genai's client.models.generate_content"),
+]
+
+
+@pytest.mark.parametrize(("sdk", "arguments", "message"), REFUSED)
+def test_what_cannot_be_carried_is_named_by_its_path(sdk: Sdk, arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(ms.InvalidRequestError) as caught:
+        READERS[sdk](**{**BASES[sdk], **arguments})
+    assert str(caught.value).startswith(message)
+
+
+def test_a_value_that_holds_itself_is_refused() -> None:
+    endless: list[object] = []
+    endless.append(endless)
+    with pytest.raises(ms.InvalidRequestError, match="nested too deeply"):
+        ms.Request.from_openai(model="gpt-5", messages=endless)
+
+
+@pytest.mark.parametrize("sdk", list(PROVIDERS))
+def test_a_missing_model_is_named(sdk: str) -> None:
+    with pytest.raises(ms.InvalidRequestError, match="model: is missing"):
+        READERS[sdk](**{name: value for name, value in BASES[sdk].items() if name != "model"})
+
+
+# --- the lists of arguments ---
+
+
+def parameters(*methods: Callable[..., object]) -> set[str]:
+    return {name for method in methods for name in inspect.signature(method).parameters} - {"self"}
+
+
+def test_every_argument_of_the_installed_sdks_is_known() -> None:
+    chat, responses = openai.resources.chat.Completions, Responses
+    claude = anthropic.resources.Messages
+    assert parameters(chat.create, chat.parse, chat.stream) <= CHAT_ARGUMENTS
+    assert parameters(responses.create, responses.parse, responses.stream) <= RESPONSES_ARGUMENTS | {*NO_REQUEST}
+    methods = (claude.create, claude.parse, claude.stream, BetaMessages.create, BetaMessages.parse, BetaMessages.stream)
+    assert parameters(*methods) - {"tool_runner"} <= ANTHROPIC_ARGUMENTS
+    config = {str(field.alias) for field in types.GenerateContentConfig.model_fields.values()}
+    assert config - {"shouldReturnHttpResponse"} <= CONFIG_MEMBERS
