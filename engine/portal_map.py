@@ -6,7 +6,7 @@ Knows threads. Must not know what happens inside a call.
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncIterable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterable, Iterable, Iterator
 from types import TracebackType
 from typing import Generic, Self, TypeVar, cast
 

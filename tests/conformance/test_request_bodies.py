@@ -34,7 +34,7 @@ SDKS: dict[str, tuple[Callable[..., ms.Request], frozenset[str], ms.Provider]] =
 
 DECIDED_BY_THE_CALL = ("stream", "stream_options")
 
-REFUSED = ("is no base64 text", "unknown role", "must be an object", "must be a number of at least 0")
+REFUSED = ("is not base64 text", "unknown role", "must be an object", "must be a number of at least 0")
 """What is wrong with some recordings: contents that were cut out, roles without a place here, and requests that were
 made to fail."""
 

@@ -580,7 +580,7 @@ REFUSED: list[tuple[Sdk, dict[str, object], str]] = [
     (
         "openai",
         {"messages": [{"role": "user", "content": [{"type": "input_audio", "input_audio": {"data": "§"}}]}]},
-        "messages[0].content[0].input_audio.data: is no base64 text",
+        "messages[0].content[0].input_audio.data: is not base64 text",
     ),
     ("openai", {"temperature": "warm"}, "temperature: must be a number, not text"),
     ("openai", {"temperature": math.nan}, "temperature: JSON cannot carry the number nan"),
