@@ -140,17 +140,19 @@ def test_values_have_the_attributes_of_the_contract(name: str) -> None:
 CALL = "cancel completion pause resume state target wait waiting_for"
 STREAM = "call"  # and `completion`, of each object
 RECORDING = "close closed exchanges"
-ENGINE = "drain record request start_request start_stream statistics stream"
+ENGINE = "drain map record request start_request start_stream statistics stream"
 OFFERED: dict[type, str] = {
     ms.Call: CALL,
     ms.Engine: f"{ENGINE} close from_thread",
     ms.EventStream: STREAM,
+    ms.CallMap: "",
     ms.Recording: RECORDING,
     aio.Call: CALL,
     aio.Engine: ENGINE,
     aio.EventStream: STREAM,
     portal.Portal: ENGINE,
     portal.PortalCall: CALL,
+    portal.PortalMap: "",
     portal.PortalStream: STREAM,
     portal.PortalRecording: RECORDING,
 }

@@ -11,13 +11,13 @@ import pytest
 import manystream as ms
 from manystream import aio
 from manystream.portal import Portal, open_portal
-from manystream.simulator import Simulator, start_simulator_thread
+from manystream.simulator import Simulator, open_simulator_thread
 from tests.manystream.asyncio_programs import ask, run, until
 
 
 @pytest.fixture(scope="module")
 def simulator() -> Iterator[Simulator]:
-    with start_simulator_thread("events=2") as simulator:
+    with open_simulator_thread("events=2") as simulator:
         yield simulator
 
 
