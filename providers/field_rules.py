@@ -162,7 +162,7 @@ REQUEST = Checker(
         "priority": PRIORITY,
         "tenant": optional(NAME),
         "session": optional(NAME),
-        "given": optional(instance(GivenBody)),
+        "_given": optional(instance(GivenBody)),
     },
 )
 

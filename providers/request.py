@@ -138,7 +138,6 @@ class Request(_CachedForm):
     retry: replaces the engine's retry policy.
     extra_body: members that are merged into the wire body last.
     extra_headers: headers that are added last. No repr shows them.
-    given: the body as an SDK's arguments wrote it. `from_openai` and the other three set it. It is not compared.
     priority: which calls are sent first where calls wait for a limit: `"interactive"`, `"normal"` or `"batch"`.
     tenant: the name of the customer or user that the call is made for. Tenants with waiting calls get the same number
         of tokens.
@@ -168,7 +167,8 @@ class Request(_CachedForm):
     priority: PriorityName | Priority = field(default=Priority.NORMAL, kw_only=True)
     tenant: str | None = field(default=None, kw_only=True)
     session: str | None = field(default=None, kw_only=True)
-    given: GivenBody | None = field(default=None, kw_only=True, repr=False, compare=False)
+    # The body as an SDK's arguments wrote it. A field, so that `dataclasses.replace` keeps it.
+    _given: GivenBody | None = field(default=None, kw_only=True, repr=False, compare=False)
 
     def __init__(
         self,
@@ -194,7 +194,7 @@ class Request(_CachedForm):
         priority: PriorityName | Priority = Priority.NORMAL,
         tenant: str | None = None,
         session: str | None = None,
-        given: GivenBody | None = None,
+        _given: GivenBody | None = None,
     ) -> None:
         # Written out, as the parameters take more types than the fields hold.
         put = object.__setattr__
@@ -221,7 +221,7 @@ class Request(_CachedForm):
         put(self, "priority", priority)
         put(self, "tenant", tenant)
         put(self, "session", session)
-        put(self, "given", given)
+        put(self, "_given", _given)
 
     @classmethod
     def from_openai(cls, **arguments: object) -> Request:
@@ -281,6 +281,11 @@ def prefix_cache_of(request: Request) -> PrefixCache | None:
     return cache
 
 
+def given_of(request: Request) -> GivenBody | None:
+    """The body as an SDK's arguments wrote it; None for any other request."""
+    return request._given
+
+
 def with_given(
     request: Request, dialect: str, body: JSONObject, sources: Sources, written: frozenset[str] = frozenset()
 ) -> Request:
@@ -289,7 +294,7 @@ def with_given(
     body: member, or its path with dots → its value. written: members that are written from the fields all the same.
     """
     members = {name: value for name, value in body.items() if name in sources}
-    object.__setattr__(request, "given", given_body(dialect, members, request, sources, written))
+    object.__setattr__(request, "_given", given_body(dialect, members, request, sources, written))
     return request
 
 

@@ -16,7 +16,7 @@ from ..json_values import JSON, JSONObject
 from ..messages import Message
 from ..prefix_cache import Segment, serialised, write_messages
 from ..provider import Provider
-from ..request import Request, Tool, prefix_cache_of
+from ..request import Request, Tool, given_of, prefix_cache_of
 from ..structured import schema_of
 from ..tool_names import check_tool_names
 from .block_writer import marked
@@ -88,8 +88,9 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
         warnings.append("seed: not sent; Anthropic has no such setting")
     if stream:
         body["stream"] = True
-    if request.given is not None:
-        request.given.restore(NAME, body, request, SOURCES, warnings)
+    given = given_of(request)
+    if given is not None:
+        given.restore(NAME, body, request, SOURCES, warnings)
     if request.extra_body:
         body.update(request.extra_body)
     return WireRequest(

@@ -17,7 +17,7 @@ from ..json_values import JSON, JSONObject
 from ..messages import Message
 from ..prefix_cache import Segment, serialised, write_messages
 from ..provider import Provider
-from ..request import TOOL_CHOICE_MODES, Request, Tool, prefix_cache_of
+from ..request import TOOL_CHOICE_MODES, Request, Tool, given_of, prefix_cache_of
 from ..structured import schema_of
 from ..tool_names import check_tool_names
 from .block_writer import BlockWriter
@@ -77,8 +77,9 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
     _add_labels(body, request, warnings)
     if request.parallel_tool_calls is False:
         warnings.append("parallel_tool_calls: left out, Gemini has no such switch")
-    if request.given is not None:
-        request.given.restore(NAME, body, request, SOURCES, warnings)
+    given = given_of(request)
+    if given is not None:
+        given.restore(NAME, body, request, SOURCES, warnings)
     return WireRequest(
         path=path,
         headers=[("Content-Type", JSON_TYPE), ("Accept", "text/event-stream" if stream else JSON_TYPE)],

@@ -23,7 +23,7 @@ from ...messages import Message, Text
 from ...prefix_cache import Segment, serialised, write_messages
 from ...profile import Profile, Quirks
 from ...provider import Provider
-from ...request import TOOL_CHOICE_MODES, Request, Tool, prefix_cache_of
+from ...request import TOOL_CHOICE_MODES, Request, Tool, given_of, prefix_cache_of
 from ...structured import schema_of
 from ...tool_names import check_tool_names
 from ..schema import strict_schema
@@ -88,8 +88,9 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
         body["stream"] = True
         if quirks.stream_usage:
             body["stream_options"] = {"include_usage": True}
-    if request.given is not None:
-        request.given.restore(NAME, body, request, SOURCES, warnings)
+    given = given_of(request)
+    if given is not None:
+        given.restore(NAME, body, request, SOURCES, warnings)
     body.update(request.extra_body or {})
     if not stream:
         body.pop("stream_options", None)  # servers refuse it without a stream

@@ -25,7 +25,7 @@ from ...messages import Message
 from ...prefix_cache import Segment, serialised, write_messages
 from ...profile import Quirks
 from ...provider import Provider
-from ...request import TOOL_CHOICE_MODES, Request, ThinkingConfig, ThinkingLevel, Tool, prefix_cache_of
+from ...request import TOOL_CHOICE_MODES, Request, ThinkingConfig, ThinkingLevel, Tool, given_of, prefix_cache_of
 from ...structured import schema_of
 from ...tool_names import check_tool_names
 from ..schema import is_strict, strict_schema
@@ -105,8 +105,9 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
             warnings.append(f"{name}: not sent; {reason}")
     if stream:
         body["stream"] = True
-    if request.given is not None:
-        request.given.restore(NAME, body, request, SOURCES, warnings)
+    given = given_of(request)
+    if given is not None:
+        given.restore(NAME, body, request, SOURCES, warnings)
     for name, value in extra.items():
         own = body.get(name)
         body[name] = {**own, **value} if type(own) is dict and type(value) is dict else value
