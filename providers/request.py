@@ -283,7 +283,7 @@ def prefix_cache_of(request: Request) -> PrefixCache | None:
 
 def given_of(request: Request) -> GivenBody | None:
     """The body as an SDK's arguments wrote it; None for any other request."""
-    return request._given
+    return request._given  # pyright: ignore[reportPrivateUsage]
 
 
 def with_given(

@@ -13,7 +13,7 @@ import anthropic
 import httpx2
 import openai
 from google import genai
-from google.genai import errors
+from google.genai import errors, types
 
 import manystream as ms
 from manystream.providers.json_values import JSON, JSONObject
@@ -83,7 +83,7 @@ SNAKE = (
 
 def _method(sdk: str, client: httpx2.Client, method: str) -> Callable[..., object]:
     if sdk == "gemini":
-        models = genai.Client(api_key="key", http_options={"httpx_client": client}).models
+        models = genai.Client(api_key="key", http_options=types.HttpOptions(httpx_client=client)).models
         return cast("Callable[..., object]", models.generate_content)  # pyright: ignore[reportUnknownMemberType]
     if sdk == "anthropic":
         messages = anthropic.Anthropic(api_key="key", http_client=client, max_retries=0).messages

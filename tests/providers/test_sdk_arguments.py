@@ -11,12 +11,13 @@ import math
 from collections.abc import Callable
 from typing import Literal
 
-import anthropic
 import openai
 import pydantic
 import pytest
 from anthropic.resources.beta.messages import Messages as BetaMessages
+from anthropic.resources.messages import Messages
 from google.genai import types
+from openai.resources.chat.completions import Completions
 from openai.resources.responses import Responses
 
 import manystream as ms
@@ -280,8 +281,8 @@ def parameters(*methods: Callable[..., object]) -> set[str]:
 
 
 def test_every_argument_of_the_installed_sdks_is_known() -> None:
-    chat, responses = openai.resources.chat.Completions, Responses
-    claude = anthropic.resources.Messages
+    chat, responses = Completions, Responses
+    claude = Messages
     assert parameters(chat.create, chat.parse, chat.stream) <= CHAT_ARGUMENTS
     assert parameters(responses.create, responses.parse, responses.stream) <= RESPONSES_ARGUMENTS | {*NO_REQUEST}
     methods = (claude.create, claude.parse, claude.stream, BetaMessages.create, BetaMessages.parse, BetaMessages.stream)
