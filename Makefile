@@ -69,6 +69,7 @@ interop: $(VENV)/.test ## test against third-party servers
 
 conformance: $(VENV)/.test ## decode recorded answers: make conformance CORPUS=folder
 	@$(BIN)/python -m tests.conformance "$(CORPUS)"
+	@MANYSTREAM_CORPUS="$(CORPUS)" $(PYTEST) -q tests/conformance/test_request_bodies.py
 
 soak: $(VENV)/.test ## long runs that find leaks: make soak MINUTES=30
 	@MANYSTREAM_SOAK_MINUTES="$(MINUTES)" $(PYTEST) -q -m soak -o faulthandler_timeout=0 -o timeout=0 $(TEST)

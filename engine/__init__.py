@@ -12,6 +12,7 @@ from .errors import EngineClosedError as EngineClosedError
 from .errors import TooManyCallsError as TooManyCallsError
 from .handle import Call as Call
 from .limits import Limits as Limits
+from .mapped import CallMap as CallMap
 from .observe import CallStart as CallStart
 from .observe import Observer as Observer
 from .record import Recording as Recording

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Unpack
+from typing import TypeVar, Unpack, overload
 
 import trio
 
@@ -28,6 +28,7 @@ from .ending import OnCompletion
 from .engine_thread import EngineThread
 from .handle import Call
 from .limits import Limits
+from .mapped import CONCURRENCY, CallMap, KeyedRequests, Requests
 from .option_rules import check_options
 from .options import EngineOptions
 from .portal import Portal
@@ -35,6 +36,8 @@ from .record import Recording
 from .services import Services
 from .statistics import Statistics
 from .stream import EventStream
+
+Key = TypeVar("Key")
 
 
 class Engine:
@@ -86,6 +89,31 @@ class Engine:
         """A streamed call as an async iterator with backpressure: `async with engine.stream(request) as events`.
         Raises `ProviderError` from the iteration if the stream fails; leaving the block cancels the call."""
         return EventStream(lambda on_event, on_completion: self.start_stream(request, on_event, on_completion))
+
+    @overload
+    def map(self, requests: Requests, *, concurrency: int = CONCURRENCY, ordered: bool = False) -> CallMap[Request]: ...
+
+    @overload
+    def map(
+        self, requests: KeyedRequests[Key], *, concurrency: int = CONCURRENCY, ordered: bool = False
+    ) -> CallMap[Key]: ...
+
+    def map(
+        self, requests: Requests | KeyedRequests[Key], *, concurrency: int = CONCURRENCY, ordered: bool = False
+    ) -> CallMap[Request] | CallMap[Key]:
+        """Make an unstreamed call for each request, and iterate over (request, completion) as the calls end:
+        `async with engine.map(requests) as results: async for request, completion in results: …`.
+
+        requests: any iterable or async iterable. It is read only as far as there is room. Its items may be pairs of a
+            key and a request: the iteration gives (key, completion) then. An async generator is closed with the block.
+        concurrency: the most calls that have started and not ended, those that wait for a connection included.
+        ordered: completions come in the order of the requests. A slow first call holds back the others then.
+
+        A request that cannot be sent comes back with a completion whose error is INVALID_ARG and names the field. An
+        exception from `requests` is raised after the completions of what was started. At most twice `concurrency`
+        requests are held. Leaving the block cancels what runs. Raises `InvalidRequestError` for the arguments.
+        """
+        return CallMap(self.start_request, requests, concurrency, ordered=ordered)
 
     def statistics(self) -> Statistics:
         """The engine in figures, as of now."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar, overload
 
 from ..providers.events import Event
 from ..providers.request import Request
@@ -24,9 +24,13 @@ from .delivery import OnEvent
 from .ending import OnCompletion
 from .engine_thread import EngineThread
 from .handle import Call
+from .mapped import CONCURRENCY
+from .portal_map import PortalMap
 from .record import Recording
 from .statistics import Statistics
 from .stream import BufferedEvents
+
+Key = TypeVar("Key")
 
 
 class PortalCall:
@@ -227,6 +231,31 @@ class Portal:
             self._thread,
             lambda on_event, on_completion: self.start_stream(request, on_event, on_completion),
         )
+
+    @overload
+    def map(
+        self, requests: Iterable[Request], *, concurrency: int = CONCURRENCY, ordered: bool = False
+    ) -> PortalMap[Request]: ...
+
+    @overload
+    def map(
+        self, requests: Iterable[tuple[Key, Request]], *, concurrency: int = CONCURRENCY, ordered: bool = False
+    ) -> PortalMap[Key]: ...
+
+    def map(
+        self,
+        requests: Iterable[Request] | Iterable[tuple[Key, Request]],
+        *,
+        concurrency: int = CONCURRENCY,
+        ordered: bool = False,
+    ) -> PortalMap[Request] | PortalMap[Key]:
+        """Make an unstreamed call for each request, and iterate over (request, completion) as the calls end:
+        `with portal.map(requests) as results: for request, completion in results: …`. As `Engine.map`; the requests are
+        read on the thread that iterates."""
+        return PortalMap(self._thread, self._start, requests, concurrency, ordered=ordered)
+
+    def _start(self, request: Request, on_completion: OnCompletion) -> Call:
+        return self._calls.start(request, None, on_completion, stream=False)
 
     def start_request(self, request: Request, on_completion: OnCompletion | None = None) -> PortalCall:
         """Start an unstreamed call; returns once it is started. `on_completion(completion)` is called exactly once, on

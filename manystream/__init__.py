@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .engine import Call as Call
+    from .engine import CallMap as CallMap
     from .engine import CallStart as CallStart
     from .engine import CallState as CallState
     from .engine import Completion as Completion
@@ -106,6 +107,7 @@ __version__ = "0.1.0"
 HOMES: dict[str, tuple[str, ...]] = {
     ".engine": (
         "Call",
+        "CallMap",
         "CallStart",
         "CallState",
         "Completion",
@@ -238,6 +240,7 @@ __all__ = [
     "Block",
     "CacheControl",
     "Call",
+    "CallMap",
     "CallStart",
     "CallState",
     "ClientCertificate",

@@ -1,13 +1,12 @@
 """The engine for asyncio programs: `async with aio.open_engine([…]) as engine`.
 
-trio runs as a guest of the running asyncio loop, on the same thread (`trio.lowlevel.start_guest_run`). Its ticks are
-callbacks of that loop. Only its wait for sockets takes place in another thread. So `on_event` and `on_completion` are
-called directly on the loop's thread, and may use asyncio like any other callback.
+trio runs as a guest of the running asyncio loop, on the same thread (`trio.lowlevel.start_guest_run`). Only its wait
+for sockets takes place in another thread. So callbacks run on the loop's thread, and may use asyncio like any other.
 
 A thread can hold one trio run. Engines that are open on one loop at the same time share this run: the first engine
 starts it, and it ends when the last engine is closed.
 
-Knows asyncio, and how to pass a call's completion to it. Must not know how a call works. No other file imports asyncio.
+Knows asyncio, and how to pass a call's completion to it. Must not know how a call works.
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ from typing import Protocol, Self, TypeAlias, Unpack
 
 import trio
 
+from .aio_map import MapsRequests
 from .engine import core
 from .engine.callbacks import check_callback
 from .engine.clocks import CallState
@@ -182,7 +182,7 @@ class EventStream(BufferedEvents[Call]):
             self._arrived.set_result(None)
 
 
-class Engine:
+class Engine(MapsRequests):
     """Many concurrent calls on an asyncio loop. `open_engine` makes it. Use its methods on the loop's thread only."""
 
     def __init__(self, native: core.Engine) -> None:

@@ -20,9 +20,10 @@ from .engine.core import open_engine
 from .engine.engine_thread import EngineThread
 from .engine.options import EngineOptions
 from .engine.portal import Portal, PortalCall, PortalRecording, PortalStream
+from .engine.portal_map import PortalMap
 from .providers.provider import Provider
 
-__all__ = ["Portal", "PortalCall", "PortalRecording", "PortalStream", "open_portal"]
+__all__ = ["Portal", "PortalCall", "PortalMap", "PortalRecording", "PortalStream", "open_portal"]
 
 
 @contextmanager

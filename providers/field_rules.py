@@ -13,6 +13,7 @@ from typing import get_args
 
 from .dialect import Dialect
 from .errors import InvalidRequestError
+from .given import GivenBody
 from .message_rules import MAYBE_FLAG, MAYBE_MARK, NAME, TEXT, TEXT_BLOCK
 from .messages import Message, Text
 from .options import Priority, Retry, Timeouts
@@ -109,7 +110,7 @@ REQUEST = Checker(
             (Sequence,),
             bool,
             inside=_check_some,
-            forms={Message: "use [message]", str: "use [Message.user(…)]", Iterable: "use list(…)"},
+            forms={Iterable: "use list(…)"},
             secret=True,
         ),
         "system": Rule(
@@ -121,7 +122,7 @@ REQUEST = Checker(
             forms={Text: "use [text]", Message: "use its text"},
         ),
         "tools": sequence(
-            checked(TOOL, "a Tool", forms={dict: "use Tool(name, description, parameters)"}),
+            checked(TOOL, "a Tool"),
             "a list of Tool",
             forms={Tool: "use [tool]", Mapping: "use [Tool(…)]"},
         ),
@@ -161,6 +162,7 @@ REQUEST = Checker(
         "priority": PRIORITY,
         "tenant": optional(NAME),
         "session": optional(NAME),
+        "_given": optional(instance(GivenBody)),
     },
 )
 

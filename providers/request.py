@@ -1,12 +1,17 @@
-"""A request to a model, in the words that all dialects share. Values only: `checks.py` validates them."""
+"""A request to a model, in the words that all dialects share. Values only: `checks.py` validates them.
+
+Knows that a request has other forms, and which module reads each. Those modules are loaded at their first use.
+"""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias, TypedDict
+from importlib import import_module
+from typing import Literal, TypeAlias, TypedDict, cast
 
+from .given import GivenBody, Sources, given_body
 from .json_values import JSON, JSONObject
 from .messages import CacheControl, Message, Text
 from .options import Priority, PriorityName, Retry, Timeouts
@@ -64,6 +69,15 @@ class Tool:
     cache_control: CacheControl | None = None
 
 
+Messages: TypeAlias = "str | Message | Sequence[Message | Mapping[str, object]]"
+"""Messages as a caller may write them: a text is one user's message, and a dict is one in OpenAI's chat form."""
+
+Tools: TypeAlias = "Sequence[Tool | Mapping[str, object]]"
+"""Tools as a caller may write them: a dict is one in OpenAI's form, `{"type": "function", "function": {…}}` or flat."""
+
+_READY = frozenset({Message})
+
+
 class RequestOptions(TypedDict, total=False):
     """The options of a `Request`, for functions that pass them on: `**options: Unpack[ms.RequestOptions]`.
 
@@ -71,7 +85,7 @@ class RequestOptions(TypedDict, total=False):
     """
 
     system: str | Sequence[Text] | None
-    tools: Sequence[Tool]
+    tools: Tools
     tool_choice: Literal["auto", "none", "required"] | str
     thinking: LevelName | ThinkingLevel | ThinkingConfig | None
     max_output_tokens: int | None
@@ -105,9 +119,10 @@ class Request(_CachedForm):
     """One request. Only `model` and `messages` are required. None leaves a setting to the server.
 
     model: the model's name, with or without the provider's (`"anthropic/claude-sonnet-4-5"`).
-    messages: the conversation so far.
+    messages: the conversation so far, as `Message` values. A text is one user's message. A dict is a message in
+        OpenAI's chat form: it becomes a `Message`, and system messages at the beginning become `system`.
     system: the system prompt, as text or text blocks.
-    tools: functions that the model may call.
+    tools: functions that the model may call, as `Tool` values; a dict in OpenAI's form becomes one.
     tool_choice: `auto`, `none`, `required`, or a tool's name.
     thinking: a level, its name (`"high"`), or a `ThinkingConfig`.
     max_output_tokens: the most tokens that the model may generate.
@@ -152,6 +167,89 @@ class Request(_CachedForm):
     priority: PriorityName | Priority = field(default=Priority.NORMAL, kw_only=True)
     tenant: str | None = field(default=None, kw_only=True)
     session: str | None = field(default=None, kw_only=True)
+    # The body as an SDK's arguments wrote it. A field, so that `dataclasses.replace` keeps it.
+    _given: GivenBody | None = field(default=None, kw_only=True, repr=False, compare=False)
+
+    def __init__(
+        self,
+        model: str,
+        messages: Messages,
+        *,
+        system: str | Sequence[Text] | None = None,
+        tools: Tools = (),
+        tool_choice: Literal["auto", "none", "required"] | str = "auto",
+        thinking: LevelName | ThinkingLevel | ThinkingConfig | None = None,
+        max_output_tokens: int | None = None,
+        temperature: float | None = None,
+        top_p: float | None = None,
+        stop: Sequence[str] = (),
+        seed: int | None = None,
+        response_schema: JSONObject | type | None = None,
+        parallel_tool_calls: bool | None = None,
+        metadata: Mapping[str, str] | None = None,
+        timeouts: Timeouts | None = None,
+        retry: Retry | None = None,
+        extra_body: Mapping[str, JSON] | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        priority: PriorityName | Priority = Priority.NORMAL,
+        tenant: str | None = None,
+        session: str | None = None,
+        _given: GivenBody | None = None,
+    ) -> None:
+        # Written out, as the parameters take more types than the fields hold.
+        put = object.__setattr__
+        if not isinstance(messages, (list, tuple)) or not _READY.issuperset(map(type, messages)):
+            messages, system = _read_messages(messages, system)
+        put(self, "model", model)
+        put(self, "messages", messages)
+        put(self, "system", system)
+        put(self, "tools", _read_tools(tools) if tools else tools)
+        put(self, "tool_choice", tool_choice)
+        put(self, "thinking", thinking)
+        put(self, "max_output_tokens", max_output_tokens)
+        put(self, "temperature", temperature)
+        put(self, "top_p", top_p)
+        put(self, "stop", stop)
+        put(self, "seed", seed)
+        put(self, "response_schema", response_schema)
+        put(self, "parallel_tool_calls", parallel_tool_calls)
+        put(self, "metadata", metadata)
+        put(self, "timeouts", timeouts)
+        put(self, "retry", retry)
+        put(self, "extra_body", extra_body)
+        put(self, "extra_headers", extra_headers)
+        put(self, "priority", priority)
+        put(self, "tenant", tenant)
+        put(self, "session", session)
+        put(self, "_given", _given)
+
+    @classmethod
+    def from_openai(cls, **arguments: object) -> Request:
+        """A request from the arguments of openai's `client.chat.completions.create`, `parse` or `stream`.
+
+        Dicts and the SDK's objects are taken. What has no field here goes into `extra_body`. Sent to a provider of the
+        same dialect, the body is the same as the SDK's; any other dialect writes it from the fields. `stream` and
+        `stream_options` choose nothing: `engine.stream` and `engine.request` do. Raises `InvalidRequestError` that
+        names what cannot be carried by its path, such as `messages[2].content[0].type`.
+        """
+        return _from_arguments(".openai.chat.arguments", arguments)
+
+    @classmethod
+    def from_openai_responses(cls, **arguments: object) -> Request:
+        """A request from the arguments of openai's `client.responses.create`, `parse` or `stream`. As `from_openai`."""
+        return _from_arguments(".openai.responses.arguments", arguments)
+
+    @classmethod
+    def from_anthropic(cls, **arguments: object) -> Request:
+        """A request from the arguments of anthropic's `client.messages.create`, `parse` or `stream`, those of
+        `client.beta.messages` included. As `from_openai`."""
+        return _from_arguments(".anthropic.arguments", arguments)
+
+    @classmethod
+    def from_gemini(cls, **arguments: object) -> Request:
+        """A request from the arguments of google-genai's `client.models.generate_content`: `model`, `contents` and
+        `config`. As `from_openai`."""
+        return _from_arguments(".gemini.arguments", arguments)
 
     @property
     def system_blocks(self) -> list[Text]:
@@ -181,3 +279,43 @@ def prefix_cache_of(request: Request) -> PrefixCache | None:
     """The cache of the conversation that made the request; None for any other request."""
     cache: PrefixCache | None = getattr(request, "_prefix_cache", None)
     return cache
+
+
+def given_of(request: Request) -> GivenBody | None:
+    """The body as an SDK's arguments wrote it; None for any other request."""
+    return request._given  # pyright: ignore[reportPrivateUsage]
+
+
+def with_given(
+    request: Request, dialect: str, body: JSONObject, sources: Sources, written: frozenset[str] = frozenset()
+) -> Request:
+    """Give a request that was just read from a body those members of it that fields hold. Returns the same request.
+
+    body: member, or its path with dots → its value. written: members that are written from the fields all the same.
+    """
+    members = {name: value for name, value in body.items() if name in sources}
+    object.__setattr__(request, "_given", given_body(dialect, members, request, sources, written))
+    return request
+
+
+def _read_messages(
+    given: object, system: str | Sequence[Text] | None
+) -> tuple[Sequence[Message], str | Sequence[Text] | None]:
+    """Messages in another form, and the system prompt. Raises `InvalidRequestError`."""
+    read: Callable[[object, object], tuple[Sequence[Message], str | Sequence[Text] | None]] = import_module(
+        ".plain_forms", __package__
+    ).read_messages
+    return read(given, system)
+
+
+def _read_tools(given: Tools) -> Sequence[Tool]:
+    """Tools, those in another form as `Tool` values. Raises `InvalidRequestError`."""
+    if type(given) in (list, tuple) and all(type(tool) is Tool for tool in given):
+        return cast("Sequence[Tool]", given)
+    read: Callable[[object], Sequence[Tool]] = import_module(".plain_forms", __package__).read_tools
+    return read(given)
+
+
+def _from_arguments(module: str, arguments: Mapping[str, object]) -> Request:
+    read: Callable[[Mapping[str, object]], Request] = import_module(module, __package__).read_arguments
+    return read(arguments)

@@ -25,12 +25,13 @@ HOMES: dict[str, tuple[str, ...]] = {
     "manystream": (),
     "manystream.engine": (),
     "manystream.aio": ("Call", "Engine", "EventLoopError", "EventStream", "open_engine"),
+    "manystream.aio_map": ("CallMap",),
     "manystream.batch": (),
     "manystream.cost": (
         "Cost", "CostExtraError", "Unpriced", "check_installed", "price_response", "price_usage",
     ),
     "manystream.otel": ("OpenTelemetryObserver",),
-    "manystream.portal": ("Portal", "PortalCall", "PortalRecording", "PortalStream", "open_portal"),
+    "manystream.portal": ("Portal", "PortalCall", "PortalMap", "PortalRecording", "PortalStream", "open_portal"),
     "manystream.providers.dialect": ("Dialect", "StreamMachine", "WireRequest", "bearer_token"),
     "manystream.providers.rows": (),
     "manystream.providers.history": (),
@@ -47,6 +48,7 @@ HOMES: dict[str, tuple[str, ...]] = {
 HANDED_OUT = {
     "manystream.Call", "manystream.Engine", "manystream.EventStream", "manystream.Portal", "manystream.Recording",
     "manystream.aio.Call", "manystream.aio.Engine", "manystream.aio.EventStream",
+    "manystream.CallMap", "manystream.aio_map.CallMap", "manystream.portal.PortalMap",
     "manystream.portal.PortalCall", "manystream.portal.PortalRecording", "manystream.portal.PortalStream",
 }  # fmt: skip
 """Classes that programs get objects of, and make none of: how they are made is not public."""

@@ -140,17 +140,19 @@ def test_values_have_the_attributes_of_the_contract(name: str) -> None:
 CALL = "cancel completion pause resume state target wait waiting_for"
 STREAM = "call"  # and `completion`, of each object
 RECORDING = "close closed exchanges"
-ENGINE = "drain record request start_request start_stream statistics stream"
+ENGINE = "drain map record request start_request start_stream statistics stream"
 OFFERED: dict[type, str] = {
     ms.Call: CALL,
     ms.Engine: f"{ENGINE} close from_thread",
     ms.EventStream: STREAM,
+    ms.CallMap: "",
     ms.Recording: RECORDING,
     aio.Call: CALL,
     aio.Engine: ENGINE,
     aio.EventStream: STREAM,
     portal.Portal: ENGINE,
     portal.PortalCall: CALL,
+    portal.PortalMap: "",
     portal.PortalStream: STREAM,
     portal.PortalRecording: RECORDING,
 }
@@ -171,21 +173,26 @@ async def test_an_engine_has_a_door_for_other_threads() -> None:
 def test_a_request_takes_its_options_by_name_only() -> None:
     parameters = inspect.signature(ms.Request).parameters
     by_name = [name for name, parameter in parameters.items() if parameter.kind is inspect.Parameter.KEYWORD_ONLY]
-    assert by_name == REQUEST_OPTIONS.split()
+    assert [name for name in by_name if not name.startswith("_")] == REQUEST_OPTIONS.split()
     assert list(parameters)[:2] == ["model", "messages"]
 
 
 def test_the_options_that_functions_pass_on_are_those_of_a_request() -> None:
-    fields = {field.name: field.type for field in dataclasses.fields(ms.Request) if field.kw_only}
+    parameters = inspect.signature(ms.Request).parameters.values()
+    options = [each for each in parameters if each.kind is each.KEYWORD_ONLY and not each.name.startswith("_")]
+    fields = {option.name: option.annotation for option in options}
     on = {name: annotation.__forward_arg__ for name, annotation in ms.RequestOptions.__annotations__.items()}
     assert on == fields
     assert ms.Request.__doc__ is not None
     assert [name for name in fields if f"\n    {name}: " not in ms.Request.__doc__] == [], "one line each in a hover"
 
 
+READERS = ("from_openai", "from_openai_responses", "from_anthropic", "from_gemini")
+
+
 def test_a_request_shows_its_value_alone() -> None:
     shown = {name for name in dir(ms.Request("m", [])) if not name.startswith("_")}
-    assert shown == {"model", "messages", *REQUEST_OPTIONS.split(), "system_blocks", "thinking_config"}
+    assert shown == {"model", "messages", *REQUEST_OPTIONS.split(), "system_blocks", "thinking_config", *READERS}
 
 
 CHAT_PROFILE = ms.Profile(name="chat-server", dialect="openai-chat", base_url="http://127.0.0.1:9/v1")

@@ -11,7 +11,7 @@ A line has one of three forms:
 In the last two forms, members that are no option of `Request` are sent unchanged (`extra_body`), because the provider
 that the line was written for accepts them.
 
-Knows the forms, and the dialects' converters for the messages in them. Must not know files or engines.
+Knows the forms, and the dialects' readers of bodies. Must not know files or engines.
 """
 
 from __future__ import annotations
@@ -20,17 +20,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from ..providers.anthropic.converter import AnthropicConverter
+from ..providers.anthropic.arguments import read_body as read_anthropic
 from ..providers.errors import InvalidRequestError, ManystreamError
 from ..providers.history import HistoryError
 from ..providers.history.converter import HistoryConverter
-from ..providers.json_values import JSON, JSONObject, MalformedJSONError, loads_object, mapping, string
+from ..providers.json_values import JSON, JSONObject, MalformedJSONError, loads_object
+from ..providers.members import Members
 from ..providers.messages import Message
+from ..providers.openai.chat.arguments import read_body as read_chat
 from ..providers.openai.chat.converter import ChatConverter
-from ..providers.openai.responses.converter import ResponsesConverter
+from ..providers.openai.responses.arguments import read_body as read_responses
 from ..providers.options import Retry, Timeouts
-from ..providers.request import Request, RequestOptions, ThinkingConfig, ThinkingLevel, Tool
-from .members import MemberError, Members
+from ..providers.plain_forms import function_tool
+from ..providers.request import Request, RequestOptions, ThinkingConfig, ThinkingLevel
+from ..providers.sdk_arguments import CallOptions
 
 LineId: TypeAlias = "str | int"
 ChooseModel: TypeAlias = "Callable[[str | None], str | None]"
@@ -113,7 +116,7 @@ def read_item(line: Line, choose_model: ChooseModel) -> Item:
     read = _read_anthropic if "params" in line.members else _read_openai if "body" in line.members else _read_ours
     try:
         request = read(line.members, choose_model)
-    except (MemberError, HistoryError, InvalidRequestError, MalformedJSONError) as error:
+    except (HistoryError, InvalidRequestError, MalformedJSONError) as error:
         raise LineError(str(error), line.id) from None
     return Item(line.number, line.id, request, line.size)
 
@@ -133,7 +136,7 @@ def _read_ours(line: JSONObject, choose_model: ChooseModel) -> Request:
         _model(members, choose_model),
         _decoded(ChatConverter, items, system),
         system=_joined(members.text("system"), system),
-        tools=[_tool(tool, f"tools[{position}]") for position, tool in enumerate(members.objects("tools"))],
+        tools=[function_tool(tool, f"tools[{position}]") for position, tool in enumerate(members.objects("tools"))],
         tool_choice=members.text("tool_choice") or "auto",
         thinking=_thinking(members.take("thinking")),
         max_output_tokens=members.whole("max_output_tokens"),
@@ -159,11 +162,11 @@ def _thinking(value: JSON) -> ThinkingLevel | ThinkingConfig | None:
     if type(value) is str and value in LEVELS:
         return LEVELS[value]
     if type(value) is not dict:
-        raise MemberError("thinking", f"must be one of {', '.join(LEVELS)}, or an object")
+        raise InvalidRequestError("thinking", f"must be one of {', '.join(LEVELS)}, or an object")
     members = Members(value, "thinking")
     level = members.text("level")
     if level is not None and level not in LEVELS:
-        raise MemberError("thinking.level", f"must be one of {', '.join(LEVELS)}, not {level!r}")
+        raise InvalidRequestError("thinking.level", f"must be one of {', '.join(LEVELS)}, not {level!r}")
     config = ThinkingConfig(
         LEVELS[level] if level is not None else None,
         members.whole("budget_tokens"),
@@ -193,21 +196,6 @@ def _retry(value: JSONObject | None) -> Retry | None:
     return Retry(max_attempts=attempts) if attempts is not None else None
 
 
-def _tool(value: JSONObject, where: str) -> Tool:
-    """Make a tool of an object in manystream's form, or in one of OpenAI's: nested in `function`, or flat."""
-    kind = value.get("type", "function")
-    if kind != "function":
-        raise MemberError(f"{where}.type", f"must be 'function', not {kind!r}: put other tools into extra_body")
-    members = Members(mapping(value, "function") or value, where)
-    members.take("type")
-    name, description = members.text("name"), members.text("description") or ""
-    schema, strict = members.object("parameters"), members.flag("strict")
-    members.end(("name", "description", "parameters", "strict"))
-    if not name:
-        raise MemberError(f"{where}.name", "is missing")
-    return Tool(name, description, strict=strict) if schema is None else Tool(name, description, schema, strict=strict)
-
-
 # --- OpenAI's form ---
 
 
@@ -215,130 +203,23 @@ def _read_openai(line: JSONObject, choose_model: ChooseModel) -> Request:
     outer = Members(line)
     url, body = outer.text("url") or URLS[0], outer.object("body")
     if body is None:
-        raise MemberError("body", "must be an object")
-    read = {URLS[0]: _read_chat, URLS[1]: _read_responses}.get(url)
+        raise InvalidRequestError("body", "must be an object")
+    read = {URLS[0]: read_chat, URLS[1]: read_responses}.get(url)
     if read is None:
-        raise MemberError("url", f"must be one of {', '.join(URLS)}, not {url!r}")
-    members = Members(body, "body")
-    for name in ("stream", "stream_options"):
-        members.take(name)  # the batch decides whether to stream, not the line
-    return read(members, choose_model)
-
-
-def _read_chat(members: Members, choose_model: ChooseModel) -> Request:
-    if members.whole("n") not in (None, 1):
-        raise MemberError("body.n", "must be 1: a line has one answer")
-    items = _messages(members, "messages")
-    system: list[str] = []
-    effort = members.text("reasoning_effort")
-    form = members.object("response_format")
-    schema = mapping(mapping(form or {}, "json_schema"), "schema") or None
-    limits = members.whole("max_completion_tokens"), members.whole("max_tokens")
-    return Request(
-        _model(members, choose_model),
-        _decoded(ChatConverter, items, system),
-        system=_joined(None, system),
-        tools=[_tool(tool, f"body.tools[{position}]") for position, tool in enumerate(members.objects("tools"))],
-        tool_choice=_openai_choice(members.take("tool_choice")),
-        thinking=ThinkingConfig(effort=effort) if effort is not None else None,
-        max_output_tokens=limits[0] if limits[0] is not None else limits[1],
-        temperature=members.number("temperature"),
-        top_p=members.number("top_p"),
-        stop=members.texts("stop"),
-        seed=members.whole("seed"),
-        response_schema=schema,
-        parallel_tool_calls=members.flag("parallel_tool_calls"),
-        metadata=members.strings("metadata"),
-        extra_body=_extra(members, response_format=None if schema else form),
-    )
-
-
-def _read_responses(members: Members, choose_model: ChooseModel) -> Request:
-    given = members.take("input")
-    if type(given) is str:
-        items: list[JSONObject] = [{"role": "user", "content": given}]
-    else:
-        items = _as_objects(given, "body.input")
-    system: list[str] = []
-    text, reasoning = members.object("text") or {}, members.object("reasoning") or {}
-    form = mapping(text, "format")
-    schema = mapping(form, "schema") or None
-    effort = string(reasoning, "effort")
-    return Request(
-        _model(members, choose_model),
-        _decoded(ResponsesConverter, items, system),
-        system=_joined(members.text("instructions"), system),
-        tools=[_tool(tool, f"body.tools[{position}]") for position, tool in enumerate(members.objects("tools"))],
-        tool_choice=_openai_choice(members.take("tool_choice")),
-        thinking=ThinkingConfig(effort=effort) if effort is not None else None,
-        max_output_tokens=members.whole("max_output_tokens"),
-        temperature=members.number("temperature"),
-        top_p=members.number("top_p"),
-        response_schema=schema,
-        parallel_tool_calls=members.flag("parallel_tool_calls"),
-        metadata=members.strings("metadata"),
-        extra_body=_extra(members, text=None if schema else text or None),
-    )
-
-
-def _openai_choice(value: JSON) -> str:
-    if value is None:
-        return "auto"
-    if type(value) is str:
-        return value
-    choice = value if type(value) is dict else {}
-    name = string(mapping(choice, "function"), "name") or string(choice, "name")
-    if name is None:
-        raise MemberError("body.tool_choice", "must be auto, none, required or a function's name")
-    return name
+        raise InvalidRequestError("url", f"must be one of {', '.join(URLS)}, not {url!r}")
+    if body.get("n") not in (None, 1):
+        raise InvalidRequestError("body.n", "must be 1: a line has one answer")
+    return read(_without_stream(body, "body", choose_model), CallOptions(), "body")
 
 
 # --- Anthropic's form ---
-
-ANTHROPIC_CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 
 
 def _read_anthropic(line: JSONObject, choose_model: ChooseModel) -> Request:
     params = Members(line).object("params")
     if params is None:
-        raise MemberError("params", "must be an object")
-    members = Members(params, "params")
-    members.take("stream")
-    items = _messages(members, "messages")
-    choice = members.object("tool_choice") or {}
-    kind = string(choice, "type") or "auto"
-    alone = choice.get("disable_parallel_tool_use")
-    thinking = members.object("thinking")
-    budget = Members(thinking or {}, "params.thinking").whole("budget_tokens")
-    return Request(
-        _model(members, choose_model),
-        _decoded(AnthropicConverter, items, []),
-        system=_anthropic_system(members.take("system")),
-        tools=[_anthropic_tool(tool, position) for position, tool in enumerate(members.objects("tools"))],
-        tool_choice=(string(choice, "name") or "") if kind == "tool" else ANTHROPIC_CHOICES.get(kind, kind),
-        thinking=ThinkingConfig(budget_tokens=budget) if budget is not None else None,
-        max_output_tokens=members.whole("max_tokens"),
-        temperature=members.number("temperature"),
-        top_p=members.number("top_p"),
-        stop=members.texts("stop_sequences"),
-        parallel_tool_calls=not alone if type(alone) is bool else None,
-        metadata=members.strings("metadata"),
-        extra_body=_extra(members, thinking=thinking if budget is None else None),
-    )
-
-
-def _anthropic_system(value: JSON) -> str | None:
-    if value is None or type(value) is str:
-        return value or None
-    blocks = _as_objects(value, "params.system")
-    return "\n\n".join(string(block, "text") or "" for block in blocks)
-
-
-def _anthropic_tool(value: JSONObject, position: int) -> Tool:
-    name, schema = string(value, "name"), value.get("input_schema")
-    if name is None or type(schema) is not dict:
-        raise MemberError(f"params.tools[{position}]", "must have a name and an input_schema")
-    return Tool(name, string(value, "description") or "", schema)
+        raise InvalidRequestError("params", "must be an object")
+    return read_anthropic(_without_stream(params, "params", choose_model), CallOptions(), "params")
 
 
 # --- common to all forms ---
@@ -347,19 +228,22 @@ def _anthropic_tool(value: JSONObject, position: int) -> Tool:
 def _model(members: Members, choose_model: ChooseModel) -> str:
     model = choose_model(members.text("model"))
     if model is None:
-        raise MemberError(members.field("model"), "is missing, and no model was given for the whole batch")
+        raise InvalidRequestError(members.field("model"), "is missing, and no model was given for the whole batch")
     return model
+
+
+def _without_stream(body: JSONObject, where: str, choose_model: ChooseModel) -> JSONObject:
+    """Return the body with the model to ask, and without the members about streaming: the batch decides whether to
+    stream, not the line."""
+    kept = {name: value for name, value in body.items() if name not in ("stream", "stream_options")}
+    return {**kept, "model": _model(Members(body, where), choose_model)}
 
 
 def _messages(members: Members, name: str) -> list[JSONObject]:
     items = members.objects(name)
     if not items:
-        raise MemberError(members.field(name), "must hold at least one message")
+        raise InvalidRequestError(members.field(name), "must hold at least one message")
     return items
-
-
-def _as_objects(value: JSON, where: str) -> list[JSONObject]:
-    return Members({where: value}).objects(where)
 
 
 def _decoded(converter: type[HistoryConverter], items: list[JSONObject], system: list[str]) -> list[Message]:
@@ -369,11 +253,3 @@ def _decoded(converter: type[HistoryConverter], items: list[JSONObject], system:
 
 def _joined(first: str | None, others: list[str]) -> str | None:
     return "\n\n".join(text for text in (first, *others) if text) or None
-
-
-def _extra(members: Members, **more: JSONObject | None) -> JSONObject | None:
-    extra = dict(members.rest())
-    for name, value in more.items():
-        if value is not None:
-            extra[name] = value
-    return extra or None

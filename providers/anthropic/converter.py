@@ -152,7 +152,7 @@ class AnthropicConverter(HistoryConverter):
         for position, wire_block in enumerate(wire):
             kind, place = string(wire_block, "type") or "", f"{where}.content[{position}]"
             if not ASSISTANT_KINDS.fullmatch(kind):
-                raise HistoryError(place, f"unknown block {kind!r} in an assistant's message")
+                raise HistoryError(f"{place}.type", f"unknown block {kind!r} in an assistant's message")
             try:
                 opened = reader.open(wire_block, untold)
             except MalformedJSONError as error:
@@ -163,7 +163,7 @@ class AnthropicConverter(HistoryConverter):
         content = answer.response().content
         for block, wire_block in zip(content, wire, strict=True):
             if isinstance(block, Text | ToolCall):
-                block.cache_control = _mark(wire_block, where)
+                block.cache_control = read_mark(wire_block, where)
             if isinstance(block, ToolCall):
                 given = mapping(wire_block, "input")
                 unread = string(given, INVALID_JSON)
@@ -178,7 +178,7 @@ class AnthropicConverter(HistoryConverter):
         if kind in ("text", "image", "document"):
             return _part(wire, where)
         if not USER_KINDS.fullmatch(kind):
-            raise HistoryError(where, f"unknown block {kind!r} in a user's message")
+            raise HistoryError(f"{where}.type", f"unknown block {kind!r} in a user's message")
         return ProviderBlock(self.provider.profile.name, wire)
 
     def _tool_result(self, wire: JSONObject, where: str) -> ToolResult:
@@ -189,7 +189,7 @@ class AnthropicConverter(HistoryConverter):
         else:
             given = [_part(part, f"{where}.content[{n}]") for n, part in enumerate(_blocks(content, where))]
         call_id = string(wire, "tool_use_id") or ""
-        return ToolResult(call_id, given, wire.get("is_error") is True, cache_control=_mark(wire, where))
+        return ToolResult(call_id, given, wire.get("is_error") is True, cache_control=read_mark(wire, where))
 
 
 def _blocks(content: JSON, where: str) -> list[JSONObject]:
@@ -201,11 +201,11 @@ def _blocks(content: JSON, where: str) -> list[JSONObject]:
 
 def _part(wire: JSONObject, where: str) -> Text | Image | File:
     """Read a block that is allowed both in a user's message and in a tool's result."""
-    kind, mark = string(wire, "type"), _mark(wire, where)
+    kind, mark = string(wire, "type"), read_mark(wire, where)
     if kind == "text":
         return Text(string(wire, "text") or "", cache_control=mark)
     if kind not in ("image", "document"):
-        raise HistoryError(where, f"unknown block {kind!r} in a tool's result")
+        raise HistoryError(f"{where}.type", f"unknown block {kind!r} in a tool's result")
     source = mapping(wire, "source")
     data, media_type = _data(source, where), string(source, "media_type")
     url, file_id = string(source, "url"), string(source, "file_id")
@@ -228,7 +228,8 @@ def _data(source: JSONObject, where: str) -> bytes | None:
         raise HistoryError(f"{where}.source.data", "is not base64 text") from None
 
 
-def _mark(wire: JSONObject, where: str) -> CacheControl | None:
+def read_mark(wire: JSONObject, where: str) -> CacheControl | None:
+    """The cache mark of a block or a tool. Raises `HistoryError`."""
     mark = mapping(wire, "cache_control")
     ttl = mark.get("ttl")
     if not mark or ttl is None:

@@ -16,13 +16,33 @@ from ..json_values import JSON, JSONObject
 from ..messages import Message
 from ..prefix_cache import Segment, serialised, write_messages
 from ..provider import Provider
-from ..request import Request, Tool, prefix_cache_of
+from ..request import Request, Tool, given_of, prefix_cache_of
 from ..structured import schema_of
 from ..tool_names import check_tool_names
 from .block_writer import marked
 from .message_writer import MessageWriter, WriterState
 from .schema import adapt_schema
 from .thinking import WireThinking, thinking_model, wire_thinking
+
+NAME = "anthropic"
+
+_THINKING = ("thinking", "model", "tool_choice")
+
+SOURCES: dict[str, tuple[str, ...]] = {
+    "system": ("system",),
+    "messages": ("messages",),
+    "max_tokens": ("max_output_tokens", *_THINKING),
+    "tools": ("tools",),
+    "tool_choice": ("tool_choice", "tools", "parallel_tool_calls"),
+    "thinking": _THINKING,
+    "output_config.effort": _THINKING,
+    "output_config.format": ("response_schema",),
+    "temperature": ("temperature", *_THINKING),
+    "top_p": ("top_p", *_THINKING),
+    "stop_sequences": ("stop",),
+    "metadata": ("metadata",),
+}
+"""Member of the body → the fields that it is written from."""
 
 API_VERSION = "2023-06-01"
 """The API version of the shapes written here. `extra_headers` may set another."""
@@ -68,6 +88,9 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
         warnings.append("seed: not sent; Anthropic has no such setting")
     if stream:
         body["stream"] = True
+    given = given_of(request)
+    if given is not None:
+        given.restore(NAME, body, request, SOURCES, warnings)
     if request.extra_body:
         body.update(request.extra_body)
     return WireRequest(

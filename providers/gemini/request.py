@@ -17,7 +17,7 @@ from ..json_values import JSON, JSONObject
 from ..messages import Message
 from ..prefix_cache import Segment, serialised, write_messages
 from ..provider import Provider
-from ..request import TOOL_CHOICE_MODES, Request, Tool, prefix_cache_of
+from ..request import TOOL_CHOICE_MODES, Request, Tool, given_of, prefix_cache_of
 from ..structured import schema_of
 from ..tool_names import check_tool_names
 from .block_writer import BlockWriter
@@ -25,6 +25,25 @@ from .message_writer import MessageWriter, WriterState
 from .path import request_path
 from .schema import gemini_schema, parameters_schema
 from .thinking import ignores_sampling, needs_signatures, thinking_config
+
+NAME = "gemini"
+
+SOURCES: dict[str, tuple[str, ...]] = {
+    "systemInstruction": ("system",),
+    "contents": ("messages",),
+    "tools": ("tools",),
+    "toolConfig": ("tool_choice", "tools"),
+    "generationConfig.maxOutputTokens": ("max_output_tokens",),
+    "generationConfig.temperature": ("temperature",),
+    "generationConfig.topP": ("top_p",),
+    "generationConfig.stopSequences": ("stop",),
+    "generationConfig.seed": ("seed",),
+    "generationConfig.responseMimeType": ("response_schema",),
+    "generationConfig.responseJsonSchema": ("response_schema",),
+    "generationConfig.thinkingConfig": ("thinking", "model"),
+    "labels": ("metadata",),
+}
+"""Member of the body, or its path → the fields that it is written from."""
 
 TOOL_CHOICES: dict[str, str] = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
 """Value of `Request.tool_choice` → `functionCallingConfig.mode`. Any other value is a tool's name."""
@@ -58,6 +77,9 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
     _add_labels(body, request, warnings)
     if request.parallel_tool_calls is False:
         warnings.append("parallel_tool_calls: left out, Gemini has no such switch")
+    given = given_of(request)
+    if given is not None:
+        given.restore(NAME, body, request, SOURCES, warnings)
     return WireRequest(
         path=path,
         headers=[("Content-Type", JSON_TYPE), ("Accept", "text/event-stream" if stream else JSON_TYPE)],

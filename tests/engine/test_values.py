@@ -74,13 +74,11 @@ def result(block: object) -> dict[str, Any]:
 
 
 REFUSED: list[tuple[dict[str, Any], str, str]] = [
-    (options(messages=USER), "messages", "must be a list of Message, not Message; use [message]"),
-    (options(messages="hello"), "messages", "must be a list of Message, not str; use [Message.user(…)]"),
     (options(messages=iter([USER])), "messages", "must be a list of Message, not list_iterator; use list(…)"),
     (options(messages=ms.Conversation([USER])), "messages", "must be a list of Message, not Conversation; use list(…)"),
     (options(messages=None), "messages", "must be a list of Message, not None"),
     (options(messages=()), "messages", "must hold at least one message"),
-    (options(messages=[{"role": "user"}]), "messages[0]", "must be a Message, not dict"),
+    (options(messages=[1]), "messages[0]", "must be a Message, not 1"),
     (options(system=3), "system", "must be text or a list of Text blocks, not 3"),
     (options(system=ms.Text("x")), "system", "must be text or a list of Text blocks, not Text; use [text]"),
     (options(system=["x"]), "system[0]", "must be a Text block, not 'x'; use Text(…)"),
@@ -88,7 +86,6 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     (options(tools=ms.Tool("t")), "tools", "must be a list of Tool, not Tool; use [tool]"),
     (options(tools={"t": 1}), "tools", "must be a list of Tool, not dict; use [Tool(…)]"),
     (options(tools=None), "tools", "must be a list of Tool, not None"),
-    (options(tools=[{"name": "t"}]), "tools[0]", "must be a Tool, not dict; use Tool(name, description, parameters)"),
     (options(tools=[made(ms.Tool, name="")]), "tools[0].name", "must be text that is not empty, not ''"),
     (options(tools=[made(ms.Tool, description=None)]), "tools[0].description", "must be text, not None"),
     (options(tools=[made(ms.Tool, parameters=str)]), "tools[0].parameters", "must be a JSON Schema (a dict), not the class str"),

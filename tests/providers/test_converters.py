@@ -402,13 +402,13 @@ def test_a_plain_result_is_unchanged_as_a_message(converter: type[HistoryConvert
 
 REFUSED: list[tuple[type[HistoryConverter], JSONObject, str]] = [
     (ChatConverter, {"role": "robot", "content": "x"}, r"messages\[0\].role: unknown role 'robot'"),
-    (ChatConverter, {"role": "user", "content": [{"type": "smell"}]}, r"messages\[0\].content\[0\]: unknown part"),
+    (ChatConverter, {"role": "user", "content": [{"type": "smell"}]}, r"messages\[0\].content\[0\].type: unknown part"),
     (ChatConverter, {"role": "user", "content": 5}, "must be text or a list of parts"),
     (ChatConverter, {"role": "assistant", "tool_calls": "x"}, "tool_calls is no array"),
     (ChatConverter, {"role": "assistant", "tool_calls": [{"id": "c"}]}, "never got a name"),
     (ChatConverter, {"role": "tool", "content": [{"type": "image_url", "image_url": {"url": "u"}}]}, "text only"),
     (AnthropicConverter, {"role": "system", "content": "x"}, r"messages\[0\].role: unknown role 'system'"),
-    (AnthropicConverter, {"role": "user", "content": [{"type": "smell"}]}, r"content\[0\]: unknown block 'smell'"),
+    (AnthropicConverter, {"role": "user", "content": [{"type": "smell"}]}, r"content\[0\].type: unknown block 'smell'"),
     (AnthropicConverter, {"role": "assistant", "content": [{"type": "smell"}]}, "unknown block 'smell'"),
     (AnthropicConverter, {"role": "user", "content": 5}, "must be text or a list of blocks"),
     (AnthropicConverter, {"role": "user", "content": [{"type": "image", "source": {}}]}, "source: cannot be read"),

@@ -212,15 +212,20 @@ def _part(part: JSON, where: str) -> Text | Image | File:
         source = mapping(wire, "input_audio")
         form = string(source, "format") or ""
         return File(
-            data=_decoded(string(source, "data") or "", where), media_type=AUDIO_TYPES.get(form, f"audio/{form}")
+            data=_decoded(string(source, "data") or "", f"{where}.input_audio.data"),
+            media_type=AUDIO_TYPES.get(form, f"audio/{form}"),
         )
     if kind == "video_url":
-        return _file(string(mapping(wire, "video_url"), "url") or "", None, where)
+        return _file(string(mapping(wire, "video_url"), "url") or "", None, f"{where}.video_url.url")
     if kind == "file":
         source = mapping(wire, "file")
         file_id, name = string(source, "file_id"), string(source, "filename")
-        return File(file_id=file_id, name=name) if file_id else _file(string(source, "file_data") or "", name, where)
-    raise HistoryError(where, f"unknown part {kind!r}")
+        return (
+            File(file_id=file_id, name=name)
+            if file_id
+            else _file(string(source, "file_data") or "", name, f"{where}.file.file_data")
+        )
+    raise HistoryError(f"{where}.type", f"unknown part {kind!r}")
 
 
 def _file(url: str, name: str | None, where: str) -> File:

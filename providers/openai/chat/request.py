@@ -23,7 +23,7 @@ from ...messages import Message, Text
 from ...prefix_cache import Segment, serialised, write_messages
 from ...profile import Profile, Quirks
 from ...provider import Provider
-from ...request import TOOL_CHOICE_MODES, Request, Tool, prefix_cache_of
+from ...request import TOOL_CHOICE_MODES, Request, Tool, given_of, prefix_cache_of
 from ...structured import schema_of
 from ...tool_names import check_tool_names
 from ..schema import strict_schema
@@ -32,7 +32,34 @@ from .block_writer import BlockWriter, cache_mark
 from .message_writer import MessageWriter, WriterState
 from .thinking import thinking_members
 
+NAME = "openai-chat"
 PATH = "/chat/completions"
+
+_THINKING = ("thinking", "model")
+_LIMIT = ("max_output_tokens", "model")
+
+SOURCES: dict[str, tuple[str, ...]] = {
+    "messages": ("messages", "system"),
+    "tools": ("tools",),
+    "tool_choice": ("tool_choice", "tools"),
+    "parallel_tool_calls": ("parallel_tool_calls", "tools"),
+    "reasoning_effort": _THINKING,
+    "reasoning": _THINKING,
+    "thinking": _THINKING,
+    "enable_thinking": _THINKING,
+    "thinking_budget": _THINKING,
+    "chat_template_kwargs": _THINKING,
+    "response_format": ("response_schema",),
+    "max_tokens": _LIMIT,
+    "max_completion_tokens": _LIMIT,
+    "temperature": ("temperature", *_THINKING),
+    "top_p": ("top_p", *_THINKING),
+    "stop": ("stop",),
+    "seed": ("seed",),
+    "random_seed": ("seed",),
+    "metadata": ("metadata",),
+}
+"""Member of the body → the fields that it is written from."""
 
 _NOT_IN_NAME = re.compile(r"[^a-zA-Z0-9_-]+")
 
@@ -61,7 +88,12 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
         body["stream"] = True
         if quirks.stream_usage:
             body["stream_options"] = {"include_usage": True}
+    given = given_of(request)
+    if given is not None:
+        given.restore(NAME, body, request, SOURCES, warnings)
     body.update(request.extra_body or {})
+    if not stream:
+        body.pop("stream_options", None)  # servers refuse it without a stream
     return WireRequest(
         path=f"{PATH}?{quirks.query}" if quirks.query else PATH,
         headers=_headers(quirks, request.extra_headers, stream=stream),

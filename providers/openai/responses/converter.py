@@ -198,7 +198,7 @@ def _part(part: JSON, where: str) -> Text | Image | File:
     if kind == "input_file":
         data, media_type, url = _source(string(wire, "file_data") or string(wire, "file_url"), where)
         return File(data, media_type, url, string(wire, "file_id"), string(wire, "filename"))
-    raise HistoryError(where, f"unknown part {kind!r}")
+    raise HistoryError(f"{where}.type", f"unknown part {kind!r}")
 
 
 def _source(url: str | None, where: str) -> tuple[bytes | None, str | None, str | None]:

@@ -25,7 +25,7 @@ from ...messages import Message
 from ...prefix_cache import Segment, serialised, write_messages
 from ...profile import Quirks
 from ...provider import Provider
-from ...request import TOOL_CHOICE_MODES, Request, ThinkingConfig, ThinkingLevel, Tool, prefix_cache_of
+from ...request import TOOL_CHOICE_MODES, Request, ThinkingConfig, ThinkingLevel, Tool, given_of, prefix_cache_of
 from ...structured import schema_of
 from ...tool_names import check_tool_names
 from ..schema import is_strict, strict_schema
@@ -33,7 +33,25 @@ from ..thinking import effort_for, is_reasoning_model, may_reason, takes_samplin
 from .block_writer import MARKS_LEFT_OUT, BlockWriter, takes_breakpoints
 from .message_writer import MessageWriter, WriterState
 
+NAME = "openai-responses"
 PATH = "/responses"
+
+SOURCES: dict[str, tuple[str, ...]] = {
+    "instructions": ("system",),
+    "input": ("messages", "system"),
+    "store": (),
+    "include": (),
+    "reasoning": ("thinking", "model"),
+    "tools": ("tools",),
+    "tool_choice": ("tool_choice", "tools"),
+    "parallel_tool_calls": ("parallel_tool_calls",),
+    "text.format": ("response_schema",),
+    "max_output_tokens": ("max_output_tokens",),
+    "temperature": ("temperature", "thinking", "model"),
+    "top_p": ("top_p", "thinking", "model"),
+    "metadata": ("metadata",),
+}
+"""Member of the body → the fields that it is written from; none: it is always as it was given, or absent."""
 
 MIN_OUTPUT_TOKENS = 16
 """The smallest `max_output_tokens` that the API accepts."""
@@ -87,9 +105,14 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
             warnings.append(f"{name}: not sent; {reason}")
     if stream:
         body["stream"] = True
+    given = given_of(request)
+    if given is not None:
+        given.restore(NAME, body, request, SOURCES, warnings)
     for name, value in extra.items():
         own = body.get(name)
         body[name] = {**own, **value} if type(own) is dict and type(value) is dict else value
+    if not stream:
+        body.pop("stream_options", None)  # the server refuses it without a stream
     return WireRequest(
         path=f"{PATH}?{quirks.query}" if quirks.query else PATH,
         headers=_headers(quirks, request.extra_headers, stream=stream),

@@ -9,25 +9,15 @@ import difflib
 import math
 from collections.abc import Sequence
 
-from ..providers.json_values import JSON, JSONObject
-
-
-class MemberError(ValueError):
-    """A member is missing or has a wrong value.
-
-    field: the member's full path.
-    """
-
-    def __init__(self, field: str, message: str) -> None:
-        super().__init__(f"{field}: {message}")
-        self.field = field
+from .errors import InvalidRequestError
+from .json_values import JSON, JSONObject
 
 
 class Members:
     """The members of an object. Each method takes one member; `end` refuses members that were not taken.
 
     value: the object.
-    where: the object's path, for messages; empty for the line itself.
+    where: the object's path, for messages; empty for the outermost object.
     """
 
     __slots__ = ("_left", "_where")
@@ -45,49 +35,49 @@ class Members:
         return self._left.pop(name, None)
 
     def text(self, name: str) -> str | None:
-        """Take a string, or return None if it is missing. Raises `MemberError`."""
+        """Take a string, or return None if it is missing. Raises `InvalidRequestError`."""
         value = self.take(name)
         if value is None or type(value) is str:
             return value
         raise self._wrong(name, "text", value)
 
     def flag(self, name: str) -> bool | None:
-        """Take a boolean, or return None if it is missing. Raises `MemberError`."""
+        """Take a boolean, or return None if it is missing. Raises `InvalidRequestError`."""
         value = self.take(name)
         if value is None or type(value) is bool:
             return value
         raise self._wrong(name, "true or false", value)
 
     def whole(self, name: str) -> int | None:
-        """Take a whole number, or return None if it is missing. Raises `MemberError`."""
+        """Take a whole number, or return None if it is missing. Raises `InvalidRequestError`."""
         value = self.take(name)
         if value is None or type(value) is int:
             return value
         raise self._wrong(name, "a whole number", value)
 
     def number(self, name: str) -> float | None:
-        """Take a finite number, or return None if it is missing. Raises `MemberError`."""
+        """Take a finite number, or return None if it is missing. Raises `InvalidRequestError`."""
         value = self.take(name)
         if value is None or type(value) is int or (type(value) is float and math.isfinite(value)):
             return value
         raise self._wrong(name, "a number", value)
 
     def object(self, name: str) -> JSONObject | None:
-        """Take an object, or return None if it is missing. Raises `MemberError`."""
+        """Take an object, or return None if it is missing. Raises `InvalidRequestError`."""
         value = self.take(name)
         if value is None or type(value) is dict:
             return value
         raise self._wrong(name, "an object", value)
 
     def array(self, name: str) -> list[JSON] | None:
-        """Take an array, or return None if it is missing. Raises `MemberError`."""
+        """Take an array, or return None if it is missing. Raises `InvalidRequestError`."""
         value = self.take(name)
         if value is None or type(value) is list:
             return value
         raise self._wrong(name, "an array", value)
 
     def objects(self, name: str) -> list[JSONObject]:
-        """Take an array of objects, or return an empty list if it is missing. Raises `MemberError`."""
+        """Take an array of objects, or an empty list if it is missing. Raises `InvalidRequestError`."""
         found: list[JSONObject] = []
         for position, value in enumerate(self.array(name) or []):
             if type(value) is not dict:
@@ -95,8 +85,22 @@ class Members:
             found.append(value)
         return found
 
+    def some_objects(self, name: str) -> list[JSONObject]:
+        """An array of objects that is not empty."""
+        found = self.objects(name)
+        if not found:
+            raise InvalidRequestError(self.field(name), "must hold at least one message")
+        return found
+
+    def needed_text(self, name: str) -> str:
+        """A string that must be there."""
+        text = self.text(name)
+        if text is None:
+            raise InvalidRequestError(self.field(name), "is missing")
+        return text
+
     def texts(self, name: str) -> list[str]:
-        """Take a string or an array of strings, or return an empty list if it is missing. Raises `MemberError`."""
+        """Take a string or an array of strings, or an empty list if it is missing. Raises `InvalidRequestError`."""
         value = self.take(name)
         values = [value] if type(value) is str else value
         if values is None:
@@ -111,7 +115,7 @@ class Members:
         return found
 
     def strings(self, name: str) -> dict[str, str] | None:
-        """Take an object whose values are strings, or return None if it is missing. Raises `MemberError`."""
+        """Take an object whose values are strings, or return None if it is missing. Raises `InvalidRequestError`."""
         value = self.object(name)
         if value is None:
             return None
@@ -127,17 +131,17 @@ class Members:
         return self._left
 
     def end(self, known: Sequence[str]) -> None:
-        """Raise `MemberError` if a member was not taken, so that a misspelt option is not ignored.
+        """Raise `InvalidRequestError` if a member was not taken, so that a misspelt option is not ignored.
 
         known: the names of the form's members, for the message.
         """
         for name in self._left:
             close = difflib.get_close_matches(name, known, 1)
             hint = f"did you mean {close[0]!r}?" if close else f"its members are {', '.join(known)}"
-            raise MemberError(self.field(name), f"is not a member of this form; {hint}")
+            raise InvalidRequestError(self.field(name), f"is not a member of this form; {hint}")
 
-    def _wrong(self, name: str, expected: str, value: JSON) -> MemberError:
-        return MemberError(self.field(name), f"must be {expected}, not {_kind(value)}")
+    def _wrong(self, name: str, expected: str, value: JSON) -> InvalidRequestError:
+        return InvalidRequestError(self.field(name), f"must be {expected}, not {_kind(value)}")
 
 
 KINDS: dict[type, str] = {str: "text", bool: "true or false", int: "a number", float: "a number", list: "an array"}

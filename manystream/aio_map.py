@@ -1,0 +1,108 @@
+"""`map` for asyncio programs: the completions of many requests as one iteration.
+
+Knows asyncio. Must not know what happens inside a call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from types import TracebackType
+from typing import Generic, Self, TypeVar, overload
+
+from .engine.completion import Completion
+from .engine.ending import OnCompletion
+from .engine.mapped import (
+    CONCURRENCY,
+    FORM,
+    Cancellable,
+    Feeder,
+    KeyedRequests,
+    MappedCalls,
+    Requests,
+    Start,
+    check_entered,
+    check_not_entered,
+    check_source,
+)
+from .providers.request import Request
+
+Key = TypeVar("Key")
+
+
+class CallMap(Generic[Key]):
+    """The requests' completions, each with its request or its key: made by `engine.map`.
+
+        async with engine.map(requests) as results:
+            async for request, completion in results: ...
+
+    As `manystream.Engine.map`. The requests are read by one asyncio task.
+    """
+
+    def __init__(self, start: Start, requests: object, concurrency: int, *, ordered: bool) -> None:
+        check_source(requests)
+        self._arrived = asyncio.Event()
+        self._has_room = asyncio.Event()
+        self._calls: MappedCalls[Key] = MappedCalls(
+            start, concurrency, ordered=ordered, on_result=self._arrived.set, on_room=self._has_room.set
+        )
+        self._feeder = Feeder(self._calls, requests, self._wait_for_room, partial(asyncio.sleep, 0))
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        check_not_entered(self._task)
+        self._task = asyncio.create_task(self._feeder.run(), name="manystream map")
+        return self
+
+    async def __aexit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._calls.close()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> tuple[Key, Completion]:
+        check_entered(self._task, FORM)
+        while (result := self._calls.take()) is None:
+            if self._calls.check_over():
+                raise StopAsyncIteration
+            self._arrived.clear()
+            await self._arrived.wait()
+        return result
+
+    async def _wait_for_room(self) -> None:
+        self._has_room.clear()
+        await self._has_room.wait()
+
+
+class MapsRequests:
+    """An engine's `map`, made of its `start_request`."""
+
+    def start_request(self, request: Request, on_completion: OnCompletion | None = None) -> Cancellable:
+        """Start an unstreamed call and return at once."""
+        raise NotImplementedError
+
+    @overload
+    def map(self, requests: Requests, *, concurrency: int = CONCURRENCY, ordered: bool = False) -> CallMap[Request]: ...
+
+    @overload
+    def map(
+        self, requests: KeyedRequests[Key], *, concurrency: int = CONCURRENCY, ordered: bool = False
+    ) -> CallMap[Key]: ...
+
+    def map(
+        self, requests: Requests | KeyedRequests[Key], *, concurrency: int = CONCURRENCY, ordered: bool = False
+    ) -> CallMap[Request] | CallMap[Key]:
+        """Make an unstreamed call for each request, and iterate over (request, completion) as the calls end:
+        `async with engine.map(requests) as results: async for request, completion in results: …`.
+
+        See `manystream.Engine.map`.
+        """
+        return CallMap(self.start_request, requests, concurrency, ordered=ordered)

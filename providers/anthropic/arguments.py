@@ -1,0 +1,191 @@
+"""The arguments of `client.messages.create` (anthropic) → `Request`.
+
+Messages are read by the converter. Knows the members of a body that a field of `Request` holds; any other is carried in
+`extra_body`. Must not know how a member is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+from ..errors import InvalidRequestError
+from ..json_values import JSON, JSONObject, mapping, string
+from ..members import Members
+from ..messages import Text
+from ..request import Request, ThinkingConfig, ThinkingLevel, Tool, with_given
+from ..sdk_arguments import (
+    CALL_OPTIONS,
+    CallOptions,
+    check_names,
+    plain,
+    present,
+    read_conversation,
+    schema_class,
+    take_call_options,
+)
+from .converter import AnthropicConverter, read_mark
+from .request import NAME, SOURCES, TOOL_CHOICES
+
+METHOD = "anthropic's client.messages.create"
+
+ARGUMENTS = frozenset({
+    "max_tokens", "messages", "model", "billing_policy", "cache_control", "compaction", "container",
+    "context_management", "diagnostics", "fallback_credit_token", "fallbacks", "inference_geo", "mcp_servers",
+    "metadata", "output_config", "output_format", "service_tier", "speed", "stop_sequences", "system", "temperature",
+    "thinking", "thread", "tool_choice", "tools", "top_k", "top_p", "betas", "user_profile_id", "workspace_id",
+    *CALL_OPTIONS,
+})  # fmt: skip
+"""The arguments that the SDK's methods take, those of `client.beta.messages` included, and `temperature`, `top_k` and
+`top_p` of its older versions."""
+
+BETA_HEADER = "anthropic-beta"
+
+TOOL_MEMBERS = frozenset({"name", "description", "input_schema", "strict", "cache_control", "type"})
+CHOICE_MEMBERS = frozenset({"type", "name", "disable_parallel_tool_use"})
+OUTPUT_MEMBERS = frozenset({"effort", "format"})
+CHOICES = {cast("str", wire["type"]): word for word, wire in TOOL_CHOICES.items()}
+"""`tool_choice.type` → our word."""
+
+SUMMARY: dict[str, bool] = {"summarized": True, "omitted": False}
+"""`thinking.display` → whether a summary is wanted."""
+
+
+def read_arguments(arguments: Mapping[str, object]) -> Request:
+    """The request. Raises `InvalidRequestError` naming the argument, or the place in it."""
+    given = present(arguments)
+    check_names(given, ARGUMENTS, METHOD)
+    options = take_call_options(given)
+    _take_betas(given, options)
+    schema: type | None = None
+    if isinstance(given.get("output_format"), type):
+        schema = schema_class(given.pop("output_format"), "output_format")
+    body = {name: plain(value, name) for name, value in given.items() if name not in options.extra_body}
+    return read_body(body, options, schema=schema)
+
+
+def _take_betas(given: dict[str, object], options: CallOptions) -> None:
+    """`betas` is a header, to which one in `extra_headers` adds."""
+    betas = plain(given.pop("betas", None), "betas")
+    if betas is None:
+        return
+    names = [name for name in betas if type(name) is str] if type(betas) is list else []
+    if type(betas) is not list or len(names) < len(betas):
+        raise InvalidRequestError("betas", "must be a list of texts")
+    headers = options.extra_headers or {}
+    if names and not any(name.lower() == BETA_HEADER for name in headers):
+        options.extra_headers = {**headers, BETA_HEADER: ",".join(names)}
+
+
+def read_body(body: JSONObject, options: CallOptions, where: str = "", *, schema: type | None = None) -> Request:
+    """The request of a body. where: the path to it, for errors. schema: the class that the answer must fit."""
+    members = Members(body, where)
+    extra: JSONObject = {}
+    messages, _ = read_conversation(AnthropicConverter, members.some_objects("messages"), where)
+    tools = _tools(members, extra)
+    choice, parallel = _tool_choice(members, extra, tools)
+    output = members.object("output_config") or {}
+    form = output.get("format")
+    described = form if type(form) is dict else {}
+    if not output.keys() <= OUTPUT_MEMBERS or (form is not None and type(described.get("schema")) is not dict):
+        extra["output_config"], output, described = output, {}, {}
+    read = mapping(described, "schema") or None
+    request = Request(
+        members.needed_text("model"),
+        messages,
+        system=_system(members.take("system")),
+        tools=tools,
+        tool_choice=choice,
+        thinking=_thinking(members, extra, string(output, "effort")),
+        max_output_tokens=members.whole("max_tokens"),
+        temperature=members.number("temperature"),
+        top_p=members.number("top_p"),
+        stop=members.texts("stop_sequences"),
+        response_schema=schema if schema is not None else read,
+        parallel_tool_calls=parallel,
+        metadata=_metadata(members, extra),
+        timeouts=options.timeouts,
+        extra_headers=options.extra_headers,
+        extra_body={**members.rest(), **extra, **options.extra_body} or None,
+    )
+    carried = {**body, **{f"output_config.{name}": value for name, value in output.items()}}
+    written = frozenset({"output_config.format"}) if schema is not None else frozenset[str]()
+    return with_given(request, NAME, carried, SOURCES, written)
+
+
+def _system(value: JSON) -> str | Sequence[Text] | None:
+    """The system prompt, its blocks read as a message's are."""
+    if value is None or type(value) is str:
+        return value or None
+    items: list[JSONObject] = [{"role": "user", "content": value}]
+    try:
+        messages, _ = read_conversation(AnthropicConverter, items)
+    except InvalidRequestError as error:
+        place = error.field.removeprefix("messages[0].content").removeprefix("messages[0]")
+        raise InvalidRequestError(f"system{place}", str(error).removeprefix(f"{error.field}: ")) from None
+    blocks: list[Text] = []
+    for position, block in enumerate(block for message in messages for block in message.content):
+        if not isinstance(block, Text):
+            raise InvalidRequestError(f"system[{position}].type", "must be 'text'")
+        blocks.append(block)
+    return blocks[0].text if len(blocks) == 1 and blocks[0] == Text(blocks[0].text) else blocks
+
+
+def _tools(members: Members, extra: JSONObject) -> list[Tool]:
+    """The tools, where all are functions that `Tool` can hold; else none, and all of them are carried as they are."""
+    wire = members.objects("tools")
+    if not all(tool.keys() <= TOOL_MEMBERS and tool.get("type") in (None, "custom") for tool in wire):
+        extra["tools"] = list(wire)
+        return []
+    return [_tool(tool, f"{members.field('tools')}[{place}]") for place, tool in enumerate(wire)]
+
+
+def _tool(wire: JSONObject, where: str) -> Tool:
+    members = Members(wire, where)
+    schema = members.object("input_schema")
+    if schema is None:
+        raise InvalidRequestError(f"{where}.input_schema", "is missing")
+    description, strict = members.text("description") or "", members.flag("strict")
+    return Tool(members.needed_text("name"), description, schema, strict, read_mark(wire, where))
+
+
+def _tool_choice(members: Members, extra: JSONObject, tools: list[Tool]) -> tuple[str, bool | None]:
+    """Which tools may be called, and whether several at a time. A choice that no field holds is carried as it is."""
+    choice = members.object("tool_choice")
+    if choice is None:
+        return "auto", None
+    kind, name, alone = string(choice, "type"), string(choice, "name"), choice.get("disable_parallel_tool_use")
+    word = name if kind == "tool" else CHOICES.get(kind or "")
+    if not tools or word is None or not choice.keys() <= CHOICE_MEMBERS:
+        extra["tool_choice"] = choice
+        return "auto", None
+    return word, not alone if type(alone) is bool else None
+
+
+def _thinking(members: Members, extra: JSONObject, effort: str | None) -> ThinkingConfig | None:
+    thinking = members.object("thinking")
+    if thinking is None:
+        return ThinkingConfig(effort=effort) if effort is not None else None
+    kind, display = string(thinking, "type"), string(thinking, "display")
+    summary = SUMMARY.get(display or "")
+    if kind == "enabled":
+        budget = Members(thinking, members.field("thinking")).whole("budget_tokens")
+        return ThinkingConfig(budget_tokens=budget, effort=effort, include_summary=summary)
+    if kind == "adaptive":
+        return ThinkingConfig(effort=effort, include_summary=summary)
+    if kind == "disabled":
+        return ThinkingConfig(ThinkingLevel.NONE, effort=effort)
+    extra["thinking"] = thinking
+    return ThinkingConfig(effort=effort) if effort is not None else None
+
+
+def _metadata(members: Members, extra: JSONObject) -> dict[str, str] | None:
+    """Texts; with any other value, such as null, the member is carried as it is."""
+    metadata = members.object("metadata")
+    if metadata is None:
+        return None
+    texts = {name: value for name, value in metadata.items() if type(value) is str}
+    if len(texts) == len(metadata):
+        return texts
+    extra["metadata"] = metadata
+    return None

@@ -1,0 +1,324 @@
+"""The arguments of `client.models.generate_content` (google-genai) → `Request`.
+
+Contents are read by the converter. Knows the members of a body that a field of `Request` holds, and where the SDK puts
+the others, which are carried in `extra_body`; and that the SDK takes names in snake case, parts without contents and
+bytes without base64. Must not know how a member is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+from ..errors import InvalidRequestError
+from ..json_values import JSON, JSONObject, integer, items, mapping, objects, string
+from ..members import Members
+from ..messages import Text
+from ..request import Request, ThinkingConfig, Tool, with_given
+from ..sdk_arguments import (
+    CallOptions,
+    check_names,
+    headers_of,
+    plain,
+    read_conversation,
+    schema_class,
+    timeouts_of,
+)
+from .converter import CALL_MEMBERS, GeminiConverter
+from .json_names import camel, open_api_schema, wire_names
+from .request import JSON_TYPE, NAME, SOURCES, TOOL_CHOICES
+
+METHOD = "google-genai's client.models.generate_content"
+
+ARGUMENTS = ("model", "contents", "config")
+
+TOP_MEMBERS = frozenset({
+    "systemInstruction", "safetySettings", "tools", "toolConfig", "labels", "cachedContent", "serviceTier",
+    "continuationToken", "store", "modelArmorConfig", "generationOutputConfig",
+})  # fmt: skip
+"""Members of `config` that the SDK puts at the top of the body."""
+
+GENERATION_MEMBERS = frozenset({
+    "temperature", "topP", "topK", "candidateCount", "maxOutputTokens", "stopSequences", "responseLogprobs", "logprobs",
+    "presencePenalty", "frequencyPenalty", "seed", "responseMimeType", "responseSchema", "responseJsonSchema",
+    "routingConfig", "modelSelectionConfig", "responseModalities", "mediaResolution", "speechConfig", "audioTimestamp",
+    "thinkingConfig", "imageConfig", "enableEnhancedCivicAnswers", "audioTranscriptionConfig",
+})  # fmt: skip
+"""Members of `config` that the SDK puts into `generationConfig`."""
+
+RENAMED = {"modelSelectionConfig": "modelConfig", "generationOutputConfig": "outputConfig"}
+"""Member of `config` → its name on the wire, where that is another."""
+
+IGNORED = frozenset({"automaticFunctionCalling", "automaticContinuation"})
+"""Members of `config` that say what the SDK does with an answer; nothing of them is sent."""
+
+CONFIG_MEMBERS = TOP_MEMBERS | GENERATION_MEMBERS | IGNORED | {"httpOptions"}
+
+FUNCTIONS = "functionDeclarations"
+DECLARATION_MEMBERS = frozenset({"name", "description", "parameters", "parametersJsonSchema"})
+MODES = {mode: word for word, mode in TOOL_CHOICES.items()}
+THINKING_MEMBERS = frozenset({"includeThoughts", "thinkingBudget", "thinkingLevel"})
+
+
+def read_arguments(arguments: Mapping[str, object]) -> Request:
+    """The request. Raises `InvalidRequestError` naming the argument, or the place in it."""
+    check_names(arguments, ARGUMENTS, METHOD)
+    config = _config(arguments.get("config"))
+    options = _take_http_options(config.pop("httpOptions", None))
+    schema: type | None = None
+    if isinstance(config.get("responseSchema"), type):
+        schema = schema_class(config.pop("responseSchema"), "config.response_schema")
+        config.pop("responseMimeType", None)
+    body: JSONObject = {"contents": list(_contents(arguments.get("contents")))}
+    generation: JSONObject = {}
+    for name, value in config.items():
+        if name in IGNORED or value is None:
+            continue
+        wire = wire_names(plain(value, f"config.{name}", base64_bytes=True), name)
+        if name in TOP_MEMBERS:
+            body[RENAMED.get(name, name)] = _system_instruction(wire) if name == "systemInstruction" else wire
+        else:
+            generation[RENAMED.get(name, name)] = wire
+    if generation:
+        body["generationConfig"] = generation
+    model = arguments.get("model")
+    if not isinstance(model, str):
+        raise InvalidRequestError("model", "must be text" if model is not None else "is missing")
+    return read_body(model, body, options, schema=schema)
+
+
+def _config(value: object) -> dict[str, object]:
+    """The members of `config` by their names on the wire. Raises `InvalidRequestError` for one that there is not."""
+    members = _attributes(value, "config")
+    for name in members:
+        if name not in CONFIG_MEMBERS:
+            check_names({f"config.{name}": None}, [f"config.{known}" for known in CONFIG_MEMBERS], METHOD)
+    return members
+
+
+def _attributes(value: object, where: str) -> dict[str, object]:
+    """The members of a dict or of an SDK's object that were set, by their names on the wire. An object is not dumped as
+    a whole: it may hold classes."""
+    if value is None:
+        return {}
+    if isinstance(value, Mapping):
+        given = cast("Mapping[object, object]", value)
+        return {camel(str(name)): member for name, member in given.items()}
+    names: object = getattr(value, "model_fields_set", None)
+    if not isinstance(names, set):
+        raise InvalidRequestError(where, f"must be a dict or the SDK's own object, not {type(value).__name__}")
+    return {camel(name): getattr(value, name) for name in cast("set[str]", names)}
+
+
+def _take_http_options(value: object) -> CallOptions:
+    """The options of the call; those of the client have no place in a request. Raises `InvalidRequestError`."""
+    options, where = CallOptions(), "config.http_options"
+    for name, member in _attributes(value, where).items():
+        if member is None:
+            continue
+        if name == "timeout":
+            if not isinstance(member, int | float) or isinstance(member, bool):
+                raise InvalidRequestError(f"{where}.timeout", "must be milliseconds")
+            options.timeouts = timeouts_of(member / 1000, f"{where}.timeout")
+        elif name == "headers":
+            options.extra_headers = headers_of(member, f"{where}.headers")
+        elif name == "extraBody":
+            extra = plain(member, f"{where}.extra_body")
+            options.extra_body = extra if type(extra) is dict else {}
+        else:
+            raise InvalidRequestError(
+                f"{where}.{name}", "cannot be carried: it belongs to the provider or to open_engine"
+            )
+    return options
+
+
+# --- contents ---
+
+
+def _contents(value: object) -> list[JSONObject]:
+    """Contents as the SDK makes them: neighbouring parts without a content become one."""
+    if value is None or value == []:
+        raise InvalidRequestError("contents", "are missing")
+    given = plain(value, "contents", base64_bytes=True)
+    elements = given if type(given) is list else [given]
+    contents: list[JSONObject] = []
+    loose: list[JSON] = []  # parts that stand in no content
+    for place, item in enumerate(elements):
+        where = f"contents[{place}]" if type(given) is list else "contents"
+        if type(item) is list:
+            _close(loose, contents)
+            contents.append({"role": "user", "parts": [_part(part, where) for part in item]})
+            continue
+        wire = wire_names(item, "")
+        if type(wire) is dict and (not wire or wire.keys() & {"parts", "role"}):
+            _close(loose, contents)
+            contents.append(wire)
+            continue
+        part = _part(wire, where)
+        if loose and _is_call(loose[-1]) is not _is_call(part):
+            _close(loose, contents)
+        loose.append(part)
+    _close(loose, contents)
+    return contents
+
+
+def _close(loose: list[JSON], contents: list[JSONObject]) -> None:
+    if loose:
+        role = "model" if _is_call(loose[-1]) else "user"
+        contents.append({"role": role, "parts": list(loose)})
+        loose.clear()
+
+
+def _is_call(part: JSON) -> bool:
+    return type(part) is dict and "functionCall" in part
+
+
+def _part(value: JSON, where: str) -> JSONObject:
+    if type(value) is str:
+        return {"text": value}
+    wire = wire_names(value, "")
+    if type(wire) is not dict:
+        raise InvalidRequestError(where, "must be text, a part, a content or a file")
+    uri = string(wire, "uri")
+    if uri is not None and not wire.keys() & CALL_MEMBERS:
+        return {"fileData": {"fileUri": uri, "mimeType": string(wire, "mimeType")}}
+    return wire
+
+
+def _system_instruction(value: JSON) -> JSONObject:
+    if type(value) is dict and "parts" in value:
+        return value
+    parts: list[JSON] = [
+        _part(part, "config.systemInstruction") for part in (value if type(value) is list else [value])
+    ]
+    return {"parts": parts, "role": "user"}
+
+
+# --- the body ---
+
+
+def read_body(model: str, body: JSONObject, options: CallOptions, *, schema: type | None = None) -> Request:
+    """The request of a body. schema: the class that the answer must fit."""
+    members = Members(body)
+    extra: JSONObject = {}
+    messages, _ = read_conversation(GeminiConverter, members.some_objects("contents"))
+    generation = Members(members.object("generationConfig") or {}, "generationConfig")
+    extra_config: JSONObject = {}
+    tools = _tools(members, extra)
+    request = Request(
+        model,
+        messages,
+        system=_system(members.object("systemInstruction")),
+        tools=tools,
+        tool_choice=_tool_choice(members, extra, tools),
+        thinking=_thinking(generation, extra_config),
+        max_output_tokens=generation.whole("maxOutputTokens"),
+        temperature=generation.number("temperature"),
+        top_p=generation.number("topP"),
+        stop=generation.texts("stopSequences"),
+        seed=generation.whole("seed"),
+        response_schema=schema if schema is not None else _schema(generation, extra_config),
+        metadata=members.strings("labels"),
+        timeouts=options.timeouts,
+        extra_headers=options.extra_headers,
+    )
+    extra_config.update(generation.rest())
+    if extra_config:
+        extra["generationConfig"] = extra_config
+    extra_body: JSONObject = {**members.rest(), **extra, **options.extra_body}
+    object.__setattr__(request, "extra_body", extra_body or None)
+    config = mapping(body, "generationConfig")
+    read = {f"generationConfig.{name}": value for name, value in config.items() if name not in extra_config}
+    carried = {**body, **read}
+    if "tools" in extra:
+        # The encoder adds those to the functions.
+        carried["tools"] = [tool for tool in objects(body, "tools") if tool not in items(extra, "tools")]
+        if not carried["tools"]:
+            del carried["tools"]
+    written = frozenset[str]()
+    if schema is not None:
+        written = frozenset({"generationConfig.responseMimeType", "generationConfig.responseJsonSchema"})
+    return with_given(request, NAME, carried, SOURCES, written)
+
+
+def _system(wire: JSONObject | None) -> str | Sequence[Text] | None:
+    """The system prompt, its parts read as a content's are."""
+    if wire is None:
+        return None
+    messages, _ = read_conversation(GeminiConverter, [{"role": "user", "parts": wire.get("parts")}])
+    blocks: list[Text] = []
+    for place, block in enumerate(block for message in messages for block in message.content):
+        if not isinstance(block, Text):
+            raise InvalidRequestError(f"systemInstruction.parts[{place}]", "must be text")
+        blocks.append(block)
+    return blocks[0].text if len(blocks) == 1 and blocks[0] == Text(blocks[0].text) else blocks or None
+
+
+def _tools(members: Members, extra: JSONObject) -> list[Tool]:
+    """The functions, where `Tool` can hold them all. Tools of other kinds are carried as they are, behind them."""
+    wire = members.objects("tools")
+    functions = [tool for tool in wire if tool.keys() == {FUNCTIONS}]
+    declared = [declaration for tool in functions for declaration in objects(tool, FUNCTIONS)]
+    if not all(each.keys() <= DECLARATION_MEMBERS and _has_plain_type(each) for each in declared):
+        extra["tools"] = list(wire)
+        return []
+    others: list[JSON] = [tool for tool in wire if tool.keys() != {FUNCTIONS}]
+    if others:
+        extra["tools"] = others
+    return [_tool(declaration, f"tools[].functionDeclarations[{place}]") for place, declaration in enumerate(declared)]
+
+
+def _has_plain_type(declaration: JSONObject) -> bool:
+    """Whether the schema names its type in words: protobuf takes numbers, too."""
+    return type(mapping(declaration, "parameters").get("type", "")) is str
+
+
+def _tool(wire: JSONObject, where: str) -> Tool:
+    members = Members(wire, where)
+    name, description = members.needed_text("name"), members.text("description") or ""
+    schema, older = members.object("parametersJsonSchema"), members.object("parameters")
+    if schema is None and older is not None:
+        schema = open_api_schema(older)
+    return Tool(name, description) if schema is None else Tool(name, description, schema)
+
+
+def _tool_choice(members: Members, extra: JSONObject, tools: list[Tool]) -> str:
+    """Which functions may be called. A choice that no field holds is carried as it is."""
+    config = members.object("toolConfig")
+    if config is None:
+        return "auto"
+    calling = mapping(config, "functionCallingConfig")
+    mode, names = string(calling, "mode"), items(calling, "allowedFunctionNames")
+    if tools and config.keys() == {"functionCallingConfig"} and calling.keys() <= {"mode", "allowedFunctionNames"}:
+        name = names[0] if len(names) == 1 else None
+        if mode == "ANY" and type(name) is str and any(tool.name == name for tool in tools):
+            return name
+        if mode in MODES and not names:
+            return MODES[mode]
+    extra["toolConfig"] = config
+    return "auto"
+
+
+def _schema(generation: Members, extra: JSONObject) -> JSONObject | None:
+    """The schema that the answer must fit. Another form of answer, and OpenAPI's older form of schema, are carried as
+    they are."""
+    kind, schema = generation.text("responseMimeType"), generation.object("responseJsonSchema")
+    if kind == JSON_TYPE and schema is not None:
+        return schema
+    if kind is not None:
+        extra["responseMimeType"] = kind
+    if schema is not None:
+        extra["responseJsonSchema"] = schema
+    return None
+
+
+def _thinking(generation: Members, extra: JSONObject) -> ThinkingConfig | None:
+    config = generation.object("thinkingConfig")
+    if config is None:
+        return None
+    shown, level = config.get("includeThoughts"), string(config, "thinkingLevel")
+    if not config.keys() <= THINKING_MEMBERS or type(shown) not in (bool, type(None)):
+        extra["thinkingConfig"] = config
+        return None
+    summary = shown if type(shown) is bool else None
+    return ThinkingConfig(None, integer(config, "thinkingBudget"), level.lower() if level else None, summary)

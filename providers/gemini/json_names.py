@@ -1,0 +1,60 @@
+"""Names of members as google-genai's callers write them → as they are on the wire; OpenAPI's form of a schema → JSON
+Schema.
+
+Knows which members hold names of the caller's own. Must not know requests.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ..json_values import JSON, JSONObject, string
+
+OWN_VALUES = frozenset({
+    "args", "response", "labels", "parametersJsonSchema", "responseJsonSchema", "default", "example", "enum",
+})  # fmt: skip
+"""Members whose values are the caller's own, names included."""
+
+OWN_NAMES = frozenset({"properties", "defs", "$defs"})
+"""Members whose names are the caller's own, and whose values are schemas."""
+
+_WORD = re.compile(r"_([a-z0-9])")
+
+
+def camel(name: str) -> str:
+    """`max_output_tokens` → `maxOutputTokens`. A name without underscores stays as it is."""
+    return _WORD.sub(lambda found: found[1].upper(), name)
+
+
+def wire_names(value: JSON, member: str) -> JSON:
+    """The value with its members' names as on the wire, without members that are null. member: what holds it."""
+    if type(value) is list:
+        return [wire_names(item, member) for item in value]
+    if type(value) is not dict or member in OWN_VALUES:
+        return value
+    if member in OWN_NAMES:
+        return {name: wire_names(schema, "") for name, schema in value.items()}
+    names = {camel(name): each for name, each in value.items() if each is not None}
+    return {name: wire_names(each, name) for name, each in names.items()}
+
+
+def open_api_schema(schema: JSONObject) -> JSONObject:
+    """A schema of OpenAPI's form (`{"type": "STRING", "nullable": true}`) as JSON Schema."""
+    read: JSONObject = {}
+    for name, value in schema.items():
+        if name == "nullable":
+            continue
+        if name == "properties" and type(value) is dict:
+            read[name] = {key: _schema(each) for key, each in value.items()}
+        elif name == "anyOf" and type(value) is list:
+            read[name] = [_schema(each) for each in value]
+        else:
+            read[name] = _schema(value) if name == "items" else value
+    kind = string(schema, "type")
+    if kind is not None:
+        read["type"] = [kind.lower(), "null"] if schema.get("nullable") is True else kind.lower()
+    return read
+
+
+def _schema(value: JSON) -> JSON:
+    return open_api_schema(value) if type(value) is dict else value

@@ -1,0 +1,136 @@
+"""The arguments of `client.chat.completions.create` (openai) → `Request`.
+
+Messages are read by the converter. Knows the members of a body that a field of `Request` holds; any other is carried in
+`extra_body`. Must not know how a member is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...errors import InvalidRequestError
+from ...json_values import JSON, JSONObject, mapping, string
+from ...members import Members
+from ...plain_forms import function_tool
+from ...request import Request, ThinkingConfig, Tool, with_given
+from ...sdk_arguments import (
+    CALL_OPTIONS,
+    CallOptions,
+    check_names,
+    plain,
+    present,
+    read_conversation,
+    schema_class,
+    take_call_options,
+)
+from .converter import ChatConverter
+from .request import NAME, SOURCES
+
+METHOD = "openai's client.chat.completions.create"
+
+ARGUMENTS = frozenset({
+    "messages", "model", "audio", "frequency_penalty", "function_call", "functions", "logit_bias", "logprobs",
+    "max_completion_tokens", "max_tokens", "metadata", "modalities", "moderation", "n", "parallel_tool_calls",
+    "prediction", "presence_penalty", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention",
+    "reasoning_effort", "response_format", "safety_identifier", "seed", "service_tier", "stop", "store",
+    "stream_options", "temperature", "tool_choice", "tools", "top_logprobs", "top_p", "user", "verbosity",
+    "web_search_options", *CALL_OPTIONS,
+})  # fmt: skip
+"""The arguments that the SDK's method takes."""
+
+MODES = ("auto", "none", "required")
+TOOL_MEMBERS = frozenset({"type", "function"})
+FUNCTION_MEMBERS = frozenset({"name", "description", "parameters", "strict"})
+
+
+def read_arguments(arguments: Mapping[str, object]) -> Request:
+    """The request. Raises `InvalidRequestError` naming the argument, or the place in it."""
+    given = present(arguments)
+    check_names(given, ARGUMENTS, METHOD)
+    options = take_call_options(given)
+    schema: type | None = None
+    if isinstance(given.get("response_format"), type):
+        schema = schema_class(given.pop("response_format"), "response_format")
+    body = {name: plain(value, name) for name, value in given.items() if name not in options.extra_body}
+    return read_body(body, options, schema=schema)
+
+
+def read_body(body: JSONObject, options: CallOptions, where: str = "", *, schema: type | None = None) -> Request:
+    """The request of a body. where: the path to it, for errors. schema: the class that the answer must fit."""
+    members = Members(body, where)
+    extra: JSONObject = {}
+    messages, system = read_conversation(ChatConverter, members.some_objects("messages"), where)
+    tools = _tools(members, extra)
+    choice = tool_choice_of(members, extra, tools)
+    parallel = None
+    if tools:
+        parallel = members.flag("parallel_tool_calls")
+    form = members.take("response_format")
+    effort = members.text("reasoning_effort")
+    limit, older_limit = members.whole("max_completion_tokens"), members.whole("max_tokens")
+    request = Request(
+        members.needed_text("model"),
+        messages,
+        system=system,
+        tools=tools,
+        tool_choice=choice,
+        thinking=ThinkingConfig(effort=effort) if effort is not None else None,
+        max_output_tokens=limit if limit is not None else older_limit,
+        temperature=members.number("temperature"),
+        top_p=members.number("top_p"),
+        stop=members.texts("stop"),
+        seed=members.whole("seed"),
+        response_schema=schema if schema is not None else _schema(form, extra),
+        parallel_tool_calls=parallel,
+        metadata=members.strings("metadata"),
+        timeouts=options.timeouts,
+        extra_headers=options.extra_headers,
+        extra_body={**members.rest(), **extra, **options.extra_body} or None,
+    )
+    written = frozenset({"response_format"}) if schema is not None else frozenset[str]()
+    return with_given(request, NAME, body, SOURCES, written)
+
+
+def _tools(members: Members, extra: JSONObject) -> list[Tool]:
+    """The tools, where all are functions that `Tool` can hold; else none, and all of them are carried as they are."""
+    wire = members.objects("tools")
+    if all(_is_plain(tool) for tool in wire):
+        return [function_tool(tool, f"{members.field('tools')}[{place}]") for place, tool in enumerate(wire)]
+    extra["tools"] = list(wire)
+    return []
+
+
+def _is_plain(tool: JSONObject) -> bool:
+    function = mapping(tool, "function")
+    return tool.get("type") == "function" and tool.keys() <= TOOL_MEMBERS and function.keys() <= FUNCTION_MEMBERS
+
+
+def tool_choice_of(members: Members, extra: JSONObject, tools: list[Tool]) -> str:
+    """Which tools may be called. A choice that no field holds is carried as it is."""
+    choice = members.take("tool_choice")
+    wire = choice if type(choice) is dict else {}
+    name = string(mapping(wire, "function"), "name") or string(wire, "name")
+    if choice is None:
+        return "auto"
+    if tools and type(choice) is str and choice in MODES:
+        return choice
+    if tools and wire.get("type") == "function" and name is not None:
+        if name in MODES or all(tool.name != name for tool in tools):
+            raise InvalidRequestError(members.field("tool_choice"), f"{name!r} is the name of no tool in tools")
+        return name
+    if type(choice) not in (str, dict):
+        raise InvalidRequestError(members.field("tool_choice"), "must be 'auto', 'none', 'required' or an object")
+    extra["tool_choice"] = choice
+    return "auto"
+
+
+def _schema(form: JSON, extra: JSONObject) -> JSONObject | None:
+    """The schema that the answer must fit. Without one, or where the model is not held to it, the format is carried as
+    it is."""
+    described = mapping(form, "json_schema") if type(form) is dict else {}
+    schema = mapping(described, "schema")
+    if schema and described.get("strict") is not False:
+        return schema
+    if form is not None:
+        extra["response_format"] = form
+    return None

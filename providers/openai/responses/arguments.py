@@ -1,0 +1,157 @@
+"""The arguments of `client.responses.create` (openai) → `Request`.
+
+Items are read by the converter. Knows the members of a body that a field of `Request` holds; any other is carried in
+`extra_body`. Must not know how a member is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...errors import InvalidRequestError
+from ...json_values import JSON, JSONObject, mapping, string
+from ...members import Members
+from ...messages import Message, Text
+from ...plain_forms import function_tool
+from ...request import TOOL_CHOICE_MODES, Request, ThinkingConfig, Tool, with_given
+from ...sdk_arguments import (
+    CALL_OPTIONS,
+    CallOptions,
+    check_names,
+    plain,
+    present,
+    read_conversation,
+    schema_class,
+    take_call_options,
+)
+from ..schema import strict_schema
+from .converter import ResponsesConverter
+from .request import NAME, REPLACES_INPUT, SOURCES
+
+METHOD = "openai's client.responses.create"
+
+ARGUMENTS = frozenset({
+    "access_programs", "background", "background_options", "context_management", "conversation", "image", "include",
+    "input", "instructions", "max_output_tokens", "max_tool_calls", "metadata", "model", "moderation",
+    "parallel_tool_calls", "previous_response_id", "prompt", "prompt_cache_key", "prompt_cache_options",
+    "prompt_cache_retention", "reasoning", "safety_identifier", "service_tier", "store", "stream_options",
+    "temperature", "text", "text_format", "tool_choice", "tools", "top_logprobs", "top_p", "truncation", "user",
+    "verbosity", *CALL_OPTIONS,
+})  # fmt: skip
+"""The arguments that the SDK's method takes, and `text_format` of `parse` and `stream`."""
+
+NO_REQUEST = ("response_id", "starting_after", "parse_as")
+"""Arguments of `stream` and `parse` that ask for no new answer, or say how the SDK reads it."""
+
+TOOL_MEMBERS = frozenset({"type", "name", "description", "parameters", "strict"})
+REASONING_MEMBERS = frozenset({"effort", "summary"})
+
+
+def read_arguments(arguments: Mapping[str, object]) -> Request:
+    """The request. Raises `InvalidRequestError` naming the argument, or the place in it."""
+    given = present(arguments)
+    for name in NO_REQUEST:
+        if given.pop(name, None) is not None:
+            raise InvalidRequestError(name, "cannot be carried: it says how the SDK reads an answer, not what is asked")
+    check_names(given, ARGUMENTS, METHOD)
+    options = take_call_options(given)
+    schema: type | None = None
+    if given.get("text_format") is not None:
+        schema = schema_class(given["text_format"], "text_format")
+    given.pop("text_format", None)
+    body = {name: plain(value, name) for name, value in given.items() if name not in options.extra_body}
+    return read_body(body, options, schema=schema)
+
+
+def read_body(body: JSONObject, options: CallOptions, where: str = "", *, schema: type | None = None) -> Request:
+    """The request of a body. where: the path to it, for errors. schema: the class that the answer must fit."""
+    members = Members(body, where)
+    extra: JSONObject = {}
+    keeps = any(body.get(name) or options.extra_body.get(name) for name in REPLACES_INPUT)
+    messages, lead = _input(members, where, may_be_absent=keeps)
+    instructions = members.text("instructions")
+    tools = _tools(members, extra)
+    text = members.object("text") or {}
+    form, rest = text.get("format"), {name: value for name, value in text.items() if name != "format"}
+    read = _schema(form, where) if schema is None else None
+    if rest or (form is not None and read is None and schema is None):
+        extra["text"] = rest if read is not None or form is None else {**rest, "format": form}
+    request = Request(
+        members.needed_text("model"),
+        messages,
+        system="\n\n".join(part for part in (instructions, lead) if part) or None,
+        tools=tools,
+        tool_choice=_tool_choice(members, extra, tools),
+        thinking=_thinking(members, extra),
+        max_output_tokens=members.whole("max_output_tokens"),
+        temperature=members.number("temperature"),
+        top_p=members.number("top_p"),
+        response_schema=schema if schema is not None else read,
+        parallel_tool_calls=members.flag("parallel_tool_calls"),
+        metadata=members.strings("metadata"),
+        timeouts=options.timeouts,
+        extra_headers=options.extra_headers,
+        extra_body={**members.rest(), **extra, **options.extra_body} or None,
+    )
+    carried = {**body, "text.format": form} if read is not None else body
+    written = frozenset({"text.format"}) if schema is not None else frozenset[str]()
+    return with_given(request, NAME, carried, SOURCES, written)
+
+
+def _input(members: Members, where: str, *, may_be_absent: bool) -> tuple[list[Message], str | None]:
+    """The messages, and the system messages before them. may_be_absent: the server knows what it is asked."""
+    given = members.take("input")
+    if type(given) is str:
+        return [Message.user(given)], None
+    if given is None and may_be_absent:
+        return [Message.user([Text("")])], None
+    items = Members({"input": given}, where).some_objects("input")
+    messages, lead = read_conversation(ResponsesConverter, items, where)
+    return messages or [Message.user([Text("")])], lead
+
+
+def _tools(members: Members, extra: JSONObject) -> list[Tool]:
+    """The tools, where all are functions that `Tool` can hold; else none, and all of them are carried as they are."""
+    wire = members.objects("tools")
+    if all(tool.get("type") == "function" and tool.keys() <= TOOL_MEMBERS for tool in wire):
+        return [function_tool(tool, f"{members.field('tools')}[{place}]") for place, tool in enumerate(wire)]
+    extra["tools"] = list(wire)
+    return []
+
+
+def _tool_choice(members: Members, extra: JSONObject, tools: list[Tool]) -> str:
+    """Which tools may be called. A choice that no field holds is carried as it is."""
+    choice = members.take("tool_choice")
+    if choice is None:
+        return "auto"
+    if type(choice) not in (str, dict):
+        raise InvalidRequestError(members.field("tool_choice"), "must be 'auto', 'none', 'required' or an object")
+    name = string(choice, "name") if type(choice) is dict and choice.get("type") == "function" else choice
+    if tools and type(name) is str and (name in TOOL_CHOICE_MODES) is (type(choice) is str):
+        return name
+    extra["tool_choice"] = choice
+    return "auto"
+
+
+def _thinking(members: Members, extra: JSONObject) -> ThinkingConfig | None:
+    reasoning = members.object("reasoning")
+    if reasoning is None:
+        return None
+    if not reasoning.keys() <= REASONING_MEMBERS:
+        extra["reasoning"] = reasoning
+        return None
+    summary = True if reasoning.get("summary") is not None else None
+    return ThinkingConfig(effort=string(reasoning, "effort"), include_summary=summary)
+
+
+def _schema(form: JSON, where: str) -> JSONObject | None:
+    """The schema that the answer must fit; None where there is none, or where the model is not held to it."""
+    described = form if type(form) is dict else {}
+    schema = mapping(described, "schema")
+    if not schema or described.get("strict") is False:
+        return None
+    try:
+        strict_schema(schema, where)
+    except InvalidRequestError:
+        return None
+    return schema

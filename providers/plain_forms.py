@@ -1,0 +1,95 @@
+"""Messages and tools as people write them, for `Request(messages=…, tools=…)`: text, and dicts in OpenAI's chat form.
+
+Loaded by `request.py` at the first use. What it cannot read it hands back as it is: the checks of a request say what is
+wrong with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import TypeAlias, cast
+
+from .errors import InvalidRequestError
+from .json_values import JSONObject, mapping
+from .members import Members
+from .messages import Message, Text
+from .openai.chat.converter import ChatConverter
+from .request import Tool
+from .sdk_arguments import plain, read_conversation
+
+System: TypeAlias = "str | Sequence[Text] | None"
+
+
+def read_messages(given: object, system: System) -> tuple[Sequence[Message], System]:
+    """Messages in another form as `Message` values, and the system prompt, which system messages at their beginning
+    become. Raises `InvalidRequestError`."""
+    if isinstance(given, str):
+        return [Message.user(given)], system
+    if isinstance(given, Message):
+        return [given], system
+    if not isinstance(given, (list, tuple)):
+        return cast("Sequence[Message]", given), system
+    items = cast("Sequence[object]", given)
+    if not all(isinstance(item, (Message, Mapping)) for item in items) or all(isinstance(i, Message) for i in items):
+        return cast("Sequence[Message]", given), system
+    messages: list[Message] = []
+    place = 0
+    for are_ready, run in groupby(items, lambda item: isinstance(item, Message)):
+        group = list(run)
+        if are_ready:
+            messages += cast("list[Message]", group)
+        else:
+            read, lead = _read_run(group, place)
+            if lead is not None and (messages or system is not None):
+                raise InvalidRequestError(
+                    f"messages[{place}]", "is a system prompt, which stands first, or in system=…: give one of the two"
+                )
+            messages += read
+            system = lead if lead is not None else system
+        place += len(group)
+    return messages, system
+
+
+def _read_run(group: Sequence[object], place: int) -> tuple[list[Message], str | None]:
+    """Neighbouring dicts, of which the first stands at `place`."""
+    wire = [cast("JSONObject", plain(item, f"messages[{place + number}]")) for number, item in enumerate(group)]
+    try:
+        return read_conversation(ChatConverter, wire)
+    except InvalidRequestError as error:
+        if not place:
+            raise
+        number, _, rest = error.field.removeprefix("messages[").partition("]")
+        field = f"messages[{int(number) + place}]{rest}" if number.isdigit() else error.field
+        raise InvalidRequestError(field, str(error).removeprefix(f"{error.field}: ")) from None
+
+
+def read_tools(given: object) -> Sequence[Tool]:
+    """Tools, those that are dicts as `Tool` values. Raises `InvalidRequestError`."""
+    if not isinstance(given, (list, tuple)):
+        return cast("Sequence[Tool]", given)
+    tools: list[object] = []
+    for place, item in enumerate(cast("Sequence[object]", given)):
+        where = f"tools[{place}]"
+        tools.append(function_tool(cast("JSONObject", plain(item, where)), where) if is_mapping(item) else item)
+    return cast("Sequence[Tool]", tools)
+
+
+def is_mapping(value: object) -> bool:
+    """Whether it is a dict or another mapping."""
+    return isinstance(value, Mapping)
+
+
+def function_tool(value: JSONObject, where: str) -> Tool:
+    """A function in OpenAI's form, nested (`function`) or flat, or in ours. Raises `InvalidRequestError`."""
+    kind = value.get("type", "function")
+    if kind != "function":
+        raise InvalidRequestError(f"{where}.type", f"must be 'function', not {kind!r}: put other tools into extra_body")
+    members = Members(mapping(value, "function") or value, where)
+    members.take("type")
+    name, description = members.text("name"), members.text("description") or ""
+    schema, strict = members.object("parameters"), members.flag("strict")
+    members.end(("name", "description", "parameters", "strict"))
+    if not name:
+        raise InvalidRequestError(f"{where}.name", "is missing")
+    return Tool(name, description, strict=strict) if schema is None else Tool(name, description, schema, strict=strict)

@@ -1,0 +1,219 @@
+"""What the readers of all SDKs' arguments share: the SDK's values as plain JSON, names that no method has, the options
+of the call itself, and the conversation through the dialect's converter.
+
+Reads any object of an SDK by its own method `model_dump`; imports no SDK. Must not know any wire form.
+
+| option of the call | what becomes of it |
+|---|---|
+| `timeout` | `Timeouts`: `connect` for the connection, `read` for the first byte and between bytes |
+| `extra_headers` | `Request.extra_headers` |
+| `extra_body` | `Request.extra_body`; its members win over arguments of the same name |
+| `extra_query` | refused: a query is part of the provider (`Quirks.query`) |
+| `stream` | ignored: `engine.stream` and `engine.request` decide it |
+| `stream_options` | sent as given with calls that are streamed, left out of the others |
+"""
+
+from __future__ import annotations
+
+import base64
+import difflib
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Protocol, TypeAlias, cast, runtime_checkable
+
+from .errors import InvalidRequestError
+from .history.converter import HistoryConverter
+from .history.view import HistoryError
+from .json_values import JSON, JSONObject
+from .messages import BLOCK_TYPES, Message
+from .options import Timeouts
+from .structured import is_schema
+
+ABSENT = frozenset({"NotGiven", "Omit"})
+"""Classes whose values stand for arguments that were not given."""
+
+SDK_PACKAGES = frozenset({"openai", "anthropic"})
+
+CALL_OPTIONS = ("extra_headers", "extra_query", "extra_body", "timeout", "stream")
+
+DEEPEST = 200
+"""Levels of an argument. Deeper ones are a mistake, such as a list that holds itself."""
+
+System: TypeAlias = "list[str]"
+
+
+@runtime_checkable
+class Dumpable(Protocol):
+    """A pydantic model, as all SDKs have them."""
+
+    def model_dump(
+        self, *, mode: str, by_alias: bool, exclude_unset: bool, exclude: object, warnings: bool
+    ) -> dict[str, object]: ...
+
+
+@dataclass(slots=True)
+class CallOptions:
+    """The options of an SDK's call that are no members of the body."""
+
+    timeouts: Timeouts | None = None
+    extra_headers: dict[str, str] | None = None
+    extra_body: JSONObject = field(default_factory=lambda: {})
+
+
+def is_absent(value: object) -> bool:
+    """Whether it is an SDK's mark for an argument that was not given."""
+    kind = type(value)
+    return kind.__name__ in ABSENT and kind.__module__.partition(".")[0] in SDK_PACKAGES
+
+
+def present(arguments: Mapping[str, object]) -> dict[str, object]:
+    """The arguments that were given."""
+    return {name: value for name, value in arguments.items() if not is_absent(value)}
+
+
+def check_names(arguments: Mapping[str, object], known: Iterable[str], method: str) -> None:
+    """Raises `InvalidRequestError` for an argument that the SDK's method does not have."""
+    names = sorted(known)
+    for name in arguments:
+        if name in names:
+            continue
+        close = difflib.get_close_matches(name, names, 1)
+        hint = f"did you mean {close[0]!r}?" if close else "a member that only the server knows goes into extra_body"
+        raise InvalidRequestError(name, f"is no argument of {method}; {hint}")
+
+
+def plain(value: object, where: str, depth: int = 0, *, base64_bytes: bool = False) -> JSON:
+    """An argument as plain JSON: the SDK's objects as what they dump, any iterable as a list. Raises
+    `InvalidRequestError` naming the place of a value that cannot be carried. base64_bytes: bytes become base64 text, in
+    the alphabet for URLs."""
+    if value is None or type(value) in (str, int, bool):
+        return cast("JSON", value)
+    if depth > DEEPEST:
+        raise InvalidRequestError(where, "is nested too deeply")
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise InvalidRequestError(where, f"JSON cannot carry the number {value}")
+        return value
+    if isinstance(value, Enum):
+        return plain(value.value, where, depth + 1, base64_bytes=base64_bytes)
+    if isinstance(value, Mapping):
+        return _plain_object(cast("Mapping[object, object]", value), where, depth, base64_bytes=base64_bytes)
+    if isinstance(value, (Message, *BLOCK_TYPES)):
+        raise InvalidRequestError(where, "is a value of manystream: build a Request of such ones, Request(model, […])")
+    if isinstance(value, Dumpable) and not isinstance(value, type):
+        return _plain_object(cast("Mapping[object, object]", dumped(value)), where, depth, base64_bytes=base64_bytes)
+    if isinstance(value, (str, int)):
+        return str(value) if isinstance(value, str) else int(value)
+    if isinstance(value, (list, tuple, Iterator)):
+        items = cast("Iterable[object]", value)
+        return [
+            plain(item, f"{where}[{place}]", depth + 1, base64_bytes=base64_bytes) for place, item in enumerate(items)
+        ]
+    if base64_bytes and isinstance(value, bytes):
+        return base64.urlsafe_b64encode(value).decode()
+    raise InvalidRequestError(where, f"cannot be carried: {_described(value)}")
+
+
+def dumped(value: Dumpable) -> dict[str, object]:
+    """The members of an SDK's object that were set, as the SDK itself sends it."""
+    exclude: object = getattr(value, "__api_exclude__", None)
+    return value.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude=exclude, warnings=False)
+
+
+def _plain_object(value: Mapping[object, object], where: str, depth: int, *, base64_bytes: bool) -> JSONObject:
+    members: JSONObject = {}
+    for name, member in value.items():
+        if not isinstance(name, str):
+            raise InvalidRequestError(where, f"must have text as names, not {type(name).__name__}")
+        if not is_absent(member):
+            place = f"{where}.{name}" if where else name
+            members[name] = plain(member, place, depth + 1, base64_bytes=base64_bytes)
+    return members
+
+
+def _described(value: object) -> str:
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return "bytes; give them as base64 text"
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    if callable(value):
+        return "a function; describe it as a tool with its JSON Schema"
+    return f"{type(value).__name__} is no JSON and no object of an SDK"
+
+
+# --- the call itself ---
+
+
+def take_call_options(arguments: dict[str, object]) -> CallOptions:
+    """Take the options of the call out of the arguments. Raises `InvalidRequestError`."""
+    options = CallOptions()
+    arguments.pop("stream", None)
+    if arguments.pop("extra_query", None):
+        raise InvalidRequestError(
+            "extra_query", "cannot be carried: a query belongs to the provider, profile.quirks.query"
+        )
+    if "timeout" in arguments:
+        options.timeouts = timeouts_of(arguments.pop("timeout"), "timeout")
+    headers = arguments.pop("extra_headers", None)
+    if headers is not None:
+        options.extra_headers = headers_of(headers, "extra_headers")
+    body = plain(arguments.pop("extra_body", None), "extra_body")
+    if body is not None and type(body) is not dict:
+        raise InvalidRequestError("extra_body", f"must be a dict, not {type(body).__name__}")
+    options.extra_body = body or {}
+    return options
+
+
+def headers_of(value: object, where: str) -> dict[str, str]:
+    """Headers by their names. Raises `InvalidRequestError`."""
+    headers = plain(value, where)
+    if type(headers) is not dict:
+        raise InvalidRequestError(where, "must be a dict of texts")
+    found: dict[str, str] = {}
+    for name, text in headers.items():
+        if type(text) is not str:
+            raise InvalidRequestError(f"{where}[{name!r}]", "must be text")
+        found[name] = text
+    return found
+
+
+def timeouts_of(value: object, where: str) -> Timeouts:
+    """An SDK's time-out as clocks. A number holds for each phase by itself, as in httpx; None switches them off. Of an
+    `httpx.Timeout` the phases `write` and `pool` have no clock here. Raises `InvalidRequestError`."""
+    phases: list[object] = [getattr(value, name, value) for name in ("connect", "read")]
+    connect, read = (_clock(phase, where) for phase in phases)
+    return Timeouts(connect=connect, first_byte=read, idle=read)
+
+
+def _clock(seconds: object, where: str) -> float:
+    if seconds is None:
+        return math.inf
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0:
+        raise InvalidRequestError(where, "must be seconds above 0, an httpx.Timeout, or None for no time-out")
+    return seconds
+
+
+# --- the conversation ---
+
+
+def read_conversation(
+    converter: type[HistoryConverter], items: Sequence[JSONObject], where: str = ""
+) -> tuple[list[Message], str | None]:
+    """The messages, and the system messages that they begin with as one text. where: the path to the body, for errors.
+    Raises `InvalidRequestError`."""
+    system: System = []
+    try:
+        messages = converter().decode_messages(items, system)
+    except HistoryError as error:
+        place = f"{where}.{error.where}" if where else error.where
+        raise InvalidRequestError(place, str(error).removeprefix(f"{error.where}: ")) from None
+    return messages, "\n\n".join(system) or None
+
+
+def schema_class(value: object, where: str) -> type:
+    """A class that makes a JSON Schema. Raises `InvalidRequestError` for another."""
+    if not isinstance(value, type) or not is_schema(value):
+        raise InvalidRequestError(where, f"must be a class with model_json_schema(), not {_described(value)}")
+    return value
