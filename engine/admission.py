@@ -1,6 +1,6 @@
-"""One call's way through traffic control: what the call reports to it, and what it gets back.
+"""The interface between one call and traffic control.
 
-Knows the call's ticket and the lane in which it waits. Must not know sockets, retries, nor other calls.
+Knows the call's ticket and the lane in which it waits. Must not know sockets, retries or other calls.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .lane import Lane, Sender
 from .traffic.ticket import Ticket, TicketState
 
 LEAST_WAIT = 1e-6
-"""Seconds below which a call has not waited."""
+"""The minimum of seconds that counts as a wait."""
 
 UNDER_WAY = (TicketState.SENT, TicketState.CONFIRMED)
 
@@ -34,16 +34,16 @@ class Admission:
 
     @property
     def refusals(self) -> int:
-        """How often a limit has refused the call."""
+        """The number of times that a limit has refused the call."""
         return self._ticket.refusals
 
     @property
     def waiting_for(self) -> str:
-        """Why the call waits, in words; empty where it does not."""
+        """The reason why the call waits, as text; empty if it does not wait."""
         return self._lane.scope.waiting_for(self._ticket, self._lane.now)
 
     def waited(self, seconds: float) -> dict[str, float]:
-        """Seconds that the call has waited, in all that many, by reason."""
+        """Return reason → seconds that the call has waited. `seconds`: the total."""
         by_reason = {
             "quota": self._quota_seconds,
             "slot": self._slot_seconds,
@@ -54,9 +54,11 @@ class Admission:
     # --- before an attempt ---
 
     def enter(self, sender: Sender, deadline: float, now: float, *, again: bool) -> None:
-        """Wait to be sent. The call may be notified before this returns.
+        """Let the call wait until it may be sent. The call may be notified before this method returns.
 
-        deadline: when its time to wait is up. now: the moment on the engine's clock. again: it was sent before.
+        deadline: the time at which the wait must end.
+        now: the engine's clock.
+        again: the call was sent before.
         """
         ticket = self._ticket
         ticket.owner = sender
@@ -65,7 +67,7 @@ class Admission:
         self._lane.enter(ticket, now, again=again)
 
     def left(self, now: float) -> None:
-        """It waits no longer. May be called again."""
+        """End the call's wait. May be called again."""
         if self._entered is None:
             return
         slot = self._lane.scope.slot_seconds(now) - self._slot_mark
@@ -76,7 +78,7 @@ class Admission:
     # --- during an attempt ---
 
     def confirm(self, headers: Mapping[str, str]) -> None:
-        """The head of a response came, and it is a success."""
+        """Report the head of a successful response."""
         lane = self._lane
         if self._ticket.state in UNDER_WAY:
             lane.scope.confirm(self._ticket, lane.report(headers), lane.now)
@@ -84,7 +86,7 @@ class Admission:
             lane.changed()
 
     def first_token(self) -> None:
-        """The first content of a stream came."""
+        """Report the first content of a stream."""
         self._lane.scope.answered(self._ticket, self._lane.now)
 
     # --- after it ---
@@ -106,7 +108,9 @@ class Admission:
         report = lane.report(headers, error)
         refusal = report.refusal
         if refusal is Refusal.OVERLOAD and scope.concurrency is None:
-            refusal = Refusal.NONE  # the server is full, whatever this key may use: the call's own retries see to it
+            refusal = (
+                Refusal.NONE
+            )  # the server is overloaded, independent of this key's limits: the call's own retries apply
         if refusal is Refusal.NONE:
             scope.fail(ticket, report, now, answered=error.http_status > 0)
         else:
@@ -122,9 +126,10 @@ class Admission:
         return False
 
     def end(self, response: Response | None, *, sent: bool) -> None:
-        """The call ended. May be called again.
+        """Report the end of the call. May be called again.
 
-        response: with its usage, where one came. sent: the request may have reached the server.
+        response: the response with its usage, if there is one.
+        sent: the request may have reached the server.
         """
         lane, ticket = self._lane, self._ticket
         scope, now = lane.scope, lane.now

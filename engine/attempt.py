@@ -94,7 +94,7 @@ class Attempt(BodyOwner):
         return self.phase in SENT
 
     def partial_response(self) -> Response | None:
-        """What had arrived of a stream; None where nothing had."""
+        """Return the part of a stream that has arrived; None if nothing has."""
         return self._body.partial_response() if self._body is not None else None
 
     def take_fresh_key(self) -> None:
@@ -137,13 +137,13 @@ class Attempt(BodyOwner):
         self._listener.on_progress(Progress.HEAD)
 
     def _choose_body(self) -> Body | None:
-        """The reader for the body; None where the body cannot be read: the attempt has failed then."""
+        """Return the reader for the body; None if the body cannot be read. The attempt has failed then."""
         media_type = self.headers.get("content-type", "").partition(";")[0].strip().lower()
         if not 200 <= self.status < 300 or self.status in NO_CONTENT:
             return ErrorBody(self)
         coding = content_coding(self.headers)
         if coding:
-            # `identity` was asked for, and compressed events could not be told apart as they come.
+            # `identity` was requested, and compressed events cannot be separated as they arrive.
             self.give_up(malformed(f"the server sent content-encoding {coding[:40]!r}, which was not asked for"))
             return None
         if media_type.startswith(NO_ANSWER_TYPES):
@@ -185,21 +185,21 @@ class Attempt(BodyOwner):
     def on_defect(self, error: Exception) -> None:
         self._listener.on_defect(error)
 
-    # --- as the holder of what was received ---
+    # --- as the holder of received bytes ---
 
     def kept_bytes(self) -> int:
-        """How many of the received bytes are kept."""
+        """Return the number of received bytes that are kept."""
         return self._body.kept_bytes() if self._body is not None else 0
 
     def give_way(self) -> None:
-        """Fail: the answers of all calls are too large, and this one is the largest."""
+        """Fail: the answers of all calls together are too large, and this one is the largest."""
         self._listener.soon(self._yield_room)  # at the next tick: another call's read is under way
 
     def _yield_room(self) -> None:
         if not self.over:
             self.give_up(self.prepared.buffered.too_much())
 
-    # --- what takes more than one tick ---
+    # --- delivery that takes more than one tick ---
 
     def deliver_in_steps(self, events: Sequence[Event], then: Callable[[], object]) -> None:
         """Deliver many events a few at a time, and read nothing meanwhile."""
@@ -210,11 +210,11 @@ class Attempt(BodyOwner):
         self.steps.go_on()
 
     def deliver_step(self, events: Sequence[Event]) -> None:
-        """Deliver a few of them."""
+        """Deliver the events of one step."""
         self.deliver(events)
 
     def stepped(self, then: Callable[[], object]) -> None:
-        """All of them were delivered: call `then`, and go on reading."""
+        """Call `then` after the last step, and continue reading."""
         self.steps = None
         then()
         while self._buffered and self.steps is None and not self.over:
@@ -228,13 +228,13 @@ class Attempt(BodyOwner):
             self._listener.on_reading()
 
     def pause(self) -> None:
-        """Deliver no more than what was read, and read nothing, until `resume`."""
+        """Stop reading until `resume`; only events that were already read are delivered."""
         self.paused = True
         if self.connection is not None:
             self.connection.pause()
 
     def resume(self) -> None:
-        """Deliver and read again."""
+        """Continue delivery and reading."""
         self.paused = False
         if self.steps is not None:
             self.steps.schedule()
@@ -244,7 +244,7 @@ class Attempt(BodyOwner):
     # --- the end ---
 
     def answered(self, response: Response, terminal: Event | None, *, drain: bool = False) -> None:
-        """The answer is whole. drain: its body may go on, and is read to its end."""
+        """Report the complete answer. `drain`: more body bytes may follow, which are read to reuse the connection."""
         if not self.over:
             self._leave()
             if drain:
@@ -252,18 +252,18 @@ class Attempt(BodyOwner):
             self._listener.on_answer(response, terminal)
 
     def failed(self, error: ProviderError, *, unread: bool = False) -> None:
-        """It failed. unread: the server cannot have read the request."""
+        """Report that the attempt failed. `unread`: the server cannot have read the request."""
         if not self.over:
             self._leave()
             self._listener.on_attempt_failure(redacted(error, self.prepared.secrets), unread=unread)
 
     def give_up(self, error: ProviderError) -> None:
-        """Close the connection, and fail."""
+        """Close the connection, and report the error."""
         self.close()
         self.failed(error)
 
     def expire(self, error: ProviderError) -> None:
-        """A clock of the call ended. An error's status that has come already says more than the clock."""
+        """Process a timeout of the call. If an error's status has arrived, that error is reported instead."""
         if self.over:
             return
         if self._body is None:
@@ -272,7 +272,7 @@ class Attempt(BodyOwner):
             self._body.expire(error)
 
     def abort(self) -> None:
-        """Close the connection, and report nothing: the call has ended."""
+        """Close the connection without a report: the call has ended."""
         self._leave()
         self.close()
 
@@ -282,16 +282,16 @@ class Attempt(BodyOwner):
         self.prepared.buffered.forget(self)
 
     def close(self) -> None:
-        """Close the connection, where there is one."""
+        """Close the connection, if there is one."""
         connection = self.connection
         if connection is not None:
             if self._tap is not None:
                 self._tap.left(whole=False)
             connection.close()
-            self.connection = None  # last: where closing raises, it is closed again
+            self.connection = None  # last: if closing raises, it is closed again
 
     def drain(self) -> None:
-        """Let the connection read to the body's end, for the next exchange."""
+        """Let the connection read the rest of the body, so that it can be reused."""
         connection = self.connection
         if connection is not None:
             if self._tap is not None:

@@ -1,4 +1,4 @@
-"""The end of a call: its outcome is decided once, and the steps that follow are each taken once.
+"""The end of a call: the outcome is decided once, and each step that follows is performed once.
 
 Knows the callbacks, and the tasks that wait for the call. Must not know why a call ended, nor attempts, clocks or
 retries: `RunningCall`, which derives from this, decides the outcome and stops what runs.
@@ -26,7 +26,7 @@ OnCompletion: TypeAlias = "Callable[[Completion], object]"
 
 
 class Step(enum.IntEnum):
-    """How far the end of a call has come. Each step is taken once, in this order."""
+    """The steps of a call's end, in order. Each is performed once."""
 
     OPEN = 0
     """Attempts are made; the outcome is open."""
@@ -93,14 +93,14 @@ class Ending(Due):
         return self.completion
 
     def _settle(self, outcome: Completion, terminal: Event | None) -> None:
-        """Decide how the call ends. `terminal`: the event that its stream ends with; None where `on_event` raised."""
+        """Decide the outcome of the call. `terminal`: the last event of its stream; None if `on_event` raised."""
         self._outcome = outcome
         self._terminal = terminal
         self._delivery.mute()
         self._step = Step.SETTLED
 
     def conclude(self) -> None:
-        """Take the steps of the end that are left.
+        """Perform the remaining steps of the end.
 
         Steps that may be repeated are marked as taken afterwards. Callbacks are marked before they are called, by the
         same function that calls them. So after a step that raised this can be called again: nothing is left out, and
@@ -140,7 +140,7 @@ class Ending(Due):
             self._runtime.on_callback_raised(raised)
 
     def _conclude_by_all_means(self) -> None:
-        """As `conclude`, passing over a step that raises."""
+        """Perform the remaining steps; skip a step that raises."""
         for _ in Step:
             try:
                 self.conclude()
@@ -151,11 +151,11 @@ class Ending(Due):
             return
 
     def _stop(self) -> None:
-        """Leave nothing of the call running, waiting or open. May be called again."""
+        """Stop everything of the call that runs, waits or is open. May be called again."""
         raise NotImplementedError
 
     def _book(self, completion: Completion) -> None:
-        """Have the engine count the call as ended. May be called again."""
+        """Let the engine count the call as ended. May be called again."""
         raise NotImplementedError
 
     def _deliver_terminal(self) -> None:
@@ -182,5 +182,5 @@ class Ending(Due):
 
 
 def _failed_by_callback(outcome: Completion, failure: BaseException) -> Completion:
-    """The outcome of a call whose answer was whole, and whose `on_event` raised on `Done`."""
+    """Return the outcome of a call with a complete answer whose `on_event` raised on `Done`."""
     return dataclasses.replace(outcome, success=False, error=callback_failed(failure))

@@ -1,4 +1,4 @@
-"""One scope at work: its timer, its log lines, and the calls that it lets go.
+"""A lane: one scope with its timer, its log lines and the calls that it sends.
 
 Calls are sent from the loop's next tick, or at once where a call finds an empty queue. Nothing here is a task.
 
@@ -29,7 +29,7 @@ from .traffic.ticket import Ticket
 logger: logging.Logger = logging.getLogger("manystream.traffic")
 
 AT_ONCE = 64
-"""Calls that are sent, or given up, in one tick: the streams get their turn between two ticks."""
+"""The maximum number of calls that are sent or rejected in one tick; the streams are served between two ticks."""
 
 DEFECT_DELAY = 1.0
 """Seconds until a tick that raised is repeated."""
@@ -42,19 +42,19 @@ class Sender(Protocol):
     """A call, as traffic control sees it. Each method is called at most once per wait."""
 
     def admitted(self) -> None:
-        """It may be sent now."""
+        """Send the call now."""
         ...
 
     def rejected(self, error: ProviderError) -> None:
-        """It can never be sent."""
+        """Fail the call: it can never be sent."""
         ...
 
     def overdue(self, waiting_for: str) -> None:
-        """Its time to wait is up."""
+        """Fail the call: its time to wait is over."""
         ...
 
     def on_defect(self, error: Exception) -> None:
-        """One of the above raised: a defect in this library."""
+        """End the call after a defect in this library: another method raised."""
         ...
 
 
@@ -102,7 +102,7 @@ class Lane(Due):
 
     @property
     def now(self) -> float:
-        """The moment on the engine's clock."""
+        """Return the time on the engine's clock."""
         return self._runtime.loop.clock()
 
     # --- sending ---
@@ -127,18 +127,18 @@ class Lane(Due):
             self.schedule()
 
     def schedule(self) -> None:
-        """See at the next tick what may be sent."""
+        """Send at the next tick the calls that may be sent."""
         if not self._is_scheduled:
             self._is_scheduled = True
             self._runtime.soon(self)
 
     def conclude(self) -> None:
-        """The next tick is here."""
+        """Perform the work of the tick."""
         self._is_scheduled = False
         self.pump()
 
     def pump(self) -> None:
-        """Send what may be sent now, and set the timer for what may go later."""
+        """Send the calls that may be sent now, and set the timer for the next one."""
         if self._is_pumping:
             return  # a call that was sent ended at once: the loop below goes on
         self._is_pumping = True
@@ -153,7 +153,7 @@ class Lane(Due):
         self._pass_on()
 
     def _pump(self) -> bool:
-        """Whether more may be sent now."""
+        """Send some calls. Returns whether more may be sent now."""
         scope, now = self.scope, self.now
         for late in scope.queue.expired(now):
             _notify(late, methodcaller("overdue", scope.reason(late, now)))
@@ -173,7 +173,7 @@ class Lane(Due):
         return True
 
     def changed(self) -> None:
-        """A call ended, or a response came: others may go now."""
+        """Process a change after which other calls may be sent: a call ended, or a response arrived."""
         if self.scope.queue.length:
             self.schedule()
         if self.scope.limits:
@@ -194,13 +194,13 @@ class Lane(Due):
             self._timer = self._runtime.timers.at(when, self.pump, self.on_defect)
 
     def on_defect(self, error: Exception) -> None:
-        """A tick raised: look again, so that no call waits for ever."""
+        """Schedule another tick after one that raised, so that no call waits forever."""
         self._is_scheduled = False
         logger.error("%r raised: a defect in manystream", self, exc_info=error)
         when = self.now + DEFECT_DELAY
         self._timer = self._runtime.timers.at(when, self.pump, self.on_defect)
 
-    # --- what a response says ---
+    # --- limits in responses ---
 
     def report(self, headers: Mapping[str, str], error: ProviderError | None = None) -> QuotaReport:
         """What a response says about limits. Headers that say nothing are written to the log once."""
@@ -213,7 +213,7 @@ class Lane(Due):
         return report
 
     def write_news(self) -> None:
-        """Write to the log what was learned."""
+        """Log what was learned about the limits."""
         news = self.scope.quota.news
         for line in news:
             logger.info("%s: %s", self.scope.name, line)
@@ -230,7 +230,7 @@ class Lane(Due):
 
 
 def _hopeless(left: float, seconds: float, reason: str) -> ProviderError:
-    """The error of a call that could not be sent in time."""
+    """Return the error of a call that could not be sent in time."""
     return ProviderError(
         f"queue timeout: what waits before the call takes about {seconds:.0f} s, and it may wait {left:.6g} s"
         f" (waiting for {reason})",
@@ -244,7 +244,7 @@ _ADMITTED = methodcaller("admitted")
 
 
 def _notify(ticket: Ticket, method: Callable[[Sender], object]) -> None:
-    """Call a method of a `Sender`. What that raises ends this call alone."""
+    """Call a method of a `Sender`. An exception ends only this call."""
     sender = cast("Sender", ticket.owner)
     try:
         method(sender)

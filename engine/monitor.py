@@ -1,16 +1,16 @@
-"""A look at a running engine from outside: a Unix socket that answers each line with one line of JSON.
+"""Report on a running engine to other processes: a Unix socket that responds to each line with one line of JSON.
 
     async with ms.open_engine(providers=[…], monitor=True) as engine: …
 
     $ manystream top
     $ echo | nc -U "$XDG_RUNTIME_DIR/manystream/4711.sock"
 
-Who asks gets an answer, and nobody gets one unasked: a client that reads slowly, or never, holds up nothing but its own
-task. The answer is made of what the engine counts anyway, so a monitor at which nobody looks costs a descriptor; a look
-is taken in slices, so that no stream waits for the whole of it. What calls say is never in it: no prompt, answer,
-header or key. Names of providers and models, and the servers' origins, are.
+A client receives a report only on request, so a client that reads slowly, or never, blocks only its own task. The
+report uses the engine's normal counters, so a monitor without clients costs one descriptor. A report is built in
+slices, so that no stream waits for all of it. It contains no content: no prompt, answer, header or key. It contains the
+names of providers and models, and the servers' origins.
 
-Knows `Statistics` and `CallFigures`. Must not know transport, nor how figures are shown (`cli/top.py`).
+Knows `Statistics` and `CallFigures`. Must not know transport, or how figures are shown (`cli/top.py`).
 """
 
 from __future__ import annotations
@@ -38,27 +38,28 @@ from .statistics import CallFigures
 logger: logging.Logger = logging.getLogger("manystream.monitor")
 
 FORMAT = 1
-"""Told in each answer; it changes where a member changes its meaning or goes away, not where one is added."""
+"""The version of the format, in each report. It changes if a member is removed or changes its meaning, not if one is
+added."""
 
 SLICE = 250
-"""Calls that are looked at before the streams get their turn: about a quarter of a millisecond."""
+"""The number of calls that one slice reads before the streams are served: about a quarter of a millisecond."""
 LISTED = 50
-"""Calls that are told one by one, of the oldest and of the quietest each."""
+"""The number of calls that a report lists individually: of the oldest and of the quietest calls each."""
 
 PATH_BYTES = 103
-"""The longest path that a socket's address holds everywhere (macOS; Linux takes four more)."""
+"""The maximum length of a socket's path on all systems, in bytes (macOS; Linux allows four more)."""
 
 LEAST_SECONDS = 0.1
-"""Between two looks, over all clients: who asks sooner is told the last one again."""
+"""The minimum of seconds between two reports, over all clients. An earlier request gets the last report again."""
 CLIENTS = 8
 PATIENCE = 10.0
-"""Seconds that a client may take to read an answer."""
+"""Seconds that a client may take to read a report."""
 ASK_WITHIN = 120.0
-"""Seconds after which a client that asks nothing is let go."""
+"""Seconds after which an idle client is disconnected."""
 
 
 class MonitorError(ManystreamError, RuntimeError):
-    """The monitor's socket cannot be where it is to be. The message names the path, and what to do."""
+    """The monitor's socket cannot be created. The message names the path and the remedy."""
 
 
 class Monitor:
@@ -124,11 +125,11 @@ class Monitor:
                 return
 
     async def look(self) -> bytes:
-        """The engine as of now, or of a tenth of a second ago: one line of JSON."""
+        """Return a report that is at most a tenth of a second old: one line of JSON."""
         async with self._looking:
             wait = self._answered + LEAST_SECONDS - trio.current_time()
             if wait > 0 and self._answer:
-                await trio.sleep(wait)  # so that one who asks without end is told ten times a second
+                await trio.sleep(wait)  # a client that asks continuously gets ten reports a second
             self._answer = dumps(await self._describe()) + b"\n"
             self._answered = trio.current_time()
             return self._answer
@@ -164,8 +165,7 @@ class Monitor:
 
 
 def runtime_folder() -> Path:
-    """Where monitors are that were given no path: `$XDG_RUNTIME_DIR/manystream`, or one's own folder below the
-    temporary one."""
+    """Return the default folder of monitors: `$XDG_RUNTIME_DIR/manystream`, or a private temporary folder."""
     base = os.environ.get("XDG_RUNTIME_DIR")
     if base:
         return Path(base) / "manystream"
@@ -173,7 +173,7 @@ def runtime_folder() -> Path:
 
 
 def sockets(folder: Path | None = None) -> list[Path]:
-    """The monitors' sockets in a folder (default: `runtime_folder()`) where somebody listens, by name."""
+    """Return the sockets of running monitors in a folder (default: `runtime_folder()`), sorted by name."""
     folder = folder or runtime_folder()
     try:
         found = sorted(path for path in folder.iterdir() if path.suffix == ".sock")
@@ -189,7 +189,7 @@ def _free_path() -> Path:
         found = folder.lstat()
     except OSError as error:
         raise MonitorError(f"cannot make {folder}: {error.strerror}; give monitor= a path") from None
-    # Below /tmp anybody may have made it before us.
+    # In /tmp another user may have created the folder first.
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
         raise MonitorError(
             f"{folder} is not this user's alone: delete it, set XDG_RUNTIME_DIR, or give monitor= a path"
@@ -202,8 +202,10 @@ def _free_path() -> Path:
 
 
 def _listen(path: Path) -> socket.socket:
-    """A socket that listens at the path, for this user alone from its first moment on. What a dead process left there
-    is replaced."""
+    """Return a listening socket at the path, which only this user can access from its creation on.
+
+    The socket of a dead process is replaced.
+    """
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         if len(os.fsencode(path)) > PATH_BYTES:
@@ -212,7 +214,7 @@ def _listen(path: Path) -> socket.socket:
             raise MonitorError(f"{path} is no socket: give monitor= another path, or delete it")
         if _is_served(path):
             raise MonitorError(f"another engine's monitor listens at {path}: give monitor= another path")
-        # The mode is right before the name is: made in a folder of its own, and moved into its place.
+        # Create it in a private folder and set its mode there; then move it to its path.
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=".m") as folder:
             fresh = Path(folder) / "s"
             listener.bind(os.fspath(fresh))
@@ -229,7 +231,7 @@ def _listen(path: Path) -> socket.socket:
 
 
 def _is_served(path: Path) -> bool:
-    """Whether somebody listens there."""
+    """Return whether a process listens at the path."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.setblocking(False)
         try:

@@ -28,7 +28,11 @@ logger: logging.Logger = logging.getLogger("manystream.observe")
 
 @dataclass(slots=True, frozen=True)
 class CallStart:
-    """What a call sets out to do. model: as the provider knows it. origin: `scheme://host:port`."""
+    """The start of a call.
+
+    model: the model's name at the provider.
+    origin: `scheme://host:port`.
+    """
 
     request: Request
     provider: Provider
@@ -53,23 +57,23 @@ class Observer:
         """A call begins; a request that is refused before it is sent (`InvalidRequestError`) never does."""
 
     def attempt_started(self, call: Call, number: int) -> None:
-        """Its `number`th attempt begins, from 1."""
+        """Attempt `number` of a call begins; the first is 1."""
 
     def first_token(self, call: Call) -> None:
-        """Its first content was handed to `on_event`. Streams only, and once per call at most."""
+        """The call's first content was delivered to `on_event`. Only for streams, at most once per call."""
 
     def events_received(self, call: Call, events: Sequence[Event]) -> None:
         """More events of a stream arrived after its first content: those of one server-sent event. They are delivered
         next. Only called where `every_event` is True."""
 
     def call_ended(self, call: Call, completion: Completion) -> None:
-        """It has ended, exactly once; its `on_completion` is called next."""
+        """The call has ended. Called exactly once per call; `on_completion` is called next."""
 
     def connection_opened(self, origin: str) -> None:
         """A connection is ready, TLS and proxy included."""
 
     def connection_closed(self, origin: str, served: int) -> None:
-        """A connection was closed, after so many exchanges."""
+        """A connection was closed after `served` exchanges."""
 
 
 HOOKS = tuple(name for name, value in vars(Observer).items() if callable(value) and not name.startswith("_"))

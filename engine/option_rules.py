@@ -1,4 +1,4 @@
-"""The table of fields, for what an engine is opened with: one row per option, and per field of its values."""
+"""The rules for an engine's options: one row per option, and per field of its values."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What an engine may be opened with, once for all doors.
+"""The options of an engine, for trio, asyncio and portals.
 
-Knows names, types and meanings. Must not know how an option is checked (option_rules.py), nor what it does.
+Knows names, types and meanings. Must not know how an option is checked (option_rules.py), or what it does.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from .traffic.options import Traffic
 class EngineOptions(TypedDict, total=False):
     """The options of `open_engine`, `aio.open_engine` and `open_portal`.
 
-    timeouts: the clocks of every call that has none of its own.
-    retry: how often every call without its own is attempted. Default: `Retry()`.
+    timeouts: the timeouts of every call that has none of its own.
+    retry: the retry options of every call that has none of its own. Default: `Retry()`.
     limits: caps on calls, connections and sizes. Default: `Limits()`.
     tls: a custom CA, or a client certificate.
     proxy: the URL of an HTTP CONNECT proxy; an empty string for none. Default: `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`
         and `NO_PROXY` from the environment.
-    dial: an async function, run on trio, that is given a host and a port and returns a connected stream socket: over a
-        Unix socket, through SOCKS. Then there is no DNS and no proxy; TLS follows where the URL is https.
+    dial: an async function, run on trio, that takes a host and a port and returns a connected stream socket, such as a
+        Unix socket or one through SOCKS. DNS and the proxy are then not used; TLS is used if the URL is https.
     environment: where keys and proxies are looked up. Default: the process's environment.
-    traffic: decides when each call is sent: declared limits, and those that servers report and refusals teach. Default:
-        every call is sent at once.
-    observer: notified of how calls and connections go.
-    monitor: a path at which `manystream top` sees figures, never what is said; True for the place where it looks by
-        itself. Default: False.
+    traffic: decides when each call is sent, by declared limits, by limits that servers report, and by limits learned
+        from refusals. Default: every call is sent at once.
+    observer: notified of the progress of calls and connections.
+    monitor: the path of a socket at which `manystream top` reads figures, never content; True for the default path.
+        Default: False.
     """
 
     timeouts: Timeouts | None

@@ -54,12 +54,12 @@ class PortalCall:
 
     @property
     def state(self) -> CallState:
-        """Where it stands."""
+        """The state of the call."""
         return self._call.state
 
     @property
     def target(self) -> str:
-        """Where the call goes: `provider/model`."""
+        """The call's provider and model: `provider/model`."""
         return self._call.target
 
     @property
@@ -95,11 +95,11 @@ class PortalCall:
         return self.completion
 
     def pause(self) -> None:
-        """Read no more for now."""
+        """Stop reading until `resume`."""
         self._thread.soon(self._call.pause)
 
     def resume(self) -> None:
-        """Read on."""
+        """Continue reading after `pause`."""
         self._thread.soon(self._call.resume)
 
     def _end(self, completion: Completion) -> None:
@@ -186,12 +186,12 @@ class PortalRecording:
 
     @property
     def closed(self) -> bool:
-        """Whether it takes no more."""
+        """Whether the recording was closed."""
         return self._recording.closed
 
     @property
     def exchanges(self) -> int:
-        """How many it has written."""
+        """The number of exchanges that were written."""
         return self._recording.exchanges
 
     def close(self) -> None:

@@ -1,5 +1,6 @@
-"""A request → what its attempts need: provider, key, wire body, head, origin. All checks are made here, before
-any byte is sent; every complaint is an `InvalidRequestError` that names the field.
+"""Prepare a request for its attempts: find provider and key, encode the wire body, build the head.
+
+All checks are made here, before any byte is sent. Each error is an `InvalidRequestError` that names the field.
 
 Knows the dialects' encoders and transport's URL and header checks. Must not know calls.
 """
@@ -28,7 +29,7 @@ from .redaction import Redaction
 
 USER_AGENT = "manystream"
 OWN_HEADERS = frozenset({"host", "content-length", "transfer-encoding", "connection", "accept-encoding"})
-"""Headers that the transport decides: a request may not set them."""
+"""Headers that the transport sets. A request may not set them."""
 
 COPIED_BELOW = 65_536
 """Bytes of a body up to which it is copied. The serialiser's buffer has an unused end of up to 4 KiB or more, which a
@@ -68,7 +69,9 @@ class Preparer:
         wall_clock: WallClock,
         proxy: ProxyConfig | None = None,
     ) -> None:
-        """proxy: of the engine, which wins over the environment's; only its password is of interest."""
+        """Create the cache. `proxy` is the engine's, which takes precedence over the environment's; only its password
+        is used.
+        """
         names: set[str] = set()
         for provider in providers:
             if not isinstance(provider, Provider):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -88,11 +91,11 @@ class Preparer:
         self._keys: dict[str, str] = {}
         self._heads: dict[tuple[object, ...], Head] = {}
         self._bases: dict[str, BaseURL] = {p.name: _base_url(p) for p in providers}
-        # Loaded now: at a first call it would hold up the streams, and could fail.
+        # Load it now: at the first call it would block the streams, and could fail.
         self._dialects: dict[str, Dialect] = {p.name: dialect_of(p.profile) for p in providers}
 
     def prepare(self, request: Request, *, stream: bool) -> tuple[Prepared, WireRequest]:
-        """Check and serialise. Raises `InvalidRequestError`."""
+        """Check and encode a request. Raises `InvalidRequestError`."""
         if not isinstance(request, Request):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidRequestError("request", f"must be a Request, not {type(request).__name__}")
         provider, model = select(request.model, self._providers)
@@ -121,8 +124,10 @@ class Preparer:
         return prepared, wire
 
     def account(self, provider: Provider) -> tuple[Origin, Hashable]:
-        """Whose limits its calls count against: the address, and the key or the function that returns it. Raises
-        `InvalidRequestError`."""
+        """Return the account whose limits apply to the provider's calls: the address, and the key or the key function.
+
+        Raises `InvalidRequestError`.
+        """
         key = self._key(provider)
         return self._bases[provider.name].origin, provider.api_key if callable(provider.api_key) else key
 
@@ -141,7 +146,7 @@ class Preparer:
         dialect: Dialect,
         key: str,
     ) -> Head:
-        # Requests to one provider have the same head: to check it takes four times as long as to look it up.
+        # Requests to one provider share a head: to check it takes four times as long as to look it up.
         extra = request.extra_headers or {}
         seen = (
             provider.name,
@@ -154,7 +159,7 @@ class Preparer:
         try:
             known = self._heads.get(seen)
         except TypeError:
-            known = None  # what cannot be looked up is no text either
+            known = None  # an unhashable value is not text
         if known is None:
             known = self._new_head(wire, base, provider, dialect, key, dict(extra))
             if len(self._heads) < HEADS_KEPT:
@@ -188,7 +193,7 @@ class Preparer:
         try:
             proxy = self._proxy or choose_proxy(origin, self._environment)
         except URLError:
-            return None  # nothing is sent to it: the call will say what is wrong
+            return None  # nothing is sent to this proxy: the call will fail with the error
         return proxy.authorization if proxy is not None else None
 
 
@@ -198,11 +203,11 @@ def _checked_headers(
     provider: Mapping[str, str],
     extra: Mapping[str, str],
 ) -> RawHeaders:
-    """All headers but `Host` and `Content-Length`."""
+    """Return all headers except `Host` and `Content-Length`."""
     headers: dict[str, tuple[str, str]] = {}
     for field, pairs in (
         ("headers", [("User-Agent", USER_AGENT)]),
-        ("extra_headers", wire),  # the dialect's own, and the request's extra ones last
+        ("extra_headers", wire),  # the dialect's headers, then the request's extra headers
         ("api_key", auth),
         ("headers", list(provider.items())),
         ("extra_headers", list(extra.items())),
@@ -213,7 +218,7 @@ def _checked_headers(
             if name.lower() in OWN_HEADERS:
                 raise InvalidRequestError(field, f"{name!r} is decided by the transport; leave it out")
             headers[name.lower()] = (name, value)  # the later one wins
-    # Compressed events could not be told apart as they arrive.
+    # Compressed events could not be separated as they arrive.
     fixed = ("Accept-Encoding", "identity")
     try:
         return validate_headers([fixed, *headers.values()])

@@ -1,4 +1,4 @@
-"""What every attempt of a call shares, and what a key function changes of it from one attempt to the next."""
+"""The prepared request, which all attempts of a call share, except for the key of a key function."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from .redaction import Redaction
 
 
 class Prepared:
-    """What every attempt of a call shares: where it goes, what it says, who reads the answer.
+    """A prepared request: its destination, its head and body, and the decoder of its answer.
 
-    fresh_key: asked before each attempt, where the provider's key is a function. Until then `head` has no key.
+    fresh_key: called before each attempt if the provider's key is a function. Until then `head` has no key.
     """
 
     __slots__ = (
@@ -69,13 +69,17 @@ class Prepared:
         self.fresh_key: FreshKey | None = fresh_key
 
     def with_fresh_key(self) -> Prepared:
-        """The same with the key of now, for one attempt. Its secrets include the keys of the attempts before it.
-        Raises `ProviderError` (AUTH)."""
+        """Return a copy with the current key, for one attempt. Raises `ProviderError` (AUTH).
+
+        Its secrets include the keys of the earlier attempts.
+        """
         assert self.fresh_key is not None
         head, secrets = self.fresh_key.ask()
         renewed = copy.copy(self)
         if self.provider.idempotency_header is not None:
-            head = head.with_header(*self.head.headers[-1])  # of this call alone, the same in each of its attempts
+            head = head.with_header(
+                *self.head.headers[-1]
+            )  # the idempotency key: of this call only, equal in all of its attempts
         renewed.head = head
         if not self.secrets.key:
             renewed.secrets = secrets

@@ -1,10 +1,10 @@
-"""A recording: what went over the wire, with its timing and without secrets, one JSON line per exchange.
+"""Record exchanges to a file: the bytes on the wire with their timing and without secrets, one JSON line each.
 
-A recording is for replaying (`manystream simulate --replay FILE`) and for bug reports, so it holds what the server was
-asked and what it answered, and no key: only headers that are known to be harmless are written, of a URL's query only
-what is known, and where a secret stands in a body, `[key]` stands instead. Prompts and answers are written as they are.
+A recording is used for replay (`manystream simulate --replay FILE`) and for bug reports. It has requests and responses,
+and no key: only headers and query parameters that are known to be harmless are written, and `[key]` replaces a secret
+in a body. Prompts and answers are written unchanged.
 
-A line is written when its exchange ends, so that an interrupted program leaves whole lines.
+A line is written when its exchange ends, so that an interrupted program leaves complete lines.
 
 Knows the exchange between an attempt and its connection. Must not know dialects.
 """
@@ -40,13 +40,13 @@ RESPONSE_HEADERS = frozenset(
     | {"x-request-id", "x-goog-request-id", "x-should-retry"}
 )
 RESPONSE_HEADER_PREFIXES = ("anthropic-ratelimit-", "x-ratelimit-")
-"""What is written of heads. A header that is not named here may hold a secret, whoever made it up."""
+"""The headers that are written. Any other header may contain a secret."""
 
 
 class RecordingFile:
-    """A file that exchanges are written to, until it is closed. Programs have a `Recording`.
+    """The file of a recording. Programs use a `Recording`.
 
-    replace: whether a new file may take the name of one that is there.
+    replace: an existing file of that name may be replaced.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, replace: bool = False) -> None:
@@ -62,11 +62,11 @@ class RecordingFile:
 
     @property
     def closed(self) -> bool:
-        """Whether it takes no more."""
+        """Whether the recording was closed."""
         return self._file is None
 
     def close(self) -> None:
-        """Write what is known of exchanges that are still running, and close the file. Idempotent."""
+        """Write the known part of running exchanges, and close the file. Idempotent."""
         for tap in list(self._open):
             tap.left(whole=False)
         if self._file is not None:
@@ -74,18 +74,18 @@ class RecordingFile:
             self._file = None
 
     def tap(self, prepared: Prepared, exchange: Exchange) -> Tap:
-        """An exchange that writes down what `exchange` is told."""
+        """Return an exchange that records everything and forwards it to `exchange`."""
         tap = Tap(self, prepared, exchange)
         if self._file is not None:
             self._open[tap] = None
         return tap
 
     def elapsed(self) -> float:
-        """Seconds since the recording began, to the tenth of a millisecond."""
+        """Return the seconds since the recording began, rounded to a tenth of a millisecond."""
         return round(trio.current_time() - self._began, 4)
 
     def write(self, tap: Tap, line: JSON) -> None:
-        """Write an exchange that has ended."""
+        """Write the line of an exchange that has ended."""
         if tap in self._open and self._file is not None:
             del self._open[tap]
             self.exchanges += 1
@@ -125,21 +125,21 @@ class Recording:
 
     @property
     def closed(self) -> bool:
-        """Whether it takes no more."""
+        """Whether the recording was closed."""
         return self._file.closed
 
     @property
     def exchanges(self) -> int:
-        """How many exchanges were written."""
+        """The number of exchanges that were written."""
         return self._file.exchanges
 
     def close(self) -> None:
-        """Write what is known of exchanges that are still running, and close the file. Idempotent."""
+        """Write the known part of running exchanges, and close the file. Idempotent."""
         self._file.close()
 
 
 class Tap:
-    """One exchange: told what happens, in the attempt's stead, and tells the attempt."""
+    """An exchange that records what it receives from the connection, and forwards it to the attempt."""
 
     __slots__ = ("_chunks", "_ended", "_exchange", "_head", "_prepared", "_recording", "_started")
 
@@ -180,7 +180,7 @@ class Tap:
             self._exchange.on_defect(error)
 
     def left(self, *, whole: bool) -> None:
-        """The attempt listens no more: it has all it wanted (`whole`), or has hung up."""
+        """Record that the attempt has ended: its answer was complete (`whole`), or it closed the connection."""
         self._end("whole" if whole else "left")
 
     def _since(self) -> float:
@@ -223,7 +223,7 @@ class Tap:
         return self._prepared.secrets.hide_bytes(data)
 
     def _clean_chunks(self) -> list[tuple[float, bytes]]:
-        """The chunks; where the key stands in the body, perhaps over several, the body as one."""
+        """Return the redacted chunks. If the body contains a secret, possibly over several chunks, it is one chunk."""
         whole = b"".join(data for _, data in self._chunks)
         clean = self._clean_bytes(whole)
         return self._chunks if clean == whole else [(self._chunks[0][0], clean)]
@@ -240,7 +240,7 @@ def _known_query(target: str) -> str:
 
 
 def _text(data: bytes) -> JSON:
-    """Bytes as JSON can hold them: text, or base64 where a chunk was cut inside a character."""
+    """Return bytes as a JSON value: text, or base64 if a chunk was cut inside a character."""
     try:
         return data.decode()
     except UnicodeDecodeError:

@@ -1,8 +1,8 @@
-"""What a request carries that nobody else may see, and how it is taken out of texts.
+"""Remove a request's secrets from texts.
 
 Secrets are the key, the values of headers that the program sets, the values of the base URL's query, and a proxy's user
-name and password. A server that received them can repeat them, as they are or escaped; what it sends is redacted
-before it is cut, and parts of a secret that a cut has left are taken out, too.
+name and password. A server that received them can echo them, as they are or escaped. Its texts are redacted before they
+are truncated, and parts of a secret that a truncation has left are removed, too.
 
 Knows a request's head and how texts are escaped. Must not know calls, dialects or errors.
 """
@@ -18,36 +18,36 @@ from urllib.parse import unquote
 from ..transport.exchange import WireHead
 
 REDACTED = "[key]"
-"""What stands where a secret was quoted."""
+"""The replacement of a secret."""
 SHORTEST_KEY = 8
-"""A secret of so many characters is taken out wherever it stands."""
+"""The length from which a secret is removed at any place, in characters."""
 SHORTEST_WORD = 4
-"""A key of so many characters is taken out where it stands alone; a shorter one is a placeholder."""
+"""The length from which a key is removed as a whole word, in characters. A shorter key is a placeholder."""
 LONGEST_PART = 7
-"""So many characters of a key may remain where something else has cut it."""
+"""The number of characters of a truncated key that may remain."""
 LONGEST_VALUE_PART = 15
-"""The same for the value of a header or a query that is not named like a secret."""
+"""The number of characters of a truncated header or query value that may remain, if it is not named like a secret."""
 
 PLACEHOLDERS = frozenset(
     {"apikey", "dummy", "empty", "fake", "local", "no-key", "none", "null", "ollama", "secret", "test", "token"}
     | {"unused"}
 )
-"""Short keys, in lower case, that servers without keys are given; as words of an error they mean something."""
+"""Placeholder keys for servers without keys, in lower case. They are not removed: they are words of error messages."""
 
 HARMLESS_HEADERS = frozenset(
     {"accept", "accept-encoding", "accept-language", "anthropic-beta", "anthropic-version", "content-type", "host"}
     | {"idempotency-key", "openai-beta", "request-id", "traceparent", "tracestate", "user-agent", "x-client-request-id"}
     | {"x-correlation-id", "x-request-id"}
 )
-"""Request headers whose values are no secrets: a server that names one in an error helps to mend it."""
+"""Request headers whose values are not secrets. Their values in an error message help to correct the error."""
 
 HARMLESS_QUERY = frozenset({"alt", "api-version", "beta"})
 
 SECRET_NAMES = ("auth", "key", "token", "secret", "pass", "cookie", "session", "credential", "sign")
-"""A header or query parameter with one of these in its name holds a key."""
+"""A header or query parameter whose name contains one of these has a key as its value."""
 
 SCHEMES = ("bearer ", "basic ", "token ", "apikey ", "key ")
-"""What stands before the credentials in a header (RFC 9110, 11.4), in lower case."""
+"""The schemes before the credentials in a header (RFC 9110, 11.4), in lower case."""
 
 _NAMED = {'"': "quot", "&": "amp", "'": "apos", "<": "lt", ">": "gt"}
 _LETTERS_AND_DIGITS = re.compile(r"[A-Za-z0-9]+")
@@ -60,15 +60,15 @@ _RUNS = re.compile(r"([A-Za-z0-9]+|\\+|.)", re.DOTALL)
 
 
 class Redaction:
-    """The secrets of one request head. Costs nothing until it is asked.
+    """The secrets of one request head. The patterns are compiled at the first use.
 
-    key: the provider's key; empty where it needs none.
+    key: the provider's key; empty if it needs none.
     """
 
     __slots__ = ("_earlier", "_fragments", "_head", "_parts", "_pattern", "_proxy", "key")
 
     def __init__(self, key: str, head: WireHead, proxy: bytes | None = None) -> None:
-        """proxy: what is sent in Proxy-Authorization."""
+        """Create the redaction. `proxy` is the value of Proxy-Authorization."""
         self.key: str = key
         self._head = head
         self._proxy = proxy
@@ -78,13 +78,13 @@ class Redaction:
         self._pattern: re.Pattern[str] | None = None
 
     def covering(self, earlier: Redaction) -> Redaction:
-        """These secrets, and those of an earlier attempt of the same call, which had another key."""
+        """Return a redaction of these secrets and of those of an earlier attempt, which had another key."""
         both = Redaction(self.key, self._head, self._proxy)
         both._earlier = {**self._earlier, **earlier._secrets()}
         return both
 
     def hide(self, text: str) -> str:
-        """The text without the secrets: as they are, escaped for JSON, a URL or HTML, or in base64."""
+        """Return the text without the secrets: as they are, escaped for JSON, a URL or HTML, or in base64."""
         fragments = self._fragments
         if fragments is None:
             fragments = self._prepare()
@@ -98,13 +98,13 @@ class Redaction:
         return self._pattern.sub(REDACTED, text)
 
     def hide_bytes(self, data: bytes) -> bytes:
-        """The same for bytes, whatever their encoding."""
+        """Return bytes of any encoding without the secrets."""
         text = data.decode("latin-1")
         hidden = self.hide(text)
         return data if hidden is text else hidden.encode("latin-1")
 
     def hide_parts(self, text: str) -> str:
-        """The text without the secrets and without longer parts of them: for texts that have been cut."""
+        """Return the text without the secrets and without longer parts of them: for truncated texts."""
         text = self.hide(text)
         plain, starts, ends = _unescaped(text)
         spans: list[tuple[int, int]] = []
@@ -117,7 +117,7 @@ class Redaction:
                     spans.append((start, end))
         return _without(text, spans)
 
-    # --- what is looked for ---
+    # --- the patterns ---
 
     def _prepare(self) -> tuple[str, ...]:
         secrets = self._secrets()
@@ -133,7 +133,7 @@ class Redaction:
         return self._fragments
 
     def _spellings(self) -> Iterator[str]:
-        """A pattern for each way to write each secret, the longest secret first."""
+        """Yield a pattern for each spelling of each secret, the longest secret first."""
         for secret in sorted(self._secrets(), key=len, reverse=True):
             if len(secret) < SHORTEST_KEY:
                 yield rf"(?<![\w-]){_spelled(secret)}(?![\w-])"
@@ -141,7 +141,7 @@ class Redaction:
                 yield from map(_spelled, _variants(secret))
 
     def _secrets(self) -> dict[str, bool]:
-        """Secret → whether it is a key, by its place or its name."""
+        """Return secret → whether it is a key, by its place or its name."""
         values = [("key", self.key)]
         headers = ((name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in self._head.headers)
         values += [(name, value) for name, value in headers if name not in HARMLESS_HEADERS]
@@ -161,7 +161,7 @@ class Redaction:
 
 
 def _without(text: str, spans: list[tuple[int, int]]) -> str:
-    """The text with these places redacted; they may overlap."""
+    """Return the text with these spans redacted; they may overlap."""
     pieces: list[str] = []
     position = 0
     for start, end in sorted(spans):
@@ -198,7 +198,7 @@ def _unescaped(text: str) -> tuple[str, Sequence[int], Sequence[int]]:
 
 
 def _meaning(match: re.Match[str]) -> str:
-    """The character that an escape stands for; empty for a backslash."""
+    """Return the character that an escape represents; empty for a backslash."""
     kind = match.lastgroup
     if kind is None:
         return ""
@@ -213,7 +213,7 @@ def _meaning(match: re.Match[str]) -> str:
 
 
 def _credentials(value: str) -> Iterator[str]:
-    """A header's value without its scheme; of Basic credentials (RFC 7617) also what they say."""
+    """Yield a header's value without its scheme; for Basic credentials (RFC 7617) also their decoded parts."""
     scheme = next((scheme for scheme in SCHEMES if value.lower().startswith(scheme)), "")
     rest = value[len(scheme) :].strip()
     yield rest
@@ -234,12 +234,12 @@ def _is_secret(value: str, *, named: bool) -> bool:
 
 
 def _is_word(text: str) -> bool:
-    """Letters alone, as words are written: they may stand in any sentence."""
+    """Return whether the text has only letters, as a word that may occur in any sentence."""
     return text.isalpha() and (text.islower() or text.isupper() or text.istitle())
 
 
 def _in_base64(secret: str) -> Iterator[str]:
-    """What the secret looks like within base64, which depends on how many bytes are before it."""
+    """Yield the secret's forms within base64, which depend on the number of bytes before it."""
     data = secret.encode("latin-1", "replace")
     for before in range(3):
         encoded = base64.b64encode(bytes(before) + data).decode()
@@ -256,13 +256,15 @@ def _variants(secret: str) -> Iterator[str]:
 
 
 def _fragment(text: str) -> str:
-    """A part that is in every spelling of the text: letters and digits are never escaped."""
+    """Return a part of the text that every spelling contains: letters and digits are never escaped."""
     return max(_LETTERS_AND_DIGITS.findall(text), key=len, default="")
 
 
 def _spelled(text: str) -> str:
-    """A pattern for a text, each of its characters as it is or escaped. Repeats are possessive, as a text's backslashes
-    must not be shared out in every way that there is."""
+    """Return a pattern for a text in which each character may be escaped.
+
+    Its repeats are possessive, so that a text's backslashes are not distributed in all possible ways.
+    """
     return "".join(_escaped(run) for run in _RUNS.findall(text))
 
 

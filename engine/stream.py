@@ -85,8 +85,10 @@ class BufferedEvents(Generic[AnyCall]):
         raise NotImplementedError
 
     def _over(self) -> bool:
-        """Whether there is no event, and there will be none. A failed stream raises its `ProviderError`, and one whose
-        block was not entered `RuntimeError`."""
+        """Return whether no event waits and none will follow.
+
+        Raises the `ProviderError` of a failed stream, and `RuntimeError` if the block was not entered.
+        """
         if self._waiting:
             return False
         if self.completion is None:
@@ -106,7 +108,7 @@ class BufferedEvents(Generic[AnyCall]):
 
 
 class EventStream(BufferedEvents[Call]):
-    """The events of one call, in order. Ends after `Done`; a failed stream raises its `ProviderError`.
+    """An async iterator of one call's events, in order. It ends after `Done`; a failed stream raises `ProviderError`.
 
     completion: the call's final record, once it has ended.
     """

@@ -1,4 +1,4 @@
-"""The clocks of a call: its state, the one timer that ends it, and the time that it spends waiting to be sent.
+"""The timeouts of a call: its state, the one timer that ends it, and the time that it waits to be sent.
 
 Knows states, deadlines and where an attempt stands. Must not know what an attempt sends, nor when another one is made:
 `Call`, which derives from this, decides what follows when a clock ends.
@@ -18,7 +18,7 @@ from .prepared import Prepared
 
 
 class Timed(Ending):
-    """What is in one state at a time and ends when a clock does."""
+    """The part of a call that has one state at a time and ends at a timeout."""
 
     __slots__ = (
         "_attempt",
@@ -30,35 +30,35 @@ class Timed(Ending):
         "_timer",
     )
 
-    # Set where a call is made: a second `__init__` would be a hundredth of what a start takes.
+    # Set by `RunningCall`: an `__init__` of this class would cost a hundredth of a start.
     _attempt: Attempt | None
     _clocks: Clocks
     _prepared: Prepared
     _queued_before: float
-    """Seconds that it waited to be sent until the last time that it was."""
+    """Seconds for which the call had waited when it was last sent."""
     _queued_since: float
-    """When it began to wait, while it does; else `math.inf`."""
+    """The time at which the current wait began; `math.inf` if the call does not wait."""
     _state: CallState
     _timer: Timer | None
 
     def on_defect(self, error: Exception) -> None:
-        """Something raised while it worked for this call."""
+        """End the call after a defect in this library."""
         raise NotImplementedError
 
     def _timed_out(self, error: ProviderError) -> None:
-        """A clock ended while no attempt was under way."""
+        """Process a timeout while no attempt is running."""
         raise NotImplementedError
 
     # --- states ---
 
     def _enter_queue(self) -> None:
-        """It waits to be sent, or waits again."""
+        """Enter the state in which the call waits to be sent."""
         if self._state is not CallState.QUEUED:
             self._enter(CallState.QUEUED)
             self._queued_since = self._runtime.loop.clock()
 
     def _leave_queue(self, state: CallState, now: float) -> None:
-        """It waits no longer: the next state begins now."""
+        """Leave the queue for `state` at the time `now`."""
         if self._queued_since < math.inf:
             self._queued_before += now - self._queued_since
             self._queued_since = math.inf
@@ -74,7 +74,7 @@ class Timed(Ending):
         self._state = state
 
     def _state_now(self) -> CallState:
-        """The state, with what only the connection knows: whether the request is out, and whether an answer comes."""
+        """Return the state, refined by the connection: whether the request was sent, and whether bytes have arrived."""
         state = self._state
         if state is CallState.SENDING and self._attempt is not None:
             connection = self._attempt.connection
@@ -83,12 +83,12 @@ class Timed(Ending):
         return state
 
     def _deadline(self) -> tuple[float, Clock]:
-        """When the next clock ends, from what the connection has seen so far."""
+        """Return the next deadline and its timeout, from the connection's latest activity."""
         attempt, started = self._attempt, self._started
         connection = attempt.connection if attempt is not None else None
         state, since = self._state, started
         if state is CallState.QUEUED:
-            # The ordinary case of a start, without a look into the tables.
+            # The usual case of a start, without a lookup in the tables.
             deadline = started + self._clocks.total
             own = self._queued_since - self._queued_before + self._clocks.queue
             return (own, Clock.QUEUE) if own < deadline else (deadline, Clock.TOTAL)
@@ -102,7 +102,7 @@ class Timed(Ending):
             if connection.paused:
                 state = UNTIMED
             elif attempt is not None and attempt.reads_error and self._timings.first_byte is not None:
-                # The status says enough: what of the body explains it may not take long.
+                # The status is known: the body, which only explains it, gets a short timeout.
                 body = (started + self._timings.first_byte + ERROR_BODY_SECONDS, Clock.IDLE)
                 since = connection.last_activity
                 return min(body, next_deadline(self._clocks, state, started=started, state_since=since))
@@ -112,11 +112,13 @@ class Timed(Ending):
         return next_deadline(self._clocks, state, started=started, state_since=since)
 
     def _arm(self) -> None:
-        """See that a timer is set no later than the next deadline. An earlier one looks again and moves on, so
-        bytes need not touch the timer."""
+        """Set the timer to the next deadline, unless it fires earlier.
+
+        A timer that fires before the deadline is set again, so that received bytes need not change the timer.
+        """
         deadline, _ = self._deadline()
         if self._state is CallState.SENDING and self._state_now() is CallState.SENDING:
-            # Once the request is out, the first-byte clock takes over unannounced; it may be the shorter one.
+            # When the request is sent, the first-byte timeout begins without a notification; it may be shorter.
             deadline = min(deadline, self._runtime.loop.now + self._clocks.first_byte)
         if deadline == math.inf:
             return  # a timer that is set will look, and find that
@@ -137,7 +139,7 @@ class Timed(Ending):
             self._arm()
 
     def _longest_wait(self, now: float) -> float:
-        """When a call that begins to wait now has waited for too long."""
+        """Return the deadline of a call that begins to wait now."""
         left = self._clocks.queue - self._queued_before
         return min(self._started + self._clocks.total, now + left)
 
@@ -152,7 +154,7 @@ class Timed(Ending):
         attempt.expire(error)
 
     def _where(self) -> str:
-        """What was going on, for a time-out's message."""
+        """Return what the call was doing, for the message of a timeout."""
         origin = self._prepared.origin
         attempt = self._attempt
         if self._state is CallState.CONNECTING and attempt is not None:

@@ -1,6 +1,6 @@
-"""How many input tokens a request has, before any server has counted them.
+"""Estimate the input tokens of a request before a server has counted them.
 
-Knows the size of a request's body and what of it is media. Must not know dialects nor limits.
+Knows the size of a request's body and its media. Must not know dialects or limits.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from ..providers.messages import File, Image, ToolResult
 from ..providers.request import Request
 
 BYTES_PER_TOKEN = 4.0
-"""Bytes of a body for one token: what providers estimate by themselves, JSON included."""
+"""Bytes of a body per token, JSON included. Providers use the same estimate."""
 
 LOOKED_AT_FROM = 16_384
-"""Bytes of a body from which its messages are searched for images and files: a smaller one holds none that matters."""
+"""The size of a body from which its messages are searched for images and files. A smaller one has no relevant ones."""
 
 MEDIA_TOKENS = 1_500.0
 """Tokens of an image or a page of a file."""
@@ -24,7 +24,7 @@ MEDIA_PAGE_BYTES = 100_000
 
 
 def estimate_input_tokens(request: Request, body: bytes) -> float:
-    """Input tokens, within a factor of about two. The base64 of images and files does not count as text."""
+    """Return the input tokens, within a factor of about two. The base64 of images and files does not count as text."""
     size = len(body)
     if size < LOOKED_AT_FROM:
         return size / BYTES_PER_TOKEN
@@ -37,7 +37,7 @@ def estimate_input_tokens(request: Request, body: bytes) -> float:
 
 
 def _blocks_of(request: Request) -> Iterator[object]:
-    """The content blocks of all messages, those inside tool results included."""
+    """Yield the content blocks of all messages, including those inside tool results."""
     for message in request.messages:
         for block in message.content:
             if isinstance(block, ToolResult) and not isinstance(block.content, str):

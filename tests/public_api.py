@@ -1,8 +1,7 @@
-"""The library's public names with their signatures, as text that a person can compare: `python -m tests.public_api`
-writes it to `public_api.txt` beside this file.
+"""Describe the library's public names and signatures as text: `python -m tests.public_api` writes `public_api.txt`.
 
-What is in that file is what programs are written against. A line that goes, or changes other than by a new parameter
-with a default, breaks somebody's program: that wants a new major version and a word in the changelog.
+Programs depend on the names in that file. A line that is removed, or changed in another way than by a new parameter
+with a default, breaks programs. It needs a new major version and an entry in the changelog.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 WIDTH = 120
-"""A longer signature has each parameter in a line of its own, where a change is seen best."""
+"""The maximum length of a signature on one line. A longer one has one parameter per line, for readable diffs."""
 
 SNAPSHOT = Path(__file__).with_suffix(".txt")
 
@@ -65,15 +64,15 @@ PROTOCOLS = {"__aenter__", "__aexit__", "__enter__", "__exit__", "__aiter__", "_
 
 
 def describe() -> str:
-    """The whole text."""
+    """Return the whole text."""
     lines: list[str] = []
-    told: dict[int, str] = {}
+    described: dict[int, str] = {}
     for home, chosen in HOMES.items():
         module = importlib.import_module(home)
         for name in chosen or _exported(home):
             value = getattr(module, name)
             full = f"{home}.{name}"
-            known = told.setdefault(id(value), full)
+            known = described.setdefault(id(value), full)
             lines += [f"{full} is {known}"] if known != full else list(_described(full, value))
             lines.append("")
     return "\n".join(lines).rstrip() + "\n"
@@ -149,23 +148,23 @@ def _signature(name: str, function: object) -> Iterator[str]:
     except ValueError:  # an exception's, which takes anything
         return
     parameters = [parameter for parameter in signature.parameters.values() if parameter.name != "self"]
-    told: list[str] = []
+    parts: list[str] = []
     by_name = False
     for parameter in parameters:
         if parameter.kind is parameter.KEYWORD_ONLY and not by_name:
             by_name = True
-            told.append("*")
+            parts.append("*")
         star = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
         default = "" if parameter.default is parameter.empty else f" = {_default(parameter.default)}"
-        told.append(f"{star}{parameter.name}: {_kind(parameter.annotation)}{default}")
+        parts.append(f"{star}{parameter.name}: {_kind(parameter.annotation)}{default}")
     result = "" if name.endswith("__init__") else f" -> {_kind(signature.return_annotation)}"
-    line = f"{name}({', '.join(told)}){result}"
+    line = f"{name}({', '.join(parts)}){result}"
     if len(line) <= WIDTH:
         yield line
         return
     indent = " " * (len(name) - len(name.lstrip()))
     yield f"{name}("
-    yield from (f"{indent}    {parameter}," for parameter in told)
+    yield from (f"{indent}    {parameter}," for parameter in parts)
     yield f"{indent}){result}"
 
 

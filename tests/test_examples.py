@@ -126,11 +126,11 @@ LIFESPAN = """
 import asyncio, relay
 
 async def main():
-    told = asyncio.Queue()
+    sent = asyncio.Queue()
     asked = asyncio.Queue()
     asked.put_nowait({"type": "lifespan.startup"})
-    server = asyncio.create_task(relay.app({"type": "lifespan"}, asked.get, told.put))
-    print((await told.get())["type"])
+    server = asyncio.create_task(relay.app({"type": "lifespan"}, asked.get, sent.put))
+    print((await sent.get())["type"])
     pages = []
     for path, query in [("/", b""), ("/nowhere", b""), ("/stream", b""), ("/stream", b"prompt=simulate:fail=401")]:
         answers = []
@@ -141,7 +141,7 @@ async def main():
         print(path, answers[0]["status"], answers[-2].get("body", b"").decode().split("\\n")[0])
     asked.put_nowait({"type": "lifespan.shutdown"})
     await server
-    print((await told.get())["type"])
+    print((await sent.get())["type"])
 
 asyncio.run(main())
 """
@@ -187,8 +187,8 @@ provider = ms.Provider("any", profile=PARROT)
 
 def streamed(*events, stray=b""):
     machine = PARROT.dialect.machine(provider, lambda: "id")
-    told = [event for name, data in events for event in machine.feed(name, data)] + list(machine.end(stray))
-    return told[-1].error if isinstance(told[-1], ms.Error) else machine.response()
+    delivered = [event for name, data in events for event in machine.feed(name, data)] + list(machine.end(stray))
+    return delivered[-1].error if isinstance(delivered[-1], ms.Error) else machine.response()
 
 body = b'{"talk": "t", "model": "m", "words": "ab", "why": "too long", "heard": 1, "spoken": 2}'
 whole = PARROT.dialect.decode(body, provider, lambda: "id")

@@ -248,5 +248,5 @@ def test_names_and_signatures_are_those_on_record() -> None:
     on_record, found = SNAPSHOT.read_text("utf-8").splitlines(), describe().splitlines()
     changes = "\n".join(difflib.unified_diff(on_record, found, "on record", "in the code", n=0, lineterm=""))
     assert not changes, (
-        f"{changes}\nIf that is meant: `python -m tests.public_api` records it, and CHANGELOG.md tells it"
+        f"{changes}\nIf that is meant: `python -m tests.public_api` records it, and CHANGELOG.md names it"
     )

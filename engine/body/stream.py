@@ -50,7 +50,7 @@ class StreamBody(Body):
         return self._fast_path.follow(wire_events, data, attempt.deliver_each)
 
     def _take(self, wire_events: Iterator[ServerSentEvent]) -> bool:
-        """Decode and deliver events. False: the attempt has ended, or delivery takes more ticks."""
+        """Decode and deliver events. Returns False if the attempt has ended, or if delivery needs more ticks."""
         attempt, machine = self._attempt, self._machine
         deliver = attempt.deliver
         for name, payload in wire_events:

@@ -46,7 +46,7 @@ LEVEL_MODELS: tuple[tuple[str, str], ...] = (
     ("gemini", "gemini-2.5-flash"),
     ("gemini", "gemini-3-pro-preview"),
 )
-"""Examples: the tables in each dialect's `thinking.py` hold every model."""
+"""Example models. The tables in each dialect's `thinking.py` contain all models."""
 
 HEAD = """\
 <!-- Written by `python -m tests.conformance.features`; a test fails where it is not current. -->
@@ -137,7 +137,7 @@ SHORT_TITLES = {"openai-chat": "Chat", "openai-responses": "Responses", "anthrop
 
 
 def document() -> str:
-    """The whole page."""
+    """Return the text of the page."""
     lines = [HEAD, "## Dialects\n", *_dialects(), REQUESTS_HEAD, *_requests("Option", OPTION_ROWS), CONTENT_HEAD]
     lines += [*_requests("Content", CONTENT_ROWS), LEVELS_HEAD, *_levels(), ANSWERS_HEAD, *_answers()]
     lines += [PROFILES_HEAD.rstrip(), *_profiles(), OFFICIAL_HEAD]
@@ -182,7 +182,7 @@ def _requests(head: str, rows: Sequence[RequestRow]) -> list[str]:
 
 
 def _support(found: str) -> str:
-    """A dialect's cell, as one word."""
+    """Return the word of a table's cell: how a dialect supports a part of a request."""
     if found.startswith("refused:"):
         return "refuses"
     if found == LEFT_OUT or found.startswith("warns:"):

@@ -91,7 +91,7 @@ async def test_a_stream_cancelled_at_its_entry_leaves_no_call() -> None:
         assert engine.statistics().calls == {}
 
 
-# --- callbacks that would never run ---
+# --- callbacks that cannot run ---
 
 
 async def coroutine_function(_: object) -> None: ...

@@ -43,7 +43,7 @@ For every fault, these hold as well:
 
 
 def page_text() -> str:
-    """Return the page."""
+    """Return the text of the page."""
     clients: dict[str, dict[str, str]] = json.loads(CLIENTS.read_text("utf-8"))
     lines = [HEAD]
     for title, rows in GROUPS.items():

@@ -47,7 +47,7 @@ SIMPLE_STATEMENTS = (ast.Expr, ast.Assign, ast.AugAssign, ast.Raise, ast.Break, 
 
 @dataclass(frozen=True)
 class Mutant:
-    """One change.
+    """One small change of one file.
 
     path: path below the root.
     scope: dotted name of the function, class or table.
