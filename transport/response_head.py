@@ -87,6 +87,9 @@ class HeadReader:
             self._searched = 0
             self._line_start -= end  # negative if no line follows the head
             if isinstance(event, h11.Response):
+                if not event.http_version.startswith(b"1."):  # after an informational response; h11 takes any version
+                    version = event.http_version.decode("ascii")
+                    raise HeadError(f"the response is not HTTP/1.1: HTTP/{version}", quotes=True)
                 self.rest = bytes(held)
                 held.clear()
                 return event

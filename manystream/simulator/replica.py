@@ -14,7 +14,7 @@ OUTAGES = ("503", "hang", "close")
 """What a replica does during an outage: respond with 503, accept and never respond, or close the connection."""
 
 _SEPARATORS = re.compile(r"[,\s]+")
-_OUTAGE = re.compile(r"(\d+(?:\.\d+)?)-(\d+(?:\.\d+)?)(?::(\w+))?")
+_OUTAGE = re.compile(r"\A(\d++(?:\.\d++)?+)-(\d++(?:\.\d++)?+)(?::(\w++))?+")
 
 
 @dataclass(slots=True, frozen=True)

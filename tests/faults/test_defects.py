@@ -113,7 +113,7 @@ class Injector:
             return call
 
         with monkeypatch.context() as patch:
-            patch.setattr(PollerLoop, "turn", armed(PollerLoop.turn))
+            patch.setattr(PollerLoop, "tick", armed(PollerLoop.tick))
             patch.setattr(Timers, "_fire", armed(Timers._fire))
             yield
 

@@ -21,6 +21,16 @@ FOUND: list[tuple[str, bytes, str]] = [
         "stray bytes that come after the end was seen close an idle connection",
     ),
     ("openai-chat", CUT + _CHOICES.encode(), "a choice before a malformed one in the same chunk is in the answer only"),
+    (
+        "responses",
+        b"@HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nTransfer-Encoding: ch%nked\r\n\r\n",
+        "framing fields in trailers are discarded, where h11 refuses the response",
+    ),
+    (
+        "responses",
+        b"@HTTP/1.1 100 Continue\r\n\r\nHTTP/2.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
+        "another version of HTTP after an informational response",
+    ),
     ("openai-responses", CUT + _TWICE.encode(), "a whole text that contradicts its pieces: events have the pieces"),
     ("secrets", b":Ef3&ampgh4&lt", "HTML reads an entity without its semicolon, as at the end of a cut text"),
     (

@@ -168,6 +168,13 @@ def _read(pieces: list[bytes]) -> tuple[_RecordedExchange, str]:
     return exchange, fate[0]
 
 
+REFUSED_IN_TRAILERS = frozenset(
+    {"Only Transfer-Encoding: chunked is supported", "multiple Transfer-Encoding headers"}
+    | {"bad Content-Length", "conflicting Content-Length headers"}
+)
+"""h11's messages about framing fields. Once it has given the response's head, they can only be about a trailer."""
+
+
 def _read_with_h11(data: bytes) -> tuple[int, bytes] | None:
     """Return status and body of a complete response; None for any other."""
     connection = h11.Connection(h11.CLIENT, max_incomplete_event_size=1 << 20)
@@ -189,8 +196,10 @@ def _read_with_h11(data: bytes) -> tuple[int, bytes] | None:
                     return status, body
                 elif not isinstance(event, h11.InformationalResponse):
                     break
-    except h11.RemoteProtocolError:
-        pass
+    except h11.RemoteProtocolError as error:
+        # h11 refuses framing fields in trailers. A recipient may discard trailers (RFC 9112, 7.1.2), as ours does.
+        if status and str(error) in REFUSED_IN_TRAILERS:
+            return status, body
     return None
 
 

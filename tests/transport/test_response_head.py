@@ -120,3 +120,9 @@ def test_a_head_may_come_byte_by_byte() -> None:
     """A head of a quarter of a megabyte takes linear time."""
     wire = b"HTTP/1.1 200 OK\r\n" + (b"A: " + b"x" * 55 + b"\r\n") * 4_000 + b"\r\n"
     assert read_in_pieces(wire, 1) is not None
+
+
+@pytest.mark.parametrize("before", [b"", b"HTTP/1.1 100 Continue\r\n\r\n"], ids=["first head", "after 100 Continue"])
+def test_another_version_of_http_is_refused(before: bytes) -> None:
+    with pytest.raises(HeadError, match="the response is not HTTP/1.1"):
+        read_in_pieces(before + b"HTTP/2.1 200 OK\r\nContent-Length: 5\r\n\r\n", 1000)
