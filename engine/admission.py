@@ -27,9 +27,9 @@ class Admission:
     def __init__(self, lane: Lane, ticket: Ticket) -> None:
         self._lane = lane
         self._ticket = ticket
-        self._entered: float | None = None  # when it began to wait, while it does
+        self._entered: float | None = None  # the time at which the current wait began; None: none
         self._slot_mark = 0.0
-        self._quota_seconds = 0.0  # until it was sent last
+        self._quota_seconds = 0.0  # seconds of all waits until it was last sent
         self._slot_seconds = 0.0
 
     @property

@@ -70,7 +70,7 @@ class Statistics:
     connections: the current connections, by origin.
     opened: connections opened since the engine opened.
     reused: requests sent on a kept-alive connection.
-    discarded: connections closed before they were reused.
+    discarded: kept-alive connections closed because they were too old or the server had closed them.
     events: events delivered; those of streams without a callback count, too.
     bytes_received: bytes received on all connections, after TLS decryption.
     bytes_sent: bytes sent on all connections, before TLS encryption.
