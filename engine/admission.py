@@ -14,7 +14,7 @@ from .lane import Lane, Sender
 from .traffic.ticket import Ticket, TicketState
 
 LEAST_WAIT = 1e-6
-"""The minimum of seconds that counts as a wait."""
+"""The smallest number of seconds that counts as a wait."""
 
 UNDER_WAY = (TicketState.SENT, TicketState.CONFIRMED)
 
@@ -27,9 +27,9 @@ class Admission:
     def __init__(self, lane: Lane, ticket: Ticket) -> None:
         self._lane = lane
         self._ticket = ticket
-        self._entered: float | None = None  # when it began to wait, while it does
+        self._entered: float | None = None  # the time at which the current wait began; None: none
         self._slot_mark = 0.0
-        self._quota_seconds = 0.0  # until it was sent last
+        self._quota_seconds = 0.0  # seconds of all waits until it was last sent
         self._slot_seconds = 0.0
 
     @property
@@ -89,13 +89,16 @@ class Admission:
         """Report the first content of a stream."""
         self._lane.scope.answered(self._ticket, self._lane.now)
 
-    # --- after it ---
+    # --- after an attempt ---
 
     def failed(self, error: ProviderError, headers: Mapping[str, str], deadline: float, *, sent: bool) -> bool:
-        """An attempt failed before the caller received anything. Returns whether the call waits again, because a limit
-        refused it. `error` is not retryable afterwards where no wait would help.
+        """Report that an attempt failed before the caller received anything.
 
-        deadline: when the time to wait is up, if it waits again. sent: the request may have reached the server.
+        Returns True if the call waits again, because a limit refused it. If no wait can help, this makes `error` not
+        retryable.
+
+        deadline: the time at which a new wait must end.
+        sent: the request may have reached the server.
         """
         lane, ticket = self._lane, self._ticket
         scope, now = lane.scope, lane.now

@@ -1,7 +1,7 @@
-"""One attempt of one call: it gets a connection, sends the request, and has the response read.
+"""One attempt of one call: gets a connection, sends the request, and passes the response to the reader of its body.
 
-Knows transport (as its waiter and its exchange) and which kind of body a response has (`body/`). Must not know what is
-in a body, retries, clocks or callbacks: it reports to its `Listener` (the call) and is over.
+Knows transport, whose waiter and exchange it is, and the kinds of bodies (`body/`). Must not know the content of a
+body, retries, timeouts or callbacks: it reports its outcome to its `Listener` (the call).
 """
 
 from __future__ import annotations
@@ -27,20 +27,21 @@ from .steps import Action, Steps
 JSON_TYPES = ("application/json", "text/json")
 NO_ANSWER_TYPES = ("text/html", "application/xhtml+xml", "image/", "audio/", "video/")
 NO_CONTENT = frozenset({204, 205})
-"""Successful statuses without an answer. A call that gets one fails."""
+"""Successful statuses without a body. A call that receives one fails."""
 SENT = (Phase.SEND, Phase.HEAD, Phase.BODY)
-"""Phases in which the request has left, or is leaving."""
+"""Phases in which at least a part of the request may have been sent."""
 REQUEST_ID_HEADERS = ("x-request-id", "request-id", "x-goog-request-id", "apim-request-id", "x-ms-request-id", "cf-ray")
 
 
 class Attempt(BodyOwner):
-    """One attempt.
+    """One attempt of a call.
 
-    phase: how far the connection is.
-    connection: the one it runs on, until the response has ended or is given up.
-    paused: whether the consumer wants no events for now.
-    steps: events of one wire event that are being delivered a few at a time.
-    deliver, deliver_each: deliver events. The listener may replace both at any time.
+    phase: the phase of the connection or exchange.
+    connection: the connection in use; None before there is one, and after the response has ended or was given up.
+    paused: True while the consumer wants no events.
+    steps: events of one wire event that are being delivered a few at a time; None: there are none.
+    deliver: delivers a sequence of events. The listener may replace it at any time.
+    deliver_each: delivers the events of a lazy iterable. The listener may replace it at any time.
     """
 
     __slots__ = (
@@ -67,13 +68,13 @@ class Attempt(BodyOwner):
         self._recorder = recorder
         self._tap: Tap | None = None
         self._listener = listener
-        self._body: Body | None = None  # until the response's head has come
+        self._body: Body | None = None  # None until the response's head has arrived
         self.connection: Connection | None = None
         self.phase: Phase = Phase.QUEUE
         self.paused: bool = False
         self.steps: Steps | None = None
-        self._buffered: list[bytes] = []  # what was read meanwhile
-        self._ended: Action | None = None  # how the body ended meanwhile
+        self._buffered: list[bytes] = []  # the bytes that were read during `steps`
+        self._ended: Action | None = None  # the end or failure of the body during `steps`
 
     @property
     def request_id(self) -> str | None:
@@ -85,12 +86,12 @@ class Attempt(BodyOwner):
 
     @property
     def reads_error(self) -> bool:
-        """Whether the body of an error response is being read."""
+        """True while the body of an error response is being read."""
         return self._body is not None and self._body.reads_error and not self.over
 
     @property
     def sent(self) -> bool:
-        """Whether any byte of the request may have reached the server."""
+        """True if a byte of the request may have reached the server."""
         return self.phase in SENT
 
     def partial_response(self) -> Response | None:
@@ -98,7 +99,7 @@ class Attempt(BodyOwner):
         return self._body.partial_response() if self._body is not None else None
 
     def take_fresh_key(self) -> None:
-        """Ask for the key that this attempt is sent with, and fail where there is none."""
+        """Call the key function for this attempt's key. The attempt fails if the function returns none."""
         try:
             self.prepared = self.prepared.with_fresh_key()
         except ProviderError as error:
@@ -192,8 +193,11 @@ class Attempt(BodyOwner):
         return self._body.kept_bytes() if self._body is not None else 0
 
     def give_way(self) -> None:
-        """Fail: the answers of all calls together are too large, and this one is the largest."""
-        self._listener.soon(self._yield_room)  # at the next tick: another call's read is under way
+        """Fail at the next tick, because the buffered responses of all calls are too large and this one is the largest.
+
+        The failure waits for the next tick because the bytes of another call are being processed now.
+        """
+        self._listener.soon(self._yield_room)
 
     def _yield_room(self) -> None:
         if not self.over:
@@ -202,7 +206,7 @@ class Attempt(BodyOwner):
     # --- delivery that takes more than one tick ---
 
     def deliver_in_steps(self, events: Sequence[Event], then: Callable[[], object]) -> None:
-        """Deliver many events a few at a time, and read nothing meanwhile."""
+        """Deliver many events a few at a time, and read nothing until all are delivered. Then call `then`."""
         connection = self.connection
         if connection is not None:
             connection.pause()
@@ -272,12 +276,12 @@ class Attempt(BodyOwner):
             self._body.expire(error)
 
     def abort(self) -> None:
-        """Close the connection without a report: the call has ended."""
+        """Close the connection without a report, because the call has ended."""
         self._leave()
         self.close()
 
     def _leave(self) -> None:
-        """Report nothing more."""
+        """Mark the attempt as over, so that it reports nothing more."""
         self.over = True
         self.prepared.buffered.forget(self)
 

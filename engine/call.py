@@ -1,7 +1,7 @@
-"""One call, on the engine's side: its attempts, its clocks, its retries, its events, and its one completion.
+"""One call inside the engine: its attempts, timeouts, retries, events, and its one completion.
 
-Knows when to stop trying and which callbacks to call. Must not know bytes or dialects (its attempts do), nor how
-requests are written in wire form (prepare.py).
+Knows when the call retries, when it ends, and which callbacks it calls. Must not know bytes or dialects (attempt.py
+does), nor how a request is encoded for the wire (prepare.py).
 """
 
 from __future__ import annotations
@@ -38,12 +38,13 @@ Deliver: TypeAlias = "Callable[[Sequence[Event]], None]"
 
 @dataclass(slots=True)
 class CallHooks:
-    """The functions that a call notifies of its progress; the same for all calls of an engine.
+    """The functions that a call runs as it progresses. All calls of an engine share one `CallHooks`.
 
-    ended: with the call and its completion, before `on_completion`; may be called again if it raised.
-    attempt_started: with the call and the attempt's number, from 1.
-    first_token: once the first content was given to `on_event`.
-    observed: wraps the function that delivers the events after the first content; None: nobody observes them.
+    ended: called with the call and its completion, before `on_completion`; called again if it raised.
+    attempt_started: called with the call and the attempt's number, counted from 1; None: not called.
+    first_token: called with the call after the first content was delivered to `on_event`; None: not called.
+    observed: takes the function that delivers the events after the first content, and returns the function to use
+        in its place; None: no observer sees these events.
     """
 
     ended: Callable[[RunningCall, Completion], None]
@@ -53,10 +54,10 @@ class CallHooks:
 
 
 class RunningCall(Timed):
-    """A call from its start to its end, and what the engine knows of it afterwards. Programs have a `Call` (handle.py).
+    """A call from its start to its completion. Programs use it through a `Call` (handle.py).
 
-    number: counts the engine's calls.
-    counters: of the provider's calls.
+    number: the position of the call among the engine's calls, counted from 1.
+    counters: the counters of the call's provider, which all calls to this provider update.
     """
 
     __slots__ = (
@@ -108,7 +109,7 @@ class RunningCall(Timed):
         kind = "stream" if self._prepared.stream else "request"
         return f"<Call {kind} to {self._prepared.provider.name} {self._state_now().value}, attempt {self._attempts}>"
 
-    # --- what a program may ask: `Call` says what it means ---
+    # --- for programs: documented in `Call` (handle.py) ---
 
     @property
     def state(self) -> CallState:
@@ -141,22 +142,22 @@ class RunningCall(Timed):
     # --- for the engine ---
 
     def quiet(self, now: float) -> float:
-        """Seconds since a byte last went either way; its age, where it has no connection."""
+        """Return the seconds since a byte was last sent or received; the call's age while it has no connection."""
         connection = self._attempt.connection if self._attempt is not None else None
         return now - (connection.last_activity if connection is not None else self._started)
 
     @property
     def label(self) -> str:
-        """Its number, provider and model, for log records and reports."""
+        """The call's number, provider and model, for log records and reports."""
         return f"call {self.number} ({self._prepared.provider.name}/{self._prepared.model})"
 
     @property
     def stream(self) -> bool:
-        """Whether its answer was asked for as a stream."""
+        """True if the request asks for a streamed response."""
         return self._prepared.stream
 
     def figures(self, now: float) -> CallFigures:
-        """The call in figures while it runs, at the time `now` of the loop's clock. No content is in it."""
+        """Return the figures of a running call, without any content. `now`: the time on the loop's clock."""
         attempt = self._attempt
         return CallFigures(
             number=self.number,
@@ -171,7 +172,7 @@ class RunningCall(Timed):
         )
 
     def end(self, error: ProviderError) -> None:
-        """Settle the outcome from outside, such as for `cancel`. The completion follows at the next iteration."""
+        """Fail the call with `error`, for example for `cancel`. The completion is delivered on the next iteration."""
         if self._step is not Step.OPEN:
             return
         self._fail(error)
@@ -181,12 +182,12 @@ class RunningCall(Timed):
             self._runtime.soon(self)
 
     def end_now(self, reason: str, *, forced: bool = False) -> None:
-        """Cancel, and complete before this returns: the engine will have no next iteration.
+        """Cancel the call and complete it before this returns. A closing engine has no next iteration.
 
-        reason: why, in the error's words.
+        A call whose last callbacks are running completes when they return.
 
-        A call whose last callbacks are running completes when they return. `forced`: they will not, because the
-        iteration that called them was interrupted.
+        reason: the reason in the message of the error.
+        forced: complete also a call whose last callbacks were interrupted and will not return.
         """
         if self._step is Step.OPEN:
             self._fail(cancelled(reason))
@@ -196,19 +197,21 @@ class RunningCall(Timed):
         self._conclude_by_all_means()
 
     def on_defect(self, error: Exception) -> None:
-        """Something raised while it worked for this call: a defect in this library. Ends the call, whatever state it
-        is in, without the code that raised. Never raises."""
+        """End the call after code of this library raised `error`, which is a defect in the library. Never raises.
+
+        The call ends in whatever state it is in, without running the code that raised.
+        """
         with contextlib.suppress(Exception):
-            hide_words(error, self._prepared.secrets)  # it may quote what a server sent
+            hide_words(error, self._prepared.secrets)  # the error may quote what a server sent
         with contextlib.suppress(Exception):
             logger.error("%r ends, as something raised: a defect in manystream", self, exc_info=error)
         if self._step is Step.OPEN:
             failure = internal(error)
             with contextlib.suppress(Exception):
-                redacted(failure, self._prepared.secrets)  # in place: its frames hold what was received
+                redacted(failure, self._prepared.secrets)  # in place, because its frames hold what was received
             try:
                 self._fail(failure)
-            except Exception:  # what has arrived cannot be read, either
+            except Exception:  # the partial response cannot be parsed, either
                 with contextlib.suppress(Exception):
                     logger.exception("the partial response of %r is lost", self)
                 outcome = Completion(success=False, error=failure, attempts=self._attempts, timings=self._timings)
@@ -218,10 +221,12 @@ class RunningCall(Timed):
     # --- attempts ---
 
     def start(self, announce: Callable[[RunningCall], None]) -> None:
-        """Begin the first attempt. announce: has the engine count the call, and notifies its observer.
+        """Begin the first attempt.
 
-        The call completes later, never before this returns, unless the engine is closed meanwhile. Where this raises,
-        as for Ctrl-C, nobody has the call: it is cancelled, and no callback is called.
+        The call completes after this has returned, unless the engine is closed meanwhile. If this raises, as for
+        Ctrl-C, the program has no handle of the call: the call is cancelled, and no callback is called.
+
+        announce: the function that adds the call to the engine's counts and notifies the observer.
         """
         self._starting = True
         try:
@@ -241,7 +246,7 @@ class RunningCall(Timed):
             self._starting = False
 
     def _set_out(self, *, again: bool = False) -> None:
-        """Begin an attempt: at once, or when traffic control lets the call go. again: it was sent before."""
+        """Begin an attempt: at once, or when traffic control admits the call. `again`: the call was sent before."""
         admission = self._admission
         if admission is None:
             self.begin()
@@ -265,7 +270,7 @@ class RunningCall(Timed):
     def begin(self, *, fresh: bool = False) -> None:
         """Start the first attempt, or another one. `fresh`: on a connection that no request has used."""
         if self._step is not Step.OPEN:
-            return  # an observer has ended it
+            return  # an observer has ended the call
         if self._attempt is not None:
             self._delivery.reset()
         self._attempts += 1
@@ -285,7 +290,7 @@ class RunningCall(Timed):
             self._prepared = attempt.prepared
         self._runtime.pool.acquire(self._prepared.origin, attempt, fresh=fresh)
         if self._attempt is attempt and self._state is CallState.QUEUED:
-            self._arm()  # it waits; with a connection at once its progress has set the clock
+            self._arm()  # it waits for a connection; if it had got one at once, `on_progress` would have set the timer
 
     def on_progress(self, progress: Progress) -> None:
         loop = self._runtime.loop
@@ -295,7 +300,7 @@ class RunningCall(Timed):
             self._timings.queued = now - self._started
         elif progress is Progress.CONNECTED:
             self._leave_queue(CallState.SENDING, loop.now)
-            elapsed = loop.now - self._started  # the clock was looked at when the request was sent
+            elapsed = loop.now - self._started  # the loop read the clock when it sent the request
             if self._timings.queued is None:
                 self._timings.queued = elapsed
             self._timings.connected = elapsed
@@ -317,7 +322,7 @@ class RunningCall(Timed):
         runtime.timers.at(runtime.loop.clock(), callback, self.on_defect)
 
     def _deliver_first(self, events: Sequence[Event]) -> None:
-        """Deliver events until the first content was delivered, and note when that was."""
+        """Deliver events up to the first content, and record the time of the first content."""
         delivery = self._delivery
         if delivery.delivered and self._attempt is not None:
             self._attempt.deliver(events)  # from the same read as the first
@@ -331,7 +336,7 @@ class RunningCall(Timed):
                 self._admission.first_token()
             hooks = self._hooks
             if hooks.first_token is not None:
-                hooks.first_token(self)  # which may end the call
+                hooks.first_token(self)  # the observer may end the call
             if hooks.observed is not None:
                 attempt.deliver = hooks.observed(self, delivery.deliver)
             else:
@@ -364,8 +369,8 @@ class RunningCall(Timed):
         if not self._delivery.delivered:
             counted = self._attempts - (0 if self._admission is None else self._admission.refusals)
             if unread and not self._resent and counted < self._retry.max_attempts:
-                # The server had closed the kept-alive connection before the request reached it. No waiting: nothing
-                # is wrong with the server. Once per call, on a fresh connection, and counted as an attempt.
+                # The server closed the kept-alive connection before the request reached it. Send the request again
+                # at once, as the server has no fault: once per call, on a fresh connection, counted as an attempt.
                 self._resent += 1
                 self._runtime.resent += 1
                 self.begin(fresh=True)
@@ -375,8 +380,8 @@ class RunningCall(Timed):
                 self._disarm()
                 return
             delay = retry_delay(error, counted, self._retry, self._runtime.random)
-            # A hint is the server's own word on when to come back. Without one, or with one that says "at once", do
-            # not add retry traffic during an outage.
+            # If the server named a time to retry after, obey it. If it named none, or "at once", spend the retry
+            # budget, so that retries add little traffic during an outage.
             hinted = error.retry_after_ms >= self._retry.base * 1000 and error.retry_after_ms > 0
             if delay is not None and (hinted or self._runtime.budget.spend()):
                 self._back_off(delay)
@@ -385,8 +390,7 @@ class RunningCall(Timed):
         self.conclude()
 
     def _is_refused(self, error: ProviderError) -> bool:
-        """Whether a limit refused the attempt, and the call waits again. What the attempt had reserved is given back
-        in any case."""
+        """Give back what the attempt reserved. Return True if a limit refused the attempt and the call waits again."""
         attempt, admission = self._attempt, self._admission
         if admission is None or attempt is None:
             return False
@@ -414,7 +418,7 @@ class RunningCall(Timed):
         self.conclude()
 
     def on_callback_failure(self, failure: BaseException) -> None:
-        """`on_event` raised, and is called no more."""
+        """End the call because `on_event` raised `failure`. `on_event` is not called again."""
         self._raised = failure
         if self._step is Step.OPEN:
             self._settle(self._failure(callback_failed(failure)), None)
@@ -426,10 +430,10 @@ class RunningCall(Timed):
         return self._attempt.partial_response() if self._attempt is not None else None
 
     def _failure(self, error: ProviderError, response: Response | None = None) -> Completion:
-        """The completion of a call that fails now, with what had arrived."""
+        """Return the completion of a call that fails now, with the part of the response that has arrived."""
         attempt, prepared = self._attempt, self._prepared
         error.provider, error.model = prepared.provider.name, prepared.model
-        error.host = prepared.head.headers[0][1].decode()  # Host stands first
+        error.host = prepared.head.headers[0][1].decode()  # the first header is Host
         return Completion(
             success=False,
             http_status=error.http_status or (attempt.status if attempt is not None else 0),
@@ -443,7 +447,7 @@ class RunningCall(Timed):
         )
 
     def _fail(self, error: ProviderError, response: Response | None = None) -> None:
-        """Settle that the call fails."""
+        """Settle the call's outcome as a failure with `error`."""
         self._settle(self._failure(error, response), Error(error) if self._prepared.stream else None)
 
     def _stop(self) -> None:

@@ -1,7 +1,7 @@
-"""The calls of one engine: they are started here, and the running ones are kept, counted and ended.
+"""The calls of one engine: starts them, keeps and counts the running ones, and ends them.
 
-Knows how the parts fit together. Must not know what happens inside a call (call.py, attempt.py), any dialect, nor the
-doors through which programs come.
+Knows how the loop, the pool, traffic control and the observer are connected. Must not know what happens inside a call
+(call.py, attempt.py), any dialect, nor the public interfaces that programs use (core.py, portal.py).
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ logger: logging.Logger = logging.getLogger("manystream.engine")
 
 
 def make_id() -> str:
-    """22 characters of `A-Z a-z 0-9 - _`, from a cryptographic source."""
+    """Return a random identifier: 22 characters of `A-Z a-z 0-9 - _`, from a cryptographic source."""
     return secrets.token_urlsafe(16)
 
 
 class Calls:
-    """Many concurrent calls. All methods are for the engine's own thread.
+    """The concurrent calls of one engine. All methods are for the engine's own thread.
 
-    failure: what ended the engine, such as `KeyboardInterrupt` from a callback.
+    failure: the exception that ended the engine, such as `KeyboardInterrupt` from a callback; None while it runs.
     """
 
     def __init__(
@@ -167,8 +167,11 @@ class Calls:
         return call
 
     def check_here(self) -> None:
-        """Raises `EngineClosedError` where no call can be started: in a forked process, after `drain`, after the block
-        was left, and on another thread."""
+        """Check that a call can be started here.
+
+        Raises `EngineClosedError` in a forked process, after `drain`, after the `open_engine` block was left, and on
+        another thread.
+        """
         self.check_process()
         if self._closed:
             raise EngineClosedError("this engine is closed: its open_engine block was left. Start calls inside it")
@@ -182,12 +185,12 @@ class Calls:
             raise EngineClosedError("this engine belongs to another trio.run or thread: use engine.from_thread there")
 
     def check_process(self) -> None:
-        """Raises `EngineClosedError` in a forked process, where no loop runs that could end a call."""
+        """Raise `EngineClosedError` in a forked process, because the engine's loop does not run there."""
         if os.getpid() != self._process:
             raise EngineClosedError("this engine was opened in another process: open one after the fork")
 
     def _callback_raised(self, error: BaseException) -> None:
-        """A callback raised: end the engine where that was meant for the whole program."""
+        """End the engine if the exception of a callback is meant for the whole program, such as `KeyboardInterrupt`."""
         if ends_engine(error):
             self._end_engine(error)
 
@@ -231,15 +234,15 @@ class Calls:
             connect=self._connect,
         )
 
-    # --- the whole ---
+    # --- the engine as a whole ---
 
     def statistics(self) -> Statistics:
-        """The engine in figures, as of now."""
+        """Return the engine's current statistics."""
         states = Counter(call.state for call in self._calls)
         return self.totals({state.value: count for state, count in states.items() if state is not CallState.ENDED})
 
     def totals(self, calls: Mapping[str, int]) -> Statistics:
-        """Like `statistics()`, but the caller supplies the number of running calls per state."""
+        """Return the engine's statistics with `calls`, which the caller has counted: running calls by state."""
         all_counters = self._counters.values()
         return Statistics(
             calls=calls,
@@ -269,18 +272,18 @@ class Calls:
         )
 
     def running(self) -> list[RunningCall]:
-        """The running calls, oldest first."""
+        """Return the running calls, oldest first."""
         return list(self._calls)
 
     def record(self, path: str | os.PathLike[str], *, replace: bool = False) -> Recording:
-        """Write down what goes over the wire, with its timing, until the block is left: `with engine.record(path):`.
+        """Record the bytes sent and received, with their times, until the block is left: `with engine.record(path):`.
 
-        Headers that carry keys are never written; prompts and answers are. Calls that begin an attempt inside the
-        block are recorded. `manystream simulate --replay PATH` plays it.
+        The recording holds each attempt that begins inside the block. It holds prompts and answers, but no header
+        that carries a key. `manystream simulate --replay PATH` replays it.
 
-        The file is new and its owner's alone to read. Raises `FileExistsError` where there is a file already; with
-        `replace` the new one takes its name. Raises `OSError` where the file cannot be written, `RuntimeError` where a
-        recording is running already, and `EngineClosedError`.
+        The file is a new one that only its owner can read. Raises `FileExistsError` if `path` exists, unless `replace`
+        is true: then the new file replaces it. Raises `OSError` if the file cannot be written, `RuntimeError` if
+        another recording is running, and `EngineClosedError`.
         """
         self.check_here()
         if self._runtime.recorder is not None:
@@ -289,8 +292,11 @@ class Calls:
         return Recording(file)
 
     def drain(self, timeout: float) -> Coroutine[object, object, bool]:
-        """Start no call from now on. The coroutine waits until the running calls have ended, and returns whether all
-        have. Raises `ValueError` for a negative timeout."""
+        """Refuse new calls from now on, and return a coroutine that waits until the running calls have ended.
+
+        The coroutine waits at most `timeout` seconds. It returns True if all calls have ended. Raises `ValueError` for
+        a negative timeout.
+        """
         if not isinstance(timeout, (int, float)) or not timeout >= 0:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ValueError(f"drain: timeout must be seconds, 0 or more (math.inf: no limit), not {timeout!r}")
         self.check_process()
@@ -304,9 +310,9 @@ class Calls:
         return not self._calls
 
     def close(self, *, forced: bool = False) -> None:
-        """Cancel what still runs, complete it, close every socket. Leaving the block does this.
+        """Cancel and complete the running calls, and close every socket. Leaving the `open_engine` block does this.
 
-        forced: also complete calls whose last callbacks were interrupted.
+        forced: complete also the calls whose last callbacks were interrupted.
         """
         if os.getpid() != self._process:
             return  # the epoll set is shared after a fork: closing it here would break the parent
@@ -327,8 +333,11 @@ def _call_start(request: Request, prepared: Prepared) -> CallStart:
 
 
 def _response_finisher(warnings: Sequence[str], request: Request) -> Callable[[Response], None]:
-    """Return a function that completes a response before it is delivered: it adds the request's warnings and, where the
-    request has a schema, the parsed object. The function raises `ProviderError` where the response does not fit."""
+    """Return a function that completes a response before it is delivered.
+
+    The function adds the request's warnings and, if the request has a schema, the parsed object. It raises
+    `ProviderError` if the response does not match the schema.
+    """
     if not warnings and request.response_schema is None:
         return _leave_as_it_is
     schema = None if request.response_schema is None else schema_of(request.response_schema)

@@ -1,7 +1,7 @@
-"""The engine as a program sees it: what it opens, starts calls on, and leaves.
+"""The public engine: `open_engine`, and the `Engine` on which programs start calls.
 
-Knows the doors of one engine and how it is opened. Must not know what happens inside a call (call.py), nor how calls
-are kept (calls.py).
+Knows the public methods of an engine and how it is opened and closed. Must not know what happens inside a call
+(call.py), nor how running calls are stored and counted (calls.py).
 """
 
 from __future__ import annotations
@@ -41,9 +41,10 @@ Key = TypeVar("Key")
 
 
 class Engine:
-    """Many concurrent calls. Made by `open_engine`; all methods are for its own thread.
+    """An engine that runs many concurrent calls. `open_engine` makes it. All methods are for the engine's own thread.
 
-    from_thread: the engine for other threads. Its methods block the calling thread until the answer is there.
+    from_thread: the engine's interface for other threads. Its methods block the calling thread until the result is
+        available.
     """
 
     __slots__ = ("_calls", "from_thread")
@@ -61,23 +62,31 @@ class Engine:
         on_event: OnEvent | None = None,
         on_completion: OnCompletion | None = None,
     ) -> Call:
-        """Start a streamed call; returns at once.
+        """Start a streamed call and return at once.
 
-        `on_event(event)` is called for each event in wire order, then `on_completion(completion)` exactly once;
-        both are plain functions, called on this thread. An exception from `on_event` ends this call alone
-        (category CALLBACK), and `on_event` is not called again.
-        Raises `InvalidRequestError` for a request that cannot be sent at all, before anything is sent, and
-        `EngineClosedError` or `TooManyCallsError`; whatever the network does arrives in the completion.
+        The engine calls `on_event(event)` for each event in wire order, then `on_completion(completion)` exactly once.
+        Both are plain functions that run on this thread. An exception from `on_event` ends this call alone (category
+        CALLBACK), and `on_event` is not called again.
+
+        Raises `InvalidRequestError` before anything is sent if the request cannot be sent. Raises `EngineClosedError`
+        and `TooManyCallsError`. Errors of the network and the server are reported in the completion.
         """
         return self._calls.start(request, on_event, on_completion, stream=True)
 
     def start_request(self, request: Request, on_completion: OnCompletion | None = None) -> Call:
-        """Start an unstreamed call; returns at once. Callbacks and errors are as in `start_stream`, without events."""
+        """Start an unstreamed call and return at once.
+
+        The engine calls `on_completion(completion)` exactly once, on this thread. Raises `InvalidRequestError`,
+        `EngineClosedError` and `TooManyCallsError`. Errors of the network and the server are reported in the
+        completion.
+        """
         return self._calls.start(request, None, on_completion, stream=False)
 
     async def request(self, request: Request) -> Response:
-        """Make an unstreamed call and wait for its answer. Raises `ProviderError` if it fails; cancelling this
-        cancels the call."""
+        """Make an unstreamed call and wait for its response.
+
+        Raises `ProviderError` if the call fails. Cancelling this coroutine cancels the call.
+        """
         call = self.start_request(request)
         try:
             completion = await call.wait()
@@ -86,8 +95,10 @@ class Engine:
         return completion.response_or_raise()
 
     def stream(self, request: Request) -> EventStream:
-        """A streamed call as an async iterator with backpressure: `async with engine.stream(request) as events`.
-        Raises `ProviderError` from the iteration if the stream fails; leaving the block cancels the call."""
+        """Return a streamed call as an async iterator with backpressure: `async with engine.stream(request) as events`.
+
+        The iteration raises `ProviderError` if the stream fails. Leaving the block cancels the call.
+        """
         return EventStream(lambda on_event, on_completion: self.start_stream(request, on_event, on_completion))
 
     @overload
@@ -101,55 +112,57 @@ class Engine:
     def map(
         self, requests: Requests | KeyedRequests[Key], *, concurrency: int = CONCURRENCY, ordered: bool = False
     ) -> CallMap[Request] | CallMap[Key]:
-        """Make an unstreamed call for each request, and iterate over (request, completion) as the calls end:
-        `async with engine.map(requests) as results: async for request, completion in results: …`.
+        """Make an unstreamed call for each request, and iterate over (request, completion) as the calls end.
 
-        requests: any iterable or async iterable. It is read only as far as there is room. Its items may be pairs of a
-            key and a request: the iteration gives (key, completion) then. An async generator is closed with the block.
-        concurrency: the most calls that have started and not ended, those that wait for a connection included.
-        ordered: completions come in the order of the requests. A slow first call holds back the others then.
+        Example: `async with engine.map(requests) as results: async for request, completion in results: …`.
 
-        A request that cannot be sent comes back with a completion whose error is INVALID_ARG and names the field. An
-        exception from `requests` is raised after the completions of what was started. At most twice `concurrency`
-        requests are held. Leaving the block cancels what runs. Raises `InvalidRequestError` for the arguments.
+        requests: an iterable or async iterable of requests, read only as calls can start. If its items are pairs of a
+            key and a request, the iteration yields (key, completion). Leaving the block closes an async generator.
+        concurrency: the largest number of calls started and not ended. Calls that wait for a connection count.
+        ordered: yield the completions in the order of the requests. A slow call then delays all later completions.
+
+        If a request cannot be sent, its completion has an error of category INVALID_ARG that names the field. An
+        exception from `requests` is raised after the completions of the started calls. At most twice `concurrency`
+        requests are held. Leaving the block cancels the running calls. Raises `InvalidRequestError` for the arguments.
         """
         return CallMap(self.start_request, requests, concurrency, ordered=ordered)
 
     def statistics(self) -> Statistics:
-        """The engine in figures, as of now."""
+        """Return the engine's current statistics."""
         return self._calls.statistics()
 
     def record(self, path: str | os.PathLike[str], *, replace: bool = False) -> Recording:
-        """Write down what goes over the wire, with its timing, until the block is left: `with engine.record(path):`.
+        """Record the bytes sent and received, with their times, until the block is left: `with engine.record(path):`.
 
-        Headers that carry keys are never written; prompts and answers are. Calls that begin an attempt inside the
-        block are recorded. `manystream simulate --replay PATH` plays it.
+        The recording holds each attempt that begins inside the block. It holds prompts and answers, but no header
+        that carries a key. `manystream simulate --replay PATH` replays it.
 
-        The file is new and its owner's alone to read. Raises `FileExistsError` where there is a file already; with
-        `replace` the new one takes its name. Raises `OSError` where the file cannot be written, `RuntimeError` where a
-        recording is running already, and `EngineClosedError`.
+        The file is a new one that only its owner can read. Raises `FileExistsError` if `path` exists, unless `replace`
+        is true: then the new file replaces it. Raises `OSError` if the file cannot be written, `RuntimeError` if
+        another recording is running, and `EngineClosedError`.
         """
         return self._calls.record(path, replace=replace)
 
     def drain(self, timeout: float) -> Coroutine[object, object, bool]:
-        """Finish, then close: `await engine.drain(30)`. Start no call from now on, and wait until those that run or
-        wait have ended, at most `timeout` seconds (`math.inf`: as long as it takes). Gives whether all have.
+        """Refuse new calls, and wait until the running and waiting calls have ended: `await engine.drain(30)`.
 
-        From the moment this is called, before it is awaited, `start_*` raises `EngineClosedError`. Calls that still run
-        afterwards go on until the `open_engine` block is left, which cancels them. Raises `ValueError` for a negative
-        timeout.
+        `start_*` raises `EngineClosedError` as soon as this is called, before it is awaited. The coroutine returns True
+        if all calls have ended. Calls that have not ended continue; leaving the `open_engine` block cancels them.
+        Raises `ValueError` for a negative timeout.
+
+        timeout: the longest wait in seconds; `math.inf`: no limit.
         """
         return self._calls.drain(timeout)
 
     def close(self) -> None:
-        """Cancel what still runs, complete it, close every socket. Leaving the block does this."""
+        """Cancel and complete the running calls, and close every socket. Leaving the `open_engine` block does this."""
         self._calls.close()
 
 
 def _start_monitor(nursery: trio.Nursery, calls: Calls, place: str | os.PathLike[str] | bool) -> None:
     if place is False:
         return
-    from .monitor import Monitor  # here, since who is not watched need not load it
+    from .monitor import Monitor  # here, because only a monitored engine needs the module
 
     nursery.start_soon(Monitor(calls, None if place is True else place).run)
 
@@ -159,10 +172,13 @@ async def open_engine(
     providers: Sequence[Provider],
     **options: Unpack[EngineOptions],
 ) -> AsyncGenerator[Engine, None]:
-    """Open an engine: `async with ms.open_engine([provider]) as engine`. The options are those of `EngineOptions`.
+    """Open an engine: `async with ms.open_engine([provider]) as engine`.
 
-    Leaving the block cancels what still runs and leaves no socket and no task behind.
-    Raises `InvalidRequestError` for an option that cannot work, `MonitorError`, and `RuntimeError` outside trio.
+    Leaving the block cancels the running calls, closes every socket and ends every task of the engine. Raises
+    `InvalidRequestError` for an option that cannot work, `MonitorError`, and `RuntimeError` outside trio.
+
+    providers: the providers that requests can name.
+    options: the fields of `EngineOptions`.
     """
     check_options(providers, options)
     variables, proxy = _choose_environment(options.get("environment"), options.get("proxy"))
@@ -200,8 +216,9 @@ async def open_engine(
             finally:
                 calls.close()
         nursery.cancel_scope.cancel()
-    loop.close()  # only now: its task was waiting on the descriptor
-    failure = (calls.failure if calls is not None else None) or failure  # the body is cancelled for the engine's own
+    loop.close()  # after the nursery, because the loop's task waits on the descriptor
+    # The engine's own failure comes first: it has cancelled the body, whose exception is then only `Cancelled`.
+    failure = (calls.failure if calls is not None else None) or failure
     if failure is not None:
         raise failure
 
@@ -209,7 +226,13 @@ async def open_engine(
 def _choose_environment(
     environment: Mapping[str, str] | None, proxy: str | None
 ) -> tuple[Mapping[str, str], ProxyConfig | None]:
-    """Where keys and proxies are looked up, and the proxy that was given. Raises `InvalidRequestError`."""
+    """Return the variables in which keys and proxies are looked up, and the proxy that the program gave.
+
+    Raises `InvalidRequestError` for a proxy URL that cannot be parsed.
+
+    environment: the program's variables; None: `os.environ`.
+    proxy: a URL; "": no proxy, whatever the variables say; None: look it up in the variables.
+    """
     variables: Mapping[str, str] = os.environ if environment is None else environment
     if proxy == "":
         variables = {name: value for name, value in variables.items() if not name.lower().endswith("_proxy")}

@@ -1,6 +1,6 @@
-"""Keys: from the argument, the environment, or a credentials file, in this order; or from a function of the program's.
+"""Finds API keys: in the argument, the environment or a credentials file, in this order; or calls the key function.
 
-Knows where keys are kept. Must not send them anywhere, nor show one in any message.
+Knows where keys are stored. Must not send a key anywhere, nor show one in any message.
 """
 
 from __future__ import annotations
@@ -23,8 +23,11 @@ DEFAULT_FILE = "~/.config/manystream/credentials.json"
 
 
 def find_key(provider: Provider, environment: Mapping[str, str]) -> str:
-    """The provider's key; empty where it needs none, as at an address of this machine. Raises `InvalidRequestError`
-    naming what to set. A function's key is not looked for: `ask_key` calls the function for each attempt."""
+    """Return the provider's key, or "" if it needs none, as at an address of this machine.
+
+    Returns "" also if the program gave a function, because `ask_key` calls the function for each attempt. Raises
+    `InvalidRequestError`, whose message names what to set.
+    """
     given = provider.api_key
     if callable(given):
         return ""
@@ -49,8 +52,11 @@ def find_key(provider: Provider, environment: Mapping[str, str]) -> str:
 
 
 def ask_key(provider: Provider) -> str:
-    """Call the provider's key function. Raises `ProviderError` (AUTH) where it raises or returns no key; the error
-    names the provider and shows nothing of what was returned. `KeyboardInterrupt` and the like pass."""
+    """Call the provider's key function and return the key.
+
+    Raises `ProviderError` (category AUTH) if the function raises or returns no key. The message names the provider and
+    shows nothing of the returned value. Exceptions that end the engine, such as `KeyboardInterrupt`, are not caught.
+    """
     function = provider.api_key
     assert callable(function)
     try:
@@ -61,7 +67,7 @@ def ask_key(provider: Provider) -> str:
         raise _no_key(provider, f"raised {type(error).__name__}") from error
     if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         if inspect.iscoroutine(key):
-            key.close()  # else Python warns that nobody awaited it
+            key.close()  # otherwise Python warns that the coroutine was never awaited
         hint = ", which nobody awaits: it must return the key itself" if inspect.isawaitable(key) else ", not text"
         raise _no_key(provider, f"returned {type(key).__name__}{hint}")
     if not key:
@@ -79,7 +85,7 @@ def _no_key(provider: Provider, why: str) -> ProviderError:
 
 
 def is_loopback(url: str) -> bool:
-    """Whether a URL leads to this machine."""
+    """Return True if the host of `url` is `localhost` or a loopback address."""
     try:
         host = urlsplit(url).hostname or ""
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
@@ -97,7 +103,7 @@ def _checked(key: str, where: str) -> str:
 
 
 def _unfit(key: str) -> str:
-    """What is wrong with a text as a key, without the text; empty where nothing is."""
+    """Return why `key` cannot be a key, without quoting it; "" if it can be one."""
     for position, character in enumerate(key):
         if not ("!" <= character <= "~"):
             return (

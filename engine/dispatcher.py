@@ -1,4 +1,4 @@
-"""Which scope a call belongs to: one lane for each key of a host and what shares a limit there.
+"""Chooses the traffic lane of a call: one lane for each key of a host and each group of models that share a limit.
 
 Knows providers, models, declared limits and lanes. Must not know sockets, nor what happens inside a call.
 """
@@ -27,12 +27,12 @@ from .traffic.statistics import TrafficStatistics
 from .traffic.ticket import Ticket
 
 Account: TypeAlias = Hashable
-"""A key at an address: calls of two accounts never share a limit that a server has."""
+"""Identifies a key at an address. Calls of two accounts never share a limit of a server."""
 
 PRIORITIES: dict[str, Priority] = {priority.value: priority for priority in Priority}
 
 MOST_LANES = 1_000
-"""Models that are remembered; beyond it those without calls are forgotten."""
+"""At this number of lanes, the lanes without calls are removed before a new one is made."""
 
 
 class Dispatcher:
@@ -60,7 +60,7 @@ class Dispatcher:
         self._lane_of_scope: dict[Hashable, Lane] = {}
 
     def admission(self, request: Request, prepared: Prepared) -> Admission:
-        """The way of a new call."""
+        """Return the admission of a new call: its ticket in the lane of its model."""
         provider, model = prepared.provider, prepared.model
         lane = self._lane_of_model.get((provider.name, model))
         if lane is None:
@@ -74,12 +74,12 @@ class Dispatcher:
         return Admission(lane, ticket)
 
     def statistics(self) -> TrafficStatistics:
-        """Every scope in figures, as of now."""
+        """Return the current figures of every scope, by the scope's name."""
         now = self._runtime.loop.clock()
         return TrafficStatistics({lane.scope.name: lane.scope.statistics(now) for lane in self._lanes.values()})
 
     def _find_lane(self, provider: Provider, model: str) -> Lane:
-        """The lane of a model: a new one, unless another model or provider has the same limits."""
+        """Return the lane of a model: a new one, unless the lane of another model or provider has the same limits."""
         if len(self._lanes) >= MOST_LANES:
             self._forget_idle()
         account, row = self._account_of(provider), provider.profile.name
@@ -105,7 +105,7 @@ class Dispatcher:
         return lane
 
     def _name(self, provider: Provider, family: str) -> str:
-        """A name that no other lane has."""
+        """Return a name for a lane that no other lane has, such as `openai/gpt-5` or `openai/gpt-5 (2)`."""
         name = f"{provider.name}/{family}"
         taken = {lane.scope.name for lane in self._lanes.values()}
         number = 2
@@ -122,13 +122,13 @@ class Dispatcher:
         return limit
 
     def _next_in_line(self, limit: DeclaredLimit, scope: Scope) -> None:
-        """The scope whose turn it is at a declared limit looks whether it may send, where it is another one."""
+        """Schedule the lane of the first scope in a declared limit's line, unless that is `scope` itself."""
         first = limit.next_in_line()
         if first is not None and first is not scope:
             self._lane_of_scope[first].schedule()
 
     def _forget_idle(self) -> None:
-        """Forget the lanes without calls, so that names of models that come from elsewhere do not fill the memory."""
+        """Remove the lanes without calls, so that model names from untrusted input do not fill the memory."""
         for key, lane in list(self._lanes.items()):
             if not lane.scope.queue.length and not lane.scope.running:
                 del self._lanes[key]

@@ -39,8 +39,10 @@ def transport_error(error: TransportError, *, streaming: bool) -> ProviderError:
 
 
 def _system_error(error: TransportError) -> BaseException | None:
-    """What transport's error came from: the operating system's error, or a group of them. Transport's own error is left
-    out of the chain, because the message repeats it."""
+    """Return the operating system's error, or a group of them, that caused a transport error.
+
+    It becomes the cause of the `ProviderError` in place of the transport error, whose text the message repeats.
+    """
     cause = error.__cause__
     if isinstance(cause, BaseExceptionGroup):
         group = cast("BaseExceptionGroup[BaseException]", cause)
@@ -79,8 +81,11 @@ def internal(error: Exception) -> ProviderError:
 
 
 def ends_engine(error: BaseException) -> bool:
-    """Whether what a callback raised is meant for the whole program: `KeyboardInterrupt`, `SystemExit`, any other
-    `BaseException`. A cancellation is not: a plain function can only raise one by itself (`future.result()` does)."""
+    """Return True if the exception of a callback must end the engine, such as `KeyboardInterrupt` or `SystemExit`.
+
+    That is each `BaseException` that is not an `Exception`, except a cancellation. A plain function is not cancelled,
+    so a cancellation comes from its own code, such as `future.result()`.
+    """
     return not isinstance(error, (Exception, GeneratorExit, trio.Cancelled, *_asyncio_cancelled()))
 
 
@@ -91,9 +96,12 @@ def _asyncio_cancelled() -> tuple[type[BaseException], ...]:
 
 
 def redacted(error: ProviderError, secrets: Redaction) -> ProviderError:
-    """The error without the secrets, where a server quotes one: in every word, in the body that it keeps, and in the
-    errors that it came from, which a traceback shows. And without the frames it came through: they hold whole bodies
-    and request heads, and an error may be kept for long."""
+    """Remove the secrets from an error, and return it.
+
+    A server may quote a secret. It is removed from all texts of the error, from its body, and from the causes that a
+    traceback shows. The traceback's frames are removed, too: they hold whole bodies and request heads, and a program
+    may keep the error for long.
+    """
     for each in _chain(error):
         each.__traceback__ = each.__context__ = None
     hide_words(error, secrets)
@@ -105,14 +113,13 @@ def redacted(error: ProviderError, secrets: Redaction) -> ProviderError:
 
 
 def hide_words(error: BaseException, secrets: Redaction) -> None:
-    """Take the secrets out of what an exception says, and out of what the exceptions say that it came from."""
+    """Remove the secrets from the texts of an exception and of its causes."""
     for each in _chain(error):
         each.args = tuple(_redacted_word(word, secrets) for word in each.args)
 
 
 def redacted_headers(headers: dict[str, str], secrets: Redaction) -> dict[str, str]:
-    """A response's headers without the secrets, where a server repeats them there; what is printed of a completion
-    shows them."""
+    """Return a response's headers without the secrets, because printing a completion shows its headers."""
     return {name: secrets.hide(value) for name, value in headers.items()}
 
 

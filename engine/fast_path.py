@@ -1,13 +1,14 @@
-"""The fast path of a stream: chunks that each hold one event, which matches the machine's delta template.
+"""The fast path of a stream: reads chunks that each hold one event that matches the machine's delta template.
 
-Nearly all of a stream is such chunks. In the ordinary way, chunk decoder, SSE parser and machine look at each of them
-in turn; here the bytes of a whole chunk are compared once. That takes a fifth off the instructions from socket to
-callback (`benchmarks/instructions.py`), and more where one read brings several chunks, as under load.
+Nearly all chunks of a stream are of this kind. On the usual path, the chunk decoder, the SSE parser and the stream
+machine each process a chunk. The fast path compares the bytes of the whole chunk once. That saves a fifth of the
+instructions from socket to callback (`benchmarks/instructions.py`), and more if one read returns several chunks, as
+under load.
 
-Joins three things that others know: a chunk's size line and end (`transport/chunked.py`), the framing of a server-sent
-event (`transport/sse.py`), and what two deltas have in common (`providers/delta_template.py`). Must not know HTTP, the
-rules of server-sent events, or any dialect. Chunks that do not match, byte for byte, are left to the ordinary way; so
-is everything while the chunk decoder or the SSE parser holds back bytes.
+Combines the size line and end of a chunk (`transport/chunked.py`), the framing of a server-sent event
+(`transport/sse.py`), and the bytes that two deltas have in common (`providers/delta_template.py`). Must not know HTTP,
+the rules of server-sent events, or any dialect. The usual path reads every chunk that does not match byte for byte, and
+everything while the chunk decoder or the SSE parser holds buffered bytes.
 """
 
 from __future__ import annotations
@@ -23,39 +24,43 @@ from ..transport.sse import ServerSentEvent, usual_framing
 from .answer_size import AnswerSize
 
 DeliverEach: TypeAlias = "Callable[[Iterable[Event]], None]"
-"""Delivers events that are made as they are asked for: the next one after the one before was delivered, and none after
+"""Delivers the events of a lazy iterable. It takes each event after it delivered the previous one, and takes none after
 the call has ended."""
 
 
 UNUSED = DeltaTemplate("", b"", b"", b"", b"", None, shared=False)
-"""In the place of a template until the first one is followed; `read` is not called before."""
+"""The placeholder for a template until `follow` sets the first one. `read` is not called before that."""
 
 size_of: Callable[[bytes], int | None] = SIZES.get
 
 
 def _deliver_nothing(events: Iterable[Event]) -> None:
-    """In the place of the callback until a template is followed."""
+    """Do nothing: the placeholder for the delivering function until `follow` sets it."""
 
 
 class FastPath:
-    """The fast path of one stream. It is used by the connection (`read`) after `follow` has returned it."""
+    """The fast path of one stream. The connection calls `read` after `follow` has returned this object."""
 
     __slots__ = ("_closing_size", "_deliver", "_framed", "_line", "_machine", "_opening_size", "_size", "_template")
 
     def __init__(self, machine: StreamMachine, size: AnswerSize) -> None:
         self._machine = machine
         self._size = size
-        self._template: DeltaTemplate | None = None  # the machine's, while its framing is known
-        self._framed = UNUSED  # the same between the framing's bytes
+        self._template: DeltaTemplate | None = None  # the machine's template, while its framing is known
+        self._framed = UNUSED  # the template with the framing's bytes around it
         self._opening_size = self._closing_size = 0  # bytes of the framing
-        self._line = 0  # length of the latest size line: the next one is seldom longer or shorter
+        self._line = 0  # bytes of the latest size line; the next size line mostly has the same length
         self._deliver: DeliverEach = _deliver_nothing
 
     def follow(self, events: Sequence[ServerSentEvent], wire: bytes, deliver: DeliverEach) -> FastPath | None:
-        """This, if it can read the chunks after `wire`, which held `events`; else None.
+        """Return this object if it can read the chunks that follow `wire`; else None.
 
-        It can while the machine has the template whose framing is known already; or if `wire` is the one event that
-        the machine made its template of.
+        It can if the framing of the machine's template is known, or if `wire` is exactly the one event from which the
+        machine made its template.
+
+        events: the server-sent events parsed from `wire`.
+        wire: the bytes of the latest chunk or chunks.
+        deliver: the function that delivers the events that `read` finds.
         """
         template = self._machine.template
         if template is None or template is not self._template:
@@ -70,8 +75,10 @@ class FastPath:
         return self
 
     def read(self, data: bytes) -> int:
-        """Read the chunks at the front of `data`, where a chunk begins, while they match. Returns how many bytes that
-        were."""
+        """Read the chunks at the start of `data` as long as they match. Return the number of bytes read.
+
+        data: received bytes that begin with a chunk's size line.
+        """
         template, deliver, size = self._framed, self._deliver, self._size
         bytes_left, line = size.bytes_left, self._line
         texts: list[str] = []

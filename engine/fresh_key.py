@@ -15,12 +15,14 @@ from .credentials import ask_key
 from .redaction import Redaction
 
 WriteHead: TypeAlias = "Callable[[str], tuple[WireHead, Redaction]]"
-"""Writes a request's head with a key. Raises `InvalidRequestError`."""
+"""Encodes a request's head with the key that it is given. Raises `InvalidRequestError`."""
 
 
 class FreshKey:
-    """Asks a provider's key function for each attempt, and writes the key into the request's head. While the function
-    returns the same key, the same head is used again."""
+    """Calls a provider's key function for each attempt, and writes the key into the request's head.
+
+    The head is cached and used again while the function returns the same key.
+    """
 
     __slots__ = ("_latest", "_provider", "_write_head")
 
@@ -30,7 +32,7 @@ class FreshKey:
         self._latest: tuple[WireHead, Redaction] | None = None
 
     def ask(self) -> tuple[WireHead, Redaction]:
-        """The head with the key of now. Raises `ProviderError` (AUTH)."""
+        """Call the key function and return the head with its key. Raises `ProviderError` (category AUTH)."""
         key = ask_key(self._provider)
         latest = self._latest
         if latest is None or latest[1].key != key:

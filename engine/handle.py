@@ -31,7 +31,7 @@ class Call:
 
     @property
     def completion(self) -> Completion | None:
-        """The final record, once the call has ended."""
+        """The call's final record; None until the call has ended."""
         return self._running.completion
 
     @property
@@ -41,18 +41,25 @@ class Call:
 
     @property
     def waiting_for(self) -> str:
-        """Why the call waits, in words, such as `requests of openai/gpt-5, 12 ahead, about 3 s`. Empty if it does not
-        wait for traffic control, and in an engine without `traffic`."""
+        """What the call waits for, in words, such as `requests of openai/gpt-5, 12 ahead, about 3 s`.
+
+        The text is empty if the call does not wait for traffic control, and in an engine without `traffic`.
+        """
         return self._running.waiting_for
 
     def cancel(self) -> None:
-        """End the call. Its socket is closed at once; its completion (CANCELLED, with what had arrived) follows at
-        the loop's next tick. Idempotent; after the end it does nothing. Only on the engine's thread."""
+        """End the call. Only for the engine's thread.
+
+        The socket is closed at once. The completion (category CANCELLED, with the partial response) follows at the
+        loop's next tick. Idempotent. This does nothing after the call has ended.
+        """
         self._running.cancel()
 
     async def wait(self) -> Completion:
-        """Wait for the completion, which the callback (if any) has been given by then. Cancelling the wait leaves the
-        call running; `async with call:` cancels both."""
+        """Wait until the call has ended, and return its completion. `on_completion` has been called by then.
+
+        Cancelling the wait leaves the call running; `async with call:` cancels both.
+        """
         return await self._running.wait()
 
     async def __aenter__(self) -> Self:

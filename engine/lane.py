@@ -1,9 +1,9 @@
 """A lane: one scope with its timer, its log lines and the calls that it sends.
 
-Calls are sent from the loop's next tick, or at once where a call finds an empty queue. Nothing here is a task.
+The lane sends a call at the loop's next tick, or at once if the queue is empty. Nothing here is a task.
 
-Knows scopes, timers and what a call must be able to do (`Sender`). Must not know sockets, requests, nor which calls
-belong to which scope (`dispatcher.py`).
+Knows scopes, timers and the interface of a call (`Sender`). Must not know sockets, requests, nor which calls belong to
+which scope (dispatcher.py).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ DEFECT_DELAY = 1.0
 """Seconds until a tick that raised is repeated."""
 
 REFUSAL_CODES: dict[Refusal, str] = {Refusal.TOO_LARGE: "request_too_large", Refusal.SPENT: "quota_spent"}
-"""Why a call is never sent → the error's `provider_code`."""
+"""Maps the reason why a call can never be sent to the error's `provider_code`."""
 
 
 class Sender(Protocol):
@@ -61,7 +61,7 @@ class Sender(Protocol):
 class Lane(Due):
     """A scope with its timer.
 
-    next_in_line: called where another scope may go now, because something changed in a limit that they share.
+    next_in_line: called when a shared limit has changed, so that another scope may send.
     """
 
     __slots__ = (
@@ -108,7 +108,7 @@ class Lane(Due):
     # --- sending ---
 
     def enter(self, ticket: Ticket, now: float, *, again: bool) -> None:
-        """A call begins to wait, and is sent at once where it may be. again: it waited before, and goes to the head."""
+        """Queue a call, and send it at once if its limits allow. `again`: it waited before and goes to the head."""
         scope = self.scope
         sender = cast("Sender", ticket.owner)
         why = scope.never(ticket, now)
@@ -140,7 +140,7 @@ class Lane(Due):
     def pump(self) -> None:
         """Send the calls that may be sent now, and set the timer for the next one."""
         if self._is_pumping:
-            return  # a call that was sent ended at once: the loop below goes on
+            return  # a call that this method sent has ended at once; the loop below continues in the outer call
         self._is_pumping = True
         try:
             more = self._pump()
@@ -153,7 +153,7 @@ class Lane(Due):
         self._pass_on()
 
     def _pump(self) -> bool:
-        """Send some calls. Returns whether more may be sent now."""
+        """Send some calls. Return True if more may be sent now."""
         scope, now = self.scope, self.now
         for late in scope.queue.expired(now):
             _notify(late, methodcaller("overdue", scope.reason(late, now)))
@@ -203,7 +203,7 @@ class Lane(Due):
     # --- limits in responses ---
 
     def report(self, headers: Mapping[str, str], error: ProviderError | None = None) -> QuotaReport:
-        """What a response says about limits. Headers that say nothing are written to the log once."""
+        """Parse the limits that a response reports. The first response without any is logged once."""
         body = b"" if error is None else error.body
         report = self._read_report(self._row, headers, self._wall_clock(), error, body)
         for name in report.ignored:

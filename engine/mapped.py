@@ -1,10 +1,10 @@
-"""Many requests as one iteration: each is started while there is room, and comes back with its completion.
+"""`map`: makes a call for each of many requests, and iterates over their completions.
 
-`MappedCalls` keeps the calls and decides when another one may start; it never waits. `CallMap` waits in trio;
-`manystream.aio_map` waits in asyncio, and `portal_map.py` blocks a thread. Knows how a call is started and ended. Must
-not know what happens inside a call.
+`MappedCalls` stores the calls and decides when another one may start; it never waits. `CallMap` waits in trio,
+`manystream.aio_map` waits in asyncio, and `portal_map.py` blocks a thread. One task reads the requests; a call is not a
+task, and reports its end to a callback.
 
-One task reads the requests. A call is no task: its end is a callback.
+Knows how a call is started and ended. Must not know what happens inside a call.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ Requests: TypeAlias = "Iterable[Request] | AsyncIterable[Request]"
 KeyedRequests: TypeAlias = "Iterable[tuple[Key, Request]] | AsyncIterable[tuple[Key, Request]]"
 
 CONCURRENCY = 1_000
-"""Calls of one map that may run at the same time, where the program does not say."""
+"""The default for the calls of one map that may run at the same time."""
 
 STARTS_AT_ONCE = 16
-"""Calls that are started in a row before the event loop runs again: a start costs tens of microseconds."""
+"""The number of calls started in a row before the event loop runs again. A start takes tens of microseconds."""
 
 _END = object()
 
 
 class Cancellable(Protocol):
-    """What is needed of a call here."""
+    """The part of a call's interface that a map uses."""
 
     def cancel(self) -> None: ...
 
@@ -47,7 +47,7 @@ Start: TypeAlias = "Callable[[Request, OnCompletion], Cancellable]"
 
 
 class _Entry(Generic[Key]):
-    """One request that was taken from the source, until its completion is given to the program."""
+    """A request of the source, from its start until the program has taken its completion."""
 
     __slots__ = ("_calls", "call", "completion", "key")
 
@@ -58,16 +58,15 @@ class _Entry(Generic[Key]):
         self.completion: Completion | None = None
 
     def end(self, completion: Completion) -> None:
-        """Take the completion of its call."""
+        """Report the call's completion to the map."""
         self._calls.on_completion(self, completion)
 
 
 class MappedCalls(Generic[Key]):
-    """The calls of one map. concurrency: the most that run at the same time. ordered: completions come in the order of
-    the requests.
+    """The calls of one map.
 
-    At most twice `concurrency` requests are held, running or ended, until the program takes their completions: a slow
-    program holds back the source.
+    At most twice `concurrency` requests are held, as running calls or as completions that the program has not taken.
+    Thus a slow program slows down the source.
     """
 
     def __init__(
@@ -79,8 +78,14 @@ class MappedCalls(Generic[Key]):
         on_result: Callable[[], None],
         on_room: Callable[[], None],
     ) -> None:
-        """start: starts a call. on_result: called when there is something to take. on_room: called when another request
-        may be started. Raises `InvalidRequestError`."""
+        """Create a map without calls. Raises `InvalidRequestError` for `concurrency`.
+
+        start: the function that starts a call.
+        concurrency: the largest number of calls that run at the same time.
+        ordered: True: completions come in the order of the requests; False: as the calls end.
+        on_result: called when `take` has something to return or to report.
+        on_room: called when another request may be started.
+        """
         whole(1).check(concurrency, "concurrency")
         self._start = start
         self._concurrency = concurrency
@@ -88,24 +93,26 @@ class MappedCalls(Generic[Key]):
         self._on_result = on_result
         self._on_room = on_room
         self._running: dict[_Entry[Key], None] = {}
-        self._results: deque[_Entry[Key]] = deque()  # where ordered, all entries; else the ended ones
+        self._results: deque[_Entry[Key]] = deque()  # all entries if ordered; else the ended ones
         self._held = 0
-        self._refused = False  # the engine took no more calls: wait until one of these ends
+        self._refused = False  # the engine refused a call: wait until a call of this map ends
         self._source_ended = False
         self._failure: BaseException | None = None
         self._closed = False
 
     @property
     def room(self) -> int:
-        """How many requests may be started now."""
+        """The number of requests that may be started now."""
         if self._refused or self._closed:
             return 0
         return min(self._concurrency - len(self._running), 2 * self._concurrency - self._held)
 
     def add(self, item: object) -> bool:
-        """Start a request, or a pair of a key and a request. False where the engine has no place for another call:
-        offer it again when there is room. A request that cannot be sent has its completion at once. Raises
-        `EngineClosedError`."""
+        """Start a call for a request, or for a pair of a key and a request.
+
+        Returns False if the engine accepts no more calls now; add the item again when there is room. A request that
+        cannot be sent gets its completion at once. Raises `EngineClosedError`.
+        """
         key, request = cast("tuple[Key, Request]", item if isinstance(item, tuple) else (item, item))
         entry = _Entry(self, key)
         try:
@@ -127,7 +134,7 @@ class MappedCalls(Generic[Key]):
         return True
 
     def on_completion(self, entry: _Entry[Key], completion: Completion) -> None:
-        """A call has ended."""
+        """Store the completion of a call that has ended."""
         self._running.pop(entry, None)
         entry.call = None
         entry.completion = completion
@@ -138,13 +145,13 @@ class MappedCalls(Generic[Key]):
         self._on_room()
 
     def end_source(self, failure: BaseException | None = None) -> None:
-        """There are no more requests. failure: raised by the source, and raised again after the last completion."""
+        """Record that no more requests come. `failure`: the source's exception, raised after the last completion."""
         self._source_ended = True
         self._failure = failure
         self._on_result()
 
     def take(self) -> tuple[Key, Completion] | None:
-        """The next completion with its key; None while there is none."""
+        """Remove and return the next completion with its key; None if there is none yet."""
         if not self._results or self._results[0].completion is None:
             return None
         entry = self._results.popleft()
@@ -154,7 +161,7 @@ class MappedCalls(Generic[Key]):
         return entry.key, entry.completion
 
     def check_over(self) -> bool:
-        """Whether all completions were taken and no more will come. Raises what the source raised."""
+        """Return True if all completions were taken and no more will come. Raises the source's exception then."""
         if self._closed:
             return True
         if not self._source_ended or self._held:
@@ -164,7 +171,7 @@ class MappedCalls(Generic[Key]):
         return True
 
     def close(self) -> None:
-        """Start no more, and cancel what runs. May be called again."""
+        """Start no more calls, and cancel the running ones. Idempotent."""
         self._closed = True
         for entry in list(self._running):
             if entry.call is not None:
@@ -172,18 +179,18 @@ class MappedCalls(Generic[Key]):
 
 
 def unsendable(error: InvalidRequestError) -> Completion:
-    """The completion of a request that cannot be sent. Its error names the field."""
+    """Return the completion of a request that cannot be sent. Its error names the field."""
     return Completion(False, error=ProviderError(str(error), category=ErrorCategory.INVALID_ARG))
 
 
 def check_source(requests: object) -> None:
-    """Raises `InvalidRequestError` for what holds no requests."""
+    """Raise `InvalidRequestError` if the argument `requests` is not an iterable of requests."""
     if not isinstance(requests, (Iterable, AsyncIterable)):
         raise InvalidRequestError("requests", f"must be an iterable of Request, not {type(requests).__name__}")
 
 
 class Source:
-    """The requests as one asynchronous iteration, whichever kind they are."""
+    """An asynchronous iterator over the requests of an iterable or an async iterable."""
 
     def __init__(self, requests: object) -> None:
         self._asynchronous: AsyncIterator[object] | None = None
@@ -193,7 +200,7 @@ class Source:
             self._plain = iter(cast("Iterable[object]", requests))
 
     async def next(self) -> object:
-        """The next item, or `Source.END`. Raises what the source raises."""
+        """Return the next item, or `Source.END` after the last one. Raises the exceptions of the program's iterable."""
         if self._asynchronous is None:
             return next(self._plain, _END)
         try:
@@ -202,7 +209,7 @@ class Source:
             return _END
 
     async def aclose(self) -> None:
-        """Close an asynchronous generator: nobody else would, where it was not read to its end."""
+        """Close an async generator, which may not have been read to its end. Do nothing for other iterables."""
         close: Callable[[], Awaitable[object]] | None = getattr(self._asynchronous, "aclose", None)
         if close is not None:
             await close()
@@ -211,7 +218,11 @@ class Source:
 
 
 class Feeder(Generic[Key]):
-    """Reads the source and starts its requests while there is room. `wait` waits for room, `rest` lets others run."""
+    """Reads requests from the source and starts them while there is room.
+
+    wait: waits until there is room.
+    rest: lets other tasks run.
+    """
 
     def __init__(
         self,
@@ -234,7 +245,7 @@ class Feeder(Generic[Key]):
             await self._feed(source)
         except Exception as error:
             failure = error
-        except BaseException as error:  # in asyncio also what a source raises that waited for a cancelled task
+        except BaseException as error:  # in asyncio also a cancellation that the source raises
             failure = error
             raise
         finally:
@@ -261,13 +272,14 @@ class Feeder(Generic[Key]):
 
 
 class CallMap(Generic[Key]):
-    """The requests' completions, each with its request or its key: made by `engine.map`.
+    """An async iterator over the requests' completions, each with its request or key. `engine.map` returns it.
 
         async with engine.map(requests) as results:
             async for request, completion in results: ...
 
-    They come as the calls end; where `ordered`, in the order of the requests. The iteration raises what the source of
-    the requests raises, after the completions of what was started. Leaving the block cancels what runs.
+    Completions come as the calls end, or in the order of the requests if `ordered` is true. An exception from the
+    iterable of requests is raised after the completions of the started calls. Leaving the block cancels the running
+    calls.
     """
 
     def __init__(self, start: Start, requests: object, concurrency: int, *, ordered: bool) -> None:
@@ -296,7 +308,7 @@ class CallMap(Generic[Key]):
         self._calls.close()
         if self._nursery is not None:
             self._nursery.cancel_scope.cancel()
-            # Without the body's exception, which is raised by the block itself and needs no group around it.
+            # The nursery does not get the body's exception. The block raises it itself, so it is not put into a group.
             await self._block.__aexit__(None, None, None)
 
     def __aiter__(self) -> Self:
@@ -324,16 +336,16 @@ class CallMap(Generic[Key]):
 
 
 FORM = "    async with engine.map(requests) as results:\n        async for request, completion in results: ..."
-"""How a map is opened and read, for error messages."""
+"""Example code that opens and reads a map, for error messages."""
 
 
 def check_entered(entered: object, form: str) -> None:
-    """Raises `RuntimeError` before the block is entered: nothing was started."""
+    """Raise `RuntimeError` if the block was not entered, so that no call was started. `form`: the example code."""
     if entered is None:
         raise RuntimeError(f"this map's block was not entered, so nothing was started. Write:\n{form}")
 
 
 def check_not_entered(entered: object) -> None:
-    """Raises `RuntimeError` when the block is entered again."""
+    """Raise `RuntimeError` if the block was entered before."""
     if entered is not None:
         raise RuntimeError("this map was entered already: each map(…) reads its requests once")

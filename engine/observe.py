@@ -1,4 +1,4 @@
-"""Hooks: what an engine notifies an observer of. Nothing here runs unless an observer was given.
+"""Observers: an object of the program that an engine notifies of calls and connections.
 
     class Log(Observer):
         def call_ended(self, call, completion):
@@ -6,7 +6,8 @@
 
     async with ms.open_engine(providers=[…], observer=Log()) as engine: …
 
-Knows what a call calls on its way. Must not know what an observer does with it.
+Without an observer, nothing here runs. Knows the hooks of a call. Must not know what an observer does when it is
+notified.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ logger: logging.Logger = logging.getLogger("manystream.observe")
 class CallStart:
     """The start of a call.
 
-    model: the model's name at the provider.
+    model: the name that the provider uses for the model.
     origin: `scheme://host:port`.
     """
 
@@ -43,18 +44,20 @@ class CallStart:
 
 
 class Observer:
-    """Override the methods that you need. They are called on the engine's thread, inside its loop, so they must not
-    wait. What one raises is logged under `manystream.observe` and changes no call.
+    """The base class of observers. Override the methods that you need.
 
-    every_event: whether `events_received` is called. Set it to True in a subclass or on an object before it is given to
-        an engine. Every event of every stream is then read without the fast path, which takes about 30 % more
-        instructions per event, beside those of your method.
+    The engine calls the methods on its thread, inside its loop, so they must not wait. An exception from a method is
+    logged under `manystream.observe` and changes no call.
+
+    every_event: True: call `events_received`. Set it in a subclass, or on an object before an engine is opened with it.
+        Every stream is then read without the fast path, which costs about 30 % more instructions per event, in
+        addition to those of your method.
     """
 
     every_event: bool = False
 
     def call_started(self, call: Call, start: CallStart) -> None:
-        """A call begins; a request that is refused before it is sent (`InvalidRequestError`) never does."""
+        """A call begins. This is not called for a request that is refused with `InvalidRequestError`."""
 
     def attempt_started(self, call: Call, number: int) -> None:
         """Attempt `number` of a call begins; the first is 1."""
@@ -63,14 +66,16 @@ class Observer:
         """The call's first content was delivered to `on_event`. Only for streams, at most once per call."""
 
     def events_received(self, call: Call, events: Sequence[Event]) -> None:
-        """More events of a stream arrived after its first content: those of one server-sent event. They are delivered
-        next. Only called where `every_event` is True."""
+        """The events of one server-sent event arrived, after the stream's first content. They are delivered next.
+
+        This is called only if `every_event` is True.
+        """
 
     def call_ended(self, call: Call, completion: Completion) -> None:
         """The call has ended. Called exactly once per call; `on_completion` is called next."""
 
     def connection_opened(self, origin: str) -> None:
-        """A connection is ready, TLS and proxy included."""
+        """A connection is ready for requests, after the proxy and the TLS handshake."""
 
     def connection_closed(self, origin: str, served: int) -> None:
         """A connection was closed after `served` exchanges."""
@@ -81,11 +86,12 @@ HOOKS = tuple(name for name, value in vars(Observer).items() if callable(value) 
 
 
 class GuardedObserver:
-    """An observer as the engine calls it: what it raises goes to the log. What is meant for the whole program, such as
-    `KeyboardInterrupt`, also ends the engine. Raises `InvalidRequestError` where one of its methods is no plain
-    function.
+    """Calls an observer's methods for the engine, and logs the exceptions that they raise.
 
-    every_event: whether it wants every event.
+    An exception for the whole program, such as `KeyboardInterrupt`, also ends the engine. Raises `InvalidRequestError`
+    if a method of the observer is not a plain function.
+
+    every_event: True if the observer wants every event.
     """
 
     __slots__ = ("_calls", "_observer", "_on_raise", "every_event")
@@ -95,11 +101,11 @@ class GuardedObserver:
             check_callback(f"observer.{hook}", getattr(observer, hook))
         self._observer = observer
         self._on_raise = on_raise
-        self._calls: dict[RunningCall, Call] = {}  # as programs have them, while they run
+        self._calls: dict[RunningCall, Call] = {}  # the handle of each running call
         self.every_event: bool = observer.every_event is True
 
     def hooks(self, ended: Callable[[RunningCall, Completion], None]) -> CallHooks:
-        """What calls call on their way; `ended` is the engine's own."""
+        """Return the hooks by which calls notify the observer. `ended`: the engine's own function for ended calls."""
         observed = self.observed if self.every_event else None
         return CallHooks(ended, self.attempt_started, self.first_token, observed)
 
@@ -123,7 +129,7 @@ class GuardedObserver:
         self._notify("connection_closed", origin, served)
 
     def observed(self, running: RunningCall, deliver: Deliver) -> Deliver:
-        """`deliver`, with the observer notified of the events before each delivery."""
+        """Return a function that notifies the observer of events and then delivers them with `deliver`."""
         call = self._calls[running]
 
         def deliver_observed(events: Sequence[Event]) -> None:

@@ -1,8 +1,9 @@
-"""An engine's calls for other threads: a method blocks the calling thread until the answer is there, or hands the work
-over and returns. Any number of threads may use one portal at the same time.
+"""The portal: an engine's calls for other threads. Any number of threads may use one portal at the same time.
 
-`engine.from_thread` is one; `manystream.portal.open_portal` opens one with an engine in a thread of its own.
-Knows the engine's thread. Must not know how a call works, nor who runs trio.
+A method blocks the calling thread until the result is available, or passes the work to the engine's thread and returns.
+`engine.from_thread` is a portal; `manystream.portal.open_portal` opens one with an engine in a thread of its own.
+
+Knows the engine's thread. Must not know how a call works, nor which program runs trio.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class PortalCall:
     def __init__(
         self, thread: EngineThread, start: Callable[[OnCompletion], Call], on_completion: OnCompletion | None
     ) -> None:
-        """start: starts the call, on the engine's thread."""
+        """Start a call. `start`: the function that starts it, on the engine's thread."""
         check_callback("on_completion", on_completion)
         self._thread = thread
         self._on_completion = on_completion
@@ -64,12 +65,14 @@ class PortalCall:
 
     @property
     def waiting_for(self) -> str:
-        """Why the call waits, in words; empty if it does not. As the engine's call. Asks the engine's thread."""
+        """What the call waits for, in words; "" if it does not wait. This blocks until the engine's thread answers."""
         return "" if self.completion is not None else self._thread.run(lambda: self._call.waiting_for)
 
     def cancel(self) -> None:
-        """End the call; its completion (CANCELLED, with what had arrived) follows. Idempotent; after the end, or once
-        the portal is closed, it does nothing."""
+        """End the call. Its completion (category CANCELLED, with the partial response) follows.
+
+        Idempotent. This does nothing after the call has ended or the portal was closed.
+        """
         self._thread.soon(self._call.cancel)
 
     def __enter__(self) -> Self:
@@ -85,9 +88,13 @@ class PortalCall:
         self.cancel()
 
     def wait(self, timeout: float | None = None) -> Completion:
-        """Block until the call has ended, at most `timeout` seconds: then `TimeoutError`, and the call goes on, as it
-        does after Ctrl-C; `with call:` cancels it in both cases. Raises `RuntimeError` in a callback, which would wait
-        for itself."""
+        """Block until the call has ended, and return its completion.
+
+        Raises `TimeoutError` after `timeout` seconds. The call then continues, as it does after Ctrl-C; `with call:`
+        cancels it in both cases. Raises `RuntimeError` in a callback, because the call could not end during the wait.
+
+        timeout: the longest wait in seconds; None: no limit.
+        """
         self._thread.check_may_block()
         if not self._ended.wait(timeout):
             raise TimeoutError(f"the call has not ended within {timeout:g} s")
@@ -112,10 +119,12 @@ class PortalCall:
 
 
 class PortalStream(BufferedEvents[PortalCall]):
-    """The events of one call as a plain iterator, for one thread at a time. While its buffer is full the socket is
-    not read. A failed stream raises its `ProviderError`; leaving the block cancels the call.
+    """The events of one call as an iterator with backpressure, for one thread at a time.
 
-    completion: the call's final record, once it has ended.
+    While the buffer is full, the socket is not read. The iteration raises `ProviderError` if the stream fails. Leaving
+    the block cancels the call.
+
+    completion: the call's final record; None until the call has ended.
     """
 
     _FORM = "    with portal.stream(request) as events:\n        for event in events: ..."
@@ -186,7 +195,7 @@ class PortalRecording:
 
     @property
     def closed(self) -> bool:
-        """Whether the recording was closed."""
+        """True if the recording was closed."""
         return self._recording.closed
 
     @property
@@ -195,15 +204,19 @@ class PortalRecording:
         return self._recording.exchanges
 
     def close(self) -> None:
-        """Write what is known of exchanges that are still running, and close the file. Idempotent; closing the portal
-        closes it, too."""
+        """Write the known parts of running exchanges, and close the file.
+
+        Idempotent. Closing the portal closes the recording, too.
+        """
         if not self._recording.closed:
             self._thread.run(self._recording.close)
 
 
 class Portal:
-    """Many concurrent calls, from threads: `engine.from_thread`, or what `open_portal` opens. All methods are for any
-    thread; callbacks run on the engine's."""
+    """Many concurrent calls for programs with threads: `engine.from_thread`, or the result of `open_portal`.
+
+    Any thread may call the methods. Callbacks run on the engine's thread.
+    """
 
     __slots__ = ("_calls", "_thread")
 
@@ -215,8 +228,10 @@ class Portal:
         return f"<Portal to {self._calls!r}>"
 
     def request(self, request: Request) -> Response:
-        """Make an unstreamed call and block until its answer is there. Raises `ProviderError` if it fails; where the
-        wait is interrupted (Ctrl-C), the call is cancelled."""
+        """Make an unstreamed call, block until it has ended, and return its response.
+
+        Raises `ProviderError` if the call fails. If the wait is interrupted (Ctrl-C), the call is cancelled.
+        """
         self._thread.check_may_block()
         call = self.start_request(request)
         try:
@@ -226,7 +241,10 @@ class Portal:
         return completion.response_or_raise()
 
     def stream(self, request: Request) -> PortalStream:
-        """A streamed call as an iterator with backpressure: `with portal.stream(request) as events: for event in …`."""
+        """Return a streamed call as an iterator with backpressure.
+
+        Example: `with portal.stream(request) as events: for event in events: …`.
+        """
         return PortalStream(
             self._thread,
             lambda on_event, on_completion: self.start_stream(request, on_event, on_completion),
@@ -249,38 +267,52 @@ class Portal:
         concurrency: int = CONCURRENCY,
         ordered: bool = False,
     ) -> PortalMap[Request] | PortalMap[Key]:
-        """Make an unstreamed call for each request, and iterate over (request, completion) as the calls end:
-        `with portal.map(requests) as results: for request, completion in results: …`. As `Engine.map`; the requests are
-        read on the thread that iterates."""
+        """Make an unstreamed call for each request, and iterate over (request, completion) as the calls end.
+
+        Example: `with portal.map(requests) as results: for request, completion in results: …`. The arguments and errors
+        are those of `Engine.map`. The thread that iterates over the results also iterates over `requests`.
+        """
         return PortalMap(self._thread, self._start, requests, concurrency, ordered=ordered)
 
     def _start(self, request: Request, on_completion: OnCompletion) -> Call:
         return self._calls.start(request, None, on_completion, stream=False)
 
     def start_request(self, request: Request, on_completion: OnCompletion | None = None) -> PortalCall:
-        """Start an unstreamed call; returns once it is started. `on_completion(completion)` is called exactly once, on
-        the engine's thread. Raises `InvalidRequestError` and `EngineClosedError`."""
+        """Start an unstreamed call, and return when it is started.
+
+        The engine calls `on_completion(completion)` exactly once, on the engine's thread. Raises `InvalidRequestError`
+        and `EngineClosedError`.
+        """
         return PortalCall(self._thread, lambda end: self._calls.start(request, None, end, stream=False), on_completion)
 
     def start_stream(
         self, request: Request, on_event: OnEvent | None = None, on_completion: OnCompletion | None = None
     ) -> PortalCall:
-        """Start a streamed call; returns once it is started. Callbacks as in `Engine.start_stream`, on the engine's
-        thread: they must not block it, for every other call waits with it."""
+        """Start a streamed call, and return when it is started.
+
+        The callbacks are those of `Engine.start_stream`. They run on the engine's thread and must not block it, because
+        all other calls would wait.
+        """
         return PortalCall(
             self._thread, lambda end: self._calls.start(request, on_event, end, stream=True), on_completion
         )
 
     def drain(self, timeout: float) -> bool:
-        """Finish, then close: no call is started from now on, by any thread; block until those that run or wait have
-        ended, at most `timeout` seconds. Returns whether all have. As `Engine.drain`."""
+        """Refuse new calls from every thread, and block until the running and waiting calls have ended.
+
+        Blocks at most `timeout` seconds. Returns True if all calls have ended. Calls that have not ended continue, as
+        after `Engine.drain`.
+        """
         return self._thread.run_async(lambda: self._calls.drain(timeout))
 
     def statistics(self) -> Statistics:
-        """The engine in figures, as of now."""
+        """Return the engine's current statistics."""
         return self._thread.run(self._calls.statistics)
 
     def record(self, path: str | os.PathLike[str], *, replace: bool = False) -> PortalRecording:
-        """Write down what goes over the wire until the block is left: `with portal.record(path):`. As the engine's."""
+        """Record the bytes sent and received until the block is left: `with portal.record(path):`.
+
+        The arguments and errors are those of `Engine.record`.
+        """
         recording = self._thread.run(lambda: self._calls.record(path, replace=replace))
         return PortalRecording(self._thread, recording)

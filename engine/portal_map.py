@@ -1,4 +1,4 @@
-"""`map` for threads: a plain iterator, which reads the requests on the thread that iterates.
+"""`map` for programs with threads: an iterator whose thread also reads the requests.
 
 Knows threads. Must not know what happens inside a call.
 """
@@ -18,19 +18,19 @@ from .mapped import STARTS_AT_ONCE, MappedCalls, Start, check_entered, check_not
 Key = TypeVar("Key")
 
 REFILL = 8
-"""Requests are handed over when this part of the places is free: each hand-over wakes the engine's thread."""
+"""New requests are started when one place in this many is free, because each start wakes the engine's thread."""
 
 FORM = "    with portal.map(requests) as results:\n        for request, completion in results: ..."
 
 
 class PortalMap(Generic[Key]):
-    """The requests' completions as a plain iterator, for one thread at a time: made by `portal.map`.
+    """An iterator over the requests' completions, for one thread at a time. `portal.map` returns it.
 
         with portal.map(requests) as results:
             for request, completion in results: ...
 
-    The requests are read on the thread that iterates, so a source that blocks holds up the iteration, not the calls.
-    Otherwise as `Engine.map`.
+    The thread that iterates also reads the requests, so an iterable that blocks delays the iteration, but not the
+    calls. The order of completions and the errors are those of `Engine.map`.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class PortalMap(Generic[Key]):
         self._source: Iterator[object] | None = None
         self._ended = False
         self._failure: Exception | None = None
-        self._left: list[object] = []  # read from the source, and not started yet
+        self._left: list[object] = []  # items read from the source and not yet started
 
     def __enter__(self) -> Self:
         check_not_entered(self._source)
@@ -88,11 +88,11 @@ class PortalMap(Generic[Key]):
         return room > 0 and (bool(self._left) or not self._ended)
 
     def _wants_more(self, room: int) -> bool:
-        """Whether so many places are free that they are filled before anything else."""
+        """Return True if enough places are free to start more requests before the next completion is taken."""
         return room >= self._refill and self._can_start(room)
 
     def _start_some(self, room: int) -> None:
-        """Read requests as far as there is room, and start them on the engine's thread."""
+        """Read up to `room` requests, and start them on the engine's thread."""
         self._read(min(room, STARTS_AT_ONCE))
         if self._left:
             try:

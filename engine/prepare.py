@@ -32,19 +32,19 @@ OWN_HEADERS = frozenset({"host", "content-length", "transfer-encoding", "connect
 """Headers that the transport sets. A request may not set them."""
 
 COPIED_BELOW = 65_536
-"""Bytes of a body up to which it is copied. The serialiser's buffer has an unused end of up to 4 KiB or more, which a
-call that waits or streams would keep for its whole life. Of a larger one, the system keeps no unused pages."""
+"""Bodies of at most this many bytes are copied. The serializer's buffer has an unused end of 4 KiB or more, which would
+stay allocated until the call ends. For a larger buffer, the system does not allocate the unused pages."""
 
 HEADS_KEPT = 256
-"""How many checked heads an engine caches. Where each request has an id of its own in a header, more would not help."""
+"""The number of checked heads that an engine caches. A larger cache does not help requests with an id in a header."""
 
 
 Head: TypeAlias = "tuple[WireHead, Redaction, FreshKey | None]"
-"""A checked head and what it keeps secret; and what writes the key into it, where that comes from a function."""
+"""A checked head, its secrets, and the object that writes the key into it if the key comes from a function."""
 
 
 class Preparer:
-    """Prepares the requests of one engine, and caches what does not change between them."""
+    """Prepares the requests of one engine, and caches the heads and addresses that requests share."""
 
     __slots__ = (
         "_bases",

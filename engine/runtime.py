@@ -1,6 +1,6 @@
-"""What the calls of one engine run on: the loop, its timers, the pool of connections, the retry budget, the next tick.
+"""The runtime that the calls of one engine share: loop, timers, connection pool, retry budget and next tick.
 
-Knows transport. Must not know calls: only that one is due.
+Knows transport. Must not know calls; it knows only that an action is due (`Due`).
 """
 
 from __future__ import annotations
@@ -34,16 +34,17 @@ class Due(abc.ABC):
 
 
 class Runtime:
-    """One for each engine.
+    """The runtime of one engine.
 
     loop: reads and writes all sockets.
-    timers: call back at a moment of the loop's clock.
-    pool: gives connections to attempts.
-    budget: what retries of all calls may spend.
-    random: gives a number from 0 to 1, for the jitter of delays.
-    on_callback_raised: called with what a callback raised; it may end the engine.
-    recording: what goes over the wire is written here, while it is open.
-    retried, resent: attempts made after a failure, and on another connection because the first was stale.
+    timers: run functions at a time of the loop's clock.
+    pool: the connections, for which attempts wait.
+    budget: the retry budget of all calls.
+    random: returns a number from 0 to 1, for the jitter of delays.
+    on_callback_raised: called with the exception of a callback; it may end the engine.
+    recording: the file to which the bytes sent and received are recorded; None: there is no recording.
+    retried: the number of attempts made after a failure and a delay.
+    resent: the number of attempts made at once because a kept-alive connection had been closed.
     """
 
     __slots__ = (
@@ -95,6 +96,6 @@ class Runtime:
 
     @property
     def recorder(self) -> Recorder | None:
-        """The recording, while it takes exchanges."""
+        """The recording, if it accepts exchanges; else None."""
         recording = self.recording
         return None if recording is None or recording.closed else recording

@@ -1,4 +1,4 @@
-"""Snapshots of an engine's figures. Only values; the engine creates them."""
+"""Snapshots of an engine's figures. Values only; the engine creates them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ class ProviderStatistics:
     """The calls to one provider since the engine opened.
 
     running: the number of running calls.
-    failures: category → the number of calls that ended without a complete answer; `cancelled` is one of them.
+    completed: the number of ended calls.
+    failures: by category, the number of calls that ended without a complete response; `cancelled` is a category.
     events: the number of delivered events.
     """
 
@@ -56,21 +57,28 @@ class CallFigures:
 
 @dataclass(slots=True, frozen=True)
 class Statistics:
-    """One engine at one moment.
+    """The figures of one engine at one moment.
 
-    calls: running calls by state.
-    started, completed, failed, cancelled: calls since the engine opened; `completed` counts every ended call, `failed`
-        and `cancelled` are parts of it.
-    retried: attempts that followed a failed one after a pause.
-    resent: attempts that followed at once on one whose kept-alive connection the server had closed before the request
-        reached it.
-    providers: calls and events by provider's name.
-    connections: by origin. opened, reused, discarded: connections since the engine opened.
-    events: events delivered, to a callback or to nobody. bytes_received, bytes_sent: on all connections, TLS taken off.
-    loop_lag: seconds that the slowest turn of the multi-request loop took in the last second or so: what a stream
-    may have waited for the others. loop_culprit: the call that took most of that turn, by number and model, where one
-    took over 5 ms (its callback, mostly); else empty. loop_ticks: turns so far.
-    traffic: what traffic control does, by scope; empty without it.
+    calls: the number of running calls by state.
+    started: calls started since the engine opened.
+    completed: calls ended since the engine opened, with any outcome.
+    failed: ended calls without a complete response, cancelled ones included.
+    cancelled: ended calls that were cancelled.
+    retried: attempts made after a failed attempt and a delay.
+    resent: attempts made at once because the server had closed a kept-alive connection before it received the request.
+    providers: the figures of each provider, by its name.
+    connections: the current connections, by origin.
+    opened: connections opened since the engine opened.
+    reused: requests sent on a kept-alive connection.
+    discarded: kept-alive connections closed because they were too old or the server had closed them.
+    events: events delivered; those of streams without a callback count, too.
+    bytes_received: bytes received on all connections, after TLS decryption.
+    bytes_sent: bytes sent on all connections, before TLS encryption.
+    loop_lag: seconds of the longest tick of the event loop in about the last second. A stream may have waited so long.
+    loop_culprit: the call that took most of that tick, by number and model, if it took more than 5 ms (mostly in its
+        callback); else "".
+    loop_ticks: ticks since the engine opened.
+    traffic: the figures of traffic control, by scope; empty in an engine without `traffic`.
     """
 
     calls: Mapping[str, int] = field(default_factory=dict[str, int])

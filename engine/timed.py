@@ -1,7 +1,7 @@
 """The timeouts of a call: its state, the one timer that ends it, and the time that it waits to be sent.
 
-Knows states, deadlines and where an attempt stands. Must not know what an attempt sends, nor when another one is made:
-`Call`, which derives from this, decides what follows when a clock ends.
+Knows states, deadlines and the phase of an attempt. Must not know what an attempt sends, nor when another one is made:
+`RunningCall`, a subclass, decides what follows a timeout.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Timed(Ending):
         self._enter(state)
 
     def _seconds_queued(self) -> float:
-        """For how long a call that has ended waited to be sent."""
+        """Return the seconds for which an ended call waited to be sent."""
         ended = self._started + (self._timings.finished or 0.0)
         return self._queued_before + max(0.0, ended - self._queued_since)
 
@@ -121,7 +121,7 @@ class Timed(Ending):
             # When the request is sent, the first-byte timeout begins without a notification; it may be shorter.
             deadline = min(deadline, self._runtime.loop.now + self._clocks.first_byte)
         if deadline == math.inf:
-            return  # a timer that is set will look, and find that
+            return  # the timer is set; when it fires, it computes this deadline
         if self._timer is not None:
             if self._timer.pending and self._timer.when <= deadline:
                 return

@@ -31,12 +31,12 @@ Key = TypeVar("Key")
 
 
 class CallMap(Generic[Key]):
-    """The requests' completions, each with its request or its key: made by `engine.map`.
+    """An async iterator over the requests' completions, each with its request or key. `engine.map` returns it.
 
         async with engine.map(requests) as results:
             async for request, completion in results: ...
 
-    As `manystream.Engine.map`. The requests are read by one asyncio task.
+    The order of completions and the errors are those of `manystream.Engine.map`. One asyncio task reads the requests.
     """
 
     def __init__(self, start: Start, requests: object, concurrency: int, *, ordered: bool) -> None:
@@ -83,7 +83,7 @@ class CallMap(Generic[Key]):
 
 
 class MapsRequests:
-    """An engine's `map`, made of its `start_request`."""
+    """Adds the method `map` to an engine that has `start_request`."""
 
     def start_request(self, request: Request, on_completion: OnCompletion | None = None) -> Cancellable:
         """Start an unstreamed call and return at once."""
@@ -100,9 +100,9 @@ class MapsRequests:
     def map(
         self, requests: Requests | KeyedRequests[Key], *, concurrency: int = CONCURRENCY, ordered: bool = False
     ) -> CallMap[Request] | CallMap[Key]:
-        """Make an unstreamed call for each request, and iterate over (request, completion) as the calls end:
-        `async with engine.map(requests) as results: async for request, completion in results: …`.
+        """Make an unstreamed call for each request, and iterate over (request, completion) as the calls end.
 
-        See `manystream.Engine.map`.
+        Example: `async with engine.map(requests) as results: async for request, completion in results: …`. The
+        arguments and errors are those of `manystream.Engine.map`.
         """
         return CallMap(self.start_request, requests, concurrency, ordered=ordered)

@@ -1,14 +1,14 @@
-"""The body of a request as a caller of an SDK wrote it, kept beside what was read of it.
+"""Keeps the members of a body as the caller of an SDK wrote them, beside the fields that were read from them.
 
-The fields of `Request` say what is asked in words that all dialects share. They do not hold every spelling: a text may
-be a string or a list of one part, a default may be written or left out. Where an SDK's arguments were read into fields,
-the members are kept as they were given, and the dialect that they were written for sends them so: the body is the same,
-and with it what the provider has cached for it.
+The fields of `Request` do not hold every form of a member: a text may be a string or a list of one part, and a default
+may be written or left out. When SDK arguments are read into fields, the members are also kept in their given form. The
+dialect for which they were written sends that form. Thus the body is the one that the SDK would send, and the
+provider's prompt cache still matches it.
 
-A member is sent as given only while each field that it was read into still has its value. A changed field, another
-model's rules or another dialect: the member is written from the fields, as in any other request.
+A member is sent in its given form only while all fields that were read from it have their values. After a change of a
+field, and for another dialect, the member is written from the fields, as in any other request.
 
-Knows members by their names. Must not know any dialect: each gives its table of members and fields.
+Knows members by their names. Must not know any dialect: each dialect passes its table of members and fields.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from .messages import Message
 from .snapshot import Snapshot
 
 Sources: TypeAlias = "Mapping[str, tuple[str, ...]]"
-"""A member of the body, or its path with dots → the fields of `Request` that it is written from."""
+"""Maps a member of the body, or its path with dots, to the fields of `Request` from which it is written."""
 
 MESSAGES = "messages"
 
 
 @dataclass(slots=True, frozen=True)
 class GivenBody:
-    """Members of a body as they were given, and the values of the fields that they were read into.
+    """The given members of a body, and the values of the fields that were read from them.
 
-    dialect: the name of the dialect that they were written for.
-    members: member → its value; a member inside another one by its path with dots.
-    written: members that were given in another form than the wire's, such as a class in place of a schema: they are
-        always written from the fields.
-    fields: field → a copy of its value.
-    snapshot: of the messages; None where they hold a value that has no snapshot, and then count as changed.
+    dialect: the name of the dialect for which the members were written.
+    members: the members' values by name; the name of an inner member is its path with dots.
+    written: the members that were not given in their wire form, such as a class in place of a schema. They are always
+        written from the fields.
+    fields: copies of the fields' values, by name.
+    snapshot: a snapshot of the messages; None if a value in them has no snapshot, and then they count as changed.
     """
 
     dialect: str
@@ -47,9 +47,11 @@ class GivenBody:
     snapshot: Snapshot | None = field(repr=False)
 
     def restore(self, dialect: str, body: JSONObject, request: object, sources: Sources, warnings: list[str]) -> None:
-        """Put the members as given into a body that was written from the fields. A member that was not given is taken
-        out, where its fields have not changed: such as a default that the dialect writes. Warnings about fields whose
-        members are sent as given are removed."""
+        """Replace members of a body that was written from fields by their given form, if their fields are unchanged.
+
+        A member that was not given is removed if its fields are unchanged, such as a default that the dialect writes.
+        Warnings about the fields of members in given form are removed from `warnings`.
+        """
         if dialect != self.dialect:
             return
         changed = {name for names in sources.values() for name in names if self._is_changed(name, request)}
@@ -69,7 +71,7 @@ class GivenBody:
 def given_body(
     dialect: str, members: JSONObject, request: object, sources: Sources, written: frozenset[str] = frozenset()
 ) -> GivenBody:
-    """The members beside the request that they were read into."""
+    """Make the `GivenBody` of a request that was read from `members`."""
     names = {name for row in sources.values() for name in row}
     fields = {name: copy.deepcopy(getattr(request, name)) for name in sorted(names - {MESSAGES})}
     messages: Sequence[Message] = getattr(request, MESSAGES)
@@ -77,7 +79,7 @@ def given_body(
 
 
 def _put(body: JSONObject, path: Sequence[str], value: JSON, *, given: bool) -> None:
-    """Set a member, or take it out. An object that is left empty is taken out, too."""
+    """Set the member at `path` if it was given; else remove it, and the objects that become empty."""
     name, *rest = path
     if not rest:
         if given:
@@ -96,7 +98,7 @@ def _put(body: JSONObject, path: Sequence[str], value: JSON, *, given: bool) -> 
 
 
 def _field_of(warning: str) -> str:
-    """The field that a warning begins with."""
+    """Return the name of the field with which a warning begins."""
     end = next((place for place, character in enumerate(warning) if not (character.isalnum() or character == "_")), 0)
     return warning[:end]
 

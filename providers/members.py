@@ -86,14 +86,14 @@ class Members:
         return found
 
     def some_objects(self, name: str) -> list[JSONObject]:
-        """An array of objects that is not empty."""
+        """Take an array of objects. Raises `InvalidRequestError` if it is missing or empty."""
         found = self.objects(name)
         if not found:
             raise InvalidRequestError(self.field(name), "must hold at least one message")
         return found
 
     def needed_text(self, name: str) -> str:
-        """A string that must be there."""
+        """Take a string. Raises `InvalidRequestError` if it is missing."""
         text = self.text(name)
         if text is None:
             raise InvalidRequestError(self.field(name), "is missing")

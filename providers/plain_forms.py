@@ -1,7 +1,7 @@
-"""Messages and tools as people write them, for `Request(messages=…, tools=…)`: text, and dicts in OpenAI's chat form.
+"""Converts plain forms of messages and tools for `Request(messages=…, tools=…)`: text, and dicts in OpenAI's chat form.
 
-Loaded by `request.py` at the first use. What it cannot read it hands back as it is: the checks of a request say what is
-wrong with it.
+`request.py` loads this module at the first use. Other values are returned unchanged; the checks of the request then
+report what is wrong with them.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ System: TypeAlias = "str | Sequence[Text] | None"
 
 
 def read_messages(given: object, system: System) -> tuple[Sequence[Message], System]:
-    """Messages in another form as `Message` values, and the system prompt, which system messages at their beginning
-    become. Raises `InvalidRequestError`."""
+    """Convert messages to `Message` values. Return them and the system prompt.
+
+    System messages at the beginning become the system prompt. Raises `InvalidRequestError`.
+    """
     if isinstance(given, str):
         return [Message.user(given)], system
     if isinstance(given, Message):
@@ -52,7 +54,7 @@ def read_messages(given: object, system: System) -> tuple[Sequence[Message], Sys
 
 
 def _read_run(group: Sequence[object], place: int) -> tuple[list[Message], str | None]:
-    """Neighbouring dicts, of which the first stands at `place`."""
+    """Convert a run of adjacent dicts. `place`: the index of the first one, for error messages."""
     wire = [cast("JSONObject", plain(item, f"messages[{place + number}]")) for number, item in enumerate(group)]
     try:
         return read_conversation(ChatConverter, wire)
@@ -65,7 +67,7 @@ def _read_run(group: Sequence[object], place: int) -> tuple[list[Message], str |
 
 
 def read_tools(given: object) -> Sequence[Tool]:
-    """Tools, those that are dicts as `Tool` values. Raises `InvalidRequestError`."""
+    """Convert the tools that are dicts to `Tool` values. Raises `InvalidRequestError`."""
     if not isinstance(given, (list, tuple)):
         return cast("Sequence[Tool]", given)
     tools: list[object] = []
@@ -76,12 +78,15 @@ def read_tools(given: object) -> Sequence[Tool]:
 
 
 def is_mapping(value: object) -> bool:
-    """Whether it is a dict or another mapping."""
+    """Return True if the value is a dict or another mapping."""
     return isinstance(value, Mapping)
 
 
 def function_tool(value: JSONObject, where: str) -> Tool:
-    """A function in OpenAI's form, nested (`function`) or flat, or in ours. Raises `InvalidRequestError`."""
+    """Convert a function tool: in OpenAI's form, nested (`function`) or flat, or with the fields of `Tool`.
+
+    Raises `InvalidRequestError`. `where`: the tool's path, for messages.
+    """
     kind = value.get("type", "function")
     if kind != "function":
         raise InvalidRequestError(f"{where}.type", f"must be 'function', not {kind!r}: put other tools into extra_body")

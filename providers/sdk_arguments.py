@@ -1,13 +1,14 @@
-"""What the readers of all SDKs' arguments share: the SDK's values as plain JSON, names that no method has, the options
-of the call itself, and the conversation through the dialect's converter.
+"""Functions that the readers of all SDKs' arguments share.
 
-Reads any object of an SDK by its own method `model_dump`; imports no SDK. Must not know any wire form.
+They convert an SDK's values to plain JSON, refuse unknown argument names, read the options of a call, and read the
+conversation through the dialect's converter. An object of an SDK is read with its own method `model_dump`; no SDK is
+imported. Must not know any wire form.
 
-| option of the call | what becomes of it |
+| option of the call | result |
 |---|---|
 | `timeout` | `Timeouts`: `connect` for the connection, `read` for the first byte and between bytes |
 | `extra_headers` | `Request.extra_headers` |
-| `extra_body` | `Request.extra_body`; its members win over arguments of the same name |
+| `extra_body` | `Request.extra_body`; its members replace arguments of the same name |
 | `extra_query` | refused: a query is part of the provider (`Quirks.query`) |
 | `stream` | ignored: `engine.stream` and `engine.request` decide it |
 | `stream_options` | sent as given with calls that are streamed, left out of the others |
@@ -32,21 +33,21 @@ from .options import Timeouts
 from .structured import is_schema
 
 ABSENT = frozenset({"NotGiven", "Omit"})
-"""Classes whose values stand for arguments that were not given."""
+"""The names of the classes by whose values an SDK marks arguments that were not given."""
 
 SDK_PACKAGES = frozenset({"openai", "anthropic"})
 
 CALL_OPTIONS = ("extra_headers", "extra_query", "extra_body", "timeout", "stream")
 
 DEEPEST = 200
-"""Levels of an argument. Deeper ones are a mistake, such as a list that holds itself."""
+"""The largest number of levels of an argument. A deeper one is an error, such as a list that contains itself."""
 
 System: TypeAlias = "list[str]"
 
 
 @runtime_checkable
 class Dumpable(Protocol):
-    """A pydantic model, as all SDKs have them."""
+    """A pydantic model. All SDKs use these for their values."""
 
     def model_dump(
         self, *, mode: str, by_alias: bool, exclude_unset: bool, exclude: object, warnings: bool
@@ -55,7 +56,7 @@ class Dumpable(Protocol):
 
 @dataclass(slots=True)
 class CallOptions:
-    """The options of an SDK's call that are no members of the body."""
+    """The options of an SDK's call that are not members of the body."""
 
     timeouts: Timeouts | None = None
     extra_headers: dict[str, str] | None = None
@@ -63,18 +64,18 @@ class CallOptions:
 
 
 def is_absent(value: object) -> bool:
-    """Whether it is an SDK's mark for an argument that was not given."""
+    """Return True if the value is an SDK's mark for an argument that was not given."""
     kind = type(value)
     return kind.__name__ in ABSENT and kind.__module__.partition(".")[0] in SDK_PACKAGES
 
 
 def present(arguments: Mapping[str, object]) -> dict[str, object]:
-    """The arguments that were given."""
+    """Return the arguments that were given."""
     return {name: value for name, value in arguments.items() if not is_absent(value)}
 
 
 def check_names(arguments: Mapping[str, object], known: Iterable[str], method: str) -> None:
-    """Raises `InvalidRequestError` for an argument that the SDK's method does not have."""
+    """Raise `InvalidRequestError` if the SDK's method does not have one of the arguments."""
     names = sorted(known)
     for name in arguments:
         if name in names:
@@ -85,9 +86,14 @@ def check_names(arguments: Mapping[str, object], known: Iterable[str], method: s
 
 
 def plain(value: object, where: str, depth: int = 0, *, base64_bytes: bool = False) -> JSON:
-    """An argument as plain JSON: the SDK's objects as what they dump, any iterable as a list. Raises
-    `InvalidRequestError` naming the place of a value that cannot be carried. base64_bytes: bytes become base64 text, in
-    the alphabet for URLs."""
+    """Convert an argument to plain JSON. Objects of an SDK are dumped, and iterables become lists.
+
+    Raises `InvalidRequestError` with the path of a value that JSON does not have.
+
+    where: the path of the value.
+    depth: the number of levels around the value.
+    base64_bytes: convert bytes to base64 text in the alphabet for URLs.
+    """
     if value is None or type(value) in (str, int, bool):
         return cast("JSON", value)
     if depth > DEEPEST:
@@ -117,7 +123,7 @@ def plain(value: object, where: str, depth: int = 0, *, base64_bytes: bool = Fal
 
 
 def dumped(value: Dumpable) -> dict[str, object]:
-    """The members of an SDK's object that were set, as the SDK itself sends it."""
+    """Return the members of an SDK's object that were set, in the form that the SDK itself sends."""
     exclude: object = getattr(value, "__api_exclude__", None)
     return value.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude=exclude, warnings=False)
 
@@ -147,7 +153,7 @@ def _described(value: object) -> str:
 
 
 def take_call_options(arguments: dict[str, object]) -> CallOptions:
-    """Take the options of the call out of the arguments. Raises `InvalidRequestError`."""
+    """Remove the options of the call from the arguments, and return them. Raises `InvalidRequestError`."""
     options = CallOptions()
     arguments.pop("stream", None)
     if arguments.pop("extra_query", None):
@@ -167,7 +173,7 @@ def take_call_options(arguments: dict[str, object]) -> CallOptions:
 
 
 def headers_of(value: object, where: str) -> dict[str, str]:
-    """Headers by their names. Raises `InvalidRequestError`."""
+    """Return the headers as strings, by name. Raises `InvalidRequestError`."""
     headers = plain(value, where)
     if type(headers) is not dict:
         raise InvalidRequestError(where, "must be a dict of texts")
@@ -180,8 +186,11 @@ def headers_of(value: object, where: str) -> dict[str, str]:
 
 
 def timeouts_of(value: object, where: str) -> Timeouts:
-    """An SDK's time-out as clocks. A number holds for each phase by itself, as in httpx; None switches them off. Of an
-    `httpx.Timeout` the phases `write` and `pool` have no clock here. Raises `InvalidRequestError`."""
+    """Convert an SDK's timeout to `Timeouts`. Raises `InvalidRequestError`.
+
+    A number applies to each phase separately, as in httpx. None disables the timeouts. The phases `write` and `pool` of
+    an `httpx.Timeout` have no counterpart here and are ignored.
+    """
     phases: list[object] = [getattr(value, name, value) for name in ("connect", "read")]
     connect, read = (_clock(phase, where) for phase in phases)
     return Timeouts(connect=connect, first_byte=read, idle=read)
@@ -201,8 +210,10 @@ def _clock(seconds: object, where: str) -> float:
 def read_conversation(
     converter: type[HistoryConverter], items: Sequence[JSONObject], where: str = ""
 ) -> tuple[list[Message], str | None]:
-    """The messages, and the system messages that they begin with as one text. where: the path to the body, for errors.
-    Raises `InvalidRequestError`."""
+    """Return the messages, and the text of the system messages at their beginning. Raises `InvalidRequestError`.
+
+    where: the path of the body, for error messages.
+    """
     system: System = []
     try:
         messages = converter().decode_messages(items, system)
@@ -213,7 +224,7 @@ def read_conversation(
 
 
 def schema_class(value: object, where: str) -> type:
-    """A class that makes a JSON Schema. Raises `InvalidRequestError` for another."""
+    """Return `value` if it is a class that has a JSON Schema. Raises `InvalidRequestError` if not."""
     if not isinstance(value, type) or not is_schema(value):
         raise InvalidRequestError(where, f"must be a class with model_json_schema(), not {_described(value)}")
     return value

@@ -177,7 +177,7 @@ def test_a_request_takes_its_options_by_name_only() -> None:
     assert list(parameters)[:2] == ["model", "messages"]
 
 
-def test_the_options_that_functions_pass_on_are_those_of_a_request() -> None:
+def test_functions_pass_on_exactly_the_options_of_a_request() -> None:
     parameters = inspect.signature(ms.Request).parameters.values()
     options = [each for each in parameters if each.kind is each.KEYWORD_ONLY and not each.name.startswith("_")]
     fields = {option.name: option.annotation for option in options}

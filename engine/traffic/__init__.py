@@ -1,1 +1,4 @@
-"""When a call is sent, where to, and who pays: pure state machines. They are given the time and keep no timer."""
+"""Traffic control: pure state machines that decide when a call is sent, to which target, and within which budget.
+
+The caller passes the time to every method. Nothing here keeps a timer or does I/O.
+"""

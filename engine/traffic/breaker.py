@@ -1,6 +1,6 @@
-"""Whether a target that failed again and again is left alone for a while.
+"""A circuit breaker: after several failures in a row, it lets no call through to a target for a pause.
 
-Knows outcomes and the time that it is given. Must not know targets.
+Knows the outcomes of calls and the time that the caller passes. Must not know targets.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ import enum
 import math
 
 FAILURES = 5
-"""So many failures in a row open a breaker."""
+"""The number of failures in a row that opens a breaker."""
 
 OPEN_FOR = 2.0
-"""Seconds. Always the same: a target that is back is used within this time."""
+"""The length of the pause in seconds. It is constant, so that a recovered target is used within this time."""
 
 
 class BreakerState(enum.StrEnum):
-    """What a breaker lets through."""
+    """The calls that a breaker lets through."""
 
     CLOSED = "closed"
     """Every call."""
@@ -27,18 +27,18 @@ class BreakerState(enum.StrEnum):
 
 
 class Breaker:
-    """One target's breaker. Failures of calls that were sent before it opened do not prolong the pause."""
+    """The breaker of one target. Failures of calls that were sent before it opened do not lengthen the pause."""
 
     __slots__ = ("_failures", "_opened_at", "_probe_at")
 
     def __init__(self) -> None:
         self._failures = 0
         self._opened_at = -math.inf
-        # When the call that is being tried was sent; `math.inf` while none is.
+        # The time at which the probing call was sent; `math.inf` while there is none.
         self._probe_at = math.inf
 
     def state(self, now: float) -> BreakerState:
-        """Where it stands."""
+        """Return the breaker's state at the time `now`."""
         if self._failures < FAILURES:
             return BreakerState.CLOSED
         if self._probe_at < math.inf or now < self._opened_at + OPEN_FOR:
@@ -46,23 +46,23 @@ class Breaker:
         return BreakerState.PROBING
 
     def next_time(self, now: float) -> float:
-        """When one call may be tried; `now` where calls may go; `math.inf` while one is being tried."""
+        """Return the time of the next probing call; `now` if calls may be sent; `math.inf` while a probe runs."""
         if self.state(now) is not BreakerState.OPEN:
             return now
         return math.inf if self._probe_at < math.inf else self._opened_at + OPEN_FOR
 
     def begin(self, now: float) -> None:
-        """A call is sent. After the pause it is the one that is tried."""
+        """Record that a call is sent. The first call after the pause is the probing call."""
         if self.state(now) is BreakerState.PROBING:
             self._probe_at = now
 
     def succeed(self) -> None:
-        """A call was answered: the breaker is closed."""
+        """Record that the target answered a call, and close the breaker."""
         self._failures = 0
         self._probe_at = math.inf
 
     def fail(self, sent_at: float, now: float) -> None:
-        """A call that was sent then failed by the target's fault."""
+        """Record that a call failed by the target's fault. `sent_at`: the time at which the call was sent."""
         if self._failures == FAILURES and sent_at < self._probe_at:
             return
         self._failures = min(FAILURES, self._failures + 1)
@@ -71,6 +71,9 @@ class Breaker:
             self._opened_at = now
 
     def end(self, sent_at: float) -> None:
-        """A call that was sent then is over; where it was the one that was tried and had no outcome, another may be."""
+        """Record the end of a call. If it was the probing call and had no outcome, the next call is the probing call.
+
+        sent_at: the time at which the call was sent.
+        """
         if sent_at >= self._probe_at:
             self._probe_at = math.inf

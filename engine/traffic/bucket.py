@@ -1,4 +1,4 @@
-"""A token bucket that is given the time.
+"""A token bucket. The caller passes the time to every method.
 
 Knows a rate, a capacity and a level. Must not know what it limits.
 """
@@ -8,16 +8,19 @@ from __future__ import annotations
 import math
 
 _SLACK = 1e-6
-"""The part of the capacity that rounding may eat: at the time that `ready_at` gave, there must be room."""
+"""The part of the capacity that may be missing from rounding, so that a cost fits at the time `ready_at` returned."""
 
 
 class Bucket:
-    """A bucket that fills steadily.
+    """A bucket that fills at a constant rate.
 
-    rate: what flows in per second.
-    capacity: how much it holds.
-    level: how much it held at `at`. A cost above the capacity may go when the bucket is full, and leaves the level
-        negative: the following calls wait until that is paid, so nothing ever goes faster than the rate.
+    A cost above the capacity may be taken when the bucket is full. The level is then negative, and the following calls
+    wait until it has refilled. Thus the mean rate is never exceeded.
+
+    rate: units that flow in per second.
+    capacity: the largest level that the flow reaches.
+    level: the units in the bucket at the time `at`.
+    at: the time at which `level` was last updated.
     """
 
     __slots__ = ("at", "capacity", "level", "rate")
@@ -29,7 +32,7 @@ class Bucket:
         self.at: float = at
 
     def fill(self, now: float) -> float:
-        """Bring the level up to date; returns it. What was given back above the capacity stays."""
+        """Update the level to the time `now`, and return it. A level above the capacity stays as it is."""
         if now > self.at:
             if self.level < self.capacity:
                 self.level = min(self.capacity, self.level + (now - self.at) * self.rate)
@@ -37,7 +40,7 @@ class Bucket:
         return self.level
 
     def ready_at(self, cost: float, now: float) -> float:
-        """When there is room for a cost: `now`, later, or `math.inf` where the rate is 0."""
+        """Return the time at which `cost` fits: `now` or later, `math.inf` if it does not fit and the rate is 0."""
         level = self.fill(now)
         missing = min(cost, self.capacity) - level
         if missing <= _SLACK * self.capacity:
@@ -45,15 +48,15 @@ class Bucket:
         return self.at + missing / self.rate if self.rate > 0 else math.inf
 
     def take(self, cost: float, now: float) -> None:
-        """Take a cost out; the level may become negative."""
+        """Take `cost` out of the bucket. The level may become negative."""
         self.level = self.fill(now) - cost
 
     def give_back(self, cost: float, now: float) -> None:
-        """Put back what was taken too much (or take, where the cost is negative); never above the capacity."""
+        """Return `cost` to the bucket, up to the capacity. A negative cost is taken out."""
         self.level = min(self.capacity, self.fill(now) + cost)
 
     def scale(self, rate: float, now: float) -> None:
-        """Change the rate; level and capacity change in proportion."""
+        """Change the rate. The level and the capacity change in proportion."""
         factor = rate / self.rate if self.rate > 0 else 1.0
         self.level = self.fill(now) * factor
         self.capacity *= factor

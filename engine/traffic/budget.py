@@ -1,6 +1,6 @@
-"""Who may spend how much: what is reserved before a call is sent and settled when it ended.
+"""Budgets: reserve the largest cost of a call before it is sent, and settle the actual cost when it ended.
 
-Knows amounts, tenants and the time that it is given. Must not know prices, quotas or calls.
+Knows amounts, tenants and the time that the caller passes. Must not know prices, quotas or calls.
 """
 
 from __future__ import annotations
@@ -13,13 +13,19 @@ from typing import Literal, NamedTuple, TypeAlias
 from ...providers.errors import InvalidRequestError
 
 Allowance: TypeAlias = "float | Callable[[str | None], float]"
-"""An amount, or a function that gives a tenant's."""
+"""An amount, or a function that takes a tenant and returns the tenant's amount."""
 
 _ROUNDING = 1e-9
 
 
 class Amounts(NamedTuple):
-    """What a call uses, or a budget allows. The names are those of `Budget`."""
+    """The amounts that a call uses or that a budget allows.
+
+    usd: US dollars.
+    input_tokens: tokens of the prompt.
+    output_tokens: tokens of the response.
+    calls: number of calls.
+    """
 
     usd: float = 0.0
     input_tokens: float = 0.0
@@ -27,11 +33,11 @@ class Amounts(NamedTuple):
     calls: float = 0.0
 
     def plus(self, other: Amounts) -> Amounts:
-        """The sum, member by member."""
+        """Return the sum of both, member by member."""
         return Amounts(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
 
     def less(self, other: Amounts) -> Amounts:
-        """The difference, member by member."""
+        """Return this minus `other`, member by member."""
         return Amounts(*(mine - theirs for mine, theirs in zip(self, other, strict=True)))
 
 
@@ -41,12 +47,17 @@ MEMBERS: tuple[str, ...] = Amounts._fields
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Budget:
-    """What may be used in all. None: not limited by this budget.
+    """The amounts that calls may use in total.
 
-    usd, input_tokens, output_tokens, calls: an amount, or a function that gives a tenant's; it is asked at the tenant's
-        first call and again before a refusal.
-    per: whose budget it is: the whole engine's, or each tenant's. Calls without a tenant share one.
-    every: seconds after which it begins anew; None: never.
+    Each of the four amounts is a number, a function that takes a tenant and returns the tenant's number, or None for
+    no limit. The function is called at the tenant's first call and again before a refusal.
+
+    usd: US dollars.
+    input_tokens: tokens of prompts.
+    output_tokens: tokens of responses.
+    calls: number of calls.
+    per: "engine": one budget for all calls; "tenant": one for each tenant. Calls without a tenant share one.
+    every: length of a window in seconds. Each window has the full amounts. None: one window without an end.
     """
 
     usd: Allowance | None = None
@@ -68,7 +79,10 @@ class Budget:
 
 
 def check_allowance(name: str, value: object) -> float:
-    """An amount, if it is a number from 0 on; `every` must be above 0. Raises `InvalidRequestError`."""
+    """Return `value` as a number. Raises `InvalidRequestError` if it is not a finite number of at least 0.
+
+    name: the field of `Budget`, for the message. `every` must be above 0.
+    """
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if (
         not number
@@ -82,7 +96,15 @@ def check_allowance(name: str, value: object) -> float:
 
 @dataclass(slots=True)
 class Account:
-    """One budget as one tenant has it. began: when its window began."""
+    """The state of one budget for one tenant.
+
+    budget: the budget that it counts for.
+    tenant: the tenant; None for the whole engine and for calls without a tenant.
+    limits: the largest amounts of a window; `math.inf` for no limit.
+    began: the time at which the current window began.
+    spent: the amounts that ended calls used in this window.
+    reserved: the amounts that running calls have reserved.
+    """
 
     budget: Budget
     tenant: str | None
@@ -92,18 +114,21 @@ class Account:
     reserved: Amounts = NOTHING
 
     def renew(self, now: float) -> None:
-        """Begin the next window where it is time. What is reserved stays so, and is spent when its calls end."""
+        """Begin the next window if the current one is over. Reserved amounts stay reserved until their calls end."""
         every = self.budget.every
         if every is not None and now - self.began >= every:
             self.began += every * math.floor((now - self.began) / every)
             self.spent = NOTHING
 
     def ask_again(self) -> None:
-        """Ask the functions for the limits."""
+        """Call the budget's functions again for the current limits."""
         self.limits = limits_of(self.budget, self.tenant)
 
     def lacking(self, amounts: Amounts, *, with_reserved: bool) -> str:
-        """The first member that an amount does not fit, empty where it fits."""
+        """Return the name of the first member of `amounts` that exceeds its limit; "" if all fit.
+
+        with_reserved: count reserved amounts as spent.
+        """
         taken = self.spent.plus(self.reserved) if with_reserved else self.spent
         for name, limit, used, more in zip(MEMBERS, self.limits, taken, amounts, strict=True):
             if used + more > limit * (1 + _ROUNDING):
@@ -113,7 +138,17 @@ class Account:
 
 @dataclass(slots=True, frozen=True)
 class BudgetRefusal:
-    """Why a call does not fit. member: what is spent. retry_after: seconds to the next window, -1 without one."""
+    """The reason why a budget refused a call.
+
+    member: the name of the amount that is used up.
+    budget: the budget that refused.
+    tenant: the tenant; None for the whole engine and for calls without a tenant.
+    limit: the largest amount of the window.
+    spent: the amount that ended calls used.
+    reserved: the amount that running calls have reserved.
+    needed: the amount that the refused call needs.
+    retry_after: seconds until the next window; -1 if there is none.
+    """
 
     member: str
     budget: Budget
@@ -126,7 +161,7 @@ class BudgetRefusal:
 
     @property
     def message(self) -> str:
-        """For a person."""
+        """The refusal in words, for an error message."""
         whose = "the engine's budget" if self.budget.per == "engine" else f"the budget of tenant {self.tenant!r}"
         return (
             f"{whose} for {self.member} is spent: the call needs {self.needed:g}, of {self.limit:g} are"
@@ -135,7 +170,11 @@ class BudgetRefusal:
 
 
 class Holding:
-    """What one call has reserved, in every budget that it passes."""
+    """The amounts that one call has reserved in every budget that applies to it.
+
+    accounts: the budgets' accounts; empty after the call was settled.
+    amounts: the reserved amounts, the same in each account.
+    """
 
     __slots__ = ("accounts", "amounts")
 
@@ -145,21 +184,26 @@ class Holding:
 
 
 class Budgets:
-    """All budgets of an engine."""
+    """All budgets of an engine.
+
+    budgets: the budgets as the program gave them.
+    """
 
     def __init__(self, budgets: tuple[Budget, ...]) -> None:
         self.budgets = budgets
         self._accounts: dict[tuple[int, str | None], Account] = {}
 
     def accounts(self) -> tuple[Account, ...]:
-        """Every account so far, for statistics."""
+        """Return every account that exists so far, for statistics."""
         return tuple(self._accounts.values())
 
     def reserve(self, tenant: str | None, amounts: Amounts, now: float) -> Holding | BudgetRefusal | None:
-        """Reserve for one call in every budget, or in none.
+        """Reserve the amounts of one call in every budget, or in none.
 
-        amounts: the most that the call can use. Returns None where it does not fit now but may when other calls end
-        with less than they have reserved; a refusal where that cannot be.
+        Returns a refusal if the call cannot fit in this window. Returns None if the call does not fit now, but may fit
+        when other calls end and use less than they reserved.
+
+        amounts: the largest amounts that the call can use.
         """
         accounts = tuple(self._account(place, tenant, now) for place in range(len(self.budgets)))
         waits = False
@@ -178,8 +222,7 @@ class Budgets:
         return Holding(accounts, amounts)
 
     def settle(self, holding: Holding, used: Amounts, now: float) -> None:
-        """A call ended: what it used is spent, the rest of what it had reserved is free. Settling twice is settling
-        once."""
+        """Count the used amounts of an ended call as spent, and release its reservation. A second call does nothing."""
         for account in holding.accounts:
             account.renew(now)
             account.reserved = account.reserved.less(holding.amounts)
@@ -187,11 +230,11 @@ class Budgets:
         holding.accounts = ()
 
     def release(self, holding: Holding, now: float) -> None:
-        """A call was not sent: it spent nothing."""
+        """Release the reservation of a call that was not sent."""
         self.settle(holding, NOTHING, now)
 
     def next_time(self, now: float) -> float:
-        """When the next window of a budget begins; `math.inf` where there is none."""
+        """Return the time at which the next window of any budget begins; `math.inf` if there is none."""
         times = (account.began + (account.budget.every or math.inf) for account in self._accounts.values())
         return min((time for time in times if time > now), default=math.inf)
 
@@ -206,7 +249,10 @@ class Budgets:
 
 
 def limits_of(budget: Budget, tenant: str | None) -> Amounts:
-    """A tenant's limits; `math.inf` for a member that the budget does not limit."""
+    """Return a tenant's limits; `math.inf` for a member that the budget does not limit.
+
+    Raises `InvalidRequestError` if a function of the budget returns something that is not an amount.
+    """
     limits: list[float] = []
     for member in MEMBERS:
         value: Allowance | None = getattr(budget, member)

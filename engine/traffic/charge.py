@@ -1,6 +1,6 @@
-"""What a call is charged, before it is sent and after it ended, as its server counts.
+"""The charge of a call against its server's limits: an estimate before it is sent, and the real one after it ended.
 
-Knows `Charging`. Must not know buckets.
+Knows how servers count (`Charging`). Must not know buckets.
 """
 
 from __future__ import annotations
@@ -10,14 +10,20 @@ from typing import NamedTuple
 from ...providers.charging import Charging
 
 DEFAULT_OUTPUT = 512.0
-"""Output tokens that a call is believed to produce before any call ended, where `max_tokens` allows as many."""
+"""The estimated output tokens of a call before any call has ended. A smaller `max_tokens` takes its place."""
 
 _SMOOTHING = 0.05
-"""Weight of one call's output in the learned mean, once there were enough calls for a plain mean."""
+"""Weight of one call's output in the learned mean. The first calls form an arithmetic mean."""
 
 
 class Cost(NamedTuple):
-    """What a call takes from each limit; the order is that of `Unit`."""
+    """The amounts that a call takes from each limit, in the order of `Unit`.
+
+    requests: number of requests.
+    input_tokens: tokens of the prompt.
+    output_tokens: tokens of the response.
+    tokens: tokens for limits that count input and output together.
+    """
 
     requests: float
     input_tokens: float
@@ -25,11 +31,11 @@ class Cost(NamedTuple):
     tokens: float
 
     def plus(self, other: Cost) -> Cost:
-        """The sum, unit by unit."""
+        """Return the sum of both, unit by unit."""
         return Cost(self[0] + other[0], self[1] + other[1], self[2] + other[2], self[3] + other[3])
 
     def less(self, other: Cost) -> Cost:
-        """The difference, unit by unit."""
+        """Return this minus `other`, unit by unit."""
         return Cost(self[0] - other[0], self[1] - other[1], self[2] - other[2], self[3] - other[3])
 
 
@@ -37,10 +43,10 @@ FREE = Cost(0.0, 0.0, 0.0, 0.0)
 
 
 class Charger:
-    """Turns token counts into costs for one scope, and learns how long its answers are.
+    """Computes costs from token counts for one scope, and learns the mean length of its responses.
 
-    charging: how the server counts.
-    mean_output: the believed output tokens of a call.
+    charging: how the server counts requests and tokens.
+    mean_output: the mean output tokens of a call, learned from ended calls.
     """
 
     __slots__ = ("_answers", "charging", "mean_output")
@@ -51,9 +57,10 @@ class Charger:
         self._answers = 0
 
     def estimate(self, input_tokens: float, max_output: float | None) -> Cost:
-        """The charge of a call before it is sent.
+        """Return the estimated charge of a call before it is sent.
 
-        max_output: the request's own `max_tokens`; None where it has none.
+        input_tokens: the estimated tokens of the prompt.
+        max_output: the request's own `max_tokens`; None if it has none.
         """
         output = self.mean_output if max_output is None else max_output
         if self.charging.output == "produced":
@@ -61,13 +68,20 @@ class Charger:
         return self._cost(input_tokens, output)
 
     def least(self, input_tokens: float, max_output: float | None) -> Cost:
-        """What is charged for a call at least: its input, and its output where that is reserved."""
+        """Return the smallest charge of a call: its input, and its `max_tokens` if the server reserves output."""
         reserved = self.charging.output == "reserved" and max_output is not None
         return self._cost(input_tokens, (max_output or 0.0) if reserved else 0.0)
 
     def settled(self, charge: Cost, input_tokens: float, cached: float, output: float) -> Cost:
-        """The charge of a call that ended with this usage, and lesson for the mean. Where the server's settlement is
-        unknown the charge stays as it was."""
+        """Return the charge of a call that ended with this usage, and update the mean output.
+
+        Returns `charge` unchanged if it is unknown how the server settles.
+
+        charge: the estimate that was charged.
+        input_tokens: all tokens of the prompt.
+        cached: the tokens of the prompt that the server read from its cache.
+        output: the tokens of the response.
+        """
         self._answers += 1
         self.mean_output += (output - self.mean_output) * max(_SMOOTHING, 1.0 / self._answers)
         if self.charging.settlement == "unknown":
@@ -75,7 +89,7 @@ class Charger:
         return self._cost(input_tokens if self.charging.cached_input else input_tokens - cached, output)
 
     def failed(self, charge: Cost) -> Cost | None:
-        """The charge of a call that failed in the end; None keeps it as it was."""
+        """Return the charge of a call that failed; None if the estimate `charge` must stay."""
         if self.charging.settlement == "unknown":
             return None
         return FREE._replace(requests=charge.requests if self.charging.failed_requests else 0.0)

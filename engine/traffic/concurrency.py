@@ -1,9 +1,10 @@
-"""How many calls may run at a time on a server that says nothing and queues inside, or refuses what is too much.
+"""A learned limit for the calls that run at a time, for servers that report no limit and queue or refuse excess calls.
 
-The law watches the time to the first token against the least that was seen for a prompt of that size: what waits inside
-the server is the part of the calls that this time is too long by (Little's law).
+The algorithm compares the time to the first token with the shortest time seen for a prompt of that size. By Little's
+law, the number of calls that wait inside the server is the number of running calls, times the part of a call's
+duration by which the first token was late.
 
-Knows tickets and the time that it is given. Must not know quotas, queues or timers.
+Knows tickets and the time that the caller passes. Must not know quotas, queues or timers.
 """
 
 from __future__ import annotations
@@ -15,28 +16,32 @@ from statistics import fmean, median
 from .ticket import Ticket
 
 START = 8
+"""The limit before anything is learned."""
+
 SLOW = 3.0
-"""A first token that takes this many times the least has waited inside."""
+"""A first token that takes more than this many times the shortest time has waited in the server's queue."""
 
 IN_USE = 0.8
 """The limit grows only while at least this part of it is in use."""
 
 LEAST_ROUND = 4
+"""A round lasts until this many calls have ended, or as many as the limit if that is more."""
+
 GROWTH = 0.05
-"""What a good round adds to the limit, at least one call."""
+"""The part of the limit that a good round adds to it, at least one call."""
 
 LEAST_KEPT = 600.0
-"""Seconds after which a least time is replaced by the next one measured."""
+"""Seconds after which the next measured time replaces a shortest time."""
 
 HOLD = 0.5
-"""Seconds of hold after a refusal without a hint."""
+"""Seconds without new calls after a refusal that names no time."""
 
 _SIZES = 64
 _SHORTEST = 1e-6
 
 
 class LeastTimes:
-    """The least time seen, by half octave of input size. What a longer prompt took is enough for a shorter one."""
+    """The shortest times seen, by half octave of input size. A time of a longer prompt also holds for shorter ones."""
 
     __slots__ = ("_least", "_seen_at")
 
@@ -45,7 +50,12 @@ class LeastTimes:
         self._seen_at = [-math.inf] * _SIZES
 
     def measure(self, size: float, time: float, now: float) -> float:
-        """Note a time; returns the least for this size, which may be this one."""
+        """Record `time` and return the shortest time for this size, which may be `time` itself.
+
+        size: input tokens.
+        time: seconds.
+        now: the current time; shortest times older than `LEAST_KEPT` are ignored.
+        """
         place = min(_SIZES - 1, int(2.0 * math.log2(max(1.0, size))))
         if time <= self._least[place] or now - self._seen_at[place] > LEAST_KEPT:
             self._least[place] = max(time, _SHORTEST)
@@ -70,9 +80,12 @@ class _Ended:
 
 
 class Concurrency:
-    """One scope's calls at a time.
+    """The limit for the running calls of one scope.
 
-    at_most: the declared limit. adaptive: False holds only that. limit: calls that may run now. running: calls that do.
+    at_most: the declared limit; `math.inf` if there is none.
+    adaptive: True: learn the limit; False: only the declared limit applies.
+    limit: calls that may run at a time now.
+    hold_until: the time before which no call is sent.
     """
 
     def __init__(self, *, at_most: int | None = None, adaptive: bool = True) -> None:
@@ -88,21 +101,21 @@ class Concurrency:
 
     @property
     def running(self) -> int:
-        """Calls under way."""
+        """The number of running calls."""
         return len(self._calls)
 
     def ready_at(self, now: float) -> float:
-        """When one more call may be sent; `math.inf` where one must end first."""
+        """Return the time at which one more call may be sent; `math.inf` if a running call must end first."""
         if self.running >= int(self.limit):
             return math.inf
         return max(now, self.hold_until)
 
     def start(self, ticket: Ticket, now: float) -> None:
-        """A call is sent."""
+        """Record that a call is sent."""
         self._calls[ticket] = _Running(now)
 
     def first_token(self, ticket: Ticket, now: float) -> None:
-        """The first token of a streamed answer came; a comment or an empty delta is none."""
+        """Record the first token of a streamed response. Comments and empty deltas are not tokens."""
         call = self._calls.get(ticket)
         if call is None or call.ratio > 0 or not self.adaptive:
             return
@@ -113,7 +126,7 @@ class Concurrency:
             self._grow(1.0)
 
     def end(self, ticket: Ticket, now: float, output_tokens: float = 0.0) -> None:
-        """A call ended. output_tokens: of an answer that was not streamed, 0 where unknown."""
+        """Record the end of a call. `output_tokens`: those of an unstreamed response; 0 if unknown or streamed."""
         in_use = self._is_in_use()
         call = self._calls.pop(ticket, None)
         if call is None or not self.adaptive or call.sent_at <= self._cut_at:
@@ -127,14 +140,14 @@ class Concurrency:
             self._end_round(in_use, now)
 
     def refuse(self, ticket: Ticket, hint: float | None, now: float) -> None:
-        """The server refused a call because too many run."""
+        """Record that the server refused a call because too many run. `hint`: seconds to wait, from the server."""
         call = self._calls.pop(ticket, None)
         self.hold_until = max(self.hold_until, now + (HOLD if hint is None else hint))
         if call is not None and self.adaptive and call.sent_at > self._cut_at:
             self._cut(float(self.running), now)
 
     def leave(self, ticket: Ticket) -> None:
-        """A call is gone for a reason that says nothing about the server: cancelled, or refused by a quota."""
+        """Remove a call that ended for a reason unrelated to concurrency: cancelled, or refused by a quota."""
         self._calls.pop(ticket, None)
 
     def _judge(self, call: _Running, time: float, least: float) -> None:

@@ -1,6 +1,6 @@
-"""Which calls the entries of `Traffic.rates` cover.
+"""Parses the keys of `Traffic.rates`, and decides which calls each entry covers.
 
-Knows the keys' forms and the configured providers' names. Must not know limits.
+Knows the forms of the keys and the names of the configured providers. Must not know limits.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ EVERY_CALL = "*"
 
 @dataclass(slots=True, frozen=True)
 class Entry:
-    """One key of `rates`.
+    """One parsed key of `rates`.
 
-    providers: the names of those that it covers; None covers all. model: a name, or its beginning and `*`; empty for
-    every model.
+    key: the key as the program wrote it.
+    providers: the names of the covered providers; None: all.
+    model: a model's name, or the beginning of names and `*`; "": every model.
     """
 
     key: str
@@ -27,7 +28,11 @@ class Entry:
     model: str
 
     def covers(self, provider: str, model: str) -> bool:
-        """Whether calls of a model, as its provider knows it, are covered."""
+        """Return True if the entry covers calls to `model` of `provider`.
+
+        provider: the name of the configured provider.
+        model: the name that the provider uses for the model.
+        """
         if self.providers is not None and provider not in self.providers:
             return False
         if self.model.endswith("*"):
@@ -36,7 +41,7 @@ class Entry:
 
 
 def find_entries(keys: Iterable[str], providers: Sequence[Provider]) -> tuple[Entry, ...]:
-    """The entries with the providers that they cover. Raises `InvalidRequestError` for one that covers none."""
+    """Parse the keys into entries. Raises `InvalidRequestError` for a key that covers no provider."""
     entries: list[Entry] = []
     for key in keys:
         if key == EVERY_CALL:
@@ -54,7 +59,7 @@ def find_entries(keys: Iterable[str], providers: Sequence[Provider]) -> tuple[En
 
 
 def _named(word: str, providers: Sequence[Provider]) -> frozenset[str]:
-    """The provider of this name, else all whose profile has it as its name or alias."""
+    """Return the name of the provider called `word`; else the names of all whose profile has this name or alias."""
     exact = frozenset(provider.name for provider in providers if provider.name == word)
     return exact or frozenset(
         provider.name for provider in providers if provider.profile.name == word or word in provider.profile.aliases

@@ -1,10 +1,10 @@
-"""A limit that the user declared, and the scopes that share it.
+"""A limit that the user declared, and the line of scopes that wait for it.
 
-Several scopes may take from one declaration, such as `rates={"*": …}`. Where the next call of a scope fits its own
-limits and waits for this one, the scope stands in a line, and no other scope takes from the limit before its turn: else
-a scope of small calls would keep one of large calls waiting for ever.
+Several scopes may share one declared limit, such as `rates={"*": …}`. If the next call of a scope fits the scope's own
+limits and waits only for the shared one, the scope enters the limit's line. Only the first scope in the line may take
+from the limit. Without the line, a scope with small calls could block a scope with large calls forever.
 
-Knows buckets, a count of calls and who stands in line. Must not know queues, quotas or timers.
+Knows buckets, a count of calls and the scopes in the line. Must not know queues, timers or calls.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ from .rate_limit import RateLimit
 
 
 class DeclaredLimit:
-    """One entry of `rates`, for one key.
+    """One entry of `rates`, for one API key.
 
-    buckets: its limits per time; every quota that it covers counts what it sends in them.
-    concurrent: how many calls may run at a time; None for no limit. running: how many do.
+    name: the entry's key in `rates`.
+    buckets: the limits over time. All covered quotas share these buckets.
+    concurrent: the largest number of running calls; None: no limit.
+    running: the number of running calls.
     """
 
     __slots__ = ("_line", "buckets", "concurrent", "name", "running")
@@ -34,7 +36,10 @@ class DeclaredLimit:
         self._line: dict[Hashable, None] = {}
 
     def ready_at(self, cost: Cost, scope: Hashable, now: float) -> float:
-        """When a call may go; `math.inf` where a call must end first, or another scope must have its turn."""
+        """Return the time at which a call of `scope` may be sent.
+
+        Returns `math.inf` if a running call must end first, or if another scope is first in the line.
+        """
         if self._line and next(iter(self._line)) is not scope:
             return math.inf
         if self.is_full:
@@ -43,17 +48,17 @@ class DeclaredLimit:
 
     @property
     def is_full(self) -> bool:
-        """Whether as many calls run as may."""
+        """True if the largest number of calls is running."""
         return self.concurrent is not None and self.running >= self.concurrent
 
     def stand_in_line(self, scope: Hashable) -> None:
-        """A scope waits for this limit alone."""
+        """Put a scope at the end of the line, if it is not in it, because its next call waits only for this limit."""
         self._line.setdefault(scope)
 
     def leave_line(self, scope: Hashable) -> None:
-        """It has had its turn, or waits no longer."""
+        """Remove a scope from the line, because its call was sent or no longer waits for this limit."""
         self._line.pop(scope, None)
 
     def next_in_line(self) -> Hashable | None:
-        """Whose turn it is; None where nobody waits."""
+        """Return the first scope in the line; None if the line is empty."""
         return next(iter(self._line), None)

@@ -1,6 +1,6 @@
-"""When a call that has heard nothing is sent a second time, elsewhere.
+"""Hedging: decides when a call without a first event is sent a second time, to another target.
 
-Knows times to the first event and the time that it is given. Must not know calls nor targets.
+Knows the times to the first event and the time that the caller passes. Must not know calls or targets.
 """
 
 from __future__ import annotations
@@ -14,20 +14,21 @@ from typing import Literal
 from ...providers.errors import InvalidRequestError
 
 REMEMBERED = 200
-"""First events that the percentile is taken of."""
+"""The number of latest first events from which the percentile is computed."""
 
 LEAST_KNOWN = 20
-"""Before so many are known there is no percentile, and no second attempt."""
+"""The number of first events below which there is no percentile, and no second attempt."""
 
 MINUTE = 60
+"""The number of seconds over which calls and second attempts are counted."""
 
 
 @dataclass(slots=True, frozen=True)
 class Hedge:
-    """A second attempt for a call that is slow to begin.
+    """The options for a second attempt of a call whose first event is late.
 
-    after: seconds without anything, or `"p95"`: what 95 % of the last 200 calls took to their first event.
-    at_most: the part of the last minute's calls that may be sent twice.
+    after: seconds without an event; or "p95": the 95th percentile of the time to the first event in the last 200 calls.
+    at_most: the largest part of the last minute's calls that may be sent twice, above 0 and up to 1.
     """
 
     after: float | Literal["p95"] = "p95"
@@ -47,19 +48,22 @@ def _is_between(value: object, end: float) -> bool:
 
 
 class HedgeState:
-    """One route's first events and second attempts."""
+    """The recent first events and second attempts of one route.
+
+    hedge: the options.
+    """
 
     def __init__(self, hedge: Hedge) -> None:
         self.hedge = hedge
         self._recent: deque[float] = deque()
         self._sorted: list[float] = []
-        # Calls and second attempts of each of the last 60 seconds, by the second's remainder.
+        # Calls and second attempts in each of the last 60 seconds. The index is the second modulo 60.
         self._calls = [0] * MINUTE
         self._hedges = [0] * MINUTE
         self._second = 0
 
     def begin(self, now: float) -> float:
-        """A call is sent. Returns when it is time for a second attempt; `math.inf` where that is not known."""
+        """Record that a call is sent. Return the time of its second attempt; `math.inf` if that is not known."""
         self._turn(now)
         self._calls[self._second % MINUTE] += 1
         if not isinstance(self.hedge.after, str):
@@ -69,14 +73,14 @@ class HedgeState:
         return now + self._sorted[min(len(self._sorted) - 1, int(0.95 * len(self._sorted)))]
 
     def first_event(self, seconds: float) -> None:
-        """A call's first event came after so many seconds. A call that was sent twice counts from its first attempt."""
+        """Record the seconds from a call's first attempt to its first event."""
         self._recent.append(seconds)
         bisect.insort(self._sorted, seconds)
         if len(self._recent) > REMEMBERED:
             del self._sorted[bisect.bisect_left(self._sorted, self._recent.popleft())]
 
     def take(self, now: float) -> bool:
-        """Whether a second attempt may be made now; it is then counted."""
+        """Return True, and count a second attempt, if one may be made now."""
         self._turn(now)
         if sum(self._hedges) + 1 > self.hedge.at_most * sum(self._calls):
             return False
@@ -84,7 +88,7 @@ class HedgeState:
         return True
 
     def _turn(self, now: float) -> None:
-        """Clear the counts of the seconds that have begun since."""
+        """Clear the counts of the seconds that have begun since the last call of this method."""
         second = int(now)
         for passed in range(max(self._second + 1, second - MINUTE + 1), second + 1):
             self._calls[passed % MINUTE] = self._hedges[passed % MINUTE] = 0

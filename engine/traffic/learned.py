@@ -1,7 +1,7 @@
-"""A rate that refusals have taught: the bucket, its cuts and its growth.
+"""A rate limit learned from refusals: its bucket, its cuts and its growth.
 
-Knows one limit that nothing reports truly: one enforced by the second, a smaller bucket than the number suggests, the
-part that other programs on the key leave over. Must not know reports nor tickets.
+It stands for a limit that no server reports exactly: one that is enforced per second, one with a smaller bucket than
+the reported number suggests, or the rest that other programs with the same key leave. Must not know reports or tickets.
 """
 
 from __future__ import annotations
@@ -11,31 +11,35 @@ import math
 from .bucket import Bucket
 
 CUT = 0.7
-"""A refusal multiplies the rate by this."""
+"""The factor by which a refusal multiplies the rate."""
 
 COSTS_BEFORE_CUT = 10
-"""So many costs like the refused one must have been accepted since the last cut. With fewer, the rate has not been
-tried, and only the hold becomes longer."""
+"""A refusal cuts the rate only if costs of this many calls like the refused one were accepted since the last cut.
+After fewer, the rate has not been tested, and only the hold becomes longer."""
 
 GROWTH = 0.02
-"""What one accepted call adds to the rate."""
+"""The part of the rate that one accepted call adds to it."""
 
 GROWTH_PER_SECOND = 0.05
-"""What all accepted calls of one second add to it at most."""
+"""The largest part of the rate that the accepted calls of one second add to it."""
 
 FIRST_BACKOFF = 0.25
+"""Seconds of hold after the first refusal. Each further refusal without an accepted call doubles the hold."""
+
 LONGEST_BACKOFF = 16.0
-"""Seconds of hold where refusals come without calls being accepted in between; doubled each time."""
+"""The longest hold in seconds after repeated refusals."""
 
 TRIED_ENOUGH = 1.0
-"""From this hold on the rate is cut as well: on a server that takes one call at a time, ten are never accepted."""
+"""A hold of at least this many seconds also cuts the rate: a server that runs one call at a time never accepts ten."""
 
 
 class LearnedBucket:
-    """One unit's learned limit. Its capacity is one second of its rate, at least the call that taught it.
+    """The learned limit of one unit. Its capacity is one second of its rate, at least the first refused call's cost.
 
-    made_at: when the bucket was made. Calls sent until then took nothing from it.
-    cut_at: when the last episode of refusals began. A refusal of a call sent before that belongs to the same episode.
+    bucket: the token bucket with the learned rate.
+    made_at: the time at which the bucket was made. Calls that were sent earlier took nothing from it.
+    cut_at: the time of the refusal that began the current series of refusals. A refusal of a call that was sent
+        earlier belongs to this series and cuts nothing.
     """
 
     __slots__ = (
@@ -61,11 +65,11 @@ class LearnedBucket:
 
     @property
     def rate(self) -> float:
-        """Per second."""
+        """The learned rate, in units per second."""
         return self.bucket.rate
 
     def accept(self, cost: float, ceiling: float, now: float) -> None:
-        """A call was accepted. The rate grows, up to the ceiling."""
+        """Record an accepted call, and raise the rate, at most to `ceiling`."""
         self._accepted += cost
         self._allowance += (now - self._allowance_at) * GROWTH_PER_SECOND
         self._allowance = min(self._allowance, GROWTH_PER_SECOND)
@@ -76,12 +80,14 @@ class LearnedBucket:
             self._set_rate(min(ceiling, self.rate * (1.0 + growth)), now)
 
     def give_back(self, cost: float, now: float) -> None:
-        """Give back what a call was charged too much. It stays even above the capacity, which is one second's: calls
-        of a minute that end together give back what was taken over that minute."""
+        """Return the excess charge of an ended call to the bucket, also above the capacity.
+
+        The capacity is that of one second, but calls that end together may return charges of a whole minute.
+        """
         self.bucket.level = self.bucket.fill(now) + cost
 
     def refuse(self, cost: float, now: float) -> float:
-        """A call that was sent after the last cut was refused. Returns the seconds of hold that this asks for."""
+        """Record the refusal of a call that was sent after `cut_at`. Return the seconds of hold that follow from it."""
         self.cut_at = now
         if self._accepted >= COSTS_BEFORE_CUT * cost:
             self._accepted = 0.0
@@ -95,8 +101,10 @@ class LearnedBucket:
         return hold
 
     def hold(self, cost: float, until: float, now: float) -> None:
-        """Lower the level so that there is room for one such call at `until` at most: the refill is the ramp. A lower
-        level stays, as raising it would forgive what was taken."""
+        """Lower the level so that one call of this cost fits at the time `until`, and not earlier.
+
+        Further calls fit as the bucket refills. A lower level is not raised, because its units were already taken.
+        """
         level = min(cost, self.bucket.capacity) - self.rate * (until - now)
         self.bucket.level = min(self.bucket.fill(now), level)
 
@@ -108,5 +116,10 @@ class LearnedBucket:
 
 
 def first_rate(reported: float, sent: float, seconds: float) -> float:
-    """The rate at the first refusal: the reported one, else half of what was sent per second so far."""
+    """Return the rate to begin with: the reported rate, or half of the rate of sending so far.
+
+    reported: the reported rate; `math.inf` if there is none.
+    sent: the units sent so far.
+    seconds: the time since the first was sent.
+    """
     return reported if math.isfinite(reported) else 0.5 * sent / max(1.0, seconds)

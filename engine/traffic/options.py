@@ -1,6 +1,6 @@
-"""What traffic control is configured with. Values and their checks only.
+"""The options of traffic control. Values and their checks only.
 
-Must not know providers: whether an entry of `rates` covers one is found out where an engine is opened (`coverage.py`).
+Must not know the configured providers: `coverage.py` checks that each entry of `rates` covers one.
 """
 
 from __future__ import annotations
@@ -15,14 +15,13 @@ from .rate_limit import RateLimit
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Traffic:
-    """How an engine decides when a call is sent. It is configuration only: two engines that are given one object share
-    nothing.
+    """The options by which an engine decides when to send a call. Engines that get the same object share no limits.
 
-    rates: limits that the program declares. A key says what one limit covers: `"openai"` a provider, `"openai/gpt-5"` a
-        model, `"openai/gpt-5*"` every model with this beginning, `"*"` every call. A call must fit every entry that
-        covers it. `"*"` is one limit for all calls; any other entry holds for each key of its provider.
-    adaptive: learn from what servers report and refuse. False: only declared limits hold, and pauses that a server asks
-        for.
+    rates: limits that the program declares, by the calls that they cover: `"openai"` covers a provider,
+        `"openai/gpt-5"` a model, `"openai/gpt-5*"` every model with this beginning, and `"*"` every call. A call must
+        fit every entry that covers it. `"*"` is one limit for all calls; any other entry is one for each API key.
+    adaptive: True: learn limits from the reports and refusals of servers. False: only declared limits and the pauses
+        that a server asks for apply.
     """
 
     rates: Mapping[str, RateLimit] = field(default_factory=dict[str, RateLimit])

@@ -1,9 +1,9 @@
-"""The calls of one scope that wait to be sent, and which of them is next.
+"""A fair queue of the calls of one scope that wait to be sent.
 
-Classes go in strict order, but a class that was passed over for 30 s gets the next place, one. Within a class the
-tenant with the least service goes next (see `tenants`).
+Priority classes are served in strict order, except that a class that was passed over for 30 s is served once. Within a
+class, the tenant with the least service is next (tenants.py).
 
-Knows tickets and the time that it is given. Must not know limits, timers or calls.
+Knows tickets and the time that the caller passes. Must not know limits, timers or calls.
 """
 
 from __future__ import annotations
@@ -16,22 +16,23 @@ from .tenants import TenantClass
 from .ticket import Ticket, TicketState
 
 LONGEST_WAIT = 30.0
-"""Seconds after which a class that was passed over gets one place."""
+"""Seconds after which a class that was passed over is served once."""
 
 HOPELESS = 1.5
-"""A call is given up early where what is ahead of it takes this many times longer than it can wait."""
+"""A call fails early if the calls ahead of it take more than this many times the time until its deadline."""
 
 STUBBORN = 5
-"""A call that was refused this often goes behind the others of its tenant: it may be too large for this server, and
-must not keep them waiting."""
+"""After each series of this many refusals, a call goes behind the other calls of its tenant. It may be too large for
+this server, and must not block them."""
 
 CLASSES = tuple(Priority)
+"""The priority classes, the highest first."""
 
 
 class FairQueue:
-    """Waiting calls.
+    """The waiting calls of one scope, by priority and tenant.
 
-    length: how many; `len()` says the same.
+    length: the number of waiting calls, equal to `len()`.
     """
 
     def __init__(self) -> None:
@@ -46,24 +47,23 @@ class FairQueue:
         return self.length
 
     def add(self, ticket: Ticket, *, at_head: bool = False) -> None:
-        """A call begins to wait, behind the others of its tenant. at_head: before them, because it waited before."""
+        """Add a call behind the other calls of its tenant. `at_head`: before them, because it waited before."""
         self._enter(ticket, at_head=at_head)
 
     def put_back(self, ticket: Ticket) -> None:
-        """A call that was sent was refused: it waits again, before the others of its tenant, whose service is given
-        back."""
+        """Add a refused call again, before the other calls of its tenant, and give the tenant its service back."""
         self._classes[ticket.priority].serve(ticket.tenant, -ticket.service)
         ticket.refusals += 1
         self._enter(ticket, at_head=ticket.refusals % STUBBORN > 0)
 
     def first(self, now: float) -> Ticket | None:
-        """The call that is next; None where none waits."""
+        """Return the next call without removing it; None if the queue is empty."""
         if not self.length:
             return None
         return self._classes[self._next_class(now)].first()
 
     def take(self, now: float) -> Ticket:
-        """Remove the next call, because it is sent. There must be one."""
+        """Remove and return the next call, because it is sent. The queue must not be empty."""
         priority = self._next_class(now)
         line = self._classes[priority]
         ticket = line.first()
@@ -76,25 +76,25 @@ class FairQueue:
         return ticket
 
     def remove(self, ticket: Ticket) -> None:
-        """A waiting call is cancelled. Nothing of it stays."""
+        """Remove a waiting call that was cancelled. Its tenant is not charged."""
         self._drop(ticket)
         ticket.state = TicketState.ENDED
         if not self._classes[ticket.priority].length:
             self._passed_since.pop(ticket.priority, None)
 
     def correct(self, ticket: Ticket, tokens: float) -> None:
-        """A call that was sent ended with this many tokens: its tenant's service becomes that."""
+        """Replace the estimated tokens of an ended call by the real ones, in the service of its tenant."""
         self._classes[ticket.priority].serve(ticket.tenant, tokens - ticket.service)
         ticket.service = tokens
 
     def next_deadline(self) -> float:
-        """When the first waiting call's time is up; `math.inf` where none has a deadline."""
+        """Return the earliest deadline of the waiting calls; `math.inf` if none has one."""
         while self._deadlines and not self._is_waiting(self._deadlines[0]):
             heapq.heappop(self._deadlines)
         return self._deadlines[0][0] if self._deadlines else math.inf
 
     def expired(self, now: float) -> list[Ticket]:
-        """The calls whose time is up. They wait no longer."""
+        """Remove and return the calls whose deadline has passed."""
         found: list[Ticket] = []
         while self.next_deadline() <= now:
             ticket = self._deadlines[0][2]
@@ -103,13 +103,13 @@ class FairQueue:
         return found
 
     def ahead(self, ticket: Ticket) -> float:
-        """Tokens that are served before a call that has just begun to wait."""
+        """Return the tokens that are served before a call that was just added behind the others of its tenant."""
         higher = CLASSES[: CLASSES.index(ticket.priority)]
         own = self._classes[ticket.priority].ahead(ticket)
         return own + sum(self._classes[priority].backlog for priority in higher)
 
     def place(self, ticket: Ticket) -> tuple[float, float]:
-        """About how many calls, and tokens, are served before a waiting call."""
+        """Estimate the number of calls, and of tokens, that are served before a waiting call."""
         calls, tokens = self._classes[ticket.priority].place(ticket)
         for priority in CLASSES[: CLASSES.index(ticket.priority)]:
             calls += self._classes[priority].length
@@ -117,9 +117,9 @@ class FairQueue:
         return calls, tokens
 
     def is_hopeless(self, ticket: Ticket, tokens_per_second: float, now: float) -> bool:
-        """Whether a call that has just begun to wait cannot go before its deadline, by a wide margin.
+        """Return True if a call that was just added will miss its deadline by a wide margin (`HOPELESS`).
 
-        tokens_per_second: what is believed to be possible; `math.inf` where no rate is known, and then it is False.
+        tokens_per_second: the estimated rate; `math.inf` if no rate is known, and then the result is False.
         """
         if not 0 < tokens_per_second < math.inf or ticket.deadline == math.inf:
             return False

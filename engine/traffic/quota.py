@@ -1,11 +1,11 @@
-"""When a call may be sent without exceeding what its server allows: reported limits, learned limits, window, hold.
+"""Decides when a call may be sent within its server's limits: reported limits, learned limits, window, hold.
 
-One quota per scope: one key of one host and what shares a limit there. For each unit there are up to two kinds of
-bucket. A reported bucket has the limit that a response or the user gave; after its first level it is our own count, as
-`remaining` describes a moment that nobody names. A learned bucket is made by the first refusal and kept apart, so that
-no later header lifts it.
+There is one quota per scope, that is, per key of one host and group of models that share a limit there. Each unit has
+up to two kinds of buckets. A reported bucket has a limit from a response or from the user. Only its first level comes
+from `remaining`; later levels are counted here, because a server does not report the time at which `remaining` was
+true. The first refusal makes a learned bucket. It is separate, so that no later header raises its rate.
 
-Knows costs, reports and the time that it is given. Must not know queues, headers, timers or calls.
+Knows costs, reports and the time that the caller passes. Must not know queues, headers, timers or calls.
 """
 
 from __future__ import annotations
@@ -23,32 +23,36 @@ from .ticket import Ticket, TicketState
 from .window import Window
 
 HOLD = 0.125
-"""Seconds of hold after a refusal without a hint."""
+"""Seconds without new calls after a refusal that names no time to wait."""
 
 LONGEST_HOLD = 5.0
-"""A longer hint is often the time until the whole bucket is full; after this the learned bucket decides."""
+"""The longest hold in seconds. A longer hint is often the time until the server's whole bucket is full. After the hold,
+the learned bucket limits the rate."""
 
 LONG_WINDOW = 3600.0
-"""A limit per hour or more is one bucket of the whole limit: it is not spread over its day."""
+"""A limit whose window has at least this many seconds is one bucket of the whole limit, which can be used at once."""
 
 NOTED_CHANGE = 0.1
-"""A reported limit that changes by less than this part is not written to the log: some servers report another one with
-each response."""
+"""Changes of a reported limit by less than this part are not logged, as some servers report another limit with each
+response."""
 
 LEAST_OF_ESTIMATE = 0.5
-"""How much of the estimated input a request has at least."""
+"""The smallest part of the estimated input tokens that a request really has."""
 
 SPENT_FOR = 60.0
-"""Seconds for which a spent quota fails calls without asking the server, where it does not say how long."""
+"""Seconds for which calls fail without a request after the server reported a used-up quota; a longer hint applies."""
 
 
 @dataclass(slots=True)
 class ReportedBucket:
-    """A bucket whose rate a response or the user gave.
+    """A bucket whose rate comes from a response or from the user.
 
-    window: the seconds that the limit's number is for.
-    declared: the user gave it.
-    noted: the rate that was last written to the log.
+    name: the name of the limit.
+    unit: what the limit counts.
+    window: the seconds for which the limit's number applies.
+    bucket: the token bucket.
+    declared: True if the limit comes from the user.
+    noted: the rate that was last logged.
     """
 
     name: str
@@ -60,13 +64,16 @@ class ReportedBucket:
 
     @property
     def limit(self) -> float:
-        """What a window allows."""
+        """The units that a window allows."""
         return self.bucket.rate * self.window
 
 
 def reported_bucket(limit: ReportedLimit, now: float, *, declared: bool = False) -> ReportedBucket:
-    """A full bucket for a limit, whose number must be known: a minute of it, or all of it where it is for longer; a
-    second where the user declared requests per second."""
+    """Make a full bucket for a limit whose number is known.
+
+    The capacity of a declared limit is that of its window. The capacity of a reported limit is that of a minute, or of
+    its window if that is an hour or more.
+    """
     number = limit.limit or 0.0
     rate = number / limit.window
     span = limit.window if declared or limit.window >= LONG_WINDOW else MINUTE
@@ -74,16 +81,21 @@ def reported_bucket(limit: ReportedLimit, now: float, *, declared: bool = False)
 
 
 def declared_buckets(limit: RateLimit, now: float = 0.0, of: str = "") -> tuple[ReportedBucket, ...]:
-    """The buckets of a declaration. The same buckets may be given to several quotas, which then share them.
+    """Make the buckets of a declared limit. Quotas that get the same buckets share the limit.
 
-    of: the entry of `rates` that declares them, for their names.
+    of: the entry of `rates` that declares the limit, for the buckets' names.
     """
     return tuple(reported_bucket(row, now, declared=True) for row in limits_of(limit, of))
 
 
 @dataclass(slots=True, frozen=True)
 class Impossible:
-    """Why a call can never be sent. retry_after: seconds until that may change, -1 where it will not."""
+    """The reason why a call cannot be sent within its limits, however long it waits.
+
+    why: the reason in words.
+    refusal: the kind of refusal.
+    retry_after: seconds until the limit may allow the call; -1 if that is not known or never.
+    """
 
     why: str
     refusal: Refusal
@@ -93,11 +105,20 @@ class Impossible:
 class Quota:
     """The limits of one scope.
 
-    charger: turns tokens into costs. adaptive: False learns nothing; declared limits hold and hints are obeyed.
-    window: the calls that may still be refused.
-    hold_until: nothing is sent before that.
-    refused, sent: how many calls; a call that is sent again counts again. running: how many have not ended.
-    news: what was learned or changed since this list was last emptied, in words.
+    charger: computes costs from token counts.
+    adaptive: True: learn limits; False: only declared limits and the hints of refusals apply.
+    tier: the service tier whose reported limits apply.
+    window: the calls that were sent and may still be refused.
+    hold_until: the time before which nothing is sent.
+    spent_until: the time until which calls fail because the provider's quota is used up.
+    spent_why: the reason for `spent_until`, in words.
+    sent: the number of requests sent; a call that is sent again counts again.
+    running: the number of calls that were sent and have not ended.
+    refused: the number of refusals.
+    reported: the reported and declared buckets, by name.
+    learned: the learned buckets, by unit.
+    outstanding: the costs of the calls that were sent and have not ended.
+    news: messages for the log, about limits that were learned or changed since the list was last emptied.
     """
 
     def __init__(
@@ -119,13 +140,15 @@ class Quota:
         self.news: list[str] = []
         self._totals = FREE
         self._first_sent_at = math.inf
-        self._backoff = FIRST_BACKOFF  # where nothing is learned
+        self._backoff = FIRST_BACKOFF  # the next hold of a quota that is not adaptive
 
-    # Before a call is sent.
+    # --- before a call is sent ---
 
     def ready_at(self, cost: Cost, now: float) -> float:
-        """The earliest time at which a call of this cost may go; `now` where it may go now. An answer, a refusal or an
-        end may move that time."""
+        """Return the earliest time at which a call of this cost may be sent; `now` if it may be sent now.
+
+        A response, a refusal or the end of another call may change that time.
+        """
         at = self.own_ready_at(cost, now)
         for reported in self.reported.values():
             if reported.declared:
@@ -133,7 +156,7 @@ class Quota:
         return at
 
     def own_ready_at(self, cost: Cost, now: float) -> float:
-        """The same without the declared limits, which other quotas may share."""
+        """Return the earliest time at which a call of this cost may be sent, without regard to declared limits."""
         self._confirm_overdue(now)
         at = max(now, self.hold_until)
         for reported in self.reported.values():
@@ -146,7 +169,7 @@ class Quota:
         return at
 
     def waits_for(self, cost: Cost, now: float) -> str:
-        """What holds a call of this cost back, in words; empty where nothing does."""
+        """Return what a call of this cost waits for, in words; "" if it may be sent now."""
         at = self.ready_at(cost, now)
         if at <= now:
             return ""
@@ -165,10 +188,10 @@ class Quota:
         return not self.reported and now >= self.spent_until
 
     def never(self, ticket: Ticket, now: float) -> Impossible | None:
-        """Why a call can never be sent; None where it can.
+        """Return why a call can never be sent; None if it can be.
 
-        What is only believed of its output does not count; and against a limit that the server reports, only a part of
-        its input does, since the server counts in another way.
+        Estimated output is not counted. Of the input, only `LEAST_OF_ESTIMATE` is counted for limits that the server
+        reports, because the server counts tokens in another way.
         """
         tokens, output = ticket.input_tokens, ticket.max_output
         sure = self.charger.least(tokens * LEAST_OF_ESTIMATE, output)
@@ -177,9 +200,10 @@ class Quota:
     def impossible(
         self, cost: Cost, now: float, least: Cost | None = None, sure: Cost | None = None
     ) -> Impossible | None:
-        """Why a call of this cost can never be sent; None where it can.
+        """Return why a call of this cost can never be sent; None if it can be.
 
-        least, sure: what is held against declared limits, and against those that the server reports; default: its cost.
+        least: the cost that is compared with declared limits; None: `cost`.
+        sure: the cost that is compared with limits that the server reports; None: `cost`.
         """
         if now < self.spent_until:
             return Impossible(self.spent_why, Refusal.SPENT, self.spent_until - now)
@@ -195,7 +219,7 @@ class Quota:
         return None
 
     def reserve(self, ticket: Ticket, now: float) -> None:
-        """A call is sent: its cost leaves every bucket. It is sent even where there is no room."""
+        """Record that a call is sent, and take its cost out of every bucket, even if the level becomes negative."""
         cost = ticket.cost
         for reported in self.reported.values():
             reported.bucket.take(cost[reported.unit], now)
@@ -212,16 +236,18 @@ class Quota:
         ticket.sent_before = self._totals
         ticket.state = TicketState.SENT
 
-    # After it was sent.
+    # --- after a call was sent ---
 
     def confirm(self, ticket: Ticket, report: QuotaReport, now: float) -> None:
-        """The head of a response came that is no refusal."""
+        """Record the head of a response that is not a refusal."""
         self._read(report, ticket, now)
         self._accept(ticket, now)
 
     def refuse(self, ticket: Ticket, report: QuotaReport, now: float) -> Refusal:
-        """A limit refused a call. What it had reserved is given back, and the ticket can be queued again. Returns what
-        kind of refusal it was: only after `RATE` the call may wait and go again."""
+        """Record that a limit refused a call, return its cost to the buckets, and return the kind of refusal.
+
+        Only after `RATE` may the call wait and be sent again.
+        """
         self.refused += 1
         self.window.remove(ticket)
         cost = ticket.cost
@@ -238,7 +264,7 @@ class Quota:
         return report.refusal
 
     def settle(self, ticket: Ticket, usage: Cost | None, now: float) -> None:
-        """A call ended. usage: what it was charged in the end (`Charger.settled`); None keeps the estimate."""
+        """Record that a call ended. `usage`: its real charge (`Charger.settled`); None keeps the estimate."""
         if ticket.state is TicketState.SENT:
             self._accept(ticket, now)
         if usage is not None:
@@ -246,25 +272,25 @@ class Quota:
         self._close(ticket)
 
     def release(self, ticket: Ticket, now: float) -> None:
-        """A call was given up before its request left: everything is given back."""
+        """Return the whole cost of a call that was given up before its request was sent."""
         self.window.remove(ticket)
         self._change(ticket, ticket.charged, now)
         self._totals = self._totals.less(ticket.charged)
         self._close(ticket)
 
     def believed_rate(self, unit: Unit) -> float:
-        """What may be sent per second, as far as is known; `math.inf` where nothing is known."""
+        """Return the units that may be sent per second; `math.inf` if no limit is known."""
         learned = self.learned.get(unit)
         return min(self._reported_rate(unit), math.inf if learned is None else learned.rate)
 
     def level(self, unit: Unit, now: float) -> float:
-        """How much may be sent now, as far as is known; `math.inf` where nothing is known."""
+        """Return the units that may be sent now; `math.inf` if no limit is known."""
         levels = [reported.bucket.fill(now) for reported in self.reported.values() if reported.unit is unit]
         if unit in self.learned:
             levels.append(self.learned[unit].bucket.fill(now))
         return min(levels, default=math.inf)
 
-    # What the above have in common.
+    # --- shared by the methods above ---
 
     def _confirm_overdue(self, now: float) -> None:
         while (ticket := self.window.overdue(now)) is not None:
@@ -279,8 +305,11 @@ class Quota:
             learned.accept(ticket.cost[unit], self._reported_rate(unit), now)
 
     def _change(self, ticket: Ticket, refund: Cost, now: float) -> None:
-        """Give back to every bucket that the call was charged to. A reported bucket made later counts: the rest that it
-        was made from had the call's charge taken off."""
+        """Return `refund` to every bucket that the call was charged to.
+
+        These include reported buckets that were made after the call was sent: the server had subtracted the call's
+        charge from the `remaining` from which the bucket was made.
+        """
         for reported in self.reported.values():
             reported.bucket.give_back(refund[reported.unit], now)
         for unit, learned in self.learned.items():
@@ -300,7 +329,7 @@ class Quota:
         if not self.adaptive:
             return
         for limit in report.limits:
-            # 0 of 0 is how servers spell "unknown", and a rest without a limit has no rate.
+            # Servers report an unknown limit as 0 of 0. A `remaining` without a limit has no rate.
             if limit.limit and limit.tier == self.tier:
                 self._read_limit(limit, limit.limit / limit.window, ticket, now)
 
@@ -334,7 +363,7 @@ class Quota:
 
     def _learn(self, ticket: Ticket, report: QuotaReport, now: float) -> None:
         if not self.adaptive:
-            # No learned rate takes over when the hold ends: the hint is obeyed in full.
+            # No learned rate limits the calls after the hold, so the hold lasts for the whole hint.
             hold = self._backoff if report.hint is None else report.hint
             self._backoff = min(LONGEST_BACKOFF, 2.0 * self._backoff)
             self.hold_until = max(self.hold_until, now + hold)
@@ -356,7 +385,7 @@ class Quota:
         learned.hold(cost, self.hold_until, now)
 
     def _refused_by(self, cost: Cost, report: QuotaReport, now: float) -> Unit:
-        """Whose limit a refusal is: the one that it names, else the one with the least left per cost."""
+        """Return the unit whose limit refused a call: the one that the report names, else the scarcest one."""
         if report.refused_by is not None:
             return report.refused_by
         least, found = math.inf, Unit.REQUESTS

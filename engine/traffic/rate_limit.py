@@ -1,4 +1,4 @@
-"""Limits that the user declares. Values and their checks only."""
+"""Rate limits that the user declares. Values and their checks only."""
 
 from __future__ import annotations
 
@@ -16,15 +16,20 @@ _LIMITS: tuple[tuple[str, Unit, float], ...] = (
     ("input_tokens_per_minute", Unit.INPUT_TOKENS, MINUTE),
     ("output_tokens_per_minute", Unit.OUTPUT_TOKENS, MINUTE),
 )
-"""Option, the unit that it limits, and the seconds that its number is for."""
+"""Per option: its name, the unit that it limits, and its window in seconds."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class RateLimit:
-    """What a key, a model or the whole engine may use. None: not limited here.
+    """The limits of an API key, a model or the whole engine. None: no limit of this kind.
 
+    requests_per_second: requests in a second.
+    requests_per_minute: requests in a minute.
+    requests_per_day: requests in 24 hours.
+    tokens_per_minute: input and output tokens in a minute, counted together.
+    input_tokens_per_minute: input tokens in a minute.
+    output_tokens_per_minute: output tokens in a minute.
     concurrent: calls that run at a time.
-    The others: requests or tokens per second, minute or day, as the names say.
     """
 
     requests_per_second: float | None = None
@@ -40,9 +45,9 @@ class RateLimit:
 
 
 def limits_of(declared: RateLimit, of: str = "") -> tuple[ReportedLimit, ...]:
-    """The declared limits in the form in which servers report theirs, full.
+    """Return the declared limits in the form of limits that a server reports, with nothing used.
 
-    of: the entry of `rates` that declares them, for their names.
+    of: the entry of `rates` that declares the limits, for their names.
     """
     suffix = f" of {of}" if of else ""
     found: list[ReportedLimit] = []
@@ -55,4 +60,4 @@ def limits_of(declared: RateLimit, of: str = "") -> tuple[ReportedLimit, ...]:
 
 _ABOVE_0 = optional(number(0, LARGEST, must="a number above 0", above=True))
 RATE_LIMIT = Checker(RateLimit, {**{name: _ABOVE_0 for name, _, _ in _LIMITS}, "concurrent": optional(whole(1))})
-"""A limit checks itself when it is made."""
+"""The rules for the fields of `RateLimit`, which are checked when one is made."""

@@ -1,7 +1,7 @@
-"""Which target of a route the next call goes to.
+"""Chooses the target of a route for the next call.
 
-Knows the targets' records and the time and chance that it is given. Must not know what a target is, nor its quota: the
-caller says which targets have room.
+Knows the targets' records, and the time and random numbers that the caller passes. Must not know what a target is, nor
+its quota: the caller passes the targets that have room.
 """
 
 from __future__ import annotations
@@ -16,24 +16,35 @@ from .breaker import Breaker, BreakerState
 from .score import Score
 
 MARGIN = 4.0
-"""A session leaves its target when that scores worse than this many times the best."""
+"""A session leaves its target if the target's score is more than this many times the best score."""
 
 SESSION_KEPT = 3600.0
 """Seconds after its last call for which a session keeps its target."""
 
 
 class Balance(enum.StrEnum):
-    """How a route chooses among its healthy targets."""
+    """The rule by which a route chooses among its healthy targets."""
 
     ORDER = "order"
+    """The first target in the route's order."""
     WEIGHTED = "weighted"
+    """A random target, in proportion to the weights."""
     FASTEST = "fastest"
+    """The target with the best score."""
     STICKY = "sticky"
+    """The target of the call's session; the one with the best score for a new session."""
 
 
 @dataclass(slots=True)
 class TargetRecord:
-    """One target of a route. fallback: used only when no other is left."""
+    """The record of one target of a route.
+
+    weight: the target's share for `Balance.WEIGHTED`.
+    fallback: True if the target is used only when no other target is left.
+    breaker: its circuit breaker.
+    score: its times and failures.
+    sessions: the number of sessions that keep this target.
+    """
 
     weight: float = 1.0
     fallback: bool = False
@@ -44,11 +55,13 @@ class TargetRecord:
 
 @dataclass(slots=True, frozen=True)
 class Choice:
-    """Where a call goes.
+    """The result of choosing a target for a call.
 
-    target: its place among the targets; None where the first one of `among` that has room should be taken.
-    among: the targets that may be waited for; none where every one has been tried.
-    wait_until: all are left alone until then; `math.inf` where a call under way decides; otherwise the present.
+    target: the index of the target; None: wait for a target.
+    among: the indices of the targets to wait for, of which the first one with room is used; empty if all were tried
+        or all are paused.
+    wait_until: the time at which the pause of a target ends; `math.inf` if the outcome of a running call decides;
+        `-math.inf` if there is no pause.
     """
 
     target: int | None
@@ -57,7 +70,12 @@ class Choice:
 
 
 class RouteState:
-    """What a route knows of its targets and sessions. `random` gives numbers in [0, 1)."""
+    """The state of a route: its targets and sessions.
+
+    balance: the rule by which it chooses.
+    targets: the targets' records; methods name a target by its index.
+    random: a function that returns random numbers in [0, 1).
+    """
 
     def __init__(self, balance: Balance, targets: Sequence[TargetRecord], random: Callable[[], float]) -> None:
         self.balance = balance
@@ -69,9 +87,12 @@ class RouteState:
     def choose(
         self, now: float, has_room: Collection[int], *, tried: Collection[int] = (), session: str | None = None
     ) -> Choice:
-        """The target for a call that is about to be sent.
+        """Choose the target for a call that is about to be sent.
 
-        has_room: the places of the targets that could send it now. tried: those that failed it before.
+        now: the current time.
+        has_room: the indices of the targets whose quota lets the call be sent now.
+        tried: the indices of the targets on which this call has failed.
+        session: the call's session; None if it has none.
         """
         left = [place for place in range(len(self.targets)) if place not in tried]
         healthy = self._healthy(left, now)
@@ -93,7 +114,7 @@ class RouteState:
         return Choice(chosen, tuple(own))
 
     def begin(self, place: int, now: float, session: str | None = None) -> None:
-        """A call is sent to a target, in the same step as it was chosen."""
+        """Record that a call is sent to a target. Call this directly after `choose`, without waiting in between."""
         target = self.targets[place]
         target.score.outstanding += 1
         target.breaker.begin(now)
@@ -104,24 +125,24 @@ class RouteState:
             self._expire(now)
 
     def succeed(self, place: int, first_event: float, now: float) -> None:
-        """A call's first event came, after so many seconds. `end` is called besides."""
+        """Record a call's first event. `end` is called later for the same call. `first_event`: seconds it took."""
         self.targets[place].score.succeed(first_event, now)
         self.targets[place].breaker.succeed()
 
     def fail(self, place: int, sent_at: float, now: float, session: str | None = None) -> None:
-        """A call failed by its target's fault; its session leaves the target. `end` is called besides."""
+        """Record that a call failed by its target's fault. Its session leaves the target. Call `end` afterwards."""
         self.targets[place].score.fail(now)
         self.targets[place].breaker.fail(sent_at, now)
         if session is not None and self._sessions.get(session, (-1, now))[0] == place:
             self.end_session(session)
 
     def end(self, place: int, sent_at: float) -> None:
-        """A call is no longer under way, whatever came of it. It is called once for each `begin`, last."""
+        """Record that a call has ended, with any outcome. This is the last method for a call, once per `begin`."""
         self.targets[place].score.outstanding -= 1
         self.targets[place].breaker.end(sent_at)
 
     def end_session(self, session: str) -> None:
-        """Forget where a session goes."""
+        """Forget the target of a session."""
         kept = self._sessions.pop(session, None)
         if kept is not None:
             self.targets[kept[0]].sessions -= 1
@@ -132,7 +153,7 @@ class RouteState:
         states = {place: target.breaker.state(now) for place, target in enumerate(self.targets)}
         count = sum(state is BreakerState.OPEN for state in states.values())
         if len(self.targets) > count > len(self.targets) / 2:
-            # Where most targets fail, they are overloaded: the rest would only be the next.
+            # If most targets fail, the cause is overload, and moving all calls to the rest would overload it, too.
             return places
         return [place for place in places if states[place] is not BreakerState.OPEN]
 

@@ -1,6 +1,7 @@
-"""One scope's traffic: the queue, the quota and the number of calls at a time, driven as one.
+"""The traffic control of one scope: combines its queue, its quota and its limit for running calls.
 
-The engine adds tickets, asks `admit` for the next one to send until it gets None, and sets a timer for `next_time`.
+The engine adds tickets, calls `admit` for the next ticket to send until it returns None, and sets a timer for
+`next_time`.
 
 Knows queue, quota, concurrency and declared limits. Must not know timers, routes or calls.
 """
@@ -23,11 +24,13 @@ from .ticket import Ticket, TicketState
 
 
 class Scope:
-    """One key of one host, and what shares a limit there.
+    """The calls that share a server's limits: those with one key of one host and one group of models.
 
-    name: `openai/gpt-5`, with several keys `openai[1]/gpt-5`.
-    concurrency: None where nothing is learned about how many calls run at a time.
-    limits: declared limits that its calls must fit, which other scopes may share.
+    name: the scope's name, such as `openai/gpt-5`.
+    limits: the declared limits that its calls must fit. Other scopes may share them.
+    queue: the calls that wait to be sent.
+    quota: the limits over time.
+    concurrency: the learned limit for running calls; None if none is learned for this server.
     """
 
     def __init__(
@@ -53,13 +56,13 @@ class Scope:
     # --- before a call is sent ---
 
     def add(self, ticket: Ticket, now: float, *, at_head: bool = False) -> None:
-        """A call begins to wait. at_head: it waited before, and goes before the others of its tenant."""
+        """Add a call to the queue. `at_head`: before the other calls of its tenant, because it waited before."""
         ticket.cost = self.quota.charger.estimate(ticket.input_tokens, ticket.max_output)
         ticket.service = max(1.0, ticket.cost.input_tokens + ticket.cost.output_tokens)
         self.queue.add(ticket, at_head=at_head)
 
     def admit(self, now: float) -> Ticket | None:
-        """Take the next call out of the queue and reserve its cost, where it may be sent now."""
+        """Take the next call out of the queue and reserve its cost; None if no call may be sent now."""
         ticket = self.queue.first(now)
         if ticket is None or self._ready_at(ticket, now) > now:
             return None
@@ -73,27 +76,30 @@ class Scope:
         return ticket
 
     def never(self, ticket: Ticket, now: float) -> Impossible | None:
-        """Why a call can never be sent; None where it can."""
+        """Return why a call can never be sent; None if it can be."""
         if self.quota.is_unlimited(now):
             return None
         ticket.cost = self.quota.charger.estimate(ticket.input_tokens, ticket.max_output)
         return self.quota.never(ticket, now)
 
     def next_time(self, now: float) -> float:
-        """When to call `admit` or `expired` again unless something ends before; `math.inf` for never."""
+        """Return the time at which to call `admit` again, unless a call ends earlier; `math.inf`: at no set time.
+
+        The time is also the next deadline in the queue, if that is earlier.
+        """
         ticket = self.queue.first(now)
         if ticket is None:
             return math.inf
         return min(self._ready_at(ticket, now), self.queue.next_deadline())
 
     def is_hopeless(self, ticket: Ticket, now: float) -> bool:
-        """Whether a waiting call cannot go before its deadline, by a wide margin. False where no rate is known."""
+        """Return True if a waiting call will miss its deadline by a wide margin. False if no rate is known."""
         if ticket.deadline == math.inf:
             return False
         return self.seconds_ahead(ticket, now) > HOPELESS * (ticket.deadline - now)
 
     def seconds_ahead(self, ticket: Ticket, now: float) -> float:
-        """About how long it takes to send what is ahead of a waiting call; 0 where no rate is known."""
+        """Estimate the seconds until all calls ahead of a waiting call are sent; 0 if no rate is known."""
         calls, tokens = self.queue.place(ticket)
         if calls < 1:
             return 0.0
@@ -106,8 +112,7 @@ class Scope:
         return seconds
 
     def waiting_for(self, ticket: Ticket, now: float) -> str:
-        """Why a call waits, in words, such as `requests of openai/gpt-5, 12 ahead, about 3 s`; empty where it does
-        not wait."""
+        """Return what a call waits for, such as `requests of openai/gpt-5, 12 ahead, about 3 s`; "" if for nothing."""
         if ticket.state is not TicketState.QUEUED:
             return ""
         first = self.queue.first(now)
@@ -119,18 +124,21 @@ class Scope:
         return f"{what}, {ahead} ahead{about}"
 
     def slot_seconds(self, now: float) -> float:
-        """For how many seconds so far the next call has waited for another one to end."""
+        """Return the total seconds for which the next call waited for a running call to end."""
         return self._slot_seconds + max(0.0, now - self._no_slot_since)
 
-    # --- after it was sent ---
+    # --- after a call was sent ---
 
     def confirm(self, ticket: Ticket, report: QuotaReport, now: float) -> None:
-        """The head of a response came that is no refusal."""
+        """Record the head of a response that is not a refusal."""
         self.quota.confirm(ticket, report, now)
 
     def refuse(self, ticket: Ticket, report: QuotaReport, now: float, *, again: bool = True) -> Refusal:
-        """A call was refused by a limit. After `RATE` and `OVERLOAD` it stands at the head of its line again, unless
-        `again` is False because it goes to another target."""
+        """Record that a limit refused a call, and return the kind of refusal.
+
+        After `RATE` and `OVERLOAD` the call is queued again, before the other calls of its tenant, unless `again` is
+        False because the call is sent to another target.
+        """
         self._release(ticket)
         if self.concurrency is not None:
             by_slots = report.refusal is Refusal.RATE and self.quota.charger.charging.limited_by == "slots"
@@ -149,11 +157,11 @@ class Scope:
     def settle(
         self, ticket: Ticket, usage: Cost | None, now: float, *, tokens: float | None = None, output: float = 0.0
     ) -> None:
-        """A call ended.
+        """Record that a call ended.
 
-        usage: its charge in the end (`Charger.settled`); None keeps the estimate.
-        tokens: its input and output; None keeps the estimate.
-        output: output tokens, of an answer that was not streamed; 0 where unknown.
+        usage: its real charge (`Charger.settled`); None keeps the estimate.
+        tokens: its input and output tokens; None keeps the estimate.
+        output: the output tokens of an unstreamed response; 0 if unknown or streamed.
         """
         self._release(ticket)
         if self.concurrency is not None:
@@ -163,7 +171,10 @@ class Scope:
             self.queue.correct(ticket, tokens)
 
     def fail(self, ticket: Ticket, report: QuotaReport, now: float, *, answered: bool) -> None:
-        """A call failed for a reason that is no limit. answered: the server said so; else it may have done the work."""
+        """Record that a call failed for a reason other than a limit.
+
+        answered: True if the server reported the failure; False: the server may have processed the request.
+        """
         usage = None
         if answered:
             self.quota.confirm(ticket, report, now)
@@ -171,7 +182,7 @@ class Scope:
         self.settle(ticket, usage, now, tokens=0.0)
 
     def cancel(self, ticket: Ticket, now: float) -> None:
-        """A call is given up before its request left: it waits no longer, and holds nothing."""
+        """Remove a call that is given up before its request was sent, and release all that it reserved."""
         if ticket.state is TicketState.QUEUED:
             self.queue.remove(ticket)
             if not self.queue.length:
@@ -184,19 +195,19 @@ class Scope:
             self.queue.correct(ticket, 0.0)
 
     def answered(self, ticket: Ticket, now: float) -> None:
-        """The first token of a streamed answer came."""
+        """Record the first token of a streamed response."""
         if self.concurrency is not None:
             self.concurrency.first_token(ticket, now)
 
-    # --- seen from outside ---
+    # --- figures ---
 
     @property
     def running(self) -> int:
-        """Calls that were sent and have not ended."""
+        """The number of calls that were sent and have not ended."""
         return self.quota.running
 
     def statistics(self, now: float) -> ScopeStatistics:
-        """The scope in figures."""
+        """Return the scope's figures at the time `now`."""
         quota, window = self.quota, self.quota.window
         most = [limit.concurrent for limit in self.limits if limit.concurrent is not None]
         if self.concurrency is not None:
@@ -215,10 +226,10 @@ class Scope:
             concurrent=min(most, default=None),
         )
 
-    # --- what the above have in common ---
+    # --- shared by the methods above ---
 
     def _ready_at(self, ticket: Ticket, now: float) -> float:
-        """When the next call may be sent."""
+        """Return the time at which `ticket`, the next call, may be sent."""
         ticket.cost = cost = self.quota.charger.estimate(ticket.input_tokens, ticket.max_output)
         at = self.quota.own_ready_at(cost, now)
         slot = now if self.concurrency is None else self.concurrency.ready_at(now)
@@ -230,8 +241,12 @@ class Scope:
         return own
 
     def _take_turns(self, cost: Cost, held_back: bool, now: float) -> float:
-        """When the declared limits let a call go. The scope stands in the line of the one that lets it go last, and in
-        no other: it must not keep others waiting for room that it cannot use. held_back: its own limits hold it back.
+        """Return the time at which the declared limits allow a call of this cost, and update the limits' lines.
+
+        The scope enters only the line of the limit that allows the call last, so that it does not block other scopes
+        at a limit that it cannot use yet.
+
+        held_back: True if the scope's own limits do not allow the call now.
         """
         last, binding = now, None
         for limit in self.limits:
@@ -246,7 +261,7 @@ class Scope:
         return last
 
     def reason(self, ticket: Ticket, now: float) -> str:
-        """What holds a call back, in words, where it is the next one."""
+        """Return what the next call, `ticket`, waits for, in words."""
         cost = ticket.cost
         full = next((limit for limit in self.limits if limit.is_full), None)
         if full is not None:
@@ -257,18 +272,18 @@ class Scope:
         return what if what.startswith("declared ") else f"{what or 'its turn'} of {self.name}"
 
     def _release(self, ticket: Ticket) -> None:
-        """It no longer counts as a call that runs."""
+        """Stop counting a sent call as running in the declared limits."""
         if ticket.state in (TicketState.SENT, TicketState.CONFIRMED):
             for limit in self.limits:
                 limit.running -= 1
 
     def leave_lines(self) -> None:
-        """No call waits: others need not wait for this scope's turn."""
+        """Leave the lines of all declared limits, because no call of this scope waits."""
         for limit in self.limits:
             limit.leave_line(self)
 
     def _note_slot(self, missing: bool, now: float) -> None:
-        """Count the time for which a slot was missing."""
+        """Add up the time during which a slot for a running call is missing."""
         if missing:
             self._no_slot_since = min(self._no_slot_since, now)
         elif self._no_slot_since < math.inf:

@@ -1,6 +1,6 @@
-"""How good a target is for the next call: how fast it answered, how often it failed, how much it has to do.
+"""Scores a target for the next call by its speed, its failures and its running calls.
 
-Knows outcomes and the time that it is given. Must not know routes.
+Knows the outcomes of calls and the time that the caller passes. Must not know routes.
 """
 
 from __future__ import annotations
@@ -8,22 +8,28 @@ from __future__ import annotations
 import math
 
 TIME_SMOOTHING = 0.2
+"""Weight of the latest time to the first event in the smoothed time."""
+
 FAILURE_SMOOTHING = 0.1
+"""Weight of the latest outcome in the smoothed share of failures."""
+
 MOST_FAILURES = 0.98
+"""The share of failures above which the score grows no further."""
+
 FAILURE_COST = 2.0
-"""Seconds that one failure for each success adds to the score."""
+"""Seconds that are added to the score for one failure per success."""
 
 STALE = 5.0
 """Seconds without an outcome after which an idle target is tried with one call."""
 
 
 class Score:
-    """One target's record.
+    """The times and failures of one target.
 
-    outstanding: calls under way.
-    time: smoothed seconds to the first event of good answers; `math.inf` before the first.
-    failures: smoothed share of failures.
-    heard_at: when the last outcome came.
+    outstanding: the number of running calls.
+    time: the smoothed seconds to the first event of successful calls; `math.inf` before the first one.
+    failures: the smoothed share of failed calls, from 0 to 1.
+    heard_at: the time of the last outcome.
     """
 
     __slots__ = ("failures", "heard_at", "outstanding", "time")
@@ -36,25 +42,25 @@ class Score:
 
     @property
     def is_known(self) -> bool:
-        """Whether it has answered."""
+        """True if the target has answered a call."""
         return self.time < math.inf
 
     def is_due(self, now: float) -> bool:
-        """Whether it should be tried with one call, because nothing is known of it, or nothing of late."""
+        """Return True if an idle target should get one call, because it has no outcome or none for `STALE` seconds."""
         return self.outstanding == 0 and (not self.is_known or now - self.heard_at >= STALE)
 
     def value(self) -> float:
-        """Seconds that a call is expected to take, its failures included; the least is the best."""
+        """Return the expected seconds of a call, with an allowance for failures. The lowest score is the best."""
         share = min(self.failures, MOST_FAILURES)
         return (self.outstanding + 1) * self.time + FAILURE_COST * share / (1.0 - share)
 
     def succeed(self, seconds: float, now: float) -> None:
-        """A call was answered: its first event came after so many seconds."""
+        """Record that a call's first event came after `seconds`."""
         self.time = seconds if not self.is_known else self.time + TIME_SMOOTHING * (seconds - self.time)
         self.failures -= FAILURE_SMOOTHING * self.failures
         self.heard_at = now
 
     def fail(self, now: float) -> None:
-        """A call failed by the target's fault."""
+        """Record that a call failed by the target's fault."""
         self.failures += FAILURE_SMOOTHING * (1.0 - self.failures)
         self.heard_at = now

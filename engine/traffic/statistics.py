@@ -1,4 +1,4 @@
-"""Traffic control in figures. Values only; the scopes fill them in."""
+"""The figures of traffic control. Values only; `Scope.statistics` fills them in."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True, frozen=True)
 class LimitStatistics:
-    """One limit of a scope at one moment.
+    """The figures of one limit at one moment, in the unit that it counts (requests or tokens).
 
-    rate: what it lets go per second, of what it counts (requests or tokens).
-    capacity: what can go at once after a pause.
-    level: what may go now; negative where more was sent than there was room for.
+    rate: units that may be sent per second.
+    capacity: units that may be sent at once after a pause.
+    level: units that may be sent now; negative if more were sent than the limit had room for.
     """
 
     rate: float
@@ -22,18 +22,19 @@ class LimitStatistics:
 
 @dataclass(slots=True, frozen=True)
 class ScopeStatistics:
-    """One scope at one moment: a key of a host, and the models that share a limit there.
+    """The figures of one scope at one moment. A scope is a key of a host, and the models that share a limit there.
 
-    waiting: calls in its queue.
+    waiting: calls in the queue.
     running: calls that were sent and have not ended.
-    sent, refused: requests since the engine opened; one that is sent again counts again.
+    sent: requests sent since the engine opened; a call that is sent again counts again.
+    refused: requests refused by a limit since the engine opened.
     reported: limits that the server reports or the program declared, by name.
-    learned: limits that refusals have taught, by what they count.
-    window: how many calls may be sent before the first of them is known to be accepted.
-    unconfirmed: how many of those that were sent are not known to be accepted.
-    held: seconds until the pause after a refusal ends; 0 where there is none.
-    spent: seconds until a used-up quota is asked for again; 0 where none is used up.
-    concurrent: how many calls may run at a time; None where that is not limited.
+    learned: limits learned from refusals, by the unit that they count.
+    window: the largest number of calls that may be sent and not yet be accepted.
+    unconfirmed: calls that were sent and are not yet known to be accepted.
+    held: seconds until the pause after a refusal ends; 0 if there is none.
+    spent: seconds until calls are sent again after the server reported a used-up quota; 0 if none is used up.
+    concurrent: the largest number of running calls; None if that is not limited.
     """
 
     waiting: int = 0
@@ -51,9 +52,9 @@ class ScopeStatistics:
 
 @dataclass(slots=True, frozen=True)
 class TrafficStatistics:
-    """Traffic control at one moment.
+    """The figures of traffic control at one moment.
 
-    scopes: by name, such as `openai/gpt-5`. Empty in an engine without `traffic`.
+    scopes: the figures of each scope, by name, such as `openai/gpt-5`. Empty in an engine without `traffic`.
     """
 
     scopes: Mapping[str, ScopeStatistics] = field(default_factory=dict[str, ScopeStatistics])

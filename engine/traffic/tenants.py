@@ -1,7 +1,7 @@
-"""One priority class of a queue: its tenants, who is next among them, and how much waits ahead of a call.
+"""One priority class of a queue: its tenants, the tenant that is next, and the tokens that wait ahead of a call.
 
-The tenant with the least service goes next. Within a tenant calls go in their order. Every operation is O(log n) in
-the tenants or better.
+The tenant with the least service is next. The calls of a tenant are sent in the order of its line. Every operation is
+O(log n) or better in the number of tenants.
 
 Knows tickets and service. Must not know the other classes, time or limits.
 """
@@ -17,9 +17,11 @@ _SPARE = 32
 
 
 class TenantClass:
-    """The tenants of one class.
+    """The tenants of one priority class.
 
-    present: tenants with waiting calls, by name. length, backlog: calls and tokens that wait in all.
+    length: the number of waiting calls.
+    backlog: the tokens of the waiting calls.
+    present: the lines of the tenants that have waiting calls, by the tenant's name.
     """
 
     def __init__(self) -> None:
@@ -30,14 +32,14 @@ class TenantClass:
         self._away_heap: list[tuple[float, int, str | None]] = []
         self._heap: list[tuple[float, int, int, TenantLine]] = []
         self._entries = 0
-        # The service at which the last call was taken: a tenant that was away starts no lower.
+        # The service of the tenant whose call was taken last. A tenant that had no waiting calls starts no lower.
         self._floor = 0.0
-        # Tenants and their tokens by the power of two of their backlog, for `ahead`.
+        # The number of tenants and their tokens, by the power of two of their backlog, for `ahead`.
         self._octave_lines = [0] * _OCTAVES
         self._octave_tokens = [0.0] * _OCTAVES
 
     def add(self, ticket: Ticket, *, at_head: bool = False) -> None:
-        """A call begins to wait."""
+        """Add a call at the end of its tenant's line. `at_head`: at the beginning."""
         line = self.present.get(ticket.tenant)
         if line is None:
             line = self._arrive(ticket.tenant)
@@ -49,7 +51,7 @@ class TenantClass:
         self._moved(line, before, 1)
 
     def remove(self, ticket: Ticket) -> None:
-        """A call waits no longer, because it is sent or cancelled."""
+        """Remove a call from its tenant's line, because it is sent or cancelled."""
         line = ticket.line
         assert line is not None
         before = line.backlog
@@ -59,7 +61,7 @@ class TenantClass:
             self._leave(line)
 
     def first(self) -> Ticket:
-        """The next call. There must be one."""
+        """Return the next call without removing it. The class must not be empty."""
         while True:
             _, _, version, line = self._heap[0]
             if version == line.version and line.first is not None:
@@ -67,10 +69,10 @@ class TenantClass:
             heapq.heappop(self._heap)
 
     def serve(self, tenant: str | None, tokens: float, *, taken: bool = False) -> None:
-        """Charge a tenant (give back, where negative). taken: it is for the call that goes next."""
+        """Add tokens to a tenant's service; negative tokens reduce it. `taken`: they are those of the next call."""
         line = self.present.get(tenant) or self._away.get(tenant)
         if line is None:
-            # It was forgotten, because everybody present has had more service.
+            # The tenant was forgotten, because its service was not above the floor.
             return
         if taken:
             self._floor = max(self._floor, line.service)
@@ -81,18 +83,20 @@ class TenantClass:
             self._rest(line)
 
     def ahead(self, ticket: Ticket) -> float:
-        """Tokens that are served before a call at the end of its tenant's line.
+        """Estimate the tokens that are served before a call at the end of its tenant's line.
 
-        These are all of its own tenant, and of each other tenant what it has, but no more than the own tenant has.
-        Tenants whose backlog is within the same power of two count as the smallest such.
+        These are all tokens of its own tenant, and for each other tenant its backlog, at most that of the own tenant.
+        A backlog in the same power of two as the own one counts as that power's smallest number.
         """
         line = ticket.line
         assert line is not None
         return line.backlog - ticket.service + self._others(line.backlog)
 
     def place(self, ticket: Ticket) -> tuple[float, float]:
-        """About how many calls, and tokens, are served before a call that stands anywhere in its tenant's line. Calls
-        of its tenant that were cancelled since count too."""
+        """Estimate the number of calls, and of tokens, that are served before a call at any place of its tenant's line.
+
+        Calls of its tenant that were cancelled after this call was added are counted, too.
+        """
         line = ticket.line
         assert line is not None
         assert line.first is not None
@@ -102,7 +106,7 @@ class TenantClass:
         return calls + others * self.length / self.backlog, tokens + others
 
     def _others(self, tokens: float) -> float:
-        """Tokens of the other tenants that are served before so many of one tenant."""
+        """Estimate the tokens of other tenants that are served before this many tokens of one tenant."""
         octave = _octave(tokens)
         others = sum(self._octave_tokens[:octave]) + 2.0 ** (octave - 1) * self._octave_lines[octave]
         others += tokens * sum(self._octave_lines[octave + 1 :])
@@ -133,7 +137,7 @@ class TenantClass:
         return None
 
     def _enter(self, line: TenantLine) -> None:
-        """A new entry in the heap; the old one is invalid from now on."""
+        """Add a heap entry for a tenant with its current service. Its older entry is invalid from now on."""
         self._entries += 1
         line.version = self._entries
         heapq.heappush(self._heap, (line.service, self._entries, line.version, line))
@@ -145,7 +149,7 @@ class TenantClass:
             heapq.heapify(self._heap)
 
     def _rest(self, line: TenantLine) -> None:
-        """Remember a tenant that has nothing waiting for as long as its service is above the floor."""
+        """Keep a tenant without waiting calls, as long as its service is above the floor."""
         self._away[line.name] = line
         self._entries += 1
         heapq.heappush(self._away_heap, (line.service, self._entries, line.name))
@@ -171,5 +175,5 @@ class TenantClass:
 
 
 def _octave(tokens: float) -> int:
-    """The power of two below which a number of tokens is: 0 for none, 1 for 1, 2 for 2 and 3, 3 for 4 to 7."""
+    """Return the exponent of the power of two above `tokens`: 0 for 0, 1 for 1, 2 for 2 and 3, 3 for 4 to 7."""
     return min(_OCTAVES - 1, int(tokens).bit_length())

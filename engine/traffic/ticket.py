@@ -1,8 +1,7 @@
-"""A call as traffic control sees it: what it costs, where it waits, what it holds. One object from queue to end.
+"""The ticket of a call in traffic control, and the linked list in which the calls of one tenant wait.
 
-And the linked list in which the calls of one tenant wait.
-
-Knows states, fields and links. Must not know what changes them.
+A call has one ticket from the queue to its end. Knows the states, fields and links of tickets. Must not know the rules
+by which queues and quotas change them.
 """
 
 from __future__ import annotations
@@ -15,29 +14,41 @@ from .charge import FREE, Cost
 
 
 class TicketState(enum.IntEnum):
-    """Where a ticket stands."""
+    """The state of a ticket."""
 
     NEW = 0
+    """The call is not queued yet."""
     QUEUED = 1
+    """The call waits in a queue."""
     SENT = 2
-    """Sent, and a refusal may still come: it takes a place in the window."""
+    """The call was sent and may still be refused. It takes a place in the window."""
     CONFIRMED = 3
+    """The server accepted the call."""
     ENDED = 4
+    """The call ended, was refused or was cancelled."""
 
 
 class Ticket:
-    """One call's place in a queue and, once it is sent, what it has reserved.
+    """The place of one call in a queue and, after the call was sent, its reserved cost.
 
-    input_tokens, max_output: what the charge is estimated from; `max_output` is None where the request has no limit.
-    cost: the charge as it is believed now. It is estimated again when the call's turn comes.
-    priority, tenant, deadline: as the caller gave them; the deadline is a time, `math.inf` for none.
-    service: tokens that the tenant is charged for it.
-    refusals: how often a limit refused it.
-    charged: what the quota's buckets hold of it now.
-    sent_at: when it was sent last.
-    sent_before: what the quota had sent in all when it was sent, it included.
-    owner: the caller's own object.
-    place: in its tenant's line; the first call has the least.
+    input_tokens: the estimated tokens of the prompt.
+    max_output: the request's limit for output tokens; None if it has none.
+    cost: the current estimate of the charge. It is computed again when the call is the next one.
+    priority: the priority class.
+    tenant: the tenant; None if the request names none.
+    deadline: the time at which the call stops waiting; `math.inf`: none.
+    owner: an object of the caller, such as the call.
+    service: the tokens that are charged to the tenant.
+    refusals: the number of times that a limit refused the call.
+    state: the current state.
+    charged: the cost that was taken from the quota's buckets and not returned.
+    sent_at: the time at which the call was last sent.
+    sent_before: the total cost that the quota had sent when this call was sent, including this call.
+    sequence: the number of its latest entry in the queue, by which the queue recognizes outdated deadlines.
+    place: orders the calls in a tenant's line; the first call has the lowest number.
+    line: the tenant's line in which it waits; None: not waiting.
+    before: the previous call in the line.
+    after: the next call in the line.
     """
 
     __slots__ = (
@@ -92,7 +103,7 @@ class Ticket:
 
     @property
     def is_first_of_tenant(self) -> bool:
-        """Whether it stands at the head of its tenant's line, so that it may be the next call of all."""
+        """True if the call is the first in its tenant's line. Only such a call can be the next of the queue."""
         return self.line is not None and self.line.first is self
 
     def __repr__(self) -> str:
@@ -100,10 +111,16 @@ class Ticket:
 
 
 class TenantLine:
-    """The waiting calls of one tenant in one class, as a linked list, so that one in the middle leaves in O(1).
+    """The waiting calls of one tenant in one class, as a linked list, so that a call leaves the middle in O(1).
 
-    service: tokens served, on the class's scale. backlog: tokens waiting. length: calls waiting.
-    version: which of the heap's entries is the valid one.
+    name: the tenant's name; None for calls without a tenant.
+    service: the tokens served. When the line's first call arrives, it is raised to the least of the other tenants.
+    backlog: the tokens of the waiting calls.
+    length: the number of waiting calls.
+    version: the number of the tenant's valid entry in the heap of its class; 0: none.
+    octave: the exponent of the power of two above the backlog.
+    first: the first waiting call.
+    last: the last waiting call.
     """
 
     __slots__ = ("backlog", "first", "last", "length", "name", "octave", "service", "version")
@@ -119,17 +136,17 @@ class TenantLine:
         self.last: Ticket | None = None
 
     def append(self, ticket: Ticket) -> None:
-        """At the end."""
+        """Add a call at the end of the line."""
         ticket.place = 0 if self.last is None else self.last.place + 1
         self._link(self.last, ticket, None)
 
     def prepend(self, ticket: Ticket) -> None:
-        """At the head."""
+        """Add a call at the head of the line."""
         ticket.place = 0 if self.first is None else self.first.place - 1
         self._link(None, ticket, self.first)
 
     def unlink(self, ticket: Ticket) -> None:
-        """Wherever it stands."""
+        """Remove a call from any place in the line."""
         before, after = ticket.before, ticket.after
         if before is None:
             self.first = after

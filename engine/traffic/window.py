@@ -1,4 +1,4 @@
-"""How many calls may be sent before the first of them is known to be accepted.
+"""A window that limits the calls that were sent and are not yet known to be accepted.
 
 Knows unconfirmed tickets and their times. Must not know buckets.
 """
@@ -11,19 +11,20 @@ from collections import OrderedDict
 from .ticket import Ticket
 
 START = 10
-"""Unconfirmed calls at the start."""
+"""The size of the window at the start, in calls."""
 
 DOUBLING_UNTIL = 32
-"""Up to this size the window doubles with each round trip; above, it grows by this number with each."""
+"""Up to this size, the window doubles with each round trip. A larger window grows by this number with each."""
 
 CONFIRMED_AFTER = 0.5
-"""Seconds without a refusal after which a call counts as accepted: an unstreamed answer's headers come at its end."""
+"""Seconds without a refusal after which a call counts as accepted. The headers of an unstreamed response arrive only
+when the whole response is ready."""
 
 
 class Window:
     """The calls that were sent and may still be refused.
 
-    It grows with each confirmed call, while at least half of it is in use.
+    The window grows with each confirmed call, while at least half of it is in use.
     """
 
     __slots__ = ("_size", "_unconfirmed")
@@ -37,15 +38,15 @@ class Window:
 
     @property
     def size(self) -> int:
-        """How many there may be."""
+        """The largest number of unconfirmed calls."""
         return int(self._size)
 
     def add(self, ticket: Ticket, now: float) -> None:
-        """A call is sent."""
+        """Add a call that is sent."""
         self._unconfirmed[ticket] = now + CONFIRMED_AFTER
 
     def confirm(self, ticket: Ticket) -> bool:
-        """A call is accepted; False where that was known before."""
+        """Remove a call that the server accepted. Return False if it was not in the window."""
         in_use = len(self._unconfirmed)
         if self._unconfirmed.pop(ticket, None) is None:
             return False
@@ -54,17 +55,17 @@ class Window:
         return True
 
     def remove(self, ticket: Ticket) -> None:
-        """A call was refused or cancelled: its place is free, the window does not grow."""
+        """Remove a call that was refused or cancelled. The window does not grow."""
         self._unconfirmed.pop(ticket, None)
 
     def overdue(self, now: float) -> Ticket | None:
-        """The oldest call that counts as accepted because nothing was heard of it for long enough."""
+        """Return the oldest call if it counts as accepted, because no refusal came for `CONFIRMED_AFTER` seconds."""
         for ticket, until in self._unconfirmed.items():
             return ticket if until <= now else None
         return None
 
     def ready_at(self, now: float) -> float:
-        """When there is a place at the latest."""
+        """Return the latest time at which the window has a free place; `now` if it has one."""
         if len(self._unconfirmed) < self.size:
             return now
         return next(iter(self._unconfirmed.values()), math.inf)

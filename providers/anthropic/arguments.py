@@ -1,6 +1,6 @@
-"""The arguments of `client.messages.create` (anthropic) → `Request`.
+"""Reads the arguments of `client.messages.create` (anthropic) into a `Request`.
 
-Messages are read by the converter. Knows the members of a body that a field of `Request` holds; any other is carried in
+The converter reads the messages. Knows which members of a body the fields of `Request` can hold; other members go to
 `extra_body`. Must not know how a member is written.
 """
 
@@ -36,8 +36,8 @@ ARGUMENTS = frozenset({
     "thinking", "thread", "tool_choice", "tools", "top_k", "top_p", "betas", "user_profile_id", "workspace_id",
     *CALL_OPTIONS,
 })  # fmt: skip
-"""The arguments that the SDK's methods take, those of `client.beta.messages` included, and `temperature`, `top_k` and
-`top_p` of its older versions."""
+"""The arguments that the SDK's methods accept. They include those of `client.beta.messages`, and `temperature`, `top_k`
+and `top_p` of older versions."""
 
 BETA_HEADER = "anthropic-beta"
 
@@ -45,14 +45,14 @@ TOOL_MEMBERS = frozenset({"name", "description", "input_schema", "strict", "cach
 CHOICE_MEMBERS = frozenset({"type", "name", "disable_parallel_tool_use"})
 OUTPUT_MEMBERS = frozenset({"effort", "format"})
 CHOICES = {cast("str", wire["type"]): word for word, wire in TOOL_CHOICES.items()}
-"""`tool_choice.type` → our word."""
+"""Maps `tool_choice.type` to the value of `Request.tool_choice`."""
 
 SUMMARY: dict[str, bool] = {"summarized": True, "omitted": False}
-"""`thinking.display` → whether a summary is wanted."""
+"""Maps `thinking.display` to True if the response shall contain a summary of the reasoning."""
 
 
 def read_arguments(arguments: Mapping[str, object]) -> Request:
-    """The request. Raises `InvalidRequestError` naming the argument, or the place in it."""
+    """Return the request. Raises `InvalidRequestError`, which names the argument or the path in it."""
     given = present(arguments)
     check_names(given, ARGUMENTS, METHOD)
     options = take_call_options(given)
@@ -65,7 +65,7 @@ def read_arguments(arguments: Mapping[str, object]) -> Request:
 
 
 def _take_betas(given: dict[str, object], options: CallOptions) -> None:
-    """`betas` is a header, to which one in `extra_headers` adds."""
+    """Move `betas` to its header, together with the values that `extra_headers` has for it."""
     betas = plain(given.pop("betas", None), "betas")
     if betas is None:
         return
@@ -78,7 +78,11 @@ def _take_betas(given: dict[str, object], options: CallOptions) -> None:
 
 
 def read_body(body: JSONObject, options: CallOptions, where: str = "", *, schema: type | None = None) -> Request:
-    """The request of a body. where: the path to it, for errors. schema: the class that the answer must fit."""
+    """Return the request of a body.
+
+    where: the path of the body, for error messages.
+    schema: the class that the response must match; None: no class was given.
+    """
     members = Members(body, where)
     extra: JSONObject = {}
     messages, _ = read_conversation(AnthropicConverter, members.some_objects("messages"), where)
@@ -114,7 +118,7 @@ def read_body(body: JSONObject, options: CallOptions, where: str = "", *, schema
 
 
 def _system(value: JSON) -> str | Sequence[Text] | None:
-    """The system prompt, its blocks read as a message's are."""
+    """Return the system prompt. Its blocks are read like those of a message."""
     if value is None or type(value) is str:
         return value or None
     items: list[JSONObject] = [{"role": "user", "content": value}]
@@ -132,7 +136,7 @@ def _system(value: JSON) -> str | Sequence[Text] | None:
 
 
 def _tools(members: Members, extra: JSONObject) -> list[Tool]:
-    """The tools, where all are functions that `Tool` can hold; else none, and all of them are carried as they are."""
+    """Return the tools if `Tool` can hold all of them. Otherwise put all into `extra`, and return none."""
     wire = members.objects("tools")
     if not all(tool.keys() <= TOOL_MEMBERS and tool.get("type") in (None, "custom") for tool in wire):
         extra["tools"] = list(wire)
@@ -150,7 +154,7 @@ def _tool(wire: JSONObject, where: str) -> Tool:
 
 
 def _tool_choice(members: Members, extra: JSONObject, tools: list[Tool]) -> tuple[str, bool | None]:
-    """Which tools may be called, and whether several at a time. A choice that no field holds is carried as it is."""
+    """Return the tool choice and the option for parallel calls. A choice that no field holds goes to `extra`."""
     choice = members.object("tool_choice")
     if choice is None:
         return "auto", None
@@ -180,7 +184,7 @@ def _thinking(members: Members, extra: JSONObject, effort: str | None) -> Thinki
 
 
 def _metadata(members: Members, extra: JSONObject) -> dict[str, str] | None:
-    """Texts; with any other value, such as null, the member is carried as it is."""
+    """Return the metadata if all its values are texts. Otherwise put the member into `extra`."""
     metadata = members.object("metadata")
     if metadata is None:
         return None

@@ -1,8 +1,8 @@
-"""The arguments of `client.models.generate_content` (google-genai) → `Request`.
+"""Reads the arguments of `client.models.generate_content` (google-genai) into a `Request`.
 
-Contents are read by the converter. Knows the members of a body that a field of `Request` holds, and where the SDK puts
-the others, which are carried in `extra_body`; and that the SDK takes names in snake case, parts without contents and
-bytes without base64. Must not know how a member is written.
+The converter reads the contents. Knows which members of a body the fields of `Request` can hold, and where the SDK puts
+the other members, which go to `extra_body`. Knows also that the SDK accepts names in snake case, parts without contents
+and bytes without base64. Must not know how a member is written.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ GENERATION_MEMBERS = frozenset({
 """Members of `config` that the SDK puts into `generationConfig`."""
 
 RENAMED = {"modelSelectionConfig": "modelConfig", "generationOutputConfig": "outputConfig"}
-"""Member of `config` → its name on the wire, where that is another."""
+"""Maps the members of `config` that have another name on the wire to that name."""
 
 IGNORED = frozenset({"automaticFunctionCalling", "automaticContinuation"})
-"""Members of `config` that say what the SDK does with an answer; nothing of them is sent."""
+"""Members of `config` that control how the SDK processes a response. They are not sent."""
 
 CONFIG_MEMBERS = TOP_MEMBERS | GENERATION_MEMBERS | IGNORED | {"httpOptions"}
 
@@ -61,7 +61,7 @@ THINKING_MEMBERS = frozenset({"includeThoughts", "thinkingBudget", "thinkingLeve
 
 
 def read_arguments(arguments: Mapping[str, object]) -> Request:
-    """The request. Raises `InvalidRequestError` naming the argument, or the place in it."""
+    """Return the request. Raises `InvalidRequestError`, which names the argument or the path in it."""
     check_names(arguments, ARGUMENTS, METHOD)
     config = _config(arguments.get("config"))
     options = _take_http_options(config.pop("httpOptions", None))
@@ -88,7 +88,7 @@ def read_arguments(arguments: Mapping[str, object]) -> Request:
 
 
 def _config(value: object) -> dict[str, object]:
-    """The members of `config` by their names on the wire. Raises `InvalidRequestError` for one that there is not."""
+    """Return the members of `config` by their wire names. Raises `InvalidRequestError` for an unknown member."""
     members = _attributes(value, "config")
     for name in members:
         if name not in CONFIG_MEMBERS:
@@ -97,8 +97,10 @@ def _config(value: object) -> dict[str, object]:
 
 
 def _attributes(value: object, where: str) -> dict[str, object]:
-    """The members of a dict or of an SDK's object that were set, by their names on the wire. An object is not dumped as
-    a whole: it may hold classes."""
+    """Return the members that were set in a dict or in an SDK's object, by their wire names.
+
+    An object is not dumped as a whole, because it may contain classes.
+    """
     if value is None:
         return {}
     if isinstance(value, Mapping):
@@ -111,7 +113,7 @@ def _attributes(value: object, where: str) -> dict[str, object]:
 
 
 def _take_http_options(value: object) -> CallOptions:
-    """The options of the call; those of the client have no place in a request. Raises `InvalidRequestError`."""
+    """Return the options of the call. Raises `InvalidRequestError` for options of the client."""
     options, where = CallOptions(), "config.http_options"
     for name, member in _attributes(value, where).items():
         if member is None:
@@ -136,13 +138,13 @@ def _take_http_options(value: object) -> CallOptions:
 
 
 def _contents(value: object) -> list[JSONObject]:
-    """Contents as the SDK makes them: neighbouring parts without a content become one."""
+    """Return the contents as the SDK makes them: adjacent parts outside a content become one content."""
     if value is None or value == []:
         raise InvalidRequestError("contents", "are missing")
     given = plain(value, "contents", base64_bytes=True)
     elements = given if type(given) is list else [given]
     contents: list[JSONObject] = []
-    loose: list[JSON] = []  # parts that stand in no content
+    loose: list[JSON] = []  # adjacent parts outside a content
     for place, item in enumerate(elements):
         where = f"contents[{place}]" if type(given) is list else "contents"
         if type(item) is list:
@@ -198,7 +200,7 @@ def _system_instruction(value: JSON) -> JSONObject:
 
 
 def read_body(model: str, body: JSONObject, options: CallOptions, *, schema: type | None = None) -> Request:
-    """The request of a body. schema: the class that the answer must fit."""
+    """Return the request of a body. `schema`: the class that the response must match; None: no class was given."""
     members = Members(body)
     extra: JSONObject = {}
     messages, _ = read_conversation(GeminiConverter, members.some_objects("contents"))
@@ -231,7 +233,7 @@ def read_body(model: str, body: JSONObject, options: CallOptions, *, schema: typ
     read = {f"generationConfig.{name}": value for name, value in config.items() if name not in extra_config}
     carried = {**body, **read}
     if "tools" in extra:
-        # The encoder adds those to the functions.
+        # The encoder adds these tools to the functions.
         carried["tools"] = [tool for tool in objects(body, "tools") if tool not in items(extra, "tools")]
         if not carried["tools"]:
             del carried["tools"]
@@ -242,7 +244,7 @@ def read_body(model: str, body: JSONObject, options: CallOptions, *, schema: typ
 
 
 def _system(wire: JSONObject | None) -> str | Sequence[Text] | None:
-    """The system prompt, its parts read as a content's are."""
+    """Return the system prompt. Its parts are read like those of a content."""
     if wire is None:
         return None
     messages, _ = read_conversation(GeminiConverter, [{"role": "user", "parts": wire.get("parts")}])
@@ -255,7 +257,7 @@ def _system(wire: JSONObject | None) -> str | Sequence[Text] | None:
 
 
 def _tools(members: Members, extra: JSONObject) -> list[Tool]:
-    """The functions, where `Tool` can hold them all. Tools of other kinds are carried as they are, behind them."""
+    """Return the functions if `Tool` can hold all of them. Tools of other kinds go to `extra` unchanged."""
     wire = members.objects("tools")
     functions = [tool for tool in wire if tool.keys() == {FUNCTIONS}]
     declared = [declaration for tool in functions for declaration in objects(tool, FUNCTIONS)]
@@ -269,7 +271,7 @@ def _tools(members: Members, extra: JSONObject) -> list[Tool]:
 
 
 def _has_plain_type(declaration: JSONObject) -> bool:
-    """Whether the schema names its type in words: protobuf takes numbers, too."""
+    """Return True if the schema's types are names. Protobuf accepts numbers, too."""
     return type(mapping(declaration, "parameters").get("type", "")) is str
 
 
@@ -283,7 +285,7 @@ def _tool(wire: JSONObject, where: str) -> Tool:
 
 
 def _tool_choice(members: Members, extra: JSONObject, tools: list[Tool]) -> str:
-    """Which functions may be called. A choice that no field holds is carried as it is."""
+    """Return the functions that the model may call. A choice that no field holds goes to `extra` unchanged."""
     config = members.object("toolConfig")
     if config is None:
         return "auto"
@@ -300,8 +302,7 @@ def _tool_choice(members: Members, extra: JSONObject, tools: list[Tool]) -> str:
 
 
 def _schema(generation: Members, extra: JSONObject) -> JSONObject | None:
-    """The schema that the answer must fit. Another form of answer, and OpenAPI's older form of schema, are carried as
-    they are."""
+    """Return the schema that the response must match. Other response formats, and OpenAPI schemas, go to `extra`."""
     kind, schema = generation.text("responseMimeType"), generation.object("responseJsonSchema")
     if kind == JSON_TYPE and schema is not None:
         return schema

@@ -36,8 +36,12 @@ REASON = re.compile(r"\*Not run by the tests: (?P<reason>[^*\n]+)\.\*\s*\Z")
 
 @dataclass(slots=True, frozen=True)
 class Block:
-    """One block. line: where it begins, from 1. output: what it prints, where that is told. reason: why it is not run,
-    where it is not."""
+    """One code block of a page.
+
+    line: the number of its first line, counted from 1.
+    output: the output that the page shows for it; None: the page shows none.
+    reason: why the block is not run; None: it is run.
+    """
 
     line: int
     language: str

@@ -163,31 +163,31 @@ class Page:
             self.background = None
 
 
-def compare(printed: str, told: str) -> None:
-    """Raises `Wrong` where a page tells another output."""
+def compare(printed: str, expected: str) -> None:
+    """Raise `Wrong` if a block printed another output than the page shows."""
     found = "".join(line.rstrip() + "\n" for line in printed.splitlines())
-    told = "".join(line.rstrip() + "\n" for line in told.splitlines())
+    expected = "".join(line.rstrip() + "\n" for line in expected.splitlines())
     pattern = "".join(
         "(?:.*\n)*?" if line == "…" else ".*?".join(map(re.escape, line.split("…"))) + "\n"
-        for line in told.splitlines()
+        for line in expected.splitlines()
     )
     if not re.fullmatch(pattern, found):
-        raise Wrong(f"it prints\n{found}and the page says\n{told}")
+        raise Wrong(f"it prints\n{found}and the page says\n{expected}")
 
 
 def main(folder: Path) -> int:
     """Run what the folder's page.json says; the exit status."""
-    told = json.loads((folder / "page.json").read_text("utf-8"))
+    description = json.loads((folder / "page.json").read_text("utf-8"))
     sys.path.pop(0)  # this file's own folder
     os.chdir(folder)
-    page = Page(told["name"], told["address"], told["setting"])
+    page = Page(description["name"], description["address"], description["setting"])
     try:
-        for block in told["blocks"]:
+        for block in description["blocks"]:
             try:
                 page.run(block, block["line"])
             except BaseException as error:
                 what = str(error) if isinstance(error, Wrong) else traceback.format_exc()
-                print(f"{told['name']}, line {block['line']}: {what}")
+                print(f"{description['name']}, line {block['line']}: {what}")
                 return 1
     finally:
         page.stop()

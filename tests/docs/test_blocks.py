@@ -46,13 +46,13 @@ def address() -> Iterator[str]:
 
 @pytest.mark.parametrize("page", [name for name, blocks in BLOCKS.items() if blocks])
 def test_the_blocks_of_a_page_run_and_print_what_it_says(page: str, address: str, tmp_path: Path) -> None:
-    told = {
+    description = {
         "name": page,
         "address": address,
         "setting": setting(),
         "blocks": [asdict(block) for block in BLOCKS[page] if block.reason is None],
     }
-    (tmp_path / "page.json").write_text(json.dumps(told), "utf-8")
+    (tmp_path / "page.json").write_text(json.dumps(description), "utf-8")
     process = subprocess.Popen(
         [sys.executable, "-W", "error", str(RUNNER), str(tmp_path)],
         cwd=tmp_path,

@@ -43,7 +43,7 @@ def test_a_block_is_missing_the_names_that_it_reads_first(code: str, names: set[
     assert missing(ast.parse(code)) - set(bound(ast.parse(code))) == names - set(bound(ast.parse(code)))
 
 
-def test_a_block_imports_names_from_the_setting_and_from_earlier_blocks() -> None:
+def test_a_block_sees_names_of_the_setting_and_earlier_blocks() -> None:
     given = {"engine": "page_setting", "request": "page_setting"}
     _, fragment, last = modules("docs/page.md", read_blocks(PAGE), given)
     heads = [line.partition("  #")[0] for line in fragment.code.splitlines()[:2]]

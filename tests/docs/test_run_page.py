@@ -46,8 +46,8 @@ def run(folder: Path, text: str) -> str:
         for block in read_blocks(text)
         if block.reason is None
     ]
-    told = {"name": "page.md", "address": "127.0.0.1:1", "setting": SETTING, "blocks": blocks}
-    (folder / "page.json").write_text(json.dumps(told), "utf-8")
+    description = {"name": "page.md", "address": "127.0.0.1:1", "setting": SETTING, "blocks": blocks}
+    (folder / "page.json").write_text(json.dumps(description), "utf-8")
     command = [sys.executable, "-W", "error", str(RUNNER), str(folder)]
     done = subprocess.run(
         command, cwd=folder, env=environment(folder), capture_output=True, text=True, timeout=60, check=False
@@ -57,12 +57,12 @@ def run(folder: Path, text: str) -> str:
 
 
 def python(code: str, output: str | None = None) -> str:
-    told = "" if output is None else f"\n```text\n{output}\n```\n"
-    return f"```python\n{code}\n```\n{told}"
+    shown = "" if output is None else f"\n```text\n{output}\n```\n"
+    return f"```python\n{code}\n```\n{shown}"
 
 
 @pytest.mark.parametrize(
-    ("printed", "told"),
+    ("printed", "expected"),
     [
         ("one\ntwo\n", "one\ntwo\n"),
         ("one  \n", "one\n"),
@@ -72,14 +72,14 @@ def python(code: str, output: str | None = None) -> str:
         ("(a.b)\n", "(a.b)\n"),
     ],
 )
-def test_an_output_may_leave_places_open(printed: str, told: str) -> None:
-    compare(printed, told)
+def test_an_output_may_leave_places_open(printed: str, expected: str) -> None:
+    compare(printed, expected)
 
 
-@pytest.mark.parametrize(("printed", "told"), [("one\n", "two\n"), ("one\ntwo\n", "one\n"), ("axb\n", "a.b\n")])
-def test_any_other_difference_is_found(printed: str, told: str) -> None:
+@pytest.mark.parametrize(("printed", "expected"), [("one\n", "two\n"), ("one\ntwo\n", "one\n"), ("axb\n", "a.b\n")])
+def test_any_other_difference_is_found(printed: str, expected: str) -> None:
     with pytest.raises(Wrong, match="it prints"):
-        compare(printed, told)
+        compare(printed, expected)
 
 
 def test_blocks_of_a_page_share_their_names_and_run_in_order(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_what_does_not_do_as_it_says_is_told_with_its_line(tmp_path: Path, page:
     assert run(tmp_path, "# A page\n\n" + page).startswith("page.md, line 3: ")
 
 
-def test_a_command_may_say_how_it_ends_and_find_the_files_of_the_page(tmp_path: Path) -> None:
+def test_a_command_may_name_its_exit_status_and_use_page_files(tmp_path: Path) -> None:
     page = '```json title="a.json"\n{"a": 1}\n```\n\n```console\n$ cat a.json\n{"a": …}\n'
     page += "$ python -c 'raise SystemExit(3)'  # exit status 3\n```\n"
     assert not run(tmp_path, page)

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.trio
 
 
 class StubCall:
-    """A call that ends when it is told to."""
+    """A call that the test ends."""
 
     def __init__(self, stub: StubEngine, end: Callable[[ms.Completion], object]) -> None:
         self.stub = stub
@@ -113,7 +113,7 @@ async def test_a_key_comes_back_in_the_place_of_its_request() -> None:
         assert sorted([key async for key, _ in results]) == list(range(10))
 
 
-async def test_completions_come_as_calls_end_or_in_the_order_of_the_requests() -> None:
+async def test_completions_come_as_calls_end_or_in_request_order() -> None:
     for ordered, expected in ((False, ["1", "0"]), (True, ["0", "1"])):
         stub, seen = StubEngine(ends_by_itself=False), list[str]()
         async with mapped(stub, requests(2), ordered=ordered) as results, trio.open_nursery() as nursery:
@@ -132,7 +132,7 @@ async def test_no_requests_are_no_completions() -> None:
         assert [result async for result in results] == []
 
 
-async def test_a_request_that_cannot_be_sent_comes_back_naming_the_field() -> None:
+async def test_the_error_of_an_unsendable_request_names_the_field() -> None:
     async with ms.open_engine([ms.OpenAIChat("key", "http://127.0.0.1:1/v1")]) as engine:
         wrong = [ms.Request("m", "hi", temperature=-1.0), ms.Request("m", [])]
         async with engine.map(wrong, ordered=True) as results:
@@ -145,7 +145,7 @@ async def test_a_request_that_cannot_be_sent_comes_back_naming_the_field() -> No
     assert not any(completion.success or completion.attempts for completion in completions)
 
 
-async def test_what_is_no_request_comes_back_as_one_that_cannot_be_sent() -> None:
+async def test_an_item_that_is_not_a_request_gets_an_error() -> None:
     async with mapped(StubEngine(), ["hello"]) as results:
         found = [(str(key), completion.error_message) async for key, completion in results]
     assert found == [("hello", "request: must be a Request, not str")]
@@ -185,7 +185,7 @@ async def test_the_source_is_not_read_before_there_is_room() -> None:
         assert len(read) == 3
 
 
-async def test_an_engine_without_places_is_waited_for_while_own_calls_run() -> None:
+async def test_map_waits_for_a_full_engine_while_its_own_calls_run() -> None:
     stub = StubEngine(places=2)
     async with mapped(stub, requests(20), concurrency=10) as results:
         assert len([result async for result in results]) == 20
@@ -213,14 +213,14 @@ async def hold(count: int, concurrency: int) -> tuple[int, int]:
     return taken, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
 
 
-async def test_twenty_thousand_requests_take_no_more_memory_than_two_thousand() -> None:
+async def test_twenty_thousand_requests_need_no_more_memory_than_2000() -> None:
     taken, growth = await hold(20_000, 200)
     assert taken == 20_000
     assert growth < 8 * 1024
 
 
 @pytest.mark.soak
-async def test_a_million_requests_take_no_more_memory_than_a_hundred_thousand() -> None:
+async def test_a_million_requests_need_no_more_memory_than_100_000() -> None:
     taken, growth = await hold(1_000_000, 2_000)
     assert taken == 1_000_000
     assert growth < 16 * 1024
@@ -241,7 +241,7 @@ async def test_an_exception_in_the_source_comes_after_what_was_started() -> None
     assert sorted(seen) == ["0", "1", "2", "3", "4"]
 
 
-async def test_a_source_that_cannot_be_iterated_raises_from_the_iteration() -> None:
+async def test_an_error_of_opening_the_source_is_raised_by_iteration() -> None:
     class Broken:
         def __iter__(self) -> Iterator[ms.Request]:
             raise OSError("no file")
@@ -251,7 +251,7 @@ async def test_a_source_that_cannot_be_iterated_raises_from_the_iteration() -> N
             await results.__anext__()
 
 
-async def test_leaving_the_block_cancels_what_runs_and_closes_the_source() -> None:
+async def test_leaving_the_block_cancels_calls_and_closes_the_source() -> None:
     closed: list[bool] = []
 
     async def source() -> AsyncGenerator[ms.Request, None]:

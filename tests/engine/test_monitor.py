@@ -162,7 +162,7 @@ async def test_lines_that_arrive_together_get_one_response(tmp_path: Path, monke
         started = trio.current_time()
         second = await client.look(b"{}\n")
         assert second["uptime"] > first["uptime"]
-        assert trio.current_time() - started > monitor.LEAST_SECONDS / 2, "who asks without end is told now and then"
+        assert trio.current_time() - started > monitor.LEAST_SECONDS / 2, "frequent requests get reports at intervals"
 
 
 async def test_a_client_that_never_reads_blocks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

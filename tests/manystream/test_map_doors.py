@@ -56,7 +56,7 @@ def test_asyncio_gives_each_key_its_completion(provider: ms.Provider) -> None:
     run(main)
 
 
-def test_asyncio_reads_an_async_source_on_its_own_loop_and_closes_it(provider: ms.Provider) -> None:
+def test_asyncio_reads_an_async_source_on_its_loop_and_closes_it(provider: ms.Provider) -> None:
     closed: list[bool] = []
 
     async def source() -> AsyncGenerator[ms.Request, None]:
@@ -79,7 +79,7 @@ def test_asyncio_reads_an_async_source_on_its_own_loop_and_closes_it(provider: m
     run(main)
 
 
-def test_asyncio_raises_what_the_source_raises_after_what_was_started(provider: ms.Provider) -> None:
+def test_asyncio_raises_a_source_error_after_the_started_calls(provider: ms.Provider) -> None:
     async def main() -> None:
         async with aio.open_engine([provider]) as engine, engine.map(failing_source()) as results:
             assert [(await results.__anext__())[1].success for _ in range(2)] == [True, True]
@@ -89,7 +89,7 @@ def test_asyncio_raises_what_the_source_raises_after_what_was_started(provider: 
     run(main)
 
 
-def test_asyncio_ends_where_the_source_waits_for_a_cancelled_task(provider: ms.Provider) -> None:
+def test_asyncio_ends_if_the_source_awaits_a_cancelled_task(provider: ms.Provider) -> None:
     async def source() -> AsyncGenerator[ms.Request, None]:
         yield ask()
         task = asyncio.create_task(asyncio.sleep(60))
@@ -158,14 +158,14 @@ def test_a_portal_reads_the_source_on_the_thread_that_iterates(portal: Portal) -
     assert threads == {threading.get_ident()}
 
 
-def test_a_portal_raises_what_the_source_raises_after_what_was_started(portal: Portal) -> None:
+def test_a_portal_raises_a_source_error_after_the_started_calls(portal: Portal) -> None:
     with portal.map(failing_source()) as results:
         assert [next(results)[1].success for _ in range(2)] == [True, True]
         with pytest.raises(OSError, match="the disk is gone"):
             next(results)
 
 
-def test_a_portal_gives_a_request_that_cannot_be_sent_its_completion(portal: Portal) -> None:
+def test_a_portal_completes_a_request_that_cannot_be_sent(portal: Portal) -> None:
     with portal.map([ms.Request("sim/m", "hi", temperature=-1.0)]) as results:
         [(_, completion)] = list(results)
     assert completion.error_category is ms.ErrorCategory.INVALID_ARG

@@ -38,7 +38,7 @@ def test_dicts_in_openais_form_become_messages() -> None:
     ]
 
 
-def test_system_messages_at_the_beginning_become_the_system_prompt() -> None:
+def test_leading_system_messages_become_the_system_prompt() -> None:
     request = ms.Request(
         "m",
         [

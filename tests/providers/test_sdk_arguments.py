@@ -107,7 +107,7 @@ def test_another_dialect_is_written_from_the_fields() -> None:
     assert [tool["name"] for tool in body["tools"]] == ["look"]  # type: ignore[index, union-attr, call-overload]  # pyright: ignore
 
 
-def test_a_changed_field_is_written_anew_and_the_others_stay_as_given() -> None:
+def test_only_a_changed_field_is_written_in_another_form() -> None:
     request = ms.Request.from_openai(
         model="gpt-4o", messages=[{"role": "user", "content": "Hi", "name": "ada"}], max_tokens=9, tools=[CHAT_TOOL]
     )

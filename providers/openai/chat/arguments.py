@@ -1,6 +1,6 @@
-"""The arguments of `client.chat.completions.create` (openai) → `Request`.
+"""Reads the arguments of `client.chat.completions.create` (openai) into a `Request`.
 
-Messages are read by the converter. Knows the members of a body that a field of `Request` holds; any other is carried in
+The converter reads the messages. Knows which members of a body the fields of `Request` can hold; other members go to
 `extra_body`. Must not know how a member is written.
 """
 
@@ -36,7 +36,7 @@ ARGUMENTS = frozenset({
     "stream_options", "temperature", "tool_choice", "tools", "top_logprobs", "top_p", "user", "verbosity",
     "web_search_options", *CALL_OPTIONS,
 })  # fmt: skip
-"""The arguments that the SDK's method takes."""
+"""The arguments that the SDK's method accepts."""
 
 MODES = ("auto", "none", "required")
 TOOL_MEMBERS = frozenset({"type", "function"})
@@ -44,7 +44,7 @@ FUNCTION_MEMBERS = frozenset({"name", "description", "parameters", "strict"})
 
 
 def read_arguments(arguments: Mapping[str, object]) -> Request:
-    """The request. Raises `InvalidRequestError` naming the argument, or the place in it."""
+    """Return the request. Raises `InvalidRequestError`, which names the argument or the path in it."""
     given = present(arguments)
     check_names(given, ARGUMENTS, METHOD)
     options = take_call_options(given)
@@ -56,7 +56,11 @@ def read_arguments(arguments: Mapping[str, object]) -> Request:
 
 
 def read_body(body: JSONObject, options: CallOptions, where: str = "", *, schema: type | None = None) -> Request:
-    """The request of a body. where: the path to it, for errors. schema: the class that the answer must fit."""
+    """Return the request of a body.
+
+    where: the path of the body, for error messages.
+    schema: the class that the response must match; None: no class was given.
+    """
     members = Members(body, where)
     extra: JSONObject = {}
     messages, system = read_conversation(ChatConverter, members.some_objects("messages"), where)
@@ -92,7 +96,7 @@ def read_body(body: JSONObject, options: CallOptions, where: str = "", *, schema
 
 
 def _tools(members: Members, extra: JSONObject) -> list[Tool]:
-    """The tools, where all are functions that `Tool` can hold; else none, and all of them are carried as they are."""
+    """Return the tools if `Tool` can hold all of them. Otherwise put all into `extra`, and return none."""
     wire = members.objects("tools")
     if all(_is_plain(tool) for tool in wire):
         return [function_tool(tool, f"{members.field('tools')}[{place}]") for place, tool in enumerate(wire)]
@@ -106,7 +110,7 @@ def _is_plain(tool: JSONObject) -> bool:
 
 
 def tool_choice_of(members: Members, extra: JSONObject, tools: list[Tool]) -> str:
-    """Which tools may be called. A choice that no field holds is carried as it is."""
+    """Return the tools that the model may call. A choice that no field holds goes to `extra` unchanged."""
     choice = members.take("tool_choice")
     wire = choice if type(choice) is dict else {}
     name = string(mapping(wire, "function"), "name") or string(wire, "name")
@@ -125,8 +129,10 @@ def tool_choice_of(members: Members, extra: JSONObject, tools: list[Tool]) -> st
 
 
 def _schema(form: JSON, extra: JSONObject) -> JSONObject | None:
-    """The schema that the answer must fit. Without one, or where the model is not held to it, the format is carried as
-    it is."""
+    """Return the schema that the response must match.
+
+    A format without a schema, or with `strict` false, goes to `extra` unchanged.
+    """
     described = mapping(form, "json_schema") if type(form) is dict else {}
     schema = mapping(described, "schema")
     if schema and described.get("strict") is not False:

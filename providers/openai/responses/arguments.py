@@ -1,6 +1,6 @@
-"""The arguments of `client.responses.create` (openai) → `Request`.
+"""Reads the arguments of `client.responses.create` (openai) into a `Request`.
 
-Items are read by the converter. Knows the members of a body that a field of `Request` holds; any other is carried in
+The converter reads the input items. Knows which members of a body the fields of `Request` can hold; other members go to
 `extra_body`. Must not know how a member is written.
 """
 
@@ -38,17 +38,17 @@ ARGUMENTS = frozenset({
     "temperature", "text", "text_format", "tool_choice", "tools", "top_logprobs", "top_p", "truncation", "user",
     "verbosity", *CALL_OPTIONS,
 })  # fmt: skip
-"""The arguments that the SDK's method takes, and `text_format` of `parse` and `stream`."""
+"""The arguments that the SDK's method accepts, and `text_format` of `parse` and `stream`."""
 
 NO_REQUEST = ("response_id", "starting_after", "parse_as")
-"""Arguments of `stream` and `parse` that ask for no new answer, or say how the SDK reads it."""
+"""Arguments of `stream` and `parse` that request no new response, or control how the SDK parses it."""
 
 TOOL_MEMBERS = frozenset({"type", "name", "description", "parameters", "strict"})
 REASONING_MEMBERS = frozenset({"effort", "summary"})
 
 
 def read_arguments(arguments: Mapping[str, object]) -> Request:
-    """The request. Raises `InvalidRequestError` naming the argument, or the place in it."""
+    """Return the request. Raises `InvalidRequestError`, which names the argument or the path in it."""
     given = present(arguments)
     for name in NO_REQUEST:
         if given.pop(name, None) is not None:
@@ -64,7 +64,11 @@ def read_arguments(arguments: Mapping[str, object]) -> Request:
 
 
 def read_body(body: JSONObject, options: CallOptions, where: str = "", *, schema: type | None = None) -> Request:
-    """The request of a body. where: the path to it, for errors. schema: the class that the answer must fit."""
+    """Return the request of a body.
+
+    where: the path of the body, for error messages.
+    schema: the class that the response must match; None: no class was given.
+    """
     members = Members(body, where)
     extra: JSONObject = {}
     keeps = any(body.get(name) or options.extra_body.get(name) for name in REPLACES_INPUT)
@@ -99,7 +103,10 @@ def read_body(body: JSONObject, options: CallOptions, where: str = "", *, schema
 
 
 def _input(members: Members, where: str, *, may_be_absent: bool) -> tuple[list[Message], str | None]:
-    """The messages, and the system messages before them. may_be_absent: the server knows what it is asked."""
+    """Return the messages, and the text of the system messages before them.
+
+    may_be_absent: the input may be missing, because the server has the prompt.
+    """
     given = members.take("input")
     if type(given) is str:
         return [Message.user(given)], None
@@ -111,7 +118,7 @@ def _input(members: Members, where: str, *, may_be_absent: bool) -> tuple[list[M
 
 
 def _tools(members: Members, extra: JSONObject) -> list[Tool]:
-    """The tools, where all are functions that `Tool` can hold; else none, and all of them are carried as they are."""
+    """Return the tools if `Tool` can hold all of them. Otherwise put all into `extra`, and return none."""
     wire = members.objects("tools")
     if all(tool.get("type") == "function" and tool.keys() <= TOOL_MEMBERS for tool in wire):
         return [function_tool(tool, f"{members.field('tools')}[{place}]") for place, tool in enumerate(wire)]
@@ -120,7 +127,7 @@ def _tools(members: Members, extra: JSONObject) -> list[Tool]:
 
 
 def _tool_choice(members: Members, extra: JSONObject, tools: list[Tool]) -> str:
-    """Which tools may be called. A choice that no field holds is carried as it is."""
+    """Return the tools that the model may call. A choice that no field holds goes to `extra` unchanged."""
     choice = members.take("tool_choice")
     if choice is None:
         return "auto"
@@ -145,7 +152,7 @@ def _thinking(members: Members, extra: JSONObject) -> ThinkingConfig | None:
 
 
 def _schema(form: JSON, where: str) -> JSONObject | None:
-    """The schema that the answer must fit; None where there is none, or where the model is not held to it."""
+    """Return the schema that the response must match; None if there is none, or if `strict` is false."""
     described = form if type(form) is dict else {}
     schema = mapping(described, "schema")
     if not schema or described.get("strict") is False:

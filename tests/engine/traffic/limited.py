@@ -1,4 +1,4 @@
-"""A loopback server that limits requests per minute as a token bucket, and reports in one of several forms."""
+"""A loopback server that limits requests with a token bucket, and reports the limit in one of several forms."""
 
 from __future__ import annotations
 

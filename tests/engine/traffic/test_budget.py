@@ -1,4 +1,4 @@
-"""A budget is never exceeded, whatever the order of ends."""
+"""Budgets: they are never exceeded, in whatever order calls end."""
 
 from __future__ import annotations
 

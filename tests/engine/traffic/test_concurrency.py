@@ -1,4 +1,4 @@
-"""The law of how many calls run at a time, step by step."""
+"""The learned limit for running calls, step by step."""
 
 from __future__ import annotations
 

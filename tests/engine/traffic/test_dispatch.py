@@ -1,4 +1,4 @@
-"""Traffic control at the engine's level: calls against servers that limit, from the user's side."""
+"""Traffic control in an engine: calls to servers that limit requests, from the user's side."""
 
 from __future__ import annotations
 

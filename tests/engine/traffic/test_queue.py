@@ -1,4 +1,4 @@
-"""Which waiting call is next."""
+"""The order in which a queue serves its calls."""
 
 from __future__ import annotations
 

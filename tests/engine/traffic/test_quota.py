@@ -1,4 +1,4 @@
-"""Each rule of a quota by itself, with the numbers written out."""
+"""Each rule of a quota separately, with literal numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Declared limits: what an entry of `rates` covers, who shares it, and what is no entry."""
+"""Declared limits: the calls that an entry of `rates` covers, the scopes that share it, and invalid entries."""
 
 from __future__ import annotations
 

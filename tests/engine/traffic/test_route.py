@@ -1,4 +1,4 @@
-"""Where a call goes: order, weight, speed, session; and when a target is left alone."""
+"""The choice of a target by order, weight, speed and session, and the pause of a failing target."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls at a time, learned: servers that queue inside, answer 503 beyond a queue, or have slots."""
+"""The learned limit for running calls, with servers that queue calls, return 503 for a full queue, or have slots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds whatever happens in whatever order."""
+"""Properties of traffic control that hold for any events in any order."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ def test_keys_and_models_have_limits_of_their_own() -> None:
     assert world.limiter.accept("openai-chat", "c", USAGE, world.now, WALL) is None
 
 
-def test_geminis_limits_are_shared_by_keys_and_separate_for_models() -> None:
+def test_gemini_limits_are_per_model_and_shared_by_all_keys() -> None:
     world = World(Limit(requests_per_minute=2))
     assert world.accepted(2, key="a", dialect="gemini") == 2
     assert world.accepted(1, key="b", dialect="gemini") == 0
