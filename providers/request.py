@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from importlib import import_module
-from typing import Literal, TypeAlias, TypedDict, cast
+from typing import Final, Literal, TypeAlias, TypedDict, Unpack, cast
 
 from .given import GivenBody, Sources, given_body
 from .json_values import JSON, JSONObject
@@ -171,57 +171,24 @@ class Request(_CachedForm):
     _given: GivenBody | None = field(default=None, kw_only=True, repr=False, compare=False)
 
     def __init__(
-        self,
-        model: str,
-        messages: Messages,
-        *,
-        system: str | Sequence[Text] | None = None,
-        tools: Tools = (),
-        tool_choice: Literal["auto", "none", "required"] | str = "auto",
-        thinking: LevelName | ThinkingLevel | ThinkingConfig | None = None,
-        max_output_tokens: int | None = None,
-        temperature: float | None = None,
-        top_p: float | None = None,
-        stop: Sequence[str] = (),
-        seed: int | None = None,
-        response_schema: JSONObject | type | None = None,
-        parallel_tool_calls: bool | None = None,
-        metadata: Mapping[str, str] | None = None,
-        timeouts: Timeouts | None = None,
-        retry: Retry | None = None,
-        extra_body: Mapping[str, JSON] | None = None,
-        extra_headers: Mapping[str, str] | None = None,
-        priority: PriorityName | Priority = Priority.NORMAL,
-        tenant: str | None = None,
-        session: str | None = None,
-        _given: GivenBody | None = None,
+        self, model: str, messages: Messages, *, _given: GivenBody | None = None, **options: Unpack[RequestOptions]
     ) -> None:
-        # Written out, as the parameters take more types than the fields hold.
-        put = object.__setattr__
+        """Take the options by name. Written by hand, because `messages` and `tools` take more types than the fields."""
+        values: dict[str, object] = {**_DEFAULTS, **options}
+        if len(values) > len(_DEFAULTS):
+            wrong = next(name for name in values if name not in _DEFAULTS)
+            raise TypeError(f"Request() got an unexpected keyword argument {wrong!r}")
         if not isinstance(messages, (list, tuple)) or not _READY.issuperset(map(type, messages)):
-            messages, system = _read_messages(messages, system)
+            messages, values["system"] = _read_messages(messages, options.get("system"))
+        if tools := options.get("tools"):
+            values["tools"] = _read_tools(tools)
+        put = object.__setattr__
         put(self, "model", model)
         put(self, "messages", messages)
-        put(self, "system", system)
-        put(self, "tools", _read_tools(tools) if tools else tools)
-        put(self, "tool_choice", tool_choice)
-        put(self, "thinking", thinking)
-        put(self, "max_output_tokens", max_output_tokens)
-        put(self, "temperature", temperature)
-        put(self, "top_p", top_p)
-        put(self, "stop", stop)
-        put(self, "seed", seed)
-        put(self, "response_schema", response_schema)
-        put(self, "parallel_tool_calls", parallel_tool_calls)
-        put(self, "metadata", metadata)
-        put(self, "timeouts", timeouts)
-        put(self, "retry", retry)
-        put(self, "extra_body", extra_body)
-        put(self, "extra_headers", extra_headers)
-        put(self, "priority", priority)
-        put(self, "tenant", tenant)
-        put(self, "session", session)
+        for name, value in values.items():
+            put(self, name, value)
         put(self, "_given", _given)
+        put(self, "_prefix_cache", None)
 
     @classmethod
     def from_openai(cls, **arguments: object) -> Request:
@@ -269,6 +236,12 @@ class Request(_CachedForm):
         return None if thinking is None else ThinkingConfig(level=LEVEL_NAMES[thinking])
 
 
+_DEFAULTS: Final[Mapping[str, object]] = {
+    option.name: option.default for option in fields(Request) if option.name in RequestOptions.__annotations__
+}
+"""Option → its value if it is not given. The fields of `Request` define them."""
+
+
 def with_prefix_cache(request: Request, cache: PrefixCache) -> Request:
     """Give a request that a conversation has just made the conversation's cache. Returns the request itself."""
     object.__setattr__(request, "_prefix_cache", cache)
@@ -277,7 +250,7 @@ def with_prefix_cache(request: Request, cache: PrefixCache) -> Request:
 
 def prefix_cache_of(request: Request) -> PrefixCache | None:
     """The cache of the conversation that made the request; None for any other request."""
-    cache: PrefixCache | None = getattr(request, "_prefix_cache", None)
+    cache: PrefixCache | None = getattr(request, "_prefix_cache", None)  # a copied request has no such slot yet
     return cache
 
 
