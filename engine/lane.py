@@ -61,6 +61,7 @@ class Sender(Protocol):
 class Lane(Due):
     """A scope with its timer.
 
+    scope: the queue and the limits of the lane's calls.
     next_in_line: called when a shared limit has changed, so that another scope may send.
     """
 

@@ -31,8 +31,12 @@ logger: logging.Logger = logging.getLogger("manystream.observe")
 class CallStart:
     """The start of a call.
 
+    request: the request as the program gave it.
+    provider: the provider of the call.
     model: the name that the provider uses for the model.
-    origin: `scheme://host:port`.
+    host: the host of the provider's address.
+    port: the port of the provider's address.
+    stream: True if the request asks for a streamed response.
     """
 
     request: Request

@@ -10,7 +10,13 @@ from .traffic.statistics import TrafficStatistics
 
 @dataclass(slots=True, frozen=True)
 class OriginStatistics:
-    """The number of connections to one origin by state, and of calls that wait for one."""
+    """The connections to one origin at one moment.
+
+    connecting: connections that are being opened.
+    active: connections with a running exchange.
+    idle: kept-alive connections without an exchange.
+    waiting: calls that wait for a connection.
+    """
 
     connecting: int = 0
     active: int = 0
@@ -36,12 +42,17 @@ class ProviderStatistics:
 
 @dataclass(slots=True, frozen=True)
 class CallFigures:
-    """One running call at one moment.
+    """The figures of one running call at one moment.
 
-    number: the call's number in the engine, from 1.
+    number: the call's number in the engine, counted from 1.
+    provider: the provider's name.
+    model: the name that the provider uses for the model.
+    stream: True if the request asks for a streamed response.
+    state: the value of the call's `CallState`.
     age: seconds since the call was started.
     quiet: seconds since a byte was last sent or received; the age if there was none.
-    request_id: the provider's id of the request, once the response's head has arrived.
+    attempts: the number of attempts so far.
+    request_id: the provider's id of the request; None until the response's head has arrived.
     """
 
     number: int

@@ -74,7 +74,7 @@ class Timed(Ending):
         self._state = state
 
     def _state_now(self) -> CallState:
-        """Return the state, refined by the connection: whether the request was sent, and whether bytes have arrived."""
+        """Return the state, with the progress of the connection: request sent, and first bytes received."""
         state = self._state
         if state is CallState.SENDING and self._attempt is not None:
             connection = self._attempt.connection

@@ -184,7 +184,7 @@ class Quota:
         return "the first answers"
 
     def is_unlimited(self, now: float) -> bool:
-        """Whether no limit is known that a call could be too large for."""
+        """Return True if no reported limit and no used-up quota is known, so that no call is too large."""
         return not self.reported and now >= self.spent_until
 
     def never(self, ticket: Ticket, now: float) -> Impossible | None:

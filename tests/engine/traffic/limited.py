@@ -17,7 +17,7 @@ Form = Callable[["Limited"], str]
 
 
 def openai_headers(server: Limited) -> str:
-    """Limit, rest, and a duration until the bucket is full."""
+    """Return headers with the limit, the remaining requests, and the duration until the bucket is full."""
     left = int(server.level)
     seconds = (server.per_minute - server.level) * 60 / server.per_minute
     return (
@@ -27,7 +27,7 @@ def openai_headers(server: Limited) -> str:
 
 
 def anthropic_headers(server: Limited) -> str:
-    """Limit, rest, and the moment at which the bucket is full."""
+    """Return headers with the limit, the remaining requests, and the time at which the bucket is full."""
     seconds = (server.per_minute - server.level) * 60 / server.per_minute
     moment = datetime.fromtimestamp(datetime.now(UTC).timestamp() + seconds, UTC).isoformat().replace("+00:00", "Z")
     return (
@@ -43,7 +43,12 @@ def no_headers(server: Limited) -> str:
 
 @dataclass
 class Limited:
-    """per_minute: what the bucket gets. capacity: what it holds. seconds: what a call takes."""
+    """A server whose requests are limited by a token bucket.
+
+    per_minute: requests that flow into the bucket per minute.
+    capacity: the largest number of requests in the bucket.
+    seconds: the duration of a call.
+    """
 
     per_minute: float = 600.0
     capacity: float = 0.0
@@ -55,7 +60,7 @@ class Limited:
     )
     refusal_headers: str = ""
     hidden: bool = False
-    """Refuses inside the first event of a stream."""
+    """A server that reports a refusal as the first event of a stream."""
     sent: int = 0
     refused: int = 0
     at: list[float] = field(default_factory=list[float])
@@ -102,5 +107,5 @@ async def open_limited(server: Limited) -> AsyncGenerator[Peer, None]:
 
 
 def provider(peer: Peer, **options: object) -> ms.OpenAIChat:
-    """The peer as OpenAI itself."""
+    """Return a provider with the profile of OpenAI at the peer's address."""
     return ms.OpenAIChat("sk-canary-secret", peer.url, **{"name": "openai", "profile": "openai-chat", **options})  # type: ignore[arg-type]

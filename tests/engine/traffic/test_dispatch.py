@@ -68,7 +68,7 @@ REFUSALS: dict[str, dict[str, object]] = {
 async def test_a_refused_call_waits_and_goes_again(
     autojump_clock: trio.testing.MockClock, options: dict[str, object]
 ) -> None:
-    """More often than it may be attempted, if need be: refusals are no failures."""
+    """A refusal is not a failure, so a call may be refused more often than it may be attempted."""
     server = Limited(per_minute=60, capacity=1, seconds=0, **options)  # type: ignore[arg-type]
     async with (
         open_limited(server) as peer,
@@ -115,7 +115,7 @@ async def test_a_spent_quota_fails_all_at_once(autojump_clock: trio.testing.Mock
 
 
 async def test_a_spent_day_of_gemini_fails_at_once(autojump_clock: trio.testing.MockClock) -> None:
-    """Its retryDelay is short: the quotaId says that it is the day's."""
+    """The refusal names a short retryDelay; only its quotaId shows that the daily quota is used up."""
     violation = '{"quotaMetric": "generate_content_free_tier_requests", "quotaId": "PerDayPerProjectPerModel"}'
     body = (
         '{"error": {"code": 429, "message": "Resource exhausted", "status": "RESOURCE_EXHAUSTED", "details": ['
@@ -343,7 +343,7 @@ async def test_a_drain_lets_waiting_calls_go(autojump_clock: trio.testing.MockCl
 
 
 async def order_of(requests: list[ms.Request], pick: Callable[[ms.Request], str]) -> list[str]:
-    """In which order requests are sent that wait for one call a second, after one that has taken the first place."""
+    """Return the order in which requests are sent at one call per second, after a call that took the first place."""
     server, order = Limited(per_minute=1e6, seconds=0), list[str]()
     async with (
         open_limited(server) as peer,

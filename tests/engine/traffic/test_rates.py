@@ -19,7 +19,7 @@ MINUTE = ms.RateLimit(requests_per_minute=60)
 
 
 def providers(url: str) -> list[ms.Provider]:
-    """One key at OpenAI over two dialects, and two servers of one kind."""
+    """Return two providers with one key at OpenAI in two dialects, and two servers of the same kind."""
     return [
         ms.OpenAIChat("key", url, name="chat", profile="openai-chat"),
         ms.OpenAIResponses("key", url, name="responses", profile="openai-responses"),
@@ -111,7 +111,7 @@ COVERED: dict[str, list[list[str]]] = {
     "vllm": [["first/a"], ["second/a"]],
     "vllm/a": [["first/a"], ["second/a"]],
 }
-"""Key → the groups of models that share one limit of ten calls; the others are not limited."""
+"""Maps a key of `rates` to the groups of models that share a limit of ten calls. Other models have no limit."""
 
 
 @pytest.mark.trio

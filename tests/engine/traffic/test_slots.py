@@ -13,7 +13,7 @@ pytestmark = pytest.mark.trio
 
 
 class Slots:
-    """A server that runs so many calls at once, and refuses more."""
+    """A server that runs a fixed number of calls at a time, and refuses further ones."""
 
     def __init__(self, slots: int, status: str) -> None:
         self.slots, self.status = slots, status

@@ -44,7 +44,7 @@ def new_ticket(number: int) -> Ticket:
 
 
 def play(scope: Scope, steps: list[tuple[str, int, float]]) -> tuple[list[Ticket], float]:
-    """Drive a scope; returns the calls under way and the time."""
+    """Run random events on a scope. Return the running calls and the time."""
     now, waiting, sent = 0.0, list[Ticket](), list[Ticket]()
     report = QuotaReport((ReportedLimit("requests", Unit.REQUESTS, MINUTE, 600, 500),))
     for action, number, seconds in steps:
@@ -96,7 +96,7 @@ def test_reservations_balance_to_zero(provider: str, steps: list[tuple[str, int,
 @bounded
 @given(STEPS)
 def test_what_was_given_back_can_be_taken_again(steps: list[tuple[str, int, float]]) -> None:
-    """Calls that are cancelled before they leave change no level."""
+    """Calls that are cancelled before they are sent change no level."""
     scope = Scope("one", charging_of("groq"), limits=[DeclaredLimit("", RateLimit(tokens_per_minute=1e6), 0.0)])
     bucket = scope.quota.reported["declared tokens_per_minute"].bucket
     tickets = [new_ticket(number) for _, number, _ in steps]
@@ -110,7 +110,7 @@ def test_what_was_given_back_can_be_taken_again(steps: list[tuple[str, int, floa
 
 
 def reachable(root: object) -> set[int]:
-    """The ids of all tickets that can be reached from an object's own structures."""
+    """Return the ids of all tickets that can be reached from an object's own structures."""
     found, seen, todo = set[int](), set[int](), [root]
     while todo:
         item: Any = todo.pop()
@@ -158,7 +158,7 @@ def test_a_hundred_thousand_cancelled_calls_leave_nothing_behind() -> None:
 @bounded
 @given(st.integers(0, 2**32), st.integers(2, 6))
 def test_nobody_starves(seed: int, tenants: int) -> None:
-    """Whatever arrives, every class has a place at least every 30 s, and every tenant within a class its turn."""
+    """With any arrivals, every class is served at least every 30 s, and every tenant of a class is served."""
     chance, queue = random.Random(seed), FairQueue()
     waiting_since: dict[Ticket, float] = {}
     last_place = dict.fromkeys(Priority, 0.0)
@@ -189,7 +189,7 @@ def test_nobody_starves(seed: int, tenants: int) -> None:
 def test_the_learned_bucket_never_lets_more_go_than_its_rate(
     rate: float, steps: list[tuple[float, float, str]]
 ) -> None:
-    """What goes in any stretch of time is at most what flowed in, one capacity, and the call that overdrew it."""
+    """In any interval, the sent cost is at most the inflow, one capacity, and the call that exceeded the level."""
     learned, now = LearnedBucket(rate, 10.0, 0.0), 0.0
     allowed, gone, largest, highest = 0.0, 0.0, 0.0, learned.bucket.capacity
     for cost, seconds, action in steps:
@@ -219,7 +219,7 @@ def test_at_the_time_that_a_bucket_gives_there_is_room(rate: float, capacity: fl
 @bounded
 @given(STEPS)
 def test_a_scope_that_waits_says_when_it_will_not(steps: list[tuple[str, int, float]]) -> None:
-    """`next_time` is never in the past, and a caller that follows it gets every call sent."""
+    """`next_time` is never in the past, and a caller that follows it sends every call."""
     scope = Scope("one", charging_of("openai-chat"))
     sent, now = play(scope, steps)
     for ticket in sent:
