@@ -101,7 +101,7 @@ class Attempt(BodyOwner):
     def take_fresh_key(self) -> None:
         """Call the key function for this attempt's key. The attempt fails if the function returns none."""
         try:
-            self.prepared = self.prepared.with_fresh_key()
+            self.prepared: Prepared = self.prepared.with_fresh_key()
         except ProviderError as error:
             if not self.over:
                 self._leave()

@@ -53,7 +53,7 @@ class _Entry(Generic[Key]):
 
     def __init__(self, calls: MappedCalls[Key], key: Key) -> None:
         self._calls = calls
-        self.key = key
+        self.key: Key = key
         self.call: Cancellable | None = None
         self.completion: Completion | None = None
 

@@ -82,7 +82,7 @@ class Service:
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        self.knobs = settings.knobs
+        self.knobs: Knobs = settings.knobs
         self._clock = clock
         self._wall = wall
         self._replay = settings.replay

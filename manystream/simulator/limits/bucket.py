@@ -15,8 +15,8 @@ class Production:
     __slots__ = ("end", "rate")
 
     def __init__(self, end: float, rate: float) -> None:
-        self.end = end
-        self.rate = rate
+        self.end: float = end
+        self.rate: float = rate
 
 
 class Bucket:
@@ -39,13 +39,13 @@ class Bucket:
     def __init__(
         self, dimension: str, limit: float, window: float, capacity: float, now: float, *, ends: float | None = None
     ) -> None:
-        self.dimension = dimension
-        self.limit = limit
-        self.window = window
-        self.rate = limit / window if ends is None else 0.0
-        self.capacity = capacity
-        self.level = capacity
-        self.ends = 0.0 if ends is None else ends
+        self.dimension: str = dimension
+        self.limit: float = limit
+        self.window: float = window
+        self.rate: float = limit / window if ends is None else 0.0
+        self.capacity: float = capacity
+        self.level: float = capacity
+        self.ends: float = 0.0 if ends is None else ends
         self._at = now
         self._producing = 0.0
         self._productions: list[tuple[float, int, Production]] = []
