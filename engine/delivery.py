@@ -13,6 +13,7 @@ from typing import Protocol, TypeAlias
 from ..providers.events import Event, EventType, Start
 
 OnEvent: TypeAlias = "Callable[[Event], object]"
+"""A callback for the events of a stream. What it returns is ignored."""
 
 
 class Counters:

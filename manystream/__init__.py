@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from .engine import Timings as Timings
     from .engine import TooManyCallsError as TooManyCallsError
     from .engine import open_engine as open_engine
+    from .engine.delivery import OnEvent as OnEvent
+    from .engine.ending import OnCompletion as OnCompletion
     from .engine.options import EngineOptions as EngineOptions
     from .engine.portal import Portal as Portal
     from .engine.traffic.options import Traffic as Traffic
@@ -59,6 +61,8 @@ if TYPE_CHECKING:
     from .providers.events import ToolCallDelta as ToolCallDelta
     from .providers.events import ToolCallDone as ToolCallDone
     from .providers.events import ToolCallStart as ToolCallStart
+    from .providers.json_values import JSON as JSON
+    from .providers.json_values import JSONObject as JSONObject
     from .providers.messages import Block as Block
     from .providers.messages import CacheControl as CacheControl
     from .providers.messages import File as File
@@ -124,6 +128,8 @@ HOMES: dict[str, tuple[str, ...]] = {
         "TooManyCallsError",
         "open_engine",
     ),
+    ".engine.delivery": ("OnEvent",),
+    ".engine.ending": ("OnCompletion",),
     ".engine.options": ("EngineOptions",),
     ".engine.portal": ("Portal",),
     ".engine.traffic.options": ("Traffic",),
@@ -153,6 +159,10 @@ HOMES: dict[str, tuple[str, ...]] = {
         "ToolCallDelta",
         "ToolCallDone",
         "ToolCallStart",
+    ),
+    ".providers.json_values": (
+        "JSON",
+        "JSONObject",
     ),
     ".providers.messages": (
         "Block",
@@ -235,6 +245,7 @@ if not TYPE_CHECKING:
 
 
 __all__ = [
+    "JSON",
     "APIKey",
     "Anthropic",
     "Block",
@@ -262,12 +273,15 @@ __all__ = [
     "Gemini",
     "Image",
     "InvalidRequestError",
+    "JSONObject",
     "LimitStatistics",
     "Limits",
     "LiveCalls",
     "ManystreamError",
     "Message",
     "Observer",
+    "OnCompletion",
+    "OnEvent",
     "OpenAIChat",
     "OpenAIResponses",
     "OriginStatistics",

@@ -28,7 +28,10 @@ from .exact_numbers import (
 )
 
 JSON: TypeAlias = "bool | int | float | str | list[JSON] | dict[str, JSON] | None"
+"""A value that JSON can represent."""
+
 JSONObject: TypeAlias = "dict[str, JSON]"
+"""A JSON object."""
 
 SHOWN_BYTES = 200
 """The number of characters of malformed JSON that an error message quotes."""
