@@ -204,7 +204,7 @@ class RunningCall(Timed):
         with contextlib.suppress(Exception):
             hide_words(error, self._prepared.secrets)  # the error may quote what a server sent
         with contextlib.suppress(Exception):
-            logger.error("%r ends, as something raised: a defect in manystream", self, exc_info=error)
+            logger.error("%r failed because of a defect in manystream", self, exc_info=error)
         if self._step is Step.OPEN:
             failure = internal(error)
             with contextlib.suppress(Exception):

@@ -68,7 +68,11 @@ def ask_key(provider: Provider) -> str:
     if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         if inspect.iscoroutine(key):
             key.close()  # otherwise Python warns that the coroutine was never awaited
-        hint = ", which nobody awaits: it must return the key itself" if inspect.isawaitable(key) else ", not text"
+        hint = (
+            ", which the engine does not await: it must return the key itself"
+            if inspect.isawaitable(key)
+            else ", not text"
+        )
         raise _no_key(provider, f"returned {type(key).__name__}{hint}")
     if not key:
         raise _no_key(provider, "returned an empty text")
@@ -107,7 +111,7 @@ def _unfit(key: str) -> str:
     for position, character in enumerate(key):
         if not ("!" <= character <= "~"):
             return (
-                f"holds a character that no key has (code {ord(character)} at position {position});"
+                f"contains a character that is invalid in a key (code {ord(character)} at position {position});"
                 " a line break at the end of a key file is a common cause"
             )
     return ""
@@ -133,5 +137,5 @@ def _stored_keys(environment: Mapping[str, str]) -> dict[str, str]:
     try:
         keys = loads_object(content)
     except MalformedJSONError:
-        raise InvalidRequestError("api_key", f"the credentials file {path} is no JSON object") from None
+        raise InvalidRequestError("api_key", f"the credentials file {path} is not a JSON object") from None
     return {name: key for name, key in keys.items() if isinstance(key, str)}

@@ -63,7 +63,7 @@ def members_of(data: bytes) -> dict[str, object]:
     except ValueError:
         value = None
     if not isinstance(value, dict):
-        raise malformed("the server sent something that is no JSON object", data)
+        raise malformed("the server sent something that is not a JSON object", data)
     return value  # pyright: ignore[reportUnknownVariableType]
 
 

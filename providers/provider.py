@@ -79,7 +79,7 @@ class Provider:
         if not self.dialect:
             raise InvalidRequestError(
                 "profile",
-                "a plain Provider speaks no dialect: give it a Profile, or take OpenAIChat, OpenAIResponses, Anthropic"
+                "a plain Provider has no dialect: give it a Profile, or take OpenAIChat, OpenAIResponses, Anthropic"
                 " or Gemini",
             )
         first_party, generic = DEFAULT_PROFILES[self.dialect]

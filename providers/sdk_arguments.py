@@ -146,7 +146,7 @@ def _described(value: object) -> str:
         return f"the class {value.__name__}"
     if callable(value):
         return "a function; describe it as a tool with its JSON Schema"
-    return f"{type(value).__name__} is no JSON and no object of an SDK"
+    return f"{type(value).__name__} is neither JSON nor an object of an SDK"
 
 
 # --- the call itself ---

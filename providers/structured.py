@@ -124,7 +124,7 @@ def parse_structured(response: Response, schema: JSONObject) -> JSON:
     except UnheldNumberError as error:
         message = f"the answer holds a number that cannot be kept: {error}"
     except MalformedJSONError:
-        message = f"the answer is no JSON: {shown(text)}" if text else "the answer has no text"
+        message = f"the answer is not JSON: {shown(text)}" if text else "the answer has no text"
     except SchemaMismatchError as error:
         message = f"the answer does not fit the response schema at {error}"
     raise ProviderError(message, category=ErrorCategory.UNKNOWN, http_status=200, retryable=False, body=text.encode())

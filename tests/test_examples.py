@@ -223,7 +223,7 @@ def test_a_custom_wire_format_reads_both_forms_alike() -> None:
         "True length",
         "True",
         "network",
-        "server: the server sent something that is no JSON object",
+        "server: the server sent something that is not a JSON object",
         "True",
         "1000",
         "ProviderError('HTTP 503', category=SERVER, http_status=503, retryable=True)",

@@ -203,8 +203,8 @@ CHAT_PROFILE = ms.Profile(name="chat-server", dialect="openai-chat", base_url="h
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (ms.Provider, "a plain Provider speaks no dialect: give it a Profile, or take OpenAIChat"),
-        (lambda: ms.Provider(name="groq"), "a plain Provider speaks no dialect"),
+        (ms.Provider, "a plain Provider has no dialect: give it a Profile, or take OpenAIChat"),
+        (lambda: ms.Provider(name="groq"), "a plain Provider has no dialect"),
         (lambda: ms.Anthropic(profile=CHAT_PROFILE), "openai-chat"),
         (lambda: ms.OpenAIResponses(profile=CHAT_PROFILE), "openai-chat"),
         (lambda: ms.Gemini(profile="groq"), "no profile 'groq' speaks gemini"),

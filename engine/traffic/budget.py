@@ -90,7 +90,8 @@ def check_allowance(name: str, value: object) -> float:
         or not 0 <= value < math.inf
         or (name == "every" and value == 0)
     ):
-        raise InvalidRequestError(f"budgets.{name}", f"must be a number above 0, not {value!r}")
+        least = "above 0" if name == "every" else "of at least 0"
+        raise InvalidRequestError(f"budgets.{name}", f"must be a number {least}, not {value!r}")
     return float(value)
 
 

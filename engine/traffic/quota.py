@@ -181,7 +181,7 @@ class Quota:
         for unit, learned in self.learned.items():
             if learned.bucket.ready_at(cost[unit], now) >= at:
                 return unit.words
-        return "the first answers"
+        return "the first responses"
 
     def is_unlimited(self, now: float) -> bool:
         """Return True if no reported limit and no used-up quota is known, so that no call is too large."""

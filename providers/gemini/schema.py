@@ -191,7 +191,7 @@ def _with_json_type(schema: dict[str, JSON], field: str) -> dict[str, JSON]:
     if type(kind) is str:
         kind = kind.lower()
         if kind not in TYPES:
-            raise InvalidRequestError(f"{field}.type", f"{schema['type']!r} is no JSON Schema type")
+            raise InvalidRequestError(f"{field}.type", f"{schema['type']!r} is not a JSON Schema type")
         schema["type"] = kind
         if schema.pop("nullable", False) is True:
             schema["type"] = [kind, "null"]

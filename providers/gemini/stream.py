@@ -111,7 +111,7 @@ class GeminiStream(StreamMachine):
                 return ()
             if event == ERROR:
                 return self.fail(read_error(data.decode("utf-8", "replace"), data))
-            return self.fail(malformed(f"Gemini sent an event that is no JSON: {error}", data))
+            return self.fail(malformed(f"Gemini sent an event that is not JSON: {error}", data))
         if event == ERROR:
             return self.fail(read_error(chunk, data))
         events = self.take(exactly(chunk, data) if CALL in data else chunk, data)

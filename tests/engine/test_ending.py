@@ -80,7 +80,7 @@ async def test_a_defect_ends_the_call_and_is_logged_once(
     assert "RuntimeError" in completion.error.message
     (record,) = caplog.records
     assert record.levelno == logging.ERROR
-    assert record.getMessage().endswith(" ends, as something raised: a defect in manystream")
+    assert record.getMessage().endswith(" failed because of a defect in manystream")
     assert record.exc_info is not None
     assert record.exc_info[1] is defect
 

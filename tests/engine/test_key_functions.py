@@ -199,7 +199,7 @@ async def test_a_key_function_that_returns_a_coroutine_is_refused() -> None:
             completion = await engine.start_request(hello()).wait()
         gc.collect()
     assert completion.error_message is not None
-    assert "returned coroutine, which nobody awaits" in completion.error_message
+    assert "returned coroutine, which the engine does not await" in completion.error_message
 
 
 @pytest.mark.parametrize("function", [_fetch, partial(_fetch), _old_style], ids=["async def", "partial", "generator"])

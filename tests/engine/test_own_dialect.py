@@ -72,7 +72,7 @@ async def test_an_invalid_dialect_is_refused_at_open_engine(wrong: object) -> No
 def test_a_plain_provider_needs_a_profile() -> None:
     cases: tuple[dict[str, str], ...] = ({}, {"profile": "groq"}, {"base_url": "http://127.0.0.1:9"})
     for given in cases:
-        with pytest.raises(ms.InvalidRequestError, match=r"profile: a plain Provider speaks no dialect: .*OpenAIChat"):
+        with pytest.raises(ms.InvalidRequestError, match=r"profile: a plain Provider has no dialect: .*OpenAIChat"):
             ms.Provider("key", **given)  # type: ignore[arg-type]
 
 

@@ -128,6 +128,6 @@ async def test_an_answer_that_does_not_fit_is_not_retried() -> None:
             await line.send(answer(chat_answer("no JSON")))
 
     async with open_peer(script) as peer, ms.open_engine([peer.chat]) as engine:
-        with pytest.raises(ms.ProviderError, match="the answer is no JSON: 'no JSON'"):
+        with pytest.raises(ms.ProviderError, match="the answer is not JSON: 'no JSON'"):
             await engine.request(ms.Request("m", [ms.Message.user("x")], response_schema=SCHEMA))
     assert len(asked) == 1

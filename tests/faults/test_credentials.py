@@ -59,11 +59,11 @@ def test_arguments_and_variables_take_precedence_over_the_file(file: Path) -> No
 
 
 BAD = {
-    "no JSON": (KEY, "is no JSON object"),
-    "a list": (json.dumps([KEY]), "is no JSON object"),
-    "bytes": ("\udcff\udcfe" + KEY, "is no JSON object"),
-    "nothing": ("", "is no JSON object"),
-    "a key with a line break": (json.dumps({"anthropic": KEY + "\n"}), "holds a character that no key has"),
+    "no JSON": (KEY, "is not a JSON object"),
+    "a list": (json.dumps([KEY]), "is not a JSON object"),
+    "bytes": ("\udcff\udcfe" + KEY, "is not a JSON object"),
+    "nothing": ("", "is not a JSON object"),
+    "a key with a line break": (json.dumps({"anthropic": KEY + "\n"}), "contains a character that is invalid in a key"),
 }
 
 

@@ -149,7 +149,7 @@ def test_a_code_fence_and_white_space_are_removed(text: str) -> None:
     ("text", "complaint"),
     [
         ('{"name": 1}', r"does not fit the response schema at \$.name: must be string, not 1"),
-        ("Sure! Here it is", "the answer is no JSON: 'Sure! Here it is'"),
+        ("Sure! Here it is", "the answer is not JSON: 'Sure! Here it is'"),
         ("", "the answer has no text"),
     ],
 )
