@@ -356,7 +356,7 @@ async def test_concurrent_lookups_of_one_name_share_one_query(autojump_clock: Mo
         assert sorted(names.asked) == sorted([NAME, "other.test"])  # the scheduler decides which comes first
         assert answers.count([Address(socket.AF_INET, (LOOPBACK, 80))]) == 100
         await ask(NAME)
-        assert names.asked == [NAME, "other.test", NAME]
+        assert names.asked[2:] == [NAME]
     assert repr(resolver) == "<Resolver running=0>"
 
 
