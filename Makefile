@@ -6,7 +6,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
-PYTEST := $(BIN)/python -m pytest
+# The tests start hundreds of interpreters, so byte code is stored even where the environment asks Python not to.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 # What `make demo` and `make test` pass on: make demo DEMO="--streams 200 --seconds 3"; make test TEST="-k sse -x".
 DEMO ?=
 TEST ?=
