@@ -52,10 +52,12 @@ SCHEMES = ("bearer ", "basic ", "token ", "apikey ", "key ")
 _NAMED = {'"': "quot", "&": "amp", "'": "apos", "<": "lt", ">": "gt"}
 _LETTERS_AND_DIGITS = re.compile(r"[A-Za-z0-9]+")
 _ESCAPE = re.compile(
-    r"\\{1,8}+(?:(?:u00|x)(?P<json>[0-9A-Fa-f]{2})|(?P<itself>[^\w\s]))?|%(?:25){0,3}(?P<url>[0-9A-Fa-f]{2})"
+    r"\\{1,8}+(?:(?:u00|x)(?P<json>[0-9A-Fa-f]{2}))?|%(?:25){0,3}(?P<url>[0-9A-Fa-f]{2})"
     r"|&(?:#0{0,4}(?P<decimal>[0-9]{2,3})(?![0-9])|#[xX]0{0,4}(?P<hex>[0-9A-Fa-f]{2})(?![0-9A-Fa-f])"
     r"|(?P<name>amp|quot|apos|lt|gt));?"  # HTML reads them without the semicolon, too, such as at the end of a cut text
 )
+_ESCAPE_LEVELS = 4
+"""How often a text is unescaped: a server may quote JSON in HTML, and that in JSON."""
 _RUNS = re.compile(r"([A-Za-z0-9]+|\\+|.)", re.DOTALL)
 
 
@@ -106,15 +108,17 @@ class Redaction:
     def hide_parts(self, text: str) -> str:
         """Return the text without the secrets and without longer parts of them: for truncated texts."""
         text = self.hide(text)
-        plain, starts, ends = _unescaped(text)
         spans: list[tuple[int, int]] = []
-        for size, parts in self._parts:
-            for place in range(len(plain) - size + 1):
-                if plain[place : place + size] in parts:
-                    start, end = starts[place], ends[place + size - 1]
-                    if spans and spans[-1][0] <= start <= spans[-1][1]:
-                        start, end = spans[-1][0], max(end, spans.pop()[1])
-                    spans.append((start, end))
+        plain, starts, ends = _unescaped(text, range(len(text)), range(1, len(text) + 1))
+        for _ in range(_ESCAPE_LEVELS):
+            for size, parts in self._parts:
+                for place in range(len(plain) - size + 1):
+                    if plain[place : place + size] in parts:
+                        spans.append((starts[place], ends[place + size - 1]))
+            escaped = plain
+            plain, starts, ends = _unescaped(escaped, starts, ends)
+            if plain == escaped:
+                break
         return _without(text, spans)
 
     # --- the patterns ---
@@ -161,40 +165,40 @@ class Redaction:
 
 
 def _without(text: str, spans: list[tuple[int, int]]) -> str:
-    """Return the text with these spans redacted; they may overlap."""
+    """Return the text with these spans redacted. Spans that overlap or touch are redacted as one."""
     pieces: list[str] = []
-    position = 0
+    position = -1
     for start, end in sorted(spans):
-        if start >= position:
-            pieces += [text[position:start], REDACTED]
+        if start > position:
+            pieces += [text[max(position, 0) : start], REDACTED]
         position = max(position, end)
     return "".join([*pieces, text[position:]]) if spans else text
 
 
-def _unescaped(text: str) -> tuple[str, Sequence[int], Sequence[int]]:
-    """Unescape a text and drop its backslashes.
+def _unescaped(text: str, starts: Sequence[int], ends: Sequence[int]) -> tuple[str, Sequence[int], Sequence[int]]:
+    """Unescape a text once and drop its backslashes.
 
-    Returns the plain text and, for each of its characters, where it starts and where it ends in the given text.
     Backslashes are dropped because JSON may escape a character without need and a damaged body may hold stray ones;
     secrets are compared without their backslashes, too.
+
+    starts, ends: for each character of the text, where it starts and ends in the original text.
+    Returns the plain text, and the same positions for each of its characters.
     """
     pieces: list[str] = []
-    starts: list[int] = []
-    ends: list[int] = []
+    plain_starts: list[int] = []
+    plain_ends: list[int] = []
     position = 0
     for match in _ESCAPE.finditer(text):
         meaning = _meaning(match)
         pieces += [text[position : match.start()], meaning]
-        starts += range(position, match.start() + len(meaning))
-        ends += range(position + 1, match.start() + 1)
+        plain_starts += starts[position : match.start() + len(meaning)]
+        plain_ends += ends[position : match.start()]
         position = match.end()
         if meaning:
-            ends.append(position)
+            plain_ends.append(ends[position - 1])
     if not pieces:
-        return text, range(len(text)), range(1, len(text) + 1)
-    starts += range(position, len(text))
-    ends += range(position + 1, len(text) + 1)
-    return "".join([*pieces, text[position:]]), starts, ends
+        return text, starts, ends
+    return "".join([*pieces, text[position:]]), [*plain_starts, *starts[position:]], [*plain_ends, *ends[position:]]
 
 
 def _meaning(match: re.Match[str]) -> str:
@@ -203,9 +207,7 @@ def _meaning(match: re.Match[str]) -> str:
     if kind is None:
         return ""
     value = match[kind]
-    if kind == "itself":
-        character = value
-    elif kind == "name":
+    if kind == "name":
         character = next(character for character, name in _NAMED.items() if name == value)
     else:
         character = chr(int(value, 10 if kind == "decimal" else 16))

@@ -92,6 +92,27 @@ def test_a_stray_backslash_hides_no_part(place: int) -> None:
         assert left.endswith('" was given')
 
 
+MIXED = {
+    "html within json": json.dumps(html.escape(KEY))[1:-1],
+    "json within html": html.escape(json.dumps(KEY)[1:-1]),
+    "html within a url": quote(html.escape(KEY), safe=""),
+    "a url within html": html.escape(quote(KEY, safe="&").replace("%", "&#37;")),
+    "html with stray backslashes": html.escape(KEY).replace("&", "\\\\&"),
+    "json within html within json": json.dumps(html.escape(json.dumps(KEY)[1:-1]))[1:-1],
+}
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_a_key_in_several_escapes_leaves_a_few_characters(name: str) -> None:
+    secrets, spelled = redaction(), MIXED[name]
+    for cut in range(1, len(spelled)):
+        for part in (spelled[:cut], spelled[cut:]):
+            left = secrets.hide_parts(f"illegal line '{part}…")
+            assert left.startswith("illegal line ")
+            for said in (left, html.unescape(unquote(html.unescape(left))).replace("\\", "")):
+                assert longest_common_run(KEY, said) <= LONGEST_PART, (part, said)
+
+
 SECRETS = {
     "a provider's header": ({"X-Tenant-Token": "tenant-token-1234"}, "tenant-token-1234"),
     "a scheme": ({"Authorization": "Bearer another-key-98765"}, "another-key-98765"),

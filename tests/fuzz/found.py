@@ -32,6 +32,7 @@ FOUND: list[tuple[str, bytes, str]] = [
         "another version of HTTP after an informational response",
     ),
     ("openai-responses", CUT + _TWICE.encode(), "a whole text that contradicts its pieces: events have the pieces"),
+    ("secrets", b'nul"ping"l?<op\\&quot;Ef3&amp;gh4&l', "a backslash before an HTML entity"),
     ("secrets", b":Ef3&ampgh4&lt", "HTML reads an entity without its semicolon, as at the end of a cut text"),
     (
         "secrets",
