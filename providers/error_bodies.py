@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from .context_overflow import is_context_overflow
 from .errors import STATUS_CATEGORY, ErrorCategory, ProviderError, category_of_status
 from .json_values import JSON, JSONObject, MalformedJSONError, loads, mapping, objects, string
 from .page import page_words
@@ -278,6 +279,7 @@ def error_from_object(error: JSON, *, http_status: int, body: bytes) -> Provider
         retryable=retryable,
         request_id=facts.request_id,
         body=body,
+        context_overflow=is_context_overflow(category, facts.words, facts.message),
     )
 
 

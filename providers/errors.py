@@ -70,6 +70,7 @@ class ProviderError(ManystreamError):
     retryable: whether another attempt of the same request may succeed.
     request_id: the provider's id for this request, for its support desk.
     body: the first `BODY_LIMIT` bytes of the body or event that reported the error.
+    context_overflow: whether the prompt is too long for the model.
     provider: the provider's name. Empty until the call has failed; not compared.
     model: the model's name. Empty until the call has failed; not compared.
     host: the server's host name. Empty until the call has failed; not compared.
@@ -86,6 +87,7 @@ class ProviderError(ManystreamError):
         retryable: bool | None = None,
         request_id: str | None = None,
         body: bytes = b"",
+        context_overflow: bool = False,
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -96,6 +98,7 @@ class ProviderError(ManystreamError):
         self.retryable: bool = category in RETRYABLE if retryable is None else retryable
         self.request_id = request_id
         self.body: bytes = body[:BODY_LIMIT]
+        self.context_overflow = context_overflow
         self.provider: str = ""
         self.model: str = ""
         self.host: str = ""
@@ -110,6 +113,7 @@ class ProviderError(ManystreamError):
             self.retryable,
             self.request_id,
             self.body,
+            self.context_overflow,
         )
 
     def __eq__(self, other: object) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TypeGuard
 
+from ..context_overflow import is_context_overflow
 from ..dialect import Headers
 from ..error_bodies import decode_error as decode_any_error
 from ..error_bodies import error_from_object, object_of, reported_error
@@ -103,6 +104,7 @@ def _error(status: int, payload: JSONObject, data: bytes, headers: Headers, now:
         retryable=code not in SPENT_CODES and _should_retry(headers, category in RETRYABLE),
         request_id=_request_id(headers, payload),
         body=data,
+        context_overflow=is_context_overflow(category, (code, kind), text or ""),
     )
 
 

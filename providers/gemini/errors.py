@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 
+from ..context_overflow import is_context_overflow
 from ..dialect import Headers
 from ..error_bodies import ERROR, error_from_object, object_of, reported_error
 from ..error_bodies import decode_error as decode_any_error
@@ -119,6 +120,7 @@ def read_error(
         retryable=False if spent else None,
         request_id=request_id,
         body=without_secrets(body),
+        context_overflow=is_context_overflow(category, (), message),
     )
 
 

@@ -1,0 +1,141 @@
+"""`ProviderError.context_overflow`: prompts that are too long for the model, in the words of each server."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from manystream.providers.errors import ErrorCategory, ProviderError
+from manystream.providers.registry import DIALECTS
+
+
+def decode(dialect: str, status: int, body: object) -> ProviderError:
+    return DIALECTS[dialect].decode_error(status, {}, json.dumps(body).encode(), 0.0)
+
+
+def chat(message: str, kind: str | None = "invalid_request_error", code: str | int | None = None) -> object:
+    return {"error": {"message": message, "type": kind, "param": "messages", "code": code}}
+
+
+TOO_LONG: dict[str, tuple[str, int, object]] = {
+    "OpenAI Chat": (
+        "openai-chat",
+        400,
+        chat(
+            "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens.",
+            code="context_length_exceeded",
+        ),
+    ),
+    "OpenAI Responses": (
+        "openai-responses",
+        400,
+        chat("Your input exceeds the context window of this model. Please adjust your input and try again."),
+    ),
+    "Anthropic": (
+        "anthropic",
+        400,
+        {
+            "type": "error",
+            "error": {"type": "invalid_request_error", "message": "prompt is too long: 210000 tokens > 200000 maximum"},
+        },
+    ),
+    "Anthropic with max_tokens": (
+        "anthropic",
+        400,
+        {
+            "type": "error",
+            "error": {
+                "type": "invalid_request_error",
+                "message": "input length and `max_tokens` exceed context limit: 190000 + 21333 > 200000",
+            },
+        },
+    ),
+    "Gemini": (
+        "gemini",
+        400,
+        {
+            "error": {
+                "code": 400,
+                "message": "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
+                "status": "INVALID_ARGUMENT",
+            }
+        },
+    ),
+    "vLLM": (
+        "openai-chat",
+        400,
+        {
+            "object": "error",
+            "message": "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens",
+            "type": "BadRequestError",
+            "code": 400,
+        },
+    ),
+    "vLLM, newer": (
+        "openai-chat",
+        400,
+        chat("The decoder prompt (length 5000) is longer than the maximum model length of 4096.", "BadRequestError"),
+    ),
+    "SGLang": (
+        "openai-chat",
+        400,
+        {
+            "object": "error",
+            "message": "The input (5000 tokens) is longer than the model's context length (4096 tokens).",
+            "code": 400,
+        },
+    ),
+    "llama.cpp": (
+        "openai-chat",
+        400,
+        chat("the request exceeds the available context size, try increasing it", "exceed_context_size_error", 400),
+    ),
+    "TGI": (
+        "openai-chat",
+        422,
+        {
+            "error": "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 5000",
+            "error_type": "validation",
+        },
+    ),
+    "xAI": (
+        "openai-chat",
+        400,
+        {"code": "400", "error": "This model's maximum prompt length is 131072 but the request contains 140000 tokens."},
+    ),
+    "an error inside a stream": (
+        "openai-chat",
+        200,
+        chat("maximum context length is 8192 tokens", code="context_length_exceeded"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("dialect", "status", "body"), TOO_LONG.values(), ids=TOO_LONG)
+def test_a_prompt_that_is_too_long_is_recognised(dialect: str, status: int, body: object) -> None:
+    error = decode(dialect, status, body)
+    assert error.context_overflow
+    assert (error.category, error.retryable) == (ErrorCategory.INVALID_ARG, False)
+
+
+OTHER: dict[str, tuple[str, int, object]] = {
+    "a wrong argument": ("openai-chat", 400, chat("temperature must be at most 2", code="invalid_value")),
+    "a limit on tokens per minute": (
+        "openai-chat",
+        429,
+        chat("Request too large for gpt-5: Limit 30000, Requested 40000", "tokens", "rate_limit_exceeded"),
+    ),
+    "a body that is too large": (
+        "anthropic",
+        413,
+        {"type": "error", "error": {"type": "request_too_large", "message": "Request exceeds the maximum size"}},
+    ),
+    "an overload": ("gemini", 503, {"error": {"code": 503, "message": "overloaded", "status": "UNAVAILABLE"}}),
+    "a text in a server error": ("openai-chat", 500, chat("lost the maximum context length", "server_error")),
+}
+
+
+@pytest.mark.parametrize(("dialect", "status", "body"), OTHER.values(), ids=OTHER)
+def test_other_errors_are_no_overflow(dialect: str, status: int, body: object) -> None:
+    assert not decode(dialect, status, body).context_overflow
