@@ -10,27 +10,59 @@ from collections.abc import Mapping
 from ..providers.errors import ProviderError
 from ..providers.quota_report import Refusal
 from ..providers.response import Response
+from .completion import AttemptRecord, Completion
 from .lane import Lane, Sender
 from .traffic.ticket import Ticket, TicketState
 
 LEAST_WAIT = 1e-6
 """The smallest number of seconds that counts as a wait."""
 
+OK = "ok"
+"""The outcome of an attempt with a complete answer."""
+
+PAUSES = (Refusal.RATE, Refusal.OVERLOAD)
+"""Refusals after which the same request can succeed later."""
+
 UNDER_WAY = (TicketState.SENT, TicketState.CONFIRMED)
 
 
 class Admission:
-    """One call in traffic control, from its start to its end."""
+    """One call in traffic control, from its start to its end.
 
-    __slots__ = ("_entered", "_lane", "_quota_seconds", "_slot_mark", "_slot_seconds", "_ticket")
+    journey: the attempts that have ended.
+    """
 
-    def __init__(self, lane: Lane, ticket: Ticket) -> None:
+    __slots__ = (
+        "_began",
+        "_entered",
+        "_lane",
+        "_model",
+        "_provider",
+        "_quota_seconds",
+        "_sent",
+        "_slot_mark",
+        "_slot_seconds",
+        "_ticket",
+        "journey",
+    )
+
+    def __init__(self, lane: Lane, ticket: Ticket, provider: str, model: str) -> None:
         self._lane = lane
         self._ticket = ticket
+        self._provider = provider
+        self._model = model
+        self.journey: tuple[AttemptRecord, ...] = ()
+        self._began = -1.0  # the time at which the call was started
+        self._sent: float | None = None  # the time at which the running attempt began; None: none
         self._entered: float | None = None  # the time at which the current wait began; None: none
         self._slot_mark = 0.0
         self._quota_seconds = 0.0  # seconds of all waits until it was last sent
         self._slot_seconds = 0.0
+
+    @property
+    def target(self) -> str:
+        """Where the call goes, as `provider/model`; empty if that is not chosen yet."""
+        return f"{self._provider}/{self._model}"
 
     @property
     def refusals(self) -> int:
@@ -66,6 +98,11 @@ class Admission:
         self._begin_to_wait(now)
         self._lane.enter(ticket, now, again=again)
 
+    def begin(self, now: float) -> None:
+        """An attempt begins. The call waits no longer."""
+        self.left(now)
+        self._sent = now
+
     def left(self, now: float) -> None:
         """End the call's wait. May be called again."""
         if self._entered is None:
@@ -91,23 +128,46 @@ class Admission:
 
     # --- after an attempt ---
 
-    def failed(self, error: ProviderError, headers: Mapping[str, str], deadline: float, *, sent: bool) -> bool:
+    def resent(self, error: ProviderError) -> None:
+        """Report that an attempt failed because its connection was stale, and that the next one begins at once."""
+        self._record(error, None)
+        self._sent = self._lane.now
+
+    def failed(
+        self, error: ProviderError, headers: Mapping[str, str], deadline: float, *, sent: bool
+    ) -> ProviderError | None:
         """Report that an attempt failed before the caller received anything.
 
-        Returns True if the call waits again, because a limit refused it. If no wait can help, this makes `error` not
-        retryable.
+        Returns None if the call waits again, because a limit refused it; else the error. If no wait can help, this
+        makes the error not retryable.
 
         deadline: the time at which a new wait must end.
         sent: the request may have reached the server.
         """
+        self._record(error, None)
+        if self._ticket.state not in UNDER_WAY:
+            return error
+        refusal = self._give_back(error, headers, deadline, sent=sent, again=True)
+        if refusal in PAUSES:
+            self._begin_to_wait(self._lane.now)
+            return None
+        if refusal is not Refusal.NONE:
+            error.retryable = False
+        return error
+
+    def _give_back(
+        self, error: ProviderError, headers: Mapping[str, str], deadline: float, *, sent: bool, again: bool
+    ) -> Refusal:
+        """Give back what a failed attempt had reserved. Returns which kind of limit refused it.
+
+        again: the call waits here again after a refusal.
+        """
         lane, ticket = self._lane, self._ticket
         scope, now = lane.scope, lane.now
-        if ticket.state not in UNDER_WAY:
-            return False
         if not sent:
             scope.cancel(ticket, now)
             lane.changed()
-            return False
+            return Refusal.NONE
         report = lane.report(headers, error)
         refusal = report.refusal
         if refusal is Refusal.OVERLOAD and scope.concurrency is None:
@@ -118,22 +178,19 @@ class Admission:
             scope.fail(ticket, report, now, answered=error.http_status > 0)
         else:
             ticket.deadline = deadline
-            scope.refuse(ticket, report, now)
+            scope.refuse(ticket, report, now, again=again)
         lane.write_news()
         lane.changed()
-        if refusal in (Refusal.RATE, Refusal.OVERLOAD):
-            self._begin_to_wait(now)
-            return True
-        if refusal is not Refusal.NONE:
-            error.retryable = False
-        return False
+        return refusal
 
-    def end(self, response: Response | None, *, sent: bool) -> None:
+    def end(self, outcome: Completion | None, *, sent: bool) -> None:
         """Report the end of the call. May be called again.
 
-        response: the response with its usage, if there is one.
+        outcome: how the call ended.
         sent: the request may have reached the server.
         """
+        response = None if outcome is None else outcome.response
+        self._record(None if outcome is None else outcome.error, response)
         lane, ticket = self._lane, self._ticket
         scope, now = lane.scope, lane.now
         self.left(now)
@@ -154,6 +211,23 @@ class Admission:
         charge = scope.quota.charger.settled(ticket.cost, usage.input_tokens, usage.cached_tokens or 0, output)
         scope.settle(ticket, charge, now, tokens=usage.input_tokens + output, output=output)
 
+    def _record(self, error: ProviderError | None, response: Response | None) -> None:
+        """Add the attempt that has ended, if there is one, to the journey."""
+        if self._sent is None:
+            return
+        started, self._sent = self._sent, None
+        record = AttemptRecord(
+            target=self.target,
+            started=started - self._began,
+            ended=self._lane.now - self._began,
+            outcome=OK if error is None else error.category.value,
+            error=error,
+            usage=None if response is None else response.usage,
+        )
+        self.journey = (*self.journey, record)
+
     def _begin_to_wait(self, now: float) -> None:
+        if self._began < 0:
+            self._began = now
         self._entered = now
         self._slot_mark = self._lane.scope.slot_seconds(now)

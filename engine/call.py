@@ -7,6 +7,7 @@ does), nor how a request is encoded for the wire (prepare.py).
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ from .retry import retry_delay
 from .runtime import Runtime
 from .statistics import CallFigures
 from .steps import Action
+from .stop import Stop
 from .timed import Timed
 
 logger: logging.Logger = logging.getLogger("manystream.engine")
@@ -117,6 +119,8 @@ class RunningCall(Timed):
 
     @property
     def target(self) -> str:
+        if self._admission is not None:
+            return self._admission.target
         return f"{self._prepared.provider.name}/{self._prepared.model}"
 
     @property
@@ -258,8 +262,19 @@ class RunningCall(Timed):
 
     def admitted(self) -> None:
         assert self._admission is not None
-        self._admission.left(self._runtime.loop.clock())
+        self._admission.begin(self._runtime.loop.clock())
         self.begin()
+
+    def redirect(self, stop: Stop) -> None:
+        """Take the request for another target. The next attempt is sent there."""
+        self._prepared, self._finish_response = stop.prepared, stop.finish_response
+        # The time to wait is the call's own; the other timeouts may be the target's.
+        self._clocks = dataclasses.replace(stop.clocks, queue=self._clocks.queue)
+        if stop.counters is not self.counters:
+            self.counters.started -= 1
+            stop.counters.started += 1
+            self.counters = stop.counters
+            self._delivery.count_in(stop.counters)
 
     def rejected(self, error: ProviderError) -> None:
         self._timed_out(error)
@@ -373,12 +388,16 @@ class RunningCall(Timed):
                 # at once, as the server has no fault: once per call, on a fresh connection, counted as an attempt.
                 self._resent += 1
                 self._runtime.resent += 1
+                if self._admission is not None:
+                    self._admission.resent(error)
                 self.begin(fresh=True)
                 return
-            if self._is_refused(error):
+            judged = self._ask_traffic(error)
+            if judged is None:
                 self._enter_queue()
                 self._disarm()
                 return
+            error = judged
             delay = retry_delay(error, counted, self._retry, self._runtime.random)
             # If the server named a time to retry after, obey it. If it named none, or "at once", spend the retry
             # budget, so that retries add little traffic during an outage.
@@ -389,11 +408,14 @@ class RunningCall(Timed):
         self._fail(error)
         self.conclude()
 
-    def _is_refused(self, error: ProviderError) -> bool:
-        """Give back what the attempt reserved. Return True if a limit refused the attempt and the call waits again."""
+    def _ask_traffic(self, error: ProviderError) -> ProviderError | None:
+        """Return None where the call waits again, because a limit refused it or another target may take it. Else return
+        the error that decides about a retry: with several targets it may be an earlier one. What the attempt had
+        reserved is given back in any case."""
         attempt, admission = self._attempt, self._admission
         if admission is None or attempt is None:
-            return False
+            return error
+        self._sign(error)
         return admission.failed(
             error, attempt.headers, self._longest_wait(self._runtime.loop.clock()), sent=attempt.sent
         )
@@ -431,9 +453,9 @@ class RunningCall(Timed):
 
     def _failure(self, error: ProviderError, response: Response | None = None) -> Completion:
         """Return the completion of a call that fails now, with the part of the response that has arrived."""
-        attempt, prepared = self._attempt, self._prepared
-        error.provider, error.model = prepared.provider.name, prepared.model
-        error.host = prepared.head.headers[0][1].decode()  # the first header is Host
+        attempt = self._attempt
+        if not error.provider:
+            self._sign(error)
         return Completion(
             success=False,
             http_status=error.http_status or (attempt.status if attempt is not None else 0),
@@ -445,6 +467,12 @@ class RunningCall(Timed):
             headers=attempt.headers if attempt is not None else {},
             resent=self._resent,
         )
+
+    def _sign(self, error: ProviderError) -> None:
+        """Write into an error where the call was sent."""
+        prepared = self._prepared
+        error.provider, error.model = prepared.provider.name, prepared.model
+        error.host = prepared.head.headers[0][1].decode()  # the first header is Host
 
     def _fail(self, error: ProviderError, response: Response | None = None) -> None:
         """Settle the call's outcome as a failure with `error`."""
@@ -459,13 +487,13 @@ class RunningCall(Timed):
                 self._runtime.pool.abandon(attempt)
             attempt.abort()
         if self._admission is not None:
-            response = self._outcome.response if self._outcome is not None else None
-            self._admission.end(response, sent=attempt is not None and attempt.sent)
+            self._admission.end(self._outcome, sent=attempt is not None and attempt.sent)
 
     def _book(self, completion: Completion) -> None:
         self._attempt = None
-        seconds = self._seconds_queued()
+        seconds, admission = self._seconds_queued(), self._admission
+        if admission is not None:
+            completion.journey = admission.journey
         if seconds > LEAST_WAIT:
-            admission = self._admission
             self._timings.waited = {"connection": seconds} if admission is None else admission.waited(seconds)
         self._hooks.ended(self, completion)

@@ -13,9 +13,11 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
 
 import trio
 
+from ..providers.errors import InvalidRequestError
 from ..providers.options import Retry, Timeouts
 from ..providers.provider import Provider
 from ..providers.request import Request
@@ -31,6 +33,7 @@ from ..transport.timers import Timers
 from ..transport.tls import TLSConfig, TLSConfigError, make_context
 from ..transport.tls_socket import TLSSocket
 from ..transport.url import Origin
+from .admission import Admission
 from .call import CallHooks, RunningCall
 from .callbacks import check_callback
 from .clocks import CallState, effective
@@ -48,6 +51,7 @@ from .record import Recording, RecordingFile
 from .runtime import Runtime
 from .services import Services
 from .statistics import OriginStatistics, ProviderStatistics, Statistics
+from .stop import Stop
 from .traffic.options import Traffic
 from .traffic.statistics import TrafficStatistics
 
@@ -90,10 +94,10 @@ class Calls:
         self._hooks = CallHooks(self._call_ended) if watch is None else watch.hooks(self._call_ended)
         self._scope = scope
         self._preparer = Preparer(providers, environment, limits, make_id, time.time, proxy)
+        if traffic is None:
+            _check_keys(providers)
         self._dispatcher = (
-            None
-            if traffic is None
-            else Dispatcher(traffic, providers, self._runtime, time.time, self._preparer.account)
+            None if traffic is None else Dispatcher(traffic, providers, self._runtime, time.time, self._preparer)
         )
         self._timeouts = timeouts
         self._clocks = {stream: effective(None, timeouts, stream=stream) for stream in (False, True)}
@@ -132,9 +136,19 @@ class Calls:
             check_callback("on_event", on_event)
         if on_completion is not None:
             check_callback("on_completion", on_completion)
-        prepared, wire = self._preparer.prepare(request, stream=stream)
+        dispatcher = self._dispatcher
+        journey = None if dispatcher is None else dispatcher.journey(request, partial(self._make_stop, stream))
+        admission: Admission | None = journey
+        if journey is not None:
+            stop = journey.stop
+            prepared, counters, finish_response = stop.prepared, stop.counters, stop.finish_response
+        else:
+            prepared, wire = self._preparer.prepare(request, stream=stream)
+            counters = self._counters[prepared.provider.name]
+            finish_response = _response_finisher(wire.warnings, request)
+            if dispatcher is not None:
+                admission = dispatcher.admission(request, prepared)
         self._runtime.budget.call_started()
-        counters = self._counters[prepared.provider.name]
         running = RunningCall(
             self._runtime,
             self._hooks,
@@ -149,8 +163,8 @@ class Calls:
             retry=request.retry or self._retry,
             on_event=on_event,
             on_completion=on_completion,
-            finish_response=_response_finisher(wire.warnings, request),
-            admission=None if self._dispatcher is None else self._dispatcher.admission(request, prepared),
+            finish_response=finish_response,
+            admission=admission,
         )
         call = Call(running)
         watch = self._watch
@@ -165,6 +179,21 @@ class Calls:
 
             running.start(announce)
         return call
+
+    def _make_stop(self, stream: bool, request: Request, preparer: Preparer) -> Stop:
+        """Prepare a request for a target of a route. Raises `InvalidRequestError`."""
+        prepared, wire = preparer.prepare(request, stream=stream)
+        return Stop(
+            prepared,
+            self._counters[prepared.provider.name],
+            effective(request.timeouts, self._timeouts, stream=stream),
+            _response_finisher(wire.warnings, request),
+        )
+
+    def end_session(self, session: str) -> None:
+        """Forget which target and key a session has."""
+        if self._dispatcher is not None:
+            self._dispatcher.end_session(session)
 
     def check_here(self) -> None:
         """Check that a call can be started here.
@@ -325,6 +354,15 @@ class Calls:
         if self._runtime.recording is not None:
             self._runtime.recording.close()
         self._runtime.pool.close()
+
+
+def _check_keys(providers: Sequence[Provider]) -> None:
+    """Raises `InvalidRequestError` for a provider with several keys, in an engine without traffic control."""
+    for position, provider in enumerate(providers):
+        if provider.keys:
+            raise InvalidRequestError(
+                f"providers[{position}].api_key", "several keys need an engine with traffic: open_engine(traffic=…)"
+            )
 
 
 def _call_start(request: Request, prepared: Prepared) -> CallStart:

@@ -75,7 +75,7 @@ MAY_FOLLOW: dict[CallState, tuple[CallState, ...]] = {
         CallState.BACKOFF,
         CallState.ENDED,
     ),
-    CallState.CONNECTING: (CallState.SENDING, CallState.BACKOFF, CallState.ENDED),
+    CallState.CONNECTING: (CallState.SENDING, CallState.QUEUED, CallState.BACKOFF, CallState.ENDED),
     CallState.SENDING: (CallState.READING, CallState.QUEUED, CallState.BACKOFF, CallState.ENDED),
     CallState.WAITING: (CallState.READING, CallState.QUEUED, CallState.BACKOFF, CallState.ENDED),
     CallState.READING: (CallState.ENDED, CallState.BACKOFF, CallState.QUEUED),
@@ -85,8 +85,8 @@ MAY_FOLLOW: dict[CallState, tuple[CallState, ...]] = {
 """State → the states that may follow it.
 
 A call begins in the queue. A request on a connection that the server had closed goes back to the queue, for a fresh
-connection; so does one that a limit of the provider has refused. The end may be entered twice: its steps can be
-repeated.
+connection; so does one that a limit of the provider has refused, and one that goes to another target of
+its route. The end may be entered twice: its steps can be repeated.
 """
 
 for _state, _followers in MAY_FOLLOW.items():

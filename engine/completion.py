@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from ..providers.errors import ErrorCategory, ProviderError
 from ..providers.response import Response
+from ..providers.usage import Usage
 
 NO_WAIT: Mapping[str, float] = MappingProxyType({})
 """What a call has waited for that did not wait: one object for all."""
@@ -25,8 +26,8 @@ class Timings:
     first_token: the first event with content was delivered.
     finished: the call ended.
     waited: reason → seconds that the call waited before it was sent, over all attempts. Reasons without a wait are
-        omitted. `quota`: a limit on requests or tokens. `slot`: a limit on concurrent calls. `connection`: a free
-        connection.
+        omitted. `quota`: a limit on requests or tokens. `slot`: a limit on concurrent calls. `target`: a target of the
+        route, while all are left alone. `connection`: a free connection.
     """
 
     queued: float | None = None
@@ -35,6 +36,28 @@ class Timings:
     first_token: float | None = None
     finished: float | None = None
     waited: Mapping[str, float] = field(default_factory=lambda: NO_WAIT)
+
+
+@dataclass(slots=True, frozen=True)
+class AttemptRecord:
+    """One attempt of a call.
+
+    target: where it was sent, as `provider/model`.
+    started: seconds from the start of the call to the attempt's.
+    ended: seconds from the start of the call to the attempt's end.
+    outcome: `ok`, or the category of the error.
+    error: why it failed; None if it did not.
+    hedged: whether it ran beside another attempt.
+    usage: the tokens that the server reported; None if it reported none.
+    """
+
+    target: str
+    started: float
+    ended: float
+    outcome: str
+    error: ProviderError | None = None
+    hedged: bool = False
+    usage: Usage | None = None
 
 
 @dataclass(slots=True)
@@ -51,6 +74,7 @@ class Completion:
     headers: the last response's headers, with names in lower case; they include rate limits.
     resent: the number of attempts that immediately replaced one whose kept-alive connection the server had closed
         before the request reached it.
+    journey: each attempt of a call in an engine with `traffic`; empty without it.
     """
 
     success: bool
@@ -62,6 +86,7 @@ class Completion:
     request_id: str | None = None
     headers: dict[str, str] = field(default_factory=dict[str, str])
     resent: int = 0
+    journey: tuple[AttemptRecord, ...] = ()
 
     @property
     def error_category(self) -> ErrorCategory | None:

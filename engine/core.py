@@ -127,6 +127,11 @@ class Engine:
         """
         return CallMap(self.start_request, requests, concurrency, ordered=ordered)
 
+    def end_session(self, session: str) -> None:
+        """Forget which target and which key the calls of a session go to. Without this, they are forgotten an hour
+        after the session's last call. Calls under way go on."""
+        self._calls.end_session(session)
+
     def statistics(self) -> Statistics:
         """Return the engine's current statistics."""
         return self._calls.statistics()

@@ -31,6 +31,7 @@ def find_key(provider: Provider, environment: Mapping[str, str]) -> str:
     given = provider.api_key
     if callable(given):
         return ""
+    assert not isinstance(given, tuple), "each of several keys has a provider of its own"
     if given:
         return _checked(given, f"the api_key of {provider.name!r}")
     variables = provider.profile.key_variables

@@ -77,6 +77,10 @@ class Delivery:
         """Whether the caller has received an event, so that the call must not be retried any more."""
         return self._stage is not Stage.HOLDING
 
+    def count_in(self, counters: Counters) -> None:
+        """Count the events in other counters: the call goes to another provider."""
+        self._counters = counters
+
     def mute(self) -> None:
         """Deliver only the terminal event from now on: the call is ending."""
         if self._stage is not Stage.FINISHED:

@@ -5,31 +5,37 @@ Knows providers, models, declared limits and lanes. Must not know sockets, nor w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import TypeAlias
 
 from ..providers.charging import charging_of
+from ..providers.errors import InvalidRequestError
 from ..providers.limit_reports import reader_of
 from ..providers.model_families import family_of
-from ..providers.options import Priority
 from ..providers.provider import Provider
+from ..providers.registry import configured, named, select
 from ..providers.request import Request
+from .access import Access, accesses_of
 from .admission import Admission
+from .itinerary import PRIORITIES
+from .journey import Journey
 from .lane import Lane
+from .live_route import LiveRoute, Place
+from .prepare import Preparer
 from .prepared import Prepared, WallClock
 from .runtime import Runtime
+from .stop import MakeStop
 from .token_estimate import estimate_input_tokens
 from .traffic.coverage import EVERY_CALL, Entry, find_entries
 from .traffic.declared import DeclaredLimit
 from .traffic.options import Traffic
+from .traffic.route_options import Route
 from .traffic.scope import Scope
 from .traffic.statistics import TrafficStatistics
 from .traffic.ticket import Ticket
 
 Account: TypeAlias = Hashable
 """Identifies a key at an address. Calls of two accounts never share a limit of a server."""
-
-PRIORITIES: dict[str, Priority] = {priority.value: priority for priority in Priority}
 
 MOST_LANES = 1_000
 """At this number of lanes, the lanes without calls are removed before a new one is made."""
@@ -38,7 +44,8 @@ MOST_LANES = 1_000
 class Dispatcher:
     """The lanes of one engine.
 
-    Raises `InvalidRequestError` for an entry of `traffic.rates` that covers no provider.
+    Raises `InvalidRequestError` for an entry of `traffic.rates` that covers no provider, and for a route whose target
+    names none.
     """
 
     def __init__(
@@ -47,42 +54,91 @@ class Dispatcher:
         providers: Sequence[Provider],
         runtime: Runtime,
         wall_clock: WallClock,
-        account_of: Callable[[Provider], Account],
+        preparer: Preparer,
     ) -> None:
         self._traffic = traffic
         self._entries = find_entries(traffic.rates, providers)
         self._runtime = runtime
         self._wall_clock = wall_clock
-        self._account_of = account_of
+        self._providers = tuple(providers)
+        accesses = {provider.name: accesses_of(provider, preparer) for provider in providers}
+        self._access_of: dict[str, Access] = {name: several[0] for name, several in accesses.items()}
+        self._keyed: dict[str, LiveRoute] = {
+            name: LiveRoute(None, (Place(several),), runtime) for name, several in accesses.items() if len(several) > 1
+        }
+        self._routes: dict[str, LiveRoute] = {
+            route.name: LiveRoute(route, self._places(route, accesses), runtime) for route in traffic.routes
+        }
         self._declared: dict[tuple[str, Account], DeclaredLimit] = {}
         self._lane_of_model: dict[tuple[str, str], Lane] = {}
         self._lanes: dict[Hashable, Lane] = {}
         self._lane_of_scope: dict[Hashable, Lane] = {}
 
     def admission(self, request: Request, prepared: Prepared) -> Admission:
-        """Return the admission of a new call: its ticket in the lane of its model."""
-        provider, model = prepared.provider, prepared.model
-        lane = self._lane_of_model.get((provider.name, model))
+        """The way of a new call to one model with one key."""
+        name, model = prepared.provider.name, prepared.model
+        lane = self._lane_of_model.get((name, model))
         if lane is None:
-            lane = self._find_lane(provider, model)
+            lane = self._find_lane(self._access_of[name], model)
         ticket = Ticket(
             estimate_input_tokens(request, prepared.body),
             request.max_output_tokens,
             priority=PRIORITIES[request.priority],
             tenant=request.tenant,
         )
-        return Admission(lane, ticket)
+        return Admission(lane, ticket, name, model)
+
+    def journey(self, request: Request, make_stop: MakeStop) -> Journey | None:
+        """The way of a new call on a route, or to a provider with several keys; None for any other call. Raises
+        `InvalidRequestError`."""
+        if not (self._routes or self._keyed) or not isinstance(request, Request):  # pyright: ignore[reportUnnecessaryIsInstance]
+            return None
+        model = ""
+        route = self._routes.get(request.model) if isinstance(request.model, str) else None  # pyright: ignore[reportUnnecessaryIsInstance]
+        if route is None and self._keyed:
+            provider, model = select(request.model, self._providers)
+            route = self._keyed.get(provider.name)
+        if route is None:
+            return None
+        return Journey(route, request, make_stop, self.lane, self._runtime, model=model)
+
+    def end_session(self, session: str) -> None:
+        """Forget which targets and keys a session has."""
+        for route in (*self._routes.values(), *self._keyed.values()):
+            route.end_session(session)
+
+    def lane(self, access: Access, model: str) -> Lane:
+        """The lane of a model at a provider, for one key."""
+        return self._lane_of_model.get((access.name, model)) or self._find_lane(access, model)
+
+    def _places(self, route: Route, accesses: Mapping[str, tuple[Access, ...]]) -> tuple[Place, ...]:
+        """The targets of a route. Raises `InvalidRequestError`."""
+        places: list[Place] = []
+        for target in route.targets:
+            name, _, model = target.model.partition("/")
+            provider = named(name, self._providers)
+            if provider is None:
+                raise InvalidRequestError(
+                    f"traffic.routes[{route.name!r}]",
+                    f"no provider is known for the target {target.model!r}; {configured(self._providers)}",
+                )
+            places.append(Place(accesses[provider.name], model, target))
+        return tuple(places)
 
     def statistics(self) -> TrafficStatistics:
         """Return the current figures of every scope, by the scope's name."""
         now = self._runtime.loop.clock()
-        return TrafficStatistics({lane.scope.name: lane.scope.statistics(now) for lane in self._lanes.values()})
+        return TrafficStatistics(
+            {lane.scope.name: lane.scope.statistics(now) for lane in self._lanes.values()},
+            {name: route.statistics(now) for name, route in self._routes.items()},
+        )
 
-    def _find_lane(self, provider: Provider, model: str) -> Lane:
-        """Return the lane of a model: a new one, unless the lane of another model or provider has the same limits."""
+    def _find_lane(self, access: Access, model: str) -> Lane:
+        """The lane of a model: a new one, unless another model or provider has the same limits."""
         if len(self._lanes) >= MOST_LANES:
             self._forget_idle()
-        account, row = self._account_of(provider), provider.profile.name
+        provider = access.provider
+        account, row = access.preparer.account(provider), provider.profile.name
         family = family_of(row, model)
         entries = tuple(
             entry
@@ -93,7 +149,7 @@ class Dispatcher:
         lane = self._lanes.get(key)
         if lane is None:
             scope = Scope(
-                self._name(provider, family),
+                self._name(access, family),
                 charging_of(row),
                 limits=[self._declared_limit(entry, account) for entry in entries],
                 adaptive=self._traffic.adaptive,
@@ -101,16 +157,16 @@ class Dispatcher:
             read_report = reader_of(provider.profile.dialect_name)
             lane = Lane(scope, self._runtime, row, read_report, self._wall_clock, self._next_in_line)
             self._lanes[key] = self._lane_of_scope[scope] = lane
-        self._lane_of_model[provider.name, model] = lane
+        self._lane_of_model[access.name, model] = lane
         return lane
 
-    def _name(self, provider: Provider, family: str) -> str:
-        """Return a name for a lane that no other lane has, such as `openai/gpt-5` or `openai/gpt-5 (2)`."""
-        name = f"{provider.name}/{family}"
+    def _name(self, access: Access, family: str) -> str:
+        """A name that no other lane has."""
+        name = f"{access.name}/{family}"
         taken = {lane.scope.name for lane in self._lanes.values()}
         number = 2
         while name in taken:
-            name, number = f"{provider.name}/{family} ({number})", number + 1
+            name, number = f"{access.name}/{family} ({number})", number + 1
         return name
 
     def _declared_limit(self, entry: Entry, account: Account) -> DeclaredLimit:

@@ -108,19 +108,24 @@ class Lane(Due):
 
     # --- sending ---
 
-    def enter(self, ticket: Ticket, now: float, *, again: bool) -> None:
-        """Queue a call, and send it at once if its limits allow. `again`: it waited before and goes to the head."""
+    def enter(self, ticket: Ticket, now: float, *, again: bool, alone: bool = True) -> None:
+        """Queue a call, and send it at once if its limits allow.
+
+        again: it waited before and goes to the head.
+        alone: it waits here only. A call that also waits elsewhere is never too late: others of this queue may go
+            elsewhere, too.
+        """
         scope = self.scope
         sender = cast("Sender", ticket.owner)
         why = scope.never(ticket, now)
         if why is not None:
-            sender.rejected(self._never_sent(why))
+            sender.rejected(self.never_sent(why))
             return
         scope.add(ticket, now, at_head=again)
         if scope.queue.length == 1:
             self.pump()
             return
-        if ticket.deadline < math.inf and scope.is_hopeless(ticket, now):
+        if alone and ticket.deadline < math.inf and scope.is_hopeless(ticket, now):
             seconds, reason = scope.seconds_ahead(ticket, now), scope.reason(ticket, now)
             scope.cancel(ticket, now)
             sender.rejected(_hopeless(ticket.deadline - now, seconds, reason))
@@ -166,7 +171,7 @@ class Lane(Due):
             why = scope.never(ticket, now)
             if why is not None:
                 scope.cancel(ticket, now)
-                _notify(ticket, methodcaller("rejected", self._never_sent(why)))
+                _notify(ticket, methodcaller("rejected", self.never_sent(why)))
                 continue
             if scope.admit(now) is None:
                 return False
@@ -220,7 +225,8 @@ class Lane(Due):
             logger.info("%s: %s", self.scope.name, line)
         news.clear()
 
-    def _never_sent(self, why: Impossible) -> ProviderError:
+    def never_sent(self, why: Impossible) -> ProviderError:
+        """Return the error of a call that can never be sent."""
         return ProviderError(
             f"not sent to {self.scope.name}: {why.why}",
             category=ErrorCategory.RATE_LIMIT,

@@ -7,12 +7,13 @@ Knows the dialects' encoders and transport's URL and header checks. Must not kno
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Hashable, Mapping, Sequence
 from typing import TypeAlias
 
 from ..providers.dialect import Dialect, MakeId, WireRequest
 from ..providers.errors import InvalidRequestError
-from ..providers.provider import Provider
+from ..providers.provider import APIKey, Provider
 from ..providers.registry import dialect_of, select
 from ..providers.request import Request
 from ..transport.errors import URLError
@@ -68,9 +69,10 @@ class Preparer:
         make_id: MakeId,
         wall_clock: WallClock,
         proxy: ProxyConfig | None = None,
+        buffered: Buffered | None = None,
     ) -> None:
         """Create the cache. `proxy` is the engine's, which takes precedence over the environment's; only its password
-        is used.
+        is used. `buffered` is that of the engine's other preparers, which share one bound.
         """
         names: set[str] = set()
         for provider in providers:
@@ -86,7 +88,7 @@ class Preparer:
         self._limits = limits
         self._make_id = make_id
         self._wall_clock = wall_clock
-        self._buffered = Buffered(limits.max_buffered_bytes)
+        self._buffered = Buffered(limits.max_buffered_bytes) if buffered is None else buffered
         self._proxy = proxy
         self._keys: dict[str, str] = {}
         self._heads: dict[tuple[object, ...], Head] = {}
@@ -130,6 +132,13 @@ class Preparer:
         """
         key = self._key(provider)
         return self._bases[provider.name].origin, provider.api_key if callable(provider.api_key) else key
+
+    def with_key(self, provider: Provider, key: APIKey) -> tuple[Preparer, Provider]:
+        """Return a preparer that sends one of a provider's several keys, and the provider with this key alone."""
+        single = copy.copy(provider)
+        single.api_key = key
+        shared = (self._environment, self._limits, self._make_id, self._wall_clock, self._proxy, self._buffered)
+        return Preparer([single], *shared), single
 
     def _key(self, provider: Provider) -> str:
         key = self._keys.get(provider.name)

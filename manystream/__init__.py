@@ -35,14 +35,20 @@ if TYPE_CHECKING:
     from .engine import Timings as Timings
     from .engine import TooManyCallsError as TooManyCallsError
     from .engine import open_engine as open_engine
+    from .engine.completion import AttemptRecord as AttemptRecord
     from .engine.delivery import OnEvent as OnEvent
     from .engine.ending import OnCompletion as OnCompletion
     from .engine.options import EngineOptions as EngineOptions
     from .engine.portal import Portal as Portal
     from .engine.traffic.options import Traffic as Traffic
     from .engine.traffic.rate_limit import RateLimit as RateLimit
+    from .engine.traffic.route_options import Route as Route
+    from .engine.traffic.route_options import Target as Target
+    from .engine.traffic.route_options import TargetOptions as TargetOptions
     from .engine.traffic.statistics import LimitStatistics as LimitStatistics
+    from .engine.traffic.statistics import RouteStatistics as RouteStatistics
     from .engine.traffic.statistics import ScopeStatistics as ScopeStatistics
+    from .engine.traffic.statistics import TargetStatistics as TargetStatistics
     from .engine.traffic.statistics import TrafficStatistics as TrafficStatistics
     from .providers.conversation import Conversation as Conversation
     from .providers.dialect import Dialect as Dialect
@@ -128,15 +134,23 @@ HOMES: dict[str, tuple[str, ...]] = {
         "TooManyCallsError",
         "open_engine",
     ),
+    ".engine.completion": ("AttemptRecord",),
     ".engine.delivery": ("OnEvent",),
     ".engine.ending": ("OnCompletion",),
     ".engine.options": ("EngineOptions",),
     ".engine.portal": ("Portal",),
     ".engine.traffic.options": ("Traffic",),
     ".engine.traffic.rate_limit": ("RateLimit",),
+    ".engine.traffic.route_options": (
+        "Route",
+        "Target",
+        "TargetOptions",
+    ),
     ".engine.traffic.statistics": (
         "LimitStatistics",
+        "RouteStatistics",
         "ScopeStatistics",
+        "TargetStatistics",
         "TrafficStatistics",
     ),
     ".providers.conversation": ("Conversation",),
@@ -248,6 +262,7 @@ __all__ = [
     "JSON",
     "APIKey",
     "Anthropic",
+    "AttemptRecord",
     "Block",
     "CacheControl",
     "Call",
@@ -304,6 +319,8 @@ __all__ = [
     "Response",
     "Retry",
     "Role",
+    "Route",
+    "RouteStatistics",
     "Row",
     "RowError",
     "ScopeStatistics",
@@ -311,6 +328,9 @@ __all__ = [
     "Statistics",
     "StoreError",
     "TLSConfig",
+    "Target",
+    "TargetOptions",
+    "TargetStatistics",
     "Text",
     "TextDelta",
     "Thinking",

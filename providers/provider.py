@@ -5,7 +5,7 @@ Must not know the environment (the engine looks keys up) nor any dialect's code.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, TypeAlias, cast
 
 from .errors import InvalidRequestError
@@ -17,14 +17,18 @@ from .rules import Checker, Rule, instance, members, optional, text
 APIKey: TypeAlias = "str | Callable[[], str]"
 """A key, or a plain function that returns one."""
 
+APIKeys: TypeAlias = "APIKey | Sequence[APIKey]"
+"""A provider's key, or several."""
+
 
 class Provider:
     """One provider, as configured. Each of the four dialects has a subclass, such as `OpenAIChat`; a plain `Provider`
     takes its dialect from the `Profile` that it is given.
 
     api_key: the key, or a plain function that returns it, for keys that expire. The engine calls the function on its
-        thread when an attempt begins, so it must not wait. None: the key is looked up in the environment, then in the
-        credentials file, when the first request needs it.
+        thread when an attempt begins, so it must not wait. A list: several keys with limits of their own, for an engine
+        with `traffic`. None: the key is looked up in the environment, then in the credentials file, when the first
+        request needs it.
     base_url: where the provider is. None: the profile's own URL.
     name: the name that selects this provider in `"name/model"`. Default: the profile's name.
     headers: sent with every request.
@@ -41,7 +45,7 @@ class Provider:
 
     def __init__(
         self,
-        api_key: APIKey | None = None,
+        api_key: APIKeys | None = None,
         base_url: str | None = None,
         *,
         name: str | None = None,
@@ -53,11 +57,17 @@ class Provider:
         for (field, rule), value in zip(MADE_OF.items(), given, strict=True):
             rule.check(value, field)
         self.profile: Profile = self._choose_profile(name, base_url, profile)
-        self.api_key: APIKey | None = api_key
+        self.api_key: APIKey | tuple[APIKey, ...] | None = _one_or_several(api_key)
         self.base_url: str = base_url if base_url is not None else self.profile.base_url
         self.name: str = name if name is not None else self.profile.name
         self.headers: dict[str, str] = dict(headers or {})
         self.idempotency_header: str | None = idempotency_header
+
+    @property
+    def keys(self) -> tuple[APIKey, ...]:
+        """Its keys, where it has several; else empty."""
+        keys: object = self.api_key
+        return cast("tuple[APIKey, ...]", keys) if isinstance(keys, tuple) else ()
 
     def _choose_profile(self, name: str | None, base_url: str | None, profile: str | Profile | None) -> Profile:
         if isinstance(profile, Profile):
@@ -104,11 +114,21 @@ FUNCTION = cast("type", Callable)
 """The type of functions, for a rule."""
 
 
+def _one_or_several(given: APIKeys | None) -> APIKey | tuple[APIKey, ...] | None:
+    if given is None or isinstance(given, str) or callable(given):
+        return given
+    return given[0] if len(given) == 1 else tuple(given)
+
+
 def _check_key(key: object, where: str) -> None:
-    """Raise `InvalidRequestError` for a function that returns no key when it is called, such as a coroutine function.
+    """Raise `InvalidRequestError` for a function that returns no key when it is called, such as a coroutine function,
+    and for a list that is empty or holds something else than keys.
 
     where: the field's name.
     """
+    if isinstance(key, (list, tuple)):
+        _check_keys(cast("Sequence[object]", key), where)
+        return
     deferred = why_deferred(key) if callable(key) else ""
     if deferred:
         raise InvalidRequestError(
@@ -118,9 +138,30 @@ def _check_key(key: object, where: str) -> None:
         )
 
 
+def _check_keys(keys: Sequence[object], where: str) -> None:
+    """Raise `InvalidRequestError` that shows no key."""
+    if not keys:
+        raise InvalidRequestError(where, "must hold at least one key")
+    for position, key in enumerate(keys):
+        place = f"{where}[{position}]"
+        if not (isinstance(key, str) or callable(key)):
+            raise InvalidRequestError(place, f"must be text, or a function that returns it, not {type(key).__name__}")
+        if not key:
+            raise InvalidRequestError(place, "must not be empty")
+        if key in keys[:position]:
+            raise InvalidRequestError(place, "is given twice: each key has limits of its own")
+        _check_key(key, place)
+
+
 MADE_OF: dict[str, Rule] = {
     "api_key": optional(
-        Rule("text, or a function that returns it", (str, FUNCTION), free=(str,), inside=_check_key, secret=True)
+        Rule(
+            "text, or a function that returns it",
+            (str, FUNCTION, list, tuple),
+            free=(str,),
+            inside=_check_key,
+            secret=True,
+        )
     ),
     "base_url": optional(text(secret=True)),
     "name": optional(text("text that is not empty", empty=False)),

@@ -72,20 +72,21 @@ def select(model: str, providers: Sequence[Provider]) -> tuple[Provider, str]:
     validate_model(model)
     name, slash, rest = model.partition("/")
     if slash:
-        named = _named(name, providers)
-        if named is not None:
+        found = named(name, providers)
+        if found is not None:
             if not rest.strip():
                 raise InvalidRequestError("model", f"{model!r} names a provider and no model")
-            return named, rest
+            return found, rest
     owner = _owner(model, providers)
     if owner is not None:
         return owner, model
     if len(providers) == 1:
         return providers[0], model
-    raise InvalidRequestError("model", f"no provider is known for {model!r}; {_configured(providers)}")
+    raise InvalidRequestError("model", f"no provider is known for {model!r}; {configured(providers)}")
 
 
-def _named(name: str, providers: Sequence[Provider]) -> Provider | None:
+def named(name: str, providers: Sequence[Provider]) -> Provider | None:
+    """Return the provider with this name, else the first whose profile has it as name or alias."""
     for provider in providers:
         if provider.name == name:
             return provider
@@ -113,7 +114,8 @@ def _owner(model: str, providers: Sequence[Provider]) -> Provider | None:
     return best
 
 
-def _configured(providers: Sequence[Provider]) -> str:
+def configured(providers: Sequence[Provider]) -> str:
+    """Return the names of the configured providers, for an error."""
     if not providers:
         return "no provider is configured"
     names = ", ".join(provider.name for provider in providers)

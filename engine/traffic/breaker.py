@@ -45,6 +45,11 @@ class Breaker:
             return BreakerState.OPEN
         return BreakerState.PROBING
 
+    @property
+    def is_tripped(self) -> bool:
+        """Whether so many calls have failed that it is not closed."""
+        return self._failures >= FAILURES
+
     def next_time(self, now: float) -> float:
         """Return the time of the next probing call; `now` if calls may be sent; `math.inf` while a probe runs."""
         if self.state(now) is not BreakerState.OPEN:

@@ -5,12 +5,13 @@ Must not know the configured providers: `coverage.py` checks that each entry of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...providers.errors import InvalidRequestError
-from ...providers.rules import Checker, described, flag, instance, members
+from ...providers.rules import Checker, described, flag, instance, members, sequence
 from .rate_limit import RateLimit
+from .route_options import Route
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -20,11 +21,13 @@ class Traffic:
     rates: limits that the program declares, by the calls that they cover: `"openai"` covers a provider,
         `"openai/gpt-5"` a model, `"openai/gpt-5*"` every model with this beginning, and `"*"` every call. A call must
         fit every entry that covers it. `"*"` is one limit for all calls; any other entry is one for each API key.
+    routes: model names of the program's own, for one or more models each. No two routes have the same name.
     adaptive: True: learn limits from the reports and refusals of servers. False: only declared limits and the pauses
         that a server asks for apply.
     """
 
     rates: Mapping[str, RateLimit] = field(default_factory=dict[str, RateLimit])
+    routes: Sequence[Route] = ()
     adaptive: bool = True
 
     def __post_init__(self) -> None:
@@ -36,6 +39,11 @@ class Traffic:
                     f"traffic.rates[{described(key)}]",
                     "must be 'provider', 'provider/model', 'provider/beginning*' or '*'",
                 )
+        names: set[str] = set()
+        for position, route in enumerate(self.routes):
+            if route.name in names:
+                raise InvalidRequestError(f"traffic.routes[{position}]", f"two routes are named {route.name!r}")
+            names.add(route.name)
 
 
 TRAFFIC = Checker(
@@ -45,6 +53,7 @@ TRAFFIC = Checker(
             instance(RateLimit, forms={int: "use RateLimit(requests_per_minute={})", dict: "use RateLimit(…)"}),
             "a dict of RateLimit",
         ),
+        "routes": sequence(instance(Route), "a list of Route", forms={Route: "use [route]"}),
         "adaptive": flag(),
     },
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Container, Sequence
 from dataclasses import dataclass, field
 
 from .breaker import Breaker, BreakerState
@@ -85,7 +85,7 @@ class RouteState:
         self._uses_breakers = balance in (Balance.ORDER, Balance.WEIGHTED)
 
     def choose(
-        self, now: float, has_room: Collection[int], *, tried: Collection[int] = (), session: str | None = None
+        self, now: float, has_room: Container[int], *, tried: Collection[int] = (), session: str | None = None
     ) -> Choice:
         """Choose the target for a call that is about to be sent.
 
@@ -112,6 +112,10 @@ class RouteState:
             return Choice(None, tuple(own))
         chosen = self._by_weight(open_ones) if self.balance is Balance.WEIGHTED else self._best(open_ones, now)
         return Choice(chosen, tuple(own))
+
+    def is_healthy(self, place: int, now: float) -> bool:
+        """Whether a call may be sent to a target now. It may have waited for the target since it was chosen."""
+        return place in self._healthy(list(range(len(self.targets))), now)
 
     def begin(self, place: int, now: float, session: str | None = None) -> None:
         """Record that a call is sent to a target. Call this directly after `choose`, without waiting in between."""

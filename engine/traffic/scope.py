@@ -22,6 +22,9 @@ from .quota import Impossible, Quota
 from .statistics import LimitStatistics, ScopeStatistics
 from .ticket import Ticket, TicketState
 
+MUCH_ROOM = 1e12
+"""The room of a scope without a known limit."""
+
 
 class Scope:
     """The calls that share a server's limits: those with one key of one host and one group of models.
@@ -74,6 +77,24 @@ class Scope:
         if self.concurrency is not None:
             self.concurrency.start(ticket, now)
         return ticket
+
+    def has_room(self, ticket: Ticket, now: float) -> bool:
+        """Return whether a call that is not in the queue could be sent now. Changes nothing."""
+        if self.queue.length or self.never(ticket, now) is not None:
+            return False
+        ticket.cost = cost = self.quota.charger.estimate(ticket.input_tokens, ticket.max_output)
+        if self.quota.own_ready_at(cost, now) > now:
+            return False
+        if self.concurrency is not None and self.concurrency.ready_at(now) > now:
+            return False
+        return all(limit.ready_at(cost, self, now) <= now for limit in self.limits)
+
+    def room(self, ticket: Ticket, now: float) -> float:
+        """Return about how many calls like this one could be sent now, less those that run where no limit is known."""
+        cost = self.quota.charger.estimate(ticket.input_tokens, ticket.max_output)
+        levels = (self.quota.level(unit, now) / cost[unit] for unit in Unit if cost[unit] > 0)
+        room = min(levels, default=math.inf)
+        return room if room < math.inf else MUCH_ROOM - self.quota.running
 
     def never(self, ticket: Ticket, now: float) -> Impossible | None:
         """Return why a call can never be sent; None if it can be."""

@@ -51,10 +51,47 @@ class ScopeStatistics:
 
 
 @dataclass(slots=True, frozen=True)
+class TargetStatistics:
+    """One target of a route at one moment.
+
+    target: `provider/model`.
+    outstanding: calls under way.
+    sessions: sessions that are bound to it, for `balance="sticky"`.
+    breaker: `closed`, `open` (the target gets no call) or `probing` (it gets one call). Always `closed` for `fastest`
+        and `sticky`, which use the score alone.
+    score: seconds that a call is expected to take, failures included; None before the first answer.
+    seconds: smoothed time to the first event; None before the first answer.
+    failures: smoothed share of calls that failed.
+    """
+
+    target: str
+    outstanding: int = 0
+    sessions: int = 0
+    breaker: str = "closed"
+    score: float | None = None
+    seconds: float | None = None
+    failures: float = 0.0
+
+
+@dataclass(slots=True, frozen=True)
+class RouteStatistics:
+    """One route at one moment.
+
+    targets: in the order in which the route has them.
+    waiting: calls that wait until a target is used again. Calls that wait for a limit are counted by their scopes.
+    """
+
+    targets: tuple[TargetStatistics, ...] = ()
+    waiting: int = 0
+
+
+@dataclass(slots=True, frozen=True)
 class TrafficStatistics:
     """The figures of traffic control at one moment.
 
     scopes: the figures of each scope, by name, such as `openai/gpt-5`. Empty in an engine without `traffic`.
+    routes: the figures of each route, by name.
     """
 
     scopes: Mapping[str, ScopeStatistics] = field(default_factory=dict[str, ScopeStatistics])
+    routes: Mapping[str, RouteStatistics] = field(default_factory=dict[str, RouteStatistics])

@@ -102,7 +102,10 @@ TOO_LONG: dict[str, tuple[str, int, object]] = {
     "xAI": (
         "openai-chat",
         400,
-        {"code": "400", "error": "This model's maximum prompt length is 131072 but the request contains 140000 tokens."},
+        {
+            "code": "400",
+            "error": "This model's maximum prompt length is 131072 but the request contains 140000 tokens.",
+        },
     ),
     "an error inside a stream": (
         "openai-chat",

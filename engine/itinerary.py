@@ -1,0 +1,112 @@
+"""What one call needs at each target of its route: the prepared request, a place in the queue, the key.
+
+Knows the route's targets, the lanes and the call's request. Must not know in which order a call goes to them
+(`journey.py`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import TypeAlias, cast
+
+from ..providers.errors import ProviderError
+from ..providers.options import Priority, Timeouts
+from ..providers.request import Request
+from .access import Access
+from .lane import Lane
+from .live_route import Place
+from .stop import MakeStop, Stop
+from .traffic.keys import KeyRing
+from .traffic.route_options import with_model
+from .traffic.ticket import Ticket
+from .wait import Site, Wait, Waiting
+
+LaneOf: TypeAlias = "Callable[[Access, str], Lane]"
+"""Returns the lane of a model at a provider, for one key."""
+
+PRIORITIES: dict[str, Priority] = {priority.value: priority for priority in Priority}
+
+NO_OPTIONS: Mapping[str, object] = {}
+
+
+class Itinerary:
+    """The targets of a route for one call.
+
+    failed: keys that the call cannot use.
+    """
+
+    __slots__ = ("_lane_of", "_make_stop", "_model", "_places", "_request", "_stops", "_tickets", "failed")
+
+    def __init__(
+        self, places: tuple[Place, ...], request: Request, model: str, make_stop: MakeStop, lane_of: LaneOf
+    ) -> None:
+        """model: the request's model, for a provider with several keys."""
+        self._places = places
+        self._request = request
+        self._model = model
+        self._make_stop = make_stop
+        self._lane_of = lane_of
+        self._stops: dict[Site, Stop] = {}
+        self._tickets: dict[Site, Ticket] = {}
+        self.failed: frozenset[Site] = frozenset()
+
+    def stop_at(self, site: Site) -> Stop:
+        """Return the request for a target, which is prepared once. Raises `InvalidRequestError`."""
+        stop = self._stops.get(site)
+        if stop is None:
+            place = self._places[site.place]
+            access, request = place.accesses[site.key], self._request
+            model = f"{access.provider.name}/{self._model_at(place)}"
+            request = with_model(request, model) if place.target is None else place.target.lay_over(request, model)
+            stop = self._stops[site] = self._make_stop(request, access.preparer)
+        return stop
+
+    def make_tickets(self, input_tokens: float) -> None:
+        """Make a ticket for each queue, after the request was checked. input_tokens: as estimated."""
+        for place, target in enumerate(self._places):
+            for key in range(len(target.accesses)):
+                self._tickets[Site(place, key)] = self._ticket(target, input_tokens)
+
+    def wait_at(self, call: Waiting, site: Site) -> Wait:
+        """Return a wait of the call for one key of a target."""
+        place = self._places[site.place]
+        lane = self._lane_of(place.accesses[site.key], self._model_at(place))
+        ticket = self._tickets.get(site)
+        return Wait(call, site, lane, Ticket(0.0, None) if ticket is None else ticket)
+
+    def waits_at(self, call: Waiting, place: int, now: float) -> list[Wait]:
+        """Return a wait for each key that can be used at a target. Keys whose quota is used up, or too small for the
+        request, are left out."""
+        failed = {site.key for site in self.failed if site.place == place}
+        waits = (self.wait_at(call, Site(place, key)) for key in self.ring(place).usable(now, failed))
+        return [wait for wait in waits if wait.why_never(now) is None]
+
+    def why_never(self, call: Waiting, place: int, now: float) -> tuple[ProviderError, ...]:
+        """Return why the request can never be sent to a target."""
+        sites = (Site(place, key) for key in range(len(self._places[place].accesses)))
+        errors = (self.wait_at(call, site).why_never(now) for site in sites)
+        return tuple(error for error in errors if error is not None)
+
+    def longest_wait(self, place: int) -> float:
+        """Return for how many seconds the call may wait at a target, by the target's own options."""
+        target = self._places[place].target
+        timeouts = None if target is None else target.options.get("timeouts")
+        return timeouts.queue if isinstance(timeouts, Timeouts) and timeouts.queue is not None else math.inf
+
+    def ring(self, place: int) -> KeyRing:
+        """Return which keys of a target's provider are used."""
+        target = self._places[place]
+        return target.ring(self._model_at(target))
+
+    def _model_at(self, place: Place) -> str:
+        return place.model or self._model
+
+    def _ticket(self, place: Place, input_tokens: float) -> Ticket:
+        request, options = self._request, NO_OPTIONS if place.target is None else place.target.options
+        return Ticket(
+            input_tokens,
+            cast("int | None", options.get("max_output_tokens", request.max_output_tokens)),
+            priority=PRIORITIES[cast("str", options.get("priority", request.priority))],
+            tenant=cast("str | None", options.get("tenant", request.tenant)),
+        )

@@ -1,0 +1,34 @@
+"""What a call needs to know of one target before it can send its request there. Values only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from ..providers.request import Request
+from ..providers.response import Response
+from .clocks import Clocks
+from .delivery import Counters
+from .prepare import Preparer
+from .prepared import Prepared
+
+
+@dataclass(slots=True, frozen=True)
+class Stop:
+    """A request that is ready for one target.
+
+    prepared: the request as it is sent.
+    counters: of the provider's calls.
+    clocks: the timeouts of the request with the target's options.
+    finish_response: completes the response before it is delivered.
+    """
+
+    prepared: Prepared
+    counters: Counters
+    clocks: Clocks
+    finish_response: Callable[[Response], None]
+
+
+MakeStop: TypeAlias = "Callable[[Request, Preparer], Stop]"
+"""Prepares a request for a target. Raises `InvalidRequestError`."""

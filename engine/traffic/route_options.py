@@ -1,0 +1,194 @@
+"""Routes and their targets as a program declares them. Values and their checks only.
+
+Must not know providers: whether a target's provider is configured is checked when an engine is opened.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Literal, TypeAlias, TypedDict, Unpack
+
+from ...providers.errors import InvalidRequestError
+from ...providers.field_rules import REQUEST, is_filled
+from ...providers.json_values import JSON, JSONObject
+from ...providers.messages import Text
+from ...providers.options import Priority, PriorityName, Timeouts
+from ...providers.request import (
+    LevelName,
+    Request,
+    ThinkingConfig,
+    ThinkingLevel,
+    Tools,
+    prefix_cache_of,
+    with_prefix_cache,
+)
+from ...providers.rules import Checker, Rule, described, flag, number, sequence, word
+from .route import Balance
+
+BalanceName: TypeAlias = Literal["order", "weighted", "fastest", "sticky"]
+FailoverName: TypeAlias = Literal["content_filter", "context_overflow"]
+
+MERGED = ("metadata", "extra_body", "extra_headers")
+"""Options whose members are added to those of the request. Any other option replaces the request's."""
+
+OF_THE_CALL = ("retry", "session")
+"""Options of a request that hold for the whole call, so that a target cannot have them."""
+
+
+class TargetOptions(TypedDict, total=False):
+    """The options of a `Target`: those of a request, except the ones that hold for the whole call."""
+
+    system: str | Sequence[Text] | None
+    tools: Tools
+    tool_choice: Literal["auto", "none", "required"] | str
+    thinking: LevelName | ThinkingLevel | ThinkingConfig | None
+    max_output_tokens: int | None
+    temperature: float | None
+    top_p: float | None
+    stop: Sequence[str]
+    seed: int | None
+    response_schema: JSONObject | type | None
+    parallel_tool_calls: bool | None
+    metadata: Mapping[str, str] | None
+    timeouts: Timeouts | None
+    extra_body: Mapping[str, JSON] | None
+    extra_headers: Mapping[str, str] | None
+    priority: PriorityName | Priority
+    tenant: str | None
+
+
+@dataclasses.dataclass(slots=True, frozen=True, init=False)
+class Target:
+    """One model of a route, and the options that its requests are sent with.
+
+    model: `"provider/model"`.
+    weight: its share of the calls, for `balance="weighted"`.
+    fallback: used only when no other target is left, in the order of the targets.
+    options: options of a `Request`, such as `temperature=0` or `timeouts=ms.Timeouts(first_byte=5)`. They replace the
+        request's own. Members of `metadata`, `extra_body`, `extra_headers` and `timeouts` are added to the request's.
+
+    Raises `InvalidRequestError` for a wrong value, and `TypeError` for an unknown option.
+    """
+
+    model: str
+    weight: float
+    fallback: bool
+    options: Mapping[str, object] = dataclasses.field(repr=False)
+
+    def __init__(
+        self, model: str, *, weight: float = 1.0, fallback: bool = False, **options: Unpack[TargetOptions]
+    ) -> None:
+        put = object.__setattr__
+        put(self, "model", model)
+        put(self, "weight", weight)
+        put(self, "fallback", fallback)
+        put(self, "options", MappingProxyType(dict(options)))
+        TARGET.check(self, "target")
+        provider, _, name = model.partition("/")
+        if not provider.strip() or not name.strip():
+            raise InvalidRequestError("target.model", f"must be 'provider/model', not {described(model)}")
+        for option in options:
+            if option in OF_THE_CALL or option not in TargetOptions.__annotations__:
+                raise TypeError(f"a target has no option {option!r}: {_why_not(option)}")
+        sample = Request(model, "", **options)
+        for option in options:
+            REQUEST.rules[option].check(getattr(sample, option), f"target.{option}")
+
+    def lay_over(self, request: Request, model: str) -> Request:
+        """Return the request for this target: its options in place of the request's. model: the model to send it to."""
+        changes: dict[str, object] = {**self.options, "model": model}
+        for name in MERGED:
+            below = getattr(request, name)
+            if below and changes.get(name):
+                changes[name] = {**below, **changes[name]}  # type: ignore[dict-item]
+        timeouts = changes.get("timeouts")
+        if isinstance(timeouts, Timeouts) and request.timeouts is not None:
+            changes["timeouts"] = timeouts.over(request.timeouts)
+        return _changed(request, changes)
+
+
+def with_model(request: Request, model: str) -> Request:
+    """Return the request with another model."""
+    return _changed(request, {"model": model})
+
+
+def _changed(request: Request, changes: Mapping[str, object]) -> Request:
+    """Return a copy that also has the cache of its conversation."""
+    changed = dataclasses.replace(request, **changes)  # type: ignore[arg-type]
+    cache = prefix_cache_of(request)
+    return changed if cache is None else with_prefix_cache(changed, cache)
+
+
+def _why_not(option: str) -> str:
+    if option in OF_THE_CALL:
+        return "it holds for the whole call, so give it to the request"
+    return "it may have any option of a request but its model and messages"
+
+
+@dataclasses.dataclass(slots=True, frozen=True, init=False)
+class Route:
+    """A model name of the program's own, and the models that its calls are sent to.
+
+    name: what requests have as `model`. It is looked up before the providers' models. It contains no `/`.
+    targets: models as `"provider/model"`, or `Target` values.
+    balance: how a target is chosen. `order`: the first that is healthy. `weighted`: by weight. `fastest`: the one that
+        is expected to answer first. `sticky`: as `fastest`, and a session keeps its target.
+    failover_on: errors after which a call also goes to another target: `content_filter`, `context_overflow`.
+
+    Raises `InvalidRequestError` for a wrong value.
+    """
+
+    name: str
+    targets: tuple[Target, ...]
+    balance: Balance
+    failover_on: frozenset[str]
+
+    def __init__(
+        self,
+        name: str,
+        targets: Sequence[str | Target],
+        *,
+        balance: BalanceName | Balance = Balance.ORDER,
+        failover_on: Sequence[FailoverName] = (),
+    ) -> None:
+        NAME.check(name, "route.name")
+        if "/" in name:
+            raise InvalidRequestError(
+                "route.name", f"must hold no '/', which separates a provider and a model, not {described(name)}"
+            )
+        for field, rule, value in (
+            ("targets", TARGETS, targets),
+            ("balance", BALANCE, balance),
+            ("failover_on", FAILOVER_ON, failover_on),
+        ):
+            rule.check(value, f"route {name!r}: {field}")
+        put = object.__setattr__
+        put(self, "name", name)
+        put(self, "targets", tuple(Target(each) if isinstance(each, str) else each for each in targets))
+        put(self, "balance", Balance(balance))
+        put(self, "failover_on", frozenset(failover_on))
+        if not targets:
+            raise InvalidRequestError(f"route {name!r}: targets", "must hold at least one target")
+        if all(target.fallback for target in self.targets):
+            raise InvalidRequestError(f"route {name!r}: targets", "must hold at least one that is no fallback")
+
+
+TARGET = Checker(
+    Target,
+    {
+        "model": Rule("'provider/model'", (str,), bool),
+        "weight": number(0, must="a number above 0", above=True),
+        "fallback": flag(),
+    },
+)
+
+NAME = Rule("a name that is not empty", (str,), is_filled)
+TARGETS = sequence(
+    Rule("'provider/model' or a Target", (str, Target)), "a list of 'provider/model' or Target", forms={str: "use [{}]"}
+)
+BALANCE = word(*(balance.value for balance in Balance))
+FAILOVER_ON = sequence(
+    word("content_filter", "context_overflow"), "a list of errors' names", forms={str: "use failover_on=[{}]"}
+)

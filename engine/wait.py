@@ -1,0 +1,103 @@
+"""The queues in which one call on a route waits: one for each target and key that it may use.
+
+Knows lanes, and what a call that waits in several queues must be able to do (`Waiting`). Must not know routes, requests
+or other calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from ..providers.errors import ProviderError
+from .lane import Lane
+from .traffic.ticket import Ticket
+
+
+class Site(NamedTuple):
+    """A target of the route, and a key of its provider. Both are positions."""
+
+    place: int
+    key: int
+
+
+class Waiting(Protocol):
+    """A call that waits in several queues."""
+
+    def waits_at(self, place: int) -> Sequence[Wait]:
+        """Return a wait for each key that can be used at a target."""
+        ...
+
+    def admitted_at(self, wait: Wait) -> None:
+        """A lane sends the call."""
+        ...
+
+    def rejected_at(self, wait: Wait, error: ProviderError) -> None:
+        """A lane never sends the call, or not in time."""
+        ...
+
+    def overdue_at(self, wait: Wait, waiting_for: str) -> None:
+        """The time to wait in a lane's queue is over."""
+        ...
+
+    def on_defect(self, error: Exception) -> None:
+        """End the call after a defect in this library."""
+        ...
+
+
+class Wait:
+    """A call's place in the queue of one lane. It receives what the lane has for the call."""
+
+    __slots__ = ("call", "lane", "site", "slot_mark", "ticket")
+
+    def __init__(self, call: Waiting, site: Site, lane: Lane, ticket: Ticket) -> None:
+        self.call: Waiting = call
+        self.site: Site = site
+        self.lane: Lane = lane
+        self.ticket: Ticket = ticket
+        self.slot_mark: float = lane.scope.slot_seconds(lane.now)
+
+    def why_never(self, now: float) -> ProviderError | None:
+        """Return why the call can never be sent; None where it can."""
+        why = self.lane.scope.never(self.ticket, now)
+        return None if why is None else self.lane.never_sent(why)
+
+    def has_room(self, now: float) -> bool:
+        """Return whether the call could be sent now."""
+        return self.lane.scope.has_room(self.ticket, now)
+
+    def give_up(self, now: float) -> None:
+        """Leave the queue, or return what was reserved."""
+        self.lane.scope.cancel(self.ticket, now)
+        self.lane.changed()
+
+    def admitted(self) -> None:
+        self.call.admitted_at(self)
+
+    def rejected(self, error: ProviderError) -> None:
+        self.call.rejected_at(self, error)
+
+    def overdue(self, waiting_for: str) -> None:
+        self.call.overdue_at(self, waiting_for)
+
+    def on_defect(self, error: Exception) -> None:
+        self.call.on_defect(error)
+
+
+class Rooms:
+    """The targets that could send the call now. A target is looked at when it is asked for."""
+
+    __slots__ = ("_call", "_known", "_now")
+
+    def __init__(self, call: Waiting, now: float) -> None:
+        self._call = call
+        self._now = now
+        self._known: dict[int, bool] = {}
+
+    def __contains__(self, place: object) -> bool:
+        assert isinstance(place, int)
+        known = self._known.get(place)
+        if known is None:
+            waits = self._call.waits_at(place)
+            known = self._known[place] = any(wait.has_room(self._now) for wait in waits)
+        return known
