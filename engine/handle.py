@@ -36,7 +36,8 @@ class Call:
 
     @property
     def target(self) -> str:
-        """The call's provider and model: `provider/model`."""
+        """The call's provider and model: `provider/model`. On a route it is the target, and empty until that is
+        chosen."""
         return self._running.target
 
     @property

@@ -60,7 +60,7 @@ class PortalCall:
 
     @property
     def target(self) -> str:
-        """The call's provider and model: `provider/model`."""
+        """The call's provider and model: `provider/model`. On a route, empty until the target is chosen."""
         return self._call.target
 
     @property
@@ -304,6 +304,10 @@ class Portal:
         after `Engine.drain`.
         """
         return self._thread.run_async(lambda: self._calls.drain(timeout))
+
+    def end_session(self, session: str) -> None:
+        """Forget which target and which key the calls of a session go to. As `Engine.end_session`."""
+        self._thread.run(lambda: self._calls.end_session(session))
 
     def statistics(self) -> Statistics:
         """Return the engine's current statistics."""

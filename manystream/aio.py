@@ -69,7 +69,7 @@ class Call:
 
     @property
     def target(self) -> str:
-        """Where the call goes: `provider/model`."""
+        """Where the call goes: `provider/model`. On a route, empty until the target is chosen."""
         return self._native.target
 
     @property
@@ -200,10 +200,8 @@ class Engine(MapsRequests):
         on_event: called with each event, in wire order.
         on_completion: called with the completion, exactly once, after all events.
 
-        Both are plain functions and are called on the loop's thread. An exception that `on_event` raises ends this call
-        only. Failures of the network are reported in the completion.
-
-        Raises `InvalidRequestError` for a request that cannot be sent, `EngineClosedError`, and `TooManyCallsError`.
+        Both are plain functions, called on the loop's thread. What `on_event` raises ends this call only. Failures of
+        the network are reported in the completion. Raises `InvalidRequestError` for a request that cannot be sent, `EngineClosedError`, and `TooManyCallsError`.
         """
         self._check_thread()
         return Call(lambda end: self._native.start_stream(request, on_event, end), on_completion)
@@ -214,10 +212,8 @@ class Engine(MapsRequests):
         return Call(lambda end: self._native.start_request(request, end), on_completion)
 
     async def request(self, request: Request) -> Response:
-        """Make an unstreamed call and return its response.
-
-        Cancelling the waiting task cancels the call. Raises `ProviderError` if the call fails.
-        """
+        """Make an unstreamed call and return its response. Raises `ProviderError` if the call fails. Cancelling the
+        waiting task cancels the call."""
         call = self.start_request(request)
         try:
             completion = await call.wait()
@@ -227,10 +223,8 @@ class Engine(MapsRequests):
 
     def stream(self, request: Request) -> EventStream:
         """Return a streamed call as an async iterator with backpressure: `async with engine.stream(request) as events`.
-
         Leaving the block cancels the call, also where the task was cancelled. The iteration raises `ProviderError` if
-        the stream fails.
-        """
+        the stream fails."""
         return EventStream(lambda on_event, on_completion: self.start_stream(request, on_event, on_completion))
 
     async def drain(self, timeout: float) -> bool:
@@ -238,8 +232,8 @@ class Engine(MapsRequests):
 
         timeout: the longest wait in seconds; `math.inf` for no limit.
 
-        As soon as this is called, `start_*` raises `EngineClosedError`. Calls that still run after the timeout continue
-        until the `open_engine` block is left, which cancels them. Raises `ValueError` for a negative timeout.
+        From now on `start_*` raises `EngineClosedError`. Calls that still run after the timeout continue until the
+        `open_engine` block is left, which cancels them. Raises `ValueError` for a negative timeout.
         """
         self._check_thread()
         ended = self._native.drain(timeout)
@@ -250,6 +244,11 @@ class Engine(MapsRequests):
             return await drained
         finally:
             scope.cancel()
+
+    def end_session(self, session: str) -> None:
+        """Forget which target and which key the calls of a session go to. As `manystream.Engine.end_session`."""
+        self._check_thread()
+        self._native.end_session(session)
 
     def statistics(self) -> Statistics:
         """Return the engine's current figures."""

@@ -1,0 +1,156 @@
+"""Several keys of one provider, from the user's side."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+import trio.testing
+
+import manystream as ms
+from manystream.engine.traffic.keys import KeyRing
+from tests.support.peers import answer, error_body, open_peer
+
+from .targets import Server, ask, failing, path, provider
+
+pytestmark = pytest.mark.trio
+
+KEYS = ("sk-first", "sk-second")
+
+
+@asynccontextmanager
+async def open_keys(
+    server: Server, keys: object = KEYS, traffic: ms.Traffic | None = None, **options: object
+) -> AsyncGenerator[ms.Engine, None]:
+    async with open_peer(server.serve) as peer:
+        one = provider(server, peer, api_key=keys)
+        async with ms.open_engine([one], traffic=traffic or ms.Traffic(), **options) as engine:  # type: ignore[arg-type]
+            yield engine
+
+
+def key_of(request: bytes) -> str:
+    head = request.partition(b"\r\n\r\n")[0].decode()
+    return next(line.rpartition(" ")[2] for line in head.split("\r\n") if line.lower().startswith("authorization:"))
+
+
+def refuses(key: str, status: str = "401 Unauthorized", code: str | None = None) -> object:
+    def respond(server: Server) -> bytes | None:
+        if key_of(server.requests[-1]) != key:
+            return None
+        return answer(error_body("refused", "error", code), status=status)
+
+    return respond
+
+
+async def test_both_keys_are_used_to_their_limits(autojump_clock: trio.testing.MockClock) -> None:
+    server = Server("one")
+    traffic = ms.Traffic(rates={"one": ms.RateLimit(requests_per_minute=60)})
+    async with open_keys(server, traffic=traffic) as engine:
+        started = trio.current_time()
+        calls = [engine.start_stream(ask("one/m")) for _ in range(160)]
+        completions = [await call.wait() for call in calls]
+        seconds = trio.current_time() - started
+        scopes = engine.statistics().traffic.scopes
+    assert all(completion.success for completion in completions)
+    assert seconds < 22
+    assert set(scopes) == {"one[0]/m", "one[1]/m"}
+    used = Counter(map(key_of, server.requests))
+    assert used == {key: pytest.approx(80, abs=2) for key in KEYS}
+    assert path(completions[0]) == [("one/m", "ok")]
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [("401 Unauthorized", "invalid_api_key"), ("403 Forbidden", None), ("429 Too Many Requests", "insufficient_quota")],
+)
+async def test_a_refused_key_is_put_aside_and_no_call_fails(
+    autojump_clock: trio.testing.MockClock, status: str, code: str | None
+) -> None:
+    server = Server("one", fault=refuses("sk-first", status, code))  # type: ignore[arg-type]
+    async with open_keys(server, retry=ms.Retry(max_attempts=1)) as engine:
+        completions = []
+        for _ in range(200):
+            completions.append(await engine.start_stream(ask("one/m")).wait())
+            await trio.sleep(0.1)
+        assert all(completion.success for completion in completions)
+        first = Counter(map(key_of, server.requests))["sk-first"]
+        assert 1 <= first <= 2
+        await trio.sleep(61)
+        server.fault = None
+        for _ in range(6):
+            calls = [engine.start_stream(ask("one/m")) for _ in range(6)]
+            assert all([(await call.wait()).success for call in calls])
+    assert Counter(map(key_of, server.requests))["sk-first"] > first
+
+
+async def test_when_every_key_is_refused_the_call_fails_or_moves_on(autojump_clock: trio.testing.MockClock) -> None:
+    one, two = Server("one", fault=failing("401 Unauthorized")), Server("two")
+    async with open_peer(one.serve) as first, open_peer(two.serve) as second:
+        providers = [provider(one, first, api_key=KEYS), provider(two, second)]
+        traffic = ms.Traffic(routes=[ms.Route("fast", ["one/m", "two/m"])])
+        async with ms.open_engine(providers, traffic=traffic) as engine:
+            moved = await engine.start_stream(ask()).wait()
+            failed = await engine.start_stream(ask("one/m")).wait()
+    assert path(moved) == [("one/m", "auth"), ("one/m", "auth"), ("two/m", "ok")]
+    assert failed.error_category is ms.ErrorCategory.AUTH
+    assert path(failed) == [("one/m", "auth"), ("one/m", "auth")]
+    assert failed.error is not None
+    assert not any(key in str(failed.error) + repr(failed) for key in KEYS)
+
+
+async def test_a_session_keeps_its_key(autojump_clock: trio.testing.MockClock) -> None:
+    server = Server("one")
+    async with open_keys(server, keys=[*KEYS, lambda: "sk-third"]) as engine:
+        for _ in range(3):
+            for number in range(5):
+                request = ask("one/m", session=f"s{number}", extra_headers={"x-session": f"s{number}"})
+                assert (await engine.start_stream(request).wait()).success
+        engine.end_session("s0")
+    pairs = {(request.partition(b"x-session: ")[2][:2], key_of(request)) for request in server.requests}
+    assert len(pairs) == 5
+
+
+async def test_one_key_in_a_list_is_one_key() -> None:
+    assert ms.OpenAIChat(["a"], "http://127.0.0.1:9/v1").api_key == "a"
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ([], "api_key: must hold at least one key"),
+        (["a", ""], r"api_key\[1\]: must not be empty"),
+        (["a", 3], r"api_key\[1\]: must be text, or a function that returns it, not int"),
+        (["secret", "secret"], r"api_key\[1\]: is given twice"),
+    ],
+)
+async def test_wrong_keys_are_errors_that_show_no_key(keys: object, message: str) -> None:
+    with pytest.raises(ms.InvalidRequestError, match=message) as caught:
+        ms.OpenAIChat(keys, "http://127.0.0.1:9/v1")  # type: ignore[arg-type]
+    assert "secret" not in str(caught.value)
+
+
+async def test_a_key_ring_uses_all_keys_where_each_was_put_aside() -> None:
+    ring = KeyRing(2)
+    ring.put_aside(0, 10)
+    assert ring.usable(11) == [1]
+    ring.put_aside(1, 11)
+    assert ring.usable(12) == [0, 1]
+    assert ring.usable(12, {0}) == [1]
+    ring.restore(0)
+    assert ring.usable(12) == [0]
+    assert ring.usable(80) == [0, 1]
+
+
+async def test_a_session_goes_to_the_key_with_the_most_room_and_stays() -> None:
+    ring = KeyRing(3)
+    assert ring.best([0, 1, 2], {0: 1, 1: 5, 2: 3}, "s", 0) == 1
+    ring.begin(1, "s", 0)
+    assert ring.best([0, 1], {0: 9, 1: 1}, "s", 1) == 1
+    assert ring.best([0, 2], {0: 9, 2: 1}, "s", 1) == 0
+    assert ring.best([0, 1], {0: 9, 1: 1}, "s", 4000) == 0
+    ring.begin(1, "s", 4000)
+    ring.end_session("s")
+    assert ring.best([0, 1], {0: 9, 1: 1}, "s", 4001) == 0
