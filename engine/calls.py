@@ -137,10 +137,13 @@ class Calls:
         if on_completion is not None:
             check_callback("on_completion", on_completion)
         dispatcher = self._dispatcher
-        journey = None if dispatcher is None else dispatcher.journey(request, partial(self._make_stop, stream))
-        admission: Admission | None = journey
-        if journey is not None:
-            stop = journey.stop
+        admission: Admission | None = None
+        stop: Stop | None = None
+        if dispatcher is not None and dispatcher.has_routes:
+            journey = dispatcher.journey(request, partial(self._make_stop, stream))
+            if journey is not None:
+                admission, stop = journey, journey.stop
+        if stop is not None:
             prepared, counters, finish_response = stop.prepared, stop.counters, stop.finish_response
         else:
             prepared, wire = self._preparer.prepare(request, stream=stream)

@@ -38,7 +38,7 @@ class Timings:
     waited: Mapping[str, float] = field(default_factory=lambda: NO_WAIT)
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class AttemptRecord:
     """One attempt of a call.
 

@@ -42,7 +42,9 @@ MOST_LANES = 1_000
 
 
 class Dispatcher:
-    """The lanes of one engine.
+    """The lanes and routes of one engine.
+
+    has_routes: whether a call may be on a route, or have a provider with several keys.
 
     Raises `InvalidRequestError` for an entry of `traffic.rates` that covers no provider, and for a route whose target
     names none.
@@ -69,6 +71,7 @@ class Dispatcher:
         self._routes: dict[str, LiveRoute] = {
             route.name: LiveRoute(route, self._places(route, accesses), runtime) for route in traffic.routes
         }
+        self.has_routes: bool = bool(self._routes or self._keyed)
         self._declared: dict[tuple[str, Account], DeclaredLimit] = {}
         self._lane_of_model: dict[tuple[str, str], Lane] = {}
         self._lanes: dict[Hashable, Lane] = {}
@@ -91,7 +94,7 @@ class Dispatcher:
     def journey(self, request: Request, make_stop: MakeStop) -> Journey | None:
         """The way of a new call on a route, or to a provider with several keys; None for any other call. Raises
         `InvalidRequestError`."""
-        if not (self._routes or self._keyed) or not isinstance(request, Request):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not isinstance(request, Request):  # pyright: ignore[reportUnnecessaryIsInstance]
             return None
         model = ""
         route = self._routes.get(request.model) if isinstance(request.model, str) else None  # pyright: ignore[reportUnnecessaryIsInstance]

@@ -244,7 +244,11 @@ class Journey(Admission, Due):
     def admitted_at(self, wait: Wait) -> None:
         """A lane sends the call."""
         site, now = wait.site, self._lane.now
+        if self._waits.get(site) is not wait:
+            wait.give_up(now)  # the call has gone elsewhere
+            return
         self._leave_queues(now, but=wait)
+        self._lane, self._ticket, self._slot_mark = wait.lane, wait.ticket, wait.slot_mark
         if not self._route.state.is_healthy(site.place, now):
             wait.give_up(now)
             self._seek(now)
@@ -257,7 +261,6 @@ class Journey(Admission, Due):
             self._seek(now)
             return
         assert self._call is not None
-        self._lane, self._ticket, self._slot_mark = wait.lane, wait.ticket, wait.slot_mark
         self._provider, self._model = stop.prepared.provider.name, stop.prepared.model
         self._site, self._started_at, self._answered = site, now, False
         self._route.state.begin(site.place, now, self._request.session)
@@ -267,6 +270,8 @@ class Journey(Admission, Due):
 
     def rejected_at(self, wait: Wait, error: ProviderError) -> None:
         """A lane never sends the call, or not in time."""
+        if self._waits.get(wait.site) is not wait:
+            return
         self._forget(wait)
         self._errors += (error,)
         self._itinerary.failed |= {wait.site}
@@ -275,6 +280,8 @@ class Journey(Admission, Due):
 
     def overdue_at(self, wait: Wait, waiting_for: str) -> None:
         """The time to wait in a lane's queue is over: the call's own, or the target's."""
+        if self._waits.get(wait.site) is not wait:
+            return
         self._forget(wait)
         assert self._call is not None
         now, place = self._lane.now, wait.site.place

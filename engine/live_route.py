@@ -252,7 +252,7 @@ class LiveRoute(Due):
 
     def cannot_take(self, place: int, why: Exception) -> None:
         """A target cannot carry a request. This is written to the log once for each target."""
-        if not self.places[place].was_reported:
+        if self.name and not self.places[place].was_reported:
             self.places[place].was_reported = True
             logger.warning("route %s: %s cannot take a request: %s", self.name, self.label(place), why)
 

@@ -201,7 +201,8 @@ class Engine(MapsRequests):
         on_completion: called with the completion, exactly once, after all events.
 
         Both are plain functions, called on the loop's thread. What `on_event` raises ends this call only. Failures of
-        the network are reported in the completion. Raises `InvalidRequestError` for a request that cannot be sent, `EngineClosedError`, and `TooManyCallsError`.
+        the network are reported in the completion. Raises `InvalidRequestError` for a request that cannot be sent,
+        `EngineClosedError`, and `TooManyCallsError`.
         """
         self._check_thread()
         return Call(lambda end: self._native.start_stream(request, on_event, end), on_completion)

@@ -154,3 +154,12 @@ async def test_a_session_goes_to_the_key_with_the_most_room_and_stays() -> None:
     ring.begin(1, "s", 4000)
     ring.end_session("s")
     assert ring.best([0, 1], {0: 9, 1: 1}, "s", 4001) == 0
+
+
+async def test_every_door_forgets_sessions(autojump_clock: trio.testing.MockClock) -> None:
+    async with open_keys(Server("one")) as engine:
+        engine.end_session("s")
+        await trio.to_thread.run_sync(engine.from_thread.end_session, "s")
+    server = Server("one")
+    async with open_peer(server.serve) as peer, ms.open_engine([provider(server, peer)]) as engine:
+        engine.end_session("s")  # without traffic there is nothing to forget

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 
 import pytest
 import trio
@@ -439,3 +440,49 @@ async def test_a_sticky_route_needs_a_session() -> None:
         with pytest.raises(ms.InvalidRequestError, match="session: the route 'fast' is sticky"):
             engine.start_stream(ask())
         assert engine.statistics().started == 0
+
+
+# --- whatever happens ---
+
+
+@pytest.mark.parametrize("balance", ["order", "weighted", "fastest", "sticky"])
+@pytest.mark.parametrize("seed", range(2))
+async def test_nothing_is_left_behind(autojump_clock: trio.testing.MockClock, balance: str, seed: int) -> None:
+    """Servers that fail in every way, limits, cancelled calls and short timeouts, at random."""
+    chance = random.Random(f"{balance} {seed}")
+    faults = [
+        None,
+        None,
+        failing("503 Service Unavailable"),
+        failing("429 Too Many Requests", code="rate_limit_exceeded"),
+        failing("401 Unauthorized"),
+        failing("400 Bad Request"),
+        hangs,
+    ]
+
+    def respond(server: Server) -> bytes | None:
+        fault = chance.choice(faults)
+        return None if fault is None else fault(server)
+
+    servers = [Server(name, chance.uniform(0.01, 0.5), respond) for name in ("one", "two", "three")]
+    targets = [ms.Target(f"{server.name}/m", fallback=server.name == "three") for server in servers]
+    # The same model twice: both targets have one queue.
+    route = ms.Route("fast", [*targets, "one/m"], balance=balance)  # type: ignore[arg-type]
+    rates = {"two": ms.RateLimit(requests_per_second=20), "three": ms.RateLimit(concurrent=2)}
+    timeouts = ms.Timeouts(first_byte=1, queue=5)
+    async with open_targets(*servers, route=route, rates=rates, timeouts=timeouts, retry=QUICK) as engine:
+        calls: list[ms.Call] = []
+        for number in range(150):
+            calls.append(engine.start_stream(ask(session=f"s{number % 7}")))
+            if chance.random() < 0.1:
+                chance.choice(calls).cancel()
+            await trio.sleep(chance.choice([0.0, 0.0, 0.02, 0.1]))
+        completions = [await call.wait() for call in calls]
+        statistics = engine.statistics()
+    assert all(len(completion.journey) == completion.attempts for completion in completions)
+    assert {(scope.waiting, scope.running) for scope in statistics.traffic.scopes.values()} == {(0, 0)}
+    figures = statistics.traffic.routes["fast"]
+    assert figures.waiting == 0
+    assert [target.outstanding for target in figures.targets] == [0, 0, 0, 0]
+    assert [provider.running for provider in statistics.providers.values()] == [0, 0, 0]
+    assert any(completion.success for completion in completions)
