@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..providers.provider import Provider
+from ..providers.provider import Provider, keys_of
 from .prepare import Preparer
 
 
@@ -27,7 +27,7 @@ class Access:
 
 def accesses_of(provider: Provider, preparer: Preparer) -> tuple[Access, ...]:
     """Return one access for each key of a provider. preparer: the engine's, which knows the provider."""
-    keys = provider.keys
+    keys = keys_of(provider)
     if not keys:
         return (Access(provider.name, provider, preparer),)
     found: list[Access] = []

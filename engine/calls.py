@@ -19,7 +19,7 @@ import trio
 
 from ..providers.errors import InvalidRequestError
 from ..providers.options import Retry, Timeouts
-from ..providers.provider import Provider
+from ..providers.provider import Provider, keys_of
 from ..providers.request import Request
 from ..providers.response import Response
 from ..providers.structured import add_parsed, schema_of
@@ -362,7 +362,7 @@ class Calls:
 def _check_keys(providers: Sequence[Provider]) -> None:
     """Raises `InvalidRequestError` for a provider with several keys, in an engine without traffic control."""
     for position, provider in enumerate(providers):
-        if provider.keys:
+        if keys_of(provider):
             raise InvalidRequestError(
                 f"providers[{position}].api_key", "several keys need an engine with traffic: open_engine(traffic=…)"
             )

@@ -18,7 +18,7 @@ from .lane import Lane
 from .live_route import Place
 from .stop import MakeStop, Stop
 from .traffic.keys import KeyRing
-from .traffic.route_options import with_model
+from .traffic.route_options import lay_over, with_model
 from .traffic.ticket import Ticket
 from .wait import Site, Wait, Waiting
 
@@ -58,7 +58,7 @@ class Itinerary:
             place = self._places[site.place]
             access, request = place.accesses[site.key], self._request
             model = f"{access.provider.name}/{self._model_at(place)}"
-            request = with_model(request, model) if place.target is None else place.target.lay_over(request, model)
+            request = with_model(request, model) if place.target is None else lay_over(place.target, request, model)
             stop = self._stops[site] = self._make_stop(request, access.preparer)
         return stop
 

@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from .engine.traffic.rate_limit import RateLimit as RateLimit
     from .engine.traffic.route_options import Route as Route
     from .engine.traffic.route_options import Target as Target
-    from .engine.traffic.route_options import TargetOptions as TargetOptions
     from .engine.traffic.statistics import LimitStatistics as LimitStatistics
     from .engine.traffic.statistics import RouteStatistics as RouteStatistics
     from .engine.traffic.statistics import ScopeStatistics as ScopeStatistics
@@ -144,7 +143,6 @@ HOMES: dict[str, tuple[str, ...]] = {
     ".engine.traffic.route_options": (
         "Route",
         "Target",
-        "TargetOptions",
     ),
     ".engine.traffic.statistics": (
         "LimitStatistics",
@@ -329,7 +327,6 @@ __all__ = [
     "StoreError",
     "TLSConfig",
     "Target",
-    "TargetOptions",
     "TargetStatistics",
     "Text",
     "TextDelta",

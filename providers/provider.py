@@ -17,9 +17,6 @@ from .rules import Checker, Rule, instance, members, optional, text
 APIKey: TypeAlias = "str | Callable[[], str]"
 """A key, or a plain function that returns one."""
 
-APIKeys: TypeAlias = "APIKey | Sequence[APIKey]"
-"""A provider's key, or several."""
-
 
 class Provider:
     """One provider, as configured. Each of the four dialects has a subclass, such as `OpenAIChat`; a plain `Provider`
@@ -45,7 +42,7 @@ class Provider:
 
     def __init__(
         self,
-        api_key: APIKeys | None = None,
+        api_key: APIKey | Sequence[APIKey] | None = None,
         base_url: str | None = None,
         *,
         name: str | None = None,
@@ -62,12 +59,6 @@ class Provider:
         self.name: str = name if name is not None else self.profile.name
         self.headers: dict[str, str] = dict(headers or {})
         self.idempotency_header: str | None = idempotency_header
-
-    @property
-    def keys(self) -> tuple[APIKey, ...]:
-        """Its keys, where it has several; else empty."""
-        keys: object = self.api_key
-        return cast("tuple[APIKey, ...]", keys) if isinstance(keys, tuple) else ()
 
     def _choose_profile(self, name: str | None, base_url: str | None, profile: str | Profile | None) -> Profile:
         if isinstance(profile, Profile):
@@ -114,7 +105,13 @@ FUNCTION = cast("type", Callable)
 """The type of functions, for a rule."""
 
 
-def _one_or_several(given: APIKeys | None) -> APIKey | tuple[APIKey, ...] | None:
+def keys_of(provider: Provider) -> tuple[APIKey, ...]:
+    """Return a provider's keys, if it has several; else an empty tuple."""
+    keys: object = provider.api_key
+    return cast("tuple[APIKey, ...]", keys) if isinstance(keys, tuple) else ()
+
+
+def _one_or_several(given: APIKey | Sequence[APIKey] | None) -> APIKey | tuple[APIKey, ...] | None:
     if given is None or isinstance(given, str) or callable(given):
         return given
     return given[0] if len(given) == 1 else tuple(given)

@@ -140,7 +140,7 @@ def test_values_have_the_attributes_of_the_contract(name: str) -> None:
 CALL = "cancel completion pause resume state target wait waiting_for"
 STREAM = "call"  # and `completion`, of each object
 RECORDING = "close closed exchanges"
-ENGINE = "drain map record request start_request start_stream statistics stream"
+ENGINE = "drain end_session map record request start_request start_stream statistics stream"
 OFFERED: dict[type, str] = {
     ms.Call: CALL,
     ms.Engine: f"{ENGINE} close from_thread",

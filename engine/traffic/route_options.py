@@ -8,22 +8,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Literal, TypeAlias, TypedDict, Unpack
+from typing import Literal, TypeAlias, Unpack
 
 from ...providers.errors import InvalidRequestError
 from ...providers.field_rules import REQUEST, is_filled
-from ...providers.json_values import JSON, JSONObject
-from ...providers.messages import Text
-from ...providers.options import Priority, PriorityName, Timeouts
-from ...providers.request import (
-    LevelName,
-    Request,
-    ThinkingConfig,
-    ThinkingLevel,
-    Tools,
-    prefix_cache_of,
-    with_prefix_cache,
-)
+from ...providers.options import Timeouts
+from ...providers.request import Request, RequestOptions, prefix_cache_of, with_prefix_cache
 from ...providers.rules import Checker, Rule, described, flag, number, sequence, word
 from .route import Balance
 
@@ -37,28 +27,6 @@ OF_THE_CALL = ("retry", "session")
 """Options of a request that hold for the whole call, so that a target cannot have them."""
 
 
-class TargetOptions(TypedDict, total=False):
-    """The options of a `Target`: those of a request, except the ones that hold for the whole call."""
-
-    system: str | Sequence[Text] | None
-    tools: Tools
-    tool_choice: Literal["auto", "none", "required"] | str
-    thinking: LevelName | ThinkingLevel | ThinkingConfig | None
-    max_output_tokens: int | None
-    temperature: float | None
-    top_p: float | None
-    stop: Sequence[str]
-    seed: int | None
-    response_schema: JSONObject | type | None
-    parallel_tool_calls: bool | None
-    metadata: Mapping[str, str] | None
-    timeouts: Timeouts | None
-    extra_body: Mapping[str, JSON] | None
-    extra_headers: Mapping[str, str] | None
-    priority: PriorityName | Priority
-    tenant: str | None
-
-
 @dataclasses.dataclass(slots=True, frozen=True, init=False)
 class Target:
     """One model of a route, and the options that its requests are sent with.
@@ -68,6 +36,7 @@ class Target:
     fallback: used only when no other target is left, in the order of the targets.
     options: options of a `Request`, such as `temperature=0` or `timeouts=ms.Timeouts(first_byte=5)`. They replace the
         request's own. Members of `metadata`, `extra_body`, `extra_headers` and `timeouts` are added to the request's.
+        `retry` and `session` hold for the whole call, so a target cannot have them.
 
     Raises `InvalidRequestError` for a wrong value, and `TypeError` for an unknown option.
     """
@@ -78,7 +47,7 @@ class Target:
     options: Mapping[str, object] = dataclasses.field(repr=False)
 
     def __init__(
-        self, model: str, *, weight: float = 1.0, fallback: bool = False, **options: Unpack[TargetOptions]
+        self, model: str, *, weight: float = 1.0, fallback: bool = False, **options: Unpack[RequestOptions]
     ) -> None:
         put = object.__setattr__
         put(self, "model", model)
@@ -90,23 +59,24 @@ class Target:
         if not provider.strip() or not name.strip():
             raise InvalidRequestError("target.model", f"must be 'provider/model', not {described(model)}")
         for option in options:
-            if option in OF_THE_CALL or option not in TargetOptions.__annotations__:
+            if option in OF_THE_CALL or option not in RequestOptions.__annotations__:
                 raise TypeError(f"a target has no option {option!r}: {_why_not(option)}")
         sample = Request(model, "", **options)
         for option in options:
             REQUEST.rules[option].check(getattr(sample, option), f"target.{option}")
 
-    def lay_over(self, request: Request, model: str) -> Request:
-        """Return the request for this target: its options in place of the request's. model: the model to send it to."""
-        changes: dict[str, object] = {**self.options, "model": model}
-        for name in MERGED:
-            below = getattr(request, name)
-            if below and changes.get(name):
-                changes[name] = {**below, **changes[name]}  # type: ignore[dict-item]
-        timeouts = changes.get("timeouts")
-        if isinstance(timeouts, Timeouts) and request.timeouts is not None:
-            changes["timeouts"] = timeouts.over(request.timeouts)
-        return _changed(request, changes)
+
+def lay_over(target: Target, request: Request, model: str) -> Request:
+    """Return the request for a target: the target's options in place of its own. model: the model to send it to."""
+    changes: dict[str, object] = {**target.options, "model": model}
+    for name in MERGED:
+        below = getattr(request, name)
+        if below and changes.get(name):
+            changes[name] = {**below, **changes[name]}  # type: ignore[dict-item]
+    timeouts = changes.get("timeouts")
+    if isinstance(timeouts, Timeouts) and request.timeouts is not None:
+        changes["timeouts"] = timeouts.over(request.timeouts)
+    return _changed(request, changes)
 
 
 def with_model(request: Request, model: str) -> Request:
@@ -150,7 +120,7 @@ class Route:
         name: str,
         targets: Sequence[str | Target],
         *,
-        balance: BalanceName | Balance = Balance.ORDER,
+        balance: BalanceName = "order",
         failover_on: Sequence[FailoverName] = (),
     ) -> None:
         NAME.check(name, "route.name")
