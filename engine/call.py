@@ -389,6 +389,7 @@ class RunningCall(Timed):
                 self._resent += 1
                 self._runtime.resent += 1
                 if self._admission is not None:
+                    self._sign(error)
                     self._admission.resent(error)
                 self.begin(fresh=True)
                 return
