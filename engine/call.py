@@ -265,6 +265,15 @@ class RunningCall(Timed):
         self._admission.begin(self._runtime.loop.clock())
         self.begin()
 
+    @property
+    def _counted(self) -> int:
+        """The attempts that count against `Retry.max_attempts`. Those that a limit refused do not."""
+        return self._attempts - (0 if self._admission is None else self._admission.refusals)
+
+    @property
+    def has_attempts_left(self) -> bool:
+        return self._counted < self._retry.max_attempts
+
     def redirect(self, stop: Stop) -> None:
         """Take the request for another target. The next attempt is sent there."""
         self._prepared, self._finish_response = stop.prepared, stop.finish_response
@@ -382,7 +391,7 @@ class RunningCall(Timed):
         if self._step is not Step.OPEN:
             return
         if not self._delivery.delivered:
-            counted = self._attempts - (0 if self._admission is None else self._admission.refusals)
+            counted = self._counted
             if unread and not self._resent and counted < self._retry.max_attempts:
                 # The server closed the kept-alive connection before the request reached it. Send the request again
                 # at once, as the server has no fault: once per call, on a fresh connection, counted as an attempt.

@@ -15,6 +15,7 @@ from typing import Protocol, cast
 
 from ..providers.errors import ErrorCategory, InvalidRequestError, ProviderError
 from ..providers.quota_report import Refusal
+from ..providers.field_rules import REQUEST
 from ..providers.request import Request
 from ..transport.timers import Timer
 from .admission import LEAST_WAIT, PAUSES, Admission
@@ -34,6 +35,11 @@ from .wait import Rooms, Site, Wait
 class Passenger(Sender, Protocol):
     """A call, as its journey sees it."""
 
+    @property
+    def has_attempts_left(self) -> bool:
+        """Whether the call has made fewer attempts than `Retry.max_attempts`."""
+        ...
+
     def redirect(self, stop: Stop) -> None:
         """Take the request for the target that was chosen. `admitted` is called next."""
         ...
@@ -47,6 +53,7 @@ class Journey(Admission, Due):
 
     __slots__ = (
         "_answered",
+        "_attempted",
         "_avoided",
         "_call",
         "_deadline",
@@ -87,6 +94,9 @@ class Journey(Admission, Due):
 
         Raises `InvalidRequestError` where no target can take the request.
         """
+        REQUEST.rules["session"].check(
+            request.session, "session"
+        )  # it is a key of a dict before the request is checked
         if route.state.balance is Balance.STICKY and request.session is None:
             raise InvalidRequestError("session", f"the route {route.name!r} is sticky: give the request a session")
         self._route = route
@@ -101,6 +111,7 @@ class Journey(Admission, Due):
         self._avoided: Site | None = None  # where a limit has just refused the call
         self._tried: frozenset[int] = frozenset()  # targets that failed since the last pause
         self._finished: frozenset[int] = frozenset()  # targets that would fail again
+        self._attempted: frozenset[int] = frozenset()  # targets that have had an attempt
         self._errors: tuple[ProviderError, ...] = ()  # since the last pause
         self._waits: dict[Site, Wait] = {}
         self._group: Group | None = None  # of the calls with which it waits for a target
@@ -202,6 +213,8 @@ class Journey(Admission, Due):
             self._tried |= {site.place}
         else:
             self._finished |= {site.place}
+        if self._call is not None and not self._call.has_attempts_left:
+            self._tried |= self._attempted  # what is left are targets without an attempt
         choice = self._choose(now)
         if choice.target is None and not choice.among:
             return self._verdict()
@@ -263,6 +276,7 @@ class Journey(Admission, Due):
         assert self._call is not None
         self._provider, self._model = stop.prepared.provider.name, stop.prepared.model
         self._site, self._started_at, self._answered = site, now, False
+        self._attempted |= {site.place}
         self._route.state.begin(site.place, now, self._request.session)
         self._itinerary.ring(site.place).begin(site.key, self._request.session, now)
         self._call.redirect(stop)
@@ -274,7 +288,8 @@ class Journey(Admission, Due):
             return
         self._forget(wait)
         self._errors += (error,)
-        self._itinerary.failed |= {wait.site}
+        if error.category is ErrorCategory.TIMEOUT:
+            self._tried |= {wait.site.place}  # it would be too late there
         if not self._waits:
             self._seek(self._lane.now)
 

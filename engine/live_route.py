@@ -151,11 +151,15 @@ class LiveRoute(Due):
         """
         group = (PRIORITIES.index(priority), excluded)
         self._parked.setdefault(group, {})[call] = None
-        if until < math.inf and (self._timer is None or not self._timer.pending or until < self._timer.when):
+        self._look_at(until)
+        return group
+
+    def _look_at(self, when: float) -> None:
+        """Let parked calls look for a target at this time, unless they do so earlier. `math.inf`: at no set time."""
+        if when < math.inf and (self._timer is None or not self._timer.pending or when < self._timer.when):
             if self._timer is not None:
                 self._timer.cancel()
-            self._timer = self._runtime.timers.at(until, self.schedule, self.on_defect)
-        return group
+            self._timer = self._runtime.timers.at(when, self.schedule, self.on_defect)
 
     def unpark(self, call: Traveller, group: Group) -> None:
         """A call waits no longer. May be called again."""
@@ -202,10 +206,13 @@ class LiveRoute(Due):
             return call
         now = self._runtime.loop.clock()
         for group in sorted(self._parked, key=_priority):
-            if self.state.choose(now, (), tried=group[1]).among:
+            choice = self.state.choose(now, (), tried=group[1])
+            if choice.among:
                 call = next(iter(self._parked[group]))
                 self.unpark(call, group)
                 return call
+            # The pause may have begun again since the call was parked: the probing call failed.
+            self._look_at(choice.wait_until)
         return None
 
     def on_defect(self, error: Exception) -> None:

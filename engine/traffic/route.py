@@ -154,12 +154,13 @@ class RouteState:
     def _healthy(self, places: list[int], now: float) -> list[int]:
         if not self._uses_breakers:
             return places
-        states = {place: target.breaker.state(now) for place, target in enumerate(self.targets)}
-        count = sum(state is BreakerState.OPEN for state in states.values())
-        if len(self.targets) > count > len(self.targets) / 2:
+        # A breaker that waits for the outcome of a probing call has not closed. Fallbacks are not counted, because they
+        # are there for the case that the others fail.
+        own = [target.breaker.is_tripped for target in self.targets if not target.fallback]
+        if len(own) > sum(own) > len(own) / 2:
             # If most targets fail, the cause is overload, and moving all calls to the rest would overload it, too.
             return places
-        return [place for place in places if states[place] is not BreakerState.OPEN]
+        return [place for place in places if self.targets[place].breaker.state(now) is not BreakerState.OPEN]
 
     def _kept(self, session: str, places: list[int], now: float) -> int | None:
         self._expire(now)

@@ -141,6 +141,15 @@ class Route:
         put(self, "failover_on", frozenset(failover_on))
         if not targets:
             raise InvalidRequestError(f"route {name!r}: targets", "must hold at least one target")
+        for position, target in enumerate(self.targets):
+            if any(
+                target.model == other.model and target.options == other.options for other in self.targets[:position]
+            ):
+                raise InvalidRequestError(
+                    f"route {name!r}: targets[{position}]",
+                    f"{described(target.model)} is there twice with the same options; for a larger share of the calls,"
+                    " use Target(…, weight=…)",
+                )
         if all(target.fallback for target in self.targets):
             raise InvalidRequestError(f"route {name!r}: targets", "must hold at least one that is no fallback")
 

@@ -218,7 +218,7 @@ async def test_order_waits_for_its_first_target(autojump_clock: trio.testing.Moc
     async with open_targets(one, two, rates=rates) as engine:
         calls = [engine.start_stream(ask()) for _ in range(70)]
         assert calls[69].target == ""
-        assert calls[69].waiting_for.startswith("the first answers of one/m, 59 ahead")
+        assert calls[69].waiting_for.startswith("the first responses of one/m, 59 ahead")
         completions = [await call.wait() for call in calls]
     assert all(completion.success for completion in completions)
     assert (one.sent, two.sent) == (70, 0)
@@ -466,8 +466,8 @@ async def test_nothing_is_left_behind(autojump_clock: trio.testing.MockClock, ba
 
     servers = [Server(name, chance.uniform(0.01, 0.5), respond) for name in ("one", "two", "three")]
     targets = [ms.Target(f"{server.name}/m", fallback=server.name == "three") for server in servers]
-    # The same model twice: both targets have one queue.
-    route = ms.Route("fast", [*targets, "one/m"], balance=balance)  # type: ignore[arg-type]
+    # The same model twice, with other options: both targets have one queue.
+    route = ms.Route("fast", [*targets, ms.Target("one/m", temperature=0)], balance=balance)  # type: ignore[arg-type]
     rates = {"two": ms.RateLimit(requests_per_second=20), "three": ms.RateLimit(concurrent=2)}
     timeouts = ms.Timeouts(first_byte=1, queue=5)
     async with open_targets(*servers, route=route, rates=rates, timeouts=timeouts, retry=QUICK) as engine:
