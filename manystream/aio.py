@@ -3,8 +3,7 @@
 trio runs as a guest of the running asyncio loop, on the same thread (`trio.lowlevel.start_guest_run`). Only its wait
 for sockets takes place in another thread. So callbacks run on the loop's thread, and may use asyncio like any other.
 
-A thread can hold one trio run. Engines that are open on one loop at the same time share this run: the first engine
-starts it, and it ends when the last engine is closed.
+`aio_guest.py` starts and ends this run.
 
 Knows asyncio, and how to pass a call's completion to it. Must not know how a call works.
 """
@@ -15,13 +14,15 @@ import asyncio
 import os
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from functools import partial
 from types import TracebackType
-from typing import Protocol, Self, TypeAlias, Unpack
+from typing import Self, Unpack
 
 import trio
 
+from .aio_guest import EventLoopError as EventLoopError
+from .aio_guest import guest_engine
 from .aio_map import MapsRequests
 from .engine import core
 from .engine.callbacks import check_callback
@@ -35,17 +36,10 @@ from .engine.options import EngineOptions
 from .engine.record import Recording
 from .engine.statistics import Statistics
 from .engine.stream import BufferedEvents
-from .providers.errors import ManystreamError
 from .providers.events import Event
 from .providers.provider import Provider
 from .providers.request import Request
 from .providers.response import Response
-
-NativeBlock: TypeAlias = "AbstractAsyncContextManager[core.Engine]"
-
-
-class EventLoopError(ManystreamError, RuntimeError):
-    """No asyncio loop is running, or its thread already holds another trio run."""
 
 
 class Call:
@@ -200,9 +194,10 @@ class Engine(MapsRequests):
         on_event: called with each event, in wire order.
         on_completion: called with the completion, exactly once, after all events.
 
-        Both are plain functions, called on the loop's thread. What `on_event` raises ends this call only. Failures of
-        the network are reported in the completion. Raises `InvalidRequestError` for a request that cannot be sent,
-        `EngineClosedError`, and `TooManyCallsError`.
+        Both are plain functions and are called on the loop's thread. An exception that `on_event` raises ends this call
+        only. Failures of the network are reported in the completion.
+
+        Raises `InvalidRequestError` for a request that cannot be sent, `EngineClosedError`, and `TooManyCallsError`.
         """
         self._check_thread()
         return Call(lambda end: self._native.start_stream(request, on_event, end), on_completion)
@@ -213,8 +208,10 @@ class Engine(MapsRequests):
         return Call(lambda end: self._native.start_request(request, end), on_completion)
 
     async def request(self, request: Request) -> Response:
-        """Make an unstreamed call and return its response. Raises `ProviderError` if the call fails. Cancelling the
-        waiting task cancels the call."""
+        """Make an unstreamed call and return its response.
+
+        Cancelling the waiting task cancels the call. Raises `ProviderError` if the call fails.
+        """
         call = self.start_request(request)
         try:
             completion = await call.wait()
@@ -224,8 +221,10 @@ class Engine(MapsRequests):
 
     def stream(self, request: Request) -> EventStream:
         """Return a streamed call as an async iterator with backpressure: `async with engine.stream(request) as events`.
+
         Leaving the block cancels the call, also where the task was cancelled. The iteration raises `ProviderError` if
-        the stream fails."""
+        the stream fails.
+        """
         return EventStream(lambda on_event, on_completion: self.start_stream(request, on_event, on_completion))
 
     async def drain(self, timeout: float) -> bool:
@@ -233,8 +232,8 @@ class Engine(MapsRequests):
 
         timeout: the longest wait in seconds; `math.inf` for no limit.
 
-        From now on `start_*` raises `EngineClosedError`. Calls that still run after the timeout continue until the
-        `open_engine` block is left, which cancels them. Raises `ValueError` for a negative timeout.
+        As soon as this is called, `start_*` raises `EngineClosedError`. Calls that still run after the timeout continue
+        until the `open_engine` block is left, which cancels them. Raises `ValueError` for a negative timeout.
         """
         self._check_thread()
         ended = self._native.drain(timeout)
@@ -297,204 +296,5 @@ async def open_engine(
     for a provider that cannot be used.
     """
     open_native = partial(core.open_engine, providers, **options)
-    async with _guest_engine(open_native) as engine:
-        yield engine
-
-
-@asynccontextmanager
-async def _guest_engine(open_native: Callable[[], NativeBlock]) -> AsyncGenerator[Engine, None]:
-    """Open one engine in this loop's trio run until the block is left."""
-    guest = await _join_guest(_running_loop())
-    host = asyncio.current_task()
-    assert host is not None, "an async with block runs in a task"
-    opened = _Opened(guest.loop, open_native)
-    leaving = interrupted = False
-
-    def on_closed(_: object) -> None:
-        nonlocal interrupted
-        if not leaving:  # the engine broke down, so the block must not continue
-            interrupted = True
-            host.cancel()
-
-    trio.lowlevel.spawn_system_task(opened.run)
-    cancelled: asyncio.CancelledError | None = None
-    try:
-        engine = Engine(await opened.ready)
-        opened.closed.add_done_callback(on_closed)
-        yield engine
-    except asyncio.CancelledError as error:
-        cancelled = error
-    finally:
-        leaving = True
-        opened.close()
-        cancelled = await _settled(opened.closed) or cancelled
-        guest.leave()
-        if guest.ending:
-            cancelled = await _settled(guest.finished) or cancelled
-    if interrupted:
-        _raise_breakdown(host, guest, opened)
-    if cancelled is not None:
-        raise cancelled
-
-
-def _raise_breakdown(host: asyncio.Task[object], guest: _Guest, opened: _Opened) -> None:
-    """Raise the error that broke the engine down.
-
-    The task was cancelled to leave the block. Raise nothing if the task was cancelled from outside as well: then the
-    caller raises the cancellation.
-    """
-    ours_alone = host.uncancel() == 0
-    if guest.finished.done():
-        guest.finished.result()
-    if ours_alone:
-        opened.closed.result()
-
-
-class _Outcome(Protocol):
-    """The result of the trio run, as trio passes it to `done_callback`."""
-
-    def unwrap(self) -> object: ...
-
-
-class _Guest:
-    """The trio run on one loop. All engines that are open on the loop share it.
-
-    loop: the asyncio loop.
-    finished: done when the run has ended and the thread can hold another.
-    ending: whether the run is ending, so that no further engine may use it.
-    engines: the number of open engines.
-    """
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.loop = loop
-        self.finished: asyncio.Future[None] = loop.create_future()
-        self.ending = False
-        self.engines = 0
-        self._stop = trio.Event()
-        trio.lowlevel.start_guest_run(
-            self._stop.wait,
-            run_sync_soon_threadsafe=loop.call_soon_threadsafe,
-            run_sync_soon_not_threadsafe=loop.call_soon,
-            done_callback=self._done,
-            # asyncio sets the wake-up descriptor for signals, and a process can have only one.
-            host_uses_signal_set_wakeup_fd=True,
-        )
-
-    def leave(self) -> None:
-        """Count one engine less. The run ends after the last one."""
-        self.engines -= 1
-        if not self.engines:
-            self.ending = True
-            self._stop.set()
-
-    def _done(self, result: _Outcome) -> None:
-        self.ending = True
-        _this_thread.guest = None
-        try:
-            result.unwrap()
-        except BaseException as error:
-            self.finished.set_exception(error)
-            self.finished.exception()  # marks it as retrieved: the open blocks raise it, if there are any
-        else:
-            self.finished.set_result(None)
-
-
-class _ThisThread(threading.local):
-    """The trio run of this thread, or None. A thread holds at most one."""
-
-    guest: _Guest | None = None
-
-
-_this_thread = _ThisThread()
-
-
-class _Opened:
-    """One engine in the guest run.
-
-    ready: its result is the engine, or the exception that prevented its start.
-    closed: done when the engine is closed; its exception is the one that broke the engine down.
-    """
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, open_native: Callable[[], NativeBlock]) -> None:
-        self.ready: asyncio.Future[core.Engine] = loop.create_future()
-        self.closed: asyncio.Future[None] = loop.create_future()
-        self._open_native = open_native
-        self._close = trio.Event()
-
-    async def run(self) -> None:
-        """Keep the engine open until `close` is called. This is a trio task."""
-        failure: BaseException | None = None
-        try:
-            async with self._open_native() as engine:
-                if not self.ready.done():
-                    self.ready.set_result(engine)
-                await self._close.wait()
-        except trio.Cancelled:
-            failure = EngineClosedError("the trio run under this engine was ended")
-            raise
-        except BaseException as error:  # includes `SystemExit` from a callback; the block raises it in its own task
-            failure = error
-        finally:
-            self._settle(failure)
-
-    def close(self) -> None:
-        """Begin to close the engine. `closed` is done when this has finished."""
-        self._close.set()
-
-    def _settle(self, failure: BaseException | None) -> None:
-        if not self.ready.done():
-            self.ready.set_exception(failure or EngineClosedError("the engine was closed before it was open"))
-            failure = None
-        if failure is None:
-            self.closed.set_result(None)
-        else:
-            self.closed.set_exception(failure)
-            self.closed.exception()  # marks it as retrieved: the block raises it
-
-
-def _running_loop() -> asyncio.AbstractEventLoop:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        pass
-    raise EventLoopError(
-        "manystream.aio needs a running asyncio loop, and this thread has none: use manystream.open_engine in a trio"
-        " program, and manystream.portal without an event loop"
-    )
-
-
-async def _join_guest(loop: asyncio.AbstractEventLoop) -> _Guest:
-    """Return this loop's guest run, and count one engine more in it. Start the run if there is none.
-
-    Raises `EventLoopError` if the thread holds another trio run.
-    """
-    while (guest := _this_thread.guest) is not None and guest.loop is loop and guest.ending:
-        await asyncio.wait([guest.finished])  # a new run can start only after this one has ended
-    if guest is None:
-        if trio.lowlevel.in_trio_run():
-            raise EventLoopError(
-                "this thread already holds a trio run besides the asyncio loop: use manystream.open_engine in that"
-                " trio run"
-            )
-        guest = _this_thread.guest = _Guest(loop)
-    elif guest.loop is not loop:
-        raise EventLoopError(
-            "an engine of an earlier asyncio loop was not closed in this thread: leave its `async with` block before"
-            " that loop ends"
-        )
-    guest.engines += 1
-    return guest
-
-
-async def _settled(future: asyncio.Future[None]) -> asyncio.CancelledError | None:
-    """Wait until the future is done, even if the task is cancelled meanwhile.
-
-    Return the cancellation, which the caller must raise later, or None.
-    """
-    cancelled: asyncio.CancelledError | None = None
-    while not future.done():
-        try:
-            await asyncio.wait([future])
-        except asyncio.CancelledError as error:
-            cancelled = error
-    return cancelled
+    async with guest_engine(open_native) as engine:
+        yield Engine(engine)

@@ -44,13 +44,14 @@ environment variables; `transport` does not use JSON."""
 
 ALLOWED_IMPORTS = {
     ("manystream/aio.py", "asyncio"),
+    ("manystream/aio_guest.py", "asyncio"),
     ("manystream/aio_map.py", "asyncio"),
     ("engine/monitor.py", "manystream/__version__"),
     ("providers/gemini/response.py", "secrets"),
 }
-"""Exceptions to these rules. `aio` is the bridge for asyncio programs, and `aio_map` its `map`. A monitor reports the
-package's version, which is defined in one place. Gemini's `parse_response` is called without an engine, so it generates
-ids of tool calls."""
+"""Exceptions to these rules. `aio` is the bridge for asyncio programs, `aio_guest` its trio run and `aio_map` its `map`.
+A monitor reports the package's version, which is defined in one place. Gemini's `parse_response` is called without an
+engine, so it generates ids of tool calls."""
 
 
 LINKS = tuple(ROOT / "manystream" / package for package in PACKAGES)
