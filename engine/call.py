@@ -7,7 +7,6 @@ does), nor how a request is encoded for the wire (prepare.py).
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from .attempt import Attempt
 from .clocks import CallState, Clocks
 from .completion import Completion
 from .delivery import Counters, Delivery, OnEvent
+from .directed import Directed
 from .ending import OnCompletion, Step
 from .errors import callback_failed, cancelled, hide_words, internal, redacted
 from .listener import Progress
@@ -30,8 +30,6 @@ from .retry import retry_delay
 from .runtime import Runtime
 from .statistics import CallFigures
 from .steps import Action
-from .stop import Stop
-from .timed import Timed
 
 logger: logging.Logger = logging.getLogger("manystream.engine")
 
@@ -55,22 +53,16 @@ class CallHooks:
     observed: Callable[[RunningCall, Deliver], Deliver] | None = None
 
 
-class RunningCall(Timed):
+class RunningCall(Directed):
     """A call from its start to its completion. Programs use it through a `Call` (handle.py).
 
     number: the position of the call among the engine's calls, counted from 1.
-    counters: the counters of the call's provider, which all calls to this provider update.
     """
 
     __slots__ = (
-        "_admission",
-        "_attempts",
-        "_finish_response",
         "_hooks",
         "_paused",
         "_resent",
-        "_retry",
-        "counters",
         "number",
     )
 
@@ -99,7 +91,7 @@ class RunningCall(Timed):
         self._queued_before = 0.0
         self._hooks = hooks
         self.number: int = number
-        self.counters: Counters = counters
+        self.counters = counters
         self._retry = retry
         self._finish_response = finish_response
         self._admission = admission
@@ -116,16 +108,6 @@ class RunningCall(Timed):
     @property
     def state(self) -> CallState:
         return self._state_now()
-
-    @property
-    def target(self) -> str:
-        if self._admission is not None:
-            return self._admission.target
-        return f"{self._prepared.provider.name}/{self._prepared.model}"
-
-    @property
-    def waiting_for(self) -> str:
-        return "" if self._admission is None else self._admission.waiting_for
 
     def cancel(self) -> None:
         self.end(cancelled())
@@ -248,48 +230,6 @@ class RunningCall(Timed):
             raise
         finally:
             self._starting = False
-
-    def _set_out(self, *, again: bool = False) -> None:
-        """Begin an attempt: at once, or when traffic control admits the call. `again`: the call was sent before."""
-        admission = self._admission
-        if admission is None:
-            self.begin()
-        elif self._step is Step.OPEN:
-            self._enter_queue()
-            self._disarm()
-            now = self._runtime.loop.clock() if again else self._started
-            admission.enter(self, self._longest_wait(now), now, again=again)
-
-    def admitted(self) -> None:
-        assert self._admission is not None
-        self._admission.begin(self._runtime.loop.clock())
-        self.begin()
-
-    @property
-    def _counted(self) -> int:
-        """The attempts that count against `Retry.max_attempts`. Those that a limit refused do not."""
-        return self._attempts - (0 if self._admission is None else self._admission.refusals)
-
-    @property
-    def has_attempts_left(self) -> bool:
-        return self._counted < self._retry.max_attempts
-
-    def redirect(self, stop: Stop) -> None:
-        """Take the request for another target. The next attempt is sent there."""
-        self._prepared, self._finish_response = stop.prepared, stop.finish_response
-        # The time to wait is the call's own; the other timeouts may be the target's.
-        self._clocks = dataclasses.replace(stop.clocks, queue=self._clocks.queue)
-        if stop.counters is not self.counters:
-            self.counters.started -= 1
-            stop.counters.started += 1
-            self.counters = stop.counters
-            self._delivery.count_in(stop.counters)
-
-    def rejected(self, error: ProviderError) -> None:
-        self._timed_out(error)
-
-    def overdue(self, waiting_for: str) -> None:
-        self._expired(self._deadline()[1], f"waiting for {waiting_for}")
 
     def begin(self, *, fresh: bool = False) -> None:
         """Start the first attempt, or another one. `fresh`: on a connection that no request has used."""
@@ -418,18 +358,6 @@ class RunningCall(Timed):
         self._fail(error)
         self.conclude()
 
-    def _ask_traffic(self, error: ProviderError) -> ProviderError | None:
-        """Return None where the call waits again, because a limit refused it or another target may take it. Else return
-        the error that decides about a retry: with several targets it may be an earlier one. What the attempt had
-        reserved is given back in any case."""
-        attempt, admission = self._attempt, self._admission
-        if admission is None or attempt is None:
-            return error
-        self._sign(error)
-        return admission.failed(
-            error, attempt.headers, self._longest_wait(self._runtime.loop.clock()), sent=attempt.sent
-        )
-
     def _back_off(self, delay: float) -> None:
         self._runtime.retried += 1
         self._enter(CallState.BACKOFF)
@@ -441,9 +369,6 @@ class RunningCall(Timed):
             self._timer = self._runtime.timers.at(deadline, lambda: self._expired(clock), self.on_defect)
         else:
             self._timer = self._runtime.timers.at(when, self._set_out_again, self.on_defect)
-
-    def _set_out_again(self) -> None:
-        self._set_out(again=True)
 
     def _timed_out(self, error: ProviderError) -> None:
         self._fail(error)
@@ -477,12 +402,6 @@ class RunningCall(Timed):
             headers=attempt.headers if attempt is not None else {},
             resent=self._resent,
         )
-
-    def _sign(self, error: ProviderError) -> None:
-        """Write into an error where the call was sent."""
-        prepared = self._prepared
-        error.provider, error.model = prepared.provider.name, prepared.model
-        error.host = prepared.head.headers[0][1].decode()  # the first header is Host
 
     def _fail(self, error: ProviderError, response: Response | None = None) -> None:
         """Settle the call's outcome as a failure with `error`."""

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from typing import Protocol, cast
 
 from ..providers.errors import ErrorCategory, InvalidRequestError, ProviderError
-from ..providers.quota_report import Refusal
 from ..providers.field_rules import REQUEST
+from ..providers.quota_report import Refusal
 from ..providers.request import Request
 from ..transport.timers import Timer
 from .admission import LEAST_WAIT, PAUSES, Admission
