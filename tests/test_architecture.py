@@ -49,8 +49,8 @@ ALLOWED_IMPORTS = {
     ("engine/monitor.py", "manystream/__version__"),
     ("providers/gemini/response.py", "secrets"),
 }
-"""Exceptions to these rules. `aio` is the bridge for asyncio programs, `aio_guest` its trio run and `aio_map` its `map`.
-A monitor reports the package's version, which is defined in one place. Gemini's `parse_response` is called without an
+"""Exceptions to these rules. `aio` is the bridge for asyncio programs, `aio_guest` its trio run, `aio_map` its `map`. A
+monitor reports the package's version, which is defined in one place. Gemini's `parse_response` is called without an
 engine, so it generates ids of tool calls."""
 
 
