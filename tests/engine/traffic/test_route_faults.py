@@ -118,11 +118,8 @@ async def test_parked_calls_go_on_after_a_probe_that_failed(autojump_clock: trio
         for _ in range(5):
             await engine.start_stream(ask()).wait()
         calls = [engine.start_stream(ask()) for _ in range(10)]
-        with trio.move_on_after(60) as patience:
-            completions = [await call.wait() for call in calls]
-        for call in calls:
-            call.cancel()
-    assert not patience.cancelled_caught
+        await trio.sleep(60)
+        completions = [call.completion for call in calls if call.completion is not None]
     assert [completion.success for completion in completions] == [False] * 2 + [True] * 8
     assert [round(completion.timings.finished or 0) for completion in completions[:3]] == [2, 4, 6]
 
