@@ -78,9 +78,16 @@ class Itinerary:
     def waits_at(self, call: Waiting, place: int, now: float) -> list[Wait]:
         """Return a wait for each key that can be used at a target. Keys whose quota is used up, or too small for the
         request, are left out."""
-        failed = {site.key for site in self.failed if site.place == place}
-        waits = (self.wait_at(call, Site(place, key)) for key in self.ring(place).usable(now, failed))
+        waits = (self.wait_at(call, Site(place, key)) for key in self._usable(place, now))
         return [wait for wait in waits if wait.why_never(now) is None]
+
+    def is_usable(self, site: Site, now: float) -> bool:
+        """Return whether a key can be used at a target. A server may have refused it while the call waited."""
+        return len(self._places[site.place].accesses) == 1 or site.key in self._usable(site.place, now)
+
+    def _usable(self, place: int, now: float) -> list[int]:
+        failed = {site.key for site in self.failed if site.place == place}
+        return self.ring(place).usable(now, failed)
 
     def why_never(self, call: Waiting, place: int, now: float) -> tuple[ProviderError, ...]:
         """Return why the request can never be sent to a target."""

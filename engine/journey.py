@@ -260,6 +260,12 @@ class Journey(Admission, Due):
         if self._waits.get(site) is not wait:
             wait.give_up(now)  # the call has gone elsewhere
             return
+        if not self._itinerary.is_usable(site, now):
+            self._forget(wait)
+            wait.give_up(now)  # the server refused the key meanwhile; the call keeps its places in other queues
+            if not self._waits:
+                self._seek(now)
+            return
         self._leave_queues(now, but=wait)
         self._lane, self._ticket, self._slot_mark = wait.lane, wait.ticket, wait.slot_mark
         if not self._route.state.is_healthy(site.place, now):

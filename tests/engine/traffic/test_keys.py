@@ -86,6 +86,16 @@ async def test_a_refused_key_is_put_aside_and_no_call_fails(
     assert Counter(map(key_of, server.requests))["sk-first"] > first
 
 
+async def test_calls_that_wait_for_a_refused_key_are_not_sent_with_it(autojump_clock: trio.testing.MockClock) -> None:
+    server = Server("one", fault=refuses("sk-first"))  # type: ignore[arg-type]
+    async with open_keys(server) as engine:
+        completions = [await call.wait() for call in [engine.start_stream(ask("one/m")) for _ in range(300)]]
+        scopes = engine.statistics().traffic.scopes
+    assert all(completion.success for completion in completions)
+    assert Counter(map(key_of, server.requests))["sk-first"] <= 10  # what was under way when the first one was refused
+    assert {(scope.waiting, scope.running) for scope in scopes.values()} == {(0, 0)}
+
+
 async def test_when_every_key_is_refused_the_call_fails_or_moves_on(autojump_clock: trio.testing.MockClock) -> None:
     one, two = Server("one", fault=failing("401 Unauthorized")), Server("two")
     async with open_peer(one.serve) as first, open_peer(two.serve) as second:
