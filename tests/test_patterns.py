@@ -141,7 +141,7 @@ def test_the_machine_agrees_with_re() -> None:
         ops = parsed(pattern)
         for before, piece, end in attacks(pattern)[:60]:
             text = before + piece + end
-            machine = Machine(text, bool(pattern.flags & re.I), bool(pattern.flags & re.S))
+            machine = Machine(text, bool(pattern.flags & re.I), bool(pattern.flags & re.S), shorten=False)
             given = text.encode("latin-1") if isinstance(pattern.pattern, bytes) else text
             if pattern.flags & re.ASCII and not text.isascii():
                 continue

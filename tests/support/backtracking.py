@@ -36,11 +36,16 @@ class TooManySteps(Exception):
 
 @dataclass
 class Machine:
-    """One run of a pattern over a text. `steps` counts the comparisons."""
+    """One run of a pattern over a text.
+
+    shorten: run repeats with a constant bound only `FEW` times.
+    steps: the number of comparisons.
+    """
 
     text: str
     ignore_case: bool
     dot_all: bool
+    shorten: bool = True
     steps: int = 0
 
     def spend(self, amount: int = 1) -> None:
@@ -68,7 +73,9 @@ class Machine:
             yield from self.ends(argument[-1], place)
         elif op in (c.MAX_REPEAT, c.MIN_REPEAT):
             low, high, body = argument
-            if high != c.MAXREPEAT and high <= CONSTANT:
+            if not self.shorten:
+                pass
+            elif high != c.MAXREPEAT and high <= CONSTANT:
                 low, high = min(low, FEW), min(high, FEW)
             elif low != c.MAXREPEAT and low <= CONSTANT:
                 low = min(low, FEW)
