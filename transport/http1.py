@@ -1,8 +1,8 @@
 """An HTTP/1.1 connection, which carries one exchange at a time.
 
-Knows sockets and HTTP/1.1. `exchange.WireHead` encodes the request head, `response_head` parses the response head, and
-this file finds the end of the body: by length, by `chunked.ChunkDecoder`, or by the connection's end. Must not know
-what the body means, which call it belongs to, or timeouts (the engine has the clocks).
+Knows sockets and HTTP/1.1. `exchange.WireHead` encodes the request head, `outgoing` sends the request, `response_head`
+parses the response head, and this file finds the end of the body: by length, by `chunked.ChunkDecoder`, or by the
+connection's end. Must not know what the body means, which call it belongs to, or timeouts (the engine has the clocks).
 
 The multi-request loop calls `on_readable` and `on_writable`. The connection calls the methods of an `Exchange`, in wire
 order and never from within `send`. After each exchange the connection calls exactly one function of its owner:
@@ -25,8 +25,9 @@ from .exchange import ChunkReader, Exchange, WireHead
 from .framing import BodyEnd, framing
 from .liveness import is_quiet
 from .loop import Loop
+from .outgoing import Outgoing
 from .response_head import HeadError, HeadReader
-from .socket_errors import PEER_GONE, PEER_RESET, error_text
+from .socket_errors import PEER_RESET, error_text
 from .tls_socket import TLSSocket
 
 logger: logging.Logger = logging.getLogger("manystream.transport.http1")
@@ -35,9 +36,6 @@ RECEIVE_BYTES = 16 * 1024
 """The size of one read. `recv` allocates this much each time, so a larger read is used only while reads are full."""
 RECEIVE_BYTES_FULL = 128 * 1024
 """The size of a read after a read that was full."""
-
-SEND_BYTES = 1024 * 1024
-"""The maximum number of bytes sent at once: a server that reads at full speed would block every other stream."""
 
 STALE_SECONDS = 0.05
 STALE_ROUND_TRIPS = 2
@@ -108,12 +106,10 @@ class Connection(_HotSlots):
         "_on_closed",
         "_on_draining",
         "_on_idle",
-        "_out",
+        "_outgoing",
         "_remaining",
         "_removed",
-        "_send_error",
         "_stale_seconds",
-        "_write_broken",
         "idle_since",
         "opened_at",
         "origin",
@@ -161,9 +157,7 @@ class Connection(_HotSlots):
         self._stale_seconds = max(STALE_SECONDS, STALE_ROUND_TRIPS * connect_seconds)
         self._removed = False  # all steps of `close` are done
         self._method = b""
-        self._out: list[bytes | memoryview] = []
-        self._write_broken = False
-        self._send_error = ""
+        self._outgoing = Outgoing(sock, loop)
         self.paused: bool = False
         self._receive: Callable[[int], bytes] = sock.recv
         self._receive_bytes = RECEIVE_BYTES
@@ -186,57 +180,36 @@ class Connection(_HotSlots):
         self.sent_at = None
         self._began = self._loop.now
         self._draining = -1
-        # A small body is sent in the head's segment; a large one is not copied.
-        self._out = [data + body] if len(body) <= 65536 else [data, body]
-        self._write_broken = False
+        self._outgoing.begin(data, body)
         self._flush()
 
     def _flush(self) -> None:
-        """Send what the kernel accepts, at most `SEND_BYTES`. A broken pipe is not yet a failure (see `PEER_GONE`)."""
-        share = SEND_BYTES
-        while self._out:
-            try:
-                if share <= 0:
-                    raise BlockingIOError
-                first = self._out[0]
-                count = self.sock.send(first if len(first) <= share else memoryview(first)[:share])
-            except (BlockingIOError, InterruptedError):
-                self._loop.watch(self, read=not self.paused, write=True)
-                return
-            except OSError as error:
-                self._send_failed(error)
-                return
-            self._loop.bytes_sent += count
-            share -= count
-            if count == len(first):
-                del self._out[0]
-            else:
-                self._out[0] = memoryview(first)[count:]
-        self.sent_at = self.last_activity = self._loop.clock()
-
-    def _send_failed(self, error: OSError) -> None:
-        self._stop_sending()
-        if not isinstance(error, PEER_GONE):
-            # The connection is open but we cannot send, so no response will come. Fail it on the next loop iteration.
-            self._send_error = error_text(error)
+        outgoing = self._outgoing
+        done = outgoing.flush()
+        if done or outgoing.broken:
+            self.sent_at = self._loop.clock()
+            if not outgoing.broken:
+                self.last_activity = self.sent_at
+        if not done:
             self._loop.watch(self, read=not self.paused, write=True)
 
     def _stop_sending(self) -> None:
-        self._out.clear()
-        self._write_broken = True
+        self._outgoing.stop()
         self.sent_at = self._loop.clock()
 
     # --- driven by the loop ---
 
     def on_writable(self) -> None:
         """Continue to send the request."""
-        if self._send_error:
-            self._broken(f"sending failed: {self._send_error}")
+        outgoing = self._outgoing
+        if outgoing.error:
+            # The connection is open but we cannot send, so no response will come.
+            self._broken(f"sending failed: {outgoing.error}")
             return
-        if self._out:
+        if outgoing:
             self.last_activity = self._loop.now
             self._flush()
-        if not self._out and self.state is not State.CLOSED:
+        if not outgoing and not outgoing.error and self.state is not State.CLOSED:
             self._loop.watch(self, read=not self.paused, write=False)
 
     def on_readable(self) -> None:
@@ -314,7 +287,7 @@ class Connection(_HotSlots):
         self._body_end, self._remaining, self._keep_alive = frame.end, frame.length, frame.keep_alive
         self._decoder = ChunkDecoder() if frame.end is BodyEnd.CHUNKED else None
         self.state = State.BODY
-        if self._out and response.status_code >= 400:
+        if self._outgoing and response.status_code >= 400:
             self._stop_sending()  # the server has responded before it has read the whole request
         exchange = self._exchange
         if exchange is not None:
@@ -383,7 +356,7 @@ class Connection(_HotSlots):
         """Complete the exchange. Release the connection first: a call that `on_end` starts may use it at once."""
         exchange = self._exchange
         try:
-            self._retire(reusable=self._keep_alive and not rest and not self._out and not self._write_broken)
+            self._retire(reusable=self._keep_alive and not rest and not self._outgoing and not self._outgoing.broken)
         except Exception:
             logger.exception("retiring %r raised: a defect in manystream", self)
             self._exchange = None
@@ -425,7 +398,7 @@ class Connection(_HotSlots):
         soon = self._loop.now - self._began <= self._stale_seconds
         failure = TransportError(
             f"{message} [{self.origin}]",
-            phase=Phase.BODY if self.state is State.BODY else Phase.SEND if self._send_error else Phase.HEAD,
+            phase=Phase.BODY if self.state is State.BODY else Phase.SEND if self._outgoing.error else Phase.HEAD,
             origin=self.origin,
             unread=ended and soon and self.served > 0 and self.state is State.HEAD and not self.received,
             protocol=protocol,
@@ -460,7 +433,7 @@ class Connection(_HotSlots):
         """Stop reading until `resume`. The kernel's buffer fills, and TCP's flow control stops the server."""
         if not self.paused and self.state is not State.CLOSED:
             self.paused = True
-            self._loop.watch(self, read=False, write=bool(self._out))
+            self._loop.watch(self, read=False, write=bool(self._outgoing))
 
     def resume(self) -> None:
         """Read again. `last_activity` is set to now, so the pause does not count as idle time."""
@@ -468,7 +441,7 @@ class Connection(_HotSlots):
             self.paused = False
             if self.state is not State.CLOSED:
                 self.last_activity = self._loop.clock()
-                self._loop.watch(self, read=True, write=bool(self._out))
+                self._loop.watch(self, read=True, write=bool(self._outgoing))
                 if self._tls is not None and self._tls.buffered:
                     self.on_readable()
 
@@ -491,7 +464,7 @@ class Connection(_HotSlots):
             return
         self.state = State.CLOSED
         self._head_reader = None
-        self._out.clear()
+        self._outgoing.clear()
         self._loop.remove(self)
         self.sock.close()
         self._on_closed(self)
