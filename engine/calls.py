@@ -32,6 +32,7 @@ from ..transport.resolve import Resolver, reason
 from ..transport.timers import Timers
 from ..transport.tls import TLSConfig, TLSConfigError, make_context
 from ..transport.tls_socket import TLSSocket
+from ..transport.trio_backend import TrioBackend
 from ..transport.url import Origin
 from .admission import Admission
 from .call import CallHooks, RunningCall
@@ -88,7 +89,8 @@ class Calls:
     ) -> None:
         timers = Timers()
         watch = GuardedObserver(observer, self._callback_raised) if observer is not None else None
-        pool = Pool(services.nursery, loop, timers, self._dial, limits.pool, watch)
+        backend = TrioBackend(services.nursery)
+        pool = Pool(backend, loop, timers, self._dial, limits.pool, watch)
         self._runtime = Runtime(loop, timers, pool, self._callback_raised)
         self._watch = watch
         self._hooks = CallHooks(self._call_ended) if watch is None else watch.hooks(self._call_ended)
@@ -116,8 +118,8 @@ class Calls:
         self._started = 0
         self.failure: BaseException | None = None
         services.on_failure = self._end_engine
-        services.nursery.start_soon(loop.run)
-        services.nursery.start_soon(timers.run)
+        loop.start(backend)
+        timers.start(backend)
 
     def __repr__(self) -> str:
         return f"{len(self._calls)} calls, {self._runtime.pool!r}{', closed' if self._closed else ''}"

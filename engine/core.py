@@ -19,8 +19,8 @@ from ..providers.provider import Provider
 from ..providers.request import Request
 from ..providers.response import Response
 from ..transport.errors import URLError
-from ..transport.loop import make_loop
 from ..transport.proxy import ProxyConfig, parse_proxy_url
+from ..transport.task_loop import make_loop
 from ..transport.tls import TLSConfig
 from .calls import Calls
 from .delivery import OnEvent

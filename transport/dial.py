@@ -19,11 +19,13 @@ from typing import Final, TypeAlias
 
 import trio
 
+from .backend import Backend, Event, TaskGroup
 from .errors import Phase, TransportError
 from .proxy import ProxyConfig, open_tunnel
 from .resolve import Address, Resolver, is_exhaustion, literal_address, reason
 from .tls import handshake
 from .tls_socket import TLSSocket
+from .trio_backend import TRIO
 from .url import Origin
 
 Connect: TypeAlias = "Callable[[str, int], Awaitable[socket.socket | trio.socket.SocketType]]"
@@ -65,6 +67,7 @@ async def dial(
     resolver: Resolver | None = None,
     on_phase: Callable[[Phase], None] | None = None,
     connect: Connect | None = None,
+    backend: Backend = TRIO,
 ) -> socket.socket | TLSSocket:
     """Connect to an origin. For https the socket is a `TLSSocket` whose handshake is complete.
 
@@ -73,6 +76,7 @@ async def dial(
     resolver: shares lookups among concurrent dials; None for a resolver of this dial's own.
     on_phase: called with the phase at the start of each step.
     connect: opens the socket in place of DNS and TCP; `proxy` is then not used.
+    backend: the event loop that this coroutine runs on.
 
     Raises `TransportError` of phase DNS, CONNECT, PROXY or TLS; its `permanent` is set if a retry would fail, too.
     """
@@ -90,17 +94,17 @@ async def dial(
             addresses = [address]
         else:
             report(Phase.DNS)
-            addresses = await (resolver or Resolver()).resolve(hop.host, hop.port, origin=str(origin))
+            addresses = await (resolver or Resolver(backend)).resolve(hop.host, hop.port, origin=str(origin))
         report(Phase.CONNECT)
-        sock = await _connect(addresses, origin, proxy)
+        sock = await _connect(addresses, origin, proxy, backend)
     try:
         if proxy is not None:
             report(Phase.PROXY)
-            await open_tunnel(sock, proxy, origin)
+            await open_tunnel(sock, proxy, origin, backend=backend)
         if origin.scheme == "https" and tls_context is not None:
             report(Phase.TLS)
             via = "" if proxy is None else str(proxy)
-            return await handshake(sock, tls_context, origin.host, origin=str(origin), via=via)
+            return await handshake(sock, tls_context, origin.host, origin=str(origin), via=via, backend=backend)
     except BaseException:
         sock.close()
         raise
@@ -125,8 +129,10 @@ async def _connect_with(connect: Connect, origin: Origin) -> socket.socket:
     return sock
 
 
-async def _connect(addresses: Sequence[Address], origin: Origin, proxy: ProxyConfig | None) -> socket.socket:
-    race = _Race(addresses)
+async def _connect(
+    addresses: Sequence[Address], origin: Origin, proxy: ProxyConfig | None, backend: Backend
+) -> socket.socket:
+    race = _Race(addresses, backend)
     sock = await race.run()
     if sock is not None:
         return sock
@@ -149,9 +155,11 @@ class _Race:
     failed. The first attempt that connects cancels the others.
     """
 
-    __slots__ = ("addresses", "failures", "winner")
+    __slots__ = ("_backend", "_next", "addresses", "failures", "winner")
 
-    def __init__(self, addresses: Sequence[Address]) -> None:
+    def __init__(self, addresses: Sequence[Address], backend: Backend) -> None:
+        self._backend = backend
+        self._next = backend.event()  # set when the next attempt may begin, or when none is needed
         self.addresses = addresses
         self.failures: list[tuple[Address, OSError]] = []
         self.winner: socket.socket | None = None
@@ -162,39 +170,41 @@ class _Race:
             await self._attempt(self.addresses[0])
             return self.winner
         try:
-            async with trio.open_nursery() as nursery:
+            async with self._backend.open_group() as group:
                 for address in self.addresses:
-                    ended = trio.Event()
-                    nursery.start_soon(self._run_attempt, address, ended, nursery.cancel_scope)
-                    with trio.move_on_after(ATTEMPT_DELAY):
-                        await ended.wait()
+                    self._next = self._backend.event()
+                    group.start(self._run_attempt, address, self._next, group)
+                    await self._backend.wait_at_most(self._next, ATTEMPT_DELAY)
+                    if self.winner is not None:
+                        break
         except BaseException:
             if self.winner is not None:
                 self.winner.close()
             raise
         return self.winner
 
-    async def _run_attempt(self, address: Address, ended: trio.Event, scope: trio.CancelScope) -> None:
+    async def _run_attempt(self, address: Address, failed: Event, group: TaskGroup) -> None:
         await self._attempt(address)
         if self.winner is None:
-            ended.set()
+            failed.set()
         else:
-            scope.cancel()
+            self._next.set()
+            group.cancel()
 
     async def _attempt(self, address: Address) -> None:
         try:
-            sock = await _connect_one(address)
+            sock = await _connect_one(address, self._backend)
         except OSError as error:
             self.failures.append((address, error))
             return
         if self.winner is None:
             self.winner = sock
         else:
-            sock.close()  # two attempts connected within one iteration of trio's scheduler
+            sock.close()  # two attempts connected within one iteration of the event loop
 
 
-async def _connect_one(address: Address) -> socket.socket:
-    await trio.lowlevel.checkpoint_if_cancelled()
+async def _connect_one(address: Address, backend: Backend) -> socket.socket:
+    await backend.checkpoint_if_cancelled()
     sock = socket.socket(address.family, socket.SOCK_STREAM)
     try:
         sock.setblocking(False)
@@ -203,7 +213,7 @@ async def _connect_one(address: Address) -> socket.socket:
                 sock.setsockopt(level, option, value)
         code = sock.connect_ex(address.sockaddr)
         if code in _IN_PROGRESS:
-            await trio.lowlevel.wait_writable(sock.fileno())
+            await backend.wait_writable(sock.fileno())
             code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code != 0:
             raise OSError(code, os.strerror(code))

@@ -1,11 +1,11 @@
-"""The multi-request loop: one trio task that reads all connections.
+"""The multi-request loop: one task or callback that reads all connections.
 
 Knows which file descriptors are ready. Must not know HTTP, or what a connection does with its bytes.
 
-The loop owns an epoll (or kqueue) object. trio can wait for that object's descriptor, so *one* trio task waits for all
-connections. Each tick serves up to `TICK_EVENTS` ready connections before the task yields: no task switch, no cancel
-scope and no await per chunk. With a task per stream, each chunk costs about twice as much (`benchmarks/RESULTS.md`).
-On a platform without such an object, each connection has a task of its own (`TaskLoop`).
+The loop owns an epoll (or kqueue) object. trio and asyncio can wait for that object's descriptor, so *one* task or
+callback waits for all connections. Each tick serves up to `TICK_EVENTS` ready connections before the task yields: no
+task switch, no cancel scope and no await per chunk. With a task per stream, each chunk costs about twice as much
+(`benchmarks/RESULTS.md`). On a platform without such an object, each connection has a task of its own (`task_loop`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias
 
-import trio
+from .backend import WAIT, Backend, Cancellable
 
 CurrentTime: TypeAlias = "Callable[[], float]"
 """A clock: returns seconds since an arbitrary start."""
@@ -27,7 +27,7 @@ CurrentTime: TypeAlias = "Callable[[], float]"
 logger: logging.Logger = logging.getLogger("manystream.transport.loop")
 
 TICK_EVENTS = 256
-"""The maximum number of connections served in one tick, before other trio tasks run."""
+"""The maximum number of connections served in one tick, before other tasks run."""
 
 COALESCE_SECONDS: float = 0.004
 """The pause between two ticks under load, in seconds. With it, one tick serves many connections.
@@ -35,7 +35,7 @@ COALESCE_SECONDS: float = 0.004
 To sleep and to wake up costs trio and the kernel 30 to 150 µs of the core (the most on virtual machines), independent
 of the number of ready connections. At 20,000 events a second, a pause of 2 ms would still cost 3 µs per event, a fifth
 of the whole cost of an event. Half of the pause is added to the mean latency. The first byte after a quiet period is
-not delayed."""
+not delayed. On asyncio there is no pause: the transports of the SDKs' clients promise a low delay."""
 
 COALESCE_FROM = 4
 """The number of ready connections from which the loop coalesces. The bytes of a single call are not delayed."""
@@ -85,7 +85,7 @@ class Pollable(Protocol):
 class Loop(abc.ABC):
     """Serves the connections that are ready, and measures its own load.
 
-    current_time: trio's clock. The loop calls it directly, because `trio.current_time` adds four calls.
+    current_time: the backend's clock.
     now: the clock's time at the beginning of the tick, for time stamps at no cost.
     ticks: the number of ticks that served a connection.
     bytes_received: the number of bytes that all connections have received.
@@ -104,7 +104,7 @@ class Loop(abc.ABC):
         self._culprit = self._culprit_before = ""
 
     def clock(self) -> float:
-        """Read trio's clock, set `now` and return it. Use it for time stamps outside a tick."""
+        """Read the clock, set `now` and return it. Use it for time stamps outside a tick."""
         self.now = self._current_time()
         return self.now
 
@@ -131,8 +131,8 @@ class Loop(abc.ABC):
         """Watch the connection for readability, for writability, for both or for neither."""
 
     @abc.abstractmethod
-    async def run(self) -> None:
-        """Serve the connections until cancelled."""
+    def start(self, backend: Backend) -> None:
+        """Serve the connections from now on, until `close` or until the backend's tasks are cancelled."""
 
     @abc.abstractmethod
     def close(self) -> None:
@@ -228,6 +228,8 @@ class PollerLoop(Loop):
         # dictionary would cost three cache misses per event (its index, its entry, the integer), a list costs one.
         self._connections: list[Pollable | None] = []
         self._failures = 0  # consecutive ticks that raised
+        self._coalescing = False  # the latest turn has asked for a pause
+        self._service: Cancellable | None = None
 
     def add(self, connection: Pollable) -> None:
         fd = connection.sock.fileno()
@@ -244,21 +246,18 @@ class PollerLoop(Loop):
     def watch(self, connection: Pollable, *, read: bool, write: bool) -> None:
         self._poller.modify(connection.sock.fileno(), (READ if read else 0) | (WRITE if write else 0))
 
-    async def run(self) -> None:
-        descriptor = self._poller.fileno()
-        while True:
-            await trio.lowlevel.wait_readable(descriptor)
-            before = self.now
-            served = self._guarded_tick()
-            # Several ready connections, or two ticks in quick succession, are load: coalesce while it lasts.
-            coalescing = served >= COALESCE_FROM or self.now - before < COALESCE_SECONDS
-            while coalescing:
-                if served < TICK_EVENTS:
-                    await trio.sleep(COALESCE_SECONDS)
-                else:
-                    await trio.lowlevel.checkpoint()
-                served = self._guarded_tick()
-                coalescing = served >= COALESCE_FROM
+    def start(self, backend: Backend) -> None:
+        self._service = backend.serve(self._poller.fileno(), self._turn)
+
+    def _turn(self) -> float:
+        """Run one tick. Returns the seconds until the next one under load, else `WAIT`."""
+        before, coalescing = self.now, self._coalescing
+        served = self._guarded_tick()
+        # Several ready connections, or two ticks in quick succession, are load: coalesce while it lasts.
+        self._coalescing = served >= COALESCE_FROM or (not coalescing and self.now - before < COALESCE_SECONDS)
+        if not self._coalescing:
+            return WAIT
+        return COALESCE_SECONDS if served < TICK_EVENTS else 0.0
 
     def _guarded_tick(self) -> int:
         """Run one tick; return the number of connections that were ready.
@@ -317,75 +316,16 @@ class PollerLoop(Loop):
         return len(ready)
 
     def close(self) -> None:
+        if self._service is not None:
+            self._service.cancel()
+            self._service = None
         self._poller.close()
 
 
-class TaskLoop(Loop):
-    """The loop for platforms on which no poller has a descriptor: one task per connection."""
-
-    def __init__(self, nursery: trio.Nursery, current_time: CurrentTime) -> None:
-        super().__init__(current_time)
-        self._nursery = nursery
-        self._scopes: dict[Pollable, tuple[trio.CancelScope, trio.CancelScope]] = {}
-
-    def add(self, connection: Pollable) -> None:
-        self.clock()
-        self._watch(connection, read=True, write=False)
-
-    def remove(self, connection: Pollable) -> None:
-        scopes = self._scopes.pop(connection, None)
-        if scopes is not None:
-            for scope in scopes:
-                scope.cancel()
-            # The tasks end when they run next. The descriptor may be closed and reused before that.
-            trio.lowlevel.notify_closing(connection.sock.fileno())
-
-    def watch(self, connection: Pollable, *, read: bool, write: bool) -> None:
-        self.remove(connection)
-        self._watch(connection, read=read, write=write)
-
-    def _watch(self, connection: Pollable, *, read: bool, write: bool) -> None:
-        reading, writing = trio.CancelScope(), trio.CancelScope()
-        self._scopes[connection] = (reading, writing)
-        if read:
-            self._nursery.start_soon(self._serve, connection, reading, connection.sock.fileno(), False)
-        if write:
-            self._nursery.start_soon(self._serve, connection, writing, connection.sock.fileno(), True)
-
-    async def _serve(self, connection: Pollable, scope: trio.CancelScope, descriptor: int, write: bool) -> None:
-        wait = trio.lowlevel.wait_writable if write else trio.lowlevel.wait_readable
-        with scope:
-            while True:
-                try:
-                    await wait(descriptor)
-                except trio.ClosedResourceError:
-                    return
-                started = time.perf_counter()
-                label = connection.label
-                self.clock()
-                self.ticks += 1
-                try:
-                    if write:
-                        connection.on_writable()
-                    else:
-                        connection.on_readable()
-                except Exception as error:
-                    self.failed(connection, error)
-                self.measure(started, label if time.perf_counter() - started > HELD_UP_SECONDS else "")
-
-    async def run(self) -> None:
-        await trio.sleep_forever()
-
-    def close(self) -> None:
-        for connection in list(self._scopes):
-            self.remove(connection)
-
-
-def make_loop(nursery: trio.Nursery) -> Loop:
-    """Return the fastest loop that this platform supports."""
-    current_time = trio.lowlevel.current_clock().current_time
+def make_poller() -> Poller | None:
+    """Return a poller with a descriptor of its own; None if this platform has none."""
     if sys.platform == "linux":
-        return PollerLoop(select.epoll(), current_time)
+        return select.epoll()
     if hasattr(selectors, "KqueueSelector"):
-        return PollerLoop(SelectorPoller(selectors.KqueueSelector()), current_time)
-    return TaskLoop(nursery, current_time)
+        return SelectorPoller(selectors.KqueueSelector())
+    return None

@@ -19,8 +19,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-import trio
-
+from .backend import Backend
 from .errors import Phase, TransportError
 from .http1 import Connection, State
 from .loop import Loop
@@ -92,7 +91,7 @@ class Pool:
 
     def __init__(
         self,
-        nursery: trio.Nursery,
+        backend: Backend,
         loop: Loop,
         timers: Timers,
         dial: Dial,
@@ -100,7 +99,7 @@ class Pool:
         watch: ConnectionWatch | None = None,
     ) -> None:
         self._watch = watch
-        self._nursery = nursery
+        self._backend = backend
         self._loop = loop
         self._timers = timers
         self._dial_socket = dial
@@ -164,7 +163,7 @@ class Pool:
                 self._starve(host)
 
     def abandon(self, waiter: Waiter) -> None:
-        """Remove a waiter that needs no connection any more. Its dial ends at trio's next iteration."""
+        """Remove a waiter that needs no connection any more. Its dial ends in the event loop's next iteration."""
         ticket = self._tickets.pop(waiter, None)
         if ticket is None:
             return
@@ -174,8 +173,8 @@ class Pool:
             host.waiting -= 1
             if len(host.queue) > ABANDONED_KEPT and len(host.queue) > 2 * host.waiting:
                 host.queue = deque(each for each in host.queue if each.waiter is not None)
-        elif ticket.scope is not None:
-            ticket.scope.cancel()
+        elif ticket.dial is not None:
+            ticket.dial.cancel()
         elif not self._dialling:
             self._ensure_dial_task()  # frees the place even if `acquire` raised before it started the task
 
@@ -231,52 +230,56 @@ class Pool:
     def _ensure_dial_task(self) -> None:
         """Start the task that begins the dials of `_to_dial`, unless it runs."""
         if self._to_dial and not self._dialling:
-            self._nursery.start_soon(self._begin_dials)
+            self._backend.start(self._begin_dials)
             self._dialling = True
 
     async def _begin_dials(self) -> None:
-        """Begin the dials of `_to_dial`, a few per iteration of trio: a thousand at once would block all streams."""
+        """Begin the dials of `_to_dial`, a few per iteration: a thousand at once would block all streams."""
         try:
             while self._to_dial:
                 for _ in range(min(DIALS_PER_TURN, len(self._to_dial))):
                     ticket = self._to_dial[0]
                     if ticket.waiter is not None:
-                        ticket.scope = trio.CancelScope()
-                        self._nursery.start_soon(self._dial, ticket, ticket.scope)
+                        ticket.dial = self._backend.start(self._dial, ticket)
                     self._to_dial.popleft()
                     if ticket.waiter is None:  # abandoned
                         ticket.host.dialling -= 1
                         self._free_place(ticket.host)
-                await trio.lowlevel.checkpoint()
+                await self._backend.checkpoint()
         except Exception:
             logger.exception("beginning a dial raised: a defect in manystream")
         finally:
             self._dialling = False
 
-    async def _dial(self, ticket: Ticket, scope: trio.CancelScope) -> None:
+    async def _dial(self, ticket: Ticket) -> None:
         """Run one dial; log and report a defect."""
         waiter = ticket.waiter
         try:
-            await self._run_dial(ticket, scope)
+            await self._run_dial(ticket)
         except Exception as error:
             logger.exception("a dial to %s raised: a defect in manystream", ticket.host.origin)
             if waiter is not None:
                 waiter.on_defect(error)
 
-    async def _run_dial(self, ticket: Ticket, scope: trio.CancelScope) -> None:
-        host = ticket.host
+    async def _run_dial(self, ticket: Ticket) -> None:
         sock: socket.socket | TLSSocket | None = None
         failure: Exception | None = None
-        with scope:
+        try:
             for _ in range(EVICTIONS):
                 try:
-                    sock = await self._dial_socket(host.origin, ticket.on_phase)
+                    sock = await self._dial_socket(ticket.host.origin, ticket.on_phase)
                 except Exception as error:
                     failure = error
                 if sock is not None or not isinstance(failure, TransportError) or not failure.exhausted:
                     break
                 if not self._evict():
                     break
+        finally:  # also after a cancellation
+            self._dial_ended(ticket, sock, failure)
+
+    def _dial_ended(self, ticket: Ticket, sock: socket.socket | TLSSocket | None, failure: Exception | None) -> None:
+        """Assign the socket, or free the dial's place and report why there is none."""
+        host = ticket.host
         host.dialling -= 1
         waiter, ticket.waiter = ticket.waiter, None
         if waiter is not None:

@@ -29,10 +29,11 @@ from typing import Final, TypeAlias
 from urllib.parse import unquote_to_bytes
 
 import h11
-import trio
 
+from .backend import Backend
 from .errors import Phase, TransportError, URLError
 from .response_head import HeadError, HeadReader
+from .trio_backend import TRIO
 from .url import Origin, split_url
 
 DEFAULT_PROXY_PORT: Final = 80
@@ -119,7 +120,7 @@ def is_excepted(origin: Origin, no_proxy: str) -> bool:
     return any(_entry_matches(entry, origin, address) for entry in no_proxy.replace(",", " ").split())
 
 
-async def open_tunnel(sock: socket.socket, proxy: ProxyConfig, origin: Origin) -> None:
+async def open_tunnel(sock: socket.socket, proxy: ProxyConfig, origin: Origin, *, backend: Backend = TRIO) -> None:
     """Ask the proxy at the other end of `sock` to open a tunnel to the origin.
 
     sock: connected and non-blocking. The caller closes it, also after an error.
@@ -132,8 +133,8 @@ async def open_tunnel(sock: socket.socket, proxy: ProxyConfig, origin: Origin) -
     request = h11.Request(method=b"CONNECT", target=origin.authority.encode("ascii"), headers=headers)
     data = h11.Connection(h11.CLIENT).send(request) or b""
     try:
-        await _send_all(sock, data)
-        response, rest = await _receive_response(sock, proxy, origin)
+        await _send_all(sock, data, backend)
+        response, rest = await _receive_response(sock, proxy, origin, backend)
     except OSError as error:
         raise _failure(proxy, origin, f"the connection was lost: {error.strerror or error}") from error
     if not 200 <= response.status_code <= 299:
@@ -143,23 +144,25 @@ async def open_tunnel(sock: socket.socket, proxy: ProxyConfig, origin: Origin) -
         raise _failure(proxy, origin, "the proxy sent bytes after its response", protocol=True)
 
 
-async def _send_all(sock: socket.socket, data: bytes) -> None:
-    await trio.lowlevel.checkpoint_if_cancelled()
+async def _send_all(sock: socket.socket, data: bytes, backend: Backend) -> None:
+    await backend.checkpoint_if_cancelled()
     rest = memoryview(data)
     while rest:
         try:
             rest = rest[sock.send(rest) :]
         except BlockingIOError:
-            await trio.lowlevel.wait_writable(sock.fileno())
+            await backend.wait_writable(sock.fileno())
 
 
-async def _receive_response(sock: socket.socket, proxy: ProxyConfig, origin: Origin) -> tuple[h11.Response, bytes]:
+async def _receive_response(
+    sock: socket.socket, proxy: ProxyConfig, origin: Origin, backend: Backend
+) -> tuple[h11.Response, bytes]:
     """Return the proxy's final head, and the bytes after it."""
     reader, received = HeadReader(), b""
     while True:
         if len(received) > HEAD_LIMIT:
             raise _failure(proxy, origin, f"the proxy's response is longer than {HEAD_LIMIT} bytes", protocol=True)
-        data = await _receive(sock)
+        data = await _receive(sock, backend)
         if not data:
             raise _failure(proxy, origin, "the proxy closed the connection without a response")
         received += data
@@ -173,12 +176,12 @@ async def _receive_response(sock: socket.socket, proxy: ProxyConfig, origin: Ori
             return response, reader.rest
 
 
-async def _receive(sock: socket.socket) -> bytes:
+async def _receive(sock: socket.socket, backend: Backend) -> bytes:
     while True:
         try:
             return sock.recv(_RECEIVE_BYTES)
         except BlockingIOError:
-            await trio.lowlevel.wait_readable(sock.fileno())
+            await backend.wait_readable(sock.fileno())
 
 
 def _not_http(proxy: ProxyConfig, origin: Origin, received: bytes) -> TransportError:

@@ -4,7 +4,7 @@ Knows getaddrinfo and its errors. Must not know what the addresses are used for.
 
 A thousand streams that start together to one host need one lookup: each lookup occupies a worker thread. Results are
 not cached, because getaddrinfo does not return how long they are valid; the system's own resolver caches them. Tests
-and embedding programs can replace the resolver with `trio.socket.set_custom_hostname_resolver`.
+and programs on trio can replace the resolver with `trio.socket.set_custom_hostname_resolver`.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import errno
 import ipaddress
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-import trio
-
+from .backend import Backend, Event
 from .errors import Phase, TransportError
+from .trio_backend import TRIO
 
 SocketAddress: TypeAlias = "tuple[str, int] | tuple[str, int, int, int]"
 
@@ -58,7 +58,7 @@ class Address:
 
 @dataclass(slots=True, eq=False)
 class _Lookup:
-    finished: trio.Event = field(default_factory=trio.Event)
+    finished: Event
     addresses: list[Address] | None = None
     error: TransportError | None = None
 
@@ -66,9 +66,10 @@ class _Lookup:
 class Resolver:
     """Resolves host names. Each engine has one, so that concurrent lookups of one name share one query."""
 
-    __slots__ = ("_running",)
+    __slots__ = ("_backend", "_running")
 
-    def __init__(self) -> None:
+    def __init__(self, backend: Backend = TRIO) -> None:
+        self._backend = backend
         self._running: dict[tuple[str, int], _Lookup] = {}
 
     def __repr__(self) -> str:
@@ -93,9 +94,9 @@ class Resolver:
             # The task that ran the lookup was cancelled: start another lookup.
 
     async def _look_up(self, key: tuple[str, int], origin: str) -> list[Address]:
-        lookup = self._running[key] = _Lookup()
+        lookup = self._running[key] = _Lookup(self._backend.event())
         try:
-            lookup.addresses = await _addresses(*key, origin)
+            lookup.addresses = await _addresses(*key, origin, self._backend)
         except TransportError as error:
             lookup.error = error
             raise
@@ -132,9 +133,9 @@ def reason(error: OSError) -> str:
     return " ".join(filter(None, (name, f"({text}" + (f": {hint})" if hint else ")"))))
 
 
-async def _addresses(host: str, port: int, origin: str) -> list[Address]:
+async def _addresses(host: str, port: int, origin: str, backend: Backend) -> list[Address]:
     try:
-        found = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        found = await backend.getaddrinfo(host, port)
     except socket.gaierror as error:
         # Without a free descriptor, getaddrinfo may report that the name does not exist.
         exhausted = not _has_descriptor()

@@ -1,7 +1,7 @@
-"""Timers: one sleeping task serves thousands of deadlines.
+"""Timers: one alarm serves thousands of deadlines.
 
-Knows a heap and trio's clock. Must not know what its callbacks do. A new timer that is the earliest one moves the
-deadline of the cancel scope in which the task sleeps; no task is started or woken for it.
+Knows a heap and the backend's alarm. Must not know what its callbacks do. A new timer that is the earliest one moves
+the alarm; no task is started or woken for it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import logging
 import math
 from collections.abc import Callable
 
-import trio
+from .backend import Alarm, Backend
 
 logger: logging.Logger = logging.getLogger("manystream.transport.timers")
 
@@ -23,7 +23,7 @@ class Timer:
     """One deadline. `cancel` can be called at any time, any number of times.
 
     callback: the function to call; None after the call or after `cancel`.
-    when: the deadline, in seconds on trio's clock.
+    when: the deadline, in seconds on the backend's clock.
     """
 
     __slots__ = ("_on_defect", "_timers", "callback", "when")
@@ -69,21 +69,33 @@ class Timer:
 
 
 class Timers:
-    """A heap of timers, and the task that fires them in order of their deadlines (seconds on trio's clock)."""
+    """A heap of timers, and the alarm that fires them in order of their deadlines (seconds on the backend's clock)."""
 
-    __slots__ = ("_heap", "_scope", "_sequence", "_stale", "_wakes")
+    __slots__ = ("_alarm", "_clock", "_heap", "_sequence", "_stale", "_wakes")
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Timer]] = []
         self._sequence = 0
         self._stale = 0
-        self._scope: trio.CancelScope | None = None
-        self._wakes = math.inf  # a copy of the scope's deadline: to read the scope's own costs a call
+        self._alarm: Alarm | None = None
+        self._clock: Callable[[], float] = _not_started
+        self._wakes = math.inf  # the alarm's deadline
+
+    def start(self, backend: Backend) -> None:
+        """Fire timers from now on, until `close`."""
+        self._clock = backend.clock
+        self._alarm = backend.alarm(self._ring)
+        self._set_alarm()
+
+    def close(self) -> None:
+        """Fire no more timers."""
+        if self._alarm is not None:
+            self._alarm.cancel()
 
     def at(
         self, when: float, callback: Callable[[], None], on_defect: Callable[[Exception], None] | None = None
     ) -> Timer:
-        """Call `callback` when `trio.current_time()` has reached `when`; never, if `when` is `math.inf`.
+        """Call `callback` when the backend's clock has reached `when`; never, if `when` is `math.inf`.
 
         on_defect: called with the exception that `callback` raised, so that the code which depends on this timer can
             end instead of waiting forever.
@@ -91,8 +103,9 @@ class Timers:
         timer = Timer(self, when, callback, on_defect)
         if when != math.inf:
             self._push(timer)
-            if self._scope is not None and when < self._wakes:
-                self._wakes = self._scope.deadline = when
+            if when < self._wakes and self._alarm is not None:
+                self._wakes = when
+                self._alarm.set(when)
         return timer
 
     def _push(self, timer: Timer) -> None:
@@ -107,23 +120,20 @@ class Timers:
             heapq.heapify(self._heap)
             self._stale = 0
 
-    async def run(self) -> None:
-        """Fire timers until cancelled."""
-        while True:
-            self._wakes = self._next()
-            with trio.CancelScope(deadline=self._wakes) as self._scope:
-                await trio.sleep_forever()
-            if not self._scope.cancelled_caught:
-                return
-            try:
-                self._fire(trio.current_time())
-            except Exception:
-                logger.exception("finding the timers that are due raised: a defect in manystream")
-            # Let other tasks run even if a timer is due again at once.
-            await trio.lowlevel.checkpoint()
+    def _ring(self) -> None:
+        """Fire the timers that are due, and set the alarm for the next one."""
+        self._wakes = math.inf
+        try:
+            self._fire(self._clock())
+        except Exception:
+            logger.exception("finding the timers that are due raised: a defect in manystream")
+        finally:
+            self._set_alarm()
 
-    def _next(self) -> float:
-        return self._heap[0][0] if self._heap else math.inf
+    def _set_alarm(self) -> None:
+        self._wakes = self._heap[0][0] if self._heap else math.inf
+        if self._alarm is not None:
+            self._alarm.set(self._wakes)
 
     def _fire(self, now: float) -> None:
         while self._heap and self._heap[0][0] <= now:
@@ -137,3 +147,7 @@ class Timers:
                 logger.exception("firing a timer raised: a defect in manystream")
                 if timer.callback is not None:  # the callback was not called
                     self._push(timer)
+
+
+def _not_started() -> float:
+    raise RuntimeError("the timers were not started")

@@ -16,10 +16,10 @@ import ssl
 from dataclasses import dataclass, field
 from typing import Final, NoReturn
 
-import trio
-
+from .backend import Backend
 from .errors import Phase, TransportError
 from .tls_socket import TLSSocket
+from .trio_backend import TRIO
 
 PROTOCOL: Final = "http/1.1"
 """The only protocol that is offered by ALPN (RFC 7301)."""
@@ -114,7 +114,13 @@ def make_context(config: TLSConfig) -> ssl.SSLContext:
 
 
 async def handshake(
-    sock: socket.socket, context: ssl.SSLContext, server_hostname: str, *, origin: str = "", via: str = ""
+    sock: socket.socket,
+    context: ssl.SSLContext,
+    server_hostname: str,
+    *,
+    origin: str = "",
+    via: str = "",
+    backend: Backend = TRIO,
 ) -> TLSSocket:
     """Perform the TLS handshake on a connected non-blocking socket. Returns the TLS socket, which owns `sock`.
 
@@ -129,7 +135,7 @@ async def handshake(
     origin = origin or server_hostname
     try:
         secured = TLSSocket(sock, context, server_hostname.removesuffix("."))
-        await _run_handshake(secured)
+        await _run_handshake(secured, backend)
         _check_protocol(secured, origin)
     except BaseException as error:
         sock.close()
@@ -139,35 +145,23 @@ async def handshake(
     return secured
 
 
-_HANDSHAKE_LOCK: trio.lowlevel.RunVar[trio.Lock] = trio.lowlevel.RunVar("handshake lock")
-
-
-def _handshake_lock() -> trio.Lock:
-    try:
-        return _HANDSHAKE_LOCK.get()
-    except LookupError:
-        lock = trio.Lock()
-        _HANDSHAKE_LOCK.set(lock)
-        return lock
-
-
-async def _run_handshake(secured: TLSSocket) -> None:
+async def _run_handshake(secured: TLSSocket, backend: Backend) -> None:
     """Perform the steps of a handshake.
 
-    A step computes for up to a millisecond. All handshakes share one lock, so that trio's scheduler runs at most one
+    A step computes for up to a millisecond. All handshakes share one lock, so that the event loop runs at most one
     step per iteration: running streams are delayed by one step, not by a thousand.
     """
-    lock = _handshake_lock()
+    lock = backend.handshake_lock()
     while True:
         async with lock:
             try:
                 secured.do_handshake()
                 return
             except ssl.SSLWantReadError:
-                wait = trio.lowlevel.wait_readable
+                wait = backend.wait_readable
             except ssl.SSLWantWriteError:
-                wait = trio.lowlevel.wait_writable
-            await trio.lowlevel.checkpoint()
+                wait = backend.wait_writable
+            await backend.checkpoint()
         await wait(secured.fileno())
 
 

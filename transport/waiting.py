@@ -11,8 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-import trio
-
+from .backend import Cancellable
 from .errors import Phase, TransportError
 from .http1 import Connection
 from .url import Origin
@@ -58,17 +57,17 @@ class Ticket:
     host: the origin's state in the pool.
     fresh: the waiter needs a connection that has carried no exchange yet.
     state: queued or dialling.
-    scope: the dial's cancel scope; None before the dial begins.
+    dial: the running dial; None before it begins.
     """
 
-    __slots__ = ("_clock", "_connected", "_connecting", "fresh", "host", "scope", "state", "waiter")
+    __slots__ = ("_clock", "_connected", "_connecting", "dial", "fresh", "host", "state", "waiter")
 
     def __init__(self, waiter: Waiter, host: Host, fresh: bool, clock: Callable[[], float]) -> None:
         self.waiter: Waiter | None = waiter
         self.host: Host = host
         self.fresh: bool = fresh
         self.state: WaiterState = WaiterState.QUEUED
-        self.scope: trio.CancelScope | None = None
+        self.dial: Cancellable | None = None
         self._clock = clock
         self._connecting: float | None = None
         self._connected: float | None = None

@@ -34,10 +34,11 @@ from ..transport.errors import Phase, TransportError, URLError
 from ..transport.exchange import RawHeaders, WireHead
 from ..transport.headers import headers_to_mapping
 from ..transport.http1 import Connection
-from ..transport.loop import make_loop
 from ..transport.proxy import choose_proxy
+from ..transport.task_loop import make_loop
 from ..transport.tls import TLSConfig, TLSConfigError, make_context
 from ..transport.tls_socket import TLSSocket
+from ..transport.trio_backend import TrioBackend
 from .terminal import duration, harmless
 
 MODELS_PATH = re.compile(r"/(?:chat/completions|responses|messages|models/[^/]*)$")
@@ -256,7 +257,7 @@ async def _exchange(sock: socket.socket | TLSSocket, head: WireHead, origin: str
         loop = make_loop(nursery)
         try:
             connection = Connection(sock, origin, loop, _nothing, _nothing)
-            nursery.start_soon(loop.run)
+            loop.start(TrioBackend(nursery))
             connection.send(head, b"", answer)
             await answer.ended.wait()
             connection.close()

@@ -14,6 +14,7 @@ import trio.testing
 import manystream as ms
 from manystream.engine import Limits
 from manystream.transport import dial as dialling
+from manystream.transport.backend import Backend
 from manystream.transport.pool import PoolLimits
 from manystream.transport.resolve import Address
 from tests.support.peers import (
@@ -46,10 +47,10 @@ async def test_idle_connections_are_closed_if_no_descriptor_is_left(
     opened: list[socket.socket] = []
     original = dialling._connect_one
 
-    async def limited(address: Address) -> socket.socket:
+    async def limited(address: Address, backend: Backend) -> socket.socket:
         if sum(sock.fileno() >= 0 for sock in opened) >= 10:
             raise OSError(errno.EMFILE, "Too many open files")
-        sock = await original(address)
+        sock = await original(address, backend)
         opened.append(sock)
         return sock
 
@@ -67,7 +68,7 @@ async def test_idle_connections_are_closed_if_no_descriptor_is_left(
 
 
 async def test_without_idle_connections_exhaustion_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def none_left(_: Address) -> socket.socket:
+    async def none_left(_: Address, backend: Backend) -> socket.socket:
         raise OSError(errno.EMFILE, "Too many open files")
 
     monkeypatch.setattr(dialling, "_connect_one", none_left)
@@ -151,7 +152,7 @@ async def test_calls_cancelled_in_the_queue_leak_nothing() -> None:
 async def test_a_host_with_thousands_of_addresses_has_a_short_error(
     monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async def refuse(_: Address) -> socket.socket:
+    async def refuse(_: Address, backend: Backend) -> socket.socket:
         raise OSError(errno.ECONNREFUSED, "Connection refused")
 
     async def many(*_: object, **__: object) -> list[tuple[object, ...]]:

@@ -28,6 +28,7 @@ from manystream.providers.registry import DIALECTS
 from manystream.providers.response import Response
 from manystream.providers.retry_hints import LONGEST_HINT_MS, NO_HINT, retry_after_ms
 from manystream.providers.rows import Row, RowError, message_from_row
+from manystream.transport.backend import Backend
 from manystream.transport.errors import TransportError, URLError
 from manystream.transport.exchange import RawHeaders, WireHead
 from manystream.transport.headers import HeaderError, headers_to_mapping, validate_headers
@@ -108,7 +109,7 @@ class _StillLoop(Loop):
     def watch(self, connection: object, *, read: bool, write: bool) -> None:
         """Do nothing."""
 
-    async def run(self) -> None:
+    def start(self, backend: Backend) -> None:
         raise AssertionError
 
     def close(self) -> None:

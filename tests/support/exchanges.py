@@ -12,7 +12,9 @@ import trio
 from manystream.transport.errors import TransportError
 from manystream.transport.exchange import RawHeaders, WireHead
 from manystream.transport.http1 import Connection
-from manystream.transport.loop import COALESCE_SECONDS, Loop, PollerLoop, SelectorPoller, TaskLoop
+from manystream.transport.loop import COALESCE_SECONDS, Loop, PollerLoop, SelectorPoller
+from manystream.transport.task_loop import TaskLoop
+from manystream.transport.trio_backend import TrioBackend
 
 HEAD = WireHead(b"POST", b"/v1/x", [(b"Host", b"example.test")])
 BODY = b"{}"
@@ -115,7 +117,7 @@ async def open_rig(kind: str = "epoll") -> AsyncGenerator[Rig, None]:
     """Open a rig on a loop of the kind `epoll`, `selector` (as with kqueue) or `tasks`."""
     async with trio.open_nursery() as nursery:
         loop = make(kind, nursery)
-        nursery.start_soon(loop.run)
+        loop.start(TrioBackend(nursery))
         rig = Rig(loop)
         try:
             yield rig

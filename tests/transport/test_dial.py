@@ -16,6 +16,7 @@ import trustme
 from trio.testing import MockClock
 
 from manystream.transport import dial as dial_module
+from manystream.transport.backend import Backend
 from manystream.transport.dial import ATTEMPT_DELAY, SOCKET_OPTIONS, dial
 from manystream.transport.errors import Phase, TransportError
 from manystream.transport.proxy import parse_proxy_url
@@ -192,7 +193,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[trio.Event, list[soc
     """Delay all connection attempts until the event is set: then all succeed in one iteration of the scheduler."""
     event, made = trio.Event(), list[socket.socket]()
 
-    async def connect_at_the_gate(address: Address) -> socket.socket:
+    async def connect_at_the_gate(address: Address, _: Backend) -> socket.socket:
         await event.wait()
         made.append(socket.socket())
         return made[-1]

@@ -12,9 +12,11 @@ import trio.testing
 
 from manystream.transport.errors import Phase, TransportError
 from manystream.transport.http1 import Connection, State
-from manystream.transport.loop import COALESCE_SECONDS, make_loop
+from manystream.transport.loop import COALESCE_SECONDS
 from manystream.transport.pool import Pool, PoolLimits
+from manystream.transport.task_loop import make_loop
 from manystream.transport.timers import Timers
+from manystream.transport.trio_backend import TrioBackend
 from manystream.transport.url import Origin
 from tests.support.exchanges import BODY, HEAD, RecordedExchange
 
@@ -93,9 +95,10 @@ async def open_rig(limits: PoolLimits | None = None) -> AsyncGenerator[Rig, None
     async with trio.open_nursery() as nursery:
         loop = make_loop(nursery)
         timers = Timers()
-        nursery.start_soon(loop.run)
-        nursery.start_soon(timers.run)
-        rig.pool = Pool(nursery, loop, timers, rig.dial, limits or PoolLimits())  # type: ignore[attr-defined]
+        backend = TrioBackend(nursery)
+        loop.start(backend)
+        timers.start(backend)
+        rig.pool = Pool(backend, loop, timers, rig.dial, limits or PoolLimits())  # type: ignore[attr-defined]
         try:
             yield rig
         finally:

@@ -9,6 +9,7 @@ import trio
 import trio.testing
 
 from manystream.transport.timers import Timers
+from manystream.transport.trio_backend import TrioBackend
 
 pytestmark = pytest.mark.trio
 
@@ -19,7 +20,7 @@ async def test_timers_fire_in_the_order_of_their_deadlines(
     fired: list[tuple[str, float]] = []
     timers = Timers()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(timers.run)
+        timers.start(TrioBackend(nursery))
         start = trio.current_time()
         for name, delay in (("late", 30.0), ("soon", 1.0), ("never", math.inf), ("middle", 5.0)):
             timers.at(start + delay, lambda name=name: fired.append((name, trio.current_time() - start)))
@@ -39,7 +40,7 @@ async def test_a_cancelled_timer_does_not_fire_and_leaves_the_heap(autojump_cloc
     fired: list[int] = []
     timers = Timers()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(timers.run)
+        timers.start(TrioBackend(nursery))
         now = trio.current_time()
         set_timers = [timers.at(now + 100 + number, lambda: fired.append(1)) for number in range(10_000)]
         for timer in set_timers[1:]:
@@ -62,7 +63,7 @@ async def test_a_callback_that_raises_stops_no_other_timer(
         raise RuntimeError("mine")
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(timers.run)
+        timers.start(TrioBackend(nursery))
         now = trio.current_time()
         timers.at(now + 1, broken)
         timers.at(now + 1, lambda: fired.append("other"))

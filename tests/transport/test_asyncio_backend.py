@@ -1,0 +1,302 @@
+"""The transport on asyncio: a dial and a pool on asyncio's own event loop and on uvloop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+
+import pytest
+import trustme
+
+from manystream.transport.asyncio_backend import AsyncioBackend, UnsupportedEventLoopError
+from manystream.transport.backend import AddressInfo, Backend
+from manystream.transport.dial import dial
+from manystream.transport.errors import Phase, TransportError
+from manystream.transport.http1 import Connection
+from manystream.transport.loop import PollerLoop, make_poller
+from manystream.transport.pool import Pool, PoolLimits
+from manystream.transport.proxy import parse_proxy_url
+from manystream.transport.resolve import Resolver
+from manystream.transport.timers import Timers
+from manystream.transport.tls_socket import TLSSocket
+from manystream.transport.url import Origin
+from tests.support.addresses import BLACK_HOLE, LOOPBACK, black_hole
+from tests.support.exchanges import BODY, HEAD, RecordedExchange
+
+uvloop = pytest.importorskip("uvloop")
+
+NAME = "server.test"
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
+    "asyncio": asyncio.new_event_loop,
+    "uvloop": uvloop.new_event_loop,
+}
+
+
+@pytest.fixture(params=LOOPS)
+def run(request: pytest.FixtureRequest) -> Callable[[Coroutine[object, object, None]], None]:
+    """Return a function that runs a coroutine on a new event loop."""
+
+    def run(main: Coroutine[object, object, None]) -> None:
+        with asyncio.Runner(loop_factory=LOOPS[request.param]) as runner:
+            runner.run(asyncio.wait_for(main, 60))
+
+    return run
+
+
+class Names(AsyncioBackend):
+    """A backend whose every host name has the given addresses."""
+
+    def __init__(self, addresses: Sequence[tuple[str, int]]) -> None:
+        super().__init__(asyncio.get_running_loop())
+        self.addresses = addresses
+
+    async def getaddrinfo(self, host: str, port: int) -> Sequence[AddressInfo]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", address) for address in self.addresses]
+
+
+@contextlib.asynccontextmanager
+async def serving(context: ssl.SSLContext | None = None, *, answer: bool = True) -> AsyncGenerator[int]:
+    """Open a server that answers each request of a connection; or accepts and never answers."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while answer:
+                await reader.readuntil(b"\r\n\r\n")
+                await reader.readexactly(len(BODY))
+                writer.write(OK)
+            await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(serve, LOOPBACK, 0, ssl=context)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+
+
+class Asker:
+    """A waiter that sends a request as soon as it has a connection."""
+
+    def __init__(self) -> None:
+        self.exchange = RecordedExchange()
+        self.error: TransportError | None = None
+        self.reused: bool | None = None
+
+    def on_phase(self, phase: Phase) -> None:
+        pass
+
+    def on_connection(self, connection: Connection, reused: bool) -> None:
+        self.reused = reused
+        connection.send(HEAD, BODY, self.exchange)  # type: ignore[arg-type]
+
+    def on_connect_failure(self, error: TransportError) -> None:
+        self.error = error
+
+    def on_defect(self, error: Exception) -> None:
+        raise error
+
+
+class Rig:
+    """A pool on the running event loop. `sockets`: all that its dials have opened."""
+
+    def __init__(self, backend: Backend | None = None, limits: PoolLimits | None = None) -> None:
+        poller = make_poller()
+        assert poller is not None
+        self.backend = AsyncioBackend(asyncio.get_running_loop()) if backend is None else backend
+        self.loop = PollerLoop(poller, self.backend.clock)
+        self.timers = Timers()
+        self.resolver = Resolver(self.backend)
+        self.pool = Pool(self.backend, self.loop, self.timers, self._dial, limits or PoolLimits())
+        self.loop.start(self.backend)
+        self.timers.start(self.backend)
+
+    async def _dial(self, origin: Origin, on_phase: Callable[[Phase], None]) -> socket.socket | TLSSocket:
+        return await dial(origin, resolver=self.resolver, on_phase=on_phase, backend=self.backend)
+
+    def close(self) -> None:
+        self.pool.close()
+        self.timers.close()
+        self.loop.close()
+
+
+async def until(condition: Callable[[], object]) -> None:
+    while not condition():
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[socket.socket]:
+    """All sockets that dials open."""
+    made = list[socket.socket]()
+
+    class Recorded(socket.socket):
+        def __init__(self, *arguments: int) -> None:
+            super().__init__(*arguments)
+            made.append(self)
+
+    class Module:
+        socket = Recorded
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(socket, name)
+
+    monkeypatch.setattr("manystream.transport.dial.socket", Module())
+    return made
+
+
+def test_a_pool_answers_and_reuses_a_connection(run: Callable[..., None]) -> None:
+    async def main() -> None:
+        async with serving() as port:
+            rig, origin = Rig(), Origin("http", "localhost", port)
+            for expected in (False, True):
+                asker = Asker()
+                rig.pool.acquire(origin, asker)
+                await until(lambda asker=asker: asker.exchange.over)  # type: ignore[misc]
+                assert asker.exchange.body == b"ok"
+                assert asker.reused is expected
+            rig.close()
+
+    run(main())
+
+
+def test_an_idle_connection_expires_by_the_loop_s_alarm(run: Callable[..., None]) -> None:
+    async def main() -> None:
+        async with serving() as port:
+            rig = Rig(limits=PoolLimits(idle_expiry=0.01))
+            asker = Asker()
+            rig.pool.acquire(Origin("http", LOOPBACK, port), asker)
+            await until(lambda: asker.exchange.over)
+            await until(lambda: not rig.pool.counts())
+            rig.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("ticks", range(6))
+def test_a_cancelled_dial_has_closed_its_socket_after_one_tick(
+    run: Callable[..., None], made: list[socket.socket], ticks: int
+) -> None:
+    """Cancelled before it begins, or while it connects: the socket and the place in the pool are free at once."""
+
+    async def main() -> None:
+        with black_hole() as dead:
+            rig, asker = Rig(Names([(BLACK_HOLE, dead)])), Asker()
+            rig.pool.acquire(Origin("http", NAME, 80), asker)
+            for _ in range(ticks):
+                await asyncio.sleep(0)
+            rig.pool.abandon(asker)
+            await asyncio.sleep(0)
+            assert all(sock.fileno() == -1 for sock in made)
+            assert not rig.pool.counts()
+            rig.close()
+
+    run(main())
+
+
+def test_a_cancelled_dial_closes_the_sockets_of_all_its_attempts_in_one_tick(
+    run: Callable[..., None], made: list[socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("manystream.transport.dial.ATTEMPT_DELAY", 0.001)
+
+    async def main() -> None:
+        with black_hole() as dead, black_hole() as other, black_hole() as third:
+            rig, asker = Rig(Names([(BLACK_HOLE, port) for port in (dead, other, third)])), Asker()
+            rig.pool.acquire(Origin("http", NAME, 80), asker)
+            await until(lambda: len(made) == 3)
+            rig.pool.abandon(asker)
+            await asyncio.sleep(0)
+            assert all(sock.fileno() == -1 for sock in made)
+            await until(lambda: not rig.pool.counts())
+            rig.close()
+
+    run(main())
+
+
+def test_the_first_address_that_connects_wins_and_the_others_are_closed(
+    run: Callable[..., None], made: list[socket.socket]
+) -> None:
+    async def main() -> None:
+        with black_hole() as dead:
+            async with serving() as port:
+                backend = Names([(BLACK_HOLE, dead), (LOOPBACK, port), (BLACK_HOLE, dead)])
+                sock = await dial(Origin("http", NAME, 80), backend=backend)
+                assert sock.fileno() != -1
+                assert [each.fileno() == -1 for each in made].count(False) == 1
+                assert len(made) == 2
+                sock.close()
+
+    run(main())
+
+
+def test_every_address_refused_is_one_error(run: Callable[..., None], made: list[socket.socket]) -> None:
+    async def main() -> None:
+        with socket.socket() as unused:
+            unused.bind((LOOPBACK, 0))
+            port = unused.getsockname()[1]
+            with pytest.raises(TransportError, match=r"ECONNREFUSED.*; .*ECONNREFUSED"):
+                await dial(Origin("http", NAME, 80), backend=Names([(LOOPBACK, port), ("127.0.0.2", port)]))
+        assert all(sock.fileno() == -1 for sock in made)
+
+    run(main())
+
+
+def test_a_handshake_completes_and_a_cancelled_one_leaves_no_socket(
+    run: Callable[..., None], made: list[socket.socket]
+) -> None:
+    ca = trustme.CA()
+    server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
+    ca.issue_cert("localhost").configure_cert(server)
+    ca.configure_trust(client)
+
+    async def main() -> None:
+        backend = AsyncioBackend(asyncio.get_running_loop())
+        async with serving(server) as port:
+            sock = await dial(Origin("https", "localhost", port), tls_context=client, backend=backend)
+            assert isinstance(sock, TLSSocket)
+            sock.close()
+        async with serving(answer=False) as port:
+            task = asyncio.create_task(
+                dial(Origin("https", "localhost", port), tls_context=client, backend=backend)  # type: ignore[arg-type]
+            )
+            await asyncio.sleep(0.05)
+            task.cancel()
+            await asyncio.wait([task])
+            assert task.cancelled()
+        assert all(each.fileno() == -1 for each in made)
+
+    run(main())
+
+
+def test_a_cancelled_tunnel_leaves_no_socket(run: Callable[..., None], made: list[socket.socket]) -> None:
+    async def main() -> None:
+        backend = AsyncioBackend(asyncio.get_running_loop())
+        phases = list[Phase]()
+        async with serving(answer=False) as port:
+            proxy = parse_proxy_url(f"http://127.0.0.1:{port}")
+            task = asyncio.create_task(
+                dial(Origin("http", NAME, 80), proxy=proxy, on_phase=phases.append, backend=backend)  # type: ignore[arg-type]
+            )
+            await until(lambda: Phase.PROXY in phases)
+            await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait([task])
+            assert task.cancelled()
+        assert all(each.fileno() == -1 for each in made)
+
+    run(main())
+
+
+def test_an_event_loop_without_add_reader_is_refused_by_name() -> None:
+    class ProactorLike(asyncio.SelectorEventLoop):
+        def add_reader(self, fd: object, callback: object, *arguments: object) -> None:  # type: ignore[override]
+            raise NotImplementedError
+
+    loop = ProactorLike()
+    with pytest.raises(UnsupportedEventLoopError, match=r"ProactorLike cannot wait .* asyncio\.SelectorEventLoop"):
+        AsyncioBackend(loop).serve(0, lambda: -1.0)
+    loop.close()

@@ -1,0 +1,289 @@
+"""The transport on an asyncio event loop: asyncio's own, or uvloop.
+
+Knows asyncio. Must not know what its tasks do, or trio.
+
+The multi-request loop is a callback for its epoll descriptor (`add_reader`), and an alarm is a timer of the event loop.
+So no task outlives a request, and a program that never closes its transport is not warned of a pending task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+
+from .backend import AddressInfo, Alarm, Cancellable, Event, Parameters, TaskGroup
+
+logger: logging.Logger = logging.getLogger("manystream.transport.asyncio_backend")
+
+
+class UnsupportedEventLoopError(RuntimeError):
+    """The asyncio event loop cannot wait for a file descriptor."""
+
+
+class AsyncioBackend:
+    """Tasks and waits of a running asyncio event loop.
+
+    on_failure: called with an exception that ended a task or the service of a descriptor.
+    """
+
+    __slots__ = ("_lock", "_loop", "_on_failure", "_tasks", "groups")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, on_failure: Callable[[Exception], None] | None = None) -> None:
+        self._loop = loop
+        self._on_failure = on_failure
+        self._lock = asyncio.Lock()
+        self._tasks: set[_Task] = set()  # the event loop has weak references only
+        self.groups: dict[asyncio.Task[None], _Group] = {}
+
+    @property
+    def clock(self) -> Callable[[], float]:
+        """The event loop's clock."""
+        return self._loop.time
+
+    def start(self, function: Callable[[*Parameters], Awaitable[None]], *arguments: *Parameters) -> Cancellable:
+        """Start a task."""
+
+        async def run() -> None:
+            await function(*arguments)
+
+        task = _Task(self, run)
+        self._tasks.add(task)
+        task.task = self._loop.create_task(task.run())
+        return task
+
+    def task_ended(self, task: _Task, error: Exception | None) -> None:
+        """Forget a task; report what it raised."""
+        self._tasks.discard(task)
+        if error is not None:
+            self.failed(error)
+
+    def failed(self, error: Exception) -> None:
+        """Report an exception that ended a task or a service."""
+        logger.error("a task of the transport raised: a defect in manystream", exc_info=error)
+        if self._on_failure is not None:
+            self._on_failure(error)
+
+    def serve(self, descriptor: int, turn: Callable[[], float]) -> Cancellable:
+        """Call `turn` in each iteration of the event loop in which the descriptor is readable, without a pause.
+
+        Raises `UnsupportedEventLoopError` for an event loop without `add_reader`.
+        """
+        service = _Service(self._loop, descriptor)
+
+        def serve() -> None:
+            try:
+                turn()
+            except Exception as error:
+                service.cancel()
+                self.failed(error)
+
+        try:
+            self._loop.add_reader(descriptor, serve)
+        except NotImplementedError:
+            raise UnsupportedEventLoopError(
+                f"{type(self._loop).__name__} cannot wait for a file descriptor (it has no add_reader): run the program"
+                " on asyncio.SelectorEventLoop or on trio, or keep the client's own transport"
+            ) from None
+        return service
+
+    def alarm(self, fire: Callable[[], None]) -> Alarm:
+        """Return an alarm: a timer of the event loop."""
+        return _Alarm(self._loop, fire)
+
+    def event(self) -> Event:
+        """Return asyncio's event."""
+        return asyncio.Event()
+
+    def handshake_lock(self) -> AbstractAsyncContextManager[object]:
+        """Return this backend's one lock."""
+        return self._lock
+
+    def open_group(self) -> AbstractAsyncContextManager[TaskGroup]:
+        """Return a group of tasks. `TaskGroup.cancel` cancels its tasks, not the block."""
+        return _Group(self)
+
+    async def checkpoint(self) -> None:
+        """Let other tasks run."""
+        await asyncio.sleep(0)
+
+    async def checkpoint_if_cancelled(self) -> None:
+        """Raise the cancellation of a cancelled task."""
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise asyncio.CancelledError
+
+    async def wait_readable(self, descriptor: int) -> None:
+        """Wait until the descriptor is readable."""
+        future = self._loop.create_future()
+        self._loop.add_reader(descriptor, _wake, future)
+        try:
+            await future
+        finally:
+            self._loop.remove_reader(descriptor)  # before the caller closes the descriptor
+
+    async def wait_writable(self, descriptor: int) -> None:
+        """Wait until the descriptor is writable."""
+        future = self._loop.create_future()
+        self._loop.add_writer(descriptor, _wake, future)
+        try:
+            await future
+        finally:
+            self._loop.remove_writer(descriptor)
+
+    async def wait_at_most(self, event: Event, seconds: float) -> None:
+        """Wait until the event is set, or until `seconds` have passed."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await event.wait()
+
+    async def getaddrinfo(self, host: str, port: int) -> Sequence[AddressInfo]:
+        """Look up the addresses in a thread of the event loop's executor."""
+        return await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+
+
+def _wake(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+class _Task:
+    """A background task. asyncio drops a task that is cancelled before its first step; this one still begins."""
+
+    __slots__ = ("_backend", "_begun", "_cancelled", "_run", "task")
+
+    task: asyncio.Task[None]
+
+    def __init__(self, backend: AsyncioBackend, run: Callable[[], Awaitable[None]]) -> None:
+        self._backend = backend
+        self._run = run
+        self._begun = self._cancelled = False
+
+    async def run(self) -> None:
+        self._begun = True
+        failure: Exception | None = None
+        try:
+            if self._cancelled:
+                self.task.cancel()
+            await self._run()
+        except Exception as error:
+            failure = error
+        finally:
+            self._backend.task_ended(self, failure)
+
+    def cancel(self) -> None:
+        if self._cancelled:
+            return
+        self._cancelled = True
+        if self._begun and not self.task.done():
+            # The group's tasks, too: in the next iteration they have closed their sockets.
+            group = self._backend.groups.get(self.task)
+            if group is not None:
+                group.cancel()
+            self.task.cancel()
+
+
+class _Group:
+    """A small `asyncio.TaskGroup` that can be cancelled from outside, as a nursery can."""
+
+    __slots__ = ("_backend", "_owner", "_tasks")
+
+    def __init__(self, backend: AsyncioBackend) -> None:
+        self._backend = backend
+        self._owner: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> _Group:
+        self._owner = asyncio.current_task()
+        if self._owner is not None:
+            self._backend.groups[self._owner] = self
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        cancellation: asyncio.CancelledError | None = None
+        if error is not None:
+            self.cancel()
+        try:
+            while pending := [task for task in self._tasks if not task.done()]:
+                try:
+                    await asyncio.wait(pending, return_when=asyncio.FIRST_EXCEPTION)
+                except asyncio.CancelledError as again:
+                    cancellation = again
+                    self.cancel()
+                if self._failure() is not None:
+                    self.cancel()
+        finally:
+            if self._owner is not None:
+                self._backend.groups.pop(self._owner, None)
+        failure = self._failure()
+        if error is None and (cancellation or failure) is not None:
+            raise cancellation or failure or AssertionError
+
+    def _failure(self) -> BaseException | None:
+        ended = (task.exception() for task in self._tasks if task.done() and not task.cancelled())
+        return next((error for error in ended if error is not None), None)
+
+    def start(self, function: Callable[[*Parameters], Awaitable[None]], *arguments: *Parameters) -> None:
+        async def run() -> None:
+            await function(*arguments)
+
+        self._tasks.append(asyncio.get_running_loop().create_task(run()))
+
+    def cancel(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+
+class _Service:
+    """A descriptor that the event loop watches."""
+
+    __slots__ = ("_descriptor", "_loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, descriptor: int) -> None:
+        self._loop = loop
+        self._descriptor = descriptor
+
+    def cancel(self) -> None:
+        if not self._loop.is_closed():
+            self._loop.remove_reader(self._descriptor)
+
+
+class _Alarm:
+    """A timer of the event loop. A later deadline keeps the timer, which then starts again."""
+
+    __slots__ = ("_fire", "_handle", "_loop", "_when")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, fire: Callable[[], None]) -> None:
+        self._loop = loop
+        self._fire = fire
+        self._when = math.inf
+        self._handle: asyncio.TimerHandle | None = None
+
+    def set(self, when: float) -> None:
+        self._when = when
+        handle = self._handle
+        if handle is not None:
+            if handle.when() <= when:
+                return
+            handle.cancel()
+        self._handle = None if when == math.inf else self._loop.call_at(when, self._ring)
+
+    def _ring(self) -> None:
+        self._handle = None
+        if self._when <= self._loop.time():
+            self._fire()
+        else:
+            self.set(self._when)
+
+    def cancel(self) -> None:
+        self._when = math.inf
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None

@@ -1,0 +1,119 @@
+"""The interface between the transport and the asynchronous library that it runs on: trio or asyncio.
+
+Knows what the transport needs from that library: tasks that can be cancelled, waits for descriptors, an alarm, locks
+and name lookup. Must not know either library: `trio_backend` and `asyncio_backend` implement it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Final, Protocol, TypeAlias, TypeVarTuple
+
+Parameters = TypeVarTuple("Parameters")
+
+AddressInfo: TypeAlias = "tuple[int, int, int, str, Sequence[object]]"
+"""One result of getaddrinfo: family, type, protocol, canonical name, socket address."""
+
+WAIT: Final = -1.0
+"""Returned by a function that `Backend.serve` calls: call it again when the descriptor is readable."""
+
+
+class Cancellable(Protocol):
+    """Something that runs until it ends or is cancelled."""
+
+    def cancel(self) -> None:
+        """End it. Idempotent. A task receives the cancellation at the point at which it waits."""
+        ...
+
+
+class Alarm(Protocol):
+    """One deadline that can be moved."""
+
+    def set(self, when: float) -> None:
+        """Move the deadline to `when`, in seconds on the backend's clock; `math.inf` for no deadline."""
+        ...
+
+    def cancel(self) -> None:
+        """Remove the deadline for good."""
+        ...
+
+
+class Event(Protocol):
+    """A flag that tasks wait for. It is set once."""
+
+    def set(self) -> None: ...
+    def is_set(self) -> bool: ...
+    async def wait(self) -> object: ...
+
+
+class TaskGroup(Protocol):
+    """Tasks that end before the block does in which they were started."""
+
+    def start(self, function: Callable[[*Parameters], Awaitable[None]], *arguments: *Parameters) -> None:
+        """Start a task."""
+        ...
+
+    def cancel(self) -> None:
+        """Cancel all tasks of the group."""
+        ...
+
+
+class Backend(Protocol):
+    """Tasks, waits and clock of one running event loop. A cancelled wait raises the library's own exception."""
+
+    @property
+    def clock(self) -> Callable[[], float]:
+        """The clock: seconds since an arbitrary start."""
+        ...
+
+    def start(self, function: Callable[[*Parameters], Awaitable[None]], *arguments: *Parameters) -> Cancellable:
+        """Start a task in the background. Even if it is cancelled at once, it runs until it waits first."""
+        ...
+
+    def serve(self, descriptor: int, turn: Callable[[], float]) -> Cancellable:
+        """Call `turn` whenever `descriptor` is readable.
+
+        `turn` returns the seconds after which to call it again even if the descriptor is not readable, or `WAIT`.
+        """
+        ...
+
+    def alarm(self, fire: Callable[[], None]) -> Alarm:
+        """Return an alarm that calls `fire` at its deadline. It has no deadline yet."""
+        ...
+
+    def event(self) -> Event:
+        """Return an event that is not set."""
+        ...
+
+    def handshake_lock(self) -> AbstractAsyncContextManager[object]:
+        """Return the lock that TLS handshakes share."""
+        ...
+
+    def open_group(self) -> AbstractAsyncContextManager[TaskGroup]:
+        """Return a block that waits at its end for the tasks that were started in it."""
+        ...
+
+    async def checkpoint(self) -> None:
+        """Let other tasks run. Raises the cancellation of a cancelled task."""
+        ...
+
+    async def checkpoint_if_cancelled(self) -> None:
+        """Raise the cancellation of a cancelled task; otherwise return at once."""
+        ...
+
+    async def wait_readable(self, descriptor: int) -> None:
+        """Wait until the descriptor is readable."""
+        ...
+
+    async def wait_writable(self, descriptor: int) -> None:
+        """Wait until the descriptor is writable."""
+        ...
+
+    async def wait_at_most(self, event: Event, seconds: float) -> None:
+        """Wait until the event is set, or until `seconds` have passed."""
+        ...
+
+    async def getaddrinfo(self, host: str, port: int) -> Sequence[AddressInfo]:
+        """Look up the addresses for stream sockets. Raises `OSError` and `UnicodeError`, as `socket.getaddrinfo`."""
+        ...

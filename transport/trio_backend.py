@@ -1,0 +1,177 @@
+"""The transport on trio.
+
+Knows trio. Must not know what its tasks do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import socket
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Final
+
+import trio
+
+from .backend import AddressInfo, Alarm, Backend, Cancellable, Event, Parameters, TaskGroup
+
+logger: logging.Logger = logging.getLogger("manystream.transport.trio_backend")
+
+_HANDSHAKE_LOCK: trio.lowlevel.RunVar[trio.Lock] = trio.lowlevel.RunVar("handshake lock")
+
+
+class TrioBackend:
+    """Tasks and waits of a trio run.
+
+    nursery: holds the tasks, and receives what they raise. Without one, the tasks are trio's system tasks, which end
+        with the run; `on_failure` is then called with an exception that ends one of them.
+    """
+
+    __slots__ = ("_nursery", "_on_failure")
+
+    def __init__(
+        self, nursery: trio.Nursery | None = None, on_failure: Callable[[Exception], None] | None = None
+    ) -> None:
+        self._nursery = nursery
+        self._on_failure = on_failure
+
+    @property
+    def clock(self) -> Callable[[], float]:
+        """The clock's own function, because `trio.current_time` adds four calls."""
+        return trio.lowlevel.current_clock().current_time
+
+    def start(self, function: Callable[[*Parameters], Awaitable[None]], *arguments: *Parameters) -> Cancellable:
+        """Start a task."""
+        scope = trio.CancelScope()
+
+        async def run() -> None:
+            with scope:
+                await function(*arguments)
+
+        if self._nursery is not None:
+            self._nursery.start_soon(run, name=function)
+        else:
+            trio.lowlevel.spawn_system_task(self._guard, run, name=function)
+        return scope
+
+    async def _guard(self, run: Callable[[], Awaitable[None]]) -> None:
+        """Run a system task. An exception of such a task would end the whole run."""
+        try:
+            await run()
+        except Exception as error:
+            logger.exception("a task of the transport raised: a defect in manystream")
+            if self._on_failure is not None:
+                self._on_failure(error)
+
+    def serve(self, descriptor: int, turn: Callable[[], float]) -> Cancellable:
+        """Call `turn` in a task of its own."""
+        return self.start(_serve, descriptor, turn)
+
+    def alarm(self, fire: Callable[[], None]) -> Alarm:
+        """Return an alarm: a task that sleeps."""
+        alarm = _Alarm(fire)
+        alarm.task = self.start(alarm.run)
+        return alarm
+
+    def event(self) -> Event:
+        """Return trio's event."""
+        return trio.Event()
+
+    def handshake_lock(self) -> AbstractAsyncContextManager[object]:
+        """Return the one lock of this trio run."""
+        try:
+            return _HANDSHAKE_LOCK.get()
+        except LookupError:
+            lock = trio.Lock()
+            _HANDSHAKE_LOCK.set(lock)
+            return lock
+
+    @contextlib.asynccontextmanager
+    async def open_group(self) -> AsyncGenerator[TaskGroup]:
+        """Open a nursery. `TaskGroup.cancel` cancels the block, too."""
+        async with trio.open_nursery() as nursery:
+            yield _Group(nursery)
+
+    async def checkpoint(self) -> None:
+        """Let other tasks run."""
+        await trio.lowlevel.checkpoint()
+
+    async def checkpoint_if_cancelled(self) -> None:
+        """Raise the cancellation of a cancelled task."""
+        await trio.lowlevel.checkpoint_if_cancelled()
+
+    async def wait_readable(self, descriptor: int) -> None:
+        """Wait until the descriptor is readable."""
+        await trio.lowlevel.wait_readable(descriptor)
+
+    async def wait_writable(self, descriptor: int) -> None:
+        """Wait until the descriptor is writable."""
+        await trio.lowlevel.wait_writable(descriptor)
+
+    async def wait_at_most(self, event: Event, seconds: float) -> None:
+        """Wait until the event is set, or until `seconds` have passed."""
+        with trio.move_on_after(seconds):
+            await event.wait()
+
+    async def getaddrinfo(self, host: str, port: int) -> Sequence[AddressInfo]:
+        """Look up the addresses with trio's resolver, which a program can replace."""
+        return await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+
+
+class _Group:
+    __slots__ = ("_nursery",)
+
+    def __init__(self, nursery: trio.Nursery) -> None:
+        self._nursery = nursery
+
+    def start(self, function: Callable[[*Parameters], Awaitable[None]], *arguments: *Parameters) -> None:
+        self._nursery.start_soon(function, *arguments)
+
+    def cancel(self) -> None:
+        self._nursery.cancel_scope.cancel()
+
+
+class _Alarm:
+    """A task that sleeps in a cancel scope. An earlier deadline moves the scope's; no task is woken for it."""
+
+    __slots__ = ("_fire", "_scope", "_when", "task")
+
+    def __init__(self, fire: Callable[[], None]) -> None:
+        self._fire = fire
+        self._when = math.inf
+        self._scope: trio.CancelScope | None = None
+        self.task: Cancellable | None = None
+
+    def set(self, when: float) -> None:
+        self._when = when
+        if self._scope is not None:
+            self._scope.deadline = when
+
+    def cancel(self) -> None:
+        if self.task is not None:
+            self.task.cancel()
+
+    async def run(self) -> None:
+        while True:
+            with trio.CancelScope(deadline=self._when) as self._scope:
+                await trio.sleep_forever()
+            self._scope = None
+            self._fire()
+            # Let other tasks run even if the next deadline has passed.
+            await trio.lowlevel.checkpoint()
+
+
+async def _serve(descriptor: int, turn: Callable[[], float]) -> None:
+    while True:
+        await trio.lowlevel.wait_readable(descriptor)
+        while (pause := turn()) >= 0:
+            if pause:
+                await trio.sleep(pause)
+            else:
+                await trio.lowlevel.checkpoint()
+
+
+TRIO: Final[Backend] = TrioBackend()
+"""The running trio run; its tasks are system tasks."""
