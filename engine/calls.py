@@ -23,14 +23,14 @@ from ..providers.provider import Provider, keys_of
 from ..providers.request import Request
 from ..providers.response import Response
 from ..providers.structured import add_parsed, schema_of
-from ..transport.dial import Connect, dial
-from ..transport.errors import Phase, TransportError, URLError
+from ..transport.dial import Connect, dial, dial_options
+from ..transport.errors import Phase
 from ..transport.loop import Loop
 from ..transport.pool import Pool
-from ..transport.proxy import ProxyConfig, choose_proxy
-from ..transport.resolve import Resolver, reason
+from ..transport.proxy import ProxyConfig
+from ..transport.resolve import Resolver
 from ..transport.timers import Timers
-from ..transport.tls import TLSConfig, TLSConfigError, make_context
+from ..transport.tls import TLSConfig
 from ..transport.tls_socket import TLSSocket
 from ..transport.trio_backend import TrioBackend
 from ..transport.url import Origin
@@ -251,14 +251,7 @@ class Calls:
             self._watch.call_ended(call, completion)
 
     async def _dial(self, origin: Origin, on_phase: Callable[[Phase], None]) -> socket.socket | TLSSocket:
-        try:
-            context = make_context(self._tls) if origin.scheme == "https" else None
-            proxy = self._proxy or choose_proxy(origin, self._environment)
-        except (URLError, TLSConfigError) as error:
-            raise TransportError(str(error), phase=Phase.CONNECT, origin=str(origin), permanent=True) from None
-        except OSError as error:
-            text = f"cannot set up TLS for {origin}: {reason(error)}"
-            raise TransportError(text, phase=Phase.TLS, origin=str(origin)) from error
+        context, proxy = dial_options(origin, self._tls, self._proxy, self._environment)
         return await dial(
             origin,
             tls_context=context,

@@ -14,16 +14,16 @@ import errno
 import os
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 import trio
 
 from .backend import Backend, Event, TaskGroup
-from .errors import Phase, TransportError
-from .proxy import ProxyConfig, open_tunnel
+from .errors import Phase, TransportError, URLError
+from .proxy import ProxyConfig, choose_proxy, open_tunnel
 from .resolve import Address, Resolver, is_exhaustion, literal_address, reason
-from .tls import handshake
+from .tls import TLSConfig, TLSConfigError, handshake, make_context
 from .tls_socket import TLSSocket
 from .trio_backend import TRIO
 from .url import Origin
@@ -104,11 +104,32 @@ async def dial(
         if origin.scheme == "https" and tls_context is not None:
             report(Phase.TLS)
             via = "" if proxy is None else str(proxy)
-            return await handshake(sock, tls_context, origin.host, origin=str(origin), via=via, backend=backend)
+            return await handshake(
+                sock, tls_context, origin.server_name or origin.host, origin=str(origin), via=via, backend=backend
+            )
     except BaseException:
         sock.close()
         raise
     return sock
+
+
+def dial_options(
+    origin: Origin, tls: TLSConfig, proxy: ProxyConfig | None, environment: Mapping[str, str]
+) -> tuple[ssl.SSLContext | None, ProxyConfig | None]:
+    """Return the `tls_context` and the `proxy` with which to dial an origin.
+
+    proxy: the proxy for all origins; None for the one that `environment` names.
+
+    Raises `TransportError` for a TLS configuration or a proxy variable that cannot be used.
+    """
+    try:
+        context = make_context(tls) if origin.scheme == "https" else None
+        return context, proxy or choose_proxy(origin, environment)
+    except (URLError, TLSConfigError) as error:
+        raise TransportError(str(error), phase=Phase.CONNECT, origin=str(origin), permanent=True) from None
+    except OSError as error:
+        text = f"cannot set up TLS for {origin}: {reason(error)}"
+        raise TransportError(text, phase=Phase.TLS, origin=str(origin)) from error
 
 
 async def _connect_with(connect: Connect, origin: Origin) -> socket.socket:

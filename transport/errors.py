@@ -32,6 +32,7 @@ class TransportError(Exception):
     protocol: the peer violated HTTP or TLS, as opposed to a connection that was lost.
     sent: any byte of the request may have reached the peer.
     permanent: the same attempt would fail again in the same way (a bad certificate, an unknown host).
+    eof: the peer ended the connection in order, before the response was complete.
     exhausted: this process or this machine has no file descriptor left.
     """
 
@@ -46,6 +47,7 @@ class TransportError(Exception):
         sent: bool = False,
         permanent: bool = False,
         exhausted: bool = False,
+        eof: bool = False,
     ) -> None:
         super().__init__(message)
         self.phase = phase
@@ -55,6 +57,7 @@ class TransportError(Exception):
         self.sent = sent
         self.permanent = permanent
         self.exhausted = exhausted
+        self.eof = eof
 
 
 class URLError(ValueError):

@@ -45,6 +45,12 @@ class WireHead:
         head._lines = self._lines + b"%b: %b\r\n" % (name, value)
         return head
 
+    def encode_streamed(self, body_size: int | None) -> bytes:
+        """Return the head's bytes for a body that follows in pieces. `body_size`: None if it is sent in chunks."""
+        if body_size is None:
+            return self._lines + b"Transfer-Encoding: chunked\r\n\r\n"
+        return b"%bContent-Length: %d\r\n\r\n" % (self._lines, body_size)
+
     def encode(self, body_size: int) -> bytes:
         """Return the head's bytes for a body of `body_size` bytes: the bytes that h11 would write (a test compares).
 

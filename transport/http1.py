@@ -25,7 +25,7 @@ from .exchange import ChunkReader, Exchange, WireHead
 from .framing import BodyEnd, framing
 from .liveness import is_quiet
 from .loop import Loop
-from .outgoing import Outgoing
+from .outgoing import Outgoing, Upload
 from .response_head import HeadError, HeadReader
 from .socket_errors import PEER_RESET, error_text
 from .tls_socket import TLSSocket
@@ -89,6 +89,7 @@ class Connection(_HotSlots):
     paused: the connection reads nothing.
     received: the number of bytes received of the current response, up to the end of its head.
     served: the number of completed exchanges.
+    version, reason: from the latest response's status line, such as `b"1.1"` and `b"OK"`.
     label: the name of the latest exchange's call, for reports.
     fast_path: reads the next chunks in place of the chunk decoder; None if there is no such reader. `on_readable` sets
         it after each read of the body; `_release` clears it.
@@ -113,10 +114,12 @@ class Connection(_HotSlots):
         "idle_since",
         "opened_at",
         "origin",
+        "reason",
         "received",
         "sent_at",
         "served",
         "sock",
+        "version",
     )
 
     def __init__(
@@ -139,6 +142,8 @@ class Connection(_HotSlots):
         self.sent_at: float | None = None
         self.received: int = 0
         self.served: int = 0
+        self.version: bytes = b""
+        self.reason: bytes = b""
         self.label: str = ""
         self.fast_path: ChunkReader | None = None
         self._loop = loop
@@ -170,8 +175,27 @@ class Connection(_HotSlots):
 
     def send(self, head: WireHead, body: bytes, exchange: Exchange, label: str = "") -> None:
         """Begin an exchange on an idle connection. Calls no method of `exchange` before it returns."""
+        self._begin_exchange(head, exchange, label)
+        self._outgoing.begin(head.encode(len(body)), body)
+        self._flush()
+
+    def send_streamed(self, head: WireHead, size: int | None, exchange: Exchange, label: str = "") -> Upload:
+        """Begin an exchange whose body follows in pieces. `size`: its length; None to send it in chunks."""
+        self._begin_exchange(head, exchange, label)
+        self._outgoing.begin(head.encode_streamed(size), b"", more=True)
+        self._flush()
+        return Upload(self._outgoing, self._flush, chunked=size is None)
+
+    def notify_sent(self, on_sent: Callable[[], None]) -> bool:
+        """Call `on_sent` once no byte of the request is held here. Returns False, and never calls it, if none is now.
+
+        The end of the exchange drops `on_sent`.
+        """
+        self._outgoing.on_sent = on_sent if self._outgoing else None
+        return bool(self._outgoing)
+
+    def _begin_exchange(self, head: WireHead, exchange: Exchange, label: str) -> None:
         assert self.state is State.IDLE and self._exchange is None, self
-        data = head.encode(len(body))
         self._exchange = exchange
         self.label = label
         self._method = head.method
@@ -180,16 +204,16 @@ class Connection(_HotSlots):
         self.sent_at = None
         self._began = self._loop.now
         self._draining = -1
-        self._outgoing.begin(data, body)
-        self._flush()
 
     def _flush(self) -> None:
         outgoing = self._outgoing
         done = outgoing.flush()
         if done or outgoing.broken:
-            self.sent_at = self._loop.clock()
+            now = self._loop.clock()
+            if not outgoing.open:
+                self.sent_at = now
             if not outgoing.broken:
-                self.last_activity = self.sent_at
+                self.last_activity = now
         if not done:
             self._loop.watch(self, read=not self.paused, write=True)
 
@@ -211,6 +235,7 @@ class Connection(_HotSlots):
             self._flush()
         if not outgoing and not outgoing.error and self.state is not State.CLOSED:
             self._loop.watch(self, read=not self.paused, write=False)
+            outgoing.report_sent()
 
     def on_readable(self) -> None:
         """Read the socket once and process the bytes."""
@@ -280,6 +305,7 @@ class Connection(_HotSlots):
 
     def _begin_body(self, response: h11.Response, rest: bytes) -> None:
         headers = list(response.headers)
+        self.version, self.reason = response.http_version, response.reason
         frame = framing(self._method, response.status_code, response.http_version, headers)
         if frame.length > MAX_BODY_BYTES:
             self._broken(f"malformed response: a body of {frame.length} bytes", protocol=True)
@@ -287,7 +313,7 @@ class Connection(_HotSlots):
         self._body_end, self._remaining, self._keep_alive = frame.end, frame.length, frame.keep_alive
         self._decoder = ChunkDecoder() if frame.end is BodyEnd.CHUNKED else None
         self.state = State.BODY
-        if self._outgoing and response.status_code >= 400:
+        if self._outgoing.unfinished and response.status_code >= 400:
             self._stop_sending()  # the server has responded before it has read the whole request
         exchange = self._exchange
         if exchange is not None:
@@ -356,7 +382,7 @@ class Connection(_HotSlots):
         """Complete the exchange. Release the connection first: a call that `on_end` starts may use it at once."""
         exchange = self._exchange
         try:
-            self._retire(reusable=self._keep_alive and not rest and not self._outgoing and not self._outgoing.broken)
+            self._retire(reusable=self._keep_alive and not rest and self._outgoing.complete)
         except Exception:
             logger.exception("retiring %r raised: a defect in manystream", self)
             self._exchange = None
@@ -386,13 +412,13 @@ class Connection(_HotSlots):
         if self.state is State.BODY and self._body_end is BodyEnd.CLOSE:
             self._message_end(b"")
         elif self.state is State.HEAD and not self.received:
-            self._broken("server disconnected without sending a response", ended=True)
+            self._broken("server disconnected without sending a response", ended=True, eof=True)
         elif self.state is State.BODY and self._body_end is BodyEnd.LENGTH:
-            self._broken(f"connection closed {self._remaining} bytes before the body's end")
+            self._broken(f"connection closed {self._remaining} bytes before the body's end", eof=True)
         else:
-            self._broken("connection closed before the response's end")
+            self._broken("connection closed before the response's end", eof=True)
 
-    def _broken(self, message: str, *, protocol: bool = False, ended: bool = False) -> None:
+    def _broken(self, message: str, *, protocol: bool = False, ended: bool = False, eof: bool = False) -> None:
         """End the exchange with an error. `ended`: the kernel reports that the peer closed or reset the connection."""
         exchange = self._exchange
         soon = self._loop.now - self._began <= self._stale_seconds
@@ -403,6 +429,7 @@ class Connection(_HotSlots):
             unread=ended and soon and self.served > 0 and self.state is State.HEAD and not self.received,
             protocol=protocol,
             sent=True,
+            eof=eof,
         )
         self.close()
         if exchange is not None:
@@ -413,7 +440,7 @@ class Connection(_HotSlots):
 
     def _release(self) -> None:
         """Clear the exchange and its chunk reader; nothing more is reported to it."""
-        self._exchange = self.fast_path = None
+        self._exchange = self.fast_path = self._outgoing.on_sent = None
 
     # --- driven by the exchange's owner ---
 

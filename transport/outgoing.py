@@ -7,6 +7,7 @@ owner asks the loop).
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 
 from .loop import Loop
 from .socket_errors import PEER_GONE, error_text
@@ -22,16 +23,20 @@ JOINED_BYTES = 65536
 class Outgoing:
     """The unsent bytes of one request.
 
+    open: more bytes of the body will follow.
     broken: a write failed, or the rest of the request was dropped. The connection cannot carry another request.
+    on_sent: called once, when no byte is held any more.
     error: the system's message, if the write failed although the peer has not ended the connection; else empty.
     """
 
-    __slots__ = ("_loop", "_pieces", "_sock", "broken", "error")
+    __slots__ = ("_loop", "_pieces", "_sock", "broken", "error", "on_sent", "open")
 
     def __init__(self, sock: socket.socket | TLSSocket, loop: Loop) -> None:
         self._sock = sock
         self._loop = loop
         self._pieces: list[bytes | memoryview] = []
+        self.open: bool = False
+        self.on_sent: Callable[[], None] | None = None
         self.broken: bool = False
         self.error: str = ""
 
@@ -39,11 +44,27 @@ class Outgoing:
         """Whether bytes wait for the kernel."""
         return bool(self._pieces)
 
-    def begin(self, head: bytes, body: bytes) -> None:
-        """Hold the bytes of the next request. `flush` sends them."""
+    @property
+    def unfinished(self) -> bool:
+        """Whether the request is not sent completely."""
+        return self.open or bool(self._pieces)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the whole request was sent, so that another one may follow it."""
+        return not self.unfinished and not self.broken
+
+    def begin(self, head: bytes, body: bytes, *, more: bool = False) -> None:
+        """Hold the bytes of the next request. `flush` sends them. `more`: more bytes will follow (`append`)."""
         # A small body is sent in the head's segment; a large one is not copied.
         self._pieces = [head + body] if len(body) <= JOINED_BYTES else [head, body]
         self.broken = False
+        self.open = more
+
+    def append(self, data: bytes) -> None:
+        """Hold the next bytes of the body. They are dropped if the body has ended, or if no more can be sent."""
+        if self.open:
+            self._pieces.append(data)
 
     def flush(self) -> bool:
         """Send what the kernel accepts, at most `SEND_BYTES`.
@@ -77,9 +98,49 @@ class Outgoing:
 
     def stop(self) -> None:
         """Drop the rest of the request."""
-        self._pieces.clear()
+        self.clear()
         self.broken = True
 
     def clear(self) -> None:
         """Drop the rest of the request: the connection is closed."""
         self._pieces.clear()
+        self.open = False
+
+    def report_sent(self) -> None:
+        """Call `on_sent`, if it is set, and forget it."""
+        on_sent, self.on_sent = self.on_sent, None
+        if on_sent is not None:
+            on_sent()
+
+
+class Upload:
+    """A request's body that is sent in pieces.
+
+    What the kernel does not accept is held. Wait for `Connection.notify_sent` before the next piece.
+    """
+
+    __slots__ = ("_chunked", "_flush", "_outgoing")
+
+    def __init__(self, outgoing: Outgoing, flush: Callable[[], None], *, chunked: bool) -> None:
+        self._outgoing = outgoing
+        self._flush = flush
+        self._chunked = chunked
+
+    @property
+    def open(self) -> bool:
+        """Whether more can be sent: the body has not ended, no write has failed, and the connection is open."""
+        return self._outgoing.open
+
+    def send(self, data: bytes) -> None:
+        """Send the next bytes; without effect if the upload is not open."""
+        if data and self.open:
+            self._outgoing.append(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
+            self._flush()
+
+    def end(self) -> None:
+        """End the body; without effect if the upload is not open."""
+        if self.open:
+            if self._chunked:
+                self._outgoing.append(b"0\r\n\r\n")
+            self._outgoing.open = False
+            self._flush()

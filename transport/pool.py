@@ -474,6 +474,14 @@ class Pool:
             if timer is not None:
                 timer.cancel()
 
+    def drop(self) -> None:
+        """Close all connections of an event loop that has ended. No dial is cancelled: its task has ended, too."""
+        self._closed = True
+        self._to_dial.clear()
+        self._tickets.clear()
+        for connection in list(self._host_of):
+            connection.close()
+
     def counts(self) -> dict[str, tuple[int, int, int, int]]:
         """Return the counts per origin: (connecting, active, idle, waiting)."""
         active: dict[Origin, int] = {}

@@ -161,6 +161,16 @@ class TLSSocket:
         """Close the socket without a close_notify alert, which no code would read. Idempotent."""
         self._sock.close()
 
+    @property
+    def plain(self) -> socket.socket:
+        """The socket below TLS, for its addresses."""
+        return self._sock
+
+    @property
+    def ssl_object(self) -> ssl.SSLObject:
+        """OpenSSL's state, for what it tells about the peer."""
+        return self._object
+
     def version(self) -> str | None:
         """Return the protocol version, such as `TLSv1.3`; None before the handshake."""
         return self._object.version()

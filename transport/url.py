@@ -36,11 +36,13 @@ class Origin(NamedTuple):
     scheme: "http" or "https".
     host: in lower case; international names as A-labels; IPv6 addresses without brackets.
     port: 1 to 65535.
+    server_name: the name for TLS (SNI, and in the certificate) if it is not `host`; else empty.
     """
 
     scheme: str
     host: str
     port: int
+    server_name: str = ""
 
     @property
     def host_header(self) -> str:

@@ -1,0 +1,440 @@
+"""One request of a client on the transport layer: from waiting for a connection to the end of the response's body.
+
+Knows connections, timeouts and trace events. Must not import a client's package, and must not know where a request goes
+(`client_transport` decides that).
+
+The connection calls a transfer's `on_…` methods. They store what happened and wake the task that waits in one of the
+async methods. So a chunk of the body wakes one task, and no timer is set for it.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+import socket
+import ssl
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from .transport.backend import Backend, Event
+from .transport.errors import Phase, TransportError
+from .transport.exchange import RawHeaders, WireHead
+from .transport.http1 import Connection
+from .transport.pool import Pool
+from .transport.timers import Timer, Timers
+from .transport.tls_socket import TLSSocket
+from .transport.url import Origin
+
+Trace: TypeAlias = "Callable[[str, Mapping[str, object]], Awaitable[None]]"
+"""The client's `trace` extension: receives the name of an event and what belongs to it."""
+
+BUFFERED_BYTES: Final = 256 * 1024
+"""The body bytes that wait for their reader from which the socket is not read. TCP then slows the server down."""
+
+
+class Fault(enum.Enum):
+    """The kind of a failure. Each has an exception in the client's package."""
+
+    POOL_TIMEOUT = "pool timeout"
+    CONNECT_TIMEOUT = "connect timeout"
+    WRITE_TIMEOUT = "write timeout"
+    READ_TIMEOUT = "read timeout"
+    CONNECT = "connect"
+    PROXY = "proxy"
+    WRITE = "write"
+    READ = "read"
+    REMOTE = "remote protocol"
+    LOCAL = "local protocol"
+    UNSUPPORTED = "unsupported protocol"
+    DEFECT = "defect"
+
+
+class ClientTransportError(Exception):
+    """A request failed. The adapter raises the client's own exception for `fault`."""
+
+    def __init__(self, fault: Fault, message: str) -> None:
+        super().__init__(message)
+        self.fault: Fault = fault
+
+
+PHASE_FAULTS: Final = {
+    Phase.QUEUE: Fault.CONNECT,
+    Phase.DNS: Fault.CONNECT,
+    Phase.CONNECT: Fault.CONNECT,
+    Phase.PROXY: Fault.PROXY,
+    Phase.TLS: Fault.CONNECT,
+    Phase.SEND: Fault.WRITE,
+    Phase.HEAD: Fault.READ,
+    Phase.BODY: Fault.READ,
+}
+"""Phase of a `TransportError` → its fault, unless the peer broke the protocol."""
+
+DIAL_EVENTS: Final = {
+    Phase.DNS: "connection.connect_tcp",
+    Phase.CONNECT: "connection.connect_tcp",
+    Phase.PROXY: "connection.connect_proxy",
+    Phase.TLS: "connection.start_tls",
+}
+"""Phase of a dial → the trace event that it belongs to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """The client's timeouts in seconds; `math.inf` for none.
+
+    pool: for a place in the pool, until the dial begins.
+    connect: for each step of the dial: DNS with TCP, the tunnel, TLS.
+    write: without a byte accepted by the kernel.
+    read: without a byte received.
+    """
+
+    pool: float
+    connect: float
+    read: float
+    write: float
+
+
+class Transfer:
+    """One request and its response.
+
+    status, headers, version, reason: of the response's head.
+    sock: the socket that carries the response.
+    on_close: called once, when the transfer has ended in any way.
+    """
+
+    def __init__(self, pool: Pool, timers: Timers, backend: Backend, timeouts: Timeouts, trace: Trace | None) -> None:
+        self._pool = pool
+        self._timers = timers
+        self._backend = backend
+        self._clock = backend.clock
+        self._timeouts = timeouts
+        self._trace = trace
+        self._traced: deque[tuple[str, Mapping[str, object]]] = deque()
+        self._step = ""  # the trace event that has begun and not ended
+        self._connection: Connection | None = None
+        self._acquiring = False
+        self._event: Event | None = None
+        self._error: ClientTransportError | None = None
+        self._unread = False  # the failed request cannot have been read by the server
+        self._pieces: deque[bytes] = deque()
+        self._held = 0
+        self._ended = self._closed = False
+        self._timer: Timer | None = None
+        self._deadline = math.inf
+        self._seconds = math.inf
+        self._fault = Fault.POOL_TIMEOUT
+        self.status: int = 0
+        self.headers: RawHeaders = ()
+        self.version: bytes = b""
+        self.reason: bytes = b""
+        self.sock: socket.socket | TLSSocket | None = None
+        self.on_close: Callable[[], object] = _nothing
+
+    # --- steps, in the order of the caller ---
+
+    async def connect(self, origin: Origin, *, fresh: bool) -> None:
+        """Wait for a connection."""
+        self._acquiring = True
+        self._wait_limit(self._timeouts.pool, Fault.POOL_TIMEOUT)
+        self._pool.acquire(origin, self, fresh=fresh)
+        await self._until(lambda: self._connection is not None)
+        await self._trace_step("")
+
+    async def send(self, head: WireHead, body: bytes) -> None:
+        """Send a request whose body is known."""
+        connection = self._sending()
+        await self._trace_step("http11.send_request_headers")
+        await self._trace_step("http11.send_request_body")
+        connection.send(head, body, self)
+        await self._sent(connection)
+        await self._trace_step("")
+
+    async def send_streamed(self, head: WireHead, size: int | None, body: AsyncIterable[bytes]) -> None:
+        """Send a request whose body comes in pieces. Stops where the server has refused it or cannot be reached.
+
+        A write that fails is no error yet: the response may have arrived.
+        """
+        connection = self._sending()
+        await self._trace_step("http11.send_request_headers")
+        upload = connection.send_streamed(head, size, self)
+        await self._trace_step("http11.send_request_body")
+        left = math.inf if size is None else size
+        pieces = aiter(body)
+        try:
+            async for piece in pieces:
+                left -= len(piece)
+                if left < 0:
+                    raise ClientTransportError(Fault.LOCAL, "the body is longer than its Content-Length")
+                if not upload.open:
+                    break
+                upload.send(piece)
+                await self._sent(connection)
+        finally:
+            if isinstance(pieces, AsyncGenerator):  # trio does not close it
+                await pieces.aclose()
+        if 0 < left < math.inf and upload.open:
+            raise ClientTransportError(Fault.LOCAL, f"the body is {left} bytes shorter than its Content-Length")
+        upload.end()
+        await self._sent(connection)
+        await self._trace_step("")
+
+    async def receive_head(self, *, resend: bool) -> bool:
+        """Wait for the response's head.
+
+        Returns False if the request must be sent again: `resend` allows it, and a kept-alive connection was closed
+        before the server read the request.
+        """
+        await self._trace_step("http11.receive_response_headers")
+        self._wait_limit(self._timeouts.read, Fault.READ_TIMEOUT)
+        try:
+            await self._until(lambda: self.status)
+        except ClientTransportError:
+            if not (resend and self._unread):
+                raise
+            self._error, self._unread, self._step = None, False, ""
+            return False
+        await self._trace_step("")
+        return True
+
+    async def read(self) -> bytes:
+        """Return the next bytes of the body; empty at its end."""
+        if self._trace is not None and self._step != "http11.receive_response_body":
+            await self._trace_step("http11.receive_response_body")
+        try:
+            if not self._pieces and not self._ended:
+                self._wait_limit(self._timeouts.read, Fault.READ_TIMEOUT)
+                await self._until(lambda: self._pieces or self._ended)
+        except BaseException as error:
+            await self.close_after(error)
+            raise
+        if not self._pieces:
+            await self.close()
+            return b""
+        data = self._pieces.popleft() if len(self._pieces) == 1 else b"".join(self._pieces)
+        self._pieces.clear()
+        self._held = 0
+        connection = self._connection
+        if connection is not None and connection.paused:
+            connection.resume()
+        return data
+
+    async def close(self) -> None:
+        """End the transfer. A connection whose response is not complete is closed. Idempotent."""
+        if self._closed:
+            return
+        self._release()
+        await self._trace_step("http11.response_closed")
+        await self._trace_step("")
+
+    async def close_after(self, error: BaseException) -> None:
+        """End the transfer after an error or a cancellation."""
+        self._release()
+        if self._trace is not None and isinstance(error, Exception):
+            if self._step:
+                self._traced.append((f"{self._step}.failed", {"exception": error}))
+                self._step = ""
+            await self._trace_step("http11.response_closed")
+            await self._trace_step("")
+
+    # --- called by the pool and by the connection ---
+
+    def on_phase(self, phase: Phase) -> None:
+        """Restart the connect timeout with each step of the dial."""
+        if phase is not Phase.CONNECT or self._fault is Fault.POOL_TIMEOUT:
+            self._wait_limit(self._timeouts.connect, Fault.CONNECT_TIMEOUT)
+        if self._trace is not None:
+            self._begin_step(DIAL_EVENTS[phase])
+            self._wake()
+
+    def on_connection(self, connection: Connection, reused: bool) -> None:
+        """Receive the connection."""
+        self._acquiring = False
+        self._connection = connection
+        self._wake()
+
+    def on_connect_failure(self, error: TransportError) -> None:
+        """Receive the error that ended the dial."""
+        self._acquiring = False
+        self.fail(_translated(error))
+
+    def on_head(self, status: int, headers: RawHeaders) -> None:
+        """Receive the response's head."""
+        self.status, self.headers = status, headers
+        connection = self._connection
+        if connection is not None:
+            self.version, self.reason, self.sock = connection.version, connection.reason, connection.sock
+        self._wake()
+
+    def on_body(self, data: bytes) -> None:
+        """Receive bytes of the body."""
+        self._pieces.append(data)
+        self._held += len(data)
+        if self._held > BUFFERED_BYTES and self._connection is not None:
+            self._connection.pause()
+        self._wake()
+
+    def on_end(self) -> None:
+        """Receive the body's end. The connection belongs to the pool again."""
+        self._ended, self._connection = True, None
+        self._wake()
+
+    def on_failure(self, error: TransportError) -> None:
+        """Receive the error that ended the exchange."""
+        self._unread = error.unread
+        self.fail(_translated(error))
+
+    def on_defect(self, error: Exception) -> None:
+        """Fail after a defect in this library."""
+        self.fail(ClientTransportError(Fault.DEFECT, f"internal error: {type(error).__name__}: {error}"))
+
+    def fail(self, error: ClientTransportError) -> None:
+        """End with an error, which the waiting task raises after the bytes that have arrived."""
+        connection, self._connection = self._connection, None
+        self._error = self._error or error
+        if connection is not None and not connection.closed:
+            connection.close()
+        self._wake()
+
+    # --- waiting ---
+
+    def _sending(self) -> Connection:
+        assert self._connection is not None
+        return self._connection
+
+    async def _sent(self, connection: Connection) -> None:
+        """Wait until the kernel has accepted the bytes so far, or the response makes the rest unnecessary."""
+        if self._connection is not connection:
+            return
+        sent = False
+
+        def on_sent() -> None:
+            nonlocal sent
+            sent = True
+            self._wake()
+
+        if not connection.notify_sent(on_sent):
+            return
+        self._wait_limit(self._timeouts.write, Fault.WRITE_TIMEOUT)
+        await self._until(lambda: sent or self._ended or self.status >= 400)
+
+    async def _until(self, ready: Callable[[], object]) -> None:
+        """Wait until `ready` returns true. Raises the transfer's error, and the error of an exceeded timeout."""
+        while True:
+            if self._traced:
+                await self._emit()
+            if ready():
+                break
+            if self._error is not None:
+                raise self._error
+            self._event = self._backend.event()
+            await self._event.wait()
+        self._deadline = math.inf
+
+    def _wake(self) -> None:
+        if self._event is not None:
+            self._event.set()
+
+    def _wait_limit(self, seconds: float, fault: Fault) -> None:
+        """Limit the next wait. The timer stays in the heap from wait to wait, and finds a later deadline itself."""
+        self._seconds, self._fault = seconds, fault
+        self._deadline = deadline = self._clock() + seconds
+        timer = self._timer
+        if deadline != math.inf and (timer is None or timer.when > deadline):
+            if timer is not None:
+                timer.cancel()
+            self._timer = self._timers.at(deadline, self._expired, self.on_defect)
+
+    def _expired(self) -> None:
+        self._timer = None
+        due = self._deadline
+        if due == math.inf:
+            return  # nothing waits; the next wait sets a timer
+        connection = self._connection
+        if connection is not None:
+            due = max(due, connection.last_activity + self._seconds)
+        if due > self._clock():
+            self._timer = self._timers.at(due, self._expired, self.on_defect)
+        else:
+            self._give_up_acquiring()
+            self.fail(ClientTransportError(self._fault, f"{self._fault.value} after {self._seconds:g} s"))
+
+    def _give_up_acquiring(self) -> None:
+        if self._acquiring:
+            self._acquiring = False
+            self._pool.abandon(self)
+
+    def _release(self) -> None:
+        """Give back or close what the transfer holds."""
+        if self._closed:
+            return
+        self._closed = True
+        self._give_up_acquiring()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._error is None and not self._ended:
+            self._error = ClientTransportError(Fault.READ, "the response was closed")
+        self.on_close()
+
+    # --- trace events ---
+
+    def _begin_step(self, name: str) -> None:
+        """Note that a step begins; the one before it is complete. An empty name begins none."""
+        if name != self._step:
+            if self._step:
+                self._traced.append((f"{self._step}.complete", {"return_value": None}))
+            if name:
+                self._traced.append((f"{name}.started", {}))
+            self._step = name
+
+    async def _trace_step(self, name: str) -> None:
+        if self._trace is not None:
+            self._begin_step(name)
+            await self._emit()
+
+    async def _emit(self) -> None:
+        while self._traced and self._trace is not None:
+            await self._trace(*self._traced.popleft())
+
+
+class NetworkStream:
+    """The `network_stream` extension of a response: what the socket tells about the connection."""
+
+    def __init__(self, sock: socket.socket | TLSSocket | None) -> None:
+        self._sock = sock
+
+    def get_extra_info(self, info: str) -> object:
+        """Return `client_addr`, `server_addr`, `socket` or `ssl_object`; None for others, and after the end."""
+        sock = self._sock
+        if sock is None or sock.fileno() == -1:
+            return None
+        if info == "ssl_object":
+            return _ssl_object(sock)
+        plain = sock.plain if isinstance(sock, TLSSocket) else sock
+        if info == "socket":
+            return plain
+        try:
+            return {"client_addr": plain.getsockname, "server_addr": plain.getpeername}.get(info, _nothing)()
+        except OSError:
+            return None
+
+
+def _ssl_object(sock: socket.socket | TLSSocket) -> ssl.SSLObject | None:
+    return sock.ssl_object if isinstance(sock, TLSSocket) else None
+
+
+def _translated(error: TransportError) -> ClientTransportError:
+    fault = PHASE_FAULTS[error.phase]
+    if (error.protocol and fault is Fault.READ) or error.eof:
+        fault = Fault.REMOTE
+    translated = ClientTransportError(fault, str(error))
+    translated.__cause__ = error
+    return translated
+
+
+def _nothing() -> None:
+    return None

@@ -1,0 +1,295 @@
+"""The core of the transports for httpx2's and httpx's clients: sends requests over the transport layer.
+
+Knows the event loop, the connection pool, and how a request of such a client becomes a request on a connection. Must
+not import a client's package: `httpx2.py` and `httpx.py` translate requests, responses and exceptions. Must not know
+models or dialects.
+
+A transport belongs to the event loop of its first request. Where that event loop has been closed, the transport drops
+its sockets and begins anew on the loop of the next request.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import socket
+from collections.abc import AsyncIterable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, cast
+
+from .client_transfer import ClientTransportError, Fault, Timeouts, Trace, Transfer
+from .transport.backend import Backend
+from .transport.dial import dial, dial_options
+from .transport.errors import Phase
+from .transport.exchange import WireHead
+from .transport.loop import PollerLoop, make_poller
+from .transport.pool import Pool, PoolLimits
+from .transport.proxy import ProxyConfig, parse_proxy_url
+from .transport.resolve import Resolver
+from .transport.running import EventLoop, running_event_loop
+from .transport.timers import Timers
+from .transport.tls import TLSConfig
+from .transport.tls_socket import TLSSocket
+from .transport.url import DEFAULT_PORTS, Origin
+
+REFUSED_OPTIONS: Final = {
+    "http1": "this transport always speaks HTTP/1.1",
+    "http2": "this transport speaks HTTP/1.1 only",
+    "verify": "pass tls=manystream.TLSConfig(ca_file=…); verification cannot be switched off",
+    "cert": "pass tls=manystream.TLSConfig(client_certificate=…)",
+    "retries": "the SDK's own max_retries applies",
+    "uds": "a Unix socket is not supported",
+    "local_address": "a local address is not supported",
+    "socket_options": "the transport sets the socket options itself",
+}
+"""Option of httpx2's and httpx's own transports → what to do instead."""
+
+_TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110, 5.6.2
+_BAD_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")  # RFC 9110, 5.5; bytes above 0x7f are allowed
+_TARGET = re.compile(rb"[!-~]+")
+_FRAMING = frozenset({b"content-length", b"transfer-encoding"})
+_SHOWN_NAME = 60
+
+
+@dataclass(slots=True)
+class ClientRequest:
+    """One request, in the client's own terms.
+
+    url: scheme, host (A-labels), port or None, and the target in origin-form.
+    headers: as the client has made them, Host and Content-Length included.
+    body: the whole body, or its pieces.
+    extensions: the client's `timeout`, `sni_hostname`, `trace` and `target`; others are ignored.
+    """
+
+    method: bytes
+    url: tuple[str, bytes, int | None, bytes]
+    headers: Sequence[tuple[bytes, bytes]] = field(repr=False)
+    body: bytes | AsyncIterable[bytes] = field(repr=False)
+    extensions: Mapping[str, object] = field(repr=False)
+
+
+@dataclass(slots=True)
+class _Wire:
+    """What goes over the connection. `size`: the body's length; None if it is sent in chunks."""
+
+    origin: Origin
+    head: WireHead
+    size: int | None
+
+
+@dataclass(slots=True)
+class _Running:
+    """What one event loop carries."""
+
+    event_loop: EventLoop
+    backend: Backend
+    loop: PollerLoop
+    timers: Timers
+    pool: Pool
+    transfers: dict[Transfer, None] = field(default_factory=dict[Transfer, None])
+
+    def close(self) -> None:
+        """End all transfers and close all sockets, on the event loop itself."""
+        for transfer in list(self.transfers):
+            transfer.fail(ClientTransportError(Fault.READ, "the transport was closed during the request"))
+        self.pool.close()
+        self.timers.close()
+        self.loop.close()
+
+    def drop(self) -> None:
+        """Close all sockets of an event loop that has ended."""
+        self.pool.drop()
+        self.timers.close()
+        self.loop.close()
+
+
+class ClientTransport:
+    """Sends the requests of one client."""
+
+    def __init__(
+        self,
+        limits: PoolLimits | None,
+        tls: TLSConfig | None,
+        proxy: str | None,
+        trust_env: bool,
+        refused: Mapping[str, object],
+    ) -> None:
+        """Check the options of a `Transport`. `refused`: options that it does not have."""
+        for name in refused:
+            hint = REFUSED_OPTIONS.get(name)
+            raise TypeError(f"Transport has no option {name!r}" + (f": {hint}" if hint else ""))
+        _check_type(limits, PoolLimits, "limits")
+        _check_type(tls, TLSConfig, "tls")
+        _check_type(proxy, str, "proxy")
+        self._limits = limits or PoolLimits()
+        self._tls = tls or TLSConfig()
+        self._proxy: ProxyConfig | None = None if proxy is None else parse_proxy_url(proxy, "proxy")
+        self._trust_env = trust_env
+        self._running: _Running | None = None
+        self._closed = False
+
+    def __repr__(self) -> str:
+        if self._closed:
+            return "<Transport closed>"
+        return "<Transport unused>" if self._running is None else f"<Transport {self._running.pool!r}>"
+
+    async def send(self, request: ClientRequest) -> Transfer:
+        """Send a request, and return its transfer once the response's head has arrived.
+
+        Raises `ClientTransportError`, and `RuntimeError` where the transport cannot be used: it is closed, or belongs
+        to another event loop that still runs.
+        """
+        running = self._here()
+        wire = _wire(request)
+        timeouts, trace = _timeouts(request.extensions), _trace(request.extensions)
+        transfer = Transfer(running.pool, running.timers, running.backend, timeouts, trace)
+        running.transfers[transfer] = None
+        transfer.on_close = lambda: running.transfers.pop(transfer, None)
+        try:
+            for fresh in (False, True):
+                await transfer.connect(wire.origin, fresh=fresh)
+                if isinstance(request.body, bytes):
+                    await transfer.send(wire.head, request.body)
+                else:
+                    await transfer.send_streamed(wire.head, wire.size, request.body)
+                if await transfer.receive_head(resend=not fresh and isinstance(request.body, bytes)):
+                    break
+        except BaseException as error:
+            await transfer.close_after(error)
+            raise
+        return transfer
+
+    async def close(self) -> None:
+        """Close all connections. A request that runs is ended with an error."""
+        running = self._running
+        if running is not None:
+            if running.event_loop == running_event_loop():
+                running.close()
+            elif running.event_loop.ended:
+                running.drop()
+            else:
+                raise RuntimeError("this transport belongs to another event loop: close its client there")
+        self._closed, self._running = True, None
+
+    def _here(self) -> _Running:
+        """Return what runs on this event loop; start it with the first request."""
+        if self._closed:
+            raise RuntimeError("this transport is closed: create a client with a new Transport()")
+        here = running_event_loop()
+        running = self._running
+        if running is not None and running.event_loop == here:
+            return running
+        if here is None:
+            raise RuntimeError("this transport needs a running asyncio or trio event loop: use the async client")
+        if running is not None:
+            if not running.event_loop.ended:
+                raise RuntimeError(
+                    "this transport belongs to another event loop, which was not closed: create a client with its own"
+                    " Transport() for each event loop"
+                )
+            running.drop()
+        self._running = self._start(here)
+        return self._running
+
+    def _start(self, here: EventLoop) -> _Running:
+        poller = make_poller()
+        if poller is None:
+            raise RuntimeError(
+                "this platform has neither epoll nor kqueue, which this transport needs: keep the client's own"
+            )
+        backend = here.backend(self._broken_down)
+        loop, timers, resolver = PollerLoop(poller, backend.clock), Timers(), Resolver(backend)
+
+        async def open_socket(origin: Origin, on_phase: Callable[[Phase], None]) -> socket.socket | TLSSocket:
+            environment = os.environ if self._trust_env else {}
+            context, proxy = dial_options(origin, self._tls, self._proxy, environment)
+            return await dial(
+                origin, tls_context=context, proxy=proxy, resolver=resolver, on_phase=on_phase, backend=backend
+            )
+
+        try:
+            loop.start(backend)
+            timers.start(backend)
+        except BaseException:
+            timers.close()
+            loop.close()
+            raise
+        return _Running(here, backend, loop, timers, Pool(backend, loop, timers, open_socket, self._limits))
+
+    def _broken_down(self, error: Exception) -> None:
+        """End everything after a defect of a background task. The next request starts anew."""
+        running, self._running = self._running, None
+        if running is not None:
+            running.close()
+
+
+def _check_type(value: object, wanted: type, name: str) -> None:
+    """Raise `TypeError` for a value of another package, such as an `httpx.Limits`."""
+    if value is None or isinstance(value, wanted):
+        return
+    package = type(value).__module__.partition(".")[0]
+    given = type(value).__name__ if package == "builtins" else f"{package}.{type(value).__name__}"
+    expected = "a URL as text" if wanted is str else f"a manystream.{wanted.__name__}"
+    raise TypeError(f"{name} must be {expected}, not {given}")
+
+
+def _wire(request: ClientRequest) -> _Wire:
+    """Return what to send, checked. Raises `ClientTransportError`; its message names a header and never its value."""
+    scheme, host, port, target = request.url
+    if scheme not in DEFAULT_PORTS:
+        raise ClientTransportError(
+            Fault.UNSUPPORTED, f"the scheme {scheme[:20]!r} is not supported: use https:// or http://"
+        )
+    if request.method == b"CONNECT":
+        raise ClientTransportError(Fault.LOCAL, "CONNECT is not supported: pass proxy= to Transport for a tunnel")
+    given = request.extensions.get("target", target)
+    wanted = request.extensions.get("sni_hostname", "")
+    if not _TOKEN.fullmatch(request.method) or not isinstance(given, bytes) or not _TARGET.fullmatch(given):
+        raise ClientTransportError(Fault.LOCAL, "the method or the request target has a character that HTTP forbids")
+    if not host:
+        raise ClientTransportError(Fault.UNSUPPORTED, "the URL has no host")
+    server_name = wanted.decode("ascii", "replace") if isinstance(wanted, bytes) else str(wanted or "")
+    origin = Origin(scheme, host.decode("ascii"), port or DEFAULT_PORTS[scheme], server_name)
+    headers, size = _headers(request.headers, origin)
+    return _Wire(origin, WireHead(request.method, given, headers), size)
+
+
+def _headers(headers: Sequence[tuple[bytes, bytes]], origin: Origin) -> tuple[list[tuple[bytes, bytes]], int | None]:
+    """Check the headers. Returns them without those of the body's length, Host first, and the length or None."""
+    first: list[tuple[bytes, bytes]] = []
+    rest: list[tuple[bytes, bytes]] = []
+    size: int | None = None
+    for name, value in headers:
+        lowered = name.lower()
+        if not _TOKEN.fullmatch(name):
+            raise ClientTransportError(Fault.LOCAL, f"illegal header name {name[:_SHOWN_NAME]!r}")
+        if _BAD_VALUE.search(value) or value != value.strip(b" \t"):
+            shown = name[:_SHOWN_NAME].decode("ascii")
+            raise ClientTransportError(
+                Fault.LOCAL,
+                f"illegal value of the header {shown!r}: it has a line break, a control character or outer white space",
+            )
+        if lowered == b"upgrade":
+            raise ClientTransportError(Fault.LOCAL, "Upgrade is not supported: this transport speaks HTTP/1.1 only")
+        if lowered == b"content-length" and value.isdigit():
+            size = int(value)
+        elif lowered not in _FRAMING:
+            (first if lowered == b"host" else rest).append((name, value))
+    return [*(first or [(b"Host", origin.host_header.encode("ascii"))]), *rest], size
+
+
+def _timeouts(extensions: Mapping[str, object]) -> Timeouts:
+    given = extensions.get("timeout")
+    values: Mapping[str, object] = cast("Mapping[str, object]", given) if isinstance(given, Mapping) else {}
+
+    def seconds(name: str) -> float:
+        value = values.get(name)
+        return float(value) if isinstance(value, (int, float)) else math.inf
+
+    return Timeouts(pool=seconds("pool"), connect=seconds("connect"), read=seconds("read"), write=seconds("write"))
+
+
+def _trace(extensions: Mapping[str, object]) -> Trace | None:
+    trace = extensions.get("trace")
+    return cast("Trace", trace) if callable(trace) else None

@@ -1,0 +1,498 @@
+"""The transports for httpx2's and httpx's async clients, on asyncio and trio, against servers on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import socket
+import ssl
+import threading
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from types import ModuleType
+from typing import Any
+
+import pytest
+import trio
+import trustme
+
+import manystream as ms
+from tests.support.threaded_server import CHUNKED, OK, Serve, Server, Wire, always_ok, hang, serving
+
+Main = Callable[[], Awaitable[None]]
+
+
+@pytest.fixture(params=["httpx2", "httpx"])
+def package(request: pytest.FixtureRequest) -> ModuleType:
+    return importlib.import_module(request.param)
+
+
+@pytest.fixture
+def adapter(package: ModuleType) -> ModuleType:
+    return importlib.import_module(f"manystream.{package.__name__}")
+
+
+@pytest.fixture(params=["asyncio", "uvloop", "trio"])
+def run(request: pytest.FixtureRequest) -> Callable[[Main], None]:
+    """Return a function that runs an async function on an event loop of its own."""
+
+    async def limited(main: Main) -> None:
+        await asyncio.wait_for(main(), 60)  # type: ignore[arg-type]
+
+    async def limited_on_trio(main: Main) -> None:
+        with trio.fail_after(60):
+            await main()
+
+    def run(main: Main) -> None:
+        if request.param == "trio":
+            trio.run(limited_on_trio, main)
+            return
+        factory = pytest.importorskip("uvloop").new_event_loop if request.param == "uvloop" else asyncio.new_event_loop
+        with asyncio.Runner(loop_factory=factory) as runner:
+            runner.run(limited(main))
+
+    return run
+
+
+Run = Callable[[Main], None]
+Module = Any  # httpx2 or httpx: their names are the same
+
+
+async def pause() -> None:
+    await (trio.sleep(0.001) if trio.lowlevel.in_trio_task() else asyncio.sleep(0.001))
+
+
+async def closed_by_the_client(server: Server) -> None:
+    """Wait until the server's side of a connection has ended."""
+    while not server.ended.acquire(blocking=False):
+        await pause()
+
+
+async def cancelled_after(function: Callable[[], Awaitable[object]], condition: Callable[[], object]) -> None:
+    """Run the function in a task, and cancel it once the condition holds."""
+
+    if trio.lowlevel.in_trio_task():
+        async with trio.open_nursery() as nursery:
+
+            async def call() -> None:
+                await function()
+
+            nursery.start_soon(call)
+            while not condition():
+                await pause()
+            nursery.cancel_scope.cancel()
+        return
+    task = asyncio.ensure_future(function())
+    while not condition():
+        await pause()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+# --- bodies ---
+
+
+def test_a_response_has_status_headers_body_and_extensions(run: Run, package: Module, adapter: Module) -> None:
+    async def main() -> None:
+        with serving(always_ok) as server:
+            async with package.AsyncClient(transport=adapter.Transport()) as client:
+                for _ in range(3):
+                    response = await client.post(f"{server.url}/path?q=1", content=b"hello")
+                    assert (response.status_code, response.content, response.headers["x-one"]) == (200, b"ok", "1")
+                    assert (response.http_version, response.reason_phrase) == ("HTTP/1.1", "Fine")
+                    assert response.extensions["network_stream"].get_extra_info("server_addr")[1] == server.port
+            assert server.connections == 1
+
+    run(main)
+
+
+def test_a_request_goes_out_as_the_client_made_it(run: Run, package: Module, adapter: Module) -> None:
+    seen: list[tuple[bytes, bytes]] = []
+
+    def serve(wire: Wire) -> None:
+        while True:
+            head = wire.head()
+            seen.append((head, wire.body(head)))
+            wire.send(OK)
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for piece in (b"one", b"", b"two"):
+            yield piece
+
+    async def main() -> None:
+        with serving(serve) as server:
+            async with package.AsyncClient(transport=adapter.Transport(), headers={"User-Agent": "me"}) as client:
+                await client.get(f"{server.url}/a%20b")
+                await client.post(server.url, content=b"")
+                await client.post(server.url, content=pieces())
+                await client.post(server.url, content=pieces(), headers={"Content-Length": "6"})
+                await client.post(server.url, content=b"x" * 300_000)
+                await client.post(server.url, files={"f": b"data"})
+            assert server.connections == 1
+
+    run(main)
+    assert seen[0][0].startswith(b"GET /a%20b HTTP/1.1\r\nHost: 127.0.0.1:")
+    assert b"\r\nUser-Agent: me" in seen[0][0]
+    assert b"ontent-" not in seen[0][0]
+    assert b"Content-Length: 0" in seen[1][0]
+    assert b"Transfer-Encoding: chunked" in seen[2][0]
+    assert seen[2][1] == b"3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n"
+    assert seen[3][1] == b"onetwo"
+    assert seen[4][1] == b"x" * 300_000
+    assert b"data" in seen[5][1]
+
+
+def test_a_streamed_response_arrives_as_it_is_sent(run: Run, package: Module, adapter: Module) -> None:
+    def serve(wire: Wire) -> None:
+        wire.head()
+        wire.send(CHUNKED + b"3\r\none\r\n")
+        wire.gate.wait(30)
+        wire.send(b"3\r\ntwo\r\n0\r\n\r\n")
+        hang(wire)
+
+    async def main() -> None:
+        with serving(serve) as server:
+            async with package.AsyncClient(transport=adapter.Transport()) as client:
+                async with client.stream("GET", server.url) as response:
+                    received = []
+                    async for data in response.aiter_raw():
+                        received.append(data)
+                        server.gate.set()
+                assert received == [b"one", b"two"]
+
+    run(main)
+
+
+def test_a_large_body_that_nobody_reads_stops_the_server(run: Run, package: Module, adapter: Module) -> None:
+    size = 64 * 1024 * 1024
+
+    def serve(wire: Wire) -> None:
+        wire.head()
+        wire.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size)
+        for _ in range(size // 65536):
+            wire.send(b"x" * 65536)
+
+    async def main() -> None:
+        with serving(serve) as server:
+            async with package.AsyncClient(transport=adapter.Transport()) as client:
+                async with client.stream("GET", server.url) as response:
+                    transfer = response.stream._stream._transfer if hasattr(response.stream, "_stream") else None
+                    await (trio.sleep(0.1) if trio.lowlevel.in_trio_task() else asyncio.sleep(0.1))
+                    if transfer is not None:
+                        assert transfer._held < 1_000_000
+                    total = 0
+                    async for data in response.aiter_raw():
+                        total += len(data)
+                assert total == size
+
+    run(main)
+
+
+def test_an_upload_stops_where_the_server_refuses_it(run: Run, package: Module, adapter: Module) -> None:
+    sent: list[int] = []
+
+    def serve(wire: Wire) -> None:
+        wire.head()
+        wire.send(b"HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno")
+        wire.gate.wait(30)
+
+    async def pieces() -> AsyncGenerator[bytes]:
+        for number in range(10_000):
+            sent.append(number)
+            yield b"x" * 65536
+
+    async def main() -> None:
+        with serving(serve) as server:
+            async with package.AsyncClient(transport=adapter.Transport()) as client:
+                async with contextlib.aclosing(pieces()) as body:
+                    response = await client.post(server.url, content=body)
+                assert (response.status_code, response.content) == (413, b"no")
+
+    run(main)
+    assert len(sent) < 10_000
+
+
+@pytest.mark.parametrize("length", [2, 100])
+def test_a_wrong_content_length_is_a_local_error(run: Run, package: Module, adapter: Module, length: int) -> None:
+    async def pieces() -> AsyncGenerator[bytes]:
+        yield b"hel"
+        yield b"lo"
+
+    async def main() -> None:
+        with serving(hang) as server:
+            client = package.AsyncClient(transport=adapter.Transport())
+            async with client, contextlib.aclosing(pieces()) as body:
+                with pytest.raises(package.LocalProtocolError, match="Content-Length"):
+                    await client.post(server.url, content=body, headers={"Content-Length": str(length)})
+            await closed_by_the_client(server)
+
+    run(main)
+
+
+# --- failures ---
+
+
+def answers(*parts: bytes, reset: bool = False) -> Serve:
+    def serve(wire: Wire) -> None:
+        wire.head()
+        for part in parts:
+            wire.send(part)
+        if reset:
+            wire.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+
+    return serve
+
+
+FAILURES: dict[str, tuple[Serve, str]] = {
+    "no response": (answers(), "RemoteProtocolError"),
+    "not HTTP": (answers(b"SSH-2.0\r\n\r\n"), "RemoteProtocolError"),
+    "short body": (answers(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nab"), "RemoteProtocolError"),
+    "short chunks": (answers(CHUNKED + b"3\r\none\r\n"), "RemoteProtocolError"),
+    "bad chunk": (answers(CHUNKED + b"zz\r\n"), "RemoteProtocolError"),
+    "reset": (answers(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nab", reset=True), "ReadError"),
+}
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_a_failure_is_the_client_s_own_exception(run: Run, package: Module, adapter: Module, name: str) -> None:
+    serve, expected = FAILURES[name]
+
+    async def main() -> None:
+        with serving(serve) as server:
+            async with package.AsyncClient(transport=adapter.Transport()) as client:
+                with pytest.raises(getattr(package, expected)) as caught:
+                    await client.get(server.url)
+                assert caught.value.request.url.port == server.port
+
+    run(main)
+
+
+def test_errors_before_the_connection(run: Run, package: Module, adapter: Module) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+
+        async def main() -> None:
+            async with package.AsyncClient(transport=adapter.Transport()) as client:
+                with pytest.raises(package.ConnectError, match="ECONNREFUSED"):
+                    await client.get(f"http://127.0.0.1:{port}")
+                with pytest.raises(package.UnsupportedProtocol, match="scheme 'ws'"):
+                    await client.get(f"ws://127.0.0.1:{port}")
+                with pytest.raises(package.LocalProtocolError, match="CONNECT"):
+                    await client.request("CONNECT", f"http://127.0.0.1:{port}")
+                with pytest.raises(package.LocalProtocolError, match="Upgrade"):
+                    await client.get(f"http://127.0.0.1:{port}", headers={"Upgrade": "websocket"})
+                with pytest.raises(package.LocalProtocolError, match="'Authorization'") as caught:
+                    await client.get(f"http://127.0.0.1:{port}", headers={"Authorization": "Bearer sk-1\n"})
+                assert "sk-1" not in str(caught.value)
+            async with package.AsyncClient(transport=adapter.Transport(proxy=f"http://127.0.0.1:{port}")) as client:
+                with pytest.raises(package.ConnectError, match="proxy"):
+                    await client.get("http://server.test")
+
+        run(main)
+
+
+def test_a_proxy_that_refuses_is_a_proxy_error(run: Run, package: Module, adapter: Module) -> None:
+    async def main() -> None:
+        with serving(answers(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")) as server:
+            async with package.AsyncClient(transport=adapter.Transport(proxy=server.url)) as client:
+                with pytest.raises(package.ProxyError, match="403"):
+                    await client.get("http://server.test")
+
+    run(main)
+
+
+def test_a_request_on_a_stale_connection_is_sent_again(run: Run, package: Module, adapter: Module) -> None:
+    """The server closes the idle connection as the second request arrives, without reading it."""
+
+    def serve(wire: Wire) -> None:
+        wire.body(wire.head())
+        wire.send(OK)
+        wire.sock.recv(1)  # the second request's first byte
+        wire.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+
+    async def main() -> None:
+        with serving(serve) as server:
+            async with package.AsyncClient(transport=adapter.Transport()) as client:
+                for _ in range(2):
+                    assert (await client.post(server.url, content=b"x")).content == b"ok"
+            assert server.connections == 2
+
+    run(main)
+
+
+# --- timeouts ---
+
+
+def test_each_phase_has_its_timeout(run: Run, package: Module, adapter: Module) -> None:
+    def half(wire: Wire) -> None:
+        wire.head()
+        wire.send(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nab")
+        hang(wire)
+
+    def deaf(wire: Wire) -> None:
+        wire.gate.wait(30)
+
+    async def main() -> None:
+        limits = ms.PoolLimits(max_connections=1)
+        with serving(hang) as server, serving(half) as slow, serving(deaf) as unread:
+            async with package.AsyncClient(transport=adapter.Transport()) as client:
+                with pytest.raises(package.ReadTimeout):
+                    await client.get(server.url, timeout=package.Timeout(None, read=0.05))
+                with pytest.raises(package.ReadTimeout):
+                    await client.get(slow.url, timeout=package.Timeout(None, read=0.05))
+                with pytest.raises(package.WriteTimeout):
+                    await client.post(unread.url, content=b"x" * 30_000_000, timeout=package.Timeout(None, write=0.05))
+                with pytest.raises(package.ConnectTimeout):  # the server never begins its handshake
+                    await client.get(f"https://127.0.0.1:{server.port}", timeout=package.Timeout(None, connect=0.05))
+            client = package.AsyncClient(transport=adapter.Transport(limits=limits))
+            async with client, client.stream("GET", slow.url):
+                with pytest.raises(package.PoolTimeout):
+                    await client.get(server.url, timeout=package.Timeout(None, pool=0.05))
+
+    run(main)
+
+
+# --- cancellation ---
+
+
+@pytest.mark.parametrize("phase", ["handshake", "send", "head", "body"])
+def test_a_cancelled_request_closes_its_connection(run: Run, package: Module, adapter: Module, phase: str) -> None:
+    started = threading.Event()
+
+    def serve(wire: Wire) -> None:
+        if phase == "send":
+            started.set()
+            wire.gate.wait(30)
+        if phase in ("head", "body"):
+            wire.head()
+        if phase == "body":
+            wire.send(CHUNKED + b"3\r\none\r\n")
+        started.set()
+        hang(wire)
+
+    async def main() -> None:
+        with serving(serve) as server:
+            async with package.AsyncClient(transport=adapter.Transport(), timeout=None) as client:
+                body = b"x" * (30_000_000 if phase == "send" else 1)
+                url = server.url.replace("http:", "https:") if phase == "handshake" else server.url
+                await cancelled_after(lambda: client.post(url, content=body), started.is_set)
+                server.gate.set()
+                await closed_by_the_client(server)
+                assert repr(client._transport).startswith("<Transport <Pool 0 open")
+
+    run(main)
+
+
+def test_leaving_a_stream_early_closes_its_connection(run: Run, package: Module, adapter: Module) -> None:
+    def serve(wire: Wire) -> None:
+        wire.head()
+        wire.send(CHUNKED + b"3\r\none\r\n")
+        hang(wire)
+
+    async def main() -> None:
+        with serving(serve) as server:
+            async with package.AsyncClient(transport=adapter.Transport()) as client:
+                async with client.stream("GET", server.url) as response:
+                    assert response.status_code == 200
+                await closed_by_the_client(server)
+                with pytest.raises(package.StreamClosed):
+                    await response.aread()
+
+    run(main)
+
+
+# --- TLS, trace ---
+
+
+def test_tls_verifies_and_sni_hostname_names_the_certificate(run: Run, package: Module, adapter: Module) -> None:
+    ca, context = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    ca.issue_cert("server.test").configure_cert(context)
+    trusting = ms.TLSConfig(ca_data=ca.cert_pem.bytes().decode())
+
+    async def main() -> None:
+        with serving(always_ok, context) as server:
+            async with package.AsyncClient(transport=adapter.Transport(tls=trusting)) as client:
+                with pytest.raises(package.ConnectError, match="certificate verify failed"):
+                    await client.get(server.url)
+                response = await client.get(server.url, extensions={"sni_hostname": "server.test"})
+                assert response.content == b"ok"
+                assert response.extensions["network_stream"].get_extra_info("ssl_object").version()
+
+    run(main)
+
+
+def test_trace_receives_the_steps_in_order(run: Run, package: Module, adapter: Module) -> None:
+    names: list[str] = []
+
+    async def trace(name: str, info: dict[str, object]) -> None:
+        names.append(name)
+
+    async def main() -> None:
+        with serving(always_ok) as server:
+            async with package.AsyncClient(transport=adapter.Transport()) as client:
+                await client.get(server.url, extensions={"trace": trace})
+
+    run(main)
+    steps = ["connection.connect_tcp", "http11.send_request_headers", "http11.send_request_body"]
+    steps += ["http11.receive_response_headers", "http11.receive_response_body", "http11.response_closed"]
+    assert names == [f"{step}.{end}" for step in steps for end in ("started", "complete")]
+
+
+# --- use that is refused ---
+
+
+def test_options_of_another_kind_are_refused_by_name(package: Module, adapter: Module) -> None:
+    with pytest.raises(TypeError, match=rf"limits must be a manystream.PoolLimits, not {package.__name__}.Limits"):
+        adapter.Transport(limits=package.Limits())
+    with pytest.raises(TypeError, match=r"'http2': this transport speaks HTTP/1\.1 only"):
+        adapter.Transport(http2=True)
+    with pytest.raises(TypeError, match="verification cannot be switched off"):
+        adapter.Transport(verify=False)
+    with pytest.raises(TypeError, match=r"tls must be a manystream.TLSConfig, not ssl.SSLContext"):
+        adapter.Transport(tls=ssl.create_default_context())
+    with pytest.raises(ValueError, match=r"only http:// proxies"):
+        adapter.Transport(proxy="socks5://localhost")
+
+
+def test_a_closed_transport_is_refused(run: Run, package: Module, adapter: Module) -> None:
+    async def main() -> None:
+        transport = adapter.Transport()
+        await transport.aclose()
+        with pytest.raises(RuntimeError, match="this transport is closed"):
+            await transport.handle_async_request(package.Request("GET", "http://127.0.0.1"))
+
+    run(main)
+
+
+def test_a_second_event_loop_is_refused_while_the_first_is_open(package: Module, adapter: Module) -> None:
+    with serving(always_ok) as server:
+        transport = adapter.Transport()
+        client = package.AsyncClient(transport=transport)
+        first, second = asyncio.new_event_loop(), asyncio.new_event_loop()
+        assert first.run_until_complete(client.get(server.url)).content == b"ok"
+        with pytest.raises(RuntimeError, match="belongs to another event loop"):
+            second.run_until_complete(client.get(server.url))
+        first.run_until_complete(client.aclose())
+        first.close()
+        second.close()
+
+
+def test_after_its_event_loop_has_ended_a_transport_begins_anew(run: Run, package: Module, adapter: Module) -> None:
+    with serving(always_ok) as server:
+        client = package.AsyncClient(transport=adapter.Transport())
+
+        async def main() -> None:
+            assert (await client.get(server.url)).content == b"ok"
+
+        async def last() -> None:
+            await main()
+            await client.aclose()
+
+        run(main)
+        run(main)
+        run(last)
+        assert server.connections == 3
+        for _ in range(3):
+            assert server.ended.acquire(timeout=30)
