@@ -5,7 +5,7 @@ Knows httpx's requests, responses and exceptions. Must not know how a request is
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator
+from collections.abc import AsyncIterable
 from typing import Final, Never, cast
 
 import httpx
@@ -101,12 +101,17 @@ class _Body(httpx.AsyncByteStream):
         self._transfer = transfer
         self._request = request
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
+    def __aiter__(self) -> _Body:
+        return self
+
+    async def __anext__(self) -> bytes:
         try:
-            while data := await self._transfer.read():
-                yield data
+            data = await self._transfer.read()
         except ClientTransportError as error:
             raise EXCEPTIONS[error.fault](str(error), request=self._request) from error.__cause__
+        if not data:
+            raise StopAsyncIteration
+        return data
 
     async def aclose(self) -> None:
         await self._transfer.close()
