@@ -202,7 +202,7 @@ class ClientTransport:
         loop, timers, resolver = PollerLoop(poller, backend.clock), Timers(), Resolver(backend)
 
         async def open_socket(origin: Origin, on_phase: Callable[[Phase], None]) -> socket.socket | TLSSocket:
-            environment = os.environ if self._trust_env else {}
+            environment: Mapping[str, str] = os.environ if self._trust_env else {}
             context, proxy = dial_options(origin, self._tls, self._proxy, environment)
             return await dial(
                 origin, tls_context=context, proxy=proxy, resolver=resolver, on_phase=on_phase, backend=backend

@@ -29,6 +29,8 @@ HOMES: dict[str, tuple[str, ...]] = {
     "manystream.cost": (
         "Cost", "CostExtraError", "Unpriced", "check_installed", "price_response", "price_usage",
     ),
+    "manystream.httpx": ("Transport",),
+    "manystream.httpx2": ("Transport",),
     "manystream.otel": ("OpenTelemetryObserver",),
     "manystream.portal": ("Portal", "PortalCall", "PortalMap", "PortalRecording", "PortalStream", "open_portal"),
     "manystream.providers.dialect": ("Dialect", "StreamMachine", "WireRequest", "bearer_token"),
