@@ -17,7 +17,21 @@ import trio
 import trustme
 
 import manystream as ms
-from tests.support.threaded_server import CHUNKED, OK, Serve, Server, Wire, always_ok, hang, serving
+from tests.support.threaded_server import (
+    CHUNKED,
+    OK,
+    Serve,
+    Wire,
+    always_ok,
+    answers,
+    cancelled_after,
+    closed_by_the_client,
+    half_a_body,
+    hang,
+    pause,
+    serving,
+    wait_for_the_gate,
+)
 
 Main = Callable[[], Awaitable[None]]
 
@@ -56,38 +70,6 @@ def run(request: pytest.FixtureRequest) -> Callable[[Main], None]:
 
 Run = Callable[[Main], None]
 Module = Any  # httpx2 or httpx: their names are the same
-
-
-async def pause() -> None:
-    await (trio.sleep(0.001) if trio.lowlevel.in_trio_task() else asyncio.sleep(0.001))
-
-
-async def closed_by_the_client(server: Server) -> None:
-    """Wait until the server's side of a connection has ended."""
-    while not server.ended.acquire(blocking=False):
-        await pause()
-
-
-async def cancelled_after(function: Callable[[], Awaitable[object]], condition: Callable[[], object]) -> None:
-    """Run the function in a task, and cancel it once the condition holds."""
-
-    if trio.lowlevel.in_trio_task():
-        async with trio.open_nursery() as nursery:
-
-            async def call() -> None:
-                await function()
-
-            nursery.start_soon(call)
-            while not condition():
-                await pause()
-            nursery.cancel_scope.cancel()
-        return
-    task = asyncio.ensure_future(function())
-    while not condition():
-        await pause()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
 
 
 # --- bodies ---
@@ -233,17 +215,6 @@ def test_a_wrong_content_length_is_a_local_error(run: Run, package: Module, adap
 # --- failures ---
 
 
-def answers(*parts: bytes, reset: bool = False) -> Serve:
-    def serve(wire: Wire) -> None:
-        wire.head()
-        for part in parts:
-            wire.send(part)
-        if reset:
-            wire.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-
-    return serve
-
-
 FAILURES: dict[str, tuple[Serve, str]] = {
     "no response": (answers(), "RemoteProtocolError"),
     "not HTTP": (answers(b"SSH-2.0\r\n\r\n"), "RemoteProtocolError"),
@@ -326,17 +297,9 @@ def test_a_request_on_a_stale_connection_is_sent_again(run: Run, package: Module
 
 
 def test_each_phase_has_its_timeout(run: Run, package: Module, adapter: Module) -> None:
-    def half(wire: Wire) -> None:
-        wire.head()
-        wire.send(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nab")
-        hang(wire)
-
-    def deaf(wire: Wire) -> None:
-        wire.gate.wait(30)
-
     async def main() -> None:
         limits = ms.PoolLimits(max_connections=1)
-        with serving(hang) as server, serving(half) as slow, serving(deaf) as unread:
+        with serving(hang) as server, serving(half_a_body) as slow, serving(wait_for_the_gate) as unread:
             async with package.AsyncClient(transport=adapter.Transport()) as client:
                 with pytest.raises(package.ReadTimeout):
                     await client.get(server.url, timeout=package.Timeout(None, read=0.05))
@@ -462,6 +425,41 @@ def test_a_closed_transport_is_refused(run: Run, package: Module, adapter: Modul
         await transport.aclose()
         with pytest.raises(RuntimeError, match="this transport is closed"):
             await transport.handle_async_request(package.Request("GET", "http://127.0.0.1"))
+
+    run(main)
+
+
+def test_closing_a_transport_ends_what_runs(run: Run, package: Module, adapter: Module) -> None:
+    started = threading.Event()
+
+    def serve(wire: Wire) -> None:
+        wire.head()
+        started.set()
+        hang(wire)
+
+    async def main() -> None:
+        transport = adapter.Transport()
+        ended: list[str] = []
+
+        async def request() -> None:
+            with pytest.raises(package.ReadError, match="closed during the request"):
+                await transport.handle_async_request(package.Request("GET", server.url))
+            ended.append("request")
+
+        async def close() -> None:
+            while not started.is_set():
+                await pause()
+            await transport.aclose()
+
+        with serving(serve) as server:
+            if trio.lowlevel.in_trio_task():
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(request)
+                    nursery.start_soon(close)
+            else:
+                await asyncio.gather(request(), close())
+            await closed_by_the_client(server)
+        assert ended
 
     run(main)
 

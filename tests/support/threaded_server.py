@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
+
+import pytest
+import trio
 
 OK = b"HTTP/1.1 200 Fine\r\nContent-Length: 2\r\nX-One: 1\r\n\r\nok"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -113,3 +117,57 @@ def hang(wire: Wire) -> None:
     """Read everything until the client closes the connection."""
     while True:
         wire.receive()
+
+
+def half_a_body(wire: Wire) -> None:
+    wire.head()
+    wire.send(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nab")
+    hang(wire)
+
+
+def wait_for_the_gate(wire: Wire) -> None:
+    """Read nothing."""
+    wire.gate.wait(30)
+
+
+def answers(*parts: bytes, reset: bool = False) -> Serve:
+    def serve(wire: Wire) -> None:
+        wire.head()
+        for part in parts:
+            wire.send(part)
+        if reset:
+            wire.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+
+    return serve
+
+
+async def pause() -> None:
+    await (trio.sleep(0.001) if trio.lowlevel.in_trio_task() else asyncio.sleep(0.001))
+
+
+async def closed_by_the_client(server: Server) -> None:
+    """Wait until the server's side of a connection has ended."""
+    while not server.ended.acquire(blocking=False):
+        await pause()
+
+
+async def cancelled_after(function: Callable[[], Awaitable[object]], condition: Callable[[], object]) -> None:
+    """Run the function in a task, and cancel it once the condition holds."""
+
+    if trio.lowlevel.in_trio_task():
+        async with trio.open_nursery() as nursery:
+
+            async def call() -> None:
+                await function()
+
+            nursery.start_soon(call)
+            while not condition():
+                await pause()
+            nursery.cancel_scope.cancel()
+        return
+    task = asyncio.ensure_future(function())
+    while not condition():
+        await pause()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
