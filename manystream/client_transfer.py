@@ -144,9 +144,9 @@ class Transfer:
 
     async def send(self, head: WireHead, body: bytes) -> None:
         """Send a request whose body is known."""
-        connection = self._sending()
         await self._trace_step("http11.send_request_headers")
         await self._trace_step("http11.send_request_body")
+        connection = self._ready_connection()
         connection.send(head, body, self)
         await self._sent(connection)
         await self._trace_step("")
@@ -156,8 +156,8 @@ class Transfer:
 
         A write that fails is no error yet: the response may have arrived.
         """
-        connection = self._sending()
         await self._trace_step("http11.send_request_headers")
+        connection = self._ready_connection()
         upload = connection.send_streamed(head, size, self)
         await self._trace_step("http11.send_request_body")
         left = math.inf if size is None else size
@@ -299,9 +299,12 @@ class Transfer:
 
     # --- waiting ---
 
-    def _sending(self) -> Connection:
-        assert self._connection is not None
-        return self._connection
+    def _ready_connection(self) -> Connection:
+        """Return the connection. The server may have closed it since the pool assigned it."""
+        connection = self._connection
+        if connection is None or connection.closed:
+            raise self._error or ClientTransportError(Fault.REMOTE, "server disconnected before the request was sent")
+        return connection
 
     async def _sent(self, connection: Connection) -> None:
         """Wait until the kernel has accepted the bytes so far, or the response makes the rest unnecessary."""

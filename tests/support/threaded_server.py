@@ -7,7 +7,7 @@ import contextlib
 import socket
 import ssl
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import pytest
@@ -143,6 +143,12 @@ def answers(*parts: bytes, reset: bool = False) -> Serve:
 
 async def pause() -> None:
     await (trio.sleep(0.001) if trio.lowlevel.in_trio_task() else asyncio.sleep(0.001))
+
+
+async def slow_trace(name: str, info: Mapping[str, object]) -> None:
+    """A `trace` extension during which the server can close the connection."""
+    for _ in range(5):
+        await pause()
 
 
 async def closed_by_the_client(server: Server) -> None:
