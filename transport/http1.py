@@ -1,8 +1,9 @@
 """An HTTP/1.1 connection, which carries one exchange at a time.
 
 Knows sockets and HTTP/1.1. `exchange.WireHead` encodes the request head, `outgoing` sends the request, `response_head`
-parses the response head, and this file finds the end of the body: by length, by `chunked.ChunkDecoder`, or by the
-connection's end. Must not know what the body means, which call it belongs to, or timeouts (the engine has the clocks).
+parses the response head, and `early_end` describes a response that is cut off. This file finds the end of the body: by
+length, by `chunked.ChunkDecoder`, or by the connection's end. Must not know what the body means, which call it belongs
+to, or timeouts (the engine has the clocks).
 
 The multi-request loop calls `on_readable` and `on_writable`. The connection calls the methods of an `Exchange`, in wire
 order and never from within `send`. After each exchange the connection calls exactly one function of its owner:
@@ -20,14 +21,14 @@ from collections.abc import Callable
 import h11
 
 from .chunked import ChunkDecoder, ChunkError
-from .errors import Phase, TransportError
+from .early_end import CUT_OFF, NO_RESPONSE, EarlyEnd, broken, cut_off, malformed, stale_seconds
+from .errors import Phase
 from .exchange import ChunkReader, Exchange, WireHead
 from .framing import BodyEnd, framing
 from .liveness import is_quiet
 from .loop import Loop
 from .outgoing import Outgoing, Upload
 from .response_head import HeadError, HeadReader
-from .socket_errors import PEER_RESET, error_text
 from .tls_socket import TLSSocket
 
 logger: logging.Logger = logging.getLogger("manystream.transport.http1")
@@ -36,11 +37,6 @@ RECEIVE_BYTES = 16 * 1024
 """The size of one read. `recv` allocates this much each time, so a larger read is used only while reads are full."""
 RECEIVE_BYTES_FULL = 128 * 1024
 """The size of a read after a read that was full."""
-
-STALE_SECONDS = 0.05
-STALE_ROUND_TRIPS = 2
-"""If a reused connection ends within this time after a request was written (seconds, or multiples of the time that the
-TCP connection took), the server had closed it before the request arrived."""
 
 MAX_BODY_BYTES = 2**60 - 1
 """The maximum Content-Length. No real body is larger; the connection would wait forever for the rest of one."""
@@ -159,7 +155,7 @@ class Connection(_HotSlots):
         self._keep_alive = False
         self._draining = -1  # number of bytes that may still be drained; -1: not draining
         self._began = 0.0  # the time at which the request's first byte was written
-        self._stale_seconds = max(STALE_SECONDS, STALE_ROUND_TRIPS * connect_seconds)
+        self._stale_seconds = stale_seconds(connect_seconds)
         self._removed = False  # all steps of `close` are done
         self._method = b""
         self._outgoing = Outgoing(sock, loop)
@@ -228,7 +224,7 @@ class Connection(_HotSlots):
         outgoing = self._outgoing
         if outgoing.error:
             # The connection is open but we cannot send, so no response will come.
-            self._broken(f"sending failed: {outgoing.error}")
+            self._broken(EarlyEnd(f"sending failed: {outgoing.error}"))
             return
         if outgoing:
             self.last_activity = self._loop.now
@@ -245,7 +241,7 @@ class Connection(_HotSlots):
         except (BlockingIOError, InterruptedError, ssl.SSLWantReadError):
             return
         except OSError as error:
-            self._broken(f"connection broken: {error_text(error)}", ended=isinstance(error, PEER_RESET))
+            self._broken(broken(error))
             return
         size = len(data)
         if not size:
@@ -297,7 +293,7 @@ class Connection(_HotSlots):
         try:
             response = reader.feed(data)
         except HeadError as error:
-            self._broken(str(error), protocol=True)
+            self._broken(malformed(str(error)))
             return
         if response is not None:
             self._head_reader = None
@@ -308,7 +304,7 @@ class Connection(_HotSlots):
         self.version, self.reason = response.http_version, response.reason
         frame = framing(self._method, response.status_code, response.http_version, headers)
         if frame.length > MAX_BODY_BYTES:
-            self._broken(f"malformed response: a body of {frame.length} bytes", protocol=True)
+            self._broken(malformed(f"malformed response: a body of {frame.length} bytes"))
             return
         self._body_end, self._remaining, self._keep_alive = frame.end, frame.length, frame.keep_alive
         self._decoder = ChunkDecoder() if frame.end is BodyEnd.CHUNKED else None
@@ -340,7 +336,7 @@ class Connection(_HotSlots):
             if error.body:
                 self._deliver(error.body)  # the valid bytes before the error
             if self.state is BODY:
-                self._broken(str(error), protocol=True)
+                self._broken(malformed(str(error)))
             return None
         fast_path = self._deliver(data) if data else None
         if decoder.done and self.state is BODY:
@@ -412,25 +408,17 @@ class Connection(_HotSlots):
         if self.state is State.BODY and self._body_end is BodyEnd.CLOSE:
             self._message_end(b"")
         elif self.state is State.HEAD and not self.received:
-            self._broken("server disconnected without sending a response", ended=True, eof=True)
-        elif self.state is State.BODY and self._body_end is BodyEnd.LENGTH:
-            self._broken(f"connection closed {self._remaining} bytes before the body's end", eof=True)
+            self._broken(NO_RESPONSE)
         else:
-            self._broken("connection closed before the response's end", eof=True)
+            self._broken(cut_off(self._body_end, self._remaining) if self.state is State.BODY else CUT_OFF)
 
-    def _broken(self, message: str, *, protocol: bool = False, ended: bool = False, eof: bool = False) -> None:
-        """End the exchange with an error. `ended`: the kernel reports that the peer closed or reset the connection."""
+    def _broken(self, end: EarlyEnd) -> None:
+        """Close the connection and end the exchange with an error."""
         exchange = self._exchange
+        waiting = self.state is State.HEAD and not self.received
         soon = self._loop.now - self._began <= self._stale_seconds
-        failure = TransportError(
-            f"{message} [{self.origin}]",
-            phase=Phase.BODY if self.state is State.BODY else Phase.SEND if self._outgoing.error else Phase.HEAD,
-            origin=self.origin,
-            unread=ended and soon and self.served > 0 and self.state is State.HEAD and not self.received,
-            protocol=protocol,
-            sent=True,
-            eof=eof,
-        )
+        phase = Phase.BODY if self.state is State.BODY else Phase.SEND if self._outgoing.error else Phase.HEAD
+        failure = end.error(self.origin, phase, unread=soon and waiting and self.served > 0)
         self.close()
         if exchange is not None:
             try:

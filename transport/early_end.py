@@ -1,0 +1,70 @@
+"""The ways in which a connection ends before its response is complete.
+
+Knows the words for them, and when a server cannot have read the request. Must not know sockets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .errors import Phase, TransportError
+from .framing import BodyEnd
+from .socket_errors import PEER_RESET, error_text
+
+STALE_SECONDS = 0.05
+STALE_ROUND_TRIPS = 2
+"""If a reused connection ends within this time after a request was written (seconds, or multiples of the time that the
+TCP connection took), the server had closed it before the request arrived."""
+
+
+@dataclass(frozen=True, slots=True)
+class EarlyEnd:
+    """An end before the response was complete.
+
+    protocol: the server violated HTTP.
+    gone: the peer closed or reset the connection.
+    eof: the peer closed it in order.
+    """
+
+    message: str
+    protocol: bool = False
+    gone: bool = False
+    eof: bool = False
+
+    def error(self, origin: str, phase: Phase, *, unread: bool) -> TransportError:
+        """Return the error for the exchange. `unread`: the server cannot have read the request if `gone` is true."""
+        return TransportError(
+            f"{self.message} [{origin}]",
+            phase=phase,
+            origin=origin,
+            unread=unread and self.gone,
+            protocol=self.protocol,
+            sent=True,
+            eof=self.eof,
+        )
+
+
+NO_RESPONSE = EarlyEnd("server disconnected without sending a response", gone=True, eof=True)
+CUT_OFF = EarlyEnd("connection closed before the response's end", eof=True)
+
+
+def cut_off(end: BodyEnd, remaining: int) -> EarlyEnd:
+    """Return the end of a connection in a body that ends by the rule `end`, with `remaining` bytes announced."""
+    if end is BodyEnd.LENGTH:
+        return EarlyEnd(f"connection closed {remaining} bytes before the body's end", eof=True)
+    return CUT_OFF
+
+
+def broken(error: OSError) -> EarlyEnd:
+    """Return the end that an exception of `recv` reports."""
+    return EarlyEnd(f"connection broken: {error_text(error)}", gone=isinstance(error, PEER_RESET))
+
+
+def malformed(message: str) -> EarlyEnd:
+    """Return the end of a connection whose server has violated HTTP."""
+    return EarlyEnd(message, protocol=True)
+
+
+def stale_seconds(connect_seconds: float) -> float:
+    """Return the time within which an end shows that a reused connection was stale (`STALE_SECONDS`)."""
+    return max(STALE_SECONDS, STALE_ROUND_TRIPS * connect_seconds)
