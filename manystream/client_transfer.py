@@ -22,6 +22,7 @@ from .transport.backend import Backend, Event
 from .transport.errors import Phase, TransportError
 from .transport.exchange import RawHeaders, WireHead
 from .transport.http1 import Connection
+from .transport.loop import Loop
 from .transport.pool import Pool
 from .transport.timers import Timer, Timers
 from .transport.tls_socket import TLSSocket
@@ -104,11 +105,13 @@ class Transfer:
     on_close: called once, when the transfer has ended in any way.
     """
 
-    def __init__(self, pool: Pool, timers: Timers, backend: Backend, timeouts: Timeouts, trace: Trace | None) -> None:
+    def __init__(
+        self, pool: Pool, loop: Loop, timers: Timers, backend: Backend, timeouts: Timeouts, trace: Trace | None
+    ) -> None:
         self._pool = pool
         self._timers = timers
         self._backend = backend
-        self._clock = backend.clock
+        self._clock = loop.clock  # also sets `loop.now`, by which pool and connection know how old something is
         self._timeouts = timeouts
         self._trace = trace
         self._traced: deque[tuple[str, Mapping[str, object]]] = deque()
@@ -118,6 +121,7 @@ class Transfer:
         self._event: Event | None = None
         self._error: ClientTransportError | None = None
         self._unread = False  # the failed request cannot have been read by the server
+        self._iterating = False  # the iterator of the body was used
         self._pieces: deque[bytes] = deque()
         self._held = 0
         self._ended = self._closed = False
@@ -142,7 +146,31 @@ class Transfer:
         await self._until(lambda: self._connection is not None)
         await self._trace_step("")
 
-    async def send(self, head: WireHead, body: bytes) -> None:
+    async def exchange(
+        self, head: WireHead, size: int | None, body: bytes | AsyncIterable[bytes], *, resend: bool
+    ) -> bool:
+        """Send the request and wait for the response's head.
+
+        size: the length of a body that comes in pieces; None to send it in chunks.
+
+        Returns False if the request must be sent again: `resend` allows it, a kept-alive connection was closed before
+        the server read the request, and no piece of the body was taken from its iterator.
+        """
+        self._unread = self._iterating = False
+        try:
+            if isinstance(body, bytes):
+                await self._send(head, body)
+            else:
+                await self._send_streamed(head, size, body)
+            await self._receive_head()
+        except ClientTransportError:
+            if not resend or not self._unread or self._iterating:
+                raise
+            self._error, self._connection, self._step = None, None, ""
+            return False
+        return True
+
+    async def _send(self, head: WireHead, body: bytes) -> None:
         """Send a request whose body is known."""
         await self._trace_step("http11.send_request_headers")
         await self._trace_step("http11.send_request_body")
@@ -151,7 +179,7 @@ class Transfer:
         await self._sent(connection)
         await self._trace_step("")
 
-    async def send_streamed(self, head: WireHead, size: int | None, body: AsyncIterable[bytes]) -> None:
+    async def _send_streamed(self, head: WireHead, size: int | None, body: AsyncIterable[bytes]) -> None:
         """Send a request whose body comes in pieces. Stops where the server has refused it or cannot be reached.
 
         A write that fails is no error yet: the response may have arrived.
@@ -160,6 +188,7 @@ class Transfer:
         connection = self._ready_connection()
         upload = connection.send_streamed(head, size, self)
         await self._trace_step("http11.send_request_body")
+        self._iterating = True
         left = math.inf if size is None else size
         pieces = aiter(body)
         try:
@@ -180,23 +209,11 @@ class Transfer:
         await self._sent(connection)
         await self._trace_step("")
 
-    async def receive_head(self, *, resend: bool) -> bool:
-        """Wait for the response's head.
-
-        Returns False if the request must be sent again: `resend` allows it, and a kept-alive connection was closed
-        before the server read the request.
-        """
+    async def _receive_head(self) -> None:
         await self._trace_step("http11.receive_response_headers")
         self._wait_limit(self._timeouts.read, Fault.READ_TIMEOUT)
-        try:
-            await self._until(lambda: self.status)
-        except ClientTransportError:
-            if not (resend and self._unread):
-                raise
-            self._error, self._unread, self._step = None, False, ""
-            return False
+        await self._until(lambda: self.status)
         await self._trace_step("")
-        return True
 
     async def read(self) -> bytes:
         """Return the next bytes of the body; empty at its end."""
@@ -303,6 +320,7 @@ class Transfer:
         """Return the connection. The server may have closed it since the pool assigned it."""
         connection = self._connection
         if connection is None or connection.closed:
+            self._unread = connection is not None and connection.served > 0
             raise self._error or ClientTransportError(Fault.REMOTE, "server disconnected before the request was sent")
         return connection
 

@@ -48,7 +48,7 @@ REFUSED_OPTIONS: Final = {
 _TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110, 5.6.2
 _BAD_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")  # RFC 9110, 5.5; bytes above 0x7f are allowed
 _TARGET = re.compile(rb"[!-~]+")
-_FRAMING = frozenset({b"content-length", b"transfer-encoding"})
+_LENGTH = re.compile(rb"[0-9]{1,18}")
 _SHOWN_NAME = 60
 
 
@@ -143,17 +143,13 @@ class ClientTransport:
         running = self._here()
         wire = _wire(request)
         timeouts, trace = _timeouts(request.extensions), _trace(request.extensions)
-        transfer = Transfer(running.pool, running.timers, running.backend, timeouts, trace)
+        transfer = Transfer(running.pool, running.loop, running.timers, running.backend, timeouts, trace)
         running.transfers[transfer] = None
         transfer.on_close = lambda: running.transfers.pop(transfer, None)
         try:
             for fresh in (False, True):
                 await transfer.connect(wire.origin, fresh=fresh)
-                if isinstance(request.body, bytes):
-                    await transfer.send(wire.head, request.body)
-                else:
-                    await transfer.send_streamed(wire.head, wire.size, request.body)
-                if await transfer.receive_head(resend=not fresh and isinstance(request.body, bytes)):
+                if await transfer.exchange(wire.head, wire.size, request.body, resend=not fresh):
                     break
         except BaseException as error:
             await transfer.close_after(error)
@@ -250,8 +246,12 @@ def _wire(request: ClientRequest) -> _Wire:
     if not host:
         raise ClientTransportError(Fault.UNSUPPORTED, "the URL has no host")
     server_name = wanted.decode("ascii", "replace") if isinstance(wanted, bytes) else str(wanted or "")
-    origin = Origin(scheme, host.decode("ascii"), port or DEFAULT_PORTS[scheme], server_name)
+    origin = Origin(scheme, host.decode("ascii"), DEFAULT_PORTS[scheme] if port is None else port, server_name)
     headers, size = _headers(request.headers, origin)
+    if isinstance(request.body, bytes) and size not in (None, len(request.body)):
+        raise ClientTransportError(
+            Fault.LOCAL, f"the body has {len(request.body)} bytes, and its Content-Length is {size}"
+        )
     return _Wire(origin, WireHead(request.method, given, headers), size)
 
 
@@ -272,11 +272,24 @@ def _headers(headers: Sequence[tuple[bytes, bytes]], origin: Origin) -> tuple[li
             )
         if lowered == b"upgrade":
             raise ClientTransportError(Fault.LOCAL, "Upgrade is not supported: this transport speaks HTTP/1.1 only")
-        if lowered == b"content-length" and value.isdigit():
-            size = int(value)
-        elif lowered not in _FRAMING:
-            (first if lowered == b"host" else rest).append((name, value))
+        if lowered == b"content-length":
+            size = _content_length(value, size)
+        elif lowered == b"host":
+            first.append((name, value))
+        elif lowered != b"transfer-encoding":
+            rest.append((name, value))
+        elif value.lower() != b"chunked":
+            raise ClientTransportError(Fault.LOCAL, "Transfer-Encoding is not supported, except for chunked")
+    if len(first) > 1:
+        raise ClientTransportError(Fault.LOCAL, "the request has more than one Host header")
     return [*(first or [(b"Host", origin.host_header.encode("ascii"))]), *rest], size
+
+
+def _content_length(value: bytes, before: int | None) -> int:
+    """Return the value of Content-Length. `before`: the value of an earlier header of this name."""
+    if not _LENGTH.fullmatch(value) or before not in (None, int(value)):
+        raise ClientTransportError(Fault.LOCAL, "Content-Length is not a number, or there are two different ones")
+    return int(value)
 
 
 def _timeouts(extensions: Mapping[str, object]) -> Timeouts:

@@ -54,7 +54,8 @@ class AsyncioBackend:
 
         task = _Task(self, run)
         self._tasks.add(task)
-        task.task = self._loop.create_task(task.run())
+        # Not by the program's task factory, which may run the first step at once.
+        task.task = asyncio.Task(task.run(), loop=self._loop)
         return task
 
     def task_ended(self, task: _Task, error: Exception | None) -> None:
@@ -234,7 +235,7 @@ class _Group:
         async def run() -> None:
             await function(*arguments)
 
-        self._tasks.append(asyncio.get_running_loop().create_task(run()))
+        self._tasks.append(asyncio.Task(run(), loop=asyncio.get_running_loop()))
 
     def cancel(self) -> None:
         for task in self._tasks:

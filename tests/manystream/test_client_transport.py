@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib
 import socket
 import ssl
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -35,38 +33,6 @@ from tests.support.threaded_server import (
 )
 
 Main = Callable[[], Awaitable[None]]
-
-
-@pytest.fixture(params=["httpx2", "httpx"])
-def package(request: pytest.FixtureRequest) -> ModuleType:
-    return importlib.import_module(request.param)
-
-
-@pytest.fixture
-def adapter(package: ModuleType) -> ModuleType:
-    return importlib.import_module(f"manystream.{package.__name__}")
-
-
-@pytest.fixture(params=["asyncio", "uvloop", "trio"])
-def run(request: pytest.FixtureRequest) -> Callable[[Main], None]:
-    """Return a function that runs an async function on an event loop of its own."""
-
-    async def limited(main: Main) -> None:
-        await asyncio.wait_for(main(), 60)  # type: ignore[arg-type]
-
-    async def limited_on_trio(main: Main) -> None:
-        with trio.fail_after(60):
-            await main()
-
-    def run(main: Main) -> None:
-        if request.param == "trio":
-            trio.run(limited_on_trio, main)
-            return
-        factory = pytest.importorskip("uvloop").new_event_loop if request.param == "uvloop" else asyncio.new_event_loop
-        with asyncio.Runner(loop_factory=factory) as runner:
-            runner.run(limited(main))
-
-    return run
 
 
 Run = Callable[[Main], None]
@@ -138,7 +104,7 @@ def test_a_streamed_response_arrives_as_it_is_sent(run: Run, package: Module, ad
         with serving(serve) as server:
             async with package.AsyncClient(transport=adapter.Transport()) as client:
                 async with client.stream("GET", server.url) as response:
-                    received = []
+                    received: list[bytes] = []
                     async for data in response.aiter_raw():
                         received.append(data)
                         server.gate.set()
@@ -273,25 +239,6 @@ def test_a_proxy_that_refuses_is_a_proxy_error(run: Run, package: Module, adapte
             async with package.AsyncClient(transport=adapter.Transport(proxy=server.url)) as client:
                 with pytest.raises(package.ProxyError, match="403"):
                     await client.get("http://server.test")
-
-    run(main)
-
-
-def test_a_request_on_a_stale_connection_is_sent_again(run: Run, package: Module, adapter: Module) -> None:
-    """The server closes the idle connection as the second request arrives, without reading it."""
-
-    def serve(wire: Wire) -> None:
-        wire.body(wire.head())
-        wire.send(OK)
-        wire.sock.recv(1)  # the second request's first byte
-        wire.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-
-    async def main() -> None:
-        with serving(serve) as server:
-            async with package.AsyncClient(transport=adapter.Transport()) as client:
-                for _ in range(2):
-                    assert (await client.post(server.url, content=b"x")).content == b"ok"
-            assert server.connections == 2
 
     run(main)
 
