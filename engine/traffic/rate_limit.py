@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...providers.errors import InvalidRequestError
 from ...providers.quota_report import DAY, MINUTE, SECOND, ReportedLimit, Unit
 from ...providers.rate_headers import LARGEST
 from ...providers.rules import Checker, number, optional, whole
@@ -21,7 +22,7 @@ _LIMITS: tuple[tuple[str, Unit, float], ...] = (
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class RateLimit:
-    """The limits of an API key, a model or the whole engine. None: no limit of this kind.
+    """The limits of an API key, a model or the whole engine. None: no limit of this kind. At least one is needed.
 
     requests_per_second: requests in a second.
     requests_per_minute: requests in a minute.
@@ -42,6 +43,10 @@ class RateLimit:
 
     def __post_init__(self) -> None:
         RATE_LIMIT.check(self, "rates")
+        if all(getattr(self, name) is None for name in RATE_LIMIT.rules):
+            raise InvalidRequestError(
+                "rates", f"must have a limit: give RateLimit one of {', '.join(RATE_LIMIT.rules)}, or leave it out"
+            )
 
 
 def limits_of(declared: RateLimit, of: str = "") -> tuple[ReportedLimit, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections import Counter
 
@@ -48,23 +49,24 @@ async def test_an_entry_that_covers_nothing_is_an_error(key: str) -> None:
     assert BAD_KEYS[key] in str(raised.value)
 
 
-@pytest.mark.parametrize(
-    ("limit", "value"),
-    [
-        ("requests_per_second", 0),
-        ("requests_per_minute", -1),
-        ("requests_per_day", math.nan),
-        ("tokens_per_minute", math.inf),
-        ("input_tokens_per_minute", 1e308),
-        ("output_tokens_per_minute", "60"),
-        ("concurrent", 0),
-        ("concurrent", 1.5),
-        ("concurrent", True),
-    ],
-)
+LIMITS = [field.name for field in dataclasses.fields(ms.RateLimit)]
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+@pytest.mark.parametrize("value", [0, -1, math.nan, math.inf, 1e308, True, False, "60", "", [60]], ids=repr)
 def test_a_limit_that_is_no_limit_is_an_error(limit: str, value: object) -> None:
     with pytest.raises(ms.InvalidRequestError, match=limit):
         ms.RateLimit(**{limit: value})  # type: ignore[arg-type]
+
+
+def test_calls_at_a_time_are_a_whole_number() -> None:
+    with pytest.raises(ms.InvalidRequestError, match="concurrent"):
+        ms.RateLimit(concurrent=1.5)  # type: ignore[arg-type]
+
+
+def test_a_rate_limit_without_a_limit_is_an_error() -> None:
+    with pytest.raises(ms.InvalidRequestError, match="must have a limit: give RateLimit one of requests_per_second"):
+        ms.RateLimit()
 
 
 @pytest.mark.parametrize(
