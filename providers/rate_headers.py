@@ -27,6 +27,12 @@ LARGEST = 1e15
 """A limit or a remaining amount above this number of requests or tokens is an error of the server."""
 
 
+LARGEST_SKEW = DAY
+"""Seconds. A reset at most this long ago means that the limit is full: the bucket was full when the server answered, or
+the two clocks differ. An older one is an error of the server.
+"""
+
+
 @dataclass(slots=True, frozen=True)
 class HeaderRow:
     """The headers of one limit: names in lower case, empty if the server does not send that header.
@@ -96,8 +102,9 @@ def amount(text: str | None) -> float | None:
 
 
 def seconds_until(text: str | None, form: ResetForm, now: float) -> float | None:
-    """Return the seconds until a reset, or None if the text cannot be parsed, the time has passed, or it is more than
-    31 days away.
+    """Return the seconds until a reset; 0 if it passed recently.
+
+    Returns None if the text cannot be parsed, or the time is more than `LARGEST_SKEW` ago or more than 31 days away.
     """
     if not text:
         return None
@@ -109,7 +116,9 @@ def seconds_until(text: str | None, form: ResetForm, now: float) -> float | None
         seconds = None if moment is None else moment / 1000 - now
     else:
         seconds = _until_moment(text, now)
-    return seconds if seconds is not None and 0 <= seconds <= 31 * DAY else None
+    if seconds is None or not -LARGEST_SKEW <= seconds <= 31 * DAY:
+        return None
+    return max(0.0, seconds)
 
 
 def _until_moment(text: str, now: float) -> float | None:

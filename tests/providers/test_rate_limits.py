@@ -413,6 +413,12 @@ IGNORED_ROWS: list[tuple[str, str, dict[str, str], tuple[str, ...]]] = [
         },
         ("anthropic-ratelimit-requests-remaining", "anthropic-ratelimit-requests-reset"),
     ),
+    (
+        "junk of openrouter",
+        "openrouter",
+        {"x-ratelimit-limit": "20", "x-ratelimit-remaining": "-1", "x-ratelimit-reset": "1767225600000"},
+        ("x-ratelimit-remaining", "x-ratelimit-reset"),
+    ),
     ("in order", "openai-chat", {"x-ratelimit-limit-requests": "5", "x-ratelimit-remaining-requests": "4"}, ()),
 ]
 
@@ -422,3 +428,36 @@ IGNORED_ROWS: list[tuple[str, str, dict[str, str], tuple[str, ...]]] = [
 )
 def test_headers_that_say_nothing_are_named(provider: str, headers: dict[str, str], ignored: tuple[str, ...]) -> None:
     assert report(provider, headers).ignored == ignored
+
+
+PAST_RESETS: list[tuple[str, dict[str, str]]] = [
+    (
+        "anthropic",
+        {
+            "anthropic-ratelimit-requests-limit": "50",
+            "anthropic-ratelimit-requests-remaining": "50",
+            "anthropic-ratelimit-requests-reset": reset,
+        },
+    )
+    for reset in ("2026-09-21T14:13:19Z", "2026-09-21T14:13:20Z", "2026-09-21T12:30:00Z")
+] + [
+    (
+        "openrouter",
+        {"x-ratelimit-limit": "20", "x-ratelimit-remaining": "20", "x-ratelimit-reset": str(round(NOW - 5) * 1000)},
+    ),
+    (
+        "openai-chat",
+        {
+            "x-ratelimit-limit-requests": "20",
+            "x-ratelimit-remaining-requests": "20",
+            "x-ratelimit-reset-requests": "0s",
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize(("provider", "headers"), PAST_RESETS, ids=range(len(PAST_RESETS)))
+def test_a_reset_that_has_passed_means_full_now(provider: str, headers: dict[str, str]) -> None:
+    found = report(provider, headers)
+    assert found.ignored == ()
+    assert [limit.reset for limit in found.limits] == [0.0]
