@@ -56,6 +56,7 @@ class ReportedLimit:
     remaining: the amount left; None if not reported.
     reset: seconds until the limit is full again; None if not reported.
     tier: the service tier that the limit belongs to; empty for the ordinary one.
+    reset_step: seconds to which the server rounds the reset. Not compared.
     """
 
     name: str
@@ -65,6 +66,7 @@ class ReportedLimit:
     remaining: float | None = None
     reset: float | None = None
     tier: str = ""
+    reset_step: float = field(default=1.0, compare=False)
 
 
 @dataclass(slots=True, frozen=True)

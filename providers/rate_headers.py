@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Literal, TypeAlias
 
 from .dialect import Headers
-from .quota_report import DAY, MINUTE, ReportedLimit, Unit
+from .quota_report import DAY, MINUTE, SECOND, ReportedLimit, Unit
 from .retry_hints import duration_ms
 
 ResetForm: TypeAlias = Literal["span", "moment", "milliseconds"]
@@ -26,6 +26,8 @@ reset is later than this is a limit per day.
 LARGEST = 1e15
 """A limit or a remaining amount above this number of requests or tokens is an error of the server."""
 
+
+MILLISECOND = 0.001
 
 LARGEST_SKEW = DAY
 """Seconds. A reset at most this long ago means that the limit is full: the bucket was full when the server answered, or
@@ -84,7 +86,8 @@ def read_rows(rows: Iterable[HeaderRow], headers: Headers, now: float, ignored: 
         daily = row.may_be_daily and reset is not None and reset > LONGEST_MINUTE
         name = f"{row.name} per day" if daily else row.name
         window = DAY if daily else row.window
-        found.append(ReportedLimit(name, row.unit, window, limit, remaining, reset, row.tier))
+        step = MILLISECOND if _is_fine(headers.get(row.reset, ""), row.reset_form) else SECOND
+        found.append(ReportedLimit(name, row.unit, window, limit, remaining, reset, row.tier, step))
     return tuple(found)
 
 
@@ -119,6 +122,11 @@ def seconds_until(text: str | None, form: ResetForm, now: float) -> float | None
     if seconds is None or not -LARGEST_SKEW <= seconds <= 31 * DAY:
         return None
     return max(0.0, seconds)
+
+
+def _is_fine(text: str, form: ResetForm) -> bool:
+    """Return True if a reset is written with a precision of milliseconds."""
+    return form == "milliseconds" or (form == "span" and ("." in text or "ms" in text))
 
 
 def _until_moment(text: str, now: float) -> float | None:

@@ -11,11 +11,12 @@ Knows costs, reports and the time that the caller passes. Must not know queues, 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ...providers.charging import Charging
 from ...providers.quota_report import MINUTE, QuotaReport, Refusal, ReportedLimit, Unit
 from .bucket import Bucket
+from .bucket_size import BucketSize
 from .charge import FREE, Charger, Cost
 from .learned import FIRST_BACKOFF, LONGEST_BACKOFF, LearnedBucket, first_rate
 from .rate_limit import RateLimit, limits_of
@@ -36,6 +37,9 @@ NOTED_CHANGE = 0.1
 """Changes of a reported limit by less than this part are not logged, as some servers report another limit with each
 response."""
 
+SPARE = 0.02
+"""The part of a bucket of known size that is not used, because calls overtake each other on their way to the server."""
+
 LEAST_OF_ESTIMATE = 0.5
 """The smallest part of the estimated input tokens that a request really has."""
 
@@ -53,6 +57,7 @@ class ReportedBucket:
     bucket: the token bucket.
     declared: True if the limit comes from the user.
     noted: the rate that was last logged.
+    size: the size of the server's bucket, as far as its reports show it.
     """
 
     name: str
@@ -61,6 +66,7 @@ class ReportedBucket:
     bucket: Bucket
     declared: bool = False
     noted: float = 0.0
+    size: BucketSize = field(default_factory=BucketSize)
 
     @property
     def limit(self) -> float:
@@ -297,7 +303,7 @@ class Quota:
             self._accept(ticket, now)
 
     def _accept(self, ticket: Ticket, now: float) -> None:
-        if not self.window.confirm(ticket):
+        if not self.window.confirm(ticket, self._calls_per_second(ticket.cost), now):
             return
         ticket.state = TicketState.CONFIRMED
         self._backoff = FIRST_BACKOFF
@@ -335,14 +341,15 @@ class Quota:
 
     def _read_limit(self, limit: ReportedLimit, rate: float, ticket: Ticket, now: float) -> None:
         reported = self.reported.get(limit.name)
-        since = self._totals[limit.unit] - ticket.sent_before[limit.unit]
         if reported is None:
             reported = self.reported[limit.name] = reported_bucket(limit, now)
             bucket = reported.bucket
             if limit.remaining is None:
                 bucket.level = bucket.capacity - self._totals[limit.unit]
             else:
+                since = self._totals[limit.unit] - ticket.sent_before[limit.unit]
                 bucket.level = min(bucket.capacity, limit.remaining - since)
+            reported.size.read(limit)
             self._note(reported, "reported")
             return
         bucket = reported.bucket
@@ -350,8 +357,25 @@ class Quota:
             bucket.scale(rate, now)
             if abs(rate - reported.noted) > NOTED_CHANGE * reported.noted:
                 self._note(reported, "changed")
-        if self.charger.charging.settlement == "unknown" and limit.remaining is not None:
-            bucket.level = max(bucket.fill(now), min(bucket.capacity, limit.remaining - since))
+        is_smaller = reported.size.read(limit) and reported.size.seconds < reported.window < LONG_WINDOW
+        if limit.remaining is not None and (is_smaller or self.charger.charging.settlement == "unknown"):
+            self._correct_level(reported, limit.remaining, ticket, now, is_smaller=is_smaller)
+
+    def _correct_level(
+        self, reported: ReportedBucket, remaining: float, ticket: Ticket, now: float, *, is_smaller: bool
+    ) -> None:
+        """Set a bucket's level by the amount that a response reports: raise it, or lower it in a smaller bucket."""
+        bucket, unit = reported.bucket, reported.unit
+        # The server may receive calls that were sent earlier after this one.
+        since = self._totals[unit] - ticket.sent_before[unit]
+        since += sum(call.cost[unit] for call in self.window.before(ticket))
+        part = reported.size.seconds / reported.window
+        if part >= 1.0 or reported.window >= LONG_WINDOW:
+            bucket.level = max(bucket.fill(now), min(bucket.capacity, remaining - since))
+            return
+        bucket.capacity = min(bucket.capacity, reported.limit * part)
+        left = remaining * part - since - SPARE * bucket.capacity
+        bucket.level = (min if is_smaller else max)(bucket.fill(now), left)
 
     def _note(self, reported: ReportedBucket, what: str) -> None:
         reported.noted = reported.bucket.rate
@@ -359,6 +383,15 @@ class Quota:
 
     def _reported_rate(self, unit: Unit) -> float:
         rates = (reported.bucket.rate for reported in self.reported.values() if reported.unit is unit)
+        return min(rates, default=math.inf)
+
+    def _calls_per_second(self, cost: Cost) -> float:
+        """Return the calls of this cost that the known limits allow per second; `math.inf` if none is known."""
+        rates = (
+            reported.bucket.rate / cost[reported.unit]
+            for reported in self.reported.values()
+            if cost[reported.unit] > 0 and reported.window < LONG_WINDOW
+        )
         return min(rates, default=math.inf)
 
     def _learn(self, ticket: Ticket, report: QuotaReport, now: float) -> None:

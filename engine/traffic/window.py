@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
+from collections.abc import Iterator
+from itertools import takewhile
 
 from .ticket import Ticket
 
@@ -16,21 +18,31 @@ START = 10
 DOUBLING_UNTIL = 32
 """Up to this size, the window doubles with each round trip. A larger window grows by this number with each."""
 
+AHEAD = 3.0
+"""The window grows up to this many times the calls that a known limit allows while one call is unconfirmed. Calls beyond
+the limit's rate come out of the server's bucket, whose size is not known. When it is empty, the whole window is refused.
+"""
+
 CONFIRMED_AFTER = 0.5
 """Seconds without a refusal after which a call counts as accepted. The headers of an unstreamed response arrive only
 when the whole response is ready."""
+
+_SMOOTHING = 0.1
+"""Weight of one call in the smoothed time until a call is confirmed."""
 
 
 class Window:
     """The calls that were sent and may still be refused.
 
-    The window grows with each confirmed call, while at least half of it is in use.
+    The window grows with each confirmed call, while at least half of it is in use and it is not far ahead of a known
+    limit.
     """
 
-    __slots__ = ("_size", "_unconfirmed")
+    __slots__ = ("_seconds", "_size", "_unconfirmed")
 
     def __init__(self) -> None:
         self._size = float(START)
+        self._seconds = CONFIRMED_AFTER  # until a call is confirmed, smoothed
         self._unconfirmed: OrderedDict[Ticket, float] = OrderedDict()
 
     def __len__(self) -> int:
@@ -45,18 +57,28 @@ class Window:
         """Add a call that is sent."""
         self._unconfirmed[ticket] = now + CONFIRMED_AFTER
 
-    def confirm(self, ticket: Ticket) -> bool:
-        """Remove a call that the server accepted. Return False if it was not in the window."""
+    def confirm(self, ticket: Ticket, calls_per_second: float, now: float) -> bool:
+        """Remove a call that the server accepted. Return False if it was not in the window.
+
+        calls_per_second: the calls that the known limits allow; `math.inf` if none is known.
+        """
         in_use = len(self._unconfirmed)
-        if self._unconfirmed.pop(ticket, None) is None:
+        until = self._unconfirmed.pop(ticket, None)
+        if until is None:
             return False
-        if 2 * in_use >= self.size:
+        took = now - until + CONFIRMED_AFTER
+        self._seconds += _SMOOTHING * (took - self._seconds)
+        if 2 * in_use >= self.size and self._size < max(START, AHEAD * calls_per_second * self._seconds):
             self._size += min(1.0, DOUBLING_UNTIL / self._size)
         return True
 
     def remove(self, ticket: Ticket) -> None:
         """Remove a call that was refused or cancelled. The window does not grow."""
         self._unconfirmed.pop(ticket, None)
+
+    def before(self, ticket: Ticket) -> Iterator[Ticket]:
+        """Yield the unconfirmed calls that were sent before this one. The server may receive them later."""
+        return takewhile(lambda call: call is not ticket, self._unconfirmed)
 
     def overdue(self, now: float) -> Ticket | None:
         """Return the oldest call if it counts as accepted, because no refusal came for `CONFIRMED_AFTER` seconds."""

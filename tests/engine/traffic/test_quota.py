@@ -209,6 +209,31 @@ def test_above_32_the_window_grows_by_32_a_round_trip() -> None:
     assert sizes == [14, 19, 26, 35, 46, 57]
 
 
+def test_the_window_grows_no_further_than_three_times_a_known_rate() -> None:
+    """The server accepts each call after half a second and allows 60 a second: 3 × 60 × 0.5 calls."""
+    quota = a_quota(requests_per_minute=3600)
+    for now in range(20):
+        for ticket in [send(quota, now) for _ in range(quota.window.size)]:
+            quota.confirm(ticket, NOTHING, now + 0.5)
+    assert quota.window.size == 90
+
+
+def test_the_window_of_a_fast_server_with_a_known_rate_stays_small() -> None:
+    quota = a_quota(requests_per_minute=3600)
+    for step in range(200):
+        for ticket in [send(quota, step) for _ in range(quota.window.size)]:
+            quota.confirm(ticket, NOTHING, step + 0.005)
+    assert quota.window.size <= 32
+
+
+def test_a_limit_per_day_does_not_bound_the_window() -> None:
+    quota = a_quota(requests_per_day=10_000)
+    for now in range(20):
+        for ticket in [send(quota, now) for _ in range(quota.window.size)]:
+            quota.confirm(ticket, NOTHING, now + 0.1)
+    assert quota.window.size > 100
+
+
 # 6. Hold.
 
 
