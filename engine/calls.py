@@ -92,6 +92,7 @@ class Calls:
         backend = TrioBackend(services.nursery)
         pool = Pool(backend, loop, timers, self._dial, limits.pool, watch)
         self._runtime = Runtime(loop, timers, pool, self._callback_raised)
+        self._runtime.on_scope = None if watch is None else watch.scope_changed
         self._watch = watch
         self._hooks = CallHooks(self._call_ended) if watch is None else watch.hooks(self._call_ended)
         self._scope = scope

@@ -23,6 +23,7 @@ from .call import CallHooks, Deliver, RunningCall
 from .callbacks import check_callback
 from .completion import Completion
 from .handle import Call
+from .traffic.statistics import ScopeStatistics
 
 logger: logging.Logger = logging.getLogger("manystream.observe")
 
@@ -84,6 +85,15 @@ class Observer:
     def connection_closed(self, origin: str, served: int) -> None:
         """A connection was closed after `served` exchanges."""
 
+    def scope_changed(self, scope: str, statistics: ScopeStatistics) -> None:
+        """The figures of a scope of traffic control have changed.
+
+        Called at most once per second for each scope; the last call has the latest figures. Never called in an engine
+        without `traffic`.
+
+        scope: the scope's name, such as `openai/gpt-5`.
+        """
+
 
 HOOKS = tuple(name for name, value in vars(Observer).items() if callable(value) and not name.startswith("_"))
 """The names of an observer's methods."""
@@ -131,6 +141,9 @@ class GuardedObserver:
 
     def connection_closed(self, origin: str, served: int) -> None:
         self._notify("connection_closed", origin, served)
+
+    def scope_changed(self, scope: str, statistics: ScopeStatistics) -> None:
+        self._notify("scope_changed", scope, statistics)
 
     def observed(self, running: RunningCall, deliver: Deliver) -> Deliver:
         """Return a function that notifies the observer of events and then delivers them with `deliver`."""

@@ -1,6 +1,6 @@
 """The runtime that the calls of one engine share: loop, timers, connection pool, retry budget and next tick.
 
-Knows transport. Must not know calls; it knows only that an action is due (`Due`).
+Knows transport and the figures of traffic control. Must not know calls; it knows only that an action is due (`Due`).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from ..transport.timers import Timers
 from .listener import Recorder
 from .record import RecordingFile
 from .retry import RetryBudget
+from .traffic.statistics import ScopeStatistics
 
 
 class Due(abc.ABC):
@@ -42,6 +43,7 @@ class Runtime:
     budget: the retry budget of all calls.
     random: returns a number from 0 to 1, for the jitter of delays.
     on_callback_raised: called with the exception of a callback; it may end the engine.
+    on_scope: called with the name and the figures of a scope of traffic control; None: nobody observes them.
     recording: the file to which the bytes sent and received are recorded; None: there is no recording.
     retried: the number of attempts made after a failure and a delay.
     resent: the number of attempts made at once because a kept-alive connection had been closed.
@@ -53,6 +55,7 @@ class Runtime:
         "budget",
         "loop",
         "on_callback_raised",
+        "on_scope",
         "pool",
         "random",
         "recording",
@@ -70,6 +73,7 @@ class Runtime:
         self.budget: RetryBudget = RetryBudget()
         self.random: Callable[[], float] = random.Random().random
         self.on_callback_raised: Callable[[BaseException], None] = on_callback_raised
+        self.on_scope: Callable[[str, ScopeStatistics], None] | None = None
         self.recording: RecordingFile | None = None
         self.retried: int = 0
         self.resent: int = 0

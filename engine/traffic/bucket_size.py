@@ -17,7 +17,7 @@ LEAST_RISE = 2.0
 """Seconds by which the reset must rise between two reports. A reset in whole seconds may rise by one from rounding."""
 
 LEAST_FALL = 2.0
-"""Seconds by which the reset falls, although more is used, in a server that counts in fixed windows and has no bucket."""
+"""Seconds by which the reset falls, although more is used, in a server that counts in fixed windows."""
 
 
 class BucketSize:

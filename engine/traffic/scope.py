@@ -231,8 +231,10 @@ class Scope:
         """Return the scope's figures at the time `now`."""
         quota, window = self.quota, self.quota.window
         most = [limit.concurrent for limit in self.limits if limit.concurrent is not None]
+        hold_until = quota.hold_until
         if self.concurrency is not None:
             most.append(int(self.concurrency.limit))
+            hold_until = max(hold_until, self.concurrency.hold_until)
         return ScopeStatistics(
             waiting=self.queue.length,
             running=quota.running,
@@ -242,7 +244,7 @@ class Scope:
             learned={unit.words: _figures(learned.bucket, now) for unit, learned in quota.learned.items()},
             window=window.size if quota.adaptive else 0,
             unconfirmed=len(window),
-            held=max(0.0, quota.hold_until - now),
+            held=max(0.0, hold_until - now),
             spent=max(0.0, quota.spent_until - now),
             concurrent=min(most, default=None),
         )

@@ -19,8 +19,10 @@ DOUBLING_UNTIL = 32
 """Up to this size, the window doubles with each round trip. A larger window grows by this number with each."""
 
 AHEAD = 3.0
-"""The window grows up to this many times the calls that a known limit allows while one call is unconfirmed. Calls beyond
-the limit's rate come out of the server's bucket, whose size is not known. When it is empty, the whole window is refused.
+"""The window grows up to this many times the calls that a known limit allows while one call is unconfirmed.
+
+Calls beyond the limit's rate come out of the server's bucket, whose size is not known. When that is empty, the server
+refuses the whole window.
 """
 
 CONFIRMED_AFTER = 0.5

@@ -42,6 +42,24 @@ ORIGIN_COLUMNS = (
     Column("connecting"),
     Column("calls waiting"),
 )
+SCOPE_COLUMNS = (
+    Column("scope", "left"),
+    Column("waiting"),
+    Column("running"),
+    Column("at most"),
+    Column("window"),
+    Column("sent"),
+    Column("refused"),
+    Column("held for"),
+)
+LIMIT_COLUMNS = (
+    Column("scope", "left"),
+    Column("limit", "left"),
+    Column("from", "left"),
+    Column("a second"),
+    Column("level"),
+    Column("capacity"),
+)
 CALL_COLUMNS = (
     Column("call"),
     Column("provider", "left"),
@@ -52,6 +70,9 @@ CALL_COLUMNS = (
     Column("attempt"),
     Column("request id", "left"),
 )
+DECLARED = "declared "
+"""With this, the name of a limit begins that the program declared."""
+
 MODEL_WIDTH = 32
 ID_WIDTH = 24
 
@@ -87,6 +108,9 @@ class View:
         self._statistics = mapping(snapshot, "statistics")
         self.heading: list[str] = self._heading()
         self.sections: list[Section] = [self._providers(), self._origins()]
+        scopes = mapping(mapping(self._statistics, "traffic"), "scopes")
+        if scopes:
+            self.sections += [_scopes(scopes), _limits(scopes)]
         if calls:
             self.sections.append(self._calls(sort, calls))
 
@@ -163,6 +187,47 @@ class View:
         return Section(f"calls, {words} first", CALL_COLUMNS, rows)
 
 
+def _scopes(scopes: JSONObject) -> Section:
+    """Return the table of the scopes of traffic control: what waits, and why."""
+    rows: list[list[str]] = []
+    for name in scopes:
+        scope = mapping(scopes, name)
+        held = max(_number(scope, "held"), _number(scope, "spent"))
+        most, window = integer(scope, "concurrent"), integer(scope, "window")
+        rows.append(
+            [
+                _short(name, MODEL_WIDTH),
+                _count(scope, "waiting"),
+                _count(scope, "running"),
+                "–" if most is None else f"{most:,}",
+                f"{_count(scope, 'unconfirmed')} of {window:,}" if window else "–",
+                _count(scope, "sent"),
+                _count(scope, "refused"),
+                duration(held) if held else "–",
+            ]
+        )
+    return Section("traffic", SCOPE_COLUMNS, rows)
+
+
+def _limits(scopes: JSONObject) -> Section:
+    """Return the table of all known limits over time."""
+    rows: list[list[str]] = []
+    for scope in scopes:
+        for source in ("reported", "learned"):
+            limits = mapping(mapping(scopes, scope), source)
+            for name in limits:
+                limit, declared = mapping(limits, name), name.startswith(DECLARED)
+                rows.append(
+                    [
+                        _short(scope, MODEL_WIDTH),
+                        harmless(name.removeprefix(DECLARED)),
+                        DECLARED.strip() if declared else source,
+                        *(f"{_number(limit, member):,.6g}" for member in ("rate", "level", "capacity")),
+                    ]
+                )
+    return Section("limits", LIMIT_COLUMNS, rows)
+
+
 def lag_text(statistics: JSONObject) -> str:
     """Return the loop's lag as text, with the call that took most of it."""
     culprit = harmless(string(statistics, "loop_culprit") or "")
@@ -181,6 +246,12 @@ def summary_line(snapshot: JSONObject) -> str:
         f"{_count(statistics, 'failed')} failed",
         f"lag {duration(_number(statistics, 'loop_lag'))}",
     ]
+    scopes = mapping(mapping(statistics, "traffic"), "scopes")
+    if scopes:
+        waiting, refused = (
+            sum(integer(mapping(scopes, name), member) or 0 for name in scopes) for member in ("waiting", "refused")
+        )
+        parts.insert(-2, f"{waiting:,} waiting, {refused:,} refused")
     quietest = objects(snapshot, "quietest")
     if quietest:
         parts.append(f"longest silence {duration(_number(quietest[0], 'quiet'))}")

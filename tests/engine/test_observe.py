@@ -134,7 +134,10 @@ class Broken(Observer):
 
 async def test_an_observer_that_raises_is_logged_and_harms_no_call(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.ERROR, "manystream.observe"):
-        async with open_peer(serve_streams) as peer, ms.open_engine([peer.chat], observer=Broken()) as engine:
+        async with (
+            open_peer(serve_streams) as peer,
+            ms.open_engine([peer.chat], observer=Broken(), traffic=ms.Traffic()) as engine,
+        ):
             recorder = Recorder()
             await engine.start_stream(hello(), recorder.on_event, recorder.on_completion).wait()
     assert recorder.text == "abc"

@@ -48,6 +48,7 @@ async def test_a_stream_is_one_client_span_with_all_attributes(telemetry: Teleme
     )  # fmt: skip
     attributes = dict(span.attributes or {})
     assert attributes.pop("gen_ai.response.time_to_first_chunk") > 0  # type: ignore[operator]
+    assert attributes.pop("manystream.waited.connection") > 0  # type: ignore[operator]
     usage = response.usage
     assert usage.output_tokens is not None
     assert attributes == {

@@ -284,3 +284,52 @@ def test_a_snapshot_with_missing_members_can_be_shown() -> None:
     empty: JSONObject = {}
     assert View(empty, sort="age", calls=3).lines()
     assert summary_line(empty)
+
+
+TRAFFIC: JSONObject = {
+    "statistics": {
+        "traffic": {
+            "scopes": {
+                "openai/gpt-\x1b5": {
+                    "waiting": 1200,
+                    "running": 30,
+                    "sent": 2000,
+                    "refused": 7,
+                    "window": 40,
+                    "unconfirmed": 12,
+                    "held": 1.5,
+                    "spent": 0,
+                    "concurrent": None,
+                    "reported": {
+                        "declared requests_per_minute of openai": {"rate": 60, "level": 5.5, "capacity": 3600},
+                        "tokens": {"rate": 2500, "level": -3, "capacity": 150000},
+                    },
+                    "learned": {"requests": {"rate": 42, "level": 0.25, "capacity": 42}},
+                },
+                "vllm": {"waiting": 0, "running": 8, "sent": 9, "refused": 0, "window": 0, "concurrent": 8},
+            }
+        }
+    }
+}
+
+
+def test_each_scope_of_traffic_control_and_each_limit_is_a_row() -> None:
+    lines = [line.split() for line in View(TRAFFIC, sort="age", calls=0).lines()]
+    scope = "openai/gpt-\ufffd5"
+    assert [line for line in lines if line[:1] in ([scope], ["vllm"])] == [
+        [scope, "1,200", "30", "–", "12", "of", "40", "2,000", "7", "1.50", "s"],
+        ["vllm", "0", "8", "8", "–", "9", "0", "–"],
+        [scope, "requests_per_minute", "of", "openai", "declared", "60", "5.5", "3,600"],
+        [scope, "tokens", "reported", "2,500", "-3", "150,000"],
+        [scope, "requests", "learned", "42", "0.25", "42"],
+    ]
+
+
+def test_an_engine_without_traffic_control_has_no_such_tables() -> None:
+    titles = [section.title for section in View(look(1, 1), sort="age", calls=0).sections]
+    assert titles == ["providers", "connections"]
+
+
+def test_the_line_counts_what_waits_and_what_was_refused() -> None:
+    assert "1,200 waiting, 7 refused" in summary_line(TRAFFIC)
+    assert "waiting" not in summary_line(look(1, 1))
