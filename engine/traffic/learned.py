@@ -68,6 +68,11 @@ class LearnedBucket:
         """The learned rate, in units per second."""
         return self.bucket.rate
 
+    @property
+    def is_in_vain(self) -> bool:
+        """True if the last refusal came soon after the one before, although the rate was kept."""
+        return self._backoff > FIRST_BACKOFF
+
     def accept(self, cost: float, ceiling: float, now: float) -> None:
         """Record an accepted call, and raise the rate, at most to `ceiling`."""
         self._accepted += cost

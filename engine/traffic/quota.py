@@ -418,13 +418,20 @@ class Quota:
         learned.hold(cost, self.hold_until, now)
 
     def _refused_by(self, cost: Cost, report: QuotaReport, now: float) -> Unit:
-        """Return the unit whose limit refused a call: the one that the report names, else the scarcest one."""
+        """Return the unit whose limit refused a call: the one that the report names, else the scarcest one.
+
+        A unit whose learned rate was cut or held in vain is not the reason: then the next scarce one is.
+        """
         if report.refused_by is not None:
             return report.refused_by
-        least, found = math.inf, Unit.REQUESTS
+        left = {Unit.REQUESTS: math.inf}
         for reported in self.reported.values():
             if cost[reported.unit] > 0:
-                left = reported.bucket.fill(now) / cost[reported.unit]
-                if left < least:
-                    least, found = left, reported.unit
-        return found
+                calls = reported.bucket.fill(now) / cost[reported.unit]
+                left[reported.unit] = min(calls, left.get(reported.unit, math.inf))
+        units = sorted(left, key=left.__getitem__)
+        return next((unit for unit in units if not self._is_in_vain(unit)), units[0])
+
+    def _is_in_vain(self, unit: Unit) -> bool:
+        learned = self.learned.get(unit)
+        return learned is not None and learned.is_in_vain

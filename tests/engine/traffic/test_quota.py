@@ -337,6 +337,21 @@ def test_a_refusal_is_attributed_to_one_limit() -> None:
     assert list(neither.learned) == [REQUESTS]
 
 
+def test_the_next_scarce_limit_is_blamed_if_the_first_was_limited_in_vain() -> None:
+    """The server refuses by its requests and does not name them; its tokens look scarcer."""
+    quota = a_quota(requests_per_minute=60, tokens_per_minute=600)
+    for now in (0, 10, 20):
+        quota.refuse(send(quota, now), REFUSED, now + 1)
+    assert list(quota.learned) == [TOKENS, REQUESTS]
+    quota.refuse(send(quota, 30), REFUSED, 31)
+    assert list(quota.learned) == [TOKENS, REQUESTS]
+    for now in range(40, 52):
+        quota.confirm(send(quota, now), NOTHING, now)
+    before = quota.learned[TOKENS].rate
+    quota.refuse(send(quota, 60), REFUSED, 61)
+    assert quota.learned[TOKENS].rate < before
+
+
 # 9. Declared limits.
 
 
