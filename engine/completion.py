@@ -2,15 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 from ..providers.errors import ErrorCategory, ProviderError
 from ..providers.response import Response
 from ..providers.usage import Usage
 
-NO_WAIT: Mapping[str, float] = MappingProxyType({})
+
+class NoWait(Mapping[str, float]):
+    """An empty mapping that is hashable, so that a dataclass takes it as a default without a call per object."""
+
+    __slots__ = ()
+
+    __hash__ = object.__hash__
+
+    def __getitem__(self, reason: str) -> float:
+        raise KeyError(reason)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+    def __repr__(self) -> str:
+        return "{}"
+
+
+NO_WAIT: Mapping[str, float] = NoWait()
 """What a call has waited for that did not wait: one object for all."""
 
 
@@ -35,7 +55,7 @@ class Timings:
     first_byte: float | None = None
     first_token: float | None = None
     finished: float | None = None
-    waited: Mapping[str, float] = field(default_factory=lambda: NO_WAIT)
+    waited: Mapping[str, float] = NO_WAIT
 
 
 @dataclass(slots=True)

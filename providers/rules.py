@@ -133,14 +133,18 @@ def _compiled(kind: type, rules: Mapping[str, Rule]) -> Callable[[object], bool]
         common = {type_ for each in rule.kinds for type_ in COMMON.get(each, (each,))} - {NoneType}
         names |= {f"kinds{number}": tuple(common), f"fits{number}": rule.fits, f"free{number}": rule.free}
         names |= {f"kind{number}": next(iter(common))}
-        tests = [f"type(x) is kind{number}" if len(common) == 1 else f"type(x) in kinds{number}"]
+        test = f"type(x) is kind{number}" if len(common) == 1 else f"type(x) in kinds{number}"
         if rule.fits is not None:
             # An empty container contains nothing wrong; a rule whose `fits` is `bool` refuses an empty one.
             holds = rule.inside is not None and not common.isdisjoint(CONTAINERS)
             fits = "x" if rule.fits is bool else f"(not x or fits{number}(x))" if holds else f"fits{number}(x)"
-            tests.append(f"(type(x) in free{number} or {fits})" if rule.free else fits)
-        unless = "x is not None and " if NoneType in rule.kinds else ""
-        lines += [f"    x = value.{name}", f"    if {unless}not ({' and '.join(tests)}): return False"]
+            test = f"type(x) in free{number} or ({test} and {fits})" if rule.free else f"{test} and {fits}"
+        if NoneType in rule.kinds:
+            # Most optional fields are None; then nothing is stored.
+            lines += [f"    if value.{name} is not None:", f"        x = value.{name}"]
+            lines += [f"        if not ({test}): return False"]
+        else:
+            lines += [f"    x = value.{name}", f"    if not ({test}): return False"]
     exec("\n".join([*lines, "    return True"]), names)
     return cast("Callable[[object], bool]", names["passes"])
 
