@@ -41,8 +41,12 @@ def best(seed: int) -> float:
 
 
 def quotas(seed: int, count: int, processes: int = 1, declared: float = 0.0) -> str:
-    """Measure servers with quotas."""
+    """Measure servers with quotas.
+
+    declared: the declared limits, relative to those of the server at the start; 0: none is declared.
+    """
     used: list[float] = []
+    as_declared: list[float] = []
     refused: list[float] = []
     fair: list[float] = []
     for number in range(seed, seed + count):
@@ -52,9 +56,15 @@ def quotas(seed: int, count: int, processes: int = 1, declared: float = 0.0) -> 
         outcomes = quota_run.run(plan, processes, declared)
         served = [outcome.served for outcome in outcomes]
         used.append(min(1.0, sum(served) / max(1e-9, best(number))))
+        if declared and (plan.change is None or plan.change[1] <= declared):
+            as_declared.append(used[-1])
         refused.append(sum(o.refused for o in outcomes) / max(1, sum(o.sent for o in outcomes)))
         fair.append(jain(served))
     text = f"utilisation {fmean(used):.3f}, 5th percentile {percentile(used, 0.05):.3f}, refused {fmean(refused):.3f}"
+    if declared:
+        # A client does not send more than its program declared, if the server raises its limit later.
+        low = percentile(as_declared, 0.05)
+        text += f"; where the declared limit was never too low {fmean(as_declared):.3f}, 5th percentile {low:.3f}"
     return text + (f", Jain {fmean(fair):.3f}" if processes > 1 else f", worst {max(refused):.2f}")
 
 
