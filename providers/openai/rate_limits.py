@@ -36,7 +36,9 @@ def _openai(prefix: str = "") -> tuple[HeaderRow, ...]:
     )
 
 
-_OPENAI = _openai()
+OPENAI_HEADERS = _openai()
+"""The headers of OpenAI, and of every server without a row in `SERVER_HEADERS`."""
+
 _UPSTREAM = _openai("llm_provider-")
 """The headers with which LiteLLM passes on the limits of the server behind it."""
 
@@ -136,7 +138,7 @@ def read_report(provider: str, headers: Headers, now: float, error: ProviderErro
     value = _error_object(body) if error is not None else {}
     headers = {**headers, **_passed_on(value)} if provider.startswith("openrouter") else headers
     ignored: list[str] = []
-    limits = read_rows(SERVER_HEADERS.get(provider, _OPENAI), headers, now, ignored)
+    limits = read_rows(SERVER_HEADERS.get(provider, OPENAI_HEADERS), headers, now, ignored)
     if not limits and provider not in SERVER_HEADERS:
         limits = read_rows(_UPSTREAM, headers, now, ignored)
     if error is None:

@@ -461,3 +461,28 @@ def test_a_reset_that_has_passed_means_full_now(provider: str, headers: dict[str
     found = report(provider, headers)
     assert found.ignored == ()
     assert [limit.reset for limit in found.limits] == [0.0]
+
+
+ROWS = {**openai.SERVER_HEADERS, "openai-chat": openai.OPENAI_HEADERS, "anthropic": anthropic.HEADERS}
+"""Profile → the rows of its headers."""
+
+JUNK = ["-1", "NaN", "1e308", "2025-09-21T14:13:20Z", "much"]
+
+
+@pytest.mark.parametrize("junk", [*JUNK, "0"])
+@pytest.mark.parametrize("provider", ROWS)
+def test_junk_as_a_limit_is_ignored_and_named_in_every_dialect(provider: str, junk: str) -> None:
+    headers = {name: junk for row in ROWS[provider] for name in (row.limit, row.remaining, row.reset) if name}
+    found = report(provider, headers)
+    assert found.limits == ()
+    assert set(found.ignored) == {row.limit for row in ROWS[provider]}
+
+
+@pytest.mark.parametrize("junk", JUNK)
+@pytest.mark.parametrize("provider", ROWS)
+def test_junk_beside_a_limit_is_ignored_and_named_in_every_dialect(provider: str, junk: str) -> None:
+    headers = {name: junk for row in ROWS[provider] for name in (row.remaining, row.reset) if name}
+    found = report(provider, headers | {row.limit: "600" for row in ROWS[provider]})
+    assert {(limit.limit, limit.remaining, limit.reset) for limit in found.limits} <= {(600.0, None, None)}
+    assert len(found.limits) == len(ROWS[provider])
+    assert set(found.ignored) == set(headers)
