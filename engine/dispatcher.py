@@ -153,7 +153,7 @@ class Dispatcher:
         if lane is None:
             scope = Scope(
                 self._name(access, family),
-                charging_of(row),
+                charging_of(row, provider.profile.dialect_name),
                 limits=[self._declared_limit(entry, account) for entry in entries],
                 adaptive=self._traffic.adaptive,
             )

@@ -51,11 +51,14 @@ DEFAULT = Charging(settlement="unknown")
 CHARGING: dict[str, Charging] = {
     "openai-chat": _OPENAI,
     "openai-responses": _OPENAI,
+    "openai-compatible": _OPENAI,
+    "responses-compatible": _OPENAI,
     "azure": _AZURE,
     "azure-deployment": _AZURE,
     "azure-models": _AZURE,
     "azure-responses": _AZURE,
     "anthropic": _ANTHROPIC,
+    "anthropic-compatible": _ANTHROPIC,
     "anthropic-openai": _ANTHROPIC,
     "google": _GEMINI,
     "google-openai": _GEMINI,
@@ -71,9 +74,21 @@ CHARGING: dict[str, Charging] = {
     "llama-cpp": _SERVER,
     "tgi": Charging(output="free", limited_by="slots"),
 }
-"""Name of the provider's profile → how it counts."""
+"""Name of the provider's profile → how it counts.
+
+A server with an address of its own that names no profile has the row of its dialect's own server: most are gateways to
+it. The charge is then the smaller one. If it is too small, refusals lower the rate; nothing would correct one that is
+too large, as it leaves a part of the limit unused.
+"""
+
+DIALECT_CHARGING: dict[str, Charging] = {"anthropic": _ANTHROPIC, "gemini": _GEMINI}
+"""Dialect → how a server counts whose profile has no row. OpenAI's dialects have too many different servers for one."""
 
 
-def charging_of(provider: str) -> Charging:
-    """Return how a provider counts, or `DEFAULT` for a provider without a row."""
-    return CHARGING.get(provider, DEFAULT)
+def charging_of(provider: str, dialect: str = "") -> Charging:
+    """Return how a provider counts, or how most servers of its dialect do if it has no row.
+
+    provider: the name of its profile.
+    dialect: the name of its dialect.
+    """
+    return CHARGING.get(provider) or DIALECT_CHARGING.get(dialect, DEFAULT)

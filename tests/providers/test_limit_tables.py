@@ -219,11 +219,14 @@ SLOTS_WAY = ("free", "sum", "usage", "slots", False, True, True)
 WAYS = {
     "openai-chat": OPENAI_WAY,
     "openai-responses": OPENAI_WAY,
+    "openai-compatible": OPENAI_WAY,
+    "responses-compatible": OPENAI_WAY,
     "azure": AZURE_WAY,
     "azure-deployment": AZURE_WAY,
     "azure-models": AZURE_WAY,
     "azure-responses": AZURE_WAY,
     "anthropic": ANTHROPIC_WAY,
+    "anthropic-compatible": ANTHROPIC_WAY,
     "anthropic-openai": ANTHROPIC_WAY,
     "google": GEMINI_WAY,
     "google-openai": GEMINI_WAY,
@@ -254,9 +257,11 @@ def test_each_server_is_charged_as_documented(provider: str) -> None:
     assert way(charging_of(provider)) == WAYS[provider]
 
 
-def test_a_server_without_a_row_is_charged_like_azure() -> None:
+def test_a_server_without_a_row_is_charged_by_its_dialect_or_like_azure() -> None:
     assert set(CHARGING) == set(WAYS)
-    assert way(charging_of("openai-compatible")) == AZURE_WAY
+    assert way(charging_of("mine", "openai-chat")) == AZURE_WAY
+    assert way(charging_of("mine", "anthropic")) == ANTHROPIC_WAY
+    assert way(charging_of("mine", "gemini")) == GEMINI_WAY
 
 
 def test_every_row_is_a_providers() -> None:

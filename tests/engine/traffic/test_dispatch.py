@@ -444,3 +444,39 @@ async def test_headers_that_say_nothing_are_ignored_and_logged_once(
         "openai/gpt-5: the header x-ratelimit-limit-requests says nothing ('-1'), ignored",
         "openai/gpt-5: the header x-ratelimit-limit-tokens says nothing ('1e308'), ignored",
     ]
+
+
+# --- how a server at an address of its own charges ---
+
+ANTHROPIC_EVENTS = (
+    '{"type":"message_start","message":{"id":"m","type":"message","role":"assistant","model":"c","content":[],'
+    '"usage":{"input_tokens":10,"output_tokens":1}}}',
+    '{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}',
+    '{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"hi"}}',
+    '{"type":"content_block_stop","index":0}',
+    '{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":5}}',
+    '{"type":"message_stop"}',
+)
+
+
+async def test_a_declared_output_limit_counts_what_a_gateway_to_anthropic_produces(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """`max_output_tokens` is no charge: 600 a minute are 120 answers of 5 tokens, not two of 300."""
+
+    async def serve(line: Line) -> None:
+        while await line.request():
+            events = [f"event: {each.split(chr(34))[3]}\ndata: {each}\n\n" for each in ANTHROPIC_EVENTS]
+            await line.send(STREAM_HEAD + chunked(*events).decode())
+
+    limits = ms.Traffic(rates={"*": ms.RateLimit(output_tokens_per_minute=600)})
+    async with open_peer(serve) as peer:
+        claude = ms.Anthropic("key", peer.url, name="claude")
+        async with ms.open_engine([claude], traffic=limits) as engine:
+            request = ms.Request("claude/c", [ms.Message.user("hello")], max_output_tokens=300)
+            began = trio.current_time()
+            calls = [engine.start_stream(request) for _ in range(100)]
+            completions = [await call.wait() for call in calls]
+            seconds = trio.current_time() - began
+    assert all(completion.success for completion in completions)
+    assert seconds < 15
