@@ -471,9 +471,9 @@ async def test_a_declared_output_limit_counts_what_a_gateway_to_anthropic_produc
 
     limits = ms.Traffic(rates={"*": ms.RateLimit(output_tokens_per_minute=600)})
     async with open_peer(serve) as peer:
-        claude = ms.Anthropic("key", peer.url, name="claude")
+        claude = ms.Anthropic("key", peer.url, name="gateway")
         async with ms.open_engine([claude], traffic=limits) as engine:
-            request = ms.Request("claude/c", [ms.Message.user("hello")], max_output_tokens=300)
+            request = ms.Request("gateway/c", [ms.Message.user("hello")], max_output_tokens=300)
             began = trio.current_time()
             calls = [engine.start_stream(request) for _ in range(100)]
             completions = [await call.wait() for call in calls]
