@@ -5,6 +5,7 @@ Knows the call's ticket and the lane in which it waits. Must not know sockets, r
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from ..providers.errors import ProviderError
@@ -12,6 +13,9 @@ from ..providers.quota_report import Refusal
 from ..providers.response import Response
 from .completion import AttemptRecord, Completion
 from .lane import Lane, Sender
+from .live_budgets import Need
+from .spending import Spending, Spent, spent_by
+from .traffic.budget import Holding
 from .traffic.ticket import Ticket, TicketState
 
 LEAST_WAIT = 1e-6
@@ -30,28 +34,46 @@ class Admission:
     """One call in traffic control, from its start to its end.
 
     journey: the attempts that have ended.
+    need: what the next attempt may use; None in an engine without budgets and prices.
+    spending: what the call reserves and spends; None in such an engine.
     """
 
     __slots__ = (
         "_began",
+        "_deadline",
         "_entered",
         "_lane",
         "_model",
         "_provider",
         "_quota_seconds",
+        "_sender",
         "_sent",
         "_slot_mark",
         "_slot_seconds",
         "_ticket",
         "journey",
+        "need",
+        "spending",
     )
 
-    def __init__(self, lane: Lane, ticket: Ticket, provider: str, model: str) -> None:
+    def __init__(
+        self,
+        lane: Lane,
+        ticket: Ticket,
+        provider: str,
+        model: str,
+        spending: Spending | None = None,
+        need: Need | None = None,
+    ) -> None:
         self._lane = lane
         self._ticket = ticket
         self._provider = provider
         self._model = model
         self.journey: tuple[AttemptRecord, ...] = ()
+        self.spending: Spending | None = spending
+        self.need: Need | None = need
+        self._sender: Sender | None = None  # of a call with spending
+        self._deadline = math.inf
         self._began = -1.0  # the time at which the call was started
         self._sent: float | None = None  # the time at which the running attempt began; None: none
         self._entered: float | None = None  # the time at which the current wait began; None: none
@@ -72,14 +94,18 @@ class Admission:
     @property
     def waiting_for(self) -> str:
         """The reason why the call waits, as text; empty if it does not wait."""
+        if self.spending is not None and self.spending.waiting_for:
+            return self.spending.waiting_for
         return self._lane.scope.waiting_for(self._ticket, self._lane.now)
 
     def waited(self, seconds: float) -> dict[str, float]:
         """Return reason → seconds that the call has waited. `seconds`: the total."""
+        budget = 0.0 if self.spending is None else self.spending.seconds
         by_reason = {
             "quota": self._quota_seconds,
             "slot": self._slot_seconds,
-            "connection": seconds - self._quota_seconds - self._slot_seconds,
+            "budget": budget,
+            "connection": seconds - self._quota_seconds - self._slot_seconds - budget,
         }
         return {reason: waited for reason, waited in by_reason.items() if waited > LEAST_WAIT}
 
@@ -94,8 +120,14 @@ class Admission:
         """
         ticket = self._ticket
         ticket.owner = sender
-        ticket.deadline = deadline
+        ticket.deadline = self._deadline = deadline
         self._begin_to_wait(now)
+        if self.spending is not None:
+            refused = self._refusal(now)
+            if refused is not None:
+                sender.rejected(refused)
+                return
+            self._sender, ticket.owner = sender, self
         self._lane.enter(ticket, now, again=again)
 
     def begin(self, now: float) -> None:
@@ -111,6 +143,89 @@ class Admission:
         self._slot_seconds += slot
         self._quota_seconds += max(0.0, now - self._entered - slot)
         self._entered = None
+
+    # --- as the lane sees a call with spending ---
+
+    def admitted(self) -> None:
+        """Send the call if its spending can be reserved."""
+        if self._pay(self._lane.now):
+            self._caller.admitted()
+
+    def rejected(self, error: ProviderError) -> None:
+        """Fail the call: its lane never sends it."""
+        self._caller.rejected(error)
+
+    def overdue(self, waiting_for: str) -> None:
+        """Fail the call: its time to wait is over."""
+        self._caller.overdue(waiting_for)
+
+    def on_defect(self, error: Exception) -> None:
+        """End the call after a defect in this library."""
+        self._caller.on_defect(error)
+
+    # --- as the budgets see it ---
+
+    def funded(self, holding: Holding) -> None:
+        """Go on: the spending is reserved."""
+        now = self._end_claim()
+        assert self.spending is not None
+        assert self.need is not None
+        self.spending.fund(self.need, holding)
+        self._begin_to_wait(now)
+        self._go_on_paid(now)
+
+    def unfunded(self, error: ProviderError) -> None:
+        """Go elsewhere or fail: no budget pays for the attempt."""
+        now = self._end_claim()
+        self._begin_to_wait(now)
+        self._unpaid(error, now)
+
+    def late(self, waiting_for: str) -> None:
+        """Fail the call: its time to wait is over."""
+        self._end_claim()
+        self._caller.overdue(waiting_for)
+
+    def _refusal(self, now: float) -> ProviderError | None:
+        """Return why no budget ever pays for the next attempt; None if one may."""
+        if self.spending is None or self.need is None:
+            return None
+        return self.spending.refusal(self.need, now)
+
+    def _pay(self, now: float) -> bool:
+        """Reserve what the attempt may use that the lane sends. Returns False if the call is not sent now."""
+        spending, need = self.spending, self.need
+        if spending is None or need is None:
+            return True
+        found = spending.reserve(need, now)
+        if found is True:
+            return True
+        self._lane.scope.cancel(self._ticket, now)
+        self._lane.changed()
+        if isinstance(found, ProviderError):
+            self._unpaid(found, now)
+        else:
+            self.left(now)
+            spending.wait(need, self, self._ticket.priority, self._deadline, now)
+        return False
+
+    def _go_on_paid(self, now: float) -> None:
+        """Send the call when its limits allow."""
+        self._lane.enter(self._ticket, now, again=True)
+
+    def _unpaid(self, error: ProviderError, now: float) -> None:
+        """Fail the call: no budget pays for it."""
+        self._caller.rejected(error)
+
+    def _end_claim(self) -> float:
+        now = self._lane.now
+        if self.spending is not None:
+            self.spending.leave(now)
+        return now
+
+    @property
+    def _caller(self) -> Sender:
+        assert self._sender is not None
+        return self._sender
 
     # --- during an attempt ---
 
@@ -130,7 +245,7 @@ class Admission:
 
     def resent(self, error: ProviderError) -> None:
         """Report that an attempt failed because its connection was stale, and that the next one begins at once."""
-        self._record(error, None)
+        self._record(error, Spent())
         self._sent = self._lane.now
 
     def failed(
@@ -144,7 +259,7 @@ class Admission:
         deadline: the time at which a new wait must end.
         sent: the request may have reached the server.
         """
-        self._record(error, None)
+        self._account(error, None, sent=sent)
         if self._ticket.state not in UNDER_WAY:
             return error
         refusal = self._give_back(error, headers, deadline, sent=sent, again=True)
@@ -190,10 +305,13 @@ class Admission:
         sent: the request may have reached the server.
         """
         response = None if outcome is None else outcome.response
-        self._record(None if outcome is None else outcome.error, response)
+        self._account(None if outcome is None else outcome.error, response, sent=sent)
         lane, ticket = self._lane, self._ticket
         scope, now = lane.scope, lane.now
         self.left(now)
+        if self.spending is not None:
+            self.spending.leave(now)
+            self.spending.release(now)
         if ticket.state in UNDER_WAY and sent:
             self._settle(response, now)
         else:
@@ -211,7 +329,28 @@ class Admission:
         charge = scope.quota.charger.settled(ticket.cost, usage.input_tokens, usage.cached_tokens or 0, output)
         scope.settle(ticket, charge, now, tokens=usage.input_tokens + output, output=output)
 
-    def _record(self, error: ProviderError | None, response: Response | None) -> None:
+    def complete(self, completion: Completion) -> None:
+        """Add to the call's record where it went and what it cost."""
+        completion.journey = self.journey
+        completion.cost = None if self.spending is None else self.spending.cost
+
+    def _account(self, error: ProviderError | None, response: Response | None, *, sent: bool) -> None:
+        """Record the attempt that has ended, if there is one, and settle what it reserved."""
+        if self._sent is None:
+            return
+        spending = self.spending
+        kept = None if spending is None else spending.reservation
+        if spending is None or kept is None:
+            self._record(error, Spent(None if response is None else response.usage))
+        elif sent:
+            spent = spent_by(kept.need, response, error)
+            self._record(error, spent)
+            spending.settle(spent.usage, self._lane.now)
+        else:
+            self._record(error, Spent())
+            spending.release(self._lane.now)
+
+    def _record(self, error: ProviderError | None, spent: Spent) -> None:
         """Add the attempt that has ended, if there is one, to the journey."""
         if self._sent is None:
             return
@@ -222,7 +361,8 @@ class Admission:
             ended=self._lane.now - self._began,
             outcome=OK if error is None else error.category.value,
             error=error,
-            usage=None if response is None else response.usage,
+            usage=spent.usage,
+            estimated=spent.estimated,
         )
         self.journey = (*self.journey, record)
 

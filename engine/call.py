@@ -422,7 +422,7 @@ class RunningCall(Directed):
         self._attempt = None
         seconds, admission = self._seconds_queued(), self._admission
         if admission is not None:
-            completion.journey = admission.journey
+            admission.complete(completion)
         if seconds > LEAST_WAIT:
             self._timings.waited = {"connection": seconds} if admission is None else admission.waited(seconds)
         self._hooks.ended(self, completion)

@@ -153,7 +153,7 @@ class Calls:
             counters = self._counters[prepared.provider.name]
             finish_response = _response_finisher(wire.warnings, request)
             if dispatcher is not None:
-                admission = dispatcher.admission(request, prepared)
+                admission = dispatcher.admission(request, prepared, wire)
         self._runtime.budget.call_started()
         running = RunningCall(
             self._runtime,
@@ -194,6 +194,7 @@ class Calls:
             self._counters[prepared.provider.name],
             effective(request.timeouts, self._timeouts, stream=stream),
             _response_finisher(wire.warnings, request),
+            None if self._dispatcher is None else self._dispatcher.need(request, prepared, wire),
         )
 
     def end_session(self, session: str) -> None:

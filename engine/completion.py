@@ -47,8 +47,9 @@ class Timings:
     first_token: the first event with content was delivered.
     finished: the call ended.
     waited: reason → seconds that the call waited before it was sent, over all attempts. Reasons without a wait are
-        omitted. `quota`: a limit on requests or tokens. `slot`: a limit on concurrent calls. `target`: a target of the
-        route, while all are left alone. `connection`: a free connection.
+        omitted. `quota`: a limit on requests or tokens. `slot`: a limit on concurrent calls. `budget`: a part of a
+        budget that other calls have reserved. `target`: a target of the route, while all are left alone. `connection`:
+        a free connection.
     """
 
     queued: float | None = None
@@ -69,7 +70,9 @@ class AttemptRecord:
     outcome: `ok`, or the category of the error.
     error: why it failed; None if it did not.
     hedged: whether it ran beside another attempt.
-    usage: the tokens that the server reported; None if it reported none.
+    usage: the tokens that the server reported, or an estimate; None if there are none, or none are known.
+    estimated: whether `usage` is an estimate, because the attempt ended before the server reported it. Estimates are
+        made for attempts that ran beside another one, and in an engine with budgets or prices.
     """
 
     target: str
@@ -79,6 +82,7 @@ class AttemptRecord:
     error: ProviderError | None = None
     hedged: bool = False
     usage: Usage | None = None
+    estimated: bool = False
 
 
 @dataclass(slots=True)
@@ -96,6 +100,7 @@ class Completion:
     resent: the number of attempts that immediately replaced one whose kept-alive connection the server had closed
         before the request reached it.
     journey: each attempt of a call in an engine with `traffic`; empty without it.
+    cost: US dollars of all attempts; None if `Traffic(price=…)` is not given, or knows no price.
     """
 
     success: bool
@@ -108,6 +113,7 @@ class Completion:
     headers: dict[str, str] = field(default_factory=dict[str, str])
     resent: int = 0
     journey: tuple[AttemptRecord, ...] = ()
+    cost: float | None = None
 
     @property
     def error_category(self) -> ErrorCategory | None:

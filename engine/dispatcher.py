@@ -9,6 +9,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import TypeAlias
 
 from ..providers.charging import charging_of
+from ..providers.dialect import WireRequest
 from ..providers.errors import InvalidRequestError
 from ..providers.limit_reports import reader_of
 from ..providers.model_families import family_of
@@ -20,10 +21,12 @@ from .admission import Admission
 from .itinerary import PRIORITIES
 from .journey import Journey
 from .lane import Lane
+from .live_budgets import LiveBudgets, Need
 from .live_route import LiveRoute, Place
 from .prepare import Preparer
 from .prepared import Prepared, WallClock
 from .runtime import Runtime
+from .spending import Spending
 from .stop import MakeStop
 from .token_estimate import estimate_input_tokens
 from .traffic.coverage import EVERY_CALL, Entry, find_entries
@@ -72,13 +75,16 @@ class Dispatcher:
             route.name: LiveRoute(route, self._places(route, accesses), runtime) for route in traffic.routes
         }
         self.has_routes: bool = bool(self._routes or self._keyed)
+        # The calls of an engine without budgets and prices have no spending.
+        self._budgets = LiveBudgets(traffic, runtime) if traffic.budgets or traffic.price is not None else None
         self._declared: dict[tuple[str, Account], DeclaredLimit] = {}
         self._lane_of_model: dict[tuple[str, str], Lane] = {}
         self._lanes: dict[Hashable, Lane] = {}
         self._lane_of_scope: dict[Hashable, Lane] = {}
 
-    def admission(self, request: Request, prepared: Prepared) -> Admission:
-        """The way of a new call to one model with one key."""
+    def admission(self, request: Request, prepared: Prepared, wire: WireRequest) -> Admission:
+        """The way of a new call to one model with one key. Raises `InvalidRequestError` if a budget cannot be applied
+        to the call."""
         name, model = prepared.provider.name, prepared.model
         lane = self._lane_of_model.get((name, model))
         if lane is None:
@@ -89,7 +95,17 @@ class Dispatcher:
             priority=PRIORITIES[request.priority],
             tenant=request.tenant,
         )
-        return Admission(lane, ticket, name, model)
+        return Admission(lane, ticket, name, model, self._spending(), self.need(request, prepared, wire))
+
+    def need(self, request: Request, prepared: Prepared, wire: WireRequest) -> Need | None:
+        """Return what an attempt of a call may use; None in an engine without budgets and prices.
+
+        Raises `InvalidRequestError` if a budget cannot be applied to the call.
+        """
+        return None if self._budgets is None else self._budgets.need(request, prepared, wire)
+
+    def _spending(self) -> Spending | None:
+        return None if self._budgets is None else Spending(self._budgets)
 
     def journey(self, request: Request, make_stop: MakeStop) -> Journey | None:
         """The way of a new call on a route, or to a provider with several keys; None for any other call. Raises
@@ -103,7 +119,7 @@ class Dispatcher:
             route = self._keyed.get(provider.name)
         if route is None:
             return None
-        return Journey(route, request, make_stop, self.lane, self._runtime, model=model)
+        return Journey(route, request, make_stop, self.lane, self._runtime, self._spending(), model=model)
 
     def end_session(self, session: str) -> None:
         """Forget which targets and keys a session has."""
@@ -134,6 +150,7 @@ class Dispatcher:
         return TrafficStatistics(
             {lane.scope.name: lane.scope.statistics(now) for lane in self._lanes.values()},
             {name: route.statistics(now) for name, route in self._routes.items()},
+            () if self._budgets is None else self._budgets.statistics(now),
         )
 
     def _find_lane(self, access: Access, model: str) -> Lane:

@@ -25,6 +25,7 @@ from .itinerary import PRIORITIES, Itinerary, LaneOf
 from .lane import Sender
 from .live_route import Group, LiveRoute
 from .runtime import Due, Runtime
+from .spending import Spending
 from .stop import MakeStop, Stop
 from .token_estimate import estimate_input_tokens
 from .traffic.failover import is_keys_fault, is_targets_fault, moves_on
@@ -56,7 +57,6 @@ class Journey(Admission, Due):
         "_attempted",
         "_avoided",
         "_call",
-        "_deadline",
         "_errors",
         "_finished",
         "_group",
@@ -74,6 +74,7 @@ class Journey(Admission, Due):
         "_timer",
         "_tried",
         "_waits",
+        "_wanted",
         "_was_sent",
         "stop",
     )
@@ -85,6 +86,7 @@ class Journey(Admission, Due):
         make_stop: MakeStop,
         lane_of: LaneOf,
         runtime: Runtime,
+        spending: Spending | None = None,
         *,
         model: str = "",
     ) -> None:
@@ -104,7 +106,6 @@ class Journey(Admission, Due):
         self._itinerary = Itinerary(route.places, request, model, make_stop, lane_of)
         self._runtime = runtime
         self._call: Passenger | None = None
-        self._deadline = math.inf
         self._site: Site | None = None  # where an attempt is under way
         self._started_at = 0.0  # when that began
         self._answered = False  # whether its first event came
@@ -119,13 +120,14 @@ class Journey(Admission, Due):
         self._target_seconds = 0.0
         self._timer: Timer | None = None
         self._refusals = 0
+        self._wanted = 0  # the target for which it waits for a budget
         self._was_sent = False
         self._is_ended = False
         site, self.stop = self._plan(runtime.loop.clock())
         self._planned: Site | None = site
         self._itinerary.make_tickets(estimate_input_tokens(request, self.stop.prepared.body))
         wait = self._itinerary.wait_at(self, site)
-        super().__init__(wait.lane, wait.ticket, "", "")
+        super().__init__(wait.lane, wait.ticket, "", "", spending, self.stop.need)
 
     def __repr__(self) -> str:
         return f"<Journey on {self._route!r}, {len(self._waits)} queues>"
@@ -144,7 +146,9 @@ class Journey(Admission, Due):
     def waiting_for(self) -> str:
         if self._group is not None:
             return self._awaited_target
-        return super().waiting_for if self._waits else ""
+        if self._waits:
+            return super().waiting_for
+        return "" if self.spending is None else self.spending.waiting_for
 
     def waited(self, seconds: float) -> dict[str, float]:
         by_reason = super().waited(seconds - self._target_seconds)
@@ -153,13 +157,16 @@ class Journey(Admission, Due):
         return by_reason
 
     def enter(self, sender: Sender, deadline: float, now: float, *, again: bool) -> None:
-        self._call, self._deadline = cast("Passenger", sender), deadline
+        self._call, self._sender, self._deadline = cast("Passenger", sender), sender, deadline
         self._begin_to_wait(now)
         if again:
             self._was_sent = True
             self._tried, self._errors = frozenset(), ()
         planned, self._planned = self._planned, None
-        if planned is not None:
+        refused = None if planned is None else self._refusal(now)
+        if planned is not None and refused is not None:
+            self._finish(planned.place, refused)
+        elif planned is not None:
             wait = self._itinerary.wait_at(self, planned)
             if wait.has_room(now) and self._route.state.is_healthy(planned.place, now):
                 self._wait([wait], now)
@@ -181,7 +188,7 @@ class Journey(Admission, Due):
     ) -> ProviderError | None:
         """An attempt failed before the caller received anything. Returns None where the call goes on, else the error
         that decides about a retry."""
-        self._record(error, None)
+        self._account(error, None, sent=sent)
         site, now = self._site, self._lane.now
         if site is None:
             return error
@@ -252,6 +259,15 @@ class Journey(Admission, Due):
         assert self._call is not None
         self._call.on_defect(error)
 
+    # --- as the budgets see it ---
+
+    def _go_on_paid(self, now: float) -> None:
+        self._seek(now)
+
+    def _unpaid(self, error: ProviderError, now: float) -> None:
+        self._finish(self._wanted, error)
+        self._seek(now)
+
     # --- as the lanes see it ---
 
     def admitted_at(self, wait: Wait) -> None:
@@ -278,6 +294,9 @@ class Journey(Admission, Due):
             wait.give_up(now)
             self._cannot_take(site.place, error)
             self._seek(now)
+            return
+        self.need, self._wanted = stop.need, site.place
+        if not self._pay(now):
             return
         assert self._call is not None
         self._provider, self._model = stop.prepared.provider.name, stop.prepared.model
@@ -433,6 +452,8 @@ class Journey(Admission, Due):
     def _park(self, until: float, now: float) -> None:
         """Wait until a target is used again."""
         self._parked_at = now
+        if self.spending is not None:
+            self.spending.release(now)
         self._group = self._route.park(self, PRIORITIES[self._request.priority], self._tried | self._finished, until)
         if self._deadline < math.inf:
             self._timer = self._runtime.timers.at(self._deadline, self._overdue, self.on_defect)
@@ -484,6 +505,10 @@ class Journey(Admission, Due):
 
     def _cannot_take(self, place: int, error: InvalidRequestError) -> None:
         """A target cannot carry the request: the call never goes there."""
-        self._finished |= {place}
-        self._errors += (ProviderError(str(error), category=ErrorCategory.INVALID_ARG),)
+        self._finish(place, ProviderError(str(error), category=ErrorCategory.INVALID_ARG))
         self._route.cannot_take(place, error)
+
+    def _finish(self, place: int, error: ProviderError) -> None:
+        """Never go to a target. error: why."""
+        self._finished |= {place}
+        self._errors += (error,)

@@ -10,6 +10,7 @@ from ..providers.request import Request
 from ..providers.response import Response
 from .clocks import Clocks
 from .delivery import Counters
+from .live_budgets import Need
 from .prepare import Preparer
 from .prepared import Prepared
 
@@ -22,12 +23,14 @@ class Stop:
     counters: of the provider's calls.
     clocks: the timeouts of the request with the target's options.
     finish_response: completes the response before it is delivered.
+    need: what an attempt may use; None in an engine without budgets and prices.
     """
 
     prepared: Prepared
     counters: Counters
     clocks: Clocks
     finish_response: Callable[[Response], None]
+    need: Need | None = None
 
 
 MakeStop: TypeAlias = "Callable[[Request, Preparer], Stop]"

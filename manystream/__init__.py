@@ -40,10 +40,14 @@ if TYPE_CHECKING:
     from .engine.ending import OnCompletion as OnCompletion
     from .engine.options import EngineOptions as EngineOptions
     from .engine.portal import Portal as Portal
+    from .engine.traffic.amounts import Amounts as Amounts
+    from .engine.traffic.amounts import Budget as Budget
     from .engine.traffic.options import Traffic as Traffic
+    from .engine.traffic.price import Price as Price
     from .engine.traffic.rate_limit import RateLimit as RateLimit
     from .engine.traffic.route_options import Route as Route
     from .engine.traffic.route_options import Target as Target
+    from .engine.traffic.statistics import BudgetStatistics as BudgetStatistics
     from .engine.traffic.statistics import LimitStatistics as LimitStatistics
     from .engine.traffic.statistics import RouteStatistics as RouteStatistics
     from .engine.traffic.statistics import ScopeStatistics as ScopeStatistics
@@ -138,13 +142,19 @@ HOMES: dict[str, tuple[str, ...]] = {
     ".engine.ending": ("OnCompletion",),
     ".engine.options": ("EngineOptions",),
     ".engine.portal": ("Portal",),
+    ".engine.traffic.amounts": (
+        "Amounts",
+        "Budget",
+    ),
     ".engine.traffic.options": ("Traffic",),
+    ".engine.traffic.price": ("Price",),
     ".engine.traffic.rate_limit": ("RateLimit",),
     ".engine.traffic.route_options": (
         "Route",
         "Target",
     ),
     ".engine.traffic.statistics": (
+        "BudgetStatistics",
         "LimitStatistics",
         "RouteStatistics",
         "ScopeStatistics",
@@ -259,9 +269,12 @@ if not TYPE_CHECKING:
 __all__ = [
     "JSON",
     "APIKey",
+    "Amounts",
     "Anthropic",
     "AttemptRecord",
     "Block",
+    "Budget",
+    "BudgetStatistics",
     "CacheControl",
     "Call",
     "CallMap",
@@ -301,6 +314,7 @@ __all__ = [
     "PartialJSON",
     "PoolLimits",
     "Portal",
+    "Price",
     "Priority",
     "Profile",
     "Provider",

@@ -106,6 +106,19 @@ def price_response(
     return price_usage(response.usage, answered, provider, service_tier=tier, at=at)
 
 
+def price(provider: Provider | str, model: str, usage: Usage) -> float | None:
+    """Return the US dollars of a number of tokens, or None if the list has no price: for `Traffic(price=…)`.
+
+    provider: the provider that was asked, or an id of genai-prices (see `price_usage`).
+    model: the name of the model.
+    usage: the tokens.
+
+    Raises `CostExtraError` if genai-prices is not installed.
+    """
+    found = price_usage(usage, model, provider)
+    return float(found.total) if isinstance(found, Cost) else None
+
+
 def price_usage(
     usage: Usage, model: str, provider: Provider | str, *, service_tier: str | None = None, at: datetime | None = None
 ) -> Cost | Unpriced:

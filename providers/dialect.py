@@ -40,6 +40,7 @@ class WireRequest:
     body: the bytes to send.
     method: the HTTP method.
     warnings: settings that can be sent only in part. They are added to the response's warnings.
+    max_output_tokens: the most output tokens that the body allows; None if it names no limit. Budgets reserve them.
     """
 
     path: str
@@ -47,6 +48,7 @@ class WireRequest:
     body: bytes
     method: str = "POST"
     warnings: list[str] = field(default_factory=lambda: [])
+    max_output_tokens: int | None = None
 
 
 MAX_UNMATCHED_TEMPLATES = 8

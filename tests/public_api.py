@@ -27,7 +27,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "manystream.aio_map": ("CallMap",),
     "manystream.batch": (),
     "manystream.cost": (
-        "Cost", "CostExtraError", "Unpriced", "check_installed", "price_response", "price_usage",
+        "Cost", "CostExtraError", "Unpriced", "check_installed", "price", "price_response", "price_usage",
     ),
     "manystream.httpx": ("Transport",),
     "manystream.httpx2": ("Transport",),

@@ -1,101 +1,28 @@
 """Budgets: reserve the largest cost of a call before it is sent, and settle the actual cost when it ended.
 
+The sum of what was spent and what is reserved never exceeds a budget. A call that does not fit waits, but only while
+running calls have reserved what it lacks: they may use less.
+
 Knows amounts, tenants and the time that the caller passes. Must not know prices, quotas or calls.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, fields
-from typing import Literal, NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from ...providers.errors import InvalidRequestError
-
-Allowance: TypeAlias = "float | Callable[[str | None], float]"
-"""An amount, or a function that takes a tenant and returns the tenant's amount."""
+from .amounts import MEMBERS, NOTHING, Amounts, Budget, limits_of
+from .queue import FairQueue
+from .statistics import BudgetStatistics
+from .ticket import Ticket, TicketState
 
 _ROUNDING = 1e-9
 
-
-class Amounts(NamedTuple):
-    """The amounts that a call uses or that a budget allows.
-
-    usd: US dollars.
-    input_tokens: tokens of the prompt.
-    output_tokens: tokens of the response.
-    calls: number of calls.
-    """
-
-    usd: float = 0.0
-    input_tokens: float = 0.0
-    output_tokens: float = 0.0
-    calls: float = 0.0
-
-    def plus(self, other: Amounts) -> Amounts:
-        """Return the sum of both, member by member."""
-        return Amounts(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
-
-    def less(self, other: Amounts) -> Amounts:
-        """Return this minus `other`, member by member."""
-        return Amounts(*(mine - theirs for mine, theirs in zip(self, other, strict=True)))
+MOST_ACCOUNTS = 1_000
+"""At this number of accounts, those without any spending are removed before a new one is made."""
 
 
-NOTHING = Amounts()
-MEMBERS: tuple[str, ...] = Amounts._fields
-
-
-@dataclass(slots=True, frozen=True, kw_only=True)
-class Budget:
-    """The amounts that calls may use in total.
-
-    Each of the four amounts is a number, a function that takes a tenant and returns the tenant's number, or None for
-    no limit. The function is called at the tenant's first call and again before a refusal.
-
-    usd: US dollars.
-    input_tokens: tokens of prompts.
-    output_tokens: tokens of responses.
-    calls: number of calls.
-    per: "engine": one budget for all calls; "tenant": one for each tenant. Calls without a tenant share one.
-    every: length of a window in seconds. Each window has the full amounts. None: one window without an end.
-    """
-
-    usd: Allowance | None = None
-    input_tokens: Allowance | None = None
-    output_tokens: Allowance | None = None
-    calls: Allowance | None = None
-    per: Literal["engine", "tenant"] = "engine"
-    every: float | None = None
-
-    def __post_init__(self) -> None:
-        if all(getattr(self, member) is None for member in MEMBERS):
-            raise InvalidRequestError("budgets", f"a budget limits at least one of {', '.join(MEMBERS)}")
-        for member in fields(self):
-            value: object = getattr(self, member.name)
-            if member.name != "per" and value is not None and not callable(value):
-                check_allowance(member.name, value)
-        if self.per not in ("engine", "tenant"):
-            raise InvalidRequestError("budgets.per", f'must be "engine" or "tenant", not {self.per!r}')
-
-
-def check_allowance(name: str, value: object) -> float:
-    """Return `value` as a number. Raises `InvalidRequestError` if it is not a finite number of at least 0.
-
-    name: the field of `Budget`, for the message. `every` must be above 0.
-    """
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if (
-        not number
-        or not isinstance(value, int | float)
-        or not 0 <= value < math.inf
-        or (name == "every" and value == 0)
-    ):
-        least = "above 0" if name == "every" else "of at least 0"
-        raise InvalidRequestError(f"budgets.{name}", f"must be a number {least}, not {value!r}")
-    return float(value)
-
-
-@dataclass(slots=True)
 class Account:
     """The state of one budget for one tenant.
 
@@ -105,21 +32,45 @@ class Account:
     began: the time at which the current window began.
     spent: the amounts that ended calls used in this window.
     reserved: the amounts that running calls have reserved.
+    holdings: the number of these reservations.
+    line: the calls that wait for this account; None while none does.
     """
 
-    budget: Budget
-    tenant: str | None
-    limits: Amounts
-    began: float
-    spent: Amounts = NOTHING
-    reserved: Amounts = NOTHING
+    __slots__ = ("began", "budget", "holdings", "limits", "line", "reserved", "spent", "tenant")
 
-    def renew(self, now: float) -> None:
+    def __init__(self, budget: Budget, tenant: str | None, now: float) -> None:
+        self.budget: Budget = budget
+        self.tenant: str | None = tenant
+        self.limits: Amounts = limits_of(budget, tenant)
+        self.began: float = now
+        self.spent: Amounts = NOTHING
+        self.reserved: Amounts = NOTHING
+        self.holdings: int = 0
+        self.line: FairQueue | None = None
+
+    @property
+    def waiting(self) -> int:
+        """The number of calls that wait for this account."""
+        return 0 if self.line is None else self.line.length
+
+    @property
+    def ends_at(self) -> float:
+        """The time at which the next window begins; `math.inf` if there is none."""
+        return math.inf if self.budget.every is None else self.began + self.budget.every
+
+    @property
+    def is_unused(self) -> bool:
+        """True if a new account would be the same."""
+        return self.spent == NOTHING and not self.holdings and not self.waiting
+
+    def renew(self, now: float) -> bool:
         """Begin the next window if the current one is over. Reserved amounts stay reserved until their calls end."""
         every = self.budget.every
-        if every is not None and now - self.began >= every:
-            self.began += every * math.floor((now - self.began) / every)
-            self.spent = NOTHING
+        if every is None or now - self.began < every:
+            return False
+        self.began = now - math.fmod(now - self.began, every)
+        self.spent = NOTHING
+        return True
 
     def ask_again(self) -> None:
         """Call the budget's functions again for the current limits."""
@@ -132,42 +83,62 @@ class Account:
         """
         taken = self.spent.plus(self.reserved) if with_reserved else self.spent
         for name, limit, used, more in zip(MEMBERS, self.limits, taken, amounts, strict=True):
-            if used + more > limit * (1 + _ROUNDING):
+            if more > 0 and used + more > limit * (1 + _ROUNDING):
                 return name
         return ""
 
+    def reserve(self, amounts: Amounts) -> None:
+        """Reserve the amounts of one call."""
+        self.reserved = self.reserved.plus(amounts)
+        self.holdings += 1
 
-@dataclass(slots=True, frozen=True)
+    def settle(self, reserved: Amounts, used: Amounts) -> None:
+        """Replace the reservation of one call by what it used."""
+        self.spent = self.spent.plus(used)
+        self.holdings -= 1
+        # Exactly nothing remains of the last one, whatever was rounded.
+        self.reserved = self.reserved.less(reserved) if self.holdings else NOTHING
+
+
 class BudgetRefusal:
     """The reason why a budget refused a call.
 
-    member: the name of the amount that is used up.
+    member: the name of the amount that does not fit.
     budget: the budget that refused.
     tenant: the tenant; None for the whole engine and for calls without a tenant.
     limit: the largest amount of the window.
     spent: the amount that ended calls used.
     reserved: the amount that running calls have reserved.
-    needed: the amount that the refused call needs.
+    needed: the amount that the refused call may use.
     retry_after: seconds until the next window; -1 if there is none.
     """
 
-    member: str
-    budget: Budget
-    tenant: str | None
-    limit: float
-    spent: float
-    reserved: float
-    needed: float
-    retry_after: float
+    __slots__ = ("budget", "limit", "member", "needed", "reserved", "retry_after", "spent", "tenant")
+
+    def __init__(self, account: Account, member: str, amounts: Amounts, now: float) -> None:
+        place = MEMBERS.index(member)
+        self.member: str = member
+        self.budget: Budget = account.budget
+        self.tenant: str | None = account.tenant
+        self.limit: float = account.limits[place]
+        self.spent: float = account.spent[place]
+        self.reserved: float = account.reserved[place]
+        self.needed: float = amounts[place]
+        self.retry_after: float = -1.0 if account.budget.every is None else max(0.0, account.ends_at - now)
 
     @property
     def message(self) -> str:
         """The refusal in words, for an error message."""
-        whose = "the engine's budget" if self.budget.per == "engine" else f"the budget of tenant {self.tenant!r}"
+        window = "" if self.budget.every is None else f" in {self.budget.every:g} s"
         return (
-            f"{whose} for {self.member} is spent: the call needs {self.needed:g}, of {self.limit:g} are"
-            f" {self.spent:g} spent and {self.reserved:g} reserved"
+            f"{whose(self.budget, self.tenant)} allows {self.limit:g} {self.member}{window}: {self.spent:g} are spent,"
+            f" {self.reserved:g} are reserved, and this call may use {self.needed:g}"
         )
+
+
+def whose(budget: Budget, tenant: str | None) -> str:
+    """Return the name of a tenant's share of a budget, for messages."""
+    return "the engine's budget" if budget.per == "engine" else f"the budget of tenant {tenant!r}"
 
 
 class Holding:
@@ -184,8 +155,48 @@ class Holding:
         self.amounts: Amounts = amounts
 
 
+Outcome: TypeAlias = "Holding | BudgetRefusal | InvalidRequestError"
+"""What became of a claim. The error is that of a function of the budget."""
+
+
+class Claim:
+    """A call that waits for a reservation.
+
+    amounts: the largest amounts that it can use.
+    ticket: its place in a line; its `owner` is the claim.
+    account: the account in whose line it is; None while it does not wait.
+    owner: an object of the caller, such as the call.
+    """
+
+    __slots__ = ("account", "amounts", "owner", "ticket")
+
+    def __init__(self, amounts: Amounts, ticket: Ticket, owner: object = None) -> None:
+        self.amounts: Amounts = amounts
+        self.ticket: Ticket = ticket
+        self.account: Account | None = None
+        self.owner: object = owner
+        ticket.owner = self
+
+    @property
+    def reason(self) -> str:
+        """What the call waits for, in words; empty if it does not wait."""
+        account = self.account
+        if account is None:
+            return ""
+        member = account.lacking(self.amounts, with_reserved=True) or "its turn"
+        return f"{member} of {whose(account.budget, account.tenant)}, reserved by {account.holdings} calls"
+
+    @property
+    def waiting_for(self) -> str:
+        """What the call waits for, and how many others are ahead, in words; empty if it does not wait."""
+        account = self.account
+        if account is None or account.line is None:
+            return ""
+        return f"{self.reason}, {int(account.line.place(self.ticket)[0])} ahead"
+
+
 class Budgets:
-    """All budgets of an engine.
+    """All budgets of an engine, and the calls that wait for one of them.
 
     budgets: the budgets as the program gave them.
     """
@@ -193,86 +204,210 @@ class Budgets:
     def __init__(self, budgets: tuple[Budget, ...]) -> None:
         self.budgets = budgets
         self._accounts: dict[tuple[int, str | None], Account] = {}
+        self._most = MOST_ACCOUNTS
+        self._waiting: dict[Account, None] = {}  # accounts with a line
+        self._changed: dict[Account, None] = {}  # those of them whose next call may fit now, or never
 
     def accounts(self) -> tuple[Account, ...]:
-        """Return every account that exists so far, for statistics."""
+        """Return every account that exists so far."""
         return tuple(self._accounts.values())
+
+    def of(self, tenant: str | None, now: float) -> tuple[Account, ...]:
+        """Return the account of each budget for a tenant.
+
+        Raises `InvalidRequestError` if a function of a budget raises or returns something that is not an amount.
+        """
+        return tuple(self._account(place, tenant, now) for place in range(len(self.budgets)))
+
+    # --- before a call is sent ---
+
+    def refusal(self, tenant: str | None, amounts: Amounts, now: float) -> BudgetRefusal | None:
+        """Return why a call cannot fit in this window, whatever running calls leave over; None if it may fit."""
+        for account in self.of(tenant, now):
+            member = _never(account, amounts)
+            if member:
+                return BudgetRefusal(account, member, amounts, now)
+        return None
 
     def reserve(self, tenant: str | None, amounts: Amounts, now: float) -> Holding | BudgetRefusal | None:
         """Reserve the amounts of one call in every budget, or in none.
 
         Returns a refusal if the call cannot fit in this window. Returns None if the call does not fit now, but may fit
-        when other calls end and use less than they reserved.
+        when other calls end and use less than they reserved, or if others have waited for that before.
 
         amounts: the largest amounts that the call can use.
         """
-        accounts = tuple(self._account(place, tenant, now) for place in range(len(self.budgets)))
-        waits = False
-        for account in accounts:
-            if not account.lacking(amounts, with_reserved=True):
+        found = self._decide(tenant, amounts, now, is_new=True)
+        return None if isinstance(found, Account) else found
+
+    def claim(self, claim: Claim, now: float) -> Holding | BudgetRefusal | None:
+        """Reserve as `reserve` does. Returns None if the call waits in a line now."""
+        found = self._decide(claim.ticket.tenant, claim.amounts, now, is_new=True)
+        if not isinstance(found, Account):
+            return found
+        self._stand(claim, found, at_head=False)
+        if not found.lacking(claim.amounts, with_reserved=True):
+            self._changed[found] = None  # it waits only for its turn, and may be the next one
+        return None
+
+    def leave(self, claim: Claim) -> None:
+        """Remove a call from the line in which it waits. May be called again."""
+        account = claim.account
+        if account is None:
+            return
+        claim.account = None
+        assert account.line is not None
+        if claim.ticket.state is TicketState.QUEUED:
+            account.line.remove(claim.ticket)
+        self._tidy(account)
+        if account.line is not None:
+            self._changed[account] = None
+
+    def next(self, now: float) -> tuple[Claim, Outcome] | None:
+        """Take the next waiting call that fits now, or can no longer fit; None if all others must wait on."""
+        while self._changed:
+            account = next(iter(self._changed))
+            ticket = None if account.line is None else account.line.first(now)
+            if ticket is None:
+                del self._changed[account]
                 continue
-            account.ask_again()
-            if account.lacking(amounts, with_reserved=True):
-                waits = True
-                if member := account.lacking(amounts, with_reserved=False):
-                    return _refusal(account, member, amounts, now)
-        if waits:
-            return None
-        for account in accounts:
-            account.reserved = account.reserved.plus(amounts)
-        return Holding(accounts, amounts)
+            claim = _claim_of(ticket)
+            try:
+                found = self._decide(ticket.tenant, claim.amounts, now)
+            except InvalidRequestError as error:
+                self.leave(claim)
+                return claim, error
+            if found is account:
+                del self._changed[account]
+                continue
+            if isinstance(found, Holding):
+                assert account.line is not None
+                account.line.take(now)
+                ticket.state = TicketState.ENDED
+            self.leave(claim)
+            if not isinstance(found, Account):
+                return claim, found
+            self._stand(claim, found, at_head=True)
+        return None
+
+    def expired(self, now: float) -> list[tuple[Claim, str]]:
+        """Remove and return the calls whose time to wait is over, and what each waited for."""
+        late = [_claim_of(ticket) for account in self._waiting if account.line for ticket in account.line.expired(now)]
+        found = [(claim, claim.reason) for claim in late]
+        for claim in late:
+            self.leave(claim)
+        return found
+
+    def next_time(self, now: float) -> float:
+        """Return the time at which a waiting call may fit although no call has ended, or has waited for too long.
+
+        Call `turn` then. `math.inf`: at no set time.
+        """
+        times = (min(account.ends_at, account.line.next_deadline()) for account in self._waiting if account.line)
+        return min(times, default=math.inf)
+
+    def turn(self, now: float) -> None:
+        """Begin the windows that are due for waiting calls."""
+        for account in self._waiting:
+            if account.renew(now):
+                self._changed[account] = None
+
+    @property
+    def has_changed(self) -> bool:
+        """True if `next` should be called, because an account changed for which calls wait."""
+        return bool(self._changed)
+
+    # --- after a call was sent ---
 
     def settle(self, holding: Holding, used: Amounts, now: float) -> None:
         """Count the used amounts of an ended call as spent, and release its reservation. A second call does nothing."""
         for account in holding.accounts:
             account.renew(now)
-            account.reserved = account.reserved.less(holding.amounts)
-            account.spent = account.spent.plus(used)
+            account.settle(holding.amounts, used)
+            if account.line is not None:
+                self._changed[account] = None
         holding.accounts = ()
 
     def release(self, holding: Holding, now: float) -> None:
         """Release the reservation of a call that was not sent."""
         self.settle(holding, NOTHING, now)
 
-    def next_time(self, now: float) -> float:
-        """Return the time at which the next window of any budget begins; `math.inf` if there is none."""
-        times = (account.began + (account.budget.every or math.inf) for account in self._accounts.values())
-        return min((time for time in times if time > now), default=math.inf)
+    def statistics(self, now: float) -> tuple[BudgetStatistics, ...]:
+        """Return the figures of every account at the time `now`."""
+        found: list[BudgetStatistics] = []
+        for account in self._accounts.values():
+            if account.renew(now) and account.line is not None:
+                self._changed[account] = None
+            figures = (account.limits, account.spent, account.reserved, account.waiting)
+            left = -1.0 if account.budget.every is None else max(0.0, account.ends_at - now)
+            found.append(BudgetStatistics(account.budget, account.tenant, *figures, left))
+        return tuple(found)
+
+    # --- shared by the methods above ---
+
+    def _decide(
+        self, tenant: str | None, amounts: Amounts, now: float, *, is_new: bool = False
+    ) -> Holding | BudgetRefusal | Account:
+        """Reserve the amounts, or return why not: a refusal, or the account for which the call must wait.
+
+        is_new: it is behind all calls that wait.
+        """
+        accounts = self.of(tenant, now)
+        wait_for: Account | None = None
+        for account in accounts:
+            member = _never(account, amounts)
+            if member:
+                return BudgetRefusal(account, member, amounts, now)
+            if wait_for is None and ((is_new and account.line) or account.lacking(amounts, with_reserved=True)):
+                wait_for = account
+        if wait_for is not None:
+            return wait_for
+        for account in accounts:
+            account.reserve(amounts)
+        return Holding(accounts, amounts)
+
+    def _stand(self, claim: Claim, account: Account, *, at_head: bool) -> None:
+        if account.line is None:
+            account.line = FairQueue()
+            self._waiting[account] = None
+        account.line.add(claim.ticket, at_head=at_head)
+        claim.account = account
+
+    def _tidy(self, account: Account) -> None:
+        """Drop a line without calls."""
+        if account.line is not None and not account.line.length:
+            account.line = None
+            self._waiting.pop(account, None)
+            self._changed.pop(account, None)
 
     def _account(self, place: int, tenant: str | None, now: float) -> Account:
         budget = self.budgets[place]
-        whose = tenant if budget.per == "tenant" else None
-        account = self._accounts.get((place, whose))
+        key = (place, tenant if budget.per == "tenant" else None)
+        account = self._accounts.get(key)
         if account is None:
-            account = self._accounts[place, whose] = Account(budget, whose, limits_of(budget, whose), now)
-        account.renew(now)
+            if len(self._accounts) >= self._most:
+                self._forget_unused(now)
+            account = self._accounts[key] = Account(budget, key[1], now)
+        elif account.renew(now) and account.line is not None:
+            self._changed[account] = None
         return account
 
-
-def limits_of(budget: Budget, tenant: str | None) -> Amounts:
-    """Return a tenant's limits; `math.inf` for a member that the budget does not limit.
-
-    Raises `InvalidRequestError` if a function of the budget returns something that is not an amount.
-    """
-    limits: list[float] = []
-    for member in MEMBERS:
-        value: Allowance | None = getattr(budget, member)
-        if value is None:
-            limits.append(math.inf)
-        else:
-            limits.append(check_allowance(member, value(tenant) if callable(value) else value))
-    return Amounts(*limits)
+    def _forget_unused(self, now: float) -> None:
+        """Remove the accounts without spending, so that tenants' names from untrusted input do not fill the memory."""
+        for account in self._accounts.values():
+            account.renew(now)
+        self._accounts = {key: account for key, account in self._accounts.items() if not account.is_unused}
+        self._most = max(MOST_ACCOUNTS, 2 * len(self._accounts))
 
 
-def _refusal(account: Account, member: str, amounts: Amounts, now: float) -> BudgetRefusal:
-    place, every = MEMBERS.index(member), account.budget.every
-    return BudgetRefusal(
-        member,
-        account.budget,
-        account.tenant,
-        account.limits[place],
-        account.spent[place],
-        account.reserved[place],
-        amounts[place],
-        -1.0 if every is None else account.began + every - now,
-    )
+def _never(account: Account, amounts: Amounts) -> str:
+    """Return the member that cannot fit in this window, whatever running calls leave over; "" if all may fit."""
+    if not account.lacking(amounts, with_reserved=False):
+        return ""
+    account.ask_again()
+    return account.lacking(amounts, with_reserved=False)
+
+
+def _claim_of(ticket: Ticket) -> Claim:
+    assert isinstance(ticket.owner, Claim)
+    return ticket.owner

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 
 from ...providers.errors import InvalidRequestError
 from ...providers.rules import Checker, described, flag, instance, members, sequence
+from .amounts import Budget
+from .price import Price
 from .rate_limit import RateLimit
 from .route_options import Route
 
@@ -22,12 +24,17 @@ class Traffic:
         `"openai/gpt-5"` a model, `"openai/gpt-5*"` every model with this beginning, and `"*"` every call. A call must
         fit every entry that covers it. `"*"` is one limit for all calls; any other entry is one for each API key.
     routes: model names of the program's own, for one or more models each. No two routes have the same name.
+    budgets: amounts that calls may use in total. A call must fit every budget.
+    price: a function that takes a provider, a model's name and a `Usage`, and returns US dollars, or None if it knows
+        no price: `manystream.cost.price`, or one of the program's own. `Completion.cost` and budgets in `usd` need it.
     adaptive: True: learn limits from the reports and refusals of servers. False: only declared limits and the pauses
         that a server asks for apply.
     """
 
     rates: Mapping[str, RateLimit] = field(default_factory=dict[str, RateLimit])
     routes: Sequence[Route] = ()
+    budgets: Sequence[Budget] = ()
+    price: Price | None = None
     adaptive: bool = True
 
     def __post_init__(self) -> None:
@@ -39,6 +46,10 @@ class Traffic:
                     f"traffic.rates[{described(key)}]",
                     "must be 'provider', 'provider/model', 'provider/beginning*' or '*'",
                 )
+        if self.price is not None and not callable(self.price):  # pyright: ignore[reportUnnecessaryComparison]
+            raise InvalidRequestError("traffic.price", f"must be a function or None, not {described(self.price)}")
+        if self.price is None and any(budget.limits("usd") for budget in self.budgets):
+            raise InvalidRequestError("traffic.price", "is needed for a budget in usd: use manystream.cost.price")
         names: set[str] = set()
         for position, route in enumerate(self.routes):
             if route.name in names:
@@ -54,6 +65,9 @@ TRAFFIC = Checker(
             "a dict of RateLimit",
         ),
         "routes": sequence(instance(Route), "a list of Route", forms={Route: "use [route]"}),
+        "budgets": sequence(
+            instance(Budget), "a list of Budget", forms={Budget: "use [budget]", dict: "use [Budget(…)]"}
+        ),
         "adaptive": flag(),
     },
 )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from .amounts import Amounts, Budget
+
 
 @dataclass(slots=True, frozen=True)
 class LimitStatistics:
@@ -86,12 +88,36 @@ class RouteStatistics:
 
 
 @dataclass(slots=True, frozen=True)
+class BudgetStatistics:
+    """One budget at one moment, for one tenant or for the whole engine.
+
+    budget: the budget.
+    tenant: the tenant; None for the whole engine and for calls without a tenant.
+    limit: the largest amounts of a window; `math.inf` for an amount that is not limited.
+    spent: the amounts that calls used in this window.
+    reserved: the amounts that calls under way may use.
+    waiting: calls that wait until others leave something over.
+    ends_in: seconds until the next window; -1 if there is none.
+    """
+
+    budget: Budget
+    tenant: str | None
+    limit: Amounts
+    spent: Amounts
+    reserved: Amounts
+    waiting: int = 0
+    ends_in: float = -1.0
+
+
+@dataclass(slots=True, frozen=True)
 class TrafficStatistics:
     """The figures of traffic control at one moment.
 
     scopes: the figures of each scope, by name, such as `openai/gpt-5`. Empty in an engine without `traffic`.
     routes: the figures of each route, by name.
+    budgets: the figures of each budget, for each tenant that has made a call.
     """
 
     scopes: Mapping[str, ScopeStatistics] = field(default_factory=dict[str, ScopeStatistics])
     routes: Mapping[str, RouteStatistics] = field(default_factory=dict[str, RouteStatistics])
+    budgets: tuple[BudgetStatistics, ...] = ()

@@ -14,6 +14,7 @@ from ..dialect import WireRequest
 from ..errors import InvalidRequestError
 from ..json_values import JSON, JSONObject
 from ..messages import Message
+from ..output_limits import output_limit
 from ..prefix_cache import Segment, serialised, write_messages
 from ..provider import Provider
 from ..request import Request, Tool, given_of, prefix_cache_of
@@ -98,6 +99,7 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
         headers=_headers(provider, request.extra_headers, stream=stream),
         body=serialised(body),
         warnings=list(dict.fromkeys(warnings)),
+        max_output_tokens=output_limit(body, ("max_tokens",)),
     )
 
 

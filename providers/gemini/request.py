@@ -15,6 +15,7 @@ from ..dialect import WireRequest
 from ..errors import InvalidRequestError
 from ..json_values import JSON, JSONObject
 from ..messages import Message
+from ..output_limits import output_limit
 from ..prefix_cache import Segment, serialised, write_messages
 from ..provider import Provider
 from ..request import TOOL_CHOICE_MODES, Request, Tool, given_of, prefix_cache_of
@@ -80,11 +81,16 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
     given = given_of(request)
     if given is not None:
         given.restore(NAME, body, request, SOURCES, warnings)
+    body = merged(body, dict(request.extra_body or {}))
+    sent_config = body.get("generationConfig")
     return WireRequest(
         path=path,
         headers=[("Content-Type", JSON_TYPE), ("Accept", "text/event-stream" if stream else JSON_TYPE)],
-        body=serialised(merged(body, dict(request.extra_body or {}))),
+        body=serialised(body),
         warnings=list(dict.fromkeys(warnings)),
+        max_output_tokens=(
+            output_limit(sent_config, ("maxOutputTokens",), "candidateCount") if type(sent_config) is dict else None
+        ),
     )
 
 

@@ -20,6 +20,7 @@ from ...dialect import WireRequest
 from ...errors import InvalidRequestError
 from ...json_values import JSON, JSONObject, dumps_text, string
 from ...messages import Message, Text
+from ...output_limits import output_limit
 from ...prefix_cache import Segment, serialised, write_messages
 from ...profile import Profile, Quirks
 from ...provider import Provider
@@ -37,6 +38,7 @@ PATH = "/chat/completions"
 
 _THINKING = ("thinking", "model")
 _LIMIT = ("max_output_tokens", "model")
+_LIMITS = ("max_completion_tokens", "max_tokens")
 
 SOURCES: dict[str, tuple[str, ...]] = {
     "messages": ("messages", "system"),
@@ -99,6 +101,7 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
         headers=_headers(quirks, request.extra_headers, stream=stream),
         body=serialised(body),
         warnings=list(dict.fromkeys(warnings)),
+        max_output_tokens=output_limit(body, _LIMITS, "n"),
     )
 
 

@@ -22,6 +22,7 @@ from ...dialect import WireRequest
 from ...errors import InvalidRequestError
 from ...json_values import JSON, JSONObject, string
 from ...messages import Message
+from ...output_limits import output_limit
 from ...prefix_cache import Segment, serialised, write_messages
 from ...profile import Quirks
 from ...provider import Provider
@@ -118,6 +119,7 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
         headers=_headers(quirks, request.extra_headers, stream=stream),
         body=serialised(body),
         warnings=list(dict.fromkeys(warnings)),
+        max_output_tokens=output_limit(body, ("max_output_tokens",)),
     )
 
 
