@@ -259,9 +259,12 @@ class Budgets:
         assert account.line is not None
         if claim.ticket.state is TicketState.QUEUED:
             account.line.remove(claim.ticket)
-        self._tidy(account)
-        if account.line is not None:
+        if account.line.length:
             self._changed[account] = None
+        else:
+            account.line = None
+            self._waiting.pop(account, None)
+            self._changed.pop(account, None)
 
     def next(self, now: float) -> tuple[Claim, Outcome] | None:
         """Take the next waiting call that fits now, or can no longer fit; None if all others must wait on."""
@@ -372,13 +375,6 @@ class Budgets:
             self._waiting[account] = None
         account.line.add(claim.ticket, at_head=at_head)
         claim.account = account
-
-    def _tidy(self, account: Account) -> None:
-        """Drop a line without calls."""
-        if account.line is not None and not account.line.length:
-            account.line = None
-            self._waiting.pop(account, None)
-            self._changed.pop(account, None)
 
     def _account(self, place: int, tenant: str | None, now: float) -> Account:
         budget = self.budgets[place]

@@ -85,28 +85,27 @@ def test_settling_twice_is_settling_once() -> None:
     assert [(account.spent, account.reserved) for account in budgets.accounts()] == [(Amounts(), Amounts())]
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"usd": 0},
-        {"usd": -1},
-        {"usd": math.nan},
-        {"usd": math.inf},
-        {"usd": "5"},
-        {"calls": True},
-        {"calls": 10**400},
-        {"input_tokens": [1]},
-        {"calls": 1, "every": 0},
-        {"calls": 1, "every": -1},
-        {"calls": 1, "every": math.inf},
-        {"calls": 1, "every": lambda tenant: 1},
-        {"calls": 1, "per": "key"},
-        {"calls": 1, "per": ["tenant"]},
-    ],
-    ids=str,
-)
-def test_a_budget_with_junk_is_an_error(options: dict[str, float]) -> None:
+JUNK: list[dict[str, object]] = [
+    {},
+    {"usd": 0},
+    {"usd": -1},
+    {"usd": math.nan},
+    {"usd": math.inf},
+    {"usd": "5"},
+    {"calls": True},
+    {"calls": 10**400},
+    {"input_tokens": [1]},
+    {"calls": 1, "every": 0},
+    {"calls": 1, "every": -1},
+    {"calls": 1, "every": math.inf},
+    {"calls": 1, "every": math.cos},
+    {"calls": 1, "per": "key"},
+    {"calls": 1, "per": ["tenant"]},
+]
+
+
+@pytest.mark.parametrize("options", JUNK, ids=str)
+def test_a_budget_with_junk_is_an_error(options: dict[str, object]) -> None:
     with pytest.raises(InvalidRequestError, match=r"^budget") as caught:
         Budget(**options)  # type: ignore[arg-type]
     assert caught.value.field in {f"budget.{name}" for name in options} | {"budget"}
@@ -116,7 +115,11 @@ def broken(tenant: str | None) -> float:
     raise KeyError(tenant)
 
 
-@pytest.mark.parametrize("function", [broken, *(lambda tenant, junk=junk: junk for junk in (-1, math.nan, "5", None))])
+def returns(value: object) -> Callable[[str | None], object]:
+    return lambda tenant: value
+
+
+@pytest.mark.parametrize("function", [broken, *map(returns, (-1, math.nan, "5", None))])
 def test_a_function_that_returns_no_amount_is_an_error(function: Callable[[str | None], float]) -> None:
     budgets = Budgets((Budget(calls=1), Budget(usd=function, per="tenant")))
     with pytest.raises(InvalidRequestError, match=r"budget\.usd: the function .*tenant 'a'"):

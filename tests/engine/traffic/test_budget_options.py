@@ -1,0 +1,131 @@
+"""Budgets and prices that are wrong, and what a budget must know of a call."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from decimal import Decimal
+
+import pytest
+import trio
+import trio.testing
+
+import manystream as ms
+from manystream.engine.traffic.amounts import Amounts
+
+from .charged import Charged, ask, of, open_charged
+
+pytestmark = pytest.mark.trio
+
+
+async def test_an_amount_is_asked_at_the_first_call_and_before_a_refusal(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    plan, asked = {"alice": 1.0}, list[str | None]()
+
+    def calls_of(tenant: str | None) -> float:
+        asked.append(tenant)
+        return plan[str(tenant)]
+
+    async with open_charged(Charged(), ms.Budget(calls=calls_of, per="tenant")) as engine:
+        assert (await engine.start_stream(ask(tenant="alice")).wait()).success
+        assert asked == ["alice"]
+        assert (await engine.start_stream(ask(tenant="alice")).wait()).error_category is ms.ErrorCategory.BUDGET
+        plan["alice"] = 2
+        assert (await engine.start_stream(ask(tenant="alice")).wait()).success
+        with pytest.raises(ms.InvalidRequestError, match=r"budget\.calls: the function raised KeyError"):
+            engine.start_stream(ask(tenant="nobody"))
+        del plan["alice"]
+        failed = await engine.start_stream(ask(tenant="alice")).wait()
+        figures = of(engine)
+    assert failed.error is not None
+    assert failed.error.message == "not sent: budget.calls: the function raised KeyError for tenant 'alice'"
+    assert failed.error.category is ms.ErrorCategory.BUDGET
+    assert (figures.tenant, figures.spent.calls, figures.reserved) == ("alice", 2, Amounts())
+
+
+async def test_the_output_must_be_limited_where_a_budget_limits_it(autojump_clock: trio.testing.MockClock) -> None:
+    async with open_charged(Charged(), ms.Budget(usd=1.0)) as engine:
+        with pytest.raises(ms.InvalidRequestError, match="max_output_tokens: is needed") as caught:
+            engine.start_stream(ask(most=None))
+        assert caught.value.field == "max_output_tokens"
+        limited = ask(most=None, extra_body={"max_tokens": 40})
+        assert (await engine.start_stream(limited).wait()).success
+    async with open_charged(Charged(), ms.Budget(calls=10, input_tokens=10_000)) as engine:
+        assert (await engine.start_stream(ask(most=None)).wait()).success
+
+
+async def test_several_choices_are_reserved(autojump_clock: trio.testing.MockClock) -> None:
+    async with open_charged(Charged(seconds=5), ms.Budget(output_tokens=10_000)) as engine:
+        engine.start_stream(ask(extra_body={"n": 7}))
+        await trio.sleep(1)
+        assert of(engine).reserved.output_tokens == 700
+
+
+async def test_a_call_without_a_price_is_refused_where_a_budget_is_in_usd(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with open_charged(Charged(), ms.Budget(usd=1.0)) as engine:
+        with pytest.raises(ms.InvalidRequestError, match=r"model: traffic\.price knows no price of openai/other"):
+            engine.start_stream(ask("openai/other"))
+        assert (await engine.start_stream(ask()).wait()).success
+
+
+def raises(provider: ms.Provider, model: str, usage: ms.Usage) -> float:
+    raise KeyError(provider.api_key)
+
+
+def returns(value: object) -> Callable[[ms.Provider, str, ms.Usage], object]:
+    return lambda provider, model, usage: value
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (raises, "traffic.price: raised KeyError for openai/m"),
+        (returns(math.nan), "must return a number of US dollars, at least 0, or None, not nan"),
+        (returns(-1.0), "not -1.0"),
+        (returns("0.1"), "not '0.1'"),
+        (returns(True), "not True"),
+        (returns(math.inf), "not inf"),
+    ],
+)
+async def test_a_price_that_is_no_price(
+    autojump_clock: trio.testing.MockClock, function: Callable[..., float], words: str
+) -> None:
+    async with open_charged(Charged(), ms.Budget(usd=1.0), price=function) as engine:
+        with pytest.raises(ms.InvalidRequestError) as caught:
+            engine.start_stream(ask())
+        assert engine.statistics().calls == {}
+    assert words in str(caught.value)
+    assert "canary" not in str(caught.value)
+    async with open_charged(Charged(), price=function) as engine:  # no budget depends on it
+        completion = await engine.start_stream(ask()).wait()
+    assert (completion.success, completion.cost) == (True, None)
+
+
+async def test_a_price_that_fails_only_at_the_end_counts_as_reserved(autojump_clock: trio.testing.MockClock) -> None:
+    def once(provider: ms.Provider, model: str, usage: ms.Usage) -> Decimal:
+        if usage.output_tokens != 100:
+            raise ValueError("sold out")
+        return Decimal("0.25")
+
+    async with open_charged(Charged(), ms.Budget(usd=1.0), price=once) as engine:
+        completion = await engine.start_stream(ask()).wait()
+        assert (completion.success, completion.cost) == (True, None)
+        assert of(engine).spent.usd == 0.25
+        assert of(engine).reserved == Amounts()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"budgets": [ms.Budget(usd=1)]}, r"traffic\.price: is needed for a budget in usd"),
+        ({"budgets": ms.Budget(calls=1)}, r"traffic\.budgets: must be a list of Budget.*use \[budget\]"),
+        ({"budgets": [1]}, r"traffic\.budgets\[0\]"),
+        ({"price": 3}, r"traffic\.price: must be a function or None"),
+    ],
+)
+async def test_wrong_options(options: dict[str, object], words: str) -> None:
+    with pytest.raises(ms.InvalidRequestError, match=words):
+        ms.Traffic(**options)  # type: ignore[arg-type]

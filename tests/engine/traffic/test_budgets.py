@@ -1,0 +1,334 @@
+"""Budgets at the engine's level: what calls may cost, from the user's side."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import trio
+import trio.testing
+
+import manystream as ms
+from manystream.engine.traffic.amounts import Amounts
+from tests.support.peers import STREAM_HEAD, Line, Recorder, answer, chat_chunk, chunked, error_body, open_peer
+
+from .charged import Charged, ask, of, open_charged, price, provider
+
+pytestmark = pytest.mark.trio
+
+
+async def test_a_thousand_calls_in_one_tick_cannot_overspend(autojump_clock: trio.testing.MockClock) -> None:
+    server = Charged()
+    limit = 0.25  # about 490 answers, or 245 reservations
+    async with open_charged(server, ms.Budget(usd=limit)) as engine:
+        calls = [engine.start_stream(ask()) for _ in range(1_000)]
+        await trio.sleep(0.01)
+        during = of(engine)
+        completions = [await call.wait() for call in calls]
+        after = of(engine)
+    good = [each for each in completions if each.success]
+    spent = sum(each.cost or 0.0 for each in completions)
+    assert during.reserved.usd <= limit * (1 + 1e-9)
+    assert 0.97 * limit <= spent <= limit
+    assert spent == pytest.approx(server.dollars())
+    assert after.spent.usd == pytest.approx(spent)
+    assert (after.reserved, after.waiting) == (Amounts(), 0)
+    for failed in completions:
+        if not failed.success:
+            assert failed.error is not None
+            assert failed.error.category is ms.ErrorCategory.BUDGET
+            assert (failed.attempts, failed.cost, failed.error.retryable) == (0, 0.0, False)
+    assert len(good) + sum(each.error_category is ms.ErrorCategory.BUDGET for each in completions) == 1_000
+
+
+async def test_a_refusal_names_what_is_spent(autojump_clock: trio.testing.MockClock) -> None:
+    recorder = Recorder()
+    async with open_charged(Charged(), ms.Budget(calls=2, per="tenant", every=3600)) as engine:
+        for _ in range(2):
+            assert (await engine.start_stream(ask(tenant="alice")).wait()).success
+        await trio.sleep(600)
+        call = engine.start_stream(ask(tenant="alice"), recorder.on_event, recorder.on_completion)
+        assert recorder.completions == []  # never before start_* has returned
+        completion = await call.wait()
+        other = await engine.start_stream(ask(tenant="bob")).wait()
+    error = completion.error
+    assert error is not None
+    assert other.success
+    assert error.message == (
+        "not sent: the budget of tenant 'alice' allows 2 calls in 3600 s: 2 are spent, 0 are reserved, and this call"
+        " may use 1"
+    )
+    assert (error.category, error.provider_code, error.retryable) == (ms.ErrorCategory.BUDGET, "budget_spent", False)
+    assert 2_990_000 < error.retry_after_ms <= 3_000_000
+    assert [type(event).__name__ for event in recorder.events] == ["Error"]
+    assert completion.timings.waited == {}
+
+
+async def test_the_next_window_has_the_full_amounts(autojump_clock: trio.testing.MockClock) -> None:
+    async with open_charged(Charged(), ms.Budget(calls=1, every=60)) as engine:
+        assert (await engine.start_stream(ask()).wait()).success
+        refused = await engine.start_stream(ask()).wait()
+        await trio.sleep(60)
+        assert (await engine.start_stream(ask()).wait()).success
+    assert refused.error_category is ms.ErrorCategory.BUDGET
+
+
+async def test_a_call_waits_for_what_others_have_reserved(autojump_clock: trio.testing.MockClock) -> None:
+    server = Charged(seconds=5, output=10)
+    async with open_charged(server, ms.Budget(output_tokens=150)) as engine:
+        calls = [engine.start_stream(ask()) for _ in range(3)]
+        await trio.sleep(1)
+        texts = [call.waiting_for for call in calls]
+        figures = of(engine)
+        completions = [await call.wait() for call in calls]
+    assert texts == [
+        "",
+        "output_tokens of the engine's budget, reserved by 1 calls, 0 ahead",
+        "output_tokens of the engine's budget, reserved by 1 calls, 1 ahead",
+    ]
+    assert (figures.reserved.output_tokens, figures.waiting, figures.limit.output_tokens) == (100, 2, 150)
+    assert [each.success for each in completions] == [True, True, True]
+    assert [each.timings.waited.get("budget", 0) for each in completions] == [
+        0,
+        pytest.approx(5, abs=0.2),
+        pytest.approx(10, abs=0.2),
+    ]
+    assert sum(completions[2].timings.waited.values()) == pytest.approx(10, abs=0.2)
+
+
+async def test_a_wait_for_a_budget_counts_in_the_queue_timeout(autojump_clock: trio.testing.MockClock) -> None:
+    server = Charged(seconds=20)
+    async with open_charged(server, ms.Budget(calls=1), timeouts=ms.Timeouts(queue=3)) as engine:
+        first = engine.start_stream(ask())
+        late = await engine.start_stream(ask()).wait()
+        first.cancel()
+        await first.wait()
+        figures = of(engine)
+    assert late.error is not None
+    assert (late.error.category, late.error.provider_code) == (ms.ErrorCategory.TIMEOUT, "queue")
+    assert "calls of the engine's budget" in late.error.message
+    assert late.timings.waited == {"budget": pytest.approx(3, abs=0.1)}
+    assert (figures.waiting, figures.reserved) == (0, Amounts())
+
+
+@pytest.mark.parametrize("when", ["at once", "while it waits", "under way"])
+async def test_a_cancelled_call_leaves_nothing(autojump_clock: trio.testing.MockClock, when: str) -> None:
+    server = Charged(seconds=5)
+    async with open_charged(server, ms.Budget(calls=1, usd=1.0)) as engine:
+        calls = [engine.start_stream(ask()) for _ in range(2)]
+        if when != "at once":
+            await trio.sleep(1)
+        cancelled = calls[0] if when == "under way" else calls[1]
+        cancelled.cancel()
+        completion = await cancelled.wait()
+        rest = [await call.wait() for call in calls if call is not cancelled]
+        figures = of(engine)
+    assert completion.error_category is ms.ErrorCategory.CANCELLED
+    assert (figures.reserved, figures.waiting) == (Amounts(), 0)
+    if when == "under way":  # its prompt was sent, and is paid
+        assert (figures.spent.calls, rest[0].error_category) == (1, ms.ErrorCategory.BUDGET)
+        record = completion.journey[0]
+        assert record.estimated
+        assert record.usage is not None
+        assert completion.cost == pytest.approx((record.usage.input_tokens or 0) * 1e-6)
+    else:
+        assert (figures.spent.calls, rest[0].success, completion.cost) == (1, True, 0.0)
+
+
+async def test_closing_the_engine_leaves_nothing(autojump_clock: trio.testing.MockClock) -> None:
+    async with open_charged(Charged(seconds=50), ms.Budget(calls=3)) as engine:
+        calls = [engine.start_stream(ask()) for _ in range(10)]
+        await trio.sleep(1)
+    assert all(call.completion is not None for call in calls)
+    assert (of(engine).reserved, of(engine).waiting) == (Amounts(), 0)
+
+
+async def test_drain_waits_for_calls_that_wait_for_a_budget(autojump_clock: trio.testing.MockClock) -> None:
+    async with open_charged(Charged(output=1, seconds=1), ms.Budget(output_tokens=200)) as engine:
+        calls = [engine.start_stream(ask()) for _ in range(20)]
+        assert await engine.drain(60)
+        assert all(call.completion is not None and call.completion.success for call in calls)
+
+
+async def test_the_cost_of_a_call_is_that_of_all_attempts(autojump_clock: trio.testing.MockClock) -> None:
+    failures = iter([answer(error_body("oops"), status="500 Internal Server Error")])
+
+    class Failing(Charged):
+        async def serve(self, line: Line) -> None:
+            failure = next(failures, None)
+            if failure is not None:
+                await line.request()
+                await line.send(failure)
+            await super().serve(line)
+
+    server = Failing()
+    async with open_charged(server, retry=ms.Retry(base=0.01, jitter=0)) as engine:
+        streamed = await engine.start_stream(ask()).wait()
+        whole = await engine.start_request(ask()).wait()
+        unpriced = await engine.start_request(ask("openai/other")).wait()
+        figures = engine.statistics().traffic
+    assert (streamed.success, streamed.attempts) == (True, 2)
+    assert streamed.cost == pytest.approx(5.05e-4, rel=0.1)
+    assert whole.cost is not None
+    assert [record.usage is None for record in streamed.journey] == [True, False]
+    assert not any(record.estimated for record in streamed.journey)
+    assert (unpriced.success, unpriced.cost) == (True, None)
+    assert figures.budgets == ()
+
+
+async def test_without_a_price_there_is_no_cost(autojump_clock: trio.testing.MockClock) -> None:
+    async with open_charged(Charged(), price=None) as engine:
+        completion = await engine.start_stream(ask()).wait()
+    assert (completion.success, completion.cost) == (True, None)
+
+
+async def test_a_server_that_reports_no_usage_is_estimated(autojump_clock: trio.testing.MockClock) -> None:
+    server = Charged(reports=False)
+    async with open_charged(server, ms.Budget(output_tokens=1_000, input_tokens=1_000)) as engine:
+        completion = await engine.start_stream(ask()).wait()
+        figures = of(engine)
+    assert completion.journey[0].estimated
+    assert figures.spent.output_tokens == pytest.approx(63)  # 250 bytes
+    assert 5 < figures.spent.input_tokens < 60
+
+
+async def test_a_refused_key_costs_nothing_but_a_call(autojump_clock: trio.testing.MockClock) -> None:
+    fault = answer(error_body("wrong key", code="invalid_api_key"), status="401 Unauthorized")
+    async with open_charged(Charged(fault=fault), ms.Budget(usd=1.0, calls=5)) as engine:
+        completion = await engine.start_stream(ask()).wait()
+        figures = of(engine)
+    assert (completion.error_category, completion.cost) == (ms.ErrorCategory.AUTH, 0.0)
+    assert figures.spent == Amounts(calls=1)
+
+
+async def test_a_server_that_cannot_be_reached_costs_nothing(autojump_clock: trio.testing.MockClock) -> None:
+    traffic = ms.Traffic(budgets=[ms.Budget(calls=1)], price=price)
+    unreachable = ms.OpenAIChat("k", "http://127.0.0.1:9", name="openai")
+    async with ms.open_engine([unreachable], traffic=traffic, retry=ms.Retry(max_attempts=1)) as engine:
+        for _ in range(3):
+            completion = await engine.start_stream(ask()).wait()
+            assert completion.error_category is ms.ErrorCategory.NETWORK
+            assert completion.cost == 0.0
+        assert of(engine).spent == Amounts()
+
+
+async def test_every_target_passes_the_budget_with_its_own_price(autojump_clock: trio.testing.MockClock) -> None:
+    dear, cheap = Charged(), Charged()
+    route = ms.Route("smart", ["dear/m", "cheap/cheap"])
+    traffic = ms.Traffic(routes=[route], budgets=[ms.Budget(usd=0.0011)], price=price)
+    async with open_peer(dear.serve) as first, open_peer(cheap.serve) as second:
+        providers = [provider(first, "dear"), provider(second, "cheap")]
+        async with ms.open_engine(providers, traffic=traffic) as engine:
+            completions = [await engine.start_stream(ask("smart")).wait() for _ in range(5)]
+            figures = of(engine)
+    # One fits the dear target, later ones only the cheap one, until not even that fits.
+    assert [each.success for each in completions] == [True, True, True, True, True]
+    assert [each.journey[0].target for each in completions] == ["dear/m", *["cheap/cheap"] * 4]
+    assert figures.spent.usd == pytest.approx(dear.dollars() + cheap.dollars("cheap"))
+    assert sum(each.cost or 0 for each in completions) == pytest.approx(figures.spent.usd)
+
+
+async def test_a_call_on_a_route_waits_for_a_budget_and_fails_when_it_is_spent(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    server = Charged(seconds=2, output=60)
+    traffic = ms.Traffic(routes=[ms.Route("smart", ["openai/m"])], budgets=[ms.Budget(output_tokens=170)])
+    async with open_peer(server.serve) as peer, ms.open_engine([provider(peer)], traffic=traffic) as engine:
+        calls = [engine.start_stream(ask("smart")) for _ in range(3)]
+        await trio.sleep(1)
+        assert calls[1].waiting_for == "output_tokens of the engine's budget, reserved by 1 calls, 0 ahead"
+        assert calls[1].target == ""
+        completions = [await call.wait() for call in calls]
+        figures = of(engine)
+    assert [each.success for each in completions] == [True, True, False]
+    assert completions[2].error_category is ms.ErrorCategory.BUDGET
+    assert completions[1].timings.waited == {"budget": pytest.approx(2, abs=0.2)}
+    assert (figures.reserved, figures.waiting, figures.spent.output_tokens) == (Amounts(), 0, 120)
+
+
+async def test_a_failed_attempt_gives_its_reservation_back(autojump_clock: trio.testing.MockClock) -> None:
+    failing = Charged(fault=answer(error_body("busy"), status="503 Service Unavailable"))
+    good = Charged()
+    traffic = ms.Traffic(
+        routes=[ms.Route("smart", ["one/m", "two/m"])], budgets=[ms.Budget(calls=3, output_tokens=200)], price=price
+    )
+    async with (
+        open_peer(failing.serve) as first,
+        open_peer(good.serve) as second,
+        ms.open_engine([provider(first, "one"), provider(second, "two")], traffic=traffic) as engine,
+    ):
+        completions = [await engine.start_stream(ask("smart")).wait() for _ in range(3)]
+        figures = of(engine)
+    assert [each.success for each in completions] == [True, True, True]
+    assert [len(each.journey) for each in completions] == [2, 2, 2]
+    assert (figures.spent.calls, figures.spent.output_tokens, figures.reserved) == (3, 150, Amounts())
+
+
+async def test_a_call_refused_by_a_limit_reserves_again(autojump_clock: trio.testing.MockClock) -> None:
+    refusals = [answer(error_body("slow", code="rate_limit_exceeded"), status="429 Too Many Requests")] * 2
+
+    class Limiting(Charged):
+        async def serve(self, line: Line) -> None:
+            while refusals:
+                await line.request()
+                await line.send(refusals.pop())
+            await super().serve(line)
+
+    async with open_charged(Limiting(), ms.Budget(calls=1, output_tokens=100)) as engine:
+        completion = await engine.start_stream(ask()).wait()
+        figures = of(engine)
+    assert (completion.success, completion.attempts) == (True, 3)
+    assert (figures.spent.calls, figures.spent.output_tokens, figures.reserved) == (1, 50, Amounts())
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_random_faults_never_exceed_a_budget(autojump_clock: trio.testing.MockClock, seed: int) -> None:
+    """Failures, cancelled calls and breaks in any order: reservations balance, and the servers' own counts fit."""
+    draw = random.Random(seed)
+
+    class Random(Charged):
+        async def serve(self, line: Line) -> None:
+            fault = draw.random()
+            self.seconds = draw.uniform(0.01, 3)
+            if fault < 0.2:
+                await line.request()
+                await line.send(answer(error_body("busy"), status="503 Service Unavailable"))
+            elif fault < 0.3:
+                await line.request()
+                return
+            elif fault < 0.4:
+                await line.request()
+                await line.send(STREAM_HEAD + chunked(chat_chunk("half " * 10), end=False).decode())
+                return
+            await super().serve(line)
+
+    one, two = Random(), Random()
+    budgets = [ms.Budget(usd=0.02), ms.Budget(calls=30, per="tenant"), ms.Budget(output_tokens=1_500, every=5)]
+    traffic = ms.Traffic(
+        routes=[ms.Route("smart", ["one/m", "two/m"], balance="weighted")], budgets=budgets, price=price
+    )
+    async with open_peer(one.serve) as first, open_peer(two.serve) as second:
+        providers = [provider(first, "one"), provider(second, "two")]
+        async with ms.open_engine(providers, traffic=traffic, retry=ms.Retry(base=0.1, jitter=0)) as engine:
+            calls: list[ms.Call] = []
+            for number in range(80):
+                request = ask(
+                    draw.choice(["smart", "one/m"]),
+                    tenant=draw.choice("ab"),
+                    priority=draw.choice(["interactive", "batch"]),
+                    timeouts=ms.Timeouts(queue=draw.choice([1, 20]), total=40),
+                )
+                calls.append(engine.start_stream(request))
+                if number % 5 == 0:
+                    await trio.sleep(draw.random())
+                    draw.choice(calls).cancel()
+                for figures in engine.statistics().traffic.budgets:
+                    taken = figures.spent.plus(figures.reserved)
+                    assert all(each <= limit * (1 + 1e-6) for each, limit in zip(taken, figures.limit, strict=True))
+            completions = [await call.wait() for call in calls]
+            figures = engine.statistics().traffic.budgets
+    assert all(each.reserved == Amounts() and each.waiting == 0 for each in figures)
+    assert one.dollars() + two.dollars() <= 0.02
+    assert sum(each.cost or 0 for each in completions) <= 0.02 * (1 + 1e-6)
+    known = {"budget", "timeout", "cancelled", "network", "server"}
+    assert {each.error_category.value for each in completions if each.error_category} <= known

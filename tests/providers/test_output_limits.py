@@ -1,0 +1,64 @@
+"""The most output tokens of a request, as each dialect sends it."""
+
+from __future__ import annotations
+
+import pytest
+
+import manystream as ms
+from manystream.providers.output_limits import largest_output
+from manystream.providers.registry import dialect_of
+
+PROVIDERS: dict[str, ms.Provider] = {
+    "chat": ms.OpenAIChat("k"),
+    "responses": ms.OpenAIResponses("k"),
+    "anthropic": ms.Anthropic("k"),
+    "gemini": ms.Gemini("k"),
+}
+
+
+def sent_limit(name: str, model: str = "model", **options: object) -> int | None:
+    provider = PROVIDERS[name]
+    request = ms.Request(model, [ms.Message.user("hello")], **options)  # type: ignore[arg-type]
+    return dialect_of(provider.profile).encode(request, model, provider, stream=False).max_output_tokens
+
+
+@pytest.mark.parametrize("name", PROVIDERS)
+def test_the_limit_of_a_request_is_the_one_that_is_sent(name: str) -> None:
+    assert sent_limit(name, max_output_tokens=77) == 77
+
+
+@pytest.mark.parametrize("name", ["chat", "responses", "gemini"])
+def test_without_a_limit_there_is_none(name: str) -> None:
+    assert sent_limit(name) is None
+
+
+def test_anthropic_always_sends_one_and_thinking_raises_it() -> None:
+    assert sent_limit("anthropic", "claude-sonnet-4-5") == 4096
+    thinking = sent_limit(
+        "anthropic", "claude-sonnet-4-5", max_output_tokens=1000, thinking=ms.ThinkingConfig(budget_tokens=2000)
+    )
+    assert thinking == 3000
+
+
+EXTRA: dict[str, tuple[str, dict[str, object], int | None]] = {
+    "older member": ("chat", {"max_tokens": 40}, 40),
+    "several choices": ("chat", {"max_completion_tokens": 40, "n": 3}, 120),
+    "junk": ("chat", {"max_tokens": "many"}, None),
+    "true is no number": ("chat", {"max_tokens": True}, None),
+    "responses": ("responses", {"max_output_tokens": 9}, 9),
+    "anthropic": ("anthropic", {"max_tokens": 12}, 12),
+    "gemini": ("gemini", {"generationConfig": {"maxOutputTokens": 5, "candidateCount": 2}}, 10),
+    "gemini's junk": ("gemini", {"generationConfig": [1]}, None),
+}
+
+
+@pytest.mark.parametrize(("name", "extra", "limit"), EXTRA.values(), ids=EXTRA)
+def test_extra_body_counts(name: str, extra: dict[str, object], limit: int | None) -> None:
+    assert sent_limit(name, extra_body=extra) == limit
+
+
+def test_some_models_have_a_published_limit() -> None:
+    assert largest_output("openai-chat", "gpt-4o-mini") == 16_384
+    assert largest_output("google", "gemini-2.5-flash") == 65_536
+    assert largest_output("openai-chat", "mine") is None
+    assert largest_output("vllm", "gpt-5") is None
