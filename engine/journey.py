@@ -17,13 +17,13 @@ from ..providers.errors import ErrorCategory, InvalidRequestError, ProviderError
 from ..providers.field_rules import REQUEST
 from ..providers.quota_report import Refusal
 from ..providers.request import Request
-from ..transport.timers import Timer
 from .admission import LEAST_WAIT, PAUSES, Admission
 from .clocks import Clock, timeout_error
 from .completion import Completion
 from .itinerary import PRIORITIES, Itinerary, LaneOf
 from .lane import Sender
-from .live_route import Group, LiveRoute
+from .live_route import LiveRoute
+from .parking import Parking
 from .runtime import Due, Runtime
 from .spending import Spending
 from .stop import MakeStop, Stop
@@ -59,10 +59,9 @@ class Journey(Admission, Due):
         "_call",
         "_errors",
         "_finished",
-        "_group",
         "_is_ended",
         "_itinerary",
-        "_parked_at",
+        "_parking",
         "_planned",
         "_refusals",
         "_request",
@@ -70,8 +69,6 @@ class Journey(Admission, Due):
         "_runtime",
         "_site",
         "_started_at",
-        "_target_seconds",
-        "_timer",
         "_tried",
         "_waits",
         "_wanted",
@@ -115,10 +112,7 @@ class Journey(Admission, Due):
         self._attempted: frozenset[int] = frozenset()  # targets that have had an attempt
         self._errors: tuple[ProviderError, ...] = ()  # since the last pause
         self._waits: dict[Site, Wait] = {}
-        self._group: Group | None = None  # of the calls with which it waits for a target
-        self._parked_at = 0.0
-        self._target_seconds = 0.0
-        self._timer: Timer | None = None
+        self._parking = Parking(route, runtime)
         self._refusals = 0
         self._wanted = 0  # the target for which it waits for a budget
         self._was_sent = False
@@ -144,16 +138,14 @@ class Journey(Admission, Due):
 
     @property
     def waiting_for(self) -> str:
-        if self._group is not None:
-            return self._awaited_target
         if self._waits:
             return super().waiting_for
-        return "" if self.spending is None else self.spending.waiting_for
+        return self._parking.waiting_for or ("" if self.spending is None else self.spending.waiting_for)
 
     def waited(self, seconds: float) -> dict[str, float]:
-        by_reason = super().waited(seconds - self._target_seconds)
-        if self._target_seconds > LEAST_WAIT:
-            by_reason["target"] = self._target_seconds
+        by_reason = super().waited(seconds - self._parking.seconds)
+        if self._parking.seconds > LEAST_WAIT:
+            by_reason["target"] = self._parking.seconds
         return by_reason
 
     def enter(self, sender: Sender, deadline: float, now: float, *, again: bool) -> None:
@@ -451,34 +443,22 @@ class Journey(Admission, Due):
 
     def _park(self, until: float, now: float) -> None:
         """Wait until a target is used again."""
-        self._parked_at = now
         if self.spending is not None:
             self.spending.release(now)
-        self._group = self._route.park(self, PRIORITIES[self._request.priority], self._tried | self._finished, until)
-        if self._deadline < math.inf:
-            self._timer = self._runtime.timers.at(self._deadline, self._overdue, self.on_defect)
+        priority, excluded = PRIORITIES[self._request.priority], self._tried | self._finished
+        self._parking.begin(self, priority, excluded, until, now, deadline=self._deadline, overdue=self._overdue)
 
     def _unpark(self, now: float) -> None:
         """Wait no longer for a target. May be called again."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self._group is None:
-            return
-        self._route.unpark(self, self._group)
-        self._group = None
-        self._target_seconds += now - self._parked_at
+        seconds = self._parking.end(self, now)
         if self._entered is not None:
-            self._entered += now - self._parked_at
+            self._entered += seconds
 
     def _overdue(self) -> None:
         assert self._call is not None
+        reason = self._parking.waiting_for
         self._unpark(self._lane.now)
-        self._call.overdue(self._awaited_target)
-
-    @property
-    def _awaited_target(self) -> str:
-        return f"a target of {self._route.name} to be used again"
+        self._call.overdue(reason)
 
     # --- an attempt ---
 
