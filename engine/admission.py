@@ -87,9 +87,20 @@ class Admission:
         return f"{self._provider}/{self._model}"
 
     @property
-    def refusals(self) -> int:
-        """The number of times that a limit has refused the call."""
+    def uncounted(self) -> int:
+        """The number of attempts that do not count as tries: a limit refused them, or they ran beside another one."""
         return self._ticket.refusals
+
+    @property
+    def is_beside(self) -> bool:
+        """Whether the attempt under way runs, or ran, beside another one."""
+        return False
+
+    def pause(self) -> None:
+        """The call reads no more until `resume`."""
+
+    def resume(self) -> None:
+        """The call reads again."""
 
     @property
     def waiting_for(self) -> str:
@@ -277,26 +288,8 @@ class Admission:
 
         again: the call waits here again after a refusal.
         """
-        lane, ticket = self._lane, self._ticket
-        scope, now = lane.scope, lane.now
-        if not sent:
-            scope.cancel(ticket, now)
-            lane.changed()
-            return Refusal.NONE
-        report = lane.report(headers, error)
-        refusal = report.refusal
-        if refusal is Refusal.OVERLOAD and scope.concurrency is None:
-            refusal = (
-                Refusal.NONE
-            )  # the server is overloaded, independent of this key's limits: the call's own retries apply
-        if refusal is Refusal.NONE:
-            scope.fail(ticket, report, now, answered=error.http_status > 0)
-        else:
-            ticket.deadline = deadline
-            scope.refuse(ticket, report, now, again=again)
-        lane.write_news()
-        lane.changed()
-        return refusal
+        self._ticket.deadline = deadline
+        return give_back(self._lane, self._ticket, error, headers, sent=sent, again=again)
 
     def end(self, outcome: Completion | None, *, sent: bool) -> None:
         """Report the end of the call. May be called again.
@@ -343,7 +336,7 @@ class Admission:
         if spending is None or kept is None:
             self._record(error, Spent(None if response is None else response.usage))
         elif sent:
-            spent = spent_by(kept.need, response, error)
+            spent = spent_by(kept.need.input_tokens, response, error)
             self._record(error, spent)
             spending.settle(spent.usage, self._lane.now)
         else:
@@ -361,6 +354,7 @@ class Admission:
             ended=self._lane.now - self._began,
             outcome=OK if error is None else error.category.value,
             error=error,
+            hedged=self.is_beside,
             usage=spent.usage,
             estimated=spent.estimated,
         )
@@ -371,3 +365,30 @@ class Admission:
             self._began = now
         self._entered = now
         self._slot_mark = self._lane.scope.slot_seconds(now)
+
+
+def give_back(
+    lane: Lane, ticket: Ticket, error: ProviderError, headers: Mapping[str, str], *, sent: bool, again: bool
+) -> Refusal:
+    """Give back what a failed attempt had reserved of its limits. Returns which kind of limit refused it.
+
+    sent: the request may have reached the server.
+    again: the call waits in the lane again after a refusal.
+    """
+    scope, now = lane.scope, lane.now
+    if not sent:
+        scope.cancel(ticket, now)
+        lane.changed()
+        return Refusal.NONE
+    report = lane.report(headers, error)
+    refusal = report.refusal
+    if refusal is Refusal.OVERLOAD and scope.concurrency is None:
+        # The server is overloaded, independent of this key's limits: the call's own retries apply.
+        refusal = Refusal.NONE
+    if refusal is Refusal.NONE:
+        scope.fail(ticket, report, now, answered=error.http_status > 0)
+    else:
+        scope.refuse(ticket, report, now, again=again)
+    lane.write_news()
+    lane.changed()
+    return refusal

@@ -108,6 +108,10 @@ class Attempt(BodyOwner):
                 hide_words(error, self.prepared.secrets)
                 self._listener.on_attempt_failure(error, unread=False)
 
+    def hand_over(self, listener: Listener, deliver: Callable[[Sequence[Event]], None]) -> None:
+        """Report to another listener from now on, and deliver its events there."""
+        self._listener, self.deliver = listener, deliver
+
     # --- as the pool's waiter ---
 
     def on_phase(self, phase: Phase) -> None:

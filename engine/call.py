@@ -61,7 +61,6 @@ class RunningCall(Directed):
 
     __slots__ = (
         "_hooks",
-        "_paused",
         "_resent",
         "number",
     )
@@ -116,6 +115,8 @@ class RunningCall(Directed):
         self._paused = True
         if self._attempt is not None:
             self._attempt.pause()
+        if self._admission is not None:
+            self._admission.pause()
 
     def resume(self) -> None:
         self._paused = False
@@ -124,6 +125,8 @@ class RunningCall(Directed):
             attempt.resume()
             if attempt.connection is not None:
                 self._arm()
+        if self._admission is not None:
+            self._admission.resume()
 
     # --- for the engine ---
 
@@ -240,7 +243,7 @@ class RunningCall(Directed):
         self._attempts += 1
         if self._state is not CallState.QUEUED:
             self._enter_queue()
-        self._attempt = Attempt(self._prepared, self, self._deliver_first, self._runtime.recorder)
+        self._attempt = Attempt(self._prepared, self, self.deliver_first, self._runtime.recorder)
         attempt_started = self._hooks.attempt_started
         if attempt_started is not None:
             attempt_started(self, self._attempts)
@@ -255,6 +258,10 @@ class RunningCall(Directed):
         self._runtime.pool.acquire(self._prepared.origin, attempt, fresh=fresh)
         if self._attempt is attempt and self._state is CallState.QUEUED:
             self._arm()  # it waits for a connection; if it had got one at once, `on_progress` would have set the timer
+
+    def announce_attempt(self) -> None:
+        if self._hooks.attempt_started is not None:
+            self._hooks.attempt_started(self, self._attempts)
 
     def on_progress(self, progress: Progress) -> None:
         loop = self._runtime.loop
@@ -285,7 +292,7 @@ class RunningCall(Directed):
         runtime = self._runtime
         runtime.timers.at(runtime.loop.clock(), callback, self.on_defect)
 
-    def _deliver_first(self, events: Sequence[Event]) -> None:
+    def deliver_first(self, events: Sequence[Event]) -> None:
         """Deliver events up to the first content, and record the time of the first content."""
         delivery = self._delivery
         if delivery.delivered and self._attempt is not None:
@@ -411,10 +418,8 @@ class RunningCall(Directed):
         self._enter(CallState.ENDED)
         self._disarm()
         attempt = self._attempt
-        if attempt is not None and (not attempt.over or attempt.connection is not None):
-            if attempt.connection is None:
-                self._runtime.pool.abandon(attempt)
-            attempt.abort()
+        if attempt is not None:
+            self.abort(attempt)
         if self._admission is not None:
             self._admission.end(self._outcome, sent=attempt is not None and attempt.sent)
 

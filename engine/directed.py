@@ -7,14 +7,20 @@ when a call retries: `RunningCall`, a subclass, decides that.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 
 from ..providers.errors import ProviderError
+from ..providers.events import Event
 from ..providers.options import Retry
 from ..providers.response import Response
 from .admission import Admission
+from .attempt import Attempt
+from .clocks import CallState
 from .delivery import Counters
 from .ending import Step
+from .listener import Listener, Progress
+from .steps import Action
 from .stop import Stop
 from .timed import Timed
 
@@ -25,17 +31,26 @@ class Directed(Timed):
     counters: the counters of the call's provider, which all calls to this provider update.
     """
 
-    __slots__ = ("_admission", "_attempts", "_finish_response", "_retry", "counters")
+    __slots__ = ("_admission", "_attempts", "_finish_response", "_paused", "_retry", "counters")
 
     # Set by `RunningCall`, as for `Timed`.
     _admission: Admission | None
     _attempts: int
     _finish_response: Callable[[Response], None]
+    _paused: bool
     _retry: Retry
     counters: Counters
 
     def begin(self, *, fresh: bool = False) -> None:
         """Start the first attempt, or another one. `fresh`: on a connection that no request has used."""
+        raise NotImplementedError
+
+    def announce_attempt(self) -> None:
+        """Notify the observer of the attempt that begins."""
+        raise NotImplementedError
+
+    def deliver_first(self, events: Sequence[Event]) -> None:
+        """Deliver events up to the first content, and record the time of the first content."""
         raise NotImplementedError
 
     # --- for programs: documented in `Call` (handle.py) ---
@@ -87,8 +102,9 @@ class Directed(Timed):
 
     @property
     def _counted(self) -> int:
-        """The attempts that count against `Retry.max_attempts`. Those that a limit refused do not."""
-        return self._attempts - (0 if self._admission is None else self._admission.refusals)
+        """The attempts that count against `Retry.max_attempts`. Those that a limit refused do not, nor those that ran
+        beside another one."""
+        return self._attempts - (0 if self._admission is None else self._admission.uncounted)
 
     @property
     def has_attempts_left(self) -> bool:
@@ -114,3 +130,91 @@ class Directed(Timed):
         prepared = self._prepared
         error.provider, error.model = prepared.provider.name, prepared.model
         error.host = prepared.head.headers[0][1].decode()  # the first header is Host
+
+    # --- for a second attempt beside the first one ---
+
+    @property
+    def is_paused(self) -> bool:
+        return self._paused
+
+    @property
+    def started_at(self) -> float:
+        return self._started
+
+    def make_beside(self, stop: Stop, listener: Listener, deliver: Callable[[Sequence[Event]], None]) -> Attempt:
+        """Return a second attempt, which counts as one. `begin_beside` begins it."""
+        self._attempts += 1
+        return Attempt(stop.prepared, listener, deliver, self._runtime.recorder)
+
+    def begin_beside(self, attempt: Attempt, *, fresh: bool = False) -> None:
+        """Begin a second attempt. `fresh`: on a connection that no request has used."""
+        self.announce_attempt()  # the observer may end the call
+        if attempt.prepared.fresh_key is not None and not attempt.over:
+            attempt.take_fresh_key()
+        if not attempt.over:
+            self._runtime.pool.acquire(attempt.prepared.origin, attempt, fresh=fresh)
+
+    def abort(self, attempt: Attempt) -> None:
+        """End an attempt without a report, in whatever state it is. May be called again."""
+        if not attempt.over or attempt.connection is not None:
+            if attempt.connection is None:
+                self._runtime.pool.abandon(attempt)
+            attempt.abort()
+
+    def abort_first(self) -> tuple[bool, Response | None]:
+        """End the call's attempt. Returns whether its request may have reached the server, and what it received."""
+        attempt = self._attempt
+        assert attempt is not None
+        sent, partial = attempt.sent, attempt.partial_response()
+        self.abort(attempt)
+        return sent, partial
+
+    def take_over(
+        self,
+        attempt: Attempt,
+        stop: Stop,
+        state: CallState,
+        *,
+        queued: float | None,
+        connected: float | None,
+        first_byte: float | None,
+    ) -> None:
+        """Go on with a second attempt as the call's only one.
+
+        state: how far it is. The other times are in seconds since the call's start; None if they are not reached.
+        """
+        self.redirect(stop)
+        self._prepared, self._attempt = attempt.prepared, attempt
+        self._delivery.reset()
+        now = self._runtime.loop.clock()
+        if state is CallState.QUEUED:
+            self._queued_since = min(self._queued_since, now)
+        elif self._queued_since < math.inf:
+            self._queued_before += now - self._queued_since
+            self._queued_since = math.inf
+        self._state = state
+        timings = self._timings
+        timings.queued, timings.connected, timings.first_byte = queued, connected, first_byte
+        attempt.hand_over(self, self.deliver_first)
+        self._arm()
+
+    # --- as the listener of attempts: `RunningCall` implements it ---
+
+    @property
+    def label(self) -> str:
+        raise NotImplementedError
+
+    def on_progress(self, progress: Progress) -> None:
+        raise NotImplementedError
+
+    def on_reading(self) -> None:
+        raise NotImplementedError
+
+    def soon(self, callback: Action) -> None:
+        raise NotImplementedError
+
+    def on_answer(self, response: Response, terminal: Event | None) -> None:
+        raise NotImplementedError
+
+    def on_attempt_failure(self, error: ProviderError, *, unread: bool) -> None:
+        raise NotImplementedError

@@ -18,6 +18,7 @@ from ..providers.registry import configured, named, select
 from ..providers.request import Request
 from .access import Access, accesses_of
 from .admission import Admission
+from .hedged_journey import HedgedJourney
 from .itinerary import PRIORITIES
 from .journey import Journey
 from .lane import Lane
@@ -119,7 +120,8 @@ class Dispatcher:
             route = self._keyed.get(provider.name)
         if route is None:
             return None
-        return Journey(route, request, make_stop, self.lane, self._runtime, self._spending(), model=model)
+        kind = Journey if route.hedging is None else HedgedJourney
+        return kind(route, request, make_stop, self.lane, self._runtime, self._spending(), model=model)
 
     def end_session(self, session: str) -> None:
         """Forget which targets and keys a session has."""

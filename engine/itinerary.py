@@ -55,12 +55,31 @@ class Itinerary:
         """Return the request for a target, which is prepared once. Raises `InvalidRequestError`."""
         stop = self._stops.get(site)
         if stop is None:
-            place = self._places[site.place]
-            access, request = place.accesses[site.key], self._request
-            model = f"{access.provider.name}/{self._model_at(place)}"
-            request = with_model(request, model) if place.target is None else lay_over(place.target, request, model)
-            stop = self._stops[site] = self._make_stop(request, access.preparer)
+            stop = self._stops[site] = self._prepare(site)
         return stop
+
+    def second_stop_at(self, site: Site) -> Stop:
+        """Return the request for a second attempt. Raises `InvalidRequestError`.
+
+        It has an idempotency key of its own: with the same key, the server could answer both attempts when the first
+        one is ready.
+        """
+        has_key = self._places[site.place].accesses[site.key].provider.idempotency_header is not None
+        return self._prepare(site) if has_key else self.stop_at(site)
+
+    def second_waits_at(self, call: Waiting, place: int, now: float, input_tokens: float) -> list[Wait]:
+        """Return a wait for each key that can be used at a target, with tickets of their own."""
+        sites = (Site(place, key) for key in self._usable(place, now))
+        target = self._places[place]
+        waits = [Wait(call, site, self.wait_at(call, site).lane, self._ticket(target, input_tokens)) for site in sites]
+        return [wait for wait in waits if wait.why_never(now) is None]
+
+    def _prepare(self, site: Site) -> Stop:
+        place = self._places[site.place]
+        access, request = place.accesses[site.key], self._request
+        model = f"{access.provider.name}/{self._model_at(place)}"
+        request = with_model(request, model) if place.target is None else lay_over(place.target, request, model)
+        return self._make_stop(request, access.preparer)
 
     def make_tickets(self, input_tokens: float) -> None:
         """Make a ticket for each queue, after the request was checked. input_tokens: as estimated."""

@@ -133,7 +133,7 @@ class Journey(Admission, Due):
         return super().target if self._provider else ""
 
     @property
-    def refusals(self) -> int:
+    def uncounted(self) -> int:
         return self._refusals
 
     @property
@@ -244,7 +244,7 @@ class Journey(Admission, Due):
 
     def conclude(self) -> None:
         """Go on after a failure."""
-        if not self._is_ended:
+        if not self._is_ended and self._site is None:
             self._seek(self._lane.now)
 
     def on_defect(self, error: Exception) -> None:

@@ -18,6 +18,7 @@ from ..transport.timers import Timer
 from .access import Access
 from .runtime import Due, Runtime
 from .traffic.breaker import FAILURES, OPEN_FOR, BreakerState
+from .traffic.hedge import HedgeState
 from .traffic.keys import KeyRing
 from .traffic.route import Balance, RouteState, TargetRecord
 from .traffic.route_options import Route, Target
@@ -99,6 +100,7 @@ class LiveRoute(Due):
     places: its targets.
     state: what is known of them.
     failover_on: errors after which a call also goes to another target.
+    hedging: decides about second attempts; None if the route makes none.
     """
 
     __slots__ = (
@@ -108,6 +110,7 @@ class LiveRoute(Due):
         "_runtime",
         "_timer",
         "failover_on",
+        "hedging",
         "name",
         "places",
         "state",
@@ -117,6 +120,8 @@ class LiveRoute(Due):
         self.name: str = "" if route is None else route.name
         self.places: tuple[Place, ...] = places
         self.failover_on: frozenset[str] = frozenset() if route is None else route.failover_on
+        hedge = None if route is None else route.hedge
+        self.hedging: HedgeState | None = None if hedge is None else HedgeState(hedge)
         # A provider with several keys has one target, for which a breaker would only delay calls.
         balance = Balance.FASTEST if route is None else route.balance
         targets = () if route is None else route.targets
@@ -291,7 +296,7 @@ class LiveRoute(Due):
                     failures=score.failures,
                 )
             )
-        return RouteStatistics(tuple(targets), self.parked)
+        return RouteStatistics(tuple(targets), self.parked, 0 if self.hedging is None else self.hedging.total)
 
 
 def _priority(group: Group) -> int:

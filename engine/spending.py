@@ -114,6 +114,10 @@ class Spending:
         if kept is not None:
             self._live.settle(kept.holding, NOTHING, now)
 
+    def release_one(self, kept: Reservation, now: float) -> None:
+        """Give back what one of two attempts reserved, because its request was not sent."""
+        self._live.settle(kept.holding, NOTHING, now)
+
     def settle(self, usage: Usage | None, now: float) -> None:
         """Count what the attempt used in place of what it reserved."""
         kept, self.reservation = self.reservation, None
@@ -139,15 +143,19 @@ class Spending:
         return need.amounts._replace(calls=0.0) if self._is_counted else need.amounts
 
 
-def spent_by(need: Need, response: Response | None, error: ProviderError | None) -> Spent:
-    """Return what an attempt used that was sent: as reported, else estimated from what was sent and received."""
+def spent_by(input_tokens: int, response: Response | None, error: ProviderError | None) -> Spent:
+    """Return what an attempt used that was sent: as reported, else estimated from what was sent and received.
+
+    input_tokens: as estimated.
+    """
     reported = Usage() if response is None else response.usage
     if error is None and reported.input_tokens is not None and reported.output_tokens is not None:
         return Spent(reported)
     seen = math.ceil(seen_output_tokens(response))
     if error is not None and error.http_status and not seen:
         return Spent()  # the server answered with an error only
-    input_tokens = need.input_tokens if reported.input_tokens is None else reported.input_tokens
+    if reported.input_tokens is not None:
+        input_tokens = reported.input_tokens
     output = max(seen, (reported.output_tokens or 0) + (reported.thinking_tokens or 0))
     usage = Usage(
         input_tokens,

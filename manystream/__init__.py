@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from .engine.portal import Portal as Portal
     from .engine.traffic.amounts import Amounts as Amounts
     from .engine.traffic.amounts import Budget as Budget
+    from .engine.traffic.hedge import Hedge as Hedge
     from .engine.traffic.options import Traffic as Traffic
     from .engine.traffic.price import Price as Price
     from .engine.traffic.rate_limit import RateLimit as RateLimit
@@ -146,6 +147,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "Amounts",
         "Budget",
     ),
+    ".engine.traffic.hedge": ("Hedge",),
     ".engine.traffic.options": ("Traffic",),
     ".engine.traffic.price": ("Price",),
     ".engine.traffic.rate_limit": ("RateLimit",),
@@ -297,6 +299,7 @@ __all__ = [
     "File",
     "FinishReason",
     "Gemini",
+    "Hedge",
     "Image",
     "InvalidRequestError",
     "JSONObject",

@@ -19,6 +19,8 @@ REMEMBERED = 200
 LEAST_KNOWN = 20
 """The number of first events below which there is no percentile, and no second attempt."""
 
+_ROUNDING = 1e-9
+
 MINUTE = 60
 """The number of seconds over which calls and second attempts are counted."""
 
@@ -51,10 +53,12 @@ class HedgeState:
     """The recent first events and second attempts of one route.
 
     hedge: the options.
+    total: the number of second attempts so far.
     """
 
     def __init__(self, hedge: Hedge) -> None:
         self.hedge = hedge
+        self.total: int = 0
         self._recent: deque[float] = deque()
         self._sorted: list[float] = []
         # Calls and second attempts in each of the last 60 seconds. The index is the second modulo 60.
@@ -62,10 +66,14 @@ class HedgeState:
         self._hedges = [0] * MINUTE
         self._second = 0
 
-    def begin(self, now: float) -> float:
-        """Record that a call is sent. Return the time of its second attempt; `math.inf` if that is not known."""
+    def begin(self, now: float, *, again: bool = False) -> float:
+        """Record that a call is sent. Return the time of its second attempt; `math.inf` if that is not known.
+
+        again: the call was sent before, and is counted.
+        """
         self._turn(now)
-        self._calls[self._second % MINUTE] += 1
+        if not again:
+            self._calls[self._second % MINUTE] += 1
         if not isinstance(self.hedge.after, str):
             return now + self.hedge.after
         if len(self._sorted) < LEAST_KNOWN:
@@ -79,12 +87,17 @@ class HedgeState:
         if len(self._recent) > REMEMBERED:
             del self._sorted[bisect.bisect_left(self._sorted, self._recent.popleft())]
 
+    def allows(self, now: float) -> bool:
+        """Return whether one more second attempt may be made now."""
+        self._turn(now)
+        return sum(self._hedges) + 1 <= self.hedge.at_most * sum(self._calls) + _ROUNDING
+
     def take(self, now: float) -> bool:
         """Return True, and count a second attempt, if one may be made now."""
-        self._turn(now)
-        if sum(self._hedges) + 1 > self.hedge.at_most * sum(self._calls):
+        if not self.allows(now):
             return False
         self._hedges[self._second % MINUTE] += 1
+        self.total += 1
         return True
 
     def _turn(self, now: float) -> None:

@@ -14,7 +14,8 @@ from ...providers.errors import InvalidRequestError
 from ...providers.field_rules import REQUEST, is_filled
 from ...providers.options import Timeouts
 from ...providers.request import Request, RequestOptions, prefix_cache_of, with_prefix_cache
-from ...providers.rules import Checker, Rule, described, flag, number, sequence, word
+from ...providers.rules import Checker, Rule, described, flag, instance, number, optional, sequence, word
+from .hedge import Hedge
 from .route import Balance
 
 BalanceName: TypeAlias = Literal["order", "weighted", "fastest", "sticky"]
@@ -106,6 +107,7 @@ class Route:
     balance: how a target is chosen. `order`: the first that is healthy. `weighted`: by weight. `fastest`: the one that
         is expected to answer first. `sticky`: as `fastest`, and a session keeps its target.
     failover_on: errors after which a call also goes to another target: `content_filter`, `context_overflow`.
+    hedge: when a call without an event is sent a second time; None: never.
 
     Raises `InvalidRequestError` for a wrong value.
     """
@@ -114,6 +116,7 @@ class Route:
     targets: tuple[Target, ...]
     balance: Balance
     failover_on: frozenset[str]
+    hedge: Hedge | None
 
     def __init__(
         self,
@@ -122,6 +125,7 @@ class Route:
         *,
         balance: BalanceName = "order",
         failover_on: Sequence[FailoverName] = (),
+        hedge: Hedge | None = None,
     ) -> None:
         NAME.check(name, "route.name")
         if "/" in name:
@@ -132,6 +136,7 @@ class Route:
             ("targets", TARGETS, targets),
             ("balance", BALANCE, balance),
             ("failover_on", FAILOVER_ON, failover_on),
+            ("hedge", HEDGE, hedge),
         ):
             rule.check(value, f"route {name!r}: {field}")
         put = object.__setattr__
@@ -139,6 +144,7 @@ class Route:
         put(self, "targets", tuple(Target(each) if isinstance(each, str) else each for each in targets))
         put(self, "balance", Balance(balance))
         put(self, "failover_on", frozenset(failover_on))
+        put(self, "hedge", hedge)
         if not targets:
             raise InvalidRequestError(f"route {name!r}: targets", "must hold at least one target")
         for position, target in enumerate(self.targets):
@@ -168,6 +174,7 @@ TARGETS = sequence(
     Rule("'provider/model' or a Target", (str, Target)), "a list of 'provider/model' or Target", forms={str: "use [{}]"}
 )
 BALANCE = word(*(balance.value for balance in Balance))
+HEDGE = optional(instance(Hedge, forms={type: "use Hedge()", bool: "use Hedge()", float: "use Hedge(after={})"}))
 FAILOVER_ON = sequence(
     word("content_filter", "context_overflow"), "a list of errors' names", forms={str: "use failover_on=[{}]"}
 )

@@ -81,10 +81,12 @@ class RouteStatistics:
 
     targets: in the order in which the route has them.
     waiting: calls that wait until a target is used again. Calls that wait for a limit are counted by their scopes.
+    hedged: calls that were sent a second time because their first event was late, since the engine opened.
     """
 
     targets: tuple[TargetStatistics, ...] = ()
     waiting: int = 0
+    hedged: int = 0
 
 
 @dataclass(slots=True, frozen=True)
