@@ -13,6 +13,9 @@ from .prompt import APIError
 OUTAGES = ("503", "hang", "close")
 """What a replica does during an outage: respond with 503, accept and never respond, or close the connection."""
 
+SLOWNESS = 20.0
+"""How many times longer a slow answer takes."""
+
 _SEPARATORS = re.compile(r"[,\s]+")
 _OUTAGE = re.compile(r"\A(\d++(?:\.\d++)?+)-(\d++(?:\.\d++)?+)(?::(\w++))?+")
 
@@ -35,8 +38,9 @@ class Replica:
     delay: seconds that it adds before the first byte.
     fail: the part of the calls that fail at once, from 0 to 1.
     status: the HTTP status of these failures.
+    slow: the part of the answers that take twenty times as long, from 0 to 1.
     outages: times without service.
-    seed: varies which calls fail.
+    seed: varies which calls fail or are slow.
     """
 
     port: int = 0
@@ -44,12 +48,13 @@ class Replica:
     delay: float = 0.0
     fail: float = 0.0
     status: int = 500
+    slow: float = 0.0
     outages: tuple[Outage, ...] = ()
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not self.speed > 0 or not 0 <= self.fail <= 1 or not self.delay >= 0:
-            raise KnobError("replica: speed is a number above 0, delay a number from 0, and fail a number from 0 to 1")
+        if not self.speed > 0 or not 0 <= self.fail <= 1 or not 0 <= self.slow <= 1 or not self.delay >= 0:
+            raise KnobError("replica: speed is a number above 0, delay one from 0, and fail and slow are from 0 to 1")
 
 
 def read_replica(text: str) -> Replica:
@@ -64,12 +69,12 @@ def read_replica(text: str) -> Replica:
                 outages.append(_outage(value))
             elif name in ("port", "status", "seed"):
                 found[name] = int(value)
-            elif name in ("speed", "delay", "fail"):
+            elif name in ("speed", "delay", "fail", "slow"):
                 found[name] = float(value)
             else:
                 raise KnobError(
                     f"replica: {pair!r} is not an option; write name=value, with a name of: port, speed, delay, fail,"
-                    " status, outage, seed"
+                    " status, slow, outage, seed"
                 )
         except ValueError as error:
             if isinstance(error, KnobError):
@@ -111,11 +116,9 @@ class ReplicaState:
 
     def paced(self, program: Program) -> Program:
         """The program at the replica's speed."""
-        replica = self.replica
-        if replica.speed == 1.0 and not replica.delay:
+        replica, speed = self.replica, self.replica.speed
+        if replica.slow and self._source.random() < replica.slow:
+            speed /= SLOWNESS
+        if speed == 1.0 and not replica.delay:
             return program
-        return replace(
-            program,
-            interval=program.interval / replica.speed,
-            delay=program.delay / replica.speed + replica.delay,
-        )
+        return replace(program, interval=program.interval / speed, delay=program.delay / speed + replica.delay)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -82,7 +82,7 @@ async def open_hedged(
     hedge: ms.Hedge | None = None,
     targets: list[str | ms.Target] | None = None,
     balance: str = "order",
-    traffic: dict[str, object] | None = None,
+    traffic: Mapping[str, object] | None = None,
     **options: object,
 ) -> AsyncGenerator[ms.Engine, None]:
     """Open the servers, and an engine with a route that hedges every call after a second."""
@@ -348,8 +348,8 @@ ENDINGS = ["cancel", "close", "total", "first byte", "callback", "observer"]
 @pytest.mark.parametrize("ending", ENDINGS)
 async def test_an_end_during_a_hedge_leaves_nothing(autojump_clock: trio.testing.MockClock, ending: str) -> None:
     class Ender(ms.Observer):
-        def attempt_started(self, call: ms.Call, attempt: int) -> None:
-            if ending == "observer" and attempt == 2:
+        def attempt_started(self, call: ms.Call, number: int) -> None:
+            if ending == "observer" and number == 2:
                 call.cancel()
 
     def on_event(event: ms.Event) -> None:
@@ -365,11 +365,12 @@ async def test_an_end_during_a_hedge_leaves_nothing(autojump_clock: trio.testing
         if ending == "cancel":
             call.cancel()
         if ending != "close":
-            completion = await call.wait()
+            await call.wait()
             await trio.sleep(0.1)
             assert nothing_left(engine)
-    assert call.completion is not None
-    assert not call.completion.success
+    completion = call.completion
+    assert completion is not None
+    assert not completion.success
     assert (one.running, two.running) == (0, 0)
     if ending == "first byte":
         assert completion.error is not None

@@ -104,7 +104,9 @@ def test_a_replica_is_read_from_text() -> None:
     assert read == Replica(port=81, speed=0.1, delay=0.2, fail=0.3, status=502, seed=4, outages=outages)
 
 
-@pytest.mark.parametrize("text", ["speed=0", "fail=2", "delay=-1", "outage=1", "outage=1-2:maybe", "x=1", "port=a"])
+@pytest.mark.parametrize(
+    "text", ["speed=0", "fail=2", "slow=-1", "delay=-1", "outage=1", "outage=1-2:maybe", "x=1", "port=a"]
+)
 def test_a_replica_that_cannot_be_read_is_an_error(text: str) -> None:
     with pytest.raises(KnobError, match="replica"):
         read_replica(text)
@@ -142,6 +144,13 @@ def test_the_same_part_of_the_calls_fails_in_every_run() -> None:
 def test_a_slow_replica_stretches_rates_and_delays() -> None:
     paced = ReplicaState(Replica(speed=0.1, delay=1.0), 0.0).paced(Program([b"x"], interval=0.02, delay=0.5))
     assert (paced.interval, paced.delay) == (pytest.approx(0.2), pytest.approx(6.0))
+
+
+def test_a_part_of_a_replicas_answers_is_slow() -> None:
+    state = ReplicaState(read_replica("slow=0.1"), 0.0)
+    delays = [state.paced(Program([b"x"], delay=0.1)).delay for _ in range(1_000)]
+    assert 50 < sum(delay == pytest.approx(2.0) for delay in delays) < 150
+    assert set(delays) == {0.1, 2.0}
 
 
 @pytest.mark.parametrize("process", [False, True])
