@@ -288,7 +288,7 @@ class Admission:
 
         again: the call waits here again after a refusal.
         """
-        self._ticket.deadline = deadline
+        self._ticket.deadline = self._deadline = deadline
         return give_back(self._lane, self._ticket, error, headers, sent=sent, again=again)
 
     def end(self, outcome: Completion | None, *, sent: bool) -> None:

@@ -165,9 +165,9 @@ class Directed(Timed):
         """End the call's attempt. Returns whether its request may have reached the server, and what it received."""
         attempt = self._attempt
         assert attempt is not None
-        sent, partial = attempt.sent, attempt.partial_response()
+        sent = attempt.sent
         self.abort(attempt)
-        return sent, partial
+        return sent, attempt.partial_response()
 
     def take_over(
         self,

@@ -166,9 +166,9 @@ class Second(Listener):
     def abort(self) -> tuple[bool, Response | None]:
         """End it without a report. Returns whether its request may have reached the server, and what it received."""
         self._disarm()
-        sent, partial = self.attempt.sent, self.attempt.partial_response()
+        sent = self.attempt.sent
         self._call.abort(self.attempt)
-        return sent, partial
+        return sent, self.attempt.partial_response()
 
     def pause(self) -> None:
         """Read no more until `resume`."""

@@ -279,6 +279,7 @@ class Quota:
 
     def release(self, ticket: Ticket, now: float) -> None:
         """Return the whole cost of a call that was given up before its request was sent."""
+        self.sent -= 1
         self.window.remove(ticket)
         self._change(ticket, ticket.charged, now)
         self._totals = self._totals.less(ticket.charged)

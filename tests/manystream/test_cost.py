@@ -20,7 +20,7 @@ from genai_prices.types import ClauseEquals, ModelInfo, ModelPrice, PriceVariant
 from genai_prices.types import Provider as ListedProvider
 
 import manystream as ms
-from manystream.cost import Cost, CostExtraError, Unpriced, _counts, check_installed, price_response, price_usage
+from manystream.cost import Cost, CostExtraError, Unpriced, _counts, check_installed, price, price_response, price_usage
 from manystream.providers.anthropic.usage import read_usage as anthropic_usage
 from manystream.providers.gemini.usage import read_usage as gemini_usage
 from manystream.providers.json_values import JSONObject
@@ -365,3 +365,12 @@ def test_genai_prices_reads_the_same_price_from_the_report(
     assert ours.total == theirs.total_price
     assert ours.output == theirs.output_price
     assert ours.input + ours.cached + ours.cache_write == theirs.input_price
+
+
+def test_a_price_is_a_number_for_traffic_control(mill: ms.Provider) -> None:
+    usage = ms.Usage(1_000, 100)
+    found = price_usage(usage, "rye", mill)
+    assert isinstance(found, Cost)
+    assert price(mill, "rye", usage) == float(found.total)
+    assert price(mill, "no such model", usage) is None
+    assert price(mill, "rye", ms.Usage()) is None
