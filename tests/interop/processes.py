@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import shutil
 import socket
 import subprocess
 import sys
 import time
+import tomllib
 import urllib.error
 import urllib.request
 from collections.abc import Generator, Sequence
@@ -31,8 +33,12 @@ LLMOCK = "llmock==0.2.2"
 AIMOCK = "@copilotkit/aimock@1.43.0"
 ROUTER = "@musistudio/claude-code-router@2.0.0"
 LITELLM = "litellm[proxy]==1.106.2"
+LITELLM_LIBRARY = "litellm==1.106.2"
 
-INSTALLED = Path(__file__).parents[2] / "build" / "interop"
+ROOT = Path(__file__).parents[2]
+INSTALLED_MARK = "installed"
+"""The empty file in an environment that is complete."""
+INSTALLED = ROOT / "build" / "interop"
 """The folder of the installed servers, with one folder per server and version. `make clean` removes it."""
 
 
@@ -166,16 +172,29 @@ def _clean_environment(home: Path) -> dict[str, str]:
     return {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(home)}
 
 
-def _python_program(package: str, name: str) -> Path:
-    """Return the path of a program, in a virtual environment that contains only this package."""
-    place = INSTALLED / f"{name}-{package.partition('==')[2]}"
+def python_with(package: str) -> Path:
+    """Return the interpreter of an environment with this package and what manystream needs.
+
+    Raises `MissingServerError`.
+    """
+    requirements = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    extras = requirements["optional-dependencies"]
+    ours = [*requirements["dependencies"], *extras["httpx2"], *extras["httpx"]]
+    return _python_program(package, "python", ours)
+
+
+def _python_program(package: str, name: str, more: Sequence[str] = ()) -> Path:
+    """Return the path of a program, in a virtual environment that contains only this package and `more`."""
+    project, _, version = package.partition("==")
+    place = INSTALLED / f"{re.sub(r'[^a-z0-9]+', '-', project)}-{version}"
     program = place / "bin" / name
-    if not program.exists():
+    if not (place / INSTALLED_MARK).exists():
         with _fresh(place) as new:
             _run([sys.executable, "-m", "venv", str(new)])
             # Install at the final path: the scripts of an environment contain its path.
             pip = [str(new / "bin" / "python"), "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
-            _run([*pip, package])
+            _run([*pip, package, *more])
+            (new / INSTALLED_MARK).touch()
     return program
 
 
