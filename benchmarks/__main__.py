@@ -19,6 +19,7 @@ from . import (
     memory,
     report,
     scaling,
+    sdk_transports,
     serialise,
     start_latency,
     unstreamed,
@@ -39,14 +40,15 @@ QUESTIONS: dict[str, Callable[[Run], Answer]] = {
     "start_latency": start_latency.answer,
     "cold_tls": cold_tls.answer,
     "unstreamed": unstreamed.answer,
+    "sdk_transports": sdk_transports.answer,
     "bridges": bridges.answer,
     "extremes": extremes.answer,
     "import_time": import_time.answer,
     "hold": hold.answer,
     "instructions": instructions.answer,
 }
-NOT_QUICK = ("hold", "instructions")
-"""Questions that `--quick` omits: streams held for five minutes, and the emulated processor."""
+NOT_QUICK = ("hold", "instructions", "sdk_transports")
+"""Questions that `--quick` omits: streams held for five minutes, the emulated processor, and calls that take seconds."""
 
 
 def main() -> None:

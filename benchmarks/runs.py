@@ -23,6 +23,7 @@ Result = TypedDict(
         "p99_ms": float,
         "p99.9_ms": float,
         "max_ms": float,
+        "later_p99_ms": float,
         "cpu_seconds": float,
         "setup_cpu_seconds": float,
         "wall": float,
@@ -115,6 +116,7 @@ def measure(
     spread: int = 1000,
     mode: str = "stream",
     size: int = 0,
+    delay: int = 0,
 ) -> Measured:
     """Run one client once. Repeats the run if other work on the machine disturbs it. Raises `RunError`."""
     arguments = {
@@ -126,10 +128,11 @@ def measure(
         "spread": spread,
         "mode": mode,
         "size": size,
+        "delay": delay,
     }
     if tls:
         arguments["ca"] = str(run.source.certificate)
-    expected = events / rate + spread / 1000 if mode == "stream" else 20
+    expected = events / rate + spread / 1000 if mode == "stream" else 20 + delay / 1000 * events / streams
     found: list[Measured] = []
     while len(found) < (1 if run.quick else ATTEMPTS) and all(measured.disturbed for measured in found):
         run.source.reset()

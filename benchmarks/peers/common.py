@@ -55,6 +55,7 @@ class Task:
     spread: milliseconds over which the first events of the streams are spread, once all streams are open.
     mode: the mode of the source; `answer` means `events` unstreamed requests in total, `streams` at a time.
     ca: the certificate of the authority, for TLS.
+    delay: milliseconds from an unstreamed request to its response.
     """
 
     url: str
@@ -66,6 +67,7 @@ class Task:
     mode: str
     size: int
     ca: str
+    delay: int
 
     @property
     def base_url(self) -> str:
@@ -73,6 +75,8 @@ class Task:
         load: dict[str, object] = {"mode": self.mode}
         if self.mode != "answer":
             load |= {"events": self.events, "rate": self.rate, "gate": self.streams, "spread": self.spread}
+        elif self.delay:
+            load["delay"] = self.delay
         if self.mode == "giant":
             load["size"] = self.size
         return self.url + load_path(**load) + WIRES[self.dialect].base
@@ -120,6 +124,7 @@ def read_task() -> Task:
     parser.add_argument("--mode", default="stream")
     parser.add_argument("--size", type=int, default=0)
     parser.add_argument("--ca", default="")
+    parser.add_argument("--delay", type=int, default=0)
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     raise_priority()
@@ -220,6 +225,7 @@ class Recorder:
         """Print the results."""
         cpu, wall = time.process_time() - self._cpu, time.perf_counter() - self._wall
         latencies = sorted(self.latencies)
+        later = sorted(self.latencies[int(self.task.rate * self.task.streams) :])  # without the first second
         events = len(latencies) or self.completed
         steady = self._steady[1] - self._steady[0] if len(self._steady) == 2 else math.nan
         percentiles = {f"p{part:g}_ms": round(percentile(latencies, part / 100) / 1e6, 3) for part in (50, 99, 99.9)}
@@ -229,6 +235,7 @@ class Recorder:
             "events": events,
             **percentiles,
             "max_ms": round(latencies[-1] / 1e6, 3) if latencies else math.nan,
+            "later_p99_ms": round(percentile(later, 0.99) / 1e6, 3),
             "cpu_seconds": round(cpu, 4),
             "setup_cpu_seconds": round(self._cpu - self._setup, 4),
             "wall": round(wall, 4),

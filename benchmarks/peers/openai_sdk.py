@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import openai
 
@@ -45,7 +46,8 @@ async def answers(client: openai.AsyncOpenAI, task: Task, recorder: Recorder) ->
         recorder.complete()
 
 
-async def main() -> None:
+async def main(client_for: Callable[[Task], openai.AsyncOpenAI] = client_for) -> None:
+    """Run the task of the command line over the clients that `client_for` makes."""
     task = read_task()
     client = client_for(task)
     work = answers if task.mode == "answer" else {"chat": chat, "responses": responses}[task.dialect]

@@ -4,5 +4,8 @@ from __future__ import annotations
 
 
 def load_path(**load: object) -> str:
-    """Return the path of a load: `events`, `rate`, `gate`, `spread` (ms), `mode`, `size`; see source/request.c."""
+    """Return the path of a load: `events`, `rate`, `gate`, `spread`, `mode`, `size`, `delay`; see source/request.c.
+
+    spread, delay: milliseconds.
+    """
     return "/load/" + ",".join(f"{key}={value}" for key, value in load.items())

@@ -192,6 +192,12 @@ static void end_stream(struct connection *connection) {
     connection->state = READING;
 }
 
+static void send_answer(struct connection *connection) {
+    const struct template *template = connection->template;
+    if (deliver(connection, template->answer.data, template->answer.size))
+        end_stream(connection);
+}
+
 static void send_event(struct connection *connection, uint64_t time) {
     const struct template *template = connection->template;
     write_digits(template->event.data + template->hole, time);
@@ -204,6 +210,11 @@ static void send_event(struct connection *connection, uint64_t time) {
 static void send_due(struct connection *connection) {
     const struct template *template = connection->template;
     uint64_t time = now();
+    if (connection->load.mode == MODE_ANSWER) {
+        pacing_remove(connection);
+        send_answer(connection);
+        return;
+    }
     if (connection->sent == connection->load.events) {
         pacing_remove(connection);
         if (deliver(connection, template->tail.data, template->tail.size))
@@ -314,8 +325,10 @@ static void serve(struct connection *connection, const struct request *request) 
         begin_stream(connection);
     } else if (request->load.mode != MODE_ANSWER) {
         send_whole(connection);
-    } else if (deliver(connection, connection->template->answer.data, connection->template->answer.size)) {
-        end_stream(connection);
+    } else if (request->load.delay_ms) {
+        pace(connection, now() + request->load.delay_ms * 1000000ull);
+    } else {
+        send_answer(connection);
     }
 }
 

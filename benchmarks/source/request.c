@@ -32,6 +32,8 @@ static void read_pair(struct load *load, const char *key, const char *value) {
         load->spread_ms = (uint32_t)strtoul(value, NULL, 10);
     else if (!strcmp(key, "size"))
         load->size = strtoull(value, NULL, 10);
+    else if (!strcmp(key, "delay"))
+        load->delay_ms = (uint32_t)strtoul(value, NULL, 10);
     else if (!strcmp(key, "mode"))
         for (size_t i = 0; i < sizeof MODES / sizeof *MODES; i++)
             if (!strcmp(value, MODES[i].name))

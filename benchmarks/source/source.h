@@ -48,6 +48,7 @@ struct load {
     uint32_t gate;      /* pacing begins when that many streams wait; 0: at once */
     uint32_t spread_ms; /* a gate's streams begin spread over this time; 0: over one period */
     uint64_t size;      /* bytes of text in MODE_GIANT */
+    uint32_t delay_ms;  /* MODE_ANSWER: from the request to the response */
 };
 
 enum state { CLOSED, HANDSHAKE, READING, WAITING, PACED, DRAINING };

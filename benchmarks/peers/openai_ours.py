@@ -1,0 +1,22 @@
+"""OpenAI's library over manystream's transport for its client."""
+
+from __future__ import annotations
+
+import asyncio
+
+import openai
+
+import manystream.httpx2
+
+from . import openai_sdk
+from .common import Task
+
+
+def client_for(task: Task) -> openai.AsyncOpenAI:
+    """Return a client over our transport."""
+    http_client = openai.DefaultAsyncHttpx2Client(transport=manystream.httpx2.Transport())
+    return openai.AsyncOpenAI(api_key="key", base_url=task.base_url, max_retries=0, timeout=60, http_client=http_client)
+
+
+if __name__ == "__main__":
+    asyncio.run(openai_sdk.main(client_for))
