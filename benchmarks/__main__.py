@@ -48,7 +48,7 @@ QUESTIONS: dict[str, Callable[[Run], Answer]] = {
     "instructions": instructions.answer,
 }
 NOT_QUICK = ("hold", "instructions", "sdk_transports")
-"""Questions that `--quick` omits: streams held for five minutes, the emulated processor, and calls that take seconds."""
+"""Questions that `--quick` omits: streams held for five minutes, the emulated processor, calls that take seconds."""
 
 
 def main() -> None:
