@@ -65,7 +65,7 @@ bench-quick: $(VENV)/.bench ## run the benchmarks in a short form
 instructions: $(VENV)/.test ## compare instructions per event with the recorded ones; independent of the clock
 	@$(BIN)/python -m benchmarks.instructions
 
-interop: $(VENV)/.test ## test against third-party servers
+interop: $(VENV)/.test ## test against third-party servers and libraries
 	@$(PYTEST) -q -m servers -o faulthandler_timeout=0 $(TEST)
 
 conformance: $(VENV)/.test ## decode recorded answers: make conformance CORPUS=folder
