@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gzip
 import socket
 import struct
@@ -172,7 +173,8 @@ def test_a_server_that_answers_an_upload_early_and_closes(run: Run, package: Mod
     async def main() -> None:
         with serving(serve) as server:
             async with package.AsyncClient(transport=adapter.Transport()) as client:
-                assert (await client.post(server.url, content=pieces())).content == b"ok"
+                async with contextlib.aclosing(pieces()) as body:  # httpx leaves it open
+                    assert (await client.post(server.url, content=body)).content == b"ok"
                 assert (await client.post(server.url, content=b"x" * 20_000_000)).content == b"ok"
 
     run(main)

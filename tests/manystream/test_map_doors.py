@@ -119,8 +119,8 @@ def test_asyncio_cancels_what_runs_with_the_task(provider: ms.Provider) -> None:
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            await until(lambda: not sum(engine.statistics().calls.values()))
-            assert engine.statistics().cancelled == 3
+            await until(lambda: engine.statistics().cancelled == 3)
+            assert not sum(engine.statistics().calls.values())
 
     run(main)
 
