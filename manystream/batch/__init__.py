@@ -19,5 +19,8 @@ from .run import Batch as Batch
 from .run import BatchError as BatchError
 from .run import Counters as Counters
 from .run import Price as Price
+from .shard import Shard as Shard
+from .shard import ShardError as ShardError
+from .shard import read_shard as read_shard
 from .source import count_lines as count_lines
 from .source import read_lines as read_lines

@@ -8,7 +8,7 @@ Knows engines, lines, prices and journals. Must not know a line's form, how a fi
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -31,6 +31,7 @@ from .journal import INVALID_LINE, Journal
 from .line_file import JournalError
 from .lines import ChooseModel, Item, LineError, LineId, read_item, read_line
 from .pace import Pace, TokenEstimate
+from .shard import Shard
 
 Price: TypeAlias = "Callable[[Request, Response], Cost | Unpriced]"
 """Returns the cost of a response to a request (see `manystream/cost.py`)."""
@@ -53,7 +54,7 @@ class BatchError(ManystreamError, RuntimeError):
 class Counters:
     """The figures of a run.
 
-    lines: lines that were read so far.
+    lines: lines that were read so far; in a shard, only the shard's own.
     running: calls that run now.
     answered: lines whose answer was recorded in this run.
     failed: lines whose failure was recorded in this run.
@@ -103,6 +104,7 @@ class Batch:
     source: the input's name, for messages.
     provider: the value of `provider` in the recorded answers.
     price: returns the cost of an answer; if None, no cost is recorded.
+    shard: the part of the input that this run sends; None for the whole input.
 
     counters: the run's figures (`Counters`).
     """
@@ -120,6 +122,7 @@ class Batch:
         source: str = "input",
         provider: str | None = None,
         price: Price | None = None,
+        shard: Shard | None = None,
     ) -> None:
         check_callback("choose_model", choose_model)
         check_callback("price", price)
@@ -136,6 +139,7 @@ class Batch:
         self._source = source
         self._provider = provider
         self._price = price
+        self._shard = shard
         self._seen: dict[LineId, int] = {}
         self._calls: dict[LineId, Call | None] = {}
         self._scope = trio.CancelScope()
@@ -195,7 +199,10 @@ class Batch:
     # --- a line ---
 
     def _read(self, number: int, data: bytes) -> Item | None:
-        """Return the line and its request, or None if the line is skipped or invalid."""
+        """Return the line and its request, or None if the line is skipped, invalid or of another shard."""
+        if self._shard is not None and not self._shard.has(number):
+            self._note_foreign(number, data)
+            return None
         self.counters.lines += 1
         id: LineId | None = None
         try:
@@ -216,6 +223,11 @@ class Batch:
         except Exception as error:  # a defect that one line triggers must not end the batch
             self._refuse(number, id, f"cannot be read: {error!r}")
         return None
+
+    def _note_foreign(self, number: int, data: bytes) -> None:
+        """Note the id of a line of another shard: a later line of this shard with the same id is refused."""
+        with suppress(Exception):  # the shard that the line belongs to reports the error
+            self._seen.setdefault(read_line(data, number).id, number)
 
     def _refuse(self, number: int, id: LineId | None, message: str) -> None:
         text = f"{self._source} line {number}: {message}"

@@ -18,7 +18,20 @@ from pathlib import Path
 
 import trio
 
-from ..batch import Batch, BatchError, Counters, Journal, JournalError, Pace, Price, count_lines, read_lines
+from ..batch import (
+    Batch,
+    BatchError,
+    Counters,
+    Journal,
+    JournalError,
+    Pace,
+    Price,
+    Shard,
+    ShardError,
+    count_lines,
+    read_lines,
+    read_shard,
+)
 from ..batch.journal import default_errors_path
 from ..cost import CostExtraError, check_installed, price_response
 from ..engine import Engine, open_engine
@@ -27,45 +40,13 @@ from ..providers.options import Retry
 from ..providers.provider import OpenAIChat, Provider
 from ..simulator import SimulatorError, open_simulator
 from ..simulator.process import allow_many_sockets
+from .batch_help import DESCRIPTION as DESCRIPTION
+from .batch_help import EPILOG
+from .batch_help import HELP as HELP
 from .batch_progress import LOOK_SECONDS, Progress, open_progress, summary
 from .errors import CommandError
 from .run import RunOptions, choose_provider
 from .terminal import Paint, is_terminal
-
-HELP = "send every line of a file of prompts, and write a file of answers; resumable"
-DESCRIPTION = """\
-Send every line of a JSONL file to a model, many at a time, and write each answer when it is complete. To resume an
-interrupted batch, give the same command again: lines whose id is in the file of answers are skipped.
-
-  manystream batch prompts.jsonl -o answers.jsonl                       the built-in simulator answers: no key, no cost
-  manystream batch prompts.jsonl -o answers.jsonl --model gpt-5-mini --concurrency 1000
-  manystream batch prompts.jsonl -o answers.jsonl --model claude-sonnet-4-5 --max-rps 50 --max-tpm 400000
-  manystream batch prompts.jsonl -o answers.jsonl --model llama3.2 --base-url http://127.0.0.1:11434/v1
-  manystream batch prompts.jsonl -o answers.jsonl --model gpt-5-mini --retry-failed
-"""
-EPILOG = """\
-a line of the input has one of these forms:
-  {"id": "1", "messages": [{"role": "user", "content": "Why is the sky blue?"}], "max_output_tokens": 500}
-  {"custom_id": "1", "method": "POST", "url": "/v1/chat/completions", "body": {…}}         a line of OpenAI's batches
-  {"custom_id": "1", "params": {…}}                                                    a line of Anthropic's batches
-
-files:
-  answers.jsonl         the answers: id, text, thinking, tool_calls, finish_reason, usage, attempts, seconds
-  answers.errors.jsonl  the failures: id, line, and the reason. --retry-failed sends these lines again. A line that is
-                        not a valid request is reported here, too, with its number; every run checks it again.
-
-models:
-  --model M                       every line is sent to M, whatever model the line names
-  --provider or --base-url alone  each line is sent to the model that it names
-
-With the extra `cost` (pip install 'manystream[cost]'), the progress, the summary and the answers show the cost.
-
-exit status:
-  0    every line has an answer
-  1    some lines failed
-  2    the command line is wrong
-  130  interrupted; all answers so far are in the file
-"""
 
 SIMULATOR = "simulator"
 SIMULATED_MODEL = "sim-text"
@@ -79,14 +60,15 @@ class BatchOptions:
     """The options of `manystream batch`, checked.
 
     prompts: the input file; None for standard input.
-    output: the file of answers.
-    errors: the file of failures; None for the one beside the file of answers.
+    output: the file of answers, a shard's own if there are shards.
+    errors: the file of failures, likewise.
+    shard: the part of the input that this process sends; None for the whole input.
     model: the model for all lines, or None.
     provider: the provider's name, or None.
     base_url: the server's base URL, or None.
     concurrency: calls at a time.
-    max_rps: requests per second, or None for no limit.
-    max_tpm: tokens per minute, or None for no limit.
+    max_rps: requests per second of all shards together, or None for no limit.
+    max_tpm: tokens per minute of all shards together, or None for no limit.
     attempts: the most attempts of each line.
     stream: whether to request streams.
     retry_failed: whether to send lines again that failed in earlier runs.
@@ -96,7 +78,8 @@ class BatchOptions:
 
     prompts: Path | None
     output: Path
-    errors: Path | None
+    errors: Path
+    shard: Shard | None
     model: str | None
     provider: str | None
     base_url: str | None
@@ -118,6 +101,15 @@ class BatchOptions:
     def source(self) -> str:
         """The input's name, for messages."""
         return str(self.prompts) if self.prompts is not None else "standard input"
+
+    @property
+    def shared_limits(self) -> dict[str, float | None]:
+        """Option → its value, for the limits that all shards share; each shard uses its part."""
+        return {"--max-rps": self.max_rps, "--max-tpm": self.max_tpm}
+
+    def part(self, limit: float | None) -> float | None:
+        """Return this process's part of a limit that all shards share."""
+        return limit if limit is None or self.shard is None else limit / self.shard.count
 
 
 @dataclass(slots=True)
@@ -144,6 +136,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--errors", metavar="FILE", help="the file of failures (default: answers.errors.jsonl beside answers.jsonl)"
+    )
+    parser.add_argument(
+        "--shard", metavar="I/N", help="send every Nth line only, as shard I of 0 to N-1; see `shards` below"
     )
     parser.add_argument("--model", metavar="MODEL", help="the model; without it, the built-in simulator answers")
     parser.add_argument("--provider", metavar="PROVIDER", help="the provider; see `manystream run --help`")
@@ -181,10 +176,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _read_options(arguments: argparse.Namespace) -> BatchOptions:
+    shard = _read_shard(arguments.shard)
+    output = Path(arguments.output)
+    errors = Path(arguments.errors) if arguments.errors is not None else default_errors_path(output)
     options = BatchOptions(
         prompts=None if arguments.prompts == "-" else Path(arguments.prompts),
-        output=Path(arguments.output),
-        errors=Path(arguments.errors) if arguments.errors is not None else None,
+        output=output if shard is None else shard.file(output),
+        errors=errors if shard is None else shard.file(errors),
+        shard=shard,
         model=arguments.model,
         provider=arguments.provider,
         base_url=arguments.base_url,
@@ -197,13 +196,32 @@ def _read_options(arguments: argparse.Namespace) -> BatchOptions:
         monitor=arguments.monitor,
         plain=arguments.plain or not is_terminal(sys.stderr),
     )
-    given = {"concurrency": options.concurrency, "attempts": options.attempts}
-    paces = {"max-rps": options.max_rps, "max-tpm": options.max_tpm}
-    for name, value in (given | paces).items():
+    given = {"--concurrency": options.concurrency, "--attempts": options.attempts}
+    for name, value in (given | options.shared_limits).items():
         if value is not None and not (math.isfinite(value) and value > 0):
-            raise CommandError(f"--{name} must be above 0, not {value:g}", status=2)
+            raise CommandError(f"{name} must be above 0, not {value:g}", status=2)
     _check_input(options)
     return options
+
+
+def _read_shard(given: str | None) -> Shard | None:
+    try:
+        return read_shard(given) if given is not None else None
+    except ShardError as error:
+        raise CommandError(f"--shard {given or repr(given)}: {error}", status=2) from None
+
+
+def shard_notice(shard: Shard, options: BatchOptions) -> str:
+    """Return a line that states which lines this shard sends, and its part of each limit."""
+    text = f"Shard {shard}: the lines whose number modulo {shard.count} is {shard.index}"
+    for name, limit in options.shared_limits.items():
+        if limit is not None:
+            text += f"; {name} {_number(limit / shard.count)} of {_number(limit)}"
+    return text
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
 
 
 def _check_input(options: BatchOptions) -> None:
@@ -221,7 +239,7 @@ def _check_input(options: BatchOptions) -> None:
         raise CommandError(
             f"cannot read {options.prompts}: {reason}; a file of prompts has lines such as {EXAMPLE}"
         ) from None
-    errors = options.errors if options.errors is not None else default_errors_path(options.output)
+    errors = options.errors
     for name, path in (("-o", options.output), ("--errors", errors)):
         if _is_file(path, status):
             raise CommandError(f"{name} {path} is the input itself: name another file with {name}", status=2)
@@ -306,8 +324,14 @@ async def _ask(
                 file=sys.stderr,
             )
         batch = _new_batch(options, engine, journal, provider, choose_model)
+        shard = options.shard
+        if shard is not None:
+            print(shard_notice(shard, options), file=sys.stderr)
         total = count_lines(options.prompts) if options.prompts is not None and options.prompts.is_file() else None
-        progress = open_progress(batch.counters, total, plain=options.plain)
+        if total is not None and shard is not None:
+            total = shard.lines_of(total)
+        label = f"shard {shard}" if shard is not None else ""
+        progress = open_progress(batch.counters, total, label, plain=options.plain)
         run.started, run.counters = True, batch.counters
         try:
             run.interrupted = await _work(batch, options, progress)
@@ -333,12 +357,13 @@ def _new_batch(
         journal,
         choose_model,
         concurrency=options.concurrency,
-        pace=Pace(options.max_rps, options.max_tpm, trio.current_time()) if paced else None,
+        pace=Pace(options.part(options.max_rps), options.part(options.max_tpm), trio.current_time()) if paced else None,
         stream=options.stream,
         retry_failed=options.retry_failed,
         source=options.source,
         provider=provider.name,
         price=None if options.simulated else _price_list(provider),
+        shard=options.shard,
     )
 
 

@@ -32,12 +32,14 @@ class Progress(abc.ABC):
     """The progress display of a run.
 
     counters: the run's figures.
-    total: the number of the input's lines; None if it is unknown.
+    total: the number of lines; None if it is unknown.
+    label: the name of the part of the input, such as `shard 2/8`; empty for the whole input.
     """
 
-    def __init__(self, counters: Counters, total: int | None) -> None:
+    def __init__(self, counters: Counters, total: int | None, label: str = "") -> None:
         self._counters = counters
         self._total = total
+        self._label = f"{label}: " if label else ""
         self._began = self._last = time.monotonic()
         self._done = self._tokens = 0
         self._rate = self._token_rate = 0.0
@@ -102,8 +104,8 @@ class Progress(abc.ABC):
 class PlainProgress(Progress):
     """A progress display that prints a line every few seconds."""
 
-    def __init__(self, counters: Counters, total: int | None) -> None:
-        super().__init__(counters, total)
+    def __init__(self, counters: Counters, total: int | None, label: str = "") -> None:
+        super().__init__(counters, total, label)
         self._next = self._began + PLAIN_SECONDS
 
     def show(self) -> None:
@@ -112,24 +114,24 @@ class PlainProgress(Progress):
         self._next = self._last + PLAIN_SECONDS
         total = f"/{self._total:,}" if self._total is not None else ""
         eta = f", {self.remaining} left" if self.remaining else ""
-        line = f"{clock(self.elapsed):>7}  {self._counters.ended:,}{total} lines, {self.figures()}{eta}"
+        line = f"{clock(self.elapsed):>7}  {self._label}{self._counters.ended:,}{total} lines, {self.figures()}{eta}"
         print(line, file=sys.stderr, flush=True)
 
     def close(self) -> None:
         pass
 
 
-def open_progress(counters: Counters, total: int | None, *, plain: bool) -> Progress:
+def open_progress(counters: Counters, total: int | None, label: str = "", *, plain: bool) -> Progress:
     """Return the display for this terminal: rich's bar if rich is installed and `plain` is false, or plain lines."""
     if not plain:
         try:
-            return _rich_progress(counters, total)
+            return _rich_progress(counters, total, label)
         except ImportError:
             pass
-    return PlainProgress(counters, total)
+    return PlainProgress(counters, total, label)
 
 
-def _rich_progress(counters: Counters, total: int | None) -> Progress:
+def _rich_progress(counters: Counters, total: int | None, label: str) -> Progress:
     from rich.console import Console
     from rich.progress import BarColumn, TextColumn
     from rich.progress import Progress as Bars
@@ -137,9 +139,10 @@ def _rich_progress(counters: Counters, total: int | None) -> Progress:
     class RichProgress(Progress):
         """A progress display with rich's bar. It draws in `look`: rich's own thread would take time from the calls."""
 
-        def __init__(self, counters: Counters, total: int | None) -> None:
-            super().__init__(counters, total)
+        def __init__(self, counters: Counters, total: int | None, label: str) -> None:
+            super().__init__(counters, total, label)
             self._bars = Bars(
+                *([TextColumn("{task.description}")] if label else []),
                 BarColumn(24),
                 TextColumn("{task.completed:,.0f}" + (f"/{total:,}" if total is not None else "")),
                 TextColumn("{task.fields[figures]}", style="dim"),
@@ -148,7 +151,7 @@ def _rich_progress(counters: Counters, total: int | None) -> Progress:
                 auto_refresh=False,
                 transient=True,
             )
-            self._task = self._bars.add_task("batch", total=total, figures="", remaining="")
+            self._task = self._bars.add_task(label, total=total, figures="", remaining="")
             self._bars.start()
 
         def show(self) -> None:
@@ -164,7 +167,7 @@ def _rich_progress(counters: Counters, total: int | None) -> Progress:
         def close(self) -> None:
             self._bars.stop()
 
-    return RichProgress(counters, total)
+    return RichProgress(counters, total, label)
 
 
 def summary(counters: Counters, elapsed: float, answers: Path, errors: Path, paint: Paint) -> str:

@@ -7,6 +7,7 @@ What a block may be, by its language:
   in order and share their names.
 - `console`: lines that begin with `$ ` are run, the lines below each are what it prints; `# exit status N` at its end
   says how it ends, where that is not 0. One that ends in `&` runs until the page ends or the next one such.
+- `bash`: a script; parsed. With a title, a command of a `console` block may run it.
 - `json`, `jsonl`, `toml`: parsed.
 - `text`: anything else.
 
@@ -24,7 +25,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
-LANGUAGES = frozenset({"python", "console", "json", "jsonl", "toml", "text"})
+LANGUAGES = frozenset({"python", "console", "bash", "json", "jsonl", "toml", "text"})
 
 FENCE = re.compile(
     r"^(?P<indent> *)(?P<ticks>`{3,})(?P<language>[^\s`]*)(?P<rest>[^\n`]*)\n(?P<code>.*?)^(?P=indent)(?P=ticks) *$",

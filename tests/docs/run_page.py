@@ -22,7 +22,7 @@ from pathlib import Path
 
 ADDRESS = "127.0.0.1:8080"
 """Where the pages have the simulator listen; the port that it really has stands in for it."""
-COMMANDS = ("manystream", "python", "cat", "head", "ls", "wc")
+COMMANDS = ("manystream", "python", "bash", "cat", "head", "ls", "seq", "wc")
 PROGRAM = re.compile(r"^import manystream", re.MULTILINE)
 """A block that imports the library itself is a program; any other is a fragment."""
 STATUS = re.compile(r"\s+# exit status (\d+)$")
@@ -55,6 +55,8 @@ class Page:
             self.run_python(code, block["output"], line)
         elif language == "console":
             self.run_console(code)
+        elif language == "bash":
+            self.check_script(code)
         elif language == "toml":
             tomllib.loads(code)
         elif language == "json":
@@ -137,6 +139,14 @@ class Page:
             raise Wrong(f"{command!r} ended with status {done.returncode}:\n{done.stdout}")
         if output:
             compare(done.stdout, output)
+
+    def check_script(self, code: str) -> None:
+        """Parse a script, which a later command may run under its title."""
+        done = subprocess.run(
+            ["bash", "-n"], input=code, stderr=subprocess.PIPE, text=True, encoding="utf-8", check=False
+        )
+        if done.returncode:
+            raise Wrong(f"bash cannot parse it: {done.stderr.decode()}")
 
     def start(self, command: str) -> None:
         """Start a simulator that later blocks of the page talk to."""

@@ -1,0 +1,65 @@
+"""The help text of `manystream batch`. Each line has at most 80 columns.
+
+Knows words only.
+"""
+
+HELP = "send every line of a file of prompts, and write a file of answers; resumable"
+DESCRIPTION = """\
+Send every line of a JSONL file to a model, many at a time, and write each
+answer when it is complete. To resume an interrupted batch, give the same
+command again: lines whose id is in the file of answers are skipped.
+
+without a key and without cost, from the built-in simulator:
+  manystream batch prompts.jsonl -o answers.jsonl
+
+from a model:
+  manystream batch prompts.jsonl -o answers.jsonl --model gpt-5-mini
+  manystream batch prompts.jsonl -o answers.jsonl --model gpt-5-mini \\
+      --concurrency 1000 --max-rps 50 --max-tpm 400000
+  manystream batch prompts.jsonl -o answers.jsonl --model llama3.2 \\
+      --base-url http://127.0.0.1:11434/v1
+
+failed lines again:
+  manystream batch prompts.jsonl -o answers.jsonl --retry-failed
+
+as four processes, each with a part of the lines:
+  seq 0 3 | xargs -P 4 -I{} manystream batch prompts.jsonl -o answers.jsonl \\
+      --shard {}/4
+"""
+EPILOG = """\
+a line of the input has one of these forms:
+  {"id": "1", "messages": [{"role": "user", "content": "Why?"}], …}
+      ours; the other members are options of a request
+  {"custom_id": "1", "method": "POST", "url": "/v1/responses", "body": {…}}
+      OpenAI's; the url may also be /v1/chat/completions
+  {"custom_id": "1", "params": {…}}
+      Anthropic's
+
+files:
+  answers.jsonl         the answers: id, text, thinking, tool_calls,
+                        finish_reason, usage, attempts, seconds
+  answers.errors.jsonl  the failures: id, line, and the reason. --retry-failed
+                        sends these lines again. A line that is not a valid
+                        request is reported here, too, with its number; every
+                        run checks it again.
+
+models:
+  --model M                       every line is sent to M, whatever model the
+                                  line names
+  --provider or --base-url alone  each line is sent to the model that it names
+
+shards:
+  --shard 2/8 sends the lines whose number modulo 8 is 2, and writes
+  answers.2-of-8.jsonl and answers.2-of-8.errors.jsonl. Line numbers begin with
+  1, shards with 0. --max-rps and --max-tpm are for all shards together: each
+  shard uses an eighth. --concurrency is for one shard.
+
+With the extra `cost` (pip install 'manystream[cost]'), the progress, the
+summary and the answers show the cost.
+
+exit status:
+  0    every line has an answer
+  1    some lines failed
+  2    the command line is wrong
+  130  interrupted; all answers so far are in the file
+"""
