@@ -9,16 +9,17 @@ Knows files, engines, and the message forms of the input lines. Must not know te
 batch` (`cli/batch.py`) does.
 """
 
+from .intake import Counters as Counters
 from .journal import Journal as Journal
+from .journal import Records as Records
 from .line_file import JournalError as JournalError
 from .lines import Item as Item
 from .lines import LineError as LineError
 from .lines import read_item as read_item
 from .pace import Pace as Pace
+from .prices import Price as Price
 from .run import Batch as Batch
 from .run import BatchError as BatchError
-from .run import Counters as Counters
-from .run import Price as Price
 from .shard import Shard as Shard
 from .shard import ShardError as ShardError
 from .shard import read_shard as read_shard

@@ -11,8 +11,10 @@ Knows ids, and which lines of the two files still count. Must not know calls, no
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Protocol
 
 from ..providers.json_values import JSON, JSONObject, mapping, string
 from .line_file import JournalError, LineFile
@@ -31,6 +33,29 @@ PROMPT_MEMBERS = ("messages", "body", "params")
 def default_errors_path(answers: Path) -> Path:
     """Return the path of the failures' file, such as `answers.errors.jsonl` for `answers.jsonl`."""
     return answers.with_name(f"{answers.stem}.errors{answers.suffix or '.jsonl'}")
+
+
+class Records(Protocol):
+    """What a batch needs of a journal. A batch whose records go elsewhere has another implementation than `Journal`.
+
+    answered: ids of lines with an answer.
+    failed: ids of lines that failed in earlier runs.
+    answers_path: the place of the answers, for messages.
+    errors_path: the place of the failures, for messages.
+    """
+
+    answered: set[LineId]
+    failed: set[LineId]
+    answers_path: Path
+    errors_path: Path
+
+    def record_answer(self, id: LineId, record: JSONObject) -> None:
+        """Record an answer. Raises `OSError` or `JournalError`."""
+        ...
+
+    def record_failure(self, record: JSONObject) -> None:
+        """Record a failure. Raises `OSError` or `JournalError`."""
+        ...
 
 
 class Journal:
@@ -89,12 +114,27 @@ class Journal:
         self._opened(self._answers).append(record)
         self.answered.add(id)
 
+    def record_encoded(self, answers: Sequence[tuple[LineId, bytes]], failures: Sequence[bytes]) -> None:
+        """Write many records at a time, each encoded by `line_file.encoded`. Raises as `record_answer` does.
+
+        answers: ids and records.
+        failures: records.
+        """
+        if answers:
+            self._opened(self._answers).append_encoded([record for _, record in answers])
+            self.answered.update(id for id, _ in answers)
+        if failures:
+            self._opened_errors().append_encoded(failures)
+
     def record_failure(self, record: JSONObject) -> None:
         """Write a failure. Raises `OSError`, and `JournalError` after the journal was closed."""
+        self._opened_errors().append(record)
+
+    def _opened_errors(self) -> LineFile:
         self._opened(self._answers)
         if self._errors is None:
             self._errors = LineFile(self.errors_path, self._read_failure)
-        self._errors.append(record)
+        return self._errors
 
     def _opened(self, file: LineFile | None) -> LineFile:
         if file is None:

@@ -12,7 +12,7 @@ import contextlib
 import os
 import stat
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
@@ -79,9 +79,13 @@ class LineFile:
 
     def append(self, record: JSONObject) -> None:
         """Write one line. If this raises `OSError`, no part of the line is in the file."""
+        self.append_encoded([encoded(record)])
+
+    def append_encoded(self, lines: Sequence[bytes]) -> None:
+        """Write several lines, encoded by `encoded`. If this raises `OSError`, no part of them is in the file."""
         if self._failure is not None:
             raise self._failure
-        self._write(encoded(record) + b"\n")
+        self._write(b"".join([part for line in lines for part in (line, b"\n")]))
 
     def records(self) -> Iterator[tuple[int, JSONObject]]:
         """Yield each line's position in bytes and its object."""

@@ -7,12 +7,10 @@ Knows engines, lines, prices and journals. Must not know a line's form, how a fi
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing, suppress
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from decimal import Decimal
 from pathlib import Path
-from typing import TypeAlias
 
 import trio
 
@@ -24,20 +22,14 @@ from ..engine.errors import EngineClosedError, TooManyCallsError
 from ..engine.handle import Call
 from ..providers.errors import ErrorCategory, InvalidRequestError, ManystreamError, ProviderError
 from ..providers.json_values import JSONObject
-from ..providers.request import Request
-from ..providers.response import Response
 from ..providers.usage import Usage
-from .journal import INVALID_LINE, Journal
+from .intake import RECORDED_TEXT, Counters, Intake
+from .journal import INVALID_LINE, Records
 from .line_file import JournalError
-from .lines import ChooseModel, Item, LineError, LineId, read_item, read_line
+from .lines import ChooseModel, Item, Line, LineError, LineId, read_item
 from .pace import Pace, TokenEstimate
+from .prices import Price
 from .shard import Shard
-
-Price: TypeAlias = "Callable[[Request, Response], Cost | Unpriced]"
-"""Returns the cost of a response to a request (see `manystream/cost.py`)."""
-
-RECORDED_TEXT = 2000
-"""The most characters of an error's message that are recorded."""
 
 SPENT_IN_A_ROW = 10
 """The number of refusals for an exhausted quota, without an answer between them, that ends the batch.
@@ -48,47 +40,6 @@ A single refusal may be caused by its line.
 
 class BatchError(ManystreamError, RuntimeError):
     """The batch cannot continue. All answers so far are recorded. The message names the reason."""
-
-
-@dataclass(slots=True)
-class Counters:
-    """The figures of a run.
-
-    lines: lines that were read so far; in a shard, only the shard's own.
-    running: calls that run now.
-    answered: lines whose answer was recorded in this run.
-    failed: lines whose failure was recorded in this run.
-    invalid: lines that were not sent because they are not valid requests.
-    answered_before: lines that were skipped because an earlier run recorded their answer.
-    failed_before: lines that were skipped because an earlier run recorded their failure.
-    retries: attempts beyond the first of each call.
-    input_tokens: input tokens that the providers reported.
-    output_tokens: output tokens that the providers reported, thinking included.
-    failures: category → number of failed lines.
-    cost: currency → cost of the answers that have a price.
-    unpriced: number of answers without a price.
-    unpriced_reason: why the first of them has none; empty if all have one.
-    """
-
-    lines: int = 0
-    running: int = 0
-    answered: int = 0
-    failed: int = 0
-    invalid: int = 0
-    answered_before: int = 0
-    failed_before: int = 0
-    retries: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-    failures: dict[str, int] = field(default_factory=dict[str, int])
-    cost: dict[str, Decimal] = field(default_factory=dict[str, Decimal])
-    unpriced: int = 0
-    unpriced_reason: str = ""
-
-    @property
-    def ended(self) -> int:
-        """The number of lines that are finished or were skipped."""
-        return self.answered + self.failed + self.invalid + self.answered_before + self.failed_before
 
 
 class Batch:
@@ -112,7 +63,7 @@ class Batch:
     def __init__(
         self,
         engine: Engine,
-        journal: Journal,
+        journal: Records,
         choose_model: ChooseModel,
         *,
         concurrency: int = 100,
@@ -127,6 +78,9 @@ class Batch:
         check_callback("choose_model", choose_model)
         check_callback("price", price)
         self.counters: Counters = Counters()
+        self._intake = Intake(
+            self.counters, source, journal.answered, journal.failed, retry_failed=retry_failed, shard=shard
+        )
         self._engine = engine
         self._journal = journal
         self._choose_model = choose_model
@@ -135,12 +89,8 @@ class Batch:
         self._pace = pace
         self._estimate = TokenEstimate()
         self._stream = stream
-        self._retry_failed = retry_failed
-        self._source = source
         self._provider = provider
         self._price = price
-        self._shard = shard
-        self._seen: dict[LineId, int] = {}
         self._calls: dict[LineId, Call | None] = {}
         self._scope = trio.CancelScope()
         self._idle = trio.Event()
@@ -200,39 +150,18 @@ class Batch:
 
     def _read(self, number: int, data: bytes) -> Item | None:
         """Return the line and its request, or None if the line is skipped, invalid or of another shard."""
-        if self._shard is not None and not self._shard.has(number):
-            self._note_foreign(number, data)
-            return None
-        self.counters.lines += 1
-        id: LineId | None = None
+        line: Line | None = None
         try:
-            line = read_line(data, number)
-            id = line.id
-            first = self._seen.setdefault(line.id, number)
-            if first != number:
-                raise LineError(f"id: {line.id!r} is used twice, first on line {first}", line.id)
-            if line.id in self._journal.answered:
-                self.counters.answered_before += 1
-                return None
-            if line.id in self._journal.failed and not self._retry_failed:
-                self.counters.failed_before += 1
-                return None
-            return read_item(line, self._choose_model)
+            line = self._intake.select(number, data)
+            return read_item(line, self._choose_model) if line is not None else None
         except LineError as error:
             self._refuse(number, error.id, str(error))
         except Exception as error:  # a defect that one line triggers must not end the batch
-            self._refuse(number, id, f"cannot be read: {error!r}")
+            self._refuse(number, line.id if line is not None else None, f"cannot be read: {error!r}")
         return None
 
-    def _note_foreign(self, number: int, data: bytes) -> None:
-        """Note the id of a line of another shard: a later line of this shard with the same id is refused."""
-        with suppress(Exception):  # the shard that the line belongs to reports the error
-            self._seen.setdefault(read_line(data, number).id, number)
-
     def _refuse(self, number: int, id: LineId | None, message: str) -> None:
-        text = f"{self._source} line {number}: {message}"
-        error: JSONObject = {"category": INVALID_LINE, "message": text[:RECORDED_TEXT]}
-        self._keep_failure({"id": id, "line": number, "error": error}, INVALID_LINE)
+        self._keep_failure(self._intake.refusal(number, id, message), INVALID_LINE)
 
     async def _start(self, item: Item) -> None:
         await self._slots.acquire()

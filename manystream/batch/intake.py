@@ -1,0 +1,122 @@
+"""The intake of a batch: it decides for each line of the input whether this run sends it.
+
+Knows ids, shards, and which lines earlier runs have answered. Must not know requests, calls or files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from contextlib import suppress
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+from ..providers.json_values import JSONObject
+from .journal import INVALID_LINE
+from .lines import Line, LineError, LineId, read_line
+from .shard import Shard
+
+RECORDED_TEXT = 2000
+"""The most characters of an error's message that are recorded."""
+
+
+@dataclass(slots=True)
+class Counters:
+    """The figures of a run.
+
+    lines: lines that were read so far; in a shard, only the shard's own.
+    running: calls that run now.
+    answered: lines whose answer was recorded in this run.
+    failed: lines whose failure was recorded in this run.
+    invalid: lines that were not sent because they are not valid requests.
+    answered_before: lines that were skipped because an earlier run recorded their answer.
+    failed_before: lines that were skipped because an earlier run recorded their failure.
+    retries: attempts beyond the first of each call.
+    input_tokens: input tokens that the providers reported.
+    output_tokens: output tokens that the providers reported, thinking included.
+    failures: category → number of failed lines.
+    cost: currency → cost of the answers that have a price.
+    unpriced: number of answers without a price.
+    unpriced_reason: why the first of them has none; empty if all have one.
+    """
+
+    lines: int = 0
+    running: int = 0
+    answered: int = 0
+    failed: int = 0
+    invalid: int = 0
+    answered_before: int = 0
+    failed_before: int = 0
+    retries: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    failures: dict[str, int] = field(default_factory=dict[str, int])
+    cost: dict[str, Decimal] = field(default_factory=dict[str, Decimal])
+    unpriced: int = 0
+    unpriced_reason: str = ""
+
+    @property
+    def ended(self) -> int:
+        """The number of lines that are finished or were skipped."""
+        return self.answered + self.failed + self.invalid + self.answered_before + self.failed_before
+
+
+class Intake:
+    """The lines of an input that a run sends: those of its shard that have no answer yet.
+
+    counters: the run's figures. The intake counts the lines that it reads and skips.
+    source: the input's name, for messages.
+    answered: ids of lines with an answer.
+    failed: ids of lines that failed in earlier runs.
+    retry_failed: whether to send those again.
+    shard: the part of the input that this run sends; None for the whole input.
+    """
+
+    def __init__(
+        self,
+        counters: Counters,
+        source: str,
+        answered: Set[LineId],
+        failed: Set[LineId],
+        *,
+        retry_failed: bool = False,
+        shard: Shard | None = None,
+    ) -> None:
+        self._counters = counters
+        self._source = source
+        self._answered = answered
+        self._failed = failed
+        self._retry_failed = retry_failed
+        self._shard = shard
+        self._seen: dict[LineId, int] = {}
+
+    def select(self, number: int, data: bytes) -> Line | None:
+        """Return the line, or None if it is skipped or of another shard. Raises `LineError`.
+
+        number: the line's number, from 1.
+        data: the line.
+        """
+        if self._shard is not None and not self._shard.has(number):
+            self._note_foreign(number, data)
+            return None
+        self._counters.lines += 1
+        line = read_line(data, number)
+        first = self._seen.setdefault(line.id, number)
+        if first != number:
+            raise LineError(f"id: {line.id!r} is used twice, first on line {first}", line.id)
+        if line.id in self._answered:
+            self._counters.answered_before += 1
+            return None
+        if line.id in self._failed and not self._retry_failed:
+            self._counters.failed_before += 1
+            return None
+        return line
+
+    def refusal(self, number: int, id: LineId | None, message: str) -> JSONObject:
+        """Return the record of a line that is not sent."""
+        text = f"{self._source} line {number}: {message}"
+        return {"id": id, "line": number, "error": {"category": INVALID_LINE, "message": text[:RECORDED_TEXT]}}
+
+    def _note_foreign(self, number: int, data: bytes) -> None:
+        """Note the id of a line of another shard: a later line of this shard with the same id is refused."""
+        with suppress(Exception):  # the shard that the line belongs to reports the error
+            self._seen.setdefault(read_line(data, number).id, number)

@@ -1,0 +1,27 @@
+"""The rule that selects the model of a line. It is a value, so that it can be sent to another process.
+
+Knows names of models. Must not know lines or providers' addresses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True, frozen=True)
+class ModelChoice:
+    """The model of each line.
+
+    provider: the provider's name, which the request's model begins with.
+    model: the model for all lines, whatever they name; None: the model that the line names.
+    default: the model of a line that names none; None: such a line is refused.
+    """
+
+    provider: str
+    model: str | None = None
+    default: str | None = None
+
+    def __call__(self, named: str | None) -> str | None:
+        """Return the request's model for a line that names this model, or None if there is none."""
+        model = self.model or named or self.default
+        return f"{self.provider}/{model}" if model is not None else None
