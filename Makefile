@@ -27,7 +27,7 @@ DIST ?= dist
 SITE ?= site
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench bench-quick instructions interop conformance soak defects fuzz mutants audit \
+.PHONY: help demo test lint format bench bench-quick instructions interop conformance ray soak defects fuzz mutants audit \
 	docs wheel clean distclean
 
 help: ## print this list
@@ -41,7 +41,7 @@ demo: $(VENV)/.demo ## run a thousand live streams over four dialects, from the 
 	@$(BIN)/manystream demo $(DEMO)
 
 test: $(VENV)/.test ## run the tests, in two processes: loopback only, a few minutes at most
-	@$(PYTEST) -q -m "not soak and not servers" -n $(PROCESSES) --dist worksteal $(TEST)
+	@$(PYTEST) -q -m "not soak and not servers and not cluster" -n $(PROCESSES) --dist worksteal $(TEST)
 
 lint: $(VENV)/.lint ## run ruff, mypy strict and pyright strict, over the examples and the pages too
 	@$(BIN)/ruff check --quiet .
@@ -67,6 +67,15 @@ instructions: $(VENV)/.test ## compare instructions per event with the recorded 
 
 interop: $(VENV)/.test ## test against third-party servers and libraries
 	@$(PYTEST) -q -m servers -o faulthandler_timeout=0 $(TEST)
+
+# Ray is large, so it has an environment of its own.
+ray: ## test batches on a Ray cluster of three nodes on this machine, in its own environment
+	@test -x build/ray/bin/manystream || { $(PYTHON) -m venv build/ray && \
+		build/ray/bin/python -m pip -qq --disable-pip-version-check install --constraint constraints.txt \
+		setuptools pytest pytest-trio pytest-timeout hypothesis trustme --requirement tests/ray/requirements.txt && \
+		build/ray/bin/python -m pip -qq --disable-pip-version-check install --constraint constraints.txt \
+		--no-build-isolation --editable .; }
+	@build/ray/bin/python -m pytest -q -s -m cluster -o faulthandler_timeout=0 tests/ray $(TEST)
 
 conformance: $(VENV)/.test ## decode recorded answers: make conformance CORPUS=folder
 	@$(BIN)/python -m tests.conformance "$(CORPUS)"

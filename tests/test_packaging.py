@@ -135,7 +135,15 @@ def test_constraints_pin_every_dependency_extra_and_group() -> None:
     listed = [requirement for extra in project["optional-dependencies"].values() for requirement in extra]
     listed += [requirement for group in groups for requirement in requirements(group, groups)]
     names = {re.split(r"[\[<>=]", requirement)[0].lower() for requirement in project["dependencies"] + listed}
-    assert names <= pins().keys()
+    assert names <= pins().keys() | {"ray"}, "tests/ray/requirements.txt pins Ray and what it needs"
+
+
+def test_the_requirements_of_the_cluster_tests_are_pinned_once() -> None:
+    lines = (ROOT / "tests" / "ray" / "requirements.txt").read_text("utf-8").splitlines()
+    pinned = [line.partition("==")[0] for line in lines if not line.startswith("#")]
+    assert pinned[0] == "ray[data]"
+    assert all("==" in line for line in lines if not line.startswith("#"))
+    assert not {name.lower().replace("_", "-") for name in pinned} & pins().keys()
 
 
 def test_constraints_pin_a_pip_with_dependency_groups() -> None:
@@ -147,7 +155,10 @@ def test_the_makefile_installs_every_group_and_all_extras() -> None:
     makefile = (ROOT / "Makefile").read_text("utf-8")
     document = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     assert set(re.findall(r"--group (\w+)\)", makefile)) == document["dependency-groups"].keys()
-    assert f"EXTRAS := {','.join(document['project']['optional-dependencies'])}\n" in makefile
+    extras = [
+        extra for extra in document["project"]["optional-dependencies"] if extra != "ray"
+    ]  # `make ray` installs it
+    assert f"EXTRAS := {','.join(extras)}\n" in makefile
     created = makefile[makefile.index("$(VENV)/.created: constraints.txt") :]
     assert created.index("install --constraint constraints.txt pip setuptools") < created.index("touch")
 
@@ -158,5 +169,5 @@ def test_the_wheel_publishes_the_extras_of_users_only(built: Path) -> None:
         (metadata,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
         lines = archive.read(metadata).decode().splitlines()
     extras = [line.partition(": ")[2] for line in lines if line.startswith("Provides-Extra")]
-    assert extras == ["cli", "cost", "otel", "httpx2", "httpx"]
+    assert extras == ["cli", "cost", "otel", "httpx2", "httpx", "ray"]
     assert not [line for line in lines if line.startswith(("Project-URL", "Home-page"))], "there is no address yet"

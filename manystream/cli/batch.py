@@ -11,8 +11,8 @@ import math
 import os
 import signal
 import sys
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +25,6 @@ from ..batch import (
     Journal,
     JournalError,
     Pace,
-    Price,
     Shard,
     ShardError,
     count_lines,
@@ -33,17 +32,22 @@ from ..batch import (
     read_shard,
 )
 from ..batch.journal import default_errors_path
-from ..cost import CostExtraError, check_installed, price_response
+from ..batch.model_choice import ModelChoice
+from ..batch.prices import price_list
 from ..engine import Engine, open_engine
 from ..providers.errors import InvalidRequestError
 from ..providers.options import Retry
 from ..providers.provider import OpenAIChat, Provider
+from ..ray.cluster import ClusterError
+from ..ray.driver import ClusterBatch
+from ..ray.worker import WorkerOptions
 from ..simulator import SimulatorError, open_simulator
 from ..simulator.process import allow_many_sockets
 from .batch_help import DESCRIPTION as DESCRIPTION
 from .batch_help import EPILOG
 from .batch_help import HELP as HELP
 from .batch_progress import LOOK_SECONDS, Progress, open_progress, summary
+from .batch_ray import add_ray_arguments, check_ray, open_cluster_batch
 from .errors import CommandError
 from .run import RunOptions, choose_provider
 from .terminal import Paint, is_terminal
@@ -72,6 +76,8 @@ class BatchOptions:
     attempts: the most attempts of each line.
     stream: whether to request streams.
     retry_failed: whether to send lines again that failed in earlier runs.
+    ray: the address of a Ray cluster, or None for an engine in this process.
+    actors: the number of workers on the cluster, or None for one for each CPU.
     monitor: whether `manystream top` can watch the engine.
     plain: whether to show progress as plain lines.
     """
@@ -89,6 +95,8 @@ class BatchOptions:
     attempts: int
     stream: bool
     retry_failed: bool
+    ray: str | None
+    actors: int | None
     monitor: bool
     plain: bool
 
@@ -157,6 +165,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--stream", action="store_true", help="request streams: for long answers over networks that close idle ones"
     )
     parser.add_argument("--retry-failed", action="store_true", help="send lines again that failed in earlier runs")
+    add_ray_arguments(parser)
     parser.add_argument("--monitor", action="store_true", help="allow `manystream top` to show this process")
     parser.add_argument("--plain", action="store_true", help="show progress as plain lines, also on a terminal")
     parser.epilog = EPILOG
@@ -193,13 +202,17 @@ def _read_options(arguments: argparse.Namespace) -> BatchOptions:
         attempts=arguments.attempts,
         stream=arguments.stream,
         retry_failed=arguments.retry_failed,
+        ray=arguments.ray,
+        actors=arguments.actors,
         monitor=arguments.monitor,
         plain=arguments.plain or not is_terminal(sys.stderr),
     )
-    given = {"--concurrency": options.concurrency, "--attempts": options.attempts}
+    given = {"--concurrency": options.concurrency, "--attempts": options.attempts, "--actors": options.actors}
     for name, value in (given | options.shared_limits).items():
         if value is not None and not (math.isfinite(value) and value > 0):
             raise CommandError(f"{name} must be above 0, not {value:g}", status=2)
+    if options.ray is not None or options.actors is not None:
+        check_ray(options.ray, options.shared_limits, simulated=options.simulated)
     _check_input(options)
     return options
 
@@ -256,12 +269,12 @@ def _is_file(path: Path, status: os.stat_result) -> bool:
 
 
 @contextmanager
-def _open_provider(options: BatchOptions) -> Generator[tuple[Provider, Callable[[str | None], str | None]], None, None]:
-    """Return the provider, and a function that maps the model that a line names (or None) to the request's model."""
+def _open_provider(options: BatchOptions) -> Generator[tuple[Provider, ModelChoice], None, None]:
+    """Return the provider, and the rule that selects the model of a line."""
     if options.simulated:
         with open_simulator(f"events={SIMULATED_ANSWERS}", journal=0) as simulator:
             simulated = OpenAIChat("simulated", simulator.base_urls["openai-chat"], name=SIMULATOR)
-            yield simulated, lambda named: f"{SIMULATOR}/{named or SIMULATED_MODEL}"
+            yield simulated, ModelChoice(SIMULATOR, default=SIMULATED_MODEL)
         return
     wanted = RunOptions(
         provider=options.provider,
@@ -276,14 +289,10 @@ def _open_provider(options: BatchOptions) -> Generator[tuple[Provider, Callable[
         prompt="",
     )
     provider, model = choose_provider(wanted, os.environ)
-    name = provider.name
-    if options.model is None:
-        yield provider, lambda named: f"{name}/{named}" if named else None
-    else:
-        yield provider, lambda named: f"{name}/{model}"
+    yield provider, ModelChoice(provider.name, model if options.model is not None else None)
 
 
-async def _batch(options: BatchOptions, provider: Provider, choose_model: Callable[[str | None], str | None]) -> int:
+async def _batch(options: BatchOptions, provider: Provider, choose_model: ModelChoice) -> int:
     """Run the batch, print the summary, also after a failure, and return the exit status."""
     journal = Journal(options.output, options.errors)
     run = Run(Counters())
@@ -308,22 +317,12 @@ async def _batch(options: BatchOptions, provider: Provider, choose_model: Callab
 
 
 async def _ask(
-    options: BatchOptions,
-    provider: Provider,
-    choose_model: Callable[[str | None], str | None],
-    journal: Journal,
-    run: Run,
+    options: BatchOptions, provider: Provider, choose_model: ModelChoice, journal: Journal, run: Run
 ) -> None:
-    retry = Retry(max_attempts=options.attempts, cap=60.0)
-    proxy = "" if options.simulated else None
     failure: Exception | None = None
-    async with open_engine([provider], retry=retry, proxy=proxy, monitor=options.monitor) as engine:
+    async with _open_batch(options, provider, choose_model, journal) as batch:
         if options.simulated:
-            print(
-                "No --model was given: the built-in simulator answers, not a model.",
-                file=sys.stderr,
-            )
-        batch = _new_batch(options, engine, journal, provider, choose_model)
+            print("No --model was given: the built-in simulator answers, not a model.", file=sys.stderr)
         shard = options.shard
         if shard is not None:
             print(shard_notice(shard, options), file=sys.stderr)
@@ -335,13 +334,43 @@ async def _ask(
         run.started, run.counters = True, batch.counters
         try:
             run.interrupted = await _work(batch, options, progress)
-        except (BatchError, CommandError) as error:
+        except (BatchError, ClusterError, CommandError) as error:
             failure = error
         finally:
             run.elapsed = progress.elapsed
             progress.close()
+    if isinstance(failure, ClusterError):
+        raise CommandError(str(failure), status=2)
     if failure is not None:  # raised here, since the engine would wrap it
         raise failure
+
+
+@asynccontextmanager
+async def _open_batch(
+    options: BatchOptions, provider: Provider, choose_model: ModelChoice, journal: Journal
+) -> AsyncGenerator[Batch | ClusterBatch, None]:
+    """Open the engine, or connect to the cluster, and yield the batch."""
+    proxy = "" if options.simulated else None
+    if options.ray is not None:
+        workers = WorkerOptions(
+            provider,
+            choose_model,
+            options.concurrency,
+            options.attempts,
+            options.stream,
+            options.source,
+            proxy,
+            options.monitor,
+            priced=not options.simulated,
+        )
+        with open_cluster_batch(
+            options.ray, options.actors, workers, journal, retry_failed=options.retry_failed, shard=options.shard
+        ) as cluster_batch:
+            yield cluster_batch
+        return
+    retry = Retry(max_attempts=options.attempts, cap=60.0)
+    async with open_engine([provider], retry=retry, proxy=proxy, monitor=options.monitor) as engine:
+        yield _new_batch(options, engine, journal, provider, choose_model)
 
 
 def _new_batch(
@@ -349,7 +378,7 @@ def _new_batch(
     engine: Engine,
     journal: Journal,
     provider: Provider,
-    choose_model: Callable[[str | None], str | None],
+    choose_model: ModelChoice,
 ) -> Batch:
     paced = options.max_rps is not None or options.max_tpm is not None
     return Batch(
@@ -362,22 +391,12 @@ def _new_batch(
         retry_failed=options.retry_failed,
         source=options.source,
         provider=provider.name,
-        price=None if options.simulated else _price_list(provider),
+        price=None if options.simulated else price_list(provider),
         shard=options.shard,
     )
 
 
-def _price_list(provider: Provider) -> Price | None:
-    """Return a function that returns an answer's cost, or None if the extra `cost` is not installed."""
-    try:
-        check_installed()
-    except CostExtraError:
-        return None
-    chosen = f"{provider.name}/"
-    return lambda request, response: price_response(response, provider, model=request.model.removeprefix(chosen))
-
-
-async def _work(batch: Batch, options: BatchOptions, progress: Progress) -> bool:
+async def _work(batch: Batch | ClusterBatch, options: BatchOptions, progress: Progress) -> bool:
     """Run the batch and show its progress. Return whether Ctrl-C ended it."""
     interrupted = False
     async with trio.open_nursery() as nursery:
@@ -401,7 +420,7 @@ async def _work(batch: Batch, options: BatchOptions, progress: Progress) -> bool
             await batch.run(read_lines(options.prompts if options.prompts is not None else sys.stdin.buffer))
         except OSError as error:
             failure = CommandError(f"cannot read {options.source}: {error.strerror}")
-        except BatchError as error:
+        except (BatchError, ClusterError) as error:
             failure = error
         nursery.cancel_scope.cancel()
     if failure is not None:  # raised here, since the nursery would wrap it

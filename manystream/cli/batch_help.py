@@ -54,6 +54,11 @@ shards:
   1, shards with 0. --max-rps and --max-tpm are for all shards together: each
   shard uses an eighth. --concurrency is for one shard.
 
+a Ray cluster:
+  --ray 10.0.0.5:6379 --actors 16 divides the calls among 16 workers on a
+  cluster, with the same files. --concurrency is for all workers together.
+  Needs the extra `ray` (pip install 'manystream[ray]').
+
 With the extra `cost` (pip install 'manystream[cost]'), the progress, the
 summary and the answers show the cost.
 

@@ -40,7 +40,6 @@ class Ledger:
     answered: number of rows whose answer was accepted.
     late: number of answers that were dropped because their row had an answer.
     asked_again: number of rows that were taken from an actor that was given up.
-    lost_in_a_row: number of actors that were given up since the last accepted answer.
     """
 
     def __init__(self) -> None:
@@ -48,7 +47,6 @@ class Ledger:
         self.answered: int = 0
         self.late: int = 0
         self.asked_again: int = 0
-        self.lost_in_a_row: int = 0
         self._actors: dict[int, _Account] = {}
         self._waiting: deque[Row] = deque()
         self._place: dict[LineId, int | None] = {}
@@ -106,7 +104,6 @@ class Ledger:
         count = len(account.out)
         self._count_waiting += count
         self.asked_again += count
-        self.lost_in_a_row += 1
         return count
 
     # --- rows ---
@@ -151,7 +148,5 @@ class Ledger:
             else:
                 del self._actors[actor].out[answer.id]
             first.append(answer)
-        if first:
-            self.answered += len(first)
-            self.lost_in_a_row = 0
+        self.answered += len(first)
         return first

@@ -24,9 +24,12 @@ class Watch:
         self._deadlines: dict[int, float] = {}
         self._looked_at = now
 
-    def started(self, actor: int, now: float) -> None:
-        """Note that an actor was started. Its first reply, to anything, makes it ready."""
-        self._deadlines[actor] = now + READY_SECONDS
+    def started(self, actor: int, now: float, seconds: float = READY_SECONDS) -> None:
+        """Note that an actor was started. Its first reply, to anything, makes it ready.
+
+        seconds: the time that it has for this.
+        """
+        self._deadlines[actor] = now + seconds
 
     def asked(self, actor: int, now: float) -> None:
         """Note that an exchange was opened. A repetition of it must not be noted."""

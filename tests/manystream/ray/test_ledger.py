@@ -76,18 +76,6 @@ def test_an_id_is_in_the_ledger_once() -> None:
         ledger.add(rows(2, 2))
 
 
-def test_actors_that_die_one_after_another_are_counted() -> None:
-    ledger = Ledger()
-    ledger.add(rows(1, 3))
-    for actor in range(4):
-        ledger.add_actor(actor, 2)
-        taken = ledger.hand_out(actor)
-        ledger.give_up(actor)
-    assert ledger.lost_in_a_row == 4
-    ledger.accept(answers(taken[0]))
-    assert ledger.lost_in_a_row == 0
-
-
 # --- a whole run, with messages that are lost, repeated and late, and actors that die, freeze and come back ---
 
 TICK = 0.1

@@ -1,0 +1,79 @@
+"""`manystream batch --ray`: connect to a cluster, and divide the calls among its workers.
+
+Knows the options `--ray` and `--actors`. Must not know the other options, nor how rows travel (`manystream/ray`).
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+
+from ..batch import Journal, Shard
+from ..ray.cluster import ClusterError
+from ..ray.driver import ClusterBatch
+from ..ray.ray_cluster import LOCAL, RayCluster, connect
+from ..ray.worker import WorkerOptions
+from .errors import CommandError
+
+
+def add_ray_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add `--ray` and `--actors` to the parser."""
+    parser.add_argument("--ray", metavar="ADDRESS", help="use a Ray cluster: HOST:PORT, auto or local")
+    parser.add_argument(
+        "--actors", type=int, metavar="N", help="the workers on the cluster (default: one for each of its CPUs)"
+    )
+
+
+def check_ray(address: str | None, limits: Mapping[str, float | None], *, simulated: bool) -> None:
+    """Raise `CommandError` for options that do not fit together.
+
+    address: the value of `--ray`.
+    limits: option → value of the limits on the rate.
+    simulated: whether the simulator answers, which only processes of this machine can reach.
+    """
+    if address is None:
+        raise CommandError("--actors is the number of workers on a Ray cluster: name the cluster with --ray", status=2)
+    if simulated and address != LOCAL:
+        raise CommandError(
+            f"the simulator answers on this machine only, and --ray {address} may use others: name a --model, or"
+            " use --ray local",
+            status=2,
+        )
+    for name, value in limits.items():
+        if value is not None:
+            raise CommandError(f"{name} is not supported with --ray: limit the calls with --concurrency", status=2)
+
+
+@contextmanager
+def open_cluster_batch(
+    address: str,
+    actors: int | None,
+    options: WorkerOptions,
+    journal: Journal,
+    *,
+    retry_failed: bool,
+    shard: Shard | None,
+) -> Generator[ClusterBatch, None, None]:
+    """Connect to the cluster and yield a batch over it. Raises `CommandError`.
+
+    options: the options of the workers; its concurrency is that of all workers together.
+    """
+    try:
+        with connect(address, actors) as free:
+            workers = max(1, min(actors or free, options.concurrency))
+            yield ClusterBatch(
+                RayCluster(options),
+                journal,
+                concurrency=shares(options.concurrency, workers),
+                retry_failed=retry_failed,
+                source=options.source,
+                shard=shard,
+            )
+    except ClusterError as error:
+        raise CommandError(str(error), status=2) from None
+
+
+def shares(concurrency: int, workers: int) -> list[int]:
+    """Return each worker's part of the calls at a time. The parts differ by 1 at most."""
+    return [concurrency // workers + (worker < concurrency % workers) for worker in range(workers)]

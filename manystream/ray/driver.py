@@ -1,0 +1,341 @@
+"""The driver: a batch whose calls are made by workers on other processes and machines.
+
+It hands out rows, records the answers in one journal, and replaces workers that do not reply.
+
+Knows ledgers, exchanges and journals. Must not know Ray (`ray_cluster.py`), nor how a row is asked (`worker.py`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from decimal import Decimal
+
+import trio
+
+from ..batch import BatchError, Counters, Journal, JournalError, LineError, Shard
+from ..batch.intake import Intake
+from ..batch.journal import INVALID_LINE
+from ..batch.line_file import encoded
+from ..providers.json_values import JSONObject, loads_object, mapping, string
+from .cluster import Cluster, ClusterError, Died, Replied, Unreachable
+from .exchange import Answer, DriverExchange, Row
+from .ledger import Ledger
+from .watch import READY_SECONDS, Watch
+from .worker import WorkerReply
+
+COLLECT_SECONDS = 0.1
+"""The driver waits for replies as long as this before it looks after the other tasks."""
+
+IDLE_SECONDS = 1.0
+"""A worker without rows is called as often as this, so that it may start calls at once when it gets some."""
+
+REPEAT_SECONDS = 0.25
+"""An exchange with a worker that cannot be reached is repeated after this time."""
+
+LAST_REPLIES_SECONDS = 2.0
+"""A batch that is stopped waits as long as this for the replies that are on their way."""
+
+LOST_PER_WORKER = 3
+"""The batch ends when so many workers per place were lost in a row without an answer between them: a row may kill
+them."""
+
+MOST_PATIENCE = 16
+"""A worker that takes the place of one that was never ready has twice its time, up to so many times `READY_SECONDS`. So
+workers on a busy machine are not ended again and again while they start."""
+
+AHEAD_BYTES = 16 * 1024 * 1024
+"""The driver reads the input ahead of the workers by about so many bytes. A run that is resumed skips lines faster."""
+
+Lines = AsyncGenerator[list[tuple[int, bytes]], None]
+
+
+class _Input:
+    """The lines of the input that were read ahead. A task reads them, because a pipe or a slow disk may block.
+
+    ended: whether all lines were read and taken.
+    failure: why the input could not be read further, or None.
+    """
+
+    def __init__(self) -> None:
+        self.ended: bool = False
+        self.failure: OSError | None = None
+        self._pieces: deque[list[tuple[int, bytes]]] = deque()
+        self._bytes = 0
+        self._taken = trio.Event()
+        self._read_all = False
+
+    async def read(self, lines: Lines) -> None:
+        """Read all lines, at most `AHEAD_BYTES` ahead and the piece that was read last."""
+        try:
+            async with aclosing(lines):
+                async for some in lines:
+                    self._pieces.append(some)
+                    self._bytes += sum(len(data) for _, data in some)
+                    while self._bytes > AHEAD_BYTES:
+                        self._taken = trio.Event()
+                        await self._taken.wait()
+        except OSError as error:
+            self.failure = error
+        self._read_all = True
+
+    def take(self) -> list[tuple[int, bytes]] | None:
+        """Return the next lines, or None if there are none yet or any more."""
+        if not self._pieces:
+            self.ended = self._read_all
+            return None
+        some = self._pieces.popleft()
+        self._bytes -= sum(len(data) for _, data in some)
+        self._taken.set()
+        return some
+
+
+class ClusterBatch:
+    """One run over an input, as `Batch` is on one core.
+
+    cluster: starts and calls the workers.
+    journal: receives the answers and failures; it must be open.
+    concurrency: for each worker, the most calls that it makes at a time.
+    retry_failed: whether to send lines again that failed in earlier runs.
+    source: the input's name, for messages.
+    shard: the part of the input that this run sends; None for the whole input.
+
+    counters: the figures of the run, summed up over the workers.
+    ledger: the rows that are not answered yet.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        journal: Journal,
+        *,
+        concurrency: list[int],
+        retry_failed: bool = False,
+        source: str = "input",
+        shard: Shard | None = None,
+    ) -> None:
+        self.counters: Counters = Counters()
+        self.ledger: Ledger = Ledger()
+        self._cluster = cluster
+        self._journal = journal
+        self._intake = Intake(
+            self.counters, source, journal.answered, journal.failed, retry_failed=retry_failed, shard=shard
+        )
+        self._concurrency = concurrency
+        self._seats: dict[int, int] = {}
+        """worker → its calls at a time, without workers that were given up"""
+        self._ready: set[int] = set()
+        self._patience: dict[int, int] = {}
+        self._links: dict[int, DriverExchange] = {}
+        self._figures: dict[int, Counters] = {}
+        self._call_at: dict[int, float] = {}
+        """worker → the time at which it is called again, if it has no rows or could not be reached"""
+        self._count = 0
+        self._came = False
+        self._lost = 0
+        """workers that were lost since the last answer"""
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Start no more calls. `run` returns soon after. A later run can resume."""
+        self._stopped = True
+
+    async def run(self, lines: Lines) -> None:
+        """Send all lines and wait until the last row is answered. Raises `BatchError`, `ClusterError` and `OSError`.
+
+        lines: what `read_lines` yields.
+        """
+        failure: Exception | None = None
+        input = _Input()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(input.read, lines)
+            try:
+                await self._drive(input)
+            except (BatchError, ClusterError) as error:
+                failure = error
+            nursery.cancel_scope.cancel()
+        if failure is None and not self._stopped:
+            failure = input.failure
+        if failure is not None:  # raised here, since the nursery would wrap it
+            raise failure
+
+    # --- the loop ---
+
+    async def _drive(self, input: _Input) -> None:
+        watch = Watch(trio.current_time())
+        try:
+            self._read(input)
+            while not self._stopped and not self.ledger.done:
+                for concurrency in self._concurrency[len(self._seats) :]:
+                    self._start(concurrency, None, watch, 1)
+                self._call(watch)
+                await self._collect(watch)
+                self._give_up_overdue(watch)
+                await trio.lowlevel.checkpoint()
+                self._read(input)
+            if self._stopped:
+                await self._collect_last(watch)
+        finally:
+            for worker in list(self._seats):
+                self._cluster.kill(worker)
+
+    def _read(self, input: _Input) -> None:
+        """Take as many lines as the workers can take, and as are there."""
+        while self.ledger.lacking or not self.ledger.waiting:
+            some = input.take()
+            if some is None:
+                self.ledger.ended = input.ended
+                return
+            self.ledger.add(row for number, data in some if (row := self._row(number, data)) is not None)
+
+    def _row(self, number: int, data: bytes) -> Row | None:
+        try:
+            line = self._intake.select(number, data)
+            return Row(line.id, number, data) if line is not None else None
+        except LineError as error:
+            refusal = self._intake.refusal(number, error.id, str(error))
+        self._record([], [(refusal, encoded(refusal))])
+        return None
+
+    def _start(self, concurrency: int, instead_of: int | None, watch: Watch, patience: int) -> None:
+        worker, self._count = self._count, self._count + 1
+        self._seats[worker] = concurrency
+        link = self._links[worker] = DriverExchange()
+        self._cluster.start(worker, concurrency, instead_of=instead_of)
+        self._patience[worker] = patience
+        watch.started(worker, trio.current_time(), patience * READY_SECONDS)
+        self._cluster.call(worker, link.offer(()))
+
+    def _call(self, watch: Watch) -> None:
+        """Open an exchange with each ready worker that has none, and repeat those that have failed."""
+        now = trio.current_time()
+        for worker in self._seats:
+            link, at = self._links[worker], self._call_at.get(worker)
+            if link.open is not None:
+                if at is not None and now >= at:
+                    del self._call_at[worker]
+                    self._cluster.call(worker, link.open)
+                continue
+            rows = self.ledger.hand_out(worker)
+            if rows or self.ledger.out_at(worker) or at is None or now >= at:
+                self._call_at.pop(worker, None)
+                watch.asked(worker, now)
+                self._cluster.call(worker, link.offer(rows))
+
+    async def _collect(self, watch: Watch) -> None:
+        for event in await trio.to_thread.run_sync(self._cluster.collect, COLLECT_SECONDS):
+            match event:
+                case Replied(worker, reply):
+                    self._replied(worker, reply, watch)
+                case Unreachable(worker):
+                    self._call_at[worker] = trio.current_time() + REPEAT_SECONDS
+                case Died(worker, reason):
+                    self._replace(worker, reason, watch)
+
+    async def _collect_last(self, watch: Watch) -> None:
+        """Record the answers that are on their way, so that a later run does not pay for them again."""
+        with trio.move_on_after(LAST_REPLIES_SECONDS):
+            while any(self._links[worker].open is not None for worker in self._ready & self._seats.keys()):
+                await self._collect(watch)
+
+    # --- workers ---
+
+    def _replied(self, worker: int, reply: WorkerReply, watch: Watch) -> None:
+        """Record the answers. A worker that was given up may reply, too: its answers count if they are the first."""
+        if not self._links[worker].accept(reply.reply):
+            return
+        self._accept(reply.reply.answers)
+        self._count_figures(worker, reply.counters)
+        concurrency = self._seats.get(worker)
+        if concurrency is None:
+            return
+        self._came = True
+        watch.replied(worker)
+        if worker not in self._ready:
+            self._ready.add(worker)
+            self.ledger.add_actor(worker, concurrency)
+        if reply.failure and reply.final:
+            raise BatchError(reply.failure)
+        if reply.failure:
+            self._replace(worker, reply.failure, watch)
+        elif not self.ledger.out_at(worker):
+            self._call_at[worker] = trio.current_time() + IDLE_SECONDS
+
+    def _give_up_overdue(self, watch: Watch) -> None:
+        overdue = watch.overdue(trio.current_time())
+        if overdue and not self._came and len(overdue) == len(self._seats):
+            raise ClusterError(f"no worker has started: {self._cluster.resources()}")
+        for worker in overdue:
+            self._replace(worker, "it did not reply" if worker in self._ready else "", watch)
+
+    def _replace(self, worker: int, reason: str, watch: Watch) -> None:
+        """Give a worker up: its rows are asked again, and a new worker has its place.
+
+        reason: why it was lost; empty if it was never ready.
+        """
+        concurrency = self._seats.pop(worker, None)
+        if concurrency is None:
+            return
+        watch.forget(worker)
+        self._call_at.pop(worker, None)
+        self._cluster.kill(worker)
+        was_ready = worker in self._ready
+        self._ready.discard(worker)
+        self.ledger.give_up(worker)
+        figures = self._figures.get(worker)
+        if figures is not None:
+            self.counters.running -= figures.running
+            figures.running = 0
+        if was_ready or reason:  # otherwise it found no place, and others may be working
+            self._lost += 1
+        if self._lost > LOST_PER_WORKER * len(self._concurrency):
+            raise BatchError(f"{self._lost} workers were lost in a row, without an answer between them: {reason}")
+        patience = self._patience.pop(worker)
+        if was_ready:
+            self._start(concurrency, worker, watch, 1)
+        else:
+            self._start(concurrency, None, watch, min(2 * patience, MOST_PATIENCE))
+
+    # --- answers and figures ---
+
+    def _accept(self, answers: tuple[Answer, ...]) -> None:
+        first = self.ledger.accept(answers)
+        if first:
+            self._lost = 0
+        self._record(
+            [(answer.id, answer.record) for answer in first if not answer.failed],
+            [(loads_object(answer.record), answer.record) for answer in first if answer.failed],
+        )
+
+    def _record(self, answers: list[tuple[str | int, bytes]], failures: list[tuple[JSONObject, bytes]]) -> None:
+        try:
+            self._journal.record_encoded(answers, [record for _, record in failures])
+        except (OSError, JournalError) as error:
+            path, reason = self._journal.answers_path, error.strerror if isinstance(error, OSError) else error
+            raise BatchError(f"cannot write {path} or its failures: {reason}") from None
+        self.counters.answered += len(answers)
+        for record, _ in failures:
+            category = string(mapping(record, "error"), "category") or ""
+            if category == INVALID_LINE:
+                self.counters.invalid += 1
+            else:
+                self.counters.failed += 1
+                self.counters.failures[category] = self.counters.failures.get(category, 0) + 1
+
+    def _count_figures(self, worker: int, now: Counters) -> None:
+        """Add what a worker has counted since its last reply."""
+        before, total = self._figures.get(worker, Counters()), self.counters
+        self._figures[worker] = now
+        if worker in self._seats:
+            total.running += now.running - before.running
+        else:
+            now.running = 0
+        total.retries += now.retries - before.retries
+        total.input_tokens += now.input_tokens - before.input_tokens
+        total.output_tokens += now.output_tokens - before.output_tokens
+        total.unpriced += now.unpriced - before.unpriced
+        total.unpriced_reason = total.unpriced_reason or now.unpriced_reason
+        for currency, amount in now.cost.items():
+            more = amount - before.cost.get(currency, Decimal(0))
+            total.cost[currency] = total.cost.get(currency, Decimal(0)) + more

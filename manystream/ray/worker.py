@@ -1,0 +1,221 @@
+"""A worker: an ordinary batch over one engine in a thread of its own. Its rows come from exchanges, and its records
+leave in them.
+
+Knows batches, engines and exchanges. Must not know Ray, files, or which rows other workers have.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import trio
+
+from ..batch import Batch, BatchError, Counters
+from ..batch.line_file import encoded
+from ..batch.lines import ChooseModel, LineId
+from ..batch.prices import price_list
+from ..engine import open_engine
+from ..providers.errors import InvalidRequestError
+from ..providers.json_values import JSONObject
+from ..providers.options import Retry
+from ..providers.provider import Provider
+from .exchange import ActorExchange, Answer, Offer, Reply, Row
+
+FIRST_ANSWER_SECONDS = 1.0
+"""An exchange waits for a first answer as long as this."""
+
+COLLECT_SECONDS = 0.1
+"""After the first answer, an exchange collects further ones as long as this."""
+
+LOOK_SECONDS = 0.1
+"""A worker that may not start calls looks again after this time."""
+
+ROWS_PATH = Path("the rows of this worker")
+
+
+@dataclass(slots=True, frozen=True)
+class WorkerOptions:
+    """The options of a batch that each worker needs.
+
+    provider: the provider, with its key.
+    choose_model: as for `Batch`; it must be picklable, such as `ModelChoice`.
+    concurrency: calls at a time of this worker.
+    attempts: the most attempts of each row.
+    stream: whether to request streams.
+    source: the input's name, for messages.
+    proxy: the proxy's URL; "" for none; None for the environment's.
+    monitor: whether `manystream top` can watch the engine.
+    priced: whether to record the cost of answers, if the extra `cost` is installed.
+    """
+
+    provider: Provider
+    choose_model: ChooseModel
+    concurrency: int
+    attempts: int
+    stream: bool
+    source: str
+    proxy: str | None = None
+    monitor: bool = False
+    priced: bool = True
+
+
+@dataclass(slots=True, frozen=True)
+class WorkerReply:
+    """What a worker returns in an exchange.
+
+    reply: the answers.
+    counters: the worker's figures so far.
+    failure: why the worker can answer nothing more; empty if it goes on.
+    final: whether every other worker would fail for this reason, too.
+    """
+
+    reply: Reply
+    counters: Counters
+    failure: str
+    final: bool
+
+
+class Worker:
+    """A batch in a thread of its own. `exchange` may be called from any thread.
+
+    options: the options of the batch.
+    clock: returns the time in seconds.
+    """
+
+    def __init__(self, options: WorkerOptions, clock: Callable[[], float] = time.monotonic) -> None:
+        self._options = options
+        self._clock = clock
+        self._lock = threading.Condition()
+        self._exchange = ActorExchange(clock())
+        self._rows: deque[Row] = deque()
+        self._counters = Counters()
+        self._failure = ""
+        self._final = False
+        self._token: trio.lowlevel.TrioToken | None = None
+        self._wakeup = trio.Event()
+        self._ended = False
+        self._thread = threading.Thread(target=self._run, name="manystream worker", daemon=True)
+        self._thread.start()
+
+    def exchange(self, offer: Offer) -> WorkerReply:
+        """Take the rows of an exchange, wait a moment for answers, and return them. Raises `ExchangeError`."""
+        with self._lock:
+            rows = self._exchange.receive(offer, self._clock())
+            if rows:
+                self._rows += rows
+                self._wake()
+            if self._lock.wait_for(self._is_current(offer.seq), FIRST_ANSWER_SECONDS) and not self._failure:
+                self._lock.wait_for(lambda: self._failure != "", COLLECT_SECONDS)
+            reply = self._exchange.reply(offer.seq, self._clock())
+            counters = replace(self._counters, cost=dict(self._counters.cost))
+            return WorkerReply(reply, counters, self._failure, self._final)
+
+    def close(self) -> None:
+        """End the batch and its thread. Calls that run are cancelled."""
+        with self._lock:
+            self._ended = True
+            self._wake()
+        self._thread.join()
+
+    def _is_current(self, seq: int) -> Callable[[], bool]:
+        """Return a function that returns whether an exchange need not wait longer for its first answer."""
+        return lambda: self._exchange.has_answers or self._failure != "" or not self._busy()
+
+    def _busy(self) -> bool:
+        return bool(self._rows) or self._counters.running > 0
+
+    def _wake(self) -> None:
+        """Wake the batch's generator of rows. The lock is held."""
+        if self._token is not None:
+            try:
+                self._token.run_sync_soon(lambda: self._wakeup.set(), idempotent=True)
+            except trio.RunFinishedError:
+                pass
+
+    # --- the thread of the batch ---
+
+    def _run(self) -> None:
+        failure, final = "its batch has ended", False
+        try:
+            trio.run(self._batch)
+        except (BatchError, InvalidRequestError) as error:
+            failure, final = str(error), True
+        except BaseException as error:
+            failure = f"its batch ended with {error!r}"
+        with self._lock:
+            self._token = None
+            self._failure, self._final = failure, final
+            self._lock.notify_all()
+
+    async def _batch(self) -> None:
+        options = self._options
+        retry = Retry(max_attempts=options.attempts, cap=60.0)
+        failure: Exception | None = None
+        async with open_engine([options.provider], retry=retry, proxy=options.proxy, monitor=options.monitor) as engine:
+            batch = Batch(
+                engine,
+                _Collector(self._add),
+                options.choose_model,
+                concurrency=options.concurrency,
+                stream=options.stream,
+                source=options.source,
+                provider=options.provider.name,
+                price=price_list(options.provider) if options.priced else None,
+            )
+            with self._lock:
+                self._counters = batch.counters
+                self._token = trio.lowlevel.current_trio_token()
+            try:
+                await batch.run(self._lines(batch))
+            except BatchError as error:
+                failure = error
+        if failure is not None:  # raised here, since the engine would wrap it
+            raise failure
+
+    async def _lines(self, batch: Batch) -> AsyncGenerator[list[tuple[int, bytes]], None]:
+        """Yield one row at a time, when a call can start at once.
+
+        So no row waits inside the batch, where it would start although the driver has given this worker up.
+        """
+        while not self._ended:
+            self._wakeup = trio.Event()
+            room = batch.counters.running < self._options.concurrency
+            if self._rows and room and self._exchange.may_start(self._clock()):
+                with self._lock:
+                    row = self._rows.popleft()
+                yield [(row.number, row.data)]
+            elif self._rows and room:
+                await trio.sleep(LOOK_SECONDS)
+            else:
+                await self._wakeup.wait()
+        batch.stop()
+
+    def _add(self, answer: Answer) -> None:
+        with self._lock:
+            self._exchange.add(answer)
+            self._lock.notify_all()
+        self._wakeup.set()
+
+
+class _Collector:
+    """The records of a worker's batch. They leave in exchanges instead of being written to files."""
+
+    def __init__(self, add: Callable[[Answer], None]) -> None:
+        self.answered: set[LineId] = set()
+        self.failed: set[LineId] = set()
+        self.answers_path = ROWS_PATH
+        self.errors_path = ROWS_PATH
+        self._add = add
+
+    def record_answer(self, id: LineId, record: JSONObject) -> None:
+        self._add(Answer(id, encoded(record), failed=False))
+
+    def record_failure(self, record: JSONObject) -> None:
+        id = record["id"]
+        assert isinstance(id, str | int)  # the driver sends no row without one
+        self._add(Answer(id, encoded(record), failed=True))

@@ -1,0 +1,185 @@
+"""`manystream batch --ray` on a Ray cluster of three nodes on this machine: `make ray`.
+
+Nodes are killed and frozen while a batch runs. The simulator counts the requests.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from manystream.simulator import Simulator, open_simulator
+
+pytest.importorskip("ray", reason="needs Ray: make ray")
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+
+ROWS = 5000
+CONCURRENCY = 450
+WAIT = 300.0
+
+
+@pytest.fixture(scope="module")
+def simulator() -> Iterator[Simulator]:
+    with open_simulator("events=2", limits=["requests-per-minute=1000000000"]) as simulator:
+        yield simulator
+
+
+@pytest.fixture
+def cluster() -> Iterator[Any]:
+    """Start a head without CPUs, where the driver is, and three nodes of two CPUs."""
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    try:
+        for _ in range(3):
+            cluster.add_node(num_cpus=2)
+        yield cluster
+    finally:
+        cluster.shutdown()
+
+
+class Run:
+    """A command that runs, and its files."""
+
+    def __init__(self, folder: Path, address: str, simulator: Simulator) -> None:
+        prompts, self.answers = folder / "p.jsonl", folder / "a.jsonl"
+        if not prompts.exists():
+            message = {"role": "user", "content": "simulate: delay=0.5"}
+            lines = (json.dumps({"id": f"q{number}", "messages": [message]}) for number in range(ROWS))
+            prompts.write_text("\n".join(lines), "utf-8")
+        self.requests_before = simulator.limit_counts()[0].accepted
+        self.simulator = simulator
+        words = ["p.jsonl", "-o", "a.jsonl", "--ray", address, "--actors", "3", "--concurrency", str(CONCURRENCY)]
+        words += ["--model", "sim-text", "--base-url", simulator.base_urls["openai-chat"], "--plain"]
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "manystream", "batch", *words],
+            cwd=folder,
+            env=os.environ | {"OPENAI_API_KEY": "any"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            encoding="utf-8",
+        )
+
+    @property
+    def count(self) -> int:
+        """The number of answers so far."""
+        return self.answers.read_bytes().count(b"\n") if self.answers.exists() else 0
+
+    @property
+    def requests(self) -> int:
+        """The number of requests that the simulator has received."""
+        return self.simulator.limit_counts()[0].accepted - self.requests_before
+
+    def reach(self, count: int) -> None:
+        deadline = time.monotonic() + WAIT
+        while self.count < count and self.process.poll() is None:
+            assert time.monotonic() < deadline, f"{self.count} answers after {WAIT} seconds"
+            time.sleep(0.1)
+        assert self.process.poll() is None, self.process.communicate()[0]
+
+    def end(self) -> float:
+        """Wait until the command has ended with status 0. Return its longest pause without an answer, in seconds."""
+        pause, last, seen = 0.0, time.monotonic(), self.count
+        deadline = last + WAIT
+        while self.process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.1)
+            if self.count > seen:
+                pause, last, seen = max(pause, time.monotonic() - last), time.monotonic(), self.count
+        output = self.process.communicate(timeout=1)[0]
+        assert self.process.returncode == 0, output
+        return pause
+
+    def check(self) -> None:
+        """Check that every row has one answer."""
+        ids = [json.loads(line)["id"] for line in self.answers.read_bytes().splitlines()]
+        assert len(ids) == len(set(ids)) == ROWS
+
+
+def processes_below(pid: int) -> list[int]:
+    """Return a process and all processes that it has started, directly or not."""
+    parents: dict[int, int] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text("utf-8").rpartition(")")[2].split()
+        except OSError:
+            continue
+        parents[int(path.parent.name)] = int(fields[1])
+    found = [pid]
+    for one in found:
+        found += [child for child, parent in parents.items() if parent == one]
+    return found
+
+
+def raylet(node: Any) -> int:
+    """Return the process of a node's raylet."""
+    return int(node.all_processes["raylet"][0].process.pid)
+
+
+def send(node: Any, number: signal.Signals) -> None:
+    for pid in processes_below(raylet(node)):
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            pass
+
+
+def busy_node(cluster: Any) -> Any:
+    """Return a node on which a worker runs: it has more processes than an idle one."""
+    return max(cluster.worker_nodes, key=lambda node: len(processes_below(raylet(node))))
+
+
+FAULTS = {"killed": (signal.SIGKILL, 0.0), "frozen": (signal.SIGSTOP, 0.0), "frozen for 8 s": (signal.SIGSTOP, 8.0)}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_node_that_fails_loses_and_doubles_nothing(
+    fault: str, cluster: Any, simulator: Simulator, tmp_path: Path
+) -> None:
+    number, seconds = FAULTS[fault]
+    run = Run(tmp_path, cluster.address, simulator)
+    node = None
+    try:
+        run.reach(ROWS // 3)
+        node = busy_node(cluster)
+        send(node, number)
+        if seconds:
+            time.sleep(seconds)
+            send(node, signal.SIGCONT)
+        pause = run.end()
+    finally:
+        run.process.kill()
+        run.process.wait()
+        if node is not None:
+            send(node, signal.SIGCONT)
+    run.check()
+    print(f"{fault}: {run.requests - ROWS} asked again, longest pause {pause:.1f} s")
+    assert run.requests - ROWS <= CONCURRENCY / 3 + 0.005 * ROWS
+    assert pause <= 10.0
+
+
+def test_a_killed_driver_can_be_repeated(cluster: Any, simulator: Simulator, tmp_path: Path) -> None:
+    run = Run(tmp_path, cluster.address, simulator)
+    try:
+        run.reach(int(0.7 * ROWS))
+    finally:
+        run.process.kill()
+        run.process.wait()
+    again = Run(tmp_path, cluster.address, simulator)
+    try:
+        again.end()
+    finally:
+        again.process.kill()
+        again.process.wait()
+    again.check()
+    print(f"driver killed: {run.requests - ROWS} asked again")
+    assert run.requests - ROWS <= CONCURRENCY * 1.5 + 0.02 * ROWS
