@@ -110,7 +110,8 @@ class Attempt(BodyOwner):
 
     def hand_over(self, listener: Listener, deliver: Callable[[Sequence[Event]], None]) -> None:
         """Report to another listener from now on, and deliver its events there."""
-        self._listener, self.deliver = listener, deliver
+        self._listener = listener
+        self.deliver: Callable[[Sequence[Event]], None] = deliver
 
     # --- as the pool's waiter ---
 

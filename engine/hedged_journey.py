@@ -19,6 +19,7 @@ from .admission import UNDER_WAY, give_back
 from .completion import AttemptRecord, Completion
 from .itinerary import LaneOf
 from .journey import Journey
+from .live_budgets import Need
 from .live_route import LiveRoute
 from .runtime import Runtime
 from .second import First, Second
@@ -262,7 +263,7 @@ class HedgedJourney(Journey):
         prepared = second.stop.prepared
         self._provider, self._model = prepared.provider.name, prepared.model
         self._site, self._started_at, self._sent, self._answered = wait.site, second.began, second.began, False
-        self.need = second.stop.need
+        self.need: Need | None = second.stop.need
         if self.spending is not None:
             self.spending.reservation = second.reservation
 
@@ -328,7 +329,7 @@ class HedgedJourney(Journey):
             usage=spent.usage,
             estimated=spent.estimated,
         )
-        self.journey = (*self.journey, record)
+        self.journey: tuple[AttemptRecord, ...] = (*self.journey, record)
 
 
 class Beside:

@@ -22,6 +22,7 @@ from .clocks import Clock, timeout_error
 from .completion import Completion
 from .itinerary import PRIORITIES, Itinerary, LaneOf
 from .lane import Sender
+from .live_budgets import Need
 from .live_route import LiveRoute
 from .parking import Parking
 from .runtime import Due, Runtime
@@ -117,7 +118,8 @@ class Journey(Admission, Due):
         self._wanted = 0  # the target for which it waits for a budget
         self._was_sent = False
         self._is_ended = False
-        site, self.stop = self._plan(runtime.loop.clock())
+        site, stop = self._plan(runtime.loop.clock())
+        self.stop: Stop = stop
         self._planned: Site | None = site
         self._itinerary.make_tickets(estimate_input_tokens(request, self.stop.prepared.body))
         wait = self._itinerary.wait_at(self, site)
@@ -287,7 +289,8 @@ class Journey(Admission, Due):
             self._cannot_take(site.place, error)
             self._seek(now)
             return
-        self.need, self._wanted = stop.need, site.place
+        self.need: Need | None = stop.need
+        self._wanted = site.place
         if not self._pay(now):
             return
         assert self._call is not None

@@ -25,7 +25,7 @@ from .token_estimate import estimate_input_tokens, largest_input_tokens
 from .traffic.amounts import Amounts
 from .traffic.budget import BudgetRefusal, Budgets, Claim, Holding
 from .traffic.options import Traffic
-from .traffic.price import ask_price
+from .traffic.price import Price, ask_price
 from .traffic.statistics import BudgetStatistics
 
 logger: logging.Logger = logging.getLogger("manystream.traffic")
@@ -88,7 +88,7 @@ class LiveBudgets(Due):
 
     def __init__(self, traffic: Traffic, runtime: Runtime) -> None:
         budgets = tuple(traffic.budgets)
-        self.price = traffic.price
+        self.price: Price | None = traffic.price
         self._budgets = Budgets(budgets)
         self._limited = {member for member in Amounts._fields if any(budget.limits(member) for budget in budgets)}
         self._runtime = runtime
