@@ -12,8 +12,9 @@ import trio
 from trio.testing import MockClock
 
 from manystream.bench import load
-from manystream.bench.figures import Figures, StreamWatch, percentiles, warnings_of
+from manystream.bench.figures import Figures, Result, StreamWatch, percentiles, warnings_of
 from manystream.bench.load import Load, Plan
+from manystream.cli import bench as bench_command
 from manystream.cli import main
 from manystream.cli.bench_report import Progress
 from manystream.engine import Completion, Engine, Timings
@@ -156,6 +157,48 @@ def test_a_search_ends_with_the_most_streams_in_the_bound(bench: Bench, simulato
     assert status == 1
     assert "0 streams is the most" in out
     assert "p99 above" in out
+
+
+def measured(gap: float | None) -> Result:
+    """Return the result of a step whose 99th percentile of gaps is `gap` seconds."""
+    spans = percentiles([0.1])
+    return Result(
+        concurrency=1, seconds=1.0, stream=True, ok=1, calls_per_second=1.0, unfinished=0, failures={},
+        first_failure="", first_content=spans, call=spans, events=10, tokens=None, gap_p50=gap, gap_p99=gap,
+        gap_longest=gap, client_seconds=0.1, simulator_seconds=None, loop_lag=0.0, connections_opened=1,
+        connections_reused=0,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("gaps", "most", "bound"),
+    [
+        ((0.01, 0.059, 0.061), 2, 0.06),
+        ((0.02, 0.06, 0.069, 0.071), 3, 0.07),
+        ((0.01, 0.03, 0.05), 3, 0.06),
+        ((None,), 0, None),
+    ],
+)
+def test_a_search_without_a_bound_allows_50_ms_above_the_first_step(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, gaps: tuple[float | None, ...], most: int, bound: float | None
+) -> None:
+    left = iter(gaps)
+
+    class Steps:
+        """A load whose steps have these gaps."""
+
+        def __init__(self, *_: object) -> None:
+            pass
+
+        async def run(self) -> Result:
+            return measured(next(left))
+
+    monkeypatch.setattr(bench_command, "Load", Steps)
+    streams = ",".join(str(number) for number in range(1, len(gaps) + 1))
+    status, out, _ = bench("http://127.0.0.1:1/v1", "--streams", streams, "--json")
+    result = result_of(out)
+    assert (status, result["most_streams"]) == (0 if most else 1, most)
+    assert result["max_gap"] == pytest.approx(bound) if bound is not None else result["max_gap"] is None
 
 
 def test_a_key_that_is_missing_is_one_line(bench: Bench) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import re
+
 import pytest
 
 from manystream.cli import demo_display
@@ -55,6 +58,61 @@ def test_an_update_prints_the_figures_since_the_last_one(clock: Clock, capsys: p
     assert capsys.readouterr().out == "   4.0 s  open 0  events/s 0  p50 –  p99 –  errors 1\n"
     assert display.peak == 5
     assert display.elapsed == 4.0
+
+
+class Terminal(io.StringIO):
+    """A standard output that is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_shows_a_bar_of_the_elapsed_time_above_the_table(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stdout", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", "1")
+    display = Display(all_counters(), 10.0, plain=False)
+
+    def lines() -> list[str]:
+        clock.now += 2.5
+        begin = terminal.tell()
+        display.look()
+        shown = terminal.getvalue()[begin:]
+        return [re.sub(r"\x1b\[[0-9]*[A-Z]", "", line) for line in shown.splitlines()]
+
+    first = lines()
+    assert first[0] == "━" * 10 + "─" * 30 + "   2.5 s"
+    assert [line.split()[:3] for line in first[1:]] == [
+        ["dialect", "open", "events/s"],
+        ["anthropic", "3", "120"],
+        ["gemini", "0", "40"],
+        ["all", "3", "160"],
+    ]
+    assert lines()[0] == "━" * 20 + "─" * 20 + "   5.0 s"
+    assert [lines(), lines()][1][0] == "━" * 40 + "  10.0 s"
+    assert lines()[0] == "━" * 40 + "  12.5 s", "the bar is full when a run takes longer"
+
+
+def test_a_terminal_shows_the_heading_and_the_rest_of_the_bar_dim(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stdout", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    display = Display(all_counters(), 10.0, plain=False)
+    clock.now += 5
+    display.look()
+    bar, heading, *_, total = terminal.getvalue().splitlines()
+    assert bar.endswith("━" * 20 + "\x1b[2m" + "─" * 20 + "\x1b[0m   5.0 s")
+    assert "\x1b[2mdialect" in heading
+    assert "\x1b[1mall" in total
+    begin = terminal.tell()
+    display.close()
+    assert terminal.getvalue()[begin:] == "\x1b[5A" + "\x1b[2K\n" * 5 + "\x1b[5A"
 
 
 def test_the_final_table_counts_every_event_once(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:

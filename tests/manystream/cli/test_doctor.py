@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import re
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -114,6 +115,51 @@ async def test_a_status_is_reported_with_its_meaning(status: str, verdict: Verdi
         findings = await checked(ms.OpenAIChat(CANARY, f"http://127.0.0.1:{port}/v1"))
     assert (findings[-1].verdict, findings[-1].step) == (verdict, "answer")
     assert words in findings[-1].text
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize(
+    ("status", "verdict", "text"),
+    [
+        ("200 OK", "ok", "HTTP 200 in T: the server answers"),
+        ("204 No Content", "ok", "HTTP 204 in T: the server answers"),
+        ("299 Odd", "ok", "HTTP 299 in T: the server answers"),
+        ("300 Multiple Choices", "FAIL", "HTTP 300 in T: the server failed"),
+        ("399 Odd", "FAIL", "HTTP 399 in T: the server failed"),
+        ("400 Bad Request", "FAIL", "HTTP 400 in T: the server failed (Not so.)"),
+        ("401 Unauthorized", "FAIL", "HTTP 401 in T: the key was refused (Not so.)"),
+        (
+            "405 Method Not Allowed",
+            "note",
+            "HTTP 405 in T: the server answers, but lists no models, so the key was not tried (Not so.)",
+        ),
+        ("407 Proxy Authentication Required", "FAIL", "HTTP 407 in T: a proxy requires a password (Not so.)"),
+    ],
+)
+async def test_a_server_without_a_key_is_not_said_to_accept_one(status: str, verdict: str, text: str) -> None:
+    body = b"" if status.startswith("204") else b'{"error": {"message": "Not so."}}'
+    async with server(answer(status, body), []) as port:
+        findings = await checked(ms.OpenAIChat(base_url=f"http://127.0.0.1:{port}/v1"))
+    assert (findings[0].verdict, findings[0].text) == (Verdict.OK, "none is needed")
+    assert (findings[-1].verdict.value, re.sub(r"in [^:]+:", "in T:", findings[-1].text)) == (verdict, text)
+
+
+@pytest.mark.trio
+async def test_the_source_of_the_key_is_named() -> None:
+    async with server(answer("200 OK"), []) as port:
+        url = f"http://127.0.0.1:{port}"
+        (finding, *_) = await checked(ms.Anthropic(base_url=url), ANTHROPIC_API_KEY=CANARY)
+        assert finding.text == "from ANTHROPIC_API_KEY"
+        (finding, *_) = await checked(ms.Gemini(base_url=url), GOOGLE_API_KEY=CANARY)
+        assert finding.text == "from GOOGLE_API_KEY"
+
+
+@pytest.mark.trio
+async def test_a_long_message_of_the_server_is_cut() -> None:
+    body = b'{"error": {"message": "' + b"no  " * 200 + b'"}}'
+    async with server(answer("503 Service Unavailable", body), []) as port:
+        findings = await checked(ms.OpenAIChat(CANARY, f"http://127.0.0.1:{port}/v1"))
+    assert findings[-1].text.endswith("the server failed (" + ("no " * 54)[:160] + ")")
 
 
 @pytest.mark.trio

@@ -308,6 +308,24 @@ def test_a_refusal_has_the_servers_headers(server: str) -> None:
     assert dict(failure.headers) == REPORTS[server]
 
 
+def test_anthropic_rounds_tokens_to_thousands_and_requests_never() -> None:
+    world = World(
+        Limit(
+            server="anthropic",
+            requests_per_minute=4000,
+            input_tokens_per_minute=50_000,
+            output_tokens_per_minute=800,
+        )
+    )
+    usage = replace(USAGE, input_tokens=1600, output_tokens=100)
+    ticket = world.ask(usage, dialect="anthropic")
+    assert isinstance(ticket, Ticket)
+    left = {name.split("-", 2)[2]: value for name, value in ticket.headers if name.endswith("-remaining")}
+    assert left["requests-remaining"] == "3999"
+    assert left["input-tokens-remaining"] == "48000"
+    assert 0 < int(left["output-tokens-remaining"]) <= 800, "a limit below a thousand is reported as it is"
+
+
 def test_litellm_reports_on_unstreamed_responses_only() -> None:
     world = World(Limit(server="litellm", requests_per_minute=60))
     unstreamed, streamed = world.ask(), world.ask(replace(USAGE, streamed=True))

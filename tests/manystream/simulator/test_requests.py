@@ -152,6 +152,23 @@ def test_statistics_count_answers_refusals_and_events(simulator: Simulator) -> N
     assert (counts["events"], counts["live"]) == (11, 0)
 
 
+@pytest.mark.parametrize("events", [8, 100_000], ids=["at once", "in several parts"])
+def test_statistics_count_the_bytes_that_were_sent(simulator: Simulator, events: int) -> None:
+    before = statistics(simulator)["bytes_sent"]
+    with connected(simulator) as line:
+        headers = HEADERS | {"connection": "close"}
+        request = request_bytes(
+            path_of("anthropic"), body_of("anthropic"), headers=headers, directive=f"events={events}"
+        )
+        line.send(request)
+        while line.more():
+            pass
+    after = statistics(simulator)["bytes_sent"]
+    page = len(send(simulator, request_bytes("/sim/statistics", method="GET")).body)
+    sent = after - before
+    assert len(line.received) < sent < len(line.received) + page + 200, "the answer, and one page of statistics"
+
+
 def test_the_last_user_message_may_carry_a_directive(simulator: Simulator) -> None:
     for text in ("simulate: events=2 finish=length", '{"simulate": {"events": 2, "finish": "length"}}'):
         answer = send(simulator, request_bytes(path_of("anthropic"), body_of("anthropic", text)))

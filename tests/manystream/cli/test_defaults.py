@@ -1,0 +1,176 @@
+"""The defaults of all commands: the value of each option that is left out, and what the help says about it."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import re
+import signal
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from manystream.cli.command_line import COMMANDS, command_parser
+from manystream.simulator import Simulator
+from manystream.simulator import __main__ as simulator_main
+from manystream.simulator.server import Settings
+
+REQUIRED = {"run": ["Hello"], "batch": ["prompts.jsonl", "-o", "answers.jsonl"], "completion": ["bash"]}
+"""Command → the arguments that it needs."""
+
+DEFAULTS: dict[str, dict[str, object]] = {
+    "demo": {"streams": 1000, "seconds": 10.0, "rate": 50.0, "monitor": False, "plain": False},
+    "run": {
+        "provider": None,
+        "model": None,
+        "base_url": None,
+        "system": None,
+        "thinking": None,
+        "max_tokens": None,
+        "header": [],
+        "attempts": 2,
+        "no_stream": False,
+        "cost": False,
+    },
+    "batch": {
+        "errors": None,
+        "model": None,
+        "provider": None,
+        "base_url": None,
+        "concurrency": 100,
+        "max_rps": None,
+        "max_tpm": None,
+        "attempts": 6,
+        "stream": False,
+        "retry_failed": False,
+        "shard": None,
+        "ray": None,
+        "actors": None,
+        "monitor": False,
+        "plain": False,
+    },
+    "doctor": {"provider": [], "base_url": None, "timeout": 10.0},
+    "top": {
+        "engine": None,
+        "once": False,
+        "json": False,
+        "interval": 1.0,
+        "sort": "quiet",
+        "calls": 10,
+        "plain": False,
+    },
+    "bench": {
+        "url": None,
+        "dialect": "openai-chat",
+        "model": None,
+        "provider": None,
+        "concurrency": 10,
+        "streams": None,
+        "max_gap": None,
+        "seconds": None,
+        "requests": None,
+        "ramp": None,
+        "no_stream": False,
+        "prompt": "Describe the rivers of Europe in about 300 words.",
+        "max_tokens": None,
+        "header": [],
+        "simulate": None,
+        "monitor": False,
+        "json": False,
+    },
+    "simulate": {
+        "host": "127.0.0.1",
+        "port": 0,
+        "replay": "",
+        "pace": 1.0,
+        "limit": [],
+        "batch": "",
+        "replica": [],
+        "knobs": [],
+    },
+    "completion": {},
+}
+"""Command → the values of the options that are left out."""
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_an_option_that_is_left_out_has_its_default(name: str) -> None:
+    given = REQUIRED.get(name, [])
+    values = vars(command_parser().parse_args([name, *given]))
+    of_command = {option: value for option, value in values.items() if option in DEFAULTS[name]}
+    assert of_command == DEFAULTS[name]
+    assert values.keys() - of_command.keys() <= {"command", "parser", "prompt", "prompts", "output", "shell"}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_names_the_default_that_applies(name: str) -> None:
+    """A default that the help writes as a number or one word is the default of the parser."""
+    for action in _actions(name):
+        written = re.search(r"\(default: ([\d.]+|[a-z-]+)\)", action.help or "")
+        if written is not None and action.default is not None:
+            assert str(action.default).removesuffix(".0") == written[1], action.dest
+
+
+def _actions(name: str) -> Sequence[argparse.Action]:
+    parser = argparse.ArgumentParser()
+    COMMANDS[name].add_arguments(parser)
+    return parser._actions  # pyright: ignore[reportPrivateUsage]
+
+
+class BufferedOutput(io.StringIO):
+    """A standard output that is a pipe: its reader receives only what was flushed."""
+
+    received = ""
+
+    def flush(self) -> None:
+        self.received = self.getvalue()
+
+
+class Served:
+    """A stand-in of `serve` that keeps its arguments, and what the reader of the output has received meanwhile."""
+
+    def __init__(self) -> None:
+        self.settings: list[Settings] = []
+        self.watch: int | None = None
+        self.received = ""
+        self.output = BufferedOutput()
+
+    def __call__(
+        self, settings: Sequence[Settings], announce: Callable[[Simulator], None], *, watch: int | None = None
+    ) -> None:
+        self.settings, self.watch = [*settings], watch
+        one = Simulator("127.0.0.1", 8001, 77)
+        announce(Simulator("127.0.0.1", 8001, 77, replicas=(one, Simulator("127.0.0.1", 8002, 77))))
+        self.received = self.output.received
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> Served:
+    served = Served()
+    monkeypatch.setattr(simulator_main, "serve", served)
+    monkeypatch.setattr(simulator_main, "gc", argparse.Namespace(freeze=lambda: None))
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    return served
+
+
+def test_the_parent_receives_the_address_while_the_simulator_serves(served: Served) -> None:
+    with contextlib.redirect_stdout(served.output):
+        assert simulator_main.main(["--child"]) == 0
+    assert served.received == '["127.0.0.1", [8001, 8002]]\n'
+    assert served.watch == 0, "the simulator ends with its standard input"
+
+
+def test_a_user_reads_the_address_while_the_simulator_serves(served: Served) -> None:
+    with contextlib.redirect_stdout(served.output):
+        assert simulator_main.main([]) == 0
+    assert served.received == "simulator at http://127.0.0.1:8001, process 77; ends with Ctrl-C\n"
+    assert served.watch is None
+
+
+def test_the_simulator_alone_has_these_defaults(served: Served) -> None:
+    simulator_main.main([])
+    (settings,) = served.settings
+    assert (settings.host, settings.port) == ("127.0.0.1", 0)
+    service = settings.service
+    assert (service.journal, service.replay, service.limits, service.batch) == (256, None, (), None)
