@@ -160,7 +160,15 @@ HARMLESS = [
     ("", {"X-Priority": "1000"}, "at most 1000 tokens"),
     ("", {"Authorization": "Basic " + base64.b64encode(b"admin:pass-word-99").decode()}, "the admin must allow it"),
     ("", {"Content-Type": "application/json"}, "application/json expected"),
-]
+    *[
+        ("", {name: "w0rd-4711-abcd"}, "unknown value w0rd-4711-abcd")
+        for name in (
+            "accept", "accept-encoding", "accept-language", "anthropic-beta", "anthropic-version", "content-type",
+            "host", "idempotency-key", "openai-beta", "request-id", "traceparent", "tracestate", "user-agent",
+            "x-client-request-id", "x-correlation-id", "x-request-id",
+        )
+    ],
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("key", "headers", "said"), HARMLESS)

@@ -68,6 +68,32 @@ def test_a_window_begins_anew() -> None:
     assert isinstance(budgets.reserve(None, Amounts(calls=1), 70), Holding)
 
 
+def test_windows_follow_each_other_without_a_gap() -> None:
+    """A window begins a whole number of windows after the first, whenever the next call comes."""
+    budgets = Budgets((Budget(calls=1, every=60),))
+    for now, left in ((10, 60), (200, 50), (249, 1), (250, 60), (1000, 30)):
+        result = budgets.reserve(None, Amounts(calls=1), now)
+        if now != 249:
+            assert isinstance(result, Holding), now
+            budgets.settle(result, Amounts(calls=1), now)
+            result = budgets.reserve(None, Amounts(calls=1), now)
+        assert isinstance(result, BudgetRefusal), now
+        assert (result.retry_after, result.spent) == (left, 1)
+
+
+def test_a_call_that_ends_in_the_next_window_is_counted_there() -> None:
+    budgets = Budgets((Budget(calls=1, every=60),))
+    holding = reserved(budgets, Amounts(calls=1), now=0)
+    assert budgets.reserve(None, Amounts(calls=1), 70) is None
+    budgets.settle(holding, Amounts(calls=1), 80)
+    refusal = budgets.reserve(None, Amounts(calls=1), 90)
+    assert isinstance(refusal, BudgetRefusal)
+    assert (refusal.spent, refusal.reserved, refusal.needed, refusal.retry_after) == (1, 0, 1, 30)
+    assert refusal.message == (
+        "the engine's budget allows 1 calls in 60 s: 1 are spent, 0 are reserved, and this call may use 1"
+    )
+
+
 def test_an_amount_may_be_a_function_called_before_a_refusal() -> None:
     plan = {"a": 1.0}
     budgets = Budgets((Budget(usd=lambda tenant: plan[str(tenant)], per="tenant"),))

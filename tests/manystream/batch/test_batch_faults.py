@@ -18,7 +18,7 @@ from manystream.batch import Batch, BatchError, Journal, JournalError, read_line
 from manystream.engine.limits import Limits
 from tests.support.batches import line, model, records, run, write
 from tests.support.disk import room
-from tests.support.peers import Line, Peer, answer, chat_answer, open_peer, until
+from tests.support.peers import Line, Peer, answer, chat_answer, open_descriptors, open_peer, until
 
 
 def at(peer: Peer) -> ms.Provider:
@@ -145,6 +145,51 @@ async def test_too_many_calls_end_the_batch_without_failed_lines(tmp_path: Path)
             await Batch(engine, journal, model, concurrency=3).run(read_lines(prompts))
     assert len(records(tmp_path / "a.jsonl")) == 2
     assert not (tmp_path / "a.errors.jsonl").exists()
+
+
+# --- a disk that fails when the files are closed ---
+
+
+@pytest.mark.parametrize(
+    ("failing", "words"),
+    [(1, "cannot write {answers}: No space left on device"), (2, "cannot write {errors}: No space left on device")],
+    ids=["answers", "failures"],
+)
+def test_lines_that_do_not_reach_the_disk_are_an_error_that_names_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: int, words: str
+) -> None:
+    answers, errors = tmp_path / "a.jsonl", tmp_path / "a.errors.jsonl"
+    synced: list[int] = []
+
+    def fsync(descriptor: int) -> None:
+        synced.append(descriptor)
+        if len(synced) == failing:
+            raise OSError(28, "No space left on device")
+
+    before = open_descriptors()
+    journal = Journal(answers).__enter__()
+    journal.record_answer("a", {"id": "a", "text": "fine"})
+    journal.record_failure({"id": "b", "error": {"category": "server", "message": "oops"}})
+    monkeypatch.setattr(os, "fsync", fsync)
+    with pytest.raises(JournalError) as caught:
+        journal.__exit__(None, None, None)
+    assert str(caught.value) == words.format(answers=answers, errors=errors)
+    assert open_descriptors() == before
+    with pytest.raises(JournalError, match="the journal's block was left"):
+        journal.record_answer("c", {"id": "c"})
+
+
+@pytest.mark.trio
+async def test_a_batch_whose_answers_do_not_reach_the_disk_fails(
+    provider: ms.Provider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fsync(descriptor: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    prompts = write(tmp_path / "p.jsonl", [line("a")])
+    monkeypatch.setattr(os, "fsync", fsync)
+    with pytest.raises(JournalError, match=r"cannot write .*a\.jsonl: Input/output error"):
+        await run(provider, prompts, tmp_path / "a.jsonl")
 
 
 # --- a bad line fails alone ---

@@ -1,0 +1,73 @@
+"""What a call is charged in the end: the tokens that its server reports, or the estimate."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+import trio.testing
+
+import manystream as ms
+from tests.support.peers import CHAT_DONE, STREAM_HEAD, Line, chat_chunk, chat_stream, chunked, open_peer
+
+pytestmark = pytest.mark.trio
+
+USAGE = {
+    "OpenAI": {"prompt_tokens": 30, "completion_tokens": 20, "total_tokens": 50},
+    "with thinking": {
+        "prompt_tokens": 30,
+        "completion_tokens": 20,
+        "total_tokens": 50,
+        "completion_tokens_details": {"reasoning_tokens": 15},
+    },
+}
+
+
+@pytest.mark.parametrize("usage", USAGE.values(), ids=USAGE)
+async def test_a_call_is_charged_what_it_used_in_the_end(
+    autojump_clock: trio.testing.MockClock, usage: dict[str, object]
+) -> None:
+    """A declared limit of 6,000 tokens per minute: the reserved output returns when the usage is known."""
+
+    async def script(line: Line) -> None:
+        while await line.request():
+            await line.send(STREAM_HEAD + chunked(*chat_stream("fine")[:-1], end=False).decode())
+            await trio.sleep(0.5)
+            await line.send(chunked(chat_chunk(usage=usage), CHAT_DONE).decode())
+
+    async with open_peer(script) as peer:
+        provider = ms.OpenAIChat("key", peer.url, name="groq", profile="groq")
+        traffic = ms.Traffic(rates={"groq": ms.RateLimit(tokens_per_minute=6000)})
+        async with ms.open_engine([provider], traffic=traffic) as engine:
+            call = engine.start_stream(ms.Request("groq/m", [ms.Message.user("hello")], max_output_tokens=5000))
+            await trio.sleep(0.2)
+            name = "declared tokens_per_minute of groq"
+            (scope,) = engine.statistics().traffic.scopes.values()
+            assert scope.reported[name].level < 1000 + 0.3 * 100
+            completion = await call.wait()
+            (scope,) = engine.statistics().traffic.scopes.values()
+            assert (completion.success, scope.running) == (True, 0)
+            assert completion.response is not None
+            assert completion.response.usage.input_tokens == 30
+            assert scope.reported[name].level == pytest.approx(6000 - 50, abs=60)
+
+
+@pytest.mark.parametrize("cut", [False, True], ids=["whole", "cancelled"])
+async def test_a_call_without_usage_is_charged_its_estimate(autojump_clock: trio.testing.MockClock, cut: bool) -> None:
+    async def script(line: Line) -> None:
+        while await line.request():
+            await line.send(STREAM_HEAD + chunked(*chat_stream("fine")[:-1], end=False).decode())
+            await trio.sleep(0.5)
+            await line.send(chunked(CHAT_DONE).decode())
+
+    async with open_peer(script) as peer:
+        provider = ms.OpenAIChat("key", peer.url, name="groq", profile="groq")
+        traffic = ms.Traffic(rates={"groq": ms.RateLimit(tokens_per_minute=6000)})
+        async with ms.open_engine([provider], traffic=traffic) as engine:
+            call = engine.start_stream(ms.Request("groq/m", [ms.Message.user("hello")], max_output_tokens=5000))
+            await trio.sleep(0.2)
+            if cut:
+                call.cancel()
+            completion = await call.wait()
+            (scope,) = engine.statistics().traffic.scopes.values()
+    assert (completion.success, scope.running) == (not cut, 0)
+    assert scope.reported["declared tokens_per_minute of groq"].level == pytest.approx(1000, abs=60)
