@@ -107,6 +107,19 @@ CHAT: dict[str, dict[str, object]] = {
         }
     },
     "sampling": {"temperature": 0.2, "top_p": 0.9, "stop": "END", "seed": 7, "model": "gpt-4o"},
+    "sampling for a model that reasons": {"temperature": 1.0, "top_p": 0.9, "model": "gpt-5"},
+    "empty members": {"metadata": {}, "tools": [], "stop": []},
+    "null members": {
+        "metadata": None,
+        "stop": None,
+        "seed": None,
+        "max_tokens": None,
+        "max_completion_tokens": None,
+        "temperature": None,
+        "top_p": None,
+        "parallel_tool_calls": None,
+        "reasoning_effort": None,
+    },
     "sampling of a model that takes none": {"temperature": 0.2, "stop": ["A", "B"]},
     "older limit": {"max_tokens": 9},
     "limit": {"max_completion_tokens": 9, "reasoning_effort": "minimal", "verbosity": "low"},
@@ -180,6 +193,17 @@ RESPONSES: dict[str, dict[str, object]] = {
     "parallel calls": {"tools": [RESPONSES_TOOL], "parallel_tool_calls": False, "tool_choice": "auto"},
     "kept conversation": {"previous_response_id": "resp_1", "store": True},
     "sampling": {"temperature": 0.3, "top_p": 0.5, "max_output_tokens": 5, "model": "gpt-4.1"},
+    "sampling for a model that reasons": {"temperature": 1.0, "top_p": 0.9, "model": "gpt-5"},
+    "empty members": {"metadata": {}, "tools": [], "instructions": "", "reasoning": {}},
+    "null members": {
+        "metadata": None,
+        "instructions": None,
+        "max_output_tokens": None,
+        "temperature": None,
+        "top_p": None,
+        "parallel_tool_calls": None,
+        "reasoning": None,
+    },
     "others": {
         "metadata": {"a": "b"},
         "truncation": "auto",
@@ -266,6 +290,7 @@ CLAUDE: dict[str, dict[str, object]] = {
     "disabled": {"thinking": {"type": "disabled"}},
     "format": {"output_config": {"effort": "low", "format": {"type": "json_schema", "schema": SCHEMA}}},
     "other output": {"output_config": {"effort": "low", "task_budget": {"type": "tokens", "total": 9}}},
+    "empty members": {"metadata": {}, "tools": [], "stop_sequences": [], "system": ""},
     "stops": {"stop_sequences": ["A"], "metadata": {"user_id": "ada"}, "service_tier": "auto"},
     "null metadata": {"metadata": {"user_id": None}},
     "not given": {"system": anthropic.omit, "stop_sequences": anthropic.NOT_GIVEN},
@@ -324,6 +349,14 @@ GEMINI: dict[str, dict[str, object]] = {
             "response_modalities": ["TEXT"],
             "automatic_function_calling": {"disable": True},
         }
+    },
+    "system as a part": {"config": {"system_instruction": {"text": "Be brief."}}},
+    "system as parts": {"config": {"system_instruction": [types.Part(text="Be"), {"text": "brief."}]}},
+    "system as a content": {"config": {"system_instruction": {"parts": [{"text": "Be brief."}]}}},
+    "system as an object": {
+        "config": types.GenerateContentConfig(
+            system_instruction=types.Content(role="user", parts=[types.Part(text="Be brief.")])
+        )
     },
     "names on the wire": {"config": {"maxOutputTokens": 9, "systemInstruction": "Be brief."}},
     "json schema": {"config": {"response_mime_type": "application/json", "response_json_schema": SCHEMA}},

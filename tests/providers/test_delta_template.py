@@ -33,11 +33,16 @@ RESPONSES = (
     b'"delta":%b,"logprobs":[],"obfuscation":"6T7CxjFn"}'
 )
 ANTHROPIC = b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":%b}}'
+ANTHROPIC_THINKING = b'{"type":"content_block_delta","index":2,"delta":{"type":"thinking_delta","thinking":%b}}'
 ANTHROPIC_CALL = b'{"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":%b}}'
 ANTHROPIC_START = (
     b'{"type":"message_start","message":{"id":"m","model":"m","content":[]}}',
     b'{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}',
     b'{"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"t","name":"n","input":{}}}',
+)
+ANTHROPIC_THINKING_START = (
+    *ANTHROPIC_START,
+    b'{"type":"content_block_start","index":2,"content_block":{"type":"thinking","thinking":"","signature":""}}',
 )
 
 PROVIDERS: dict[str, ms.Provider] = {
@@ -54,6 +59,7 @@ CASES = [
     ("openai-chat", "", (), MISTRAL),
     ("openai-responses", "response.output_text.delta", (), RESPONSES),
     ("anthropic", "content_block_delta", ANTHROPIC_START, ANTHROPIC),
+    ("anthropic", "content_block_delta", ANTHROPIC_THINKING_START, ANTHROPIC_THINKING),
     ("anthropic", "content_block_delta", ANTHROPIC_START, ANTHROPIC_CALL),
 ]
 cases = pytest.mark.parametrize(("dialect", "event", "start", "frame"), CASES)

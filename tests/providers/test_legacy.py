@@ -9,7 +9,6 @@ import pytest
 import manystream as ms
 from manystream.providers.openai.chat import DIALECT
 from manystream.providers.openai.legacy import (
-    THINKING_MODELS,
     LegacyConversation,
     LegacyRequest,
     LegacyRow,
@@ -133,10 +132,11 @@ def test_limits_stream_and_model_are_carried() -> None:
     assert transform_request(ms.Request("m", ROUND)).max_completion_tokens is None
 
 
-@pytest.mark.parametrize("level", list(ms.ThinkingLevel))
-def test_the_thinking_level_selects_the_model(level: ms.ThinkingLevel) -> None:
-    legacy = transform_request(ms.Request("gpt-4.1", ROUND, thinking=level))
-    assert legacy.model == THINKING_MODELS.get(level, "gpt-4.1")
+@pytest.mark.parametrize(
+    ("level", "model"), [("none", "gpt-4.1"), ("low", "o3-mini"), ("med", "o4-mini"), ("high", "o3")]
+)
+def test_the_thinking_level_selects_the_model(level: str, model: str) -> None:
+    assert transform_request(ms.Request("gpt-4.1", ROUND, thinking=ms.ThinkingLevel(level))).model == model
 
 
 def test_the_models_of_the_levels_can_be_overridden() -> None:

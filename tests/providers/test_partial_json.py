@@ -187,6 +187,30 @@ def test_nesting_is_limited() -> None:
     assert view.broken == f"containers are nested more than {DEEPEST} deep"
 
 
+@pytest.mark.parametrize(
+    ("escape", "character"),
+    [
+        (r"\"", '"'),
+        (r"\\", "\\"),
+        (r"\/", "/"),
+        (r"\b", "\x08"),
+        (r"\f", "\x0c"),
+        (r"\n", "\n"),
+        (r"\r", "\r"),
+        (r"\t", "\t"),
+        (r"\u00e9", "é"),
+        (r"\u00E9", "é"),
+        (r"\ud83d\ude00", "😀"),
+    ],
+)
+def test_every_escape_of_json_is_read(escape: str, character: str) -> None:
+    text = f'{{"a{escape}b": "c{escape}d"}}'
+    for pieces in ((text,), tuple(text)):
+        view, changes = fed(*pieces)
+        assert (view.value, view.broken) == ({f"a{character}b": f"c{character}d"}, None)
+        assert rebuilt(changes) == view.value
+
+
 def test_lone_surrogates_become_the_replacement_character() -> None:
     view, _ = fed(*'["\\ud83d", "\\ude00x", "\\ud83d\\ud83d\\ude00", "\\ud83dn"]')
     assert view.value == ["\ufffd", "\ufffdx", "\ufffd😀", "\ufffdn"]

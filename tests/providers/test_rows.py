@@ -40,6 +40,32 @@ def test_user_and_assistant_rows_are_text(kind: str) -> None:
     assert ms.message_from_row(row(kind, "hello")) == ms.Message(kind, "hello")
 
 
+ROLES: list[tuple[ms.Row, str]] = [
+    (row("user", "a"), "user"),
+    (row("assistant", "a"), "assistant"),
+    (row("tool_call", **CALL), "assistant"),
+    (row("tool_result", tool_call_id="t1", output="rain"), "tool"),
+    (row("tool", tool_call_id="t1", output="rain"), "tool"),
+    (row("thinking", text="hm"), "assistant"),
+    (row("redacted_thinking", data="xyz"), "assistant"),
+    (row("image", url="https://h.test/a.png"), "user"),
+    (row("file", url="https://h.test/a.pdf"), "user"),
+    (row("provider_block", provider="anthropic", data={"type": "server_tool_use"}), "assistant"),
+]
+
+
+@pytest.mark.parametrize(("stored", "role"), ROLES, ids=[stored.kind for stored, _ in ROLES])
+def test_the_kind_of_a_row_decides_the_role_unless_the_row_names_one(stored: ms.Row, role: str) -> None:
+    message = ms.message_from_row(stored)
+    assert message is not None
+    assert message.role.value == role
+    assert "role" not in data_of(ms.rows_from_message(message)[0])
+    other = {"user": "assistant", "assistant": "user", "tool": "assistant"}[role]
+    named = ms.message_from_row(row(stored.kind, stored.content, **data_of(stored), role=other))
+    assert named is not None
+    assert named.role.value == other
+
+
 READ: list[tuple[dict[str, object], list[Block]]] = [
     (CALL, [MADE]),
     ({**CALL, "thinking": {"text": "hm", "signature": "sig"}}, [ms.Thinking("hm", "sig"), MADE]),

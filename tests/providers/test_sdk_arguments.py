@@ -26,6 +26,7 @@ from manystream.providers.gemini.arguments import CONFIG_MEMBERS
 from manystream.providers.openai.chat.arguments import ARGUMENTS as CHAT_ARGUMENTS
 from manystream.providers.openai.responses.arguments import ARGUMENTS as RESPONSES_ARGUMENTS
 from manystream.providers.openai.responses.arguments import NO_REQUEST
+from manystream.providers.sdk_arguments import plain
 from tests.providers.sdk_bodies import PROVIDERS, READERS, sent_by_sdk, sent_by_us, warnings_of
 from tests.providers.sdk_examples import BASES, CHAT, CHAT_TOOL, CLAUDE, GEMINI, RESPONSES, SCHEMA, USER
 
@@ -153,6 +154,51 @@ def test_a_class_in_geminis_config_is_the_schema_of_the_answer() -> None:
     assert "city" in str(sent_by_us("gemini", request))
 
 
+TOOL_CHOICES: list[tuple[str, dict[str, object], str]] = [
+    *[("openai", {"tools": [CHAT_TOOL], "tool_choice": mode}, mode) for mode in ("auto", "none", "required")],
+    *[
+        (
+            "openai_responses",
+            {
+                "tools": [{"type": "function", "name": "look", "parameters": SCHEMA, "strict": True}],
+                "tool_choice": mode,
+            },
+            mode,
+        )
+        for mode in ("auto", "none", "required")
+    ],
+    *[
+        ("anthropic", {"tools": [{"name": "look", "input_schema": SCHEMA}], "tool_choice": {"type": kind}}, mode)
+        for kind, mode in (("auto", "auto"), ("none", "none"), ("any", "required"))
+    ],
+    *[
+        (
+            "gemini",
+            {
+                "config": {
+                    "tools": [{"function_declarations": [{"name": "look", "parameters_json_schema": SCHEMA}]}],
+                    "tool_config": {"function_calling_config": {"mode": kind}},
+                }
+            },
+            mode,
+        )
+        for kind, mode in (("AUTO", "auto"), ("NONE", "none"), ("ANY", "required"))
+    ],
+]
+
+
+@pytest.mark.parametrize(("sdk", "arguments", "mode"), TOOL_CHOICES)
+def test_a_choice_of_tools_is_a_field_that_every_dialect_writes(
+    sdk: str, arguments: dict[str, object], mode: str
+) -> None:
+    request = READERS[sdk](**BASES[sdk], **arguments)
+    assert (request.tool_choice, request.extra_body or {}) == (mode, {})
+    assert [tool.name for tool in request.tools or []] == ["look"]
+    body = sent_by_us("anthropic", dataclasses.replace(request, model="claude-sonnet-4-5"))
+    kind = {"auto": "auto", "none": "none", "required": "any"}[mode]
+    assert body.get("tool_choice", {"type": "auto"}) == {"type": kind}
+
+
 # --- the call's own options ---
 
 
@@ -265,6 +311,27 @@ def test_a_value_that_holds_itself_is_refused() -> None:
     endless.append(endless)
     with pytest.raises(ms.InvalidRequestError, match="nested too deeply"):
         ms.Request.from_openai(model="gpt-5", messages=endless)
+
+
+WRAPPED: dict[str, Callable[[object], object]] = {
+    "lists": lambda inner: [inner],
+    "tuples": lambda inner: (inner,),
+    "iterators": lambda inner: iter([inner]),
+    "objects": lambda inner: {"a": inner},
+}
+
+
+@pytest.mark.parametrize("wrap", WRAPPED.values(), ids=WRAPPED)
+def test_an_argument_may_be_nested_200_levels_deep(wrap: Callable[[object], object]) -> None:
+    def nested(levels: int) -> object:
+        value: object = 0.5
+        for _ in range(levels):
+            value = wrap(value)
+        return value
+
+    assert str(plain(nested(200), "metadata")).count("0.5") == 1
+    with pytest.raises(ms.InvalidRequestError, match=r"^metadata.*: is nested too deeply$"):
+        plain(nested(201), "metadata")
 
 
 @pytest.mark.parametrize("sdk", list(PROVIDERS))

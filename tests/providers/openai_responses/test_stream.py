@@ -316,6 +316,20 @@ def test_an_error_before_anything_else_stands_alone() -> None:
     assert outcome.error.error.retryable
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        '{"type":"error","code":"server_error","message":"Try later.","param":null,"sequence_number":0}',
+        '{"type":"error","error":{"type":"server_error","code":"server_error","message":"Try later."}}',
+        '{"error":{"type":"server_error","message":"Try later."}}',
+        '{"type":"response.failed","response":{"status":"failed","error":{"code":"server_error","message":"Try later."}}}',
+    ],
+)
+def test_an_error_within_a_stream_has_the_status_of_the_stream(data: str) -> None:
+    error = stream(f"data: {data}").error.error
+    assert (error.category, error.message, error.http_status) == (ErrorCategory.SERVER, "Try later.", 200)
+
+
 def test_a_body_that_ends_without_a_terminal_event_is_truncated() -> None:
     outcome = stream(
         CREATED + 'data: {"type":"response.output_text.delta","output_index":0,"content_index":0,"delta":"Half"}'
