@@ -106,6 +106,14 @@ EQUIVALENTS: tuple[Equivalent, ...] = (
         "or",
         "with data and nothing pending no record more is read; at the end nothing is read, whatever is pending",
     ),
+    Equivalent(
+        "providers/openai/rate_limits.py",
+        "SERVER_HEADERS",
+        'HeaderRow("tokens", Unit.TOKENS, "x-tokenlimit-limit", "x-tokenlimit-remaining", "", SECOND),',
+        '""',
+        "'x'",
+        "Together reports no reset for tokens: no response has a header without a name, and none has a header `x`",
+    ),
     *(
         Equivalent(
             "providers/openai/responses/converter.py",
