@@ -124,7 +124,7 @@ NUMBERS: dict[str, float] = {
 """Last word of a property's name → its number, where the question mentions none."""
 
 DEFAULT_NUMBER = 3.0
-_WORD = re.compile(r"[a-z]+|[A-Z][a-z]*|[0-9]+")
+_WORD = re.compile(r"[a-z]+|[A-Z][a-z]*")
 _PLACE = re.compile(r"\b(in|at|for|from|to|near) ((?:[^\W\d_a-z][\w'-]*)(?: [^\W\d_a-z][\w'-]*){0,2})")
 _DIGITS = re.compile(r"\b[0-9]{1,6}(?:\.[0-9]{1,4})?\b")
 _NAME = re.compile(r"(?<=\S )[^\W\d_a-z][\w'&-]*(?: [^\W\d_a-z][\w'&-]*){0,3}")
@@ -171,7 +171,7 @@ class QuestionValues:
 
 
 def _last_word(name: str) -> str:
-    """The last word of a name: `city` for `departure_city` and `departureCity`, `tag` for `tags`."""
+    """The last word of a name: `city` for `departure_city`, `departureCity` and `city_2`, `tag` for `tags`."""
     words = _WORD.findall(name)
     word = words[-1].lower() if words else ""
     return word if word in TEXTS or word in PLACES else word.removesuffix("s")

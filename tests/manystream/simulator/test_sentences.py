@@ -116,6 +116,11 @@ ARGUMENTS: list[tuple[str, dict[str, JSON], JSON]] = [
         {"seller": {"type": "string"}, "total": {"type": "number"}, "currency": {"enum": ["USD", "EUR"]}},
         {"seller": "Harbour Ltd", "total": 12.5, "currency": "EUR"},
     ),
+    (
+        "Will it rain?",
+        {"city1": {"type": "string"}, "city_2": {"type": "string"}, "pages3": {"type": "integer"}},
+        {"city1": "Rome", "city_2": "Zürich", "pages3": 1},
+    ),
     ("simulate: seed=7", {"count": {"type": "integer"}}, {"count": 3}),
 ]
 
