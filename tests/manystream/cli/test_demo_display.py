@@ -60,6 +60,33 @@ def test_an_update_prints_the_figures_since_the_last_one(clock: Clock, capsys: p
     assert display.elapsed == 4.0
 
 
+class BufferedOutput(io.StringIO):
+    """A standard output that is a pipe: its reader receives only what was flushed."""
+
+    received = ""
+
+    def flush(self) -> None:
+        self.received = self.getvalue()
+
+
+def test_an_update_reaches_a_pipe_at_once(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    output = BufferedOutput()
+    monkeypatch.setattr("sys.stdout", output)
+    display = Display(all_counters(), 10.0, plain=True)
+    assert display.peak == 0
+    clock.now += 0.5
+    display.look()
+    assert output.received == "   0.5 s  open 3  events/s 800  p50 1.0 ms  p99 10.0 ms  errors 1\n"
+
+
+def test_a_run_that_took_no_time_has_no_rate(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+    display = Display(all_counters(), 10.0, plain=True)
+    for elapsed, rate in ((0.0, "–"), (0.5, "800")):
+        display.print_summary(elapsed, plain=True)
+        total = capsys.readouterr().out.splitlines()[-1].split()
+        assert total[4:6] == ["400", rate]
+
+
 class Terminal(io.StringIO):
     """A standard output that is a terminal."""
 
@@ -125,7 +152,9 @@ def test_the_final_table_counts_every_event_once(clock: Clock, capsys: pytest.Ca
     capsys.readouterr()
     everything = display.print_summary(4.0, plain=True)
     assert dict(everything) == {MILLISECOND: 300, 2 * MILLISECOND: 10, 10 * MILLISECOND: 100}
-    rows = [line.split() for line in capsys.readouterr().out.splitlines() if line.strip()]
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.strip()]
+    assert lines[-2].startswith("gemini           4     4       0     100")
+    rows = [line.split() for line in lines]
     assert rows[0] == ["dialect", "streams", "done", "errors", "events", "events/s", "p50", "p99"]
     assert rows[-3:] == [
         ["anthropic", "5", "2", "1", "310", "78", "1.0", "ms", "2.0", "ms"],

@@ -121,6 +121,13 @@ ARGUMENTS: list[tuple[str, dict[str, JSON], JSON]] = [
         {"city1": {"type": "string"}, "city_2": {"type": "string"}, "pages3": {"type": "integer"}},
         {"city1": "Rome", "city_2": "Zürich", "pages3": 1},
     ),
+    (
+        "Will it rain?",
+        {"departureCity": {"type": "string"}, "Town": {"type": "string"}},
+        {"departureCity": "Rome", "Town": "Zürich"},
+    ),
+    ("pelican", {"abc": {"type": "string"}, "2024": {"type": "string"}}, {"abc": "pelican", "2024": "pelican"}),
+    ("simulate: seed=7", {"abc": {"type": "string"}}, {"abc": DEFAULT_TOPIC}),
     ("simulate: seed=7", {"count": {"type": "integer"}}, {"count": 3}),
 ]
 
