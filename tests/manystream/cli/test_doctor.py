@@ -94,6 +94,8 @@ async def test_the_request_has_the_key_and_no_prompt(
     assert head.startswith(line + b"\r\n")
     assert header.lower() in head.lower()
     assert b"content-length" not in head.lower()
+    assert b"content-type" not in head.lower()
+    assert re.search(r"^HTTP 200 in \d{1,3}(\.\d+)? (µs|ms|s): ", findings[-1].text)
     assert head.endswith(b"\r\n\r\n")
 
 
@@ -155,6 +157,21 @@ async def test_the_source_of_the_key_is_named() -> None:
 
 
 @pytest.mark.trio
+async def test_the_query_of_the_base_url_is_sent() -> None:
+    seen: list[bytes] = []
+    async with server(answer("200 OK"), seen) as port:
+        await checked(ms.OpenAIChat(CANARY, f"http://127.0.0.1:{port}/v1?api-version=2025-01-01"))
+    assert seen[0].startswith(b"GET /v1/models?api-version=2025-01-01 HTTP/1.1\r\n")
+
+
+@pytest.mark.trio
+async def test_an_error_without_a_message_shows_its_status() -> None:
+    async with server(answer("503 Service Unavailable", b'{"error": {"message": " "}}'), []) as port:
+        findings = await checked(ms.OpenAIChat(CANARY, f"http://127.0.0.1:{port}/v1"))
+    assert findings[-1].text.endswith(": the server failed (HTTP 503)")
+
+
+@pytest.mark.trio
 async def test_a_long_message_of_the_server_is_cut() -> None:
     body = b'{"error": {"message": "' + b"no  " * 200 + b'"}}'
     async with server(answer("503 Service Unavailable", body), []) as port:
@@ -198,9 +215,9 @@ async def test_an_unknown_certificate_authority_fails_at_tls() -> None:
 
 
 @pytest.mark.trio
-@pytest.mark.parametrize(("days", "verdict"), [(90, "ok TLS"), (3, "note TLS")])
+@pytest.mark.parametrize(("days", "verdict"), [(90, "ok TLS"), (14.5, "ok TLS"), (13.5, "note TLS"), (3, "note TLS")])
 async def test_a_certificate_that_expires_soon_is_a_note(
-    days: int, verdict: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    days: float, verdict: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     authority = trustme.CA()
     ends = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=days)
