@@ -12,8 +12,9 @@ import trio.testing
 
 import manystream as ms
 from manystream.engine.traffic.keys import KeyRing
-from tests.support.peers import answer, error_body, open_peer
+from tests.support.peers import STREAM_HEAD, Line, answer, chat_stream, chunked, error_body, open_peer
 
+from .limited import Limited, openai_headers
 from .targets import Server, ask, failing, path, provider
 
 pytestmark = pytest.mark.trio
@@ -60,6 +61,41 @@ async def test_both_keys_are_used_to_their_limits(autojump_clock: trio.testing.M
     used = Counter(map(key_of, server.requests))
     assert used == {key: pytest.approx(80, abs=2) for key in KEYS}
     assert path(completions[0]) == [("one/m", "ok")]
+
+
+async def test_calls_that_overtake_each_other_use_both_keys_to_their_limits(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    limits = {key: Limited(per_minute=1800, capacity=100, refusal_headers="retry-after-ms: 50\r\n") for key in KEYS}
+    received = 0
+
+    async def serve(line: Line) -> None:
+        nonlocal received
+        while request := await line.request():
+            received += 1
+            await trio.sleep(0.002 + received % 7 * 0.003)  # some calls arrive before earlier ones
+            limit = limits[key_of(request)]
+            if limit.take():
+                limit.at.append(trio.current_time())
+                await line.send(STREAM_HEAD.replace("\r\n\r\n", f"\r\n{openai_headers(limit)}\r\n"))
+                await line.send(chunked(*chat_stream("fine")))
+            else:
+                limit.refused += 1
+                limit.level -= 1  # as OpenAI does
+                headers = openai_headers(limit) + limit.refusal_headers
+                await line.send(answer(limit.refusal_body, status=limit.refusal, headers=headers))
+
+    async with open_peer(serve) as peer:
+        one = provider(Server("one"), peer, api_key=KEYS)
+        async with ms.open_engine([one], traffic=ms.Traffic()) as engine:
+            started = trio.current_time()
+            calls = [engine.start_stream(ask("one/m")) for _ in range(600)]
+            completions = [await call.wait() for call in calls]
+            seconds = trio.current_time() - started
+    assert all(completion.success for completion in completions)
+    for limit in limits.values():
+        assert limit.refused <= 20
+        assert len(limit.at) / (100 + 30 * seconds) > 0.85
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,19 @@ def test_the_first_level_is_the_rest_minus_calls_sent_since() -> None:
     assert (bucket.rate, bucket.capacity, bucket.level) == (1, 60, 38)
 
 
+def test_a_rest_is_without_calls_that_may_have_been_overtaken() -> None:
+    quota = Quota(charging_of("openai-chat"))
+    first, second, third = (send(quota, 0) for _ in range(3))
+    quota.confirm(first, requests(60, 59), 0)
+    assert level(quota, "requests", 0) == 57
+    fifth = [send(quota, 0), send(quota, 0)][1]
+    quota.confirm(fifth, requests(60, 58), 0)  # the server has received two of five calls
+    assert level(quota, "requests", 0) == 55
+    quota.confirm(second, requests(60, 57), 0)
+    quota.confirm(third, requests(60, 56), 0)
+    assert level(quota, "requests", 0) == 55
+
+
 def test_later_rests_are_not_read() -> None:
     quota = a_quota()
     quota.confirm(send(quota, 0), requests(60, 40), 0)
