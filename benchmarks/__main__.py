@@ -1,4 +1,4 @@
-"""`python -m benchmarks [--quick] [QUESTION…]` runs the set and writes a table, RESULTS.md and the plots."""
+"""`python -m benchmarks [--quick] [--write] [QUESTION…]` runs the set and writes a table, RESULTS.md and the plots."""
 
 from __future__ import annotations
 
@@ -54,7 +54,12 @@ NOT_QUICK = ("hold", "instructions", "sdk_transports")
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure manystream and its peers.")
     parser.add_argument("--quick", action="store_true", help="under three minutes: fewer events, coarser searches")
-    parser.add_argument("questions", nargs="*", choices=[[], *QUESTIONS], help="only these; nothing is written then")
+    parser.add_argument(
+        "--write", action="store_true", help="with questions: replace their sections of RESULTS.md, and their plots"
+    )
+    parser.add_argument(
+        "questions", nargs="*", choices=[[], *QUESTIONS], help="only these; without --write, nothing is written then"
+    )
     arguments = parser.parse_args()
     quick: bool = arguments.quick
     chosen: list[str] = arguments.questions or [name for name in QUESTIONS if not (quick and name in NOT_QUICK)]
@@ -67,6 +72,8 @@ def main() -> None:
         raise SystemExit(f"benchmarks: {error}") from None
     if not arguments.questions:
         report.write(answers, python, quick)
+    elif arguments.write:
+        report.rewrite(answers, python)
     missed = [row for answer in answers for row in answer.rows if row.met is False]
     silent = sum(not answer.rows for answer in answers)
     print(f"\n{len(missed)} targets missed, {silent} questions not answered; {time.perf_counter() - begin:.0f} seconds")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 from .answers import Answer, comparison, number, verdict
@@ -19,7 +21,7 @@ INTRODUCTION = """\
 
 This page has the measurements of one run on one machine. `python -m benchmarks` writes it; do not edit it. The client
 runs on one core, the load source on the other. Absolute figures differ between machines and days. Compare the ratios:
-both of their figures come from this run.
+both of their figures come from the same run. A section that was measured again by itself has a date of its own.
 
 | word | meaning |
 |---|---|
@@ -38,26 +40,55 @@ def markdown(answers: list[Answer], python: str, quick: bool) -> str:
     parts.append(
         "| machine and versions | |\n|---|---|\n" + "".join(f"| {name} | {value} |\n" for name, value in facts.items())
     )
-    for answer in answers:
-        parts.append(f"## {answer.question}\n")
-        lines = ["| what | measured | compared | target | |", "|---|---:|---|---|---|"]
-        lines += [
-            f"| {row.what} | {number(row.value)} {row.unit} | {comparison(row)} | {row.target} | {verdict(row)} |"
-            for row in answer.rows
-        ]
-        parts.append("\n".join(lines) + "\n")
-        parts += [f"{note[0].upper()}{note[1:]}.\n" for note in answer.notes]
+    parts += map(section, answers)
     return "\n".join(parts)
+
+
+def section(answer: Answer) -> str:
+    """The section of RESULTS.md about one question."""
+    lines = ["| what | measured | compared | target | |", "|---|---:|---|---|---|"]
+    lines += [
+        f"| {row.what} | {number(row.value)} {row.unit} | {comparison(row)} | {row.target} | {verdict(row)} |"
+        for row in answer.rows
+    ]
+    notes = [f"{note[0].upper()}{note[1:]}.\n" for note in answer.notes]
+    return "\n".join([f"## {answer.question}\n", "\n".join(lines) + "\n", *notes])
 
 
 def write(answers: list[Answer], python: str, quick: bool) -> None:
     """Write RESULTS.md, the plots, and the data of the plots, from which they can be drawn again."""
     RESULTS.write_text(markdown(answers, python, quick))
+    SERIES.unlink(missing_ok=True)
+    draw(answers, python)
+
+
+def rewrite(answers: list[Answer], python: str) -> None:
+    """Replace the sections of these questions in RESULTS.md, and their plots. The others stay as they are.
+
+    A question without a figure keeps its earlier section.
+    """
+    text = RESULTS.read_text()
+    measured = [answer for answer in answers if answer.rows]
+    for answer in measured:
+        date = f"measured again by itself on {machine()['date']}"
+        new = section(replace(answer, notes=[date, *answer.notes]))
+        pattern = rf"^## {re.escape(answer.question)}\n.*?(?=^## |\Z)"
+        text, found = re.subn(pattern, lambda _, new=new: f"{new}\n", text, flags=re.MULTILINE | re.DOTALL)
+        if not found:
+            text = f"{text.rstrip()}\n\n{new}"
+    RESULTS.write_text(f"{text.rstrip()}\n")
+    draw(measured, python)
+
+
+def draw(answers: list[Answer], python: str) -> None:
+    """Draw the plots of these answers, and add their data to that of the other plots."""
     series = [
         {"plot": line.plot, "label": line.label, "points": line.points} for answer in answers for line in answer.series
     ]
     PLOTS.mkdir(exist_ok=True)
-    SERIES.write_text(json.dumps(series, indent=1) + "\n")
+    drawn = {line["plot"] for line in series}
+    others = json.loads(SERIES.read_text()) if SERIES.exists() else []
+    SERIES.write_text(json.dumps([*(line for line in others if line["plot"] not in drawn), *series], indent=1) + "\n")
     subprocess.run(
         [python, "-m", "benchmarks.draw", str(PLOTS)],
         input=json.dumps(series),
