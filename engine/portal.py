@@ -42,13 +42,20 @@ class PortalCall:
     def __init__(
         self, thread: EngineThread, start: Callable[[OnCompletion], Call], on_completion: OnCompletion | None
     ) -> None:
-        """Start a call. `start`: the function that starts it, on the engine's thread."""
+        """Start a call. `start`: the function that starts it, on the engine's thread.
+
+        Ctrl-C may interrupt the wait for that thread. Then the call is cancelled, because nobody has it.
+        """
         check_callback("on_completion", on_completion)
         self._thread = thread
         self._on_completion = on_completion
         self._ended = threading.Event()
         self.completion: Completion | None = None
-        self._call = thread.run(lambda: start(self._end))
+        try:
+            thread.run(lambda: self._begin(start))
+        except BaseException:
+            thread.soon(self._abandon)  # the thread runs it after `_begin`
+            raise
 
     def __repr__(self) -> str:
         return repr(self._call)
@@ -108,6 +115,13 @@ class PortalCall:
     def resume(self) -> None:
         """Continue reading after `pause`."""
         self._thread.soon(self._call.resume)
+
+    def _begin(self, start: Callable[[OnCompletion], Call]) -> None:
+        self._call: Call = start(self._end)
+
+    def _abandon(self) -> None:
+        if hasattr(self, "_call"):
+            self._call.cancel()
 
     def _end(self, completion: Completion) -> None:
         self.completion = completion

@@ -107,7 +107,8 @@ async def serving() -> AsyncGenerator[str]:
 
 async def outcome(client: Any, origin: str, act: str) -> Outcome:
     """Read one response."""
-    body, timeout = b"", READ_TIMEOUT if act.startswith("stalled") else 60
+    reading = READ_TIMEOUT if act.startswith("stalled") else 60
+    body, timeout = b"", (60, reading, 60, 60)  # on a busy machine, the wait for a connection is long
     try:
         async with client.stream("GET", f"{origin}/{act}", timeout=timeout) as response:
             async for piece in response.aiter_raw():
