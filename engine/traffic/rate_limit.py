@@ -24,6 +24,8 @@ _LIMITS: tuple[tuple[str, Unit, float], ...] = (
 class RateLimit:
     """The limits of an API key, a model or the whole engine. None: no limit of this kind. At least one is needed.
 
+    Half a request per second is one request in two seconds.
+
     requests_per_second: requests in a second.
     requests_per_minute: requests in a minute.
     requests_per_day: requests in 24 hours.
@@ -59,6 +61,8 @@ def limits_of(declared: RateLimit, of: str = "") -> tuple[ReportedLimit, ...]:
     for name, unit, window in _LIMITS:
         value: float | None = getattr(declared, name)
         if value is not None:
+            if unit is Unit.REQUESTS and value < 1:
+                value, window = 1.0, window / value  # such as one request in two seconds
             found.append(ReportedLimit(f"declared {name}{suffix}", unit, window, limit=value, remaining=value))
     return tuple(found)
 

@@ -16,7 +16,6 @@ from .line_file import JournalError as JournalError
 from .lines import Item as Item
 from .lines import LineError as LineError
 from .lines import read_item as read_item
-from .pace import Pace as Pace
 from .prices import Price as Price
 from .run import Batch as Batch
 from .run import BatchError as BatchError

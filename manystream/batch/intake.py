@@ -24,7 +24,7 @@ class Counters:
     """The figures of a run.
 
     lines: lines that were read so far; in a shard, only the shard's own.
-    running: calls that run now.
+    running: calls that run or wait now.
     answered: lines whose answer was recorded in this run.
     failed: lines whose failure was recorded in this run.
     invalid: lines that were not sent because they are not valid requests.
@@ -37,6 +37,7 @@ class Counters:
     cost: currency → cost of the answers that have a price.
     unpriced: number of answers without a price.
     unpriced_reason: why the first of them has none; empty if all have one.
+    waiting: those of `running` that wait to be sent; `Batch.count_waiting` sets it.
     """
 
     lines: int = 0
@@ -53,6 +54,7 @@ class Counters:
     cost: dict[str, Decimal] = field(default_factory=dict[str, Decimal])
     unpriced: int = 0
     unpriced_reason: str = ""
+    waiting: int = 0
 
     @property
     def ended(self) -> int:

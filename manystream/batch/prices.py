@@ -14,17 +14,23 @@ from ..providers.request import Request
 from ..providers.response import Response
 
 Price: TypeAlias = "Callable[[Request, Response], Cost | Unpriced]"
-"""Returns the cost of a response to a request (see `manystream/cost.py`)."""
+"""Returns the cost of a response to a request (see `manystream/cost.py`). The request's model is the one that answered.
+"""
 
 
-def price_list(provider: Provider) -> Price | None:
+def price_list(*providers: Provider) -> Price | None:
     """Return a function that returns an answer's cost, or None if the extra `cost` is not installed.
 
-    provider: the provider of all requests. Their models have its name as a prefix.
+    providers: the providers of the requests. The model of each request has its provider's name as a prefix.
     """
     try:
         check_installed()
     except CostExtraError:
         return None
-    chosen = f"{provider.name}/"
-    return lambda request, response: price_response(response, provider, model=request.model.removeprefix(chosen))
+    by_name = {provider.name: provider for provider in providers}
+
+    def price(request: Request, response: Response) -> Cost | Unpriced:
+        name, _, model = request.model.partition("/")
+        return price_response(response, by_name[name], model=model)
+
+    return price

@@ -1,4 +1,4 @@
-"""A batch: it reads lines, makes calls at a bounded concurrency and pace, and records each answer or failure.
+"""A batch: it reads lines, makes calls at a bounded concurrency, and records each answer or failure.
 
 A program that shows progress reads `Batch.counters`.
 
@@ -9,25 +9,28 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
 import trio
 
 from ..cost import Cost, Unpriced
+from ..engine.admission import OK
 from ..engine.callbacks import check_callback
 from ..engine.completion import Completion
 from ..engine.core import Engine
 from ..engine.errors import EngineClosedError, TooManyCallsError
 from ..engine.handle import Call
+from ..engine.lane import REFUSAL_CODES
 from ..providers.errors import ErrorCategory, InvalidRequestError, ManystreamError, ProviderError
 from ..providers.json_values import JSONObject
+from ..providers.quota_report import Refusal
 from ..providers.usage import Usage
 from .intake import RECORDED_TEXT, Counters, Intake
 from .journal import INVALID_LINE, Records
 from .line_file import JournalError
 from .lines import ChooseModel, Item, Line, LineError, LineId, read_item
-from .pace import Pace, TokenEstimate
 from .prices import Price
 from .shard import Shard
 
@@ -36,6 +39,10 @@ SPENT_IN_A_ROW = 10
 
 A single refusal may be caused by its line.
 """
+
+
+TOO_LARGE = REFUSAL_CODES[Refusal.TOO_LARGE]
+"""The code of a request that is larger than a whole limit. The next line may be smaller."""
 
 
 class BatchError(ManystreamError, RuntimeError):
@@ -48,12 +55,12 @@ class Batch:
     engine: makes the calls.
     journal: receives the answers and failures; it must be open.
     choose_model: maps the model that a line names (or None) to the model that the request is sent to.
-    concurrency: the most calls that run at a time.
-    pace: limits how fast calls start; None for no limit.
+    concurrency: the most calls that run or wait at a time. How fast they are sent is decided by the engine's `traffic`.
     stream: whether to request streams, which keep a connection alive during long answers.
     retry_failed: whether to send lines again that failed in earlier runs.
     source: the input's name, for messages.
-    provider: the value of `provider` in the recorded answers.
+    provider: the value of `provider` in the recorded answers, where the engine has no `traffic`. With `traffic`, it is
+        the provider that answered.
     price: returns the cost of an answer; if None, no cost is recorded.
     shard: the part of the input that this run sends; None for the whole input.
 
@@ -67,7 +74,6 @@ class Batch:
         choose_model: ChooseModel,
         *,
         concurrency: int = 100,
-        pace: Pace | None = None,
         stream: bool = False,
         retry_failed: bool = False,
         source: str = "input",
@@ -86,8 +92,6 @@ class Batch:
         self._choose_model = choose_model
         self._slots = trio.Semaphore(concurrency)
         self._concurrency = concurrency
-        self._pace = pace
-        self._estimate = TokenEstimate()
         self._stream = stream
         self._provider = provider
         self._price = price
@@ -146,6 +150,12 @@ class Batch:
             if call is not None:
                 call.cancel()
 
+    def count_waiting(self) -> None:
+        """Set `counters.waiting`. Without `traffic` in the engine, it stays 0."""
+        scopes = self._engine.statistics().traffic.scopes.values()
+        sent = sum(scope.running for scope in scopes)
+        self.counters.waiting = max(0, self.counters.running - sent) if scopes else 0
+
     # --- a line ---
 
     def _read(self, number: int, data: bytes) -> Item | None:
@@ -165,14 +175,9 @@ class Batch:
 
     async def _start(self, item: Item) -> None:
         await self._slots.acquire()
-        tokens = self._estimate.tokens(item.size, item.request.max_output_tokens)
-        if self._pace is not None:
-            while (delay := self._pace.delay(trio.current_time(), tokens)) > 0:
-                await trio.sleep(delay)
-            self._pace.start(trio.current_time(), tokens)
 
         def on_completion(completion: Completion) -> None:
-            self._end(item, tokens, completion)
+            self._end(item, completion)
 
         engine, request = self._engine, item.request
         self._calls[item.id] = None  # before the start, because a call may end during its start
@@ -207,12 +212,12 @@ class Batch:
 
     # --- the end of a call ---
 
-    def _end(self, item: Item, tokens: float, completion: Completion) -> None:
+    def _end(self, item: Item, completion: Completion) -> None:
         self._forget(item)
         self.counters.retries += max(0, completion.attempts - 1)
         try:
             self._record(item, completion)
-            self._count_tokens(item, tokens, completion)
+            self._count_tokens(completion)
         except Exception as error:
             # End the batch: the engine would only log the exception, and the answer would be lost without a trace.
             self._fail(BatchError(f"line {item.number} has ended, but could not be recorded: {error!r}"))
@@ -245,21 +250,16 @@ class Batch:
         # Extra headers of a line may hold a key of that line only.
         if error.http_status == 401 and not self.counters.answered and not item.request.extra_headers:
             return "the key was refused"
-        if error.category is ErrorCategory.RATE_LIMIT and not error.retryable:
+        if error.category is ErrorCategory.RATE_LIMIT and not error.retryable and error.provider_code != TOO_LARGE:
             self._spent += 1
             if self._spent >= SPENT_IN_A_ROW:
                 return "the quota is exhausted"
         return None
 
-    def _count_tokens(self, item: Item, estimated: float, completion: Completion) -> None:
+    def _count_tokens(self, completion: Completion) -> None:
         usage = completion.response.usage if completion.response is not None else Usage()
-        output = (usage.output_tokens or 0) + (usage.thinking_tokens or 0)
         self.counters.input_tokens += usage.input_tokens or 0
-        self.counters.output_tokens += output
-        known = usage.output_tokens is not None
-        self._estimate.learn(item.size, usage.input_tokens, output if known else None)
-        if self._pace is not None and known:
-            self._pace.settle(estimated, usage.total_tokens or (usage.input_tokens or 0) + output)
+        self.counters.output_tokens += (usage.output_tokens or 0) + (usage.thinking_tokens or 0)
 
     def _count_cost(self, item: Item, completion: Completion) -> Cost | Unpriced | None:
         """Count the cost of a call and return it, or None without a price list.
@@ -272,7 +272,8 @@ class Batch:
         if completion.error is not None and response.usage.output_tokens is None:
             return None
         try:
-            cost = self._price(item.request, response)
+            target = target_of(completion)
+            cost = self._price(replace(item.request, model=target) if target else item.request, response)
         except Exception as error:  # the answer must be recorded even if the price list fails
             cost = Unpriced(f"the price list raised {error!r}")
         if isinstance(cost, Cost):
@@ -313,6 +314,11 @@ class Batch:
         self.stop()
 
 
+def target_of(completion: Completion) -> str:
+    """Return which target answered a call, as `provider/model`; empty without `traffic` in the engine."""
+    return next((attempt.target for attempt in reversed(completion.journey) if attempt.outcome == OK), "")
+
+
 def answer_record(
     item: Item, completion: Completion, provider: str | None, cost: Cost | Unpriced | None = None
 ) -> JSONObject:
@@ -320,15 +326,16 @@ def answer_record(
 
     item: the line that was answered.
     completion: the call's completion, with a response.
-    provider: the value of the member `provider`.
+    provider: the value of the member `provider`, if the completion does not name who answered.
     cost: the answer's cost; `Unpriced` is written as null, and None leaves out the member `cost`.
     """
     response = completion.response
     assert response is not None
+    target = target_of(completion)
     record: JSONObject = {
         "id": item.id,
-        "provider": provider,
-        "model": response.model or item.request.model,
+        "provider": target.partition("/")[0] or provider,
+        "model": response.model or target or item.request.model,
         "text": response.text,
         "thinking": response.thinking or None,
         "tool_calls": [

@@ -11,8 +11,8 @@ import math
 import os
 import signal
 import sys
-from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,7 +24,6 @@ from ..batch import (
     Counters,
     Journal,
     JournalError,
-    Pace,
     Shard,
     ShardError,
     count_lines,
@@ -32,31 +31,36 @@ from ..batch import (
     read_shard,
 )
 from ..batch.journal import default_errors_path
-from ..batch.model_choice import ModelChoice
 from ..batch.prices import price_list
 from ..engine import Engine, open_engine
+from ..engine.traffic.coverage import EVERY_CALL
+from ..engine.traffic.options import Traffic
+from ..engine.traffic.rate_limit import RateLimit
+from ..engine.traffic.route_options import Route
 from ..providers.errors import InvalidRequestError
 from ..providers.options import Retry
-from ..providers.provider import OpenAIChat, Provider
 from ..ray.cluster import ClusterError
 from ..ray.driver import ClusterBatch
 from ..ray.worker import WorkerOptions
-from ..simulator import SimulatorError, open_simulator
+from ..simulator import SimulatorError
 from ..simulator.process import allow_many_sockets
 from .batch_help import DESCRIPTION as DESCRIPTION
 from .batch_help import EPILOG
 from .batch_help import HELP as HELP
 from .batch_progress import LOOK_SECONDS, Progress, open_progress, summary
 from .batch_ray import add_ray_arguments, check_ray, open_cluster_batch
+from .batch_targets import (
+    SIMULATOR,
+    Destination,
+    TargetOptions,
+    add_target_arguments,
+    open_destination,
+    read_target_options,
+)
 from .errors import CommandError
-from .run import RunOptions, choose_provider
 from .terminal import Paint, is_terminal
 
-SIMULATOR = "simulator"
-SIMULATED_MODEL = "sim-text"
 EXAMPLE = '{"id": "1", "messages": [{"role": "user", "content": "Hello"}]}'
-SIMULATED_ANSWERS = 32
-"""The number of events of a simulated answer."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -67,12 +71,11 @@ class BatchOptions:
     output: the file of answers, a shard's own if there are shards.
     errors: the file of failures, likewise.
     shard: the part of the input that this process sends; None for the whole input.
-    model: the model for all lines, or None.
-    provider: the provider's name, or None.
-    base_url: the server's base URL, or None.
+    targets: where the lines are sent.
     concurrency: calls at a time.
     max_rps: requests per second of all shards together, or None for no limit.
     max_tpm: tokens per minute of all shards together, or None for no limit.
+    adaptive: whether to learn limits from what servers report and refuse.
     attempts: the most attempts of each line.
     stream: whether to request streams.
     retry_failed: whether to send lines again that failed in earlier runs.
@@ -86,12 +89,11 @@ class BatchOptions:
     output: Path
     errors: Path
     shard: Shard | None
-    model: str | None
-    provider: str | None
-    base_url: str | None
+    targets: TargetOptions
     concurrency: int
     max_rps: float | None
     max_tpm: float | None
+    adaptive: bool
     attempts: int
     stream: bool
     retry_failed: bool
@@ -99,11 +101,6 @@ class BatchOptions:
     actors: int | None
     monitor: bool
     plain: bool
-
-    @property
-    def simulated(self) -> bool:
-        """Whether the simulator answers, because no model, provider or URL was named."""
-        return self.model is None and self.provider is None and self.base_url is None
 
     @property
     def source(self) -> str:
@@ -118,6 +115,15 @@ class BatchOptions:
     def part(self, limit: float | None) -> float | None:
         """Return this process's part of a limit that all shards share."""
         return limit if limit is None or self.shard is None else limit / self.shard.count
+
+    def traffic(self, routes: Sequence[Route]) -> Traffic:
+        """Return the engine's traffic control. `--max-rps` and `--max-tpm` are one limit over all calls."""
+        rates: dict[str, RateLimit] = {}
+        if self.max_rps is not None or self.max_tpm is not None:
+            rates[EVERY_CALL] = RateLimit(
+                requests_per_second=self.part(self.max_rps), tokens_per_minute=self.part(self.max_tpm)
+            )
+        return Traffic(rates=rates, routes=routes, adaptive=self.adaptive)
 
 
 @dataclass(slots=True)
@@ -148,15 +154,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--shard", metavar="I/N", help="send every Nth line only, as shard I of 0 to N-1; see `shards` below"
     )
-    parser.add_argument("--model", metavar="MODEL", help="the model; without it, the built-in simulator answers")
-    parser.add_argument("--provider", metavar="PROVIDER", help="the provider; see `manystream run --help`")
-    parser.add_argument(
-        "--base-url", metavar="URL", help="the base URL of another server (OpenAI-compatible unless --provider)"
-    )
+    add_target_arguments(parser)
     parser.add_argument("--concurrency", type=int, default=100, metavar="N", help="calls at a time (default: 100)")
     parser.add_argument("--max-rps", type=float, metavar="R", help="requests per second (default: no limit)")
     parser.add_argument(
         "--max-tpm", type=float, metavar="T", help="input and output tokens per minute, roughly (default: no limit)"
+    )
+    parser.add_argument(
+        "--no-adaptive", action="store_true", help="learn no limits from what servers report and refuse"
     )
     parser.add_argument(
         "--attempts", type=int, default=6, metavar="N", help="the most attempts of a line in one run (default: 6)"
@@ -176,8 +181,8 @@ def run(arguments: argparse.Namespace) -> int:
     options = _read_options(arguments)
     allow_many_sockets()
     try:
-        with _open_provider(options) as (provider, choose_model):
-            return trio.run(_batch, options, provider, choose_model)
+        with open_destination(options.targets) as destination:
+            return trio.run(_batch, options, destination)
     except (JournalError, SimulatorError) as error:
         raise CommandError(str(error)) from None
     except InvalidRequestError as error:
@@ -193,12 +198,11 @@ def _read_options(arguments: argparse.Namespace) -> BatchOptions:
         output=output if shard is None else shard.file(output),
         errors=errors if shard is None else shard.file(errors),
         shard=shard,
-        model=arguments.model,
-        provider=arguments.provider,
-        base_url=arguments.base_url,
+        targets=read_target_options(arguments),
         concurrency=arguments.concurrency,
         max_rps=arguments.max_rps,
         max_tpm=arguments.max_tpm,
+        adaptive=not arguments.no_adaptive,
         attempts=arguments.attempts,
         stream=arguments.stream,
         retry_failed=arguments.retry_failed,
@@ -212,7 +216,7 @@ def _read_options(arguments: argparse.Namespace) -> BatchOptions:
         if value is not None and not (math.isfinite(value) and value > 0):
             raise CommandError(f"{name} must be above 0, not {value:g}", status=2)
     if options.ray is not None or options.actors is not None:
-        check_ray(options.ray, options.shared_limits, simulated=options.simulated)
+        check_ray(options.ray, options.shared_limits, options.targets)
     _check_input(options)
     return options
 
@@ -268,39 +272,15 @@ def _is_file(path: Path, status: os.stat_result) -> bool:
         return False
 
 
-@contextmanager
-def _open_provider(options: BatchOptions) -> Generator[tuple[Provider, ModelChoice], None, None]:
-    """Return the provider, and the rule that selects the model of a line."""
-    if options.simulated:
-        with open_simulator(f"events={SIMULATED_ANSWERS}", journal=0) as simulator:
-            simulated = OpenAIChat("simulated", simulator.base_urls["openai-chat"], name=SIMULATOR)
-            yield simulated, ModelChoice(SIMULATOR, default=SIMULATED_MODEL)
-        return
-    wanted = RunOptions(
-        provider=options.provider,
-        model=options.model or (SIMULATED_MODEL if options.provider or options.base_url else None),
-        base_url=options.base_url,
-        system=None,
-        thinking=None,
-        max_output_tokens=None,
-        headers={},
-        attempts=options.attempts,
-        stream=options.stream,
-        prompt="",
-    )
-    provider, model = choose_provider(wanted, os.environ)
-    yield provider, ModelChoice(provider.name, model if options.model is not None else None)
-
-
-async def _batch(options: BatchOptions, provider: Provider, choose_model: ModelChoice) -> int:
+async def _batch(options: BatchOptions, destination: Destination) -> int:
     """Run the batch, print the summary, also after a failure, and return the exit status."""
     journal = Journal(options.output, options.errors)
     run = Run(Counters())
     failure: Exception | None = None
     try:
         with journal:
-            _check_makers(journal, provider.name)
-            await _ask(options, provider, choose_model, journal, run)
+            _check_makers(journal, destination.name)
+            await _ask(options, destination, journal, run)
     except (BatchError, JournalError, CommandError) as error:
         failure = error
     if run.started:
@@ -316,12 +296,10 @@ async def _batch(options: BatchOptions, provider: Provider, choose_model: ModelC
     return 1 if counters.failed + counters.failed_before + counters.invalid else 0
 
 
-async def _ask(
-    options: BatchOptions, provider: Provider, choose_model: ModelChoice, journal: Journal, run: Run
-) -> None:
+async def _ask(options: BatchOptions, destination: Destination, journal: Journal, run: Run) -> None:
     failure: Exception | None = None
-    async with _open_batch(options, provider, choose_model, journal) as batch:
-        if options.simulated:
+    async with _open_batch(options, destination, journal) as batch:
+        if options.targets.simulated:
             print("No --model was given: the built-in simulator answers, not a model.", file=sys.stderr)
         shard = options.shard
         if shard is not None:
@@ -347,21 +325,22 @@ async def _ask(
 
 @asynccontextmanager
 async def _open_batch(
-    options: BatchOptions, provider: Provider, choose_model: ModelChoice, journal: Journal
+    options: BatchOptions, destination: Destination, journal: Journal
 ) -> AsyncGenerator[Batch | ClusterBatch, None]:
     """Open the engine, or connect to the cluster, and yield the batch."""
-    proxy = "" if options.simulated else None
+    simulated = options.targets.simulated
+    proxy = "" if simulated else None
     if options.ray is not None:
         workers = WorkerOptions(
-            provider,
-            choose_model,
+            destination.providers[0],
+            destination.choose_model,
             options.concurrency,
             options.attempts,
             options.stream,
             options.source,
             proxy,
             options.monitor,
-            priced=not options.simulated,
+            priced=not simulated,
         )
         with open_cluster_batch(
             options.ray, options.actors, workers, journal, retry_failed=options.retry_failed, shard=options.shard
@@ -369,29 +348,24 @@ async def _open_batch(
             yield cluster_batch
         return
     retry = Retry(max_attempts=options.attempts, cap=60.0)
-    async with open_engine([provider], retry=retry, proxy=proxy, monitor=options.monitor) as engine:
-        yield _new_batch(options, engine, journal, provider, choose_model)
+    traffic = options.traffic(destination.routes)
+    async with open_engine(
+        destination.providers, retry=retry, proxy=proxy, monitor=options.monitor, traffic=traffic
+    ) as engine:
+        yield _new_batch(options, engine, journal, destination)
 
 
-def _new_batch(
-    options: BatchOptions,
-    engine: Engine,
-    journal: Journal,
-    provider: Provider,
-    choose_model: ModelChoice,
-) -> Batch:
-    paced = options.max_rps is not None or options.max_tpm is not None
+def _new_batch(options: BatchOptions, engine: Engine, journal: Journal, destination: Destination) -> Batch:
     return Batch(
         engine,
         journal,
-        choose_model,
+        destination.choose_model,
         concurrency=options.concurrency,
-        pace=Pace(options.part(options.max_rps), options.part(options.max_tpm), trio.current_time()) if paced else None,
         stream=options.stream,
         retry_failed=options.retry_failed,
         source=options.source,
-        provider=provider.name,
-        price=None if options.simulated else price_list(provider),
+        provider=destination.name,
+        price=None if options.targets.simulated else price_list(*destination.providers),
         shard=options.shard,
     )
 
@@ -404,6 +378,8 @@ async def _work(batch: Batch | ClusterBatch, options: BatchOptions, progress: Pr
         async def look() -> None:
             while True:
                 await trio.sleep(LOOK_SECONDS)
+                if isinstance(batch, Batch):
+                    batch.count_waiting()
                 progress.look()
 
         async def stop_on_signal() -> None:

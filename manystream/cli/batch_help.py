@@ -19,6 +19,14 @@ from a model:
   manystream batch prompts.jsonl -o answers.jsonl --model llama3.2 \\
       --base-url http://127.0.0.1:11434/v1
 
+from the first model, and from the next one where that fails:
+  manystream batch prompts.jsonl -o answers.jsonl \\
+      --route gpt-5-mini,anthropic/claude-sonnet-4-5
+
+from several servers with the same model:
+  manystream batch prompts.jsonl -o answers.jsonl --model llama3.2 \\
+      --base-url http://10.0.0.1:8000/v1 --base-url http://10.0.0.2:8000/v1
+
 failed lines again:
   manystream batch prompts.jsonl -o answers.jsonl --retry-failed
 
@@ -46,7 +54,15 @@ files:
 models:
   --model M                       every line is sent to M, whatever model the
                                   line names
+  --route M,N                     every line is sent to M; where that fails, to
+                                  N; with --base-url, both at that server
   --provider or --base-url alone  each line is sent to the model that it names
+
+rate:
+  Lines are sent as fast as the limits of the key allow. The command learns the
+  limits from what the server reports and refuses. A refused line is sent again
+  and does not count against --attempts. --max-rps and --max-tpm are limits of
+  your own, over all models together. A minute's tokens may be used at once.
 
 shards:
   --shard 2/8 sends the lines whose number modulo 8 is 2, and writes

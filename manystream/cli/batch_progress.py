@@ -85,7 +85,8 @@ class Progress(abc.ABC):
             f"{self._rate:,.1f}/s",
             f"{compact(counters.input_tokens + counters.output_tokens)} tokens ({compact(self._token_rate * 60)}/min)",
             *([cost] if (cost := cost_text(counters)) else []),
-            f"{counters.running:,} running",
+            f"{counters.running - counters.waiting:,} running",
+            *([f"{counters.waiting:,} waiting"] if counters.waiting else []),
             f"{failed:,} failed",
         ]
         if counters.retries:

@@ -14,6 +14,7 @@ from ..ray.cluster import ClusterError
 from ..ray.driver import ClusterBatch
 from ..ray.ray_cluster import LOCAL, RayCluster, connect
 from ..ray.worker import WorkerOptions
+from .batch_targets import TargetOptions
 from .errors import CommandError
 
 
@@ -25,21 +26,23 @@ def add_ray_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def check_ray(address: str | None, limits: Mapping[str, float | None], *, simulated: bool) -> None:
+def check_ray(address: str | None, limits: Mapping[str, float | None], targets: TargetOptions) -> None:
     """Raise `CommandError` for options that do not fit together.
 
     address: the value of `--ray`.
     limits: option → value of the limits on the rate.
-    simulated: whether the simulator answers, which only processes of this machine can reach.
+    targets: where the lines are sent. Only processes of this machine can reach the simulator.
     """
     if address is None:
         raise CommandError("--actors is the number of workers on a Ray cluster: name the cluster with --ray", status=2)
-    if simulated and address != LOCAL:
+    if targets.simulated and address != LOCAL:
         raise CommandError(
             f"the simulator answers on this machine only, and --ray {address} may use others: name a --model, or"
             " use --ray local",
             status=2,
         )
+    if targets.route or len(targets.base_urls) > 1:
+        raise CommandError("--ray takes one --model and one --base-url: it has no routes", status=2)
     for name, value in limits.items():
         if value is not None:
             raise CommandError(f"{name} is not supported with --ray: limit the calls with --concurrency", status=2)

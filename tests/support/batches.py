@@ -28,10 +28,16 @@ def records(path: Path) -> list[dict[str, object]]:
 
 
 async def run(
-    provider: ms.Provider, prompts: Path, answers: Path, retry: ms.Retry | None = None, **options: object
+    provider: ms.Provider,
+    prompts: Path,
+    answers: Path,
+    retry: ms.Retry | None = None,
+    traffic: ms.Traffic | None = None,
+    **options: object,
 ) -> Batch:
     with Journal(answers) as journal:
-        async with ms.open_engine([provider], retry=retry or ms.Retry(max_attempts=1)) as engine:
+        retry = retry or ms.Retry(max_attempts=1)
+        async with ms.open_engine([provider], retry=retry, traffic=traffic) as engine:
             batch = Batch(engine, journal, model, source=prompts.name, provider="sim", **options)  # type: ignore[arg-type]
             await batch.run(read_lines(prompts))
     return batch

@@ -368,6 +368,13 @@ def test_the_next_scarce_limit_is_blamed_if_the_first_was_limited_in_vain() -> N
 # 9. Declared limits.
 
 
+def test_less_than_one_request_in_a_window_is_one_in_a_longer_time() -> None:
+    quota = a_quota(requests_per_second=0.5)
+    assert quota.never(Ticket(100, 0), 0) is None
+    send(quota, 0)
+    assert ready_at(quota, 0) == 2
+
+
 def test_a_declared_limit_is_full_at_the_start() -> None:
     quota = a_quota(requests_per_second=2)
     for _ in range(2):

@@ -1,10 +1,8 @@
-"""Batches without the command line: recorded answers and failures, resuming, pace, memory and cost."""
+"""Batches without the command line: recorded answers and failures, resuming, traffic control, memory and cost."""
 
 from __future__ import annotations
 
-import itertools
 import json
-import random
 import tracemalloc
 from collections.abc import AsyncGenerator, Callable
 from decimal import Decimal
@@ -15,11 +13,15 @@ import pytest
 import trio
 
 import manystream as ms
-from manystream.batch import Batch, BatchError, Journal, JournalError, Pace, read_lines
-from manystream.batch.pace import BURST_SECONDS, CATCH_UP, TokenEstimate
+from manystream.batch import Batch, BatchError, Journal, JournalError, read_lines
 from manystream.cost import Cost, Unpriced
 from manystream.engine import Engine
+from tests.engine.traffic.limited import Limited, open_limited
+from tests.engine.traffic.limited import provider as limited_provider
+from tests.engine.traffic.targets import Server, failing, open_targets
+from tests.engine.traffic.targets import provider as target
 from tests.support.batches import line, model, records, run, write
+from tests.support.peers import open_peer
 
 # --- batches ---
 
@@ -224,83 +226,81 @@ def test_the_error_names_a_missing_folder(tmp_path: Path) -> None:
         raise AssertionError
 
 
-# --- pace ---
-
-
-def starts(pace: Pace, tokens: Callable[[], float], count: int) -> list[float]:
-    """Return the times at which `count` requests start, if each starts as early as the pace allows."""
-    now, found = 0.0, []
-    for _ in range(count):
-        needed = tokens()
-        while (delay := pace.delay(now, needed)) > 0:
-            now += delay
-        pace.start(now, needed)
-        found.append(now)
-    return found
-
-
-def test_requests_per_second_are_spread_evenly() -> None:
-    found = starts(Pace(10, None, 0.0), lambda: 1, 21)
-    assert found[-1] == pytest.approx(2.0)
-    assert max(b - a for a, b in itertools.pairwise(found)) == pytest.approx(0.1)
-
-
-def test_idle_time_is_not_made_up_for() -> None:
-    pace = Pace(1, None, 0.0)
-    pace.start(0.0, 1)
-    assert pace.delay(100.0, 1) == 0
-    pace.start(100.0, 1)
-    assert pace.delay(100.0, 1) == pytest.approx(1 - CATCH_UP)
-
-
-def test_tokens_per_minute_are_limited_in_every_minute() -> None:
-    chance = random.Random(1)
-    sizes: list[float] = []
-
-    def tokens() -> float:
-        sizes.append(chance.uniform(10, 3000))
-        return sizes[-1]
-
-    found = starts(Pace(None, 60_000, 0.0), tokens, 300)
-    for begin in found:
-        within = sum(size for size, at in zip(sizes, found, strict=True) if begin <= at < begin + 60)
-        assert within <= 60_000 * (1 + BURST_SECONDS / 60) + 3000
-
-
-def test_a_large_request_starts_when_the_budget_is_full() -> None:
-    pace = Pace(None, 600, 0.0)
-    assert pace.delay(0.0, 1e6) == 0
-    pace.start(0.0, 200)
-    assert pace.delay(0.0, 1e6) == pytest.approx(20)
-
-
-def test_the_real_number_of_tokens_corrects_the_charge() -> None:
-    pace = Pace(None, 600, 0.0)
-    pace.start(0.0, 50)
-    assert pace.delay(0.0, 20) == pytest.approx(2)
-    pace.settle(50, 10)
-    assert pace.delay(0.0, 20) == 0
-
-
-def test_the_estimate_follows_the_real_numbers() -> None:
-    estimate = TokenEstimate()
-    for _ in range(400):
-        estimate.learn(1000, 100, 40)
-    assert estimate.tokens(1000, None) == pytest.approx(140, rel=0.01)
-    assert estimate.tokens(1000, 10) == pytest.approx(110, rel=0.01)
+# --- traffic control ---
 
 
 @pytest.mark.trio
-async def test_a_batch_keeps_its_pace(
-    provider: ms.Provider, tmp_path: Path, autojump_clock: trio.testing.MockClock
+async def test_a_declared_limit_paces_a_batch(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
+    prompts = write(tmp_path / "p.jsonl", [line(str(n), model="m") for n in range(21)])
+    server = Server("sim")
+    traffic = ms.Traffic(rates={"*": ms.RateLimit(requests_per_second=2)})
+    async with open_peer(server.serve) as peer:
+        batch = await run(target(server, peer), prompts, tmp_path / "a.jsonl", traffic=traffic, concurrency=50)
+    assert batch.counters.answered == 21
+    assert server.at[-1] - server.at[0] == pytest.approx(9.5, abs=0.2)  # two at once, then two in each second
+
+
+@pytest.mark.trio
+async def test_refusals_are_no_attempts_of_a_line(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
+    prompts = write(tmp_path / "p.jsonl", [line(str(n), model="m") for n in range(100)])
+    server = Limited(per_minute=300, capacity=5)
+    async with open_limited(server) as peer:
+        one = limited_provider(peer, name="sim")
+        batch = await run(one, prompts, tmp_path / "a.jsonl", traffic=ms.Traffic(), stream=True)
+    assert (batch.counters.answered, batch.counters.failed) == (100, 0)
+    assert server.refused
+
+
+@pytest.mark.trio
+async def test_waiting_lines_are_counted(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
+    prompts = write(tmp_path / "p.jsonl", [line(str(n), model="m") for n in range(20)])
+    server = Server("sim", seconds=1.0)
+    traffic = ms.Traffic(rates={"*": ms.RateLimit(requests_per_minute=3)})
+    async with open_peer(server.serve) as peer, ms.open_engine([target(server, peer)], traffic=traffic) as engine:
+        with Journal(tmp_path / "a.jsonl") as journal:
+            batch = Batch(engine, journal, model, concurrency=10)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(batch.run, read_lines(prompts))
+                await trio.sleep(0.5)
+                batch.count_waiting()
+                assert (batch.counters.running, batch.counters.waiting) == (10, 7)
+                batch.stop()
+        batch.count_waiting()
+        assert (batch.counters.running, batch.counters.waiting) == (0, 0)
+
+
+@pytest.mark.trio
+async def test_lines_larger_than_a_limit_fail_alone(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
+    large = [line(f"large {n}", "word " * 500, model="m") for n in range(30)]
+    prompts = write(tmp_path / "p.jsonl", [*large, line("small", model="m")])
+    server = Server("sim")
+    traffic = ms.Traffic(rates={"*": ms.RateLimit(tokens_per_minute=400)})
+    async with open_peer(server.serve) as peer:
+        batch = await run(target(server, peer), prompts, tmp_path / "a.jsonl", traffic=traffic)
+    assert (batch.counters.answered, batch.counters.failures) == (1, {"rate_limit": 30})
+    assert "larger than the whole limit" in str(records(tmp_path / "a.errors.jsonl")[0]["error"])
+
+
+@pytest.mark.trio
+async def test_an_answers_record_names_the_target_that_answered(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
-    prompts = write(tmp_path / "p.jsonl", [line(str(n)) for n in range(21)])
-    stub = StubEngine()
-    with Journal(tmp_path / "a.jsonl") as journal:
-        began = trio.current_time()
-        pace = Pace(2, None, began)
-        await Batch(cast("Engine", stub), journal, model, concurrency=50, pace=pace).run(read_lines(prompts))
-        assert trio.current_time() - began == pytest.approx(10.0)
+    one, two = Server("one", fault=failing("503 Service Unavailable")), Server("two")
+    route = ms.Route("fast", ["one/m", "two/n"])
+    asked: list[str] = []
+
+    def price(request: ms.Request, response: ms.Response) -> Cost | Unpriced:
+        asked.append(request.model)
+        return Unpriced("none")
+
+    prompts = write(tmp_path / "p.jsonl", [line("a")])
+    async with open_targets(one, two, route=route) as engine:
+        with Journal(tmp_path / "a.jsonl") as journal:
+            batch = Batch(engine, journal, lambda named: "fast", provider="one", price=price)
+            await batch.run(read_lines(prompts))
+    (record,) = records(tmp_path / "a.jsonl")
+    assert (record["provider"], record["attempts"]) == ("two", 2)
+    assert asked == ["two/n"]
 
 
 # --- memory ---

@@ -1,0 +1,227 @@
+"""Where `manystream batch` sends the lines: the options `--model`, `--route`, `--provider` and `--base-url`.
+
+Knows the command line, providers and routes. Must not know files, or how a batch runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import os
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from ..batch.lines import ChooseModel
+from ..batch.model_choice import ModelChoice
+from ..engine.credentials import find_key
+from ..engine.traffic.route import Balance
+from ..engine.traffic.route_options import Route
+from ..providers.errors import InvalidRequestError
+from ..providers.provider import OpenAIChat, Provider
+from ..simulator import open_simulator
+from .errors import CommandError
+from .run import RunOptions, choose_provider
+
+SIMULATOR = "simulator"
+SIMULATED_MODEL = "sim-text"
+SIMULATED_ANSWERS = 32
+"""The number of events of a simulated answer."""
+
+ROUTE = "batch"
+"""The name of the route between several targets."""
+
+PORTS = {"http": 80, "https": 443}
+
+
+@dataclass(slots=True, frozen=True)
+class TargetOptions:
+    """The options that name where lines are sent, checked.
+
+    model: the model for all lines, or None.
+    route: models for all lines, in the order in which a line tries them; empty for none.
+    provider: the provider's name, or None.
+    base_urls: the servers' base URLs. Several are replicas of one server.
+    """
+
+    model: str | None
+    route: tuple[str, ...]
+    provider: str | None
+    base_urls: tuple[str, ...]
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the simulator answers, because no model, provider or URL was named."""
+        return not (self.model or self.route or self.provider or self.base_urls)
+
+
+@dataclass(slots=True, frozen=True)
+class Destination:
+    """Where the lines of a batch are sent.
+
+    providers: the engine's providers.
+    choose_model: maps the model that a line names (or None) to the model of its request.
+    routes: the route between several targets; empty if there is one target.
+    """
+
+    providers: tuple[Provider, ...]
+    choose_model: ChooseModel
+    routes: tuple[Route, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The name of the first provider."""
+        return self.providers[0].name
+
+
+def add_target_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options that name where lines are sent."""
+    parser.add_argument("--model", metavar="MODEL", help="the model; without it, the built-in simulator answers")
+    parser.add_argument(
+        "--route", metavar="MODEL,MODEL…", help="models in place of --model: if one fails, a line goes to the next"
+    )
+    parser.add_argument("--provider", metavar="PROVIDER", help="the provider; see `manystream run --help`")
+    parser.add_argument(
+        "--base-url",
+        metavar="URL",
+        action="append",
+        default=[],
+        help="the base URL of another server (OpenAI-compatible unless --provider); several are replicas, and each line"
+        " goes to the fastest",
+    )
+
+
+def read_target_options(arguments: argparse.Namespace) -> TargetOptions:
+    """Return the options. Raises `CommandError` where they contradict each other."""
+    options = TargetOptions(
+        model=arguments.model,
+        route=() if arguments.route is None else tuple(part.strip() for part in arguments.route.split(",")),
+        provider=arguments.provider,
+        base_urls=tuple(arguments.base_url),
+    )
+    problem = _problem(options)
+    if problem:
+        raise CommandError(problem, status=2)
+    return options
+
+
+def _problem(options: TargetOptions) -> str:
+    """Return why the options cannot be used together; empty if they can."""
+    route, urls = options.route, options.base_urls
+    if options.model is not None and route:
+        return "give --model or --route, not both: --route is several models, in the order in which a line tries them"
+    if not all(route):
+        return "--route: a name is empty; write models with commas between them, such as gpt-5,claude-sonnet-4-5"
+    again = _first_twice(list(route))
+    if again is not None:
+        return f"--route names {route[again]!r} twice"
+    again = _first_twice([_address(url) for url in urls])
+    if again is not None:
+        return f"--base-url number {again + 1} is the same server as an earlier one; give each replica once"
+    if len(urls) > 1 and route:
+        return "--route allows at most one --base-url: several are replicas that serve one --model"
+    if len(urls) > 1 and options.model is None:
+        return "several --base-url need --model: the model that every one of these servers has"
+    return ""
+
+
+def _first_twice(values: list[object] | list[str]) -> int | None:
+    """Return the position of the first value that is equal to an earlier one; None if all differ."""
+    return next((position for position, value in enumerate(values) if value in values[:position]), None)
+
+
+def _address(url: str) -> object:
+    """Return a value that is equal for two spellings of one base URL."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme, parts.hostname, parts.port or PORTS.get(parts.scheme), parts.path.rstrip("/"), parts.query
+    except ValueError:
+        return url  # the engine refuses it
+
+
+@contextmanager
+def open_destination(options: TargetOptions) -> Generator[Destination, None, None]:
+    """Yield where the lines are sent; the simulator runs meanwhile if it answers them. Raises `CommandError`."""
+    if options.simulated:
+        with open_simulator(f"events={SIMULATED_ANSWERS}", journal=0) as simulator:
+            simulated = OpenAIChat("simulated", simulator.base_urls["openai-chat"], name=SIMULATOR)
+            yield Destination((simulated,), ModelChoice(SIMULATOR, default=SIMULATED_MODEL))
+    elif options.route:
+        yield _in_order(options, os.environ)
+    elif len(options.base_urls) > 1:
+        yield _replicas(options, os.environ)
+    else:
+        provider, model = _choose(options, options.model or SIMULATED_MODEL, os.environ)
+        yield Destination((provider,), ModelChoice(provider.name, model if options.model is not None else None))
+
+
+def _in_order(options: TargetOptions, environment: Mapping[str, str]) -> Destination:
+    """Return a route that sends a line to the first model, and after a failure to the next."""
+    providers: dict[str, Provider] = {}
+    targets: list[str] = []
+    for name in options.route:
+        try:
+            provider, model = _choose(options, name, environment)
+            find_key(provider, environment)  # else a line would pass over the target without a word
+        except (CommandError, InvalidRequestError) as error:
+            raise CommandError(f"--route, {name!r}: {error}") from None
+        known = providers.setdefault(provider.name, provider)
+        if known != provider:
+            raise CommandError(f"--route: {provider.name!r} would be two providers; add --provider")
+        targets.append(f"{provider.name}/{model}")
+    again = _first_twice(targets)
+    if again is not None:
+        raise CommandError(f"--route names {targets[again]!r} twice", status=2)
+    return Destination(tuple(providers.values()), lambda named: ROUTE, (Route(ROUTE, targets),))
+
+
+def _replicas(options: TargetOptions, environment: Mapping[str, str]) -> Destination:
+    """Return a route that sends each line to the fastest of several servers with one model."""
+    providers: list[Provider] = []
+    targets: list[str] = []
+    for url in options.base_urls:
+        provider, model = _choose(options, options.model or "", environment, url)
+        provider = copy.copy(provider)
+        provider.name = _replica_name(url, {each.name for each in providers})
+        providers.append(provider)
+        targets.append(f"{provider.name}/{model}")
+    route = Route(ROUTE, targets, balance=Balance.FASTEST.value)
+    return Destination(tuple(providers), lambda named: ROUTE, (route,))
+
+
+def _replica_name(url: str, taken: set[str]) -> str:
+    """Return a name for a server: its host and port, without a password."""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or "server"
+        port = parts.port or PORTS.get(parts.scheme, 0)
+    except ValueError:
+        host, port = "server", 0
+    name = base = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    number = 2
+    while name in taken:
+        name, number = f"{base} ({number})", number + 1
+    return name
+
+
+def _choose(
+    options: TargetOptions, model: str, environment: Mapping[str, str], url: str | None = None
+) -> tuple[Provider, str]:
+    """Return the provider of a model, and its name of the model. Raises `CommandError`.
+
+    url: the server's base URL; None for the only one that was given, if any.
+    """
+    wanted = RunOptions(
+        provider=options.provider,
+        model=model,
+        base_url=url or next(iter(options.base_urls), None),
+        system=None,
+        thinking=None,
+        max_output_tokens=None,
+        headers={},
+        attempts=1,
+        stream=False,
+        prompt="",
+    )
+    return choose_provider(wanted, environment)

@@ -1,0 +1,144 @@
+"""Where `manystream batch` sends lines: one model, several in order, replicas; and the limits that it declares."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import manystream as ms
+from manystream.cli import batch, main
+from manystream.simulator import Simulator, open_simulator_thread
+from tests.support.batches import line, write
+
+FILES = ("p.jsonl", "-o", "a.jsonl", "--plain")
+
+
+@pytest.fixture(scope="module")
+def simulator() -> Iterator[Simulator]:
+    with open_simulator_thread("events=2") as simulator:
+        yield simulator
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory, with a file of prompts. Only OpenAI has a key."""
+    for name in ("ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "MANYSTREAM_CREDENTIALS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", "/nonexistent")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-canary")
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "p.jsonl", [line(str(number), model="another") for number in range(12)])
+    return tmp_path
+
+
+def address(simulator: Simulator) -> str:
+    return simulator.base_urls["openai-chat"]
+
+
+def answers(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(text) for text in (folder / "a.jsonl").read_bytes().splitlines()]
+
+
+def test_a_line_goes_to_the_next_model_of_a_route(simulator: Simulator, folder: Path) -> None:
+    route = "sim-text@fail=503,sim-text"
+    assert main(["batch", *FILES, "--route", route, "--base-url", address(simulator)]) == 0
+    found = answers(folder)
+    assert len(found) == 12
+    assert {(each["provider"], each["model"]) for each in found} == {("openai-compatible", "sim-text")}
+    assert max(each["attempts"] for each in found) == 2
+
+
+def test_spaces_after_the_commas_of_a_route_are_no_part_of_a_name(simulator: Simulator) -> None:
+    assert main(["batch", *FILES, "--route", "sim-text, sim-text@events=3", "--base-url", address(simulator)]) == 0
+
+
+def test_each_replica_gets_lines_and_a_dead_one_loses_none(simulator: Simulator, folder: Path) -> None:
+    write(folder / "p.jsonl", [line(str(number)) for number in range(60)])
+    with open_simulator_thread("events=2") as second, open_simulator_thread("events=2,fail=503") as dead:
+        servers = [address(each) for each in (simulator, second, dead)]
+        options = [part for url in servers for part in ("--base-url", url)]
+        assert main(["batch", *FILES, "--model", "sim-text", *options, "--attempts", "1"]) == 0
+    found = answers(folder)
+    assert len(found) == 60
+    assert {each["provider"] for each in found} == {url.split("/")[2] for url in servers[:2]}
+
+
+def test_a_refused_line_is_sent_again_and_uses_no_attempt(folder: Path) -> None:
+    with open_simulator_thread("events=2", limits=["requests-per-minute=600 bucket=0.5"]) as limited:
+        url = address(limited)
+        assert main(["batch", *FILES, "--model", "sim-text", "--base-url", url, "--attempts", "1"]) == 0
+        (counts,) = limited.limit_counts()
+    assert (len(answers(folder)), counts.accepted) == (12, 12)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ([], ms.Traffic()),
+        (["--no-adaptive"], ms.Traffic(adaptive=False)),
+        (
+            ["--max-rps", "0.5", "--max-tpm", "1e6"],
+            ms.Traffic(rates={"*": ms.RateLimit(requests_per_second=0.5, tokens_per_minute=1e6)}),
+        ),
+    ],
+)
+def test_options_become_traffic_control(
+    simulator: Simulator, arguments: list[str], expected: ms.Traffic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: dict[str, Any] = {}
+
+    def open_engine(providers: Any, **options: Any) -> Any:
+        given.update(options)
+        options["traffic"] = ms.Traffic()
+        return ms.open_engine(providers, **options)
+
+    monkeypatch.setattr(batch, "open_engine", open_engine)
+    assert main(["batch", *FILES, "--model", "sim-text", "--base-url", address(simulator), *arguments]) == 0
+    assert given["traffic"] == expected
+
+
+URL = "http://127.0.0.1:9/v1"
+SAME = "http://127.0.0.1:9/v1/"
+OTHER = "http://127.0.0.1:10/v1"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "complaint"),
+    [
+        (["--model", "gpt-5", "--route", "gpt-5,gpt-4o"], 2, "give --model or --route, not both"),
+        (["--route", "gpt-5,,gpt-4o"], 2, "--route: a name is empty"),
+        (["--route", ""], 2, "--route: a name is empty"),
+        (["--route", "gpt-5,gpt-5"], 2, "--route names 'gpt-5' twice"),
+        (["--route", "gpt-5,openai/gpt-5"], 2, "--route names 'openai-chat/gpt-5' twice"),
+        (["--route", "gpt-5,nobody/x"], 1, "--route, 'nobody/x': unknown model 'nobody/x'"),
+        (["--route", "gpt-5,claude-opus-4"], 1, "--route, 'claude-opus-4': api_key: 'anthropic' has no key"),
+        (["--route", "a,b", "--base-url", URL, "--base-url", OTHER], 2, "--route allows at most one --base-url"),
+        (["--model", "m", "--base-url", URL, "--base-url", SAME], 2, "--base-url number 2 is the same server"),
+        (["--base-url", URL, "--base-url", OTHER], 2, "several --base-url need --model"),
+        (["--model", "m", "--base-url", URL, "--base-url", "http://127.0.0.1:99999/v1"], 1, "base_url"),
+        (["--model", "m", "--base-url", URL, "--max-rps", "0"], 2, "--max-rps must be above 0"),
+        (["--model", "m", "--base-url", URL, "--max-tpm", "inf"], 2, "--max-tpm must be above 0"),
+    ],
+)
+def test_wrong_targets_are_one_line(
+    arguments: list[str], status: int, complaint: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["batch", *FILES, *arguments]) == status
+    shown = capsys.readouterr().err
+    assert complaint in shown
+    assert shown.count("\n") == 1
+    assert "sk-canary" not in shown
+    assert not (folder / "a.jsonl").exists() or not answers(folder)
+
+
+def test_the_help_fits_80_columns(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["batch", "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert max(map(len, shown.splitlines())) <= 80
+    for word in ("--route", "--base-url", "--no-adaptive", "--max-tpm"):
+        assert word in shown
