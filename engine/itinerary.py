@@ -20,12 +20,14 @@ from .stop import MakeStop, Stop
 from .traffic.keys import KeyRing
 from .traffic.route_options import lay_over, with_model
 from .traffic.ticket import Ticket
-from .wait import Site, Wait, Waiting
+from .wait import Site, Wait, Waiting, site_at
 
 LaneOf: TypeAlias = "Callable[[Access, str], Lane]"
 """Returns the lane of a model at a provider, for one key."""
 
 PRIORITIES: dict[str, Priority] = {priority.value: priority for priority in Priority}
+
+NO_SITES: frozenset[Site] = frozenset()
 
 NO_OPTIONS: Mapping[str, object] = {}
 
@@ -36,7 +38,17 @@ class Itinerary:
     failed: keys that the call cannot use.
     """
 
-    __slots__ = ("_lane_of", "_make_stop", "_model", "_places", "_request", "_stops", "_tickets", "failed")
+    __slots__ = (
+        "_input_tokens",
+        "_lane_of",
+        "_make_stop",
+        "_model",
+        "_places",
+        "_request",
+        "_stops",
+        "_tickets",
+        "failed",
+    )
 
     def __init__(
         self, places: tuple[Place, ...], request: Request, model: str, make_stop: MakeStop, lane_of: LaneOf
@@ -49,7 +61,8 @@ class Itinerary:
         self._lane_of = lane_of
         self._stops: dict[Site, Stop] = {}
         self._tickets: dict[Site, Ticket] = {}
-        self.failed: frozenset[Site] = frozenset()
+        self._input_tokens = -1.0  # unknown until the request was checked
+        self.failed: frozenset[Site] = NO_SITES
 
     def stop_at(self, site: Site) -> Stop:
         """Return the request for a target, which is prepared once. Raises `InvalidRequestError`."""
@@ -82,22 +95,24 @@ class Itinerary:
         return self._make_stop(request, access.preparer)
 
     def make_tickets(self, input_tokens: float) -> None:
-        """Make a ticket for each queue, after the request was checked. input_tokens: as estimated."""
-        for place, target in enumerate(self._places):
-            for key in range(len(target.accesses)):
-                self._tickets[Site(place, key)] = self._ticket(target, input_tokens)
+        """Let `wait_at` make tickets from now on: the request was checked. input_tokens: as estimated."""
+        self._input_tokens = input_tokens
 
     def wait_at(self, call: Waiting, site: Site) -> Wait:
         """Return a wait of the call for one key of a target."""
         place = self._places[site.place]
         lane = self._lane_of(place.accesses[site.key], self._model_at(place))
+        if self._input_tokens < 0:
+            return Wait(call, site, lane, Ticket(0.0, None))
         ticket = self._tickets.get(site)
-        return Wait(call, site, lane, Ticket(0.0, None) if ticket is None else ticket)
+        if ticket is None:
+            ticket = self._tickets[site] = self._ticket(place, self._input_tokens)
+        return Wait(call, site, lane, ticket)
 
     def waits_at(self, call: Waiting, place: int, now: float) -> list[Wait]:
         """Return a wait for each key that can be used at a target. Keys whose quota is used up, or too small for the
         request, are left out."""
-        waits = (self.wait_at(call, Site(place, key)) for key in self._usable(place, now))
+        waits = (self.wait_at(call, site_at(place, key)) for key in self._usable(place, now))
         return [wait for wait in waits if wait.why_never(now) is None]
 
     def is_usable(self, site: Site, now: float) -> bool:
@@ -110,7 +125,7 @@ class Itinerary:
 
     def why_never(self, call: Waiting, place: int, now: float) -> tuple[ProviderError, ...]:
         """Return why the request can never be sent to a target."""
-        sites = (Site(place, key) for key in range(len(self._places[place].accesses)))
+        sites = (site_at(place, key) for key in range(len(self._places[place].accesses)))
         errors = (self.wait_at(call, site).why_never(now) for site in sites)
         return tuple(error for error in errors if error is not None)
 

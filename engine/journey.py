@@ -31,7 +31,9 @@ from .stop import MakeStop, Stop
 from .token_estimate import estimate_input_tokens
 from .traffic.failover import is_keys_fault, is_targets_fault, moves_on
 from .traffic.route import Balance, Choice
-from .wait import Rooms, Site, Wait
+from .wait import Rooms, Site, Wait, site_at
+
+NO_TARGETS: frozenset[int] = frozenset()
 
 
 class Passenger(Sender, Protocol):
@@ -108,9 +110,9 @@ class Journey(Admission, Due):
         self._started_at = 0.0  # when that began
         self._answered = False  # whether its first event came
         self._avoided: Site | None = None  # where a limit has just refused the call
-        self._tried: frozenset[int] = frozenset()  # targets that failed since the last pause
-        self._finished: frozenset[int] = frozenset()  # targets that would fail again
-        self._attempted: frozenset[int] = frozenset()  # targets that have had an attempt
+        self._tried: frozenset[int] = NO_TARGETS  # targets that failed since the last pause
+        self._finished: frozenset[int] = NO_TARGETS  # targets that would fail again
+        self._attempted: frozenset[int] = NO_TARGETS  # targets that have had an attempt
         self._errors: tuple[ProviderError, ...] = ()  # since the last pause
         self._waits: dict[Site, Wait] = {}
         self._parking = Parking(route, runtime)
@@ -155,7 +157,7 @@ class Journey(Admission, Due):
         self._begin_to_wait(now)
         if again:
             self._was_sent = True
-            self._tried, self._errors = frozenset(), ()
+            self._tried, self._errors = NO_TARGETS, ()
         planned, self._planned = self._planned, None
         refused = None if planned is None else self._refusal(now)
         if planned is not None and refused is not None:
@@ -232,8 +234,10 @@ class Journey(Admission, Due):
         if self._site is not None:
             if outcome is not None and outcome.success:
                 self._answer(now)
+                self._route.complete(self._site.place)
             self._arrive(None if outcome is None else outcome.error, now)
         self._is_ended = True
+        self._call = None  # the call refers to its journey
 
     # --- as the route and the runtime see it ---
 
@@ -351,7 +355,7 @@ class Journey(Admission, Due):
             place = choice.target if choice.target is not None else next(iter(choice.among), left[0])
             waits = self.waits_at(place)
             roomy = [wait for wait in waits if wait.has_room(now)]
-            site = self._best(roomy, now).site if roomy else waits[0].site if waits else Site(place, 0)
+            site = self._best(roomy, now).site if roomy else waits[0].site if waits else site_at(place, 0)
             try:
                 return site, self._itinerary.stop_at(site)
             except InvalidRequestError as error:
@@ -434,6 +438,7 @@ class Journey(Admission, Due):
     def _forget(self, wait: Wait) -> None:
         """The call waits no longer in this queue."""
         self._waits.pop(wait.site, None)
+        wait.ticket.owner = None  # the wait refers to its ticket
         if all(site.place != wait.site.place for site in self._waits):
             self._route.leave(self, wait.site.place)
 
@@ -483,7 +488,8 @@ class Journey(Admission, Due):
         if site is None:
             return
         if error is not None and is_targets_fault(error):
-            self._route.fail(site.place, self._started_at, now, self._request.session, error)
+            session = self._request.session
+            self._route.fail(site.place, self._started_at, now, session, error, broke=self._answered)
         self._route.end(site.place, self._started_at)
 
     def _cannot_take(self, place: int, error: InvalidRequestError) -> None:

@@ -282,7 +282,9 @@ _ADMITTED = methodcaller("admitted")
 
 def _notify(ticket: Ticket, method: Callable[[Sender], object]) -> None:
     """Call a method of a `Sender`. An exception ends only this call."""
-    sender = cast("Sender", ticket.owner)
+    sender = cast("Sender | None", ticket.owner)
+    if sender is None:
+        return  # the callback of a call that was notified before has ended this one
     try:
         method(sender)
     except Exception as error:

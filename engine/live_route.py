@@ -231,17 +231,27 @@ class LiveRoute(Due):
 
     def succeed(self, place: int, seconds: float, now: float) -> None:
         """A call's first event came after so many seconds."""
-        breaker = self.state.targets[place].breaker
-        was_tripped = breaker.is_tripped
+        was_tripped = self.state.targets[place].breaker.is_tripped
         self.state.succeed(place, seconds, now)
-        if was_tripped and self._uses_breakers:
+        self._note_recovery(place, was_tripped=was_tripped)
+
+    def complete(self, place: int) -> None:
+        """A call's answer is complete."""
+        was_tripped = self.state.targets[place].breaker.is_tripped
+        self.state.complete(place)
+        self._note_recovery(place, was_tripped=was_tripped)
+
+    def _note_recovery(self, place: int, *, was_tripped: bool) -> None:
+        if was_tripped and self._uses_breakers and not self.state.targets[place].breaker.is_tripped:
             logger.info("route %s: %s answers, and is used again", self.name, self.label(place))
 
-    def fail(self, place: int, sent_at: float, now: float, session: str | None, error: ProviderError) -> None:
-        """A call failed by its target's fault."""
+    def fail(
+        self, place: int, sent_at: float, now: float, session: str | None, error: ProviderError, *, broke: bool
+    ) -> None:
+        """A call failed by its target's fault. broke: its first event had come."""
         breaker = self.state.targets[place].breaker
         was_tripped = breaker.is_tripped
-        self.state.fail(place, sent_at, now, session)
+        self.state.fail(place, sent_at, now, session, broke=broke)
         if breaker.is_tripped and not was_tripped:
             if self._uses_breakers:
                 logger.warning(

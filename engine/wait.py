@@ -6,6 +6,7 @@ or other calls.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
@@ -19,6 +20,12 @@ class Site(NamedTuple):
 
     place: int
     key: int
+
+
+@functools.cache
+def site_at(place: int, key: int) -> Site:
+    """Return the site of a target and a key. All calls share it: each of them remembers several sites."""
+    return Site(place, key)
 
 
 class Waiting(Protocol):

@@ -1,5 +1,8 @@
 """A circuit breaker: after several failures in a row, it lets no call through to a target for a pause.
 
+There are two kinds of failures. A call that fails before its first event is followed by a first event of another call,
+if the target works. A stream that breaks after its first event is followed by a complete answer, if the target works.
+
 Knows the outcomes of calls and the time that the caller passes. Must not know targets.
 """
 
@@ -9,7 +12,7 @@ import enum
 import math
 
 FAILURES = 5
-"""The number of failures in a row that opens a breaker."""
+"""The number of failures of one kind in a row that opens a breaker."""
 
 OPEN_FOR = 2.0
 """The length of the pause in seconds. It is constant, so that a recovered target is used within this time."""
@@ -29,17 +32,18 @@ class BreakerState(enum.StrEnum):
 class Breaker:
     """The breaker of one target. Failures of calls that were sent before it opened do not lengthen the pause."""
 
-    __slots__ = ("_failures", "_opened_at", "_probe_at")
+    __slots__ = ("_broken", "_failures", "_opened_at", "_probe_at")
 
     def __init__(self) -> None:
-        self._failures = 0
+        self._failures = 0  # calls without a first event, since the last first event
+        self._broken = 0  # streams that broke, since the last complete answer
         self._opened_at = -math.inf
         # The time at which the probing call was sent; `math.inf` while there is none.
         self._probe_at = math.inf
 
     def state(self, now: float) -> BreakerState:
         """Return the breaker's state at the time `now`."""
-        if self._failures < FAILURES:
+        if not self.is_tripped:
             return BreakerState.CLOSED
         if self._probe_at < math.inf or now < self._opened_at + OPEN_FOR:
             return BreakerState.OPEN
@@ -48,7 +52,7 @@ class Breaker:
     @property
     def is_tripped(self) -> bool:
         """Whether so many calls have failed that it is not closed."""
-        return self._failures >= FAILURES
+        return self._failures >= FAILURES or self._broken >= FAILURES
 
     def next_time(self, now: float) -> float:
         """Return the time of the next probing call; `now` if calls may be sent; `math.inf` while a probe runs."""
@@ -62,17 +66,30 @@ class Breaker:
             self._probe_at = now
 
     def succeed(self) -> None:
-        """Record that the target answered a call, and close the breaker."""
+        """Record the first event of a call, and close the breaker, unless broken streams have opened it."""
         self._failures = 0
+        if not self.is_tripped:
+            self._probe_at = math.inf
+
+    def complete(self) -> None:
+        """Record a complete answer, and close the breaker."""
+        self._failures = self._broken = 0
         self._probe_at = math.inf
 
-    def fail(self, sent_at: float, now: float) -> None:
-        """Record that a call failed by the target's fault. `sent_at`: the time at which the call was sent."""
-        if self._failures == FAILURES and sent_at < self._probe_at:
+    def fail(self, sent_at: float, now: float, *, broke: bool = False) -> None:
+        """Record that a call failed by the target's fault.
+
+        sent_at: the time at which the call was sent.
+        broke: its first event had come.
+        """
+        if self.is_tripped and sent_at < self._probe_at:
             return
-        self._failures = min(FAILURES, self._failures + 1)
+        if broke:
+            self._broken = min(FAILURES, self._broken + 1)
+        else:
+            self._failures = min(FAILURES, self._failures + 1)
         self._probe_at = math.inf
-        if self._failures == FAILURES:
+        if self.is_tripped:
             self._opened_at = now
 
     def end(self, sent_at: float) -> None:

@@ -133,10 +133,17 @@ class RouteState:
         self.targets[place].score.succeed(first_event, now)
         self.targets[place].breaker.succeed()
 
-    def fail(self, place: int, sent_at: float, now: float, session: str | None = None) -> None:
-        """Record that a call failed by its target's fault. Its session leaves the target. Call `end` afterwards."""
+    def complete(self, place: int) -> None:
+        """Record a call's complete answer. `end` is called later for the same call."""
+        self.targets[place].breaker.complete()
+
+    def fail(self, place: int, sent_at: float, now: float, session: str | None = None, *, broke: bool = False) -> None:
+        """Record that a call failed by its target's fault. Its session leaves the target. Call `end` afterwards.
+
+        broke: its first event had come.
+        """
         self.targets[place].score.fail(now)
-        self.targets[place].breaker.fail(sent_at, now)
+        self.targets[place].breaker.fail(sent_at, now, broke=broke)
         if session is not None and self._sessions.get(session, (-1, now))[0] == place:
             self.end_session(session)
 

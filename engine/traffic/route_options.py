@@ -37,7 +37,7 @@ class Target:
     fallback: used only when no other target is left, in the order of the targets.
     options: options of a `Request`, such as `temperature=0` or `timeouts=ms.Timeouts(first_byte=5)`. They replace the
         request's own. Members of `metadata`, `extra_body`, `extra_headers` and `timeouts` are added to the request's.
-        `retry` and `session` hold for the whole call, so a target cannot have them.
+        `retry`, `session` and `timeouts.total` hold for the whole call, so a target cannot have them.
 
     Raises `InvalidRequestError` for a wrong value, and `TypeError` for an unknown option.
     """
@@ -62,6 +62,13 @@ class Target:
         for option in options:
             if option in OF_THE_CALL or option not in RequestOptions.__annotations__:
                 raise TypeError(f"a target has no option {option!r}: {_why_not(option)}")
+        timeouts = options.get("timeouts")
+        if isinstance(timeouts, Timeouts) and timeouts.total is not None:
+            raise InvalidRequestError(
+                "target.timeouts.total",
+                "holds for the whole call, so give it to the request; for one target, use connect, first_byte, idle"
+                " and queue",
+            )
         sample = Request(model, "", **options)
         for option in options:
             REQUEST.rules[option].check(getattr(sample, option), f"target.{option}")

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from manystream.engine.traffic.breaker import Breaker, BreakerState
+from manystream.engine.traffic.breaker import FAILURES, Breaker, BreakerState
 from manystream.engine.traffic.hedge import Hedge, HedgeState
 from manystream.engine.traffic.route import Balance, Choice, RouteState, TargetRecord
 from manystream.providers.errors import InvalidRequestError
@@ -196,3 +196,29 @@ def test_hedges_are_at_most_the_given_part_of_recent_calls() -> None:
 def test_a_hedge_with_junk_is_an_error(options: dict[str, float]) -> None:
     with pytest.raises(InvalidRequestError, match="hedge"):
         Hedge(**options)
+
+
+def test_streams_that_break_open_a_breaker_although_they_begin() -> None:
+    breaker = Breaker()
+    for _ in range(FAILURES):
+        assert breaker.state(0) is BreakerState.CLOSED
+        breaker.begin(0)
+        breaker.succeed()
+        breaker.fail(0, 1, broke=True)
+        breaker.end(0)
+    assert (breaker.state(2.9), breaker.state(3)) == (BreakerState.OPEN, BreakerState.PROBING)
+    breaker.begin(3)
+    breaker.succeed()
+    assert breaker.state(4) is BreakerState.OPEN  # the first event of the probing call says nothing
+    breaker.complete()
+    breaker.end(3)
+    assert breaker.state(4) is BreakerState.CLOSED
+
+
+def test_a_complete_answer_forgives_broken_streams() -> None:
+    breaker = Breaker()
+    for _ in range(4 * FAILURES):
+        breaker.succeed()
+        breaker.fail(0, 0, broke=True)
+        breaker.complete()
+    assert breaker.state(0) is BreakerState.CLOSED

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 
 import pytest
@@ -9,13 +10,17 @@ import trio
 import trio.testing
 
 import manystream as ms
-from tests.support.peers import STREAM_HEAD, Line, Recorder, chunked, open_peer
+from manystream.engine.journey import Journey
+from tests.support.peers import STREAM_HEAD, Line, Recorder, chat_chunk, chunked, open_peer
 
 from .targets import Server, ask, failing, hangs, open_targets, path, provider
 
 pytestmark = pytest.mark.trio
 
 NAMES = ("one", "two", "three")
+
+BROKEN = STREAM_HEAD.encode() + chunked(chat_chunk("half"), end=False) + b"no chunk\r\n"
+"""A stream that breaks after its first event."""
 
 
 def shared(balance: str = "fastest") -> ms.Route:
@@ -214,3 +219,42 @@ async def test_a_wrong_model_is_an_error_with_several_keys(
         async with ms.open_engine([one], traffic=ms.Traffic()) as engine:
             with pytest.raises(ms.InvalidRequestError, match=r"^(model|request): "):
                 engine.start_stream(make())  # type: ignore[arg-type]
+
+
+async def test_a_target_that_breaks_every_stream_is_left_alone(autojump_clock: trio.testing.MockClock) -> None:
+    one, two = Server("one", fault=lambda server: BROKEN), Server("two")
+    async with open_targets(one, two) as engine:
+        completions = []
+        for _ in range(100):
+            completions.append(await engine.start_stream(ask()).wait())
+            await trio.sleep(0.1)
+        assert engine.statistics().traffic.routes["fast"].targets[0].breaker != "closed"
+        one.fault = None
+        await trio.sleep(3)
+        assert (await engine.start_stream(ask()).wait()).success
+        assert engine.statistics().traffic.routes["fast"].targets[0].breaker == "closed"
+    assert sum(not completion.success for completion in completions) <= 15  # five, and a probe every two seconds
+
+
+async def test_an_ended_wait_is_freed_without_the_garbage_collector(autojump_clock: trio.testing.MockClock) -> None:
+    servers = [Server(name) for name in NAMES]
+    async with open_targets(*servers, route=shared(), rates=limits()) as engine:
+        for _ in NAMES:
+            assert (await engine.start_stream(ask()).wait()).success
+        gc.collect()
+        before = count(Journey)
+        gc.disable()
+        try:
+            calls = [engine.start_stream(ask()) for _ in range(30)]
+            assert count(Journey) == before + 30
+            for call in calls:
+                call.cancel()
+                await call.wait()
+            del calls, call
+            assert count(Journey) == before
+        finally:
+            gc.enable()
+
+
+def count(kind: type) -> int:
+    return sum(type(each) is kind for each in gc.get_objects())

@@ -70,5 +70,11 @@ def test_an_option_that_a_target_cannot_have(option: str) -> None:
         ms.Target("one/m", **{option: None})  # type: ignore[arg-type]
 
 
+def test_a_targets_timeouts_are_those_of_an_attempt() -> None:
+    with pytest.raises(ms.InvalidRequestError, match=r"target\.timeouts\.total: holds for the whole call"):
+        ms.Target("one/m", timeouts=ms.Timeouts(total=10, first_byte=5))
+    ms.Target("one/m", timeouts=ms.Timeouts(connect=1, first_byte=5, idle=5, queue=1))
+
+
 def test_one_model_may_be_there_twice_with_different_options() -> None:
     assert len(ms.Route("fast", ["one/m", ms.Target("one/m", temperature=0)]).targets) == 2
