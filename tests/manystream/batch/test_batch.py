@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tracemalloc
 from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from typing import cast
@@ -16,12 +17,8 @@ import manystream as ms
 from manystream.batch import Batch, BatchError, Journal, JournalError, read_lines
 from manystream.cost import Cost, Unpriced
 from manystream.engine import Engine
-from tests.engine.traffic.limited import Limited, open_limited
-from tests.engine.traffic.limited import provider as limited_provider
-from tests.engine.traffic.targets import Server, failing, open_targets
-from tests.engine.traffic.targets import provider as target
 from tests.support.batches import line, model, records, run, write
-from tests.support.peers import open_peer
+from tests.support.peers import Line, Peer, answer, chat_answer, error_body, open_peer
 
 # --- batches ---
 
@@ -229,13 +226,36 @@ def test_the_error_names_a_missing_folder(tmp_path: Path) -> None:
 # --- traffic control ---
 
 
+@dataclass
+class Server:
+    """A server. status: of its failures; the first `failures` requests fail. at: when requests came."""
+
+    seconds: float = 0.05
+    status: str = "429 Too Many Requests"
+    failures: int = 0
+    at: list[float] = field(default_factory=list[float])
+
+    async def serve(self, peer: Line) -> None:
+        while await peer.request():
+            self.at.append(trio.current_time())
+            if len(self.at) <= self.failures:
+                await peer.send(answer(error_body("Rate limit reached", "requests"), status=self.status))
+                continue
+            await trio.sleep(self.seconds)
+            await peer.send(answer(chat_answer("fine")))
+
+
+def target(peer: Peer, name: str = "sim") -> ms.OpenAIChat:
+    return ms.OpenAIChat("k", peer.url, name=name, profile="openai-chat")
+
+
 @pytest.mark.trio
 async def test_a_declared_limit_paces_a_batch(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
     prompts = write(tmp_path / "p.jsonl", [line(str(n), model="m") for n in range(21)])
-    server = Server("sim")
+    server = Server()
     traffic = ms.Traffic(rates={"*": ms.RateLimit(requests_per_second=2)})
     async with open_peer(server.serve) as peer:
-        batch = await run(target(server, peer), prompts, tmp_path / "a.jsonl", traffic=traffic, concurrency=50)
+        batch = await run(target(peer), prompts, tmp_path / "a.jsonl", traffic=traffic, concurrency=50)
     assert batch.counters.answered == 21
     assert server.at[-1] - server.at[0] == pytest.approx(9.5, abs=0.2)  # two at once, then two in each second
 
@@ -243,20 +263,19 @@ async def test_a_declared_limit_paces_a_batch(tmp_path: Path, autojump_clock: tr
 @pytest.mark.trio
 async def test_refusals_are_no_attempts_of_a_line(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
     prompts = write(tmp_path / "p.jsonl", [line(str(n), model="m") for n in range(100)])
-    server = Limited(per_minute=300, capacity=5)
-    async with open_limited(server) as peer:
-        one = limited_provider(peer, name="sim")
-        batch = await run(one, prompts, tmp_path / "a.jsonl", traffic=ms.Traffic(), stream=True)
+    server = Server(failures=15)
+    async with open_peer(server.serve) as peer:
+        batch = await run(target(peer), prompts, tmp_path / "a.jsonl", traffic=ms.Traffic())
     assert (batch.counters.answered, batch.counters.failed) == (100, 0)
-    assert server.refused
+    assert len(server.at) == 115
 
 
 @pytest.mark.trio
 async def test_waiting_lines_are_counted(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
     prompts = write(tmp_path / "p.jsonl", [line(str(n), model="m") for n in range(20)])
-    server = Server("sim", seconds=1.0)
+    server = Server(seconds=1.0)
     traffic = ms.Traffic(rates={"*": ms.RateLimit(requests_per_minute=3)})
-    async with open_peer(server.serve) as peer, ms.open_engine([target(server, peer)], traffic=traffic) as engine:
+    async with open_peer(server.serve) as peer, ms.open_engine([target(peer)], traffic=traffic) as engine:
         with Journal(tmp_path / "a.jsonl") as journal:
             batch = Batch(engine, journal, model, concurrency=10)
             async with trio.open_nursery() as nursery:
@@ -273,10 +292,10 @@ async def test_waiting_lines_are_counted(tmp_path: Path, autojump_clock: trio.te
 async def test_lines_larger_than_a_limit_fail_alone(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
     large = [line(f"large {n}", "word " * 500, model="m") for n in range(30)]
     prompts = write(tmp_path / "p.jsonl", [*large, line("small", model="m")])
-    server = Server("sim")
+    server = Server()
     traffic = ms.Traffic(rates={"*": ms.RateLimit(tokens_per_minute=400)})
     async with open_peer(server.serve) as peer:
-        batch = await run(target(server, peer), prompts, tmp_path / "a.jsonl", traffic=traffic)
+        batch = await run(target(peer), prompts, tmp_path / "a.jsonl", traffic=traffic)
     assert (batch.counters.answered, batch.counters.failures) == (1, {"rate_limit": 30})
     assert "larger than the whole limit" in str(records(tmp_path / "a.errors.jsonl")[0]["error"])
 
@@ -285,7 +304,7 @@ async def test_lines_larger_than_a_limit_fail_alone(tmp_path: Path, autojump_clo
 async def test_an_answers_record_names_the_target_that_answered(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
-    one, two = Server("one", fault=failing("503 Service Unavailable")), Server("two")
+    one, two = Server(status="503 Service Unavailable", failures=1), Server()
     route = ms.Route("fast", ["one/m", "two/n"])
     asked: list[str] = []
 
@@ -294,7 +313,11 @@ async def test_an_answers_record_names_the_target_that_answered(
         return Unpriced("none")
 
     prompts = write(tmp_path / "p.jsonl", [line("a")])
-    async with open_targets(one, two, route=route) as engine:
+    async with (
+        open_peer(one.serve) as first,
+        open_peer(two.serve) as second,
+        ms.open_engine([target(first, "one"), target(second, "two")], traffic=ms.Traffic(routes=[route])) as engine,
+    ):
         with Journal(tmp_path / "a.jsonl") as journal:
             batch = Batch(engine, journal, lambda named: "fast", provider="one", price=price)
             await batch.run(read_lines(prompts))
