@@ -379,7 +379,7 @@ async def test_progress_is_updated_four_times_per_second(autojump_clock: MockClo
     async def ten_seconds(lines: object) -> None:
         await trio.sleep(10.1)
 
-    batch = SimpleNamespace(run=ten_seconds)
+    batch = SimpleNamespace(run=ten_seconds, count_waiting=lambda: None)
     progress = SimpleNamespace(look=lambda: looks.append(trio.current_time()))
     options = SimpleNamespace(prompts=io.BytesIO(), source="nothing")
     assert await _work(batch, options, progress) is False  # type: ignore[arg-type]
