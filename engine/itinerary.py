@@ -28,6 +28,7 @@ LaneOf: TypeAlias = "Callable[[Access, str], Lane]"
 PRIORITIES: dict[str, Priority] = {priority.value: priority for priority in Priority}
 
 NO_SITES: frozenset[Site] = frozenset()
+NO_TARGETS: frozenset[int] = frozenset()
 
 NO_OPTIONS: Mapping[str, object] = {}
 

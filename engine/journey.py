@@ -20,7 +20,7 @@ from ..providers.request import Request
 from .admission import LEAST_WAIT, PAUSES, Admission
 from .clocks import Clock, timeout_error
 from .completion import Completion
-from .itinerary import PRIORITIES, Itinerary, LaneOf
+from .itinerary import NO_TARGETS, PRIORITIES, Itinerary, LaneOf
 from .lane import Sender
 from .live_budgets import Need
 from .live_route import LiveRoute
@@ -32,8 +32,6 @@ from .token_estimate import estimate_input_tokens
 from .traffic.failover import is_keys_fault, is_targets_fault, moves_on
 from .traffic.route import Balance, Choice
 from .wait import Rooms, Site, Wait, site_at
-
-NO_TARGETS: frozenset[int] = frozenset()
 
 
 class Passenger(Sender, Protocol):
@@ -96,9 +94,8 @@ class Journey(Admission, Due):
 
         Raises `InvalidRequestError` where no target can take the request.
         """
-        REQUEST.rules["session"].check(
-            request.session, "session"
-        )  # it is a key of a dict before the request is checked
+        # The session is a key of a dict before the request is checked.
+        REQUEST.rules["session"].check(request.session, "session")
         if route.state.balance is Balance.STICKY and request.session is None:
             raise InvalidRequestError("session", f"the route {route.name!r} is sticky: give the request a session")
         self._route = route
@@ -237,7 +234,7 @@ class Journey(Admission, Due):
                 self._route.complete(self._site.place)
             self._arrive(None if outcome is None else outcome.error, now)
         self._is_ended = True
-        self._call = None  # the call refers to its journey
+        self._call = self._sender = None  # the call refers to its journey
 
     # --- as the route and the runtime see it ---
 

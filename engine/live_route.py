@@ -246,7 +246,7 @@ class LiveRoute(Due):
             logger.info("route %s: %s answers, and is used again", self.name, self.label(place))
 
     def fail(
-        self, place: int, sent_at: float, now: float, session: str | None, error: ProviderError, *, broke: bool
+        self, place: int, sent_at: float, now: float, session: str | None, error: ProviderError, *, broke: bool = False
     ) -> None:
         """A call failed by its target's fault. broke: its first event had come."""
         breaker = self.state.targets[place].breaker

@@ -312,27 +312,6 @@ async def test_a_waiting_call_says_what_it_waits_for(autojump_clock: trio.testin
         assert calls[6].waiting_for == ""
 
 
-async def test_a_callback_may_cancel_a_call_that_is_overdue_too(autojump_clock: trio.testing.MockClock) -> None:
-    server, calls = Limited(seconds=0), list[ms.Call]()
-
-    def cancel_all(completion: ms.Completion) -> None:
-        for call in calls:
-            call.cancel()
-
-    async with (
-        open_limited(server) as peer,
-        ms.open_engine([provider(peer)], traffic=declared(requests_per_minute=1)) as engine,
-    ):
-        assert (await engine.start_stream(ask()).wait()).success
-        late = ms.Timeouts(queue=5)
-        calls += [engine.start_stream(ask(timeouts=late), None, cancel_all) for _ in range(4)]
-        completions = [await call.wait() for call in calls]
-    assert {completion.error_category for completion in completions} <= {
-        ms.ErrorCategory.TIMEOUT,
-        ms.ErrorCategory.CANCELLED,
-    }
-
-
 async def test_a_waiting_call_is_no_task(autojump_clock: trio.testing.MockClock) -> None:
     server = Limited(seconds=0)
     async with (

@@ -221,6 +221,25 @@ async def test_a_wrong_model_is_an_error_with_several_keys(
                 engine.start_stream(make())  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("model", ["fast", "one/m"])
+async def test_a_callback_may_cancel_a_call_that_is_overdue_too(
+    autojump_clock: trio.testing.MockClock, model: str
+) -> None:
+    calls: list[ms.Call] = []
+
+    def cancel_all(completion: ms.Completion) -> None:
+        for call in calls:
+            call.cancel()
+
+    rates = {"one": ms.RateLimit(requests_per_minute=1)}
+    async with open_targets(Server("one"), rates=rates) as engine:
+        assert (await engine.start_stream(ask(model)).wait()).success
+        late = ask(model, timeouts=ms.Timeouts(queue=5))
+        calls += [engine.start_stream(late, None, cancel_all) for _ in range(4)]
+        categories = {(await call.wait()).error_category for call in calls}
+    assert categories <= {ms.ErrorCategory.TIMEOUT, ms.ErrorCategory.CANCELLED}
+
+
 async def test_a_target_that_breaks_every_stream_is_left_alone(autojump_clock: trio.testing.MockClock) -> None:
     one, two = Server("one", fault=lambda server: BROKEN), Server("two")
     async with open_targets(one, two) as engine:
