@@ -12,6 +12,7 @@ from typing import cast
 
 import pytest
 import trio
+import trio.testing
 
 import manystream as ms
 from manystream.batch import Batch, BatchError, Journal, JournalError, read_lines
@@ -280,7 +281,9 @@ async def test_waiting_lines_are_counted(tmp_path: Path, autojump_clock: trio.te
             batch = Batch(engine, journal, model, concurrency=10)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(batch.run, read_lines(prompts))
-                await trio.sleep(0.5)
+                while batch.counters.running < 10:  # a thread reads the file, and no time passes meanwhile
+                    await trio.lowlevel.checkpoint()
+                await trio.testing.wait_all_tasks_blocked()
                 batch.count_waiting()
                 assert (batch.counters.running, batch.counters.waiting) == (10, 7)
                 batch.stop()
