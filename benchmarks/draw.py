@@ -14,7 +14,7 @@ import matplotlib as mpl
 mpl.use("Agg")
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
-from matplotlib.ticker import StrMethodFormatter
+from matplotlib.ticker import LogFormatter, StrMethodFormatter
 
 
 class Series(TypedDict):
@@ -97,6 +97,7 @@ def lines(name: str, series: list[Series], file: Path) -> None:
     if "y" in plot.logarithmic:
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        axes.yaxis.set_minor_formatter(LogFormatter())  # plain numbers, and only as many as fit
     else:
         axes.set_ylim(bottom=0)
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
