@@ -1,8 +1,7 @@
 """Do handshakes delay running streams?
 
 1,000 calls start at once, each on a new TLS connection, while 200 streams are live. Measured: the delay of the events
-of
-those streams.
+of those streams.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """What does one delivered event cost?
 
-Measured: CPU of the client's process per event, at 400 streams of 50 events/s. Every client keeps up with that,
-except
-the SDKs, which are measured at 40. The clients take turns for several rounds, because the speed of the machine
-changes.
+Measured: CPU of the client's process per event, at 400 streams of 50 events/s. Every client keeps up with that, except
+the SDKs, which are measured at 40. The clients take turns for several rounds, because the speed of the machine changes.
 The median counts.
 """
 

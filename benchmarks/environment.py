@@ -1,8 +1,7 @@
 """The temporary environment of the clients, at the versions of constraints.txt, and the description of this machine.
 
 The measurement needs only the standard library, so `python -m benchmarks` runs with any interpreter. The clients run
-with
-the same version, in an environment below the cache folder.
+with the same version, in an environment below the cache folder.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Does time grow linearly with extreme input: one giant event, thousands of events at once, one byte per chunk?
 
 Each is measured at a quarter and at its full size. Four times the input must take about four times as long; quadratic
-code takes sixteen times. Memory must not exceed the input by much. One event consists of its bytes and of the text
-that
+code takes sixteen times. Memory must not exceed the input by much. One event consists of its bytes and of the text that
 is read from them, so 10 MB need at least 20.
 """
 

@@ -1,10 +1,8 @@
 """How many live streams does one core carry?
 
-The figure is the largest number of concurrent streams, each with an event every 20 ms, that meets two conditions.
-Every
+The figure is the largest number of concurrent streams, each with an event every 20 ms, that meets two conditions. Every
 stream ends complete, and 99 of 100 events reach the user's callback within 50 ms of the source's send. A bracketing
-search finds it for each client. After all clients had their search, each gets a second search above its result,
-because
+search finds it for each client. After all clients had their search, each gets a second search above its result, because
 a shared machine is slower at times.
 """
 

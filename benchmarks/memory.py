@@ -1,8 +1,7 @@
 """How much memory does one live stream take?
 
 Measured: resident memory half-way through, when every stream is open, at two numbers of streams. The figure is the
-slope
-between them.
+slope between them.
 """
 
 from __future__ import annotations

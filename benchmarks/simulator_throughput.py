@@ -2,9 +2,8 @@
 
 A load source that falls behind measures itself, so this is measured first. The simulator runs in its own process. The
 client only receives into one buffer. For each load, the table shows the requested rate, the rate sent, the largest
-delay
-of an event, and the simulator's CPU per event. The reciprocal of the last is the rate that fills one core. The exit
-status is 1 if that rate is below the promised one.
+delay of an event, and the simulator's CPU per event. The reciprocal of the last is the rate that fills one core. The
+exit status is 1 if that rate is below the promised one.
 
     python benchmarks/simulator_throughput.py
     python benchmarks/simulator_throughput.py --streams 2000 --rate 50 --seconds 5 --stamp

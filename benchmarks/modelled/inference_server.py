@@ -30,8 +30,7 @@ class InferencePlan:
     """One random server.
 
     A step takes `base` + `each` × running seconds and gives each running call some tokens. Prompts and answers of at
-    most
-    `room` tokens run at once. Other calls wait inside.
+    most `room` tokens run at once. Other calls wait inside.
 
     queue: how many calls may wait; more get 503.
     slots: how many calls run at all; more get 429.
@@ -210,8 +209,7 @@ class ConcurrencyOutcome:
     """Return throughput and median time to the first token.
 
     Throughput is relative to that of the best fixed limit. The time is relative to that of the smallest fixed limit
-    with
-    95 % of the best throughput.
+    with 95 % of the best throughput.
     """
 
     plan: InferencePlan

@@ -135,8 +135,7 @@ def raise_priority() -> None:
     """Raise the priority of this process, if that is allowed.
 
     Linux first weighs the processes of one session together (sched(7), "The autogroup feature"). The harness starts
-    each
-    client in its own session.
+    each client in its own session.
     """
     try:
         os.setpriority(os.PRIO_PROCESS, 0, PRIORITY)

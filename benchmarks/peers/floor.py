@@ -1,7 +1,6 @@
 """The floor: an epoll loop that only receives, splits lines and parses JSON.
 
-It has no dialect, no HTTP (it reads heads and chunk sizes as lines), no timeouts and no errors. No Python client can
-be
+It has no dialect, no HTTP (it reads heads and chunk sizes as lines), no timeouts and no errors. No Python client can be
 faster.
 """
 

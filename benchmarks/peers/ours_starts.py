@@ -2,8 +2,7 @@
 
     python -m benchmarks.peers.ours_starts URL STREAMS STARTS
 
-The message of the request has its start time. The load source subtracts it from the arrival. Prints the median time
-of
+The message of the request has its start time. The load source subtracts it from the arrival. Prints the median time of
 `start_stream` (ns), which passes a request on a warm connection to the kernel.
 """
 

@@ -3,8 +3,7 @@
     python -m benchmarks.peers.ours_steps URL STREAMS STEPS
 
 In each step the source sends one event on every stream and then answers. The engine runs after that. So every step
-finds
-the same number of ready sockets.
+finds the same number of ready sockets.
 """
 
 from __future__ import annotations
