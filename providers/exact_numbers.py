@@ -1,8 +1,8 @@
 """Numbers in JSON text that a parser would change: how to find them, and how to write them as they were sent.
 
 orjson reads a whole number beyond 64 bits as a float. Python reads it exactly, up to 4,300 digits (its limit for
-converting text), and reads `1e400` as infinity. An `UnheldNumber` stands for a number that Python cannot represent, and
-keeps its text.
+converting text), and reads `1e400` as infinity. An `UnrepresentableNumber` stands for a number that Python cannot
+represent, and keeps its text.
 
 Knows JSON numbers. Must not know where they occur in an answer or a request.
 """
@@ -32,7 +32,7 @@ _LARGE_EXPONENT = b"0e000"
 _LONGEST = len(_LONG_NUMBER) - 1
 
 
-class UnheldNumber(float):
+class UnrepresentableNumber(float):
     """A number that Python cannot represent (infinite as a float), or `NaN` or `Infinity`, which JSON does not have.
 
     text: the number as sent.
@@ -42,14 +42,14 @@ class UnheldNumber(float):
 
     text: str
 
-    def __new__(cls, text: str) -> UnheldNumber:
+    def __new__(cls, text: str) -> UnrepresentableNumber:
         """Return the number with this text."""
         number = super().__new__(cls, text)
         number.text = text
         return number
 
     def __repr__(self) -> str:
-        return f"UnheldNumber({shortened(self.text)})"
+        return f"UnrepresentableNumber({shortened(self.text)})"
 
 
 class UnwritableNumberError(TypeError):
@@ -80,26 +80,26 @@ def _is_odd(data: bytes) -> bool:
     return _LONG_NUMBER in plain or _LARGE_EXPONENT in plain
 
 
-def whole_number(text: str) -> int | UnheldNumber:
+def whole_number(text: str) -> int | UnrepresentableNumber:
     """Convert a whole number of JSON text exactly."""
     try:
         return int(text)
     except ValueError:  # more digits than Python converts (`sys.set_int_max_str_digits`)
-        return UnheldNumber(text)
+        return UnrepresentableNumber(text)
 
 
 def decimal_number(text: str) -> float:
     """Convert a number of JSON text with a fraction or an exponent."""
     number = float(text)
-    return UnheldNumber(text) if math.isinf(number) else number
+    return UnrepresentableNumber(text) if math.isinf(number) else number
 
 
-def find_unheld(value: Plain) -> tuple[str, UnheldNumber] | None:
+def find_unrepresentable(value: Plain) -> tuple[str, UnrepresentableNumber] | None:
     """Return the first number in a value that Python cannot represent, with its path, or None."""
     open_values: list[tuple[str, Plain]] = [("", value)]
     while open_values:
         path, value = open_values.pop()
-        if isinstance(value, UnheldNumber):
+        if isinstance(value, UnrepresentableNumber):
             return path, value
         if type(value) is dict:
             open_values += reversed([(f"{path}.{name}", member) for name, member in value.items()])
@@ -113,15 +113,17 @@ class NumberWriter:
 
     leaf: writes a value that is no object, array or number.
     spaced: write a space after `,` and `:`.
-    keep_unheld: write a number that Python cannot represent as it was sent, instead of raising.
+    keep_unrepresentable: write a number that Python cannot represent as it was sent, instead of raising.
     """
 
-    __slots__ = ("_colon", "_comma", "_keep_unheld", "_leaf")
+    __slots__ = ("_colon", "_comma", "_keep_unrepresentable", "_leaf")
 
-    def __init__(self, leaf: Callable[[object], str], *, spaced: bool = False, keep_unheld: bool = False) -> None:
+    def __init__(
+        self, leaf: Callable[[object], str], *, spaced: bool = False, keep_unrepresentable: bool = False
+    ) -> None:
         self._leaf = leaf
         self._comma, self._colon = (", ", ": ") if spaced else (",", ":")
-        self._keep_unheld = keep_unheld
+        self._keep_unrepresentable = keep_unrepresentable
 
     def text(self, value: object, path: str = "", depth: int = 0) -> str:
         """Return the value as JSON text. Raises `UnwritableNumberError`, and `TypeError` for a type that JSON does not
@@ -141,10 +143,10 @@ class NumberWriter:
             except ValueError:
                 raise UnwritableNumberError(path, "a whole number of too many digits") from None
         if isinstance(value, float) and not math.isfinite(value):
-            if not self._keep_unheld:
-                number = value.text if isinstance(value, UnheldNumber) else repr(value)
+            if not self._keep_unrepresentable:
+                number = value.text if isinstance(value, UnrepresentableNumber) else repr(value)
                 raise UnwritableNumberError(path, shortened(number))
-            return value.text if isinstance(value, UnheldNumber) else json.dumps(value)
+            return value.text if isinstance(value, UnrepresentableNumber) else json.dumps(value)
         return self._leaf(value)
 
     def _object(self, value: dict[object, object], path: str, depth: int) -> str:

@@ -19,9 +19,9 @@ import orjson
 from .errors import ManystreamError
 from .exact_numbers import (
     NumberWriter,
-    UnheldNumber,
+    UnrepresentableNumber,
     decimal_number,
-    find_unheld,
+    find_unrepresentable,
     has_odd_numbers,
     shortened,
     whole_number,
@@ -68,13 +68,13 @@ class MalformedJSONError(ManystreamError, ValueError):
     """Bytes that are not JSON, or JSON of the wrong shape. The message quotes at most `SHOWN_BYTES` of them."""
 
 
-class UnheldNumberError(MalformedJSONError):
+class UnrepresentableNumberError(MalformedJSONError):
     """JSON with a number that Python cannot represent.
 
     path: the number's place, such as `.a[0]`.
     """
 
-    def __init__(self, path: str, number: UnheldNumber) -> None:
+    def __init__(self, path: str, number: UnrepresentableNumber) -> None:
         super().__init__(f"{path.removeprefix('.') or 'the value'} is {shortened(number.text)}: Python cannot hold it")
         self.path: str = path
 
@@ -117,22 +117,24 @@ def loads(data: bytes | str, note_half: NoteHalf | None = None) -> JSON:
 
 
 def exact_loads(data: bytes | str) -> JSON:
-    """Parse JSON text with whole numbers of any size. A number that Python cannot represent becomes an `UnheldNumber`.
+    """Parse JSON text with whole numbers of any size.
+
+    A number that Python cannot represent becomes an `UnrepresentableNumber`.
 
     Raises `MalformedJSONError`.
     """
     return exactly(loads(data), data)
 
 
-def held_loads(data: bytes | str) -> JSON:
+def representable_loads(data: bytes | str) -> JSON:
     """Parse JSON text with whole numbers of any size, and only numbers that Python can represent.
 
-    Raises `MalformedJSONError`, which is an `UnheldNumberError` for another number.
+    Raises `MalformedJSONError`, which is an `UnrepresentableNumberError` for another number.
     """
     value = exact_loads(data)
-    unheld = find_unheld(value) if has_odd_numbers(data) else None
-    if unheld is not None:
-        raise UnheldNumberError(*unheld)
+    unrepresentable = find_unrepresentable(value) if has_odd_numbers(data) else None
+    if unrepresentable is not None:
+        raise UnrepresentableNumberError(*unrepresentable)
     return value
 
 
@@ -230,8 +232,8 @@ def _leaf(value: object) -> str:
 _compact_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 _spaced_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 _EXACT = NumberWriter(_leaf)
-_ARGUMENTS = NumberWriter(_leaf, keep_unheld=True)
-_SPACED_ARGUMENTS = NumberWriter(_leaf, spaced=True, keep_unheld=True)
+_ARGUMENTS = NumberWriter(_leaf, keep_unrepresentable=True)
+_SPACED_ARGUMENTS = NumberWriter(_leaf, spaced=True, keep_unrepresentable=True)
 
 
 def shown(data: bytes | str) -> str:
@@ -358,7 +360,7 @@ def _loads_leniently(data: bytes | str, note_half: NoteHalf | None = None) -> JS
     try:
         # Both steps recurse, so both can refuse a deeply nested text.
         return _without_surrogates(
-            json.loads(text, parse_int=whole_number, parse_float=decimal_number, parse_constant=UnheldNumber),
+            json.loads(text, parse_int=whole_number, parse_float=decimal_number, parse_constant=UnrepresentableNumber),
             note_half,
         )
     except (ValueError, RecursionError) as error:

@@ -6,7 +6,7 @@ Must not know requests, nor which blocks a role may have: `message_checks.py` do
 from __future__ import annotations
 
 from .errors import InvalidRequestError
-from .exact_numbers import find_unheld, has_odd_numbers, shortened
+from .exact_numbers import find_unrepresentable, has_odd_numbers, shortened
 from .json_values import MalformedJSONError, exact_loads
 from .messages import (
     Block,
@@ -71,11 +71,11 @@ def _check_numbers(arguments: str, where: str) -> None:
     if not has_odd_numbers(arguments):
         return
     try:
-        unheld = find_unheld(exact_loads(arguments))
+        unrepresentable = find_unrepresentable(exact_loads(arguments))
     except MalformedJSONError:
         return
-    if unheld is not None:
-        path, number = unheld
+    if unrepresentable is not None:
+        path, number = unrepresentable
         raise InvalidRequestError(f"{where}{path}", f"Python cannot hold the number {shortened(number.text)}")
 
 

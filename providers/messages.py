@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 
 from .errors import InvalidRequestError
 from .exact_numbers import has_odd_numbers
-from .json_values import JSON, JSONObject, MalformedJSONError, held_loads, strict_loads
+from .json_values import JSON, JSONObject, MalformedJSONError, representable_loads, strict_loads
 
 
 class Role(enum.StrEnum):
@@ -119,10 +119,10 @@ class ToolCall:
         except ValueError:
             if not self.arguments.strip():
                 return {}
-            value = held_loads(self.arguments)
+            value = representable_loads(self.arguments)
         else:
             if has_odd_numbers(self.arguments):
-                value = held_loads(self.arguments)
+                value = representable_loads(self.arguments)
         if type(value) is not dict:
             raise MalformedJSONError(f"the arguments of {self.name!r} are no JSON object: {self.arguments[:200]!r}")
         return value

@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 from .events import Event, ToolCallDelta, ToolCallDone, ToolCallStart
 from .exact_numbers import has_odd_numbers
-from .json_values import JSON, held_loads, shown, strict_loads
+from .json_values import JSON, representable_loads, shown, strict_loads
 
 Path: TypeAlias = "tuple[str | int, ...]"
 Container: TypeAlias = "dict[str, JSON] | list[JSON]"
@@ -280,7 +280,7 @@ class PartialJSON:
         try:
             value = strict_loads(word.encode())
             if has_odd_numbers(word):
-                value = held_loads(word)
+                value = representable_loads(word)
         except ValueError:
             self._break(f"{shown(word)} is neither a number nor a literal")
             return

@@ -22,11 +22,11 @@ from .json_values import (
     JSON,
     JSONObject,
     MalformedJSONError,
-    UnheldNumberError,
+    UnrepresentableNumberError,
     dumps_text,
-    held_loads,
     items,
     mapping,
+    representable_loads,
     shown,
 )
 from .response import Response
@@ -120,8 +120,8 @@ def parse_structured(response: Response, schema: JSONObject) -> JSON:
     """
     text = _without_fence(response.text)
     try:
-        return fitted(held_loads(text), schema)
-    except UnheldNumberError as error:
+        return fitted(representable_loads(text), schema)
+    except UnrepresentableNumberError as error:
         message = f"the answer holds a number that cannot be kept: {error}"
     except MalformedJSONError:
         message = f"the answer is not JSON: {shown(text)}" if text else "the answer has no text"

@@ -13,15 +13,15 @@ import pytest
 
 from manystream.providers.conversation import Conversation
 from manystream.providers.errors import InvalidRequestError, ProviderError
-from manystream.providers.exact_numbers import LOOKED_AT, UnheldNumber, has_odd_numbers
+from manystream.providers.exact_numbers import LOOKED_AT, UnrepresentableNumber, has_odd_numbers
 from manystream.providers.json_values import (
     MalformedJSONError,
     arguments_text,
     dumps,
     exact_loads,
-    held_loads,
     integer,
     loads_object,
+    representable_loads,
 )
 from manystream.providers.messages import Message, Text, ToolCall
 from manystream.providers.partial_json import PartialJSON
@@ -249,14 +249,14 @@ def test_they_are_exact_while_arguments_are_still_arriving() -> None:
 
 
 HUGE = "9" * 5000
-UNHELD = ["1e400", "-1E+0400", HUGE, f"{'9' * 300}e10"]
+UNREPRESENTABLE = ["1e400", "-1E+0400", HUGE, f"{'9' * 300}e10"]
 
 
 def with_number(number: str) -> str:
     return f'{{"a": 1, "deep": {{"list": [true, {number}]}}}}'
 
 
-@pytest.mark.parametrize("number", UNHELD, ids=["exponent", "negative", "digits", "both"])
+@pytest.mark.parametrize("number", UNREPRESENTABLE, ids=["exponent", "negative", "digits", "both"])
 @pytest.mark.parametrize("name", ANSWERS)
 def test_arguments_keep_a_number_that_python_cannot_hold_as_text(name: str, number: str) -> None:
     dialect, stream, body = ANSWERS[name]
@@ -268,7 +268,7 @@ def test_arguments_keep_a_number_that_python_cannot_hold_as_text(name: str, numb
         call.parsed  # noqa: B018
 
 
-@pytest.mark.parametrize("number", UNHELD, ids=["exponent", "negative", "digits", "both"])
+@pytest.mark.parametrize("number", UNREPRESENTABLE, ids=["exponent", "negative", "digits", "both"])
 @pytest.mark.parametrize("dialect", MODELS)
 def test_a_request_with_such_arguments_is_refused_by_their_path(dialect: str, number: str) -> None:
     with pytest.raises(InvalidRequestError) as refused:
@@ -330,11 +330,11 @@ def test_the_exact_writer_refuses_what_the_serialiser_refuses() -> None:
 
 def test_a_number_that_python_cannot_hold_has_a_short_name() -> None:
     number = exact_loads(HUGE)
-    assert isinstance(number, UnheldNumber)
-    assert repr(number) == f"UnheldNumber({'9' * 20}… (5000 characters))"
+    assert isinstance(number, UnrepresentableNumber)
+    assert repr(number) == f"UnrepresentableNumber({'9' * 20}… (5000 characters))"
     assert arguments_text([number]) == f"[{HUGE}]"
     assert loads_object(f'{{"n": {BIG}}}') == {"n": BIG}
-    assert held_loads(str(BIG)) == BIG
+    assert representable_loads(str(BIG)) == BIG
 
 
 @pytest.mark.parametrize("depth", [200, 300, 600, 1000, 5000])
