@@ -23,6 +23,7 @@ from .provider import Provider
 from .request import Request
 from .response import Response
 from .rules import described
+from .wire_head import AUTHORIZATION, key_headers
 
 MakeId: TypeAlias = "Callable[[], str]"
 """Returns a new id of 22 base64url characters, from a cryptographic source, at each call."""
@@ -277,18 +278,12 @@ class AuthHeaders(Protocol):
     def __call__(self, provider: Provider, api_key: str, /) -> list[tuple[str, str]]: ...
 
 
-AUTHORIZATION = "authorization"
-
-
 def bearer_token(provider: Provider, api_key: str) -> list[tuple[str, str]]:
     """Return `Authorization: Bearer …` (RFC 6750), or the key alone in the header that the profile names.
 
     Returns no header if the key is empty.
     """
-    if not api_key:
-        return []
-    header = provider.profile.quirks.auth_header
-    return [(header, f"Bearer {api_key}" if header == AUTHORIZATION else api_key)]
+    return key_headers(provider.profile.quirks, api_key, AUTHORIZATION)
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)

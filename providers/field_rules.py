@@ -175,7 +175,7 @@ QUIRKS = Checker(
     Quirks,
     {
         "strict_end": flag(),
-        "auth_header": NAME,
+        "auth_header": optional(NAME),
         "query": TEXT,
         "headers": PAIRS,
         "max_tokens_member": word(*get_args(MaxTokensMember)),

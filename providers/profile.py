@@ -33,15 +33,16 @@ ToolCallIdForm: TypeAlias = Literal["any", "at_most_40", "nine_alphanumerics"]
 class Quirks:
     """How a server departs from its dialect. The defaults are the dialect's own behaviour.
 
-    OpenAI's two dialects and Anthropic's read `strict_end`, `auth_header`, `query` and `headers`. Gemini's reads none
-    of these. Only OpenAI Chat reads the other attributes, unless noted.
+    Every dialect reads `auth_header`, `query` and `headers`. OpenAI's two dialects and Anthropic's read `strict_end`;
+    in Gemini's a finish reason always ends the answer. Only OpenAI Chat reads the other attributes, unless noted.
 
     The end of the stream, and access:
 
     strict_end: whether the stream must end with its terminal marker. If False, a finish reason and the end of the body
         are enough.
     auth_header: the header with the key. `authorization` sends it as `Bearer …`, any other header sends the key alone.
-        Anthropic's dialect sends the key in `x-api-key` instead of `authorization`.
+        None: the dialect's own, which is `authorization` (OpenAI), `x-api-key` (Anthropic) or `x-goog-api-key`
+        (Gemini).
     query: the query of every request, without `?` (`api-version=…`).
     headers: sent with every request.
     tool_name: the form of tool names that the server accepts, in every dialect (Gemini has one form for all its
@@ -90,7 +91,7 @@ class Quirks:
     """
 
     strict_end: bool = False
-    auth_header: str = "authorization"
+    auth_header: str | None = None
     query: str = ""
     headers: tuple[tuple[str, str], ...] = ()
     tool_name: ToolNameForm = "any"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ..dialect import Dialect
-from ..profile import Quirks
 from ..provider import Provider
+from ..wire_head import key_headers
 from .errors import decode_error
 from .request import encode_request
 from .response import decode_response
@@ -14,11 +14,8 @@ KEY_HEADER = "x-api-key"
 
 
 def auth_headers(provider: Provider, api_key: str) -> list[tuple[str, str]]:
-    """Return the key in `x-api-key`, or in the header that the profile names; no header for an empty key."""
-    if not api_key:
-        return []
-    header = provider.profile.quirks.auth_header
-    return [(KEY_HEADER if header == Quirks().auth_header else header, api_key)]
+    """Return the header with the key; none for an empty key."""
+    return key_headers(provider.profile.quirks, api_key, KEY_HEADER)
 
 
 DIALECT = Dialect(

@@ -7,7 +7,7 @@ the conversation, `thinking.py` the thinking, `schema.py` the schemas. Must not 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from ..checks import validate_options
 from ..dialect import WireRequest
@@ -20,6 +20,7 @@ from ..provider import Provider
 from ..request import Request, Tool, given_of, prefix_cache_of
 from ..structured import schema_of
 from ..tool_names import check_tool_names
+from ..wire_head import path_with_query, request_headers
 from .block_writer import marked
 from .message_writer import MessageWriter, WriterState
 from .schema import adapt_schema
@@ -96,7 +97,9 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
         body.update(request.extra_body)
     return WireRequest(
         path=_path(provider),
-        headers=_headers(provider, request.extra_headers, stream=stream),
+        headers=request_headers(
+            provider.profile.quirks, request.extra_headers, stream=stream, own={"anthropic-version": API_VERSION}
+        ),
         body=serialised(body),
         warnings=list(dict.fromkeys(warnings)),
         max_output_tokens=output_limit(body, ("max_tokens",)),
@@ -120,20 +123,7 @@ def _messages(request: Request, provider: Provider, warnings: list[str]) -> JSON
 def _path(provider: Provider) -> str:
     """Return the endpoint's path below the base URL, which may or may not end with `/v1`."""
     path = "/messages" if provider.base_url.rstrip("/").endswith("/v1") else "/v1/messages"
-    query = provider.profile.quirks.query
-    return f"{path}?{query}" if query else path
-
-
-def _headers(provider: Provider, extra: Mapping[str, str] | None, *, stream: bool) -> list[tuple[str, str]]:
-    """Return the headers in order. The request's own headers replace those with the same name."""
-    headers = {
-        "content-type": "application/json",
-        "accept": "text/event-stream" if stream else "application/json",
-        "anthropic-version": API_VERSION,
-    }
-    for name, value in (*provider.profile.quirks.headers, *(extra or {}).items()):
-        headers[name.lower()] = value
-    return list(headers.items())
+    return path_with_query(path, provider.profile.quirks)
 
 
 def _system(request: Request) -> JSON:

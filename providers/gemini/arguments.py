@@ -24,9 +24,10 @@ from ..sdk_arguments import (
     schema_class,
     timeouts_of,
 )
+from ..wire_head import JSON_TYPE
 from .converter import CALL_MEMBERS, GeminiConverter
 from .json_names import camel, open_api_schema, wire_names
-from .request import JSON_TYPE, NAME, SOURCES, TOOL_CHOICES
+from .request import NAME, SOURCES, TOOL_CHOICES
 
 METHOD = "google-genai's client.models.generate_content"
 

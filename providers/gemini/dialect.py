@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from ..dialect import Dialect
 from ..provider import Provider
+from ..wire_head import key_headers
 from .errors import decode_error
 from .request import encode_request
 from .response import decode_response
 from .stream import GeminiStream
 
+KEY_HEADER = "x-goog-api-key"
+
 
 def auth_headers(provider: Provider, api_key: str) -> list[tuple[str, str]]:
-    """Return the key in a header; no header for an empty key. A key in the URL would be written to logs."""
-    return [("x-goog-api-key", api_key)] if api_key else []
+    """Return the header with the key; none for an empty key. A key in the URL would be written to logs."""
+    return key_headers(provider.profile.quirks, api_key, KEY_HEADER)
 
 
 DIALECT = Dialect(

@@ -21,6 +21,7 @@ from ..provider import Provider
 from ..request import TOOL_CHOICE_MODES, Request, Tool, given_of, prefix_cache_of
 from ..structured import schema_of
 from ..tool_names import check_tool_names
+from ..wire_head import JSON_TYPE, path_with_query, request_headers
 from .block_writer import BlockWriter
 from .message_writer import MessageWriter, WriterState
 from .path import request_path
@@ -52,8 +53,6 @@ TOOL_CHOICES: dict[str, str] = {"auto": "AUTO", "none": "NONE", "required": "ANY
 STRICT_MODE = "VALIDATED"
 """Like AUTO, but calls must match their schemas. It applies to all functions; a single one cannot be strict."""
 
-JSON_TYPE = "application/json"
-
 _LABEL = re.compile(r"[a-z][a-z0-9_\-]{0,62}", re.ASCII)
 _LABEL_VALUE = re.compile(r"[a-z0-9_\-]{0,63}", re.ASCII)
 """Patterns of the labels that Google Cloud accepts."""
@@ -66,7 +65,7 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
     validate_options(request)
     warnings: list[str] = []
     name = model.rpartition("/")[2]
-    path = request_path(provider.base_url, model, stream=stream)
+    path, quirks = request_path(provider.base_url, model, stream=stream), provider.profile.quirks
     body: dict[str, JSON] = {}
     _add_system(body, request, warnings)
     body["contents"] = _contents(request, name, provider, warnings)
@@ -84,8 +83,8 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
     body = merged(body, dict(request.extra_body or {}))
     sent_config = body.get("generationConfig")
     return WireRequest(
-        path=path,
-        headers=[("Content-Type", JSON_TYPE), ("Accept", "text/event-stream" if stream else JSON_TYPE)],
+        path=path_with_query(path, quirks),
+        headers=request_headers(quirks, request.extra_headers, stream=stream),
         body=serialised(body),
         warnings=list(dict.fromkeys(warnings)),
         max_output_tokens=(

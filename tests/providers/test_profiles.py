@@ -22,7 +22,7 @@ HTTPS = [row for row in PROFILES if row.base_url.startswith("https://")]
 
 DIALECTS_OWN_WAY: dict[str, object] = {
     "strict_end": False,
-    "auth_header": "authorization",
+    "auth_header": None,
     "query": "",
     "headers": (),
     "tool_name": "any",

@@ -13,7 +13,7 @@ with `strict`, the schema is sent as strict or an error is raised, because the c
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from ...checks import validate_options
 from ...dialect import WireRequest
@@ -27,6 +27,7 @@ from ...provider import Provider
 from ...request import TOOL_CHOICE_MODES, Request, Tool, given_of, prefix_cache_of
 from ...structured import schema_of
 from ...tool_names import check_tool_names
+from ...wire_head import path_with_query, request_headers
 from ..schema import strict_schema
 from ..thinking import is_reasoning_model, takes_sampling
 from .block_writer import BlockWriter, cache_mark
@@ -97,20 +98,12 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
     if not stream:
         body.pop("stream_options", None)  # servers refuse it without a stream
     return WireRequest(
-        path=f"{PATH}?{quirks.query}" if quirks.query else PATH,
-        headers=_headers(quirks, request.extra_headers, stream=stream),
+        path=path_with_query(PATH, quirks),
+        headers=request_headers(quirks, request.extra_headers, stream=stream),
         body=serialised(body),
         warnings=list(dict.fromkeys(warnings)),
         max_output_tokens=output_limit(body, _LIMITS, "n"),
     )
-
-
-def _headers(quirks: Quirks, extra: Mapping[str, str] | None, *, stream: bool) -> list[tuple[str, str]]:
-    """Return the headers in order. The request's own headers replace those with the same name."""
-    headers = {"content-type": "application/json", "accept": "text/event-stream" if stream else "application/json"}
-    for name, value in (*quirks.headers, *(extra or {}).items()):
-        headers[name.lower()] = value
-    return list(headers.items())
 
 
 def _messages(request: Request, system: list[Text], profile: Profile, warnings: list[str]) -> JSON:

@@ -29,6 +29,7 @@ from ...provider import Provider
 from ...request import TOOL_CHOICE_MODES, Request, ThinkingConfig, ThinkingLevel, Tool, given_of, prefix_cache_of
 from ...structured import schema_of
 from ...tool_names import check_tool_names
+from ...wire_head import path_with_query, request_headers
 from ..schema import is_strict, strict_schema
 from ..thinking import effort_for, is_reasoning_model, may_reason, takes_sampling
 from .block_writer import MARKS_LEFT_OUT, BlockWriter, takes_breakpoints
@@ -115,20 +116,12 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
     if not stream:
         body.pop("stream_options", None)  # the server refuses it without a stream
     return WireRequest(
-        path=f"{PATH}?{quirks.query}" if quirks.query else PATH,
-        headers=_headers(quirks, request.extra_headers, stream=stream),
+        path=path_with_query(PATH, quirks),
+        headers=request_headers(quirks, request.extra_headers, stream=stream),
         body=serialised(body),
         warnings=list(dict.fromkeys(warnings)),
         max_output_tokens=output_limit(body, ("max_output_tokens",)),
     )
-
-
-def _headers(quirks: Quirks, extra: Mapping[str, str] | None, *, stream: bool) -> list[tuple[str, str]]:
-    """Return the headers in order. The request's own headers replace those with the same name."""
-    headers = {"content-type": "application/json", "accept": "text/event-stream" if stream else "application/json"}
-    for name, value in (*quirks.headers, *(extra or {}).items()):
-        headers[name.lower()] = value
-    return list(headers.items())
 
 
 def _input(request: Request, model: str, provider: Provider, extra: Mapping[str, JSON], warnings: list[str]) -> JSON:

@@ -24,14 +24,14 @@ def test_the_smallest_request() -> None:
     request = wire(Message.user("Hi"))
     assert body_of(request) == {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]}
     assert request.path == "/v1beta/models/gemini-3.8-flash:generateContent"
-    assert request.headers == [("Content-Type", "application/json"), ("Accept", "application/json")]
+    assert request.headers == [("content-type", "application/json"), ("accept", "application/json")]
     assert (request.method, request.warnings) == ("POST", [])
 
 
 def test_a_stream_differs_in_path_and_accept_only() -> None:
     request, streamed = wire(), wire(stream=True)
     assert streamed.path == "/v1beta/models/gemini-3.8-flash:streamGenerateContent?alt=sse"
-    assert streamed.headers[1] == ("Accept", "text/event-stream")
+    assert streamed.headers[1] == ("accept", "text/event-stream")
     assert streamed.body == request.body
 
 
