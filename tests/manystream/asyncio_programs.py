@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import time
 from collections.abc import Awaitable, Callable
 
 import manystream as ms
@@ -30,10 +29,3 @@ def run(main: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(bounded())
     gc.collect()
     assert not unseen
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT
-    while not condition():
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.005)

@@ -13,7 +13,8 @@ import trio
 import manystream as ms
 from manystream import aio
 from manystream.simulator import Simulator, open_simulator_thread
-from tests.manystream.asyncio_programs import ENDLESS, WAIT, ask, run, until
+from tests.manystream.asyncio_programs import ENDLESS, WAIT, ask, run
+from tests.support.waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -217,11 +218,11 @@ def test_cancelling_a_requesting_task_cancels_the_call(provider: ms.Provider) ->
     async def main() -> None:
         async with aio.open_engine([provider]) as engine:
             task = asyncio.create_task(engine.request(ask("delay=60")))
-            await until(lambda: engine.statistics().calls == {"waiting": 1})
+            await eventually(lambda: engine.statistics().calls == {"waiting": 1})
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            await until(lambda: engine.statistics().cancelled == 1)
+            await eventually(lambda: engine.statistics().cancelled == 1)
             assert not engine.statistics().connections or all(
                 origin.active == 0 for origin in engine.statistics().connections.values()
             )
@@ -238,11 +239,11 @@ def test_cancelling_an_iterating_task_cancels_the_call(provider: ms.Provider) ->
 
         async with aio.open_engine([provider]) as engine:
             task = asyncio.create_task(read(engine))
-            await until(lambda: engine.statistics().events > 2)
+            await eventually(lambda: engine.statistics().events > 2)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            await until(lambda: engine.statistics().cancelled == 1)
+            await eventually(lambda: engine.statistics().cancelled == 1)
 
     run(main)
 
@@ -253,7 +254,7 @@ def test_an_asyncio_timeout_ends_the_call(provider: ms.Provider) -> None:
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.05):
                     await engine.request(ask("delay=60"))
-            await until(lambda: engine.statistics().cancelled == 1)
+            await eventually(lambda: engine.statistics().cancelled == 1)
 
     run(main)
 
@@ -295,7 +296,7 @@ def test_closing_the_engine_ends_every_wait(provider: ms.Provider) -> None:
         async with aio.open_engine([provider]) as engine:
             waits = [asyncio.create_task(engine.start_stream(ask(ENDLESS)).wait()) for _ in range(5)]
             requests = [asyncio.create_task(engine.request(ask("delay=60"))) for _ in range(5)]
-            await until(lambda: engine.statistics().events > 5)
+            await eventually(lambda: engine.statistics().events > 5)
         for wait in waits:
             assert (await wait).error_category is ms.ErrorCategory.CANCELLED
         for request in requests:
@@ -317,7 +318,7 @@ def test_a_cancelled_block_still_closes_the_engine(provider: ms.Provider) -> Non
                 await asyncio.sleep(WAIT)
 
         task = asyncio.create_task(hold())
-        await until(lambda: bool(engines) and engines[0].statistics().events > 0)
+        await eventually(lambda: bool(engines) and engines[0].statistics().events > 0)
         task.cancel()
         await asyncio.sleep(0)
         task.cancel()  # a second time, while the block closes the engine

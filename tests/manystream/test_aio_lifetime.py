@@ -19,7 +19,8 @@ from manystream import aio
 from manystream.aio import EventLoopError
 from manystream.engine import EngineClosedError
 from manystream.simulator import Simulator, open_simulator_thread
-from tests.manystream.asyncio_programs import ENDLESS, WAIT, ask, run, until
+from tests.manystream.asyncio_programs import ENDLESS, WAIT, ask, run
+from tests.support.waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -63,7 +64,7 @@ def test_no_socket_and_no_task_is_left_after_the_block(provider: ms.Provider) ->
         async with aio.open_engine([provider]) as engine:
             engine.start_stream(ask(ENDLESS))
             await engine.request(ask())
-        await until(lambda: sockets() <= before)  # the simulator's sockets are in this process, too
+        await eventually(lambda: sockets() <= before)  # the simulator's sockets are in this process, too
         assert len(asyncio.all_tasks()) == tasks
         assert not trio.lowlevel.in_trio_run()
 

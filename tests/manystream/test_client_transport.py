@@ -26,11 +26,11 @@ from tests.support.threaded_server import (
     closed_by_the_client,
     half_a_body,
     hang,
-    pause,
     serving,
     slow_trace,
     wait_for_the_gate,
 )
+from tests.support.waiting import eventually, pause
 
 Main = Callable[[], Awaitable[None]]
 
@@ -397,8 +397,7 @@ def test_closing_a_transport_ends_what_runs(run: Run, package: Module, adapter: 
             ended.append("request")
 
         async def close() -> None:
-            while not started.is_set():
-                await pause()
+            await eventually(started.is_set)
             await transport.aclose()
 
         with serving(serve) as server:

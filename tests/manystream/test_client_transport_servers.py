@@ -29,9 +29,9 @@ from tests.support.threaded_server import (
     closed_by_the_client,
     half_a_body,
     hang,
-    pause,
     serving,
 )
+from tests.support.waiting import eventually, pause
 
 Run = Callable[[Callable[[], Awaitable[None]]], None]
 Module = Any  # httpx2 or httpx: their names are the same
@@ -344,8 +344,7 @@ def test_a_task_that_is_cancelled_twice_ends_once() -> None:
         with serving(serve) as server:
             async with httpx2.AsyncClient(transport=manystream.httpx2.Transport()) as client:
                 task = asyncio.create_task(client.get(server.url))
-                while not started.is_set():
-                    await pause()
+                await eventually(started.is_set)
                 task.cancel()
                 task.cancel()
                 with pytest.raises(asyncio.CancelledError):

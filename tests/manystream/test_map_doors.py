@@ -12,7 +12,8 @@ import manystream as ms
 from manystream import aio
 from manystream.portal import Portal, open_portal
 from manystream.simulator import Simulator, open_simulator_thread
-from tests.manystream.asyncio_programs import ask, run, until
+from tests.manystream.asyncio_programs import ask, run
+from tests.support.waiting import eventually
 
 
 @pytest.fixture(scope="module")
@@ -115,11 +116,11 @@ def test_asyncio_cancels_what_runs_with_the_task(provider: ms.Provider) -> None:
                     await results.__anext__()
 
             task = asyncio.create_task(program())
-            await until(lambda: sum(engine.statistics().calls.values()) == 3)
+            await eventually(lambda: sum(engine.statistics().calls.values()) == 3)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            await until(lambda: engine.statistics().cancelled == 3)
+            await eventually(lambda: engine.statistics().cancelled == 3)
             assert not sum(engine.statistics().calls.values())
 
     run(main)

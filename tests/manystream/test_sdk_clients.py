@@ -18,6 +18,7 @@ from google.genai import types
 import manystream.httpx
 import manystream.httpx2
 from manystream.simulator import Simulator, open_simulator
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.filterwarnings("ignore:Async generator '(openai|httpx2):ResourceWarning")
 """trio warns of the generators of SDK and client, which they do not close, with any transport."""
@@ -89,11 +90,6 @@ def gemini_client(simulator: Simulator, transport: manystream.httpx2.Transport) 
     return genai.Client(api_key="k", http_options=options).aio
 
 
-async def ended(condition: Callable[[], bool]) -> None:
-    while not condition():
-        await (trio.sleep(0.001) if trio.lowlevel.in_trio_task() else asyncio.sleep(0.001))
-
-
 def test_openai_answers_and_streams_on_one_connection(
     run: Run, simulator: Simulator, transport: manystream.httpx2.Transport
 ) -> None:
@@ -127,7 +123,7 @@ def test_openai_leaves_a_stream_early(run: Run, endless: Simulator, transport: m
             async with stream:
                 async for _ in stream:
                     break
-            await ended(lambda: opened(transport) == "<Transport <Pool 0 open")
+            await eventually(lambda: opened(transport) == "<Transport <Pool 0 open")
 
     run(main)
 
@@ -205,15 +201,15 @@ def test_a_cancelled_stream_closes_its_connection(
         if trio.lowlevel.in_trio_task():
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(read)
-                await ended(lambda: len(received) > 3)
+                await eventually(lambda: len(received) > 3)
                 nursery.cancel_scope.cancel()
         else:
             task = asyncio.create_task(read())
-            await ended(lambda: len(received) > 3)
+            await eventually(lambda: len(received) > 3)
             task.cancel()
             await asyncio.wait([task])
             assert task.cancelled()
-        await ended(lambda: opened(transport) == "<Transport <Pool 0 open")
+        await eventually(lambda: opened(transport) == "<Transport <Pool 0 open")
         await transport.aclose()
 
     run(main)

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 import pytest
 import trio
 
+from tests.support.waiting import eventually, pause
+
 OK = b"HTTP/1.1 200 Fine\r\nContent-Length: 2\r\nX-One: 1\r\n\r\nok"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
@@ -141,10 +143,6 @@ def answers(*parts: bytes, reset: bool = False) -> Serve:
     return serve
 
 
-async def pause() -> None:
-    await (trio.sleep(0.001) if trio.lowlevel.in_trio_task() else asyncio.sleep(0.001))
-
-
 async def slow_trace(name: str, info: Mapping[str, object]) -> None:
     """A `trace` extension during which the server can close the connection."""
     for _ in range(5):
@@ -153,8 +151,7 @@ async def slow_trace(name: str, info: Mapping[str, object]) -> None:
 
 async def closed_by_the_client(server: Server) -> None:
     """Wait until the server's side of a connection has ended."""
-    while not server.ended.acquire(blocking=False):
-        await pause()
+    await eventually(lambda: server.ended.acquire(blocking=False))
 
 
 async def cancelled_after(function: Callable[[], Awaitable[object]], condition: Callable[[], object]) -> None:
@@ -167,13 +164,11 @@ async def cancelled_after(function: Callable[[], Awaitable[object]], condition: 
                 await function()
 
             nursery.start_soon(call)
-            while not condition():
-                await pause()
+            await eventually(condition)
             nursery.cancel_scope.cancel()
         return
     task = asyncio.ensure_future(function())
-    while not condition():
-        await pause()
+    await eventually(condition)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

@@ -255,15 +255,19 @@ def test_a_handshake_completes_and_a_cancelled_one_leaves_no_socket(
 
     async def main() -> None:
         backend = AsyncioBackend(asyncio.get_running_loop())
+        phases = list[Phase]()
         async with serving(server) as port:
             sock = await dial(Origin("https", "localhost", port), tls_context=client, backend=backend)
             assert isinstance(sock, TLSSocket)
             sock.close()
         async with serving(answer=False) as port:
             task = asyncio.create_task(
-                dial(Origin("https", "localhost", port), tls_context=client, backend=backend)  # type: ignore[arg-type]
+                dial(  # type: ignore[arg-type]
+                    Origin("https", "localhost", port), tls_context=client, on_phase=phases.append, backend=backend
+                )
             )
-            await asyncio.sleep(0.05)
+            await until(lambda: Phase.TLS in phases)
+            await asyncio.sleep(0)
             task.cancel()
             await asyncio.wait([task])
             assert task.cancelled()

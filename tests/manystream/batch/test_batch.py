@@ -21,6 +21,26 @@ from manystream.engine import Engine
 from tests.support.batches import line, model, records, run, write
 from tests.support.peers import Line, Peer, answer, chat_answer, error_body, open_peer
 
+
+class Running(ms.Observer):
+    """Counts the calls that run, and the most that ever ran. `reached` is set when `goal` calls have started."""
+
+    def __init__(self, goal: int) -> None:
+        self.goal = goal
+        self.running = self.most = self.started = 0
+        self.reached = trio.Event()
+
+    def call_started(self, call: ms.Call, start: ms.CallStart) -> None:
+        self.started += 1
+        self.running += 1
+        self.most = max(self.most, self.running)
+        if self.started == self.goal:
+            self.reached.set()
+
+    def call_ended(self, call: ms.Call, completion: ms.Completion) -> None:
+        self.running -= 1
+
+
 # --- batches ---
 
 
@@ -55,21 +75,11 @@ async def test_streamed_answers_are_the_same(provider: ms.Provider, tmp_path: Pa
 @pytest.mark.trio
 async def test_no_more_calls_run_than_the_concurrency_allows(provider: ms.Provider, tmp_path: Path) -> None:
     prompts = write(tmp_path / "p.jsonl", [line(str(n), "simulate: delay=0.02") for n in range(30)])
-    most = 0
+    running = Running(goal=30)
     with Journal(tmp_path / "a.jsonl") as journal:
-        async with ms.open_engine([provider]) as engine, trio.open_nursery() as nursery:
-            batch = Batch(engine, journal, model, concurrency=5)
-
-            async def watch() -> None:
-                nonlocal most
-                while True:
-                    most = max(most, sum(engine.statistics().calls.values()))
-                    await trio.sleep(0.001)
-
-            nursery.start_soon(watch)
-            await batch.run(read_lines(prompts))
-            nursery.cancel_scope.cancel()
-    assert most == 5
+        async with ms.open_engine([provider], observer=running) as engine:
+            await Batch(engine, journal, model, concurrency=5).run(read_lines(prompts))
+    assert (running.most, running.started) == (5, 30)
 
 
 @pytest.mark.trio
@@ -142,13 +152,14 @@ async def test_a_stopped_batch_records_only_its_answers(provider: ms.Provider, t
     quick = [line(f"q{n}") for n in range(5)]
     prompts = write(tmp_path / "p.jsonl", [*quick, *(line(f"s{n}", "simulate: delay=60") for n in range(20))])
     answers = tmp_path / "a.jsonl"
+    running = Running(goal=15)  # the five quick ones, and as many slow ones as may run
     with Journal(answers) as journal:
-        async with ms.open_engine([provider]) as engine, trio.open_nursery() as nursery:
+        async with ms.open_engine([provider], observer=running) as engine, trio.open_nursery() as nursery:
             batch = Batch(engine, journal, model, concurrency=10)
 
             async def stop() -> None:
-                while batch.counters.answered < 5 or batch.counters.running < 10:
-                    await trio.sleep(0.005)
+                await running.reached.wait()
+                assert (batch.counters.answered, batch.counters.running) == (5, 10)
                 batch.stop()
 
             nursery.start_soon(stop)
