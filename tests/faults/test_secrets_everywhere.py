@@ -191,7 +191,13 @@ COMMANDS = {
     "doctor, refused": ["doctor", "--base-url", "http://127.0.0.1:{closed}/v1", "--timeout", "2"],
     "batch": ["batch", "{prompts}", "-o", "{answers}", "--model", "m", "--base-url", "{url}"],
 }
-PROGRAM = "import logging, sys; logging.basicConfig(level=1); from manystream.cli import main; sys.exit(main())"
+PROGRAM = """
+import logging, sys
+logging.basicConfig(level=1)
+from manystream.cli import main
+for _ in range(int(sys.argv[1])):
+    main(sys.argv[2:])
+"""
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -200,16 +206,16 @@ async def test_no_command_prints_the_key(name: str, tmp_path: Path) -> None:
     prompts.write_text('{"id": "1", "messages": [{"role": "user", "content": "hi"}]}\n', "utf-8")
     environment = {key: value for key, value in os.environ.items() if "proxy" not in key.lower()}
     environment |= {"OPENAI_API_KEY": KEY, "HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
-    said = ""
+    times = "2" if "refused" in name else "5"
     async with open_gossip() as (provider, _):
-        for _ in range(2 if "refused" in name else 5):
-            places = {"url": provider.base_url, "closed": closed_port(), "prompts": prompts}
-            arguments = [word.format(**places, answers=tmp_path / "answers.jsonl") for word in COMMANDS[name]]
-            finished = await trio.run_process(
-                [sys.executable, "-c", PROGRAM, *arguments],
-                env=environment, cwd=tmp_path, capture_stdout=True, capture_stderr=True, check=False,
-            )  # fmt: skip
-            said += (finished.stdout + finished.stderr).decode()
+        places = {"url": provider.base_url, "closed": closed_port(), "prompts": prompts}
+        arguments = [word.format(**places, answers=tmp_path / "answers.jsonl") for word in COMMANDS[name]]
+        finished = await trio.run_process(
+            [sys.executable, "-c", PROGRAM, times, *arguments],
+            env=environment, cwd=tmp_path, capture_stdout=True, capture_stderr=True, check=False,
+        )  # fmt: skip
+    assert finished.returncode == 0
+    said = (finished.stdout + finished.stderr).decode()
     said += "".join(path.read_text("utf-8") for path in tmp_path.glob("answers*"))
     assert "Traceback" not in said
     assert len(said) > 100

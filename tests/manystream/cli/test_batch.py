@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -12,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 import trio
@@ -63,7 +65,22 @@ def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     )
 
 
-def run(folder: Path, *arguments: str, given: str = "") -> tuple[int, str, str]:
+def run(folder: Path, *arguments: str) -> tuple[int, str, str]:
+    """Run the command in this process, in the folder. Return its status, output and error output."""
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        contextlib.chdir(folder),
+        mock.patch.dict(os.environ, ENVIRONMENT, clear=True),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        status = main(["batch", *arguments])
+    assert CANARY not in out.getvalue() + err.getvalue()
+    return status, out.getvalue(), err.getvalue()
+
+
+def run_process(folder: Path, *arguments: str, given: str = "") -> tuple[int, str, str]:
+    """Run the command in another process, for what only a process has: standard input, and the encoding of output."""
     process = start(folder, *arguments)
     try:
         out, err = process.communicate(given, timeout=WAIT)
@@ -93,7 +110,7 @@ def against(simulator: Simulator) -> tuple[str, ...]:
 
 def test_without_a_model_it_needs_no_key(tmp_path: Path) -> None:
     write(tmp_path / "p.jsonl", [line(str(n)) for n in range(30)])
-    status, out, err = run(tmp_path, *FILES)
+    status, out, err = run_process(tmp_path, *FILES)
     assert status == 0
     assert sorted(ids(tmp_path / "a.jsonl"), key=int) == [str(n) for n in range(30)]
     assert out.startswith("30 answered in ")
@@ -167,7 +184,7 @@ def test_invalid_lines_are_reported_with_file_and_number(simulator: Simulator, t
 
 def test_standard_input_is_read_as_it_comes(simulator: Simulator, tmp_path: Path) -> None:
     given = "".join(json.dumps(line(str(n))) + "\n" for n in range(5))
-    status, _, _ = run(tmp_path, "-", *against(simulator)[1:], given=given)
+    status, _, _ = run_process(tmp_path, "-", *against(simulator)[1:], given=given)
     assert status == 0
     assert sorted(ids(tmp_path / "a.jsonl")) == ["0", "1", "2", "3", "4"]
 
@@ -290,7 +307,7 @@ def test_a_full_disk_leaves_a_summary_of_the_stored_answers(simulator: Simulator
 def test_a_file_with_an_undecodable_name_can_be_reported(simulator: Simulator, tmp_path: Path) -> None:
     write(tmp_path / "p.jsonl", [line("a")])
     answers = os.fsdecode(b"a\xff.jsonl")
-    status, out, _ = run(tmp_path, "p.jsonl", "-o", answers, *against(simulator)[3:])
+    status, out, _ = run_process(tmp_path, "p.jsonl", "-o", answers, *against(simulator)[3:])
     assert (status, out.startswith("1 answered")) == (0, True)
 
 
