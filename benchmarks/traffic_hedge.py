@@ -11,16 +11,14 @@ budget: 1,000 calls in one tick under a budget that pays for half of them.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 
 import trio
 
 import manystream as ms
 from manystream.simulator import open_simulator
-from manystream.simulator.process import allow_many_sockets
 
-from .traffic_routes import MODEL, Row, paced, providers_of, request
+from .traffic_routes import MODEL, Row, paced, print_scenarios, providers_of, request
 
 SECONDS = 60.0
 ANSWER = "events=5,rate=1000,delay=0.1"
@@ -102,15 +100,5 @@ def budget() -> list[Row]:
 SCENARIOS: dict[str, Callable[[], list[Row]]] = {"hedge": hedging, "budget": budget}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.traffic_hedge", description="Hedging and budgets.")
-    parser.add_argument("scenarios", nargs="*", choices=[[], *SCENARIOS], help="only these")
-    allow_many_sockets()
-    for name in parser.parse_args().scenarios or SCENARIOS:
-        print(name)
-        for row in SCENARIOS[name]():
-            print(row, flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    print_scenarios("traffic_hedge", "Hedging and budgets.", SCENARIOS)

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -207,15 +207,16 @@ SCENARIOS: dict[str, Callable[[], list[Row]]] = {
 }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.traffic_routes", description="Routes and keys.")
-    parser.add_argument("scenarios", nargs="*", choices=[[], *SCENARIOS], help="only these")
+def print_scenarios(module: str, description: str, scenarios: Mapping[str, Callable[[], list[Row]]]) -> None:
+    """Run the scenarios that the command line names, or all, and print their rows."""
+    parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{module}", description=description)
+    parser.add_argument("scenarios", nargs="*", choices=[[], *scenarios], help="only these")
     allow_many_sockets()
-    for name in parser.parse_args().scenarios or SCENARIOS:
+    for name in parser.parse_args().scenarios or scenarios:
         print(name)
-        for row in SCENARIOS[name]():
+        for row in scenarios[name]():
             print(row, flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    print_scenarios("traffic_routes", "Routes and keys.", SCENARIOS)
