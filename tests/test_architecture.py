@@ -6,8 +6,10 @@ The tests read the files and do not import the package, so the rules also apply 
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -78,28 +80,98 @@ def package_of(name: str) -> str:
     return max(rows, key=len, default="")
 
 
-def imports_of(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield line and target of each import, also of those inside functions and `if TYPE_CHECKING`.
+@dataclass(slots=True)
+class Source:
+    """What the rules need to know about a file. The tree itself is not kept: the trees of all files are too large.
 
-    Relative imports are paths from the top (`providers/errors`, `manystream/batch/run`), absolute ones are dotted names
-    (`urllib.request`).
+    is_described: whether the file has a docstring, or no statement.
+    uses_any: whether the name `Any` occurs.
+    imports: line and target of each import, also of those inside functions and `if TYPE_CHECKING`. Relative imports are
+        paths from the top (`providers/errors`, `manystream/batch/run`), absolute ones are dotted names
+        (`urllib.request`).
+    absolute_imports: line and dotted name of the absolute ones alone.
+    functions: line, name and last line of each function.
+    unsorted_cases: the lines of the calls that create test cases from a set.
     """
+
+    is_described: bool
+    uses_any: bool = False
+    imports: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
+    absolute_imports: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
+    functions: list[tuple[int, str, int]] = field(default_factory=list[tuple[int, str, int]])
+    unsorted_cases: list[int] = field(default_factory=list[int])
+
+
+@functools.cache
+def read(path: Path) -> Source:
+    """Parse a file and walk its tree, once in a process: a dozen rules look at the same files."""
+    tree = ast.parse(path.read_text("utf-8"), str(path))
+    source = Source(not tree.body or bool(ast.get_docstring(tree)))
     here = path.relative_to(ROOT).parent.parts
     if here[0] in PACKAGES:
         here = ("manystream", *here)  # its place in the package
-    for node in ast.walk(ast.parse(path.read_text("utf-8"), str(path))):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                yield node.lineno, alias.name
+    sets = names_of_sets(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            source.uses_any |= node.id == "Any"
+        elif isinstance(node, ast.Import):
+            source.absolute_imports += [(node.lineno, alias.name) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            source.absolute_imports.append((node.lineno, node.module or ""))
         elif isinstance(node, ast.ImportFrom):
-            module = tuple(node.module.split(".")) if node.module else ()
-            if not node.level:
-                yield node.lineno, ".".join(module)
-            else:
-                base = here[: len(here) - node.level + 1]
-                for alias in node.names:
-                    target = (*base, *module, alias.name)
-                    yield node.lineno, "/".join(target[1:] if target[1] in PACKAGES else target)
+            source.imports += relative_imports(node, here)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            source.functions.append((node.lineno, node.name, node.end_lineno or node.lineno))
+        elif isinstance(node, ast.Call) and creates_cases_from_a_set(node, sets):
+            source.unsorted_cases.append(node.lineno)
+    source.imports += source.absolute_imports
+    return source
+
+
+def relative_imports(node: ast.ImportFrom, here: tuple[str, ...]) -> Iterator[tuple[int, str]]:
+    """Yield line and target of each name that a relative import in the folder `here` imports."""
+    module = tuple(node.module.split(".")) if node.module else ()
+    for alias in node.names:
+        target = (*here[: len(here) - node.level + 1], *module, alias.name)
+        yield node.lineno, "/".join(target[1:] if target[1] in PACKAGES else target)
+
+
+PLACE_OF_CASES = {"parametrize": ("pytest.mark.parametrize", 1), "sampled_from": ("st.sampled_from", 0)}
+"""Last part of the name of a function that creates test cases → its name, and the position of its argument with the
+cases."""
+
+
+def names_of_sets(tree: ast.Module) -> set[str]:
+    """Return the names that a module binds to sets."""
+    return {
+        target.id
+        for statement in tree.body
+        if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Set | ast.SetComp)
+        for target in statement.targets
+        if isinstance(target, ast.Name)
+    }
+
+
+def creates_cases_from_a_set(call: ast.Call, sets: set[str]) -> bool:
+    """Return whether a call creates test cases whose order is that of a set; `sets` has the names bound to sets."""
+    name, place = PLACE_OF_CASES.get(call.func.attr, ("", 0)) if isinstance(call.func, ast.Attribute) else ("", 0)
+    if not name or ast.unparse(call.func) != name or len(call.args) <= place:
+        return False
+    return any(
+        isinstance(cases, ast.Set | ast.SetComp) or (isinstance(cases, ast.Name) and cases.id in sets)
+        for cases in taken_one_by_one(call.args[place])
+    )
+
+
+def taken_one_by_one(cases: ast.expr) -> Iterator[ast.expr]:
+    """Yield the expressions whose members become test cases, in order."""
+    yield cases
+    if isinstance(cases, ast.List | ast.Tuple):
+        yield from (element.value for element in cases.elts if isinstance(element, ast.Starred))
+    elif isinstance(cases, ast.ListComp | ast.GeneratorExp):
+        yield from (generator.iter for generator in cases.generators)
+    elif isinstance(cases, ast.Call) and ast.unparse(cases.func) in ("list", "tuple"):
+        yield from cases.args
 
 
 def sources(*folders: str) -> list[Path]:
@@ -111,7 +183,7 @@ def test_imports_go_in_one_direction(path: Path) -> None:
     package = package_of(name_of(path))
     wrong = [
         f"{name_of(path)}:{line} imports {target}"
-        for line, target in imports_of(path)
+        for line, target in read(path).imports
         if package_of(target)
         and package_of(target) not in MAY_IMPORT[package]
         and (name_of(path), target) not in ALLOWED_IMPORTS
@@ -132,7 +204,7 @@ def test_modules_do_not_import_each_other_in_a_cycle() -> None:
     modules = {name_of(path).removesuffix(".py"): path for path in sources(*SOURCES) if path.stem != "__init__"}
     imports: dict[str, set[str]] = {name: set() for name in modules}
     for name, path in modules.items():
-        for _, target in imports_of(path):
+        for _, target in read(path).imports:
             imports[name] |= {target, target.rpartition("/")[0]} & modules.keys()
     for importer, imported in FOR_THE_TYPE:
         imports[importer].remove(imported)
@@ -161,7 +233,7 @@ def test_a_private_folder_is_imported_only_by_its_owner(room: str) -> None:
         f"{name_of(path)}:{line} imports {target}"
         for path in sources(*SOURCES)
         if room not in name_of(path) and not any(path.match(pattern) for pattern in OWNED_ROOMS[room])
-        for line, target in imports_of(path)
+        for line, target in read(path).imports
         if target == room or target.startswith(room + "/")
     ]
     assert not wrong
@@ -173,7 +245,7 @@ def test_a_package_does_not_import_forbidden_modules(path: Path) -> None:
     forbidden = MUST_NOT_IMPORT[name.split("/")[0]]
     wrong = [
         f"{name}:{line} imports {target}"
-        for line, target in imports_of(path)
+        for line, target in read(path).imports
         if (target in forbidden or target.split(".")[0] in forbidden) and (name, target) not in ALLOWED_IMPORTS
     ]
     assert not wrong
@@ -182,24 +254,22 @@ def test_a_package_does_not_import_forbidden_modules(path: Path) -> None:
 @pytest.mark.parametrize("path", sources(*SOURCES), ids=name_of)
 def test_packages_import_each_other_relatively(path: Path) -> None:
     """A copy of the package under another name must work, and `engine` must never be imported as a top-level module."""
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-        if isinstance(node, ast.ImportFrom) and not node.level:
-            names = [node.module or ""]
-        wrong = [name for name in names if name.split(".")[0] in ("manystream", *PACKAGES)]
-        assert not wrong, f"{name_of(path)}:{node.lineno}"
+    wrong = [
+        f"{name_of(path)}:{line} imports {name}"
+        for line, name in read(path).absolute_imports
+        if name.split(".")[0] in ("manystream", *PACKAGES)
+    ]
+    assert not wrong
 
 
 @pytest.mark.parametrize("path", sources("providers", "transport"), ids=name_of)
 def test_any_stops_at_the_json_file(path: Path) -> None:
-    names = {node.id for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Name)}
-    assert "Any" not in names or name_of(path) == "providers/json_values.py"
+    assert not read(path).uses_any or name_of(path) == "providers/json_values.py"
 
 
 @pytest.mark.parametrize("path", sources(*SOURCES), ids=name_of)
 def test_every_file_states_what_it_knows(path: Path) -> None:
-    tree = ast.parse(path.read_text("utf-8"))
-    assert not tree.body or ast.get_docstring(tree)
+    assert read(path).is_described
 
 
 @pytest.mark.parametrize("path", sources(*FOLDERS), ids=name_of)
@@ -209,12 +279,8 @@ def test_no_file_is_too_long(path: Path) -> None:
 
 @pytest.mark.parametrize("path", sources(*SOURCES), ids=name_of)
 def test_no_function_is_too_long(path: Path) -> None:
-    tree = ast.parse(path.read_text("utf-8"))
-    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     long = [
-        f"{name_of(path)}:{node.lineno} {node.name}"
-        for node in functions
-        if (node.end_lineno or node.lineno) - node.lineno >= FUNCTION_LIMIT
+        f"{name_of(path)}:{line} {name}" for line, name, last in read(path).functions if last - line >= FUNCTION_LIMIT
     ]
     assert not long
 
@@ -246,50 +312,17 @@ def folder_of_tests(module: list[str]) -> str:
 def test_tests_share_only_the_folder_support(path: Path) -> None:
     folder = folder_of_tests([*path.relative_to(ROOT).parent.parts])
     wrong: list[str] = []
-    for line, target in imports_of(path):
+    for line, target in read(path).imports:
         module = re.split(r"[./]", target)
         if "/" in target and module[0] in PACKAGES:
-            module.insert(0, "tests")  # a relative import: `imports_of` omits the part above a package's name
+            module.insert(0, "tests")  # a relative import: `relative_imports` omits the part above a package's name
         lender = folder_of_tests(module) if module[0] == "tests" else ""
         if folder and lender not in ("", folder, SUPPORT) and (folder, lender) not in BORROWERS:
             wrong.append(f"{name_of(path)}:{line} imports {target}")
     assert not wrong
 
 
-PLACE_OF_CASES = {"pytest.mark.parametrize": 1, "st.sampled_from": 0}
-"""Function that creates test cases → the position of its argument with the cases."""
-
-
-def names_of_sets(tree: ast.Module) -> set[str]:
-    """Return the names that a module binds to sets."""
-    return {
-        target.id
-        for statement in tree.body
-        if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Set | ast.SetComp)
-        for target in statement.targets
-        if isinstance(target, ast.Name)
-    }
-
-
-def taken_one_by_one(cases: ast.expr) -> Iterator[ast.expr]:
-    """Yield the expressions whose members become test cases, in order."""
-    yield cases
-    if isinstance(cases, ast.List | ast.Tuple):
-        yield from (element.value for element in cases.elts if isinstance(element, ast.Starred))
-    elif isinstance(cases, ast.ListComp | ast.GeneratorExp):
-        yield from (generator.iter for generator in cases.generators)
-    elif isinstance(cases, ast.Call) and ast.unparse(cases.func) in ("list", "tuple"):
-        yield from cases.args
-
-
 @pytest.mark.parametrize("path", sources("tests"), ids=name_of)
 def test_the_cases_of_a_test_do_not_depend_on_the_hash_seed(path: Path) -> None:
     """The order of a set of strings differs from run to run, and so would the names and the order of the test cases."""
-    tree = ast.parse(path.read_text("utf-8"))
-    sets = names_of_sets(tree)
-    for call in ast.walk(tree):
-        place = PLACE_OF_CASES.get(ast.unparse(call.func)) if isinstance(call, ast.Call) else None
-        if isinstance(call, ast.Call) and place is not None and len(call.args) > place:
-            for cases in taken_one_by_one(call.args[place]):
-                is_set = isinstance(cases, ast.Set | ast.SetComp) or (isinstance(cases, ast.Name) and cases.id in sets)
-                assert not is_set, f"{name_of(path)}:{call.lineno}: sort the cases"
+    assert not [f"{name_of(path)}:{line}: sort the cases" for line in read(path).unsorted_cases]

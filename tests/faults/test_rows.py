@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from tests.faults.rows import COUNT, ROWS, Row
 TESTS = Path(__file__).resolve().parent.parent
 
 
+@functools.cache
 def functions_of(file: str) -> set[str]:
     tree = ast.parse((TESTS / file).read_text("utf-8"))
     return {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
