@@ -212,9 +212,8 @@ def judged(mutants: list[Mutant], reach: Reach, verdicts: Verdicts, options: arg
 
 def drawn(options: argparse.Namespace) -> list[Mutant]:
     """Return the mutants to judge: the ones that `--only` names, or a random selection."""
-    mutants = [] if options.tables and not options.only else all_mutants(ROOT)
-    mutants += table_mutants(ROOT) if options.tables or options.only else []
-    mutants = [mutant for mutant in mutants if mutant.path.startswith(tuple(options.within))]
+    mutants = [] if options.tables and not options.only else all_mutants(ROOT, options.within)
+    mutants += table_mutants(ROOT, options.within) if options.tables or options.only else []
     if options.only:
         missing = set(options.only) - {mutant.id for mutant in mutants}
         if missing:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import hashlib
 from bisect import bisect
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -129,10 +129,12 @@ class Source:
         return found, found + len(word)
 
 
-def sources(root: Path) -> Iterator[Source]:
+def sources(root: Path, within: Sequence[str] = ("",)) -> Iterator[Source]:
+    """Yield the package's files whose paths begin with one of the given texts."""
     for package in PACKAGES:
         for path in sorted((root / package).rglob("*.py")):
-            if not any(parent.is_symlink() for parent in path.relative_to(root).parents if str(parent) != "."):
+            linked = any(parent.is_symlink() for parent in path.relative_to(root).parents if str(parent) != ".")
+            if not linked and path.relative_to(root).as_posix().startswith(tuple(within)):
                 yield Source(root, path)
 
 
@@ -147,9 +149,14 @@ def bound_names(statement: ast.stmt) -> tuple[str, ...]:
     return ()
 
 
-def all_mutants(root: Path) -> list[Mutant]:
+def all_mutants(root: Path, within: Sequence[str] = ("",)) -> list[Mutant]:
     """Return all mutants from which a selection is drawn, in the order of the files."""
-    return [mutant for source in sources(root) for mutant in _Walker(source).found()]
+    return [mutant for source in sources(root, within) for mutant in mutants_in(source)]
+
+
+def mutants_in(source: Source) -> list[Mutant]:
+    """Return all mutants of one file, in order."""
+    return _Walker(source).found()
 
 
 class _Walker:

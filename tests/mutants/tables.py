@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tests.mutants.sites import Mutant, Source, bound_names, changed_constant, sources
@@ -18,12 +18,13 @@ _CAPITALS = re.compile(r"_?[A-Z][A-Z0-9_]*")
 _WORD_OF_A_PATTERN = re.compile(r"(?<![\\\w])[A-Za-z]{3,}")
 
 
-def table_mutants(root: Path) -> list[Mutant]:
+def table_mutants(root: Path, within: Sequence[str] = ("",)) -> list[Mutant]:
     """Return one mutant for each entry, in the order of the files."""
-    return [mutant for source in sources(root) for mutant in _of_file(source)]
+    return [mutant for source in sources(root, within) for mutant in table_mutants_in(source)]
 
 
-def _of_file(source: Source) -> Iterator[Mutant]:
+def table_mutants_in(source: Source) -> Iterator[Mutant]:
+    """Yield one mutant for each entry of one file's tables."""
     for statement in source.tree.body:
         names = tuple(name for name in bound_names(statement) if _CAPITALS.fullmatch(name))
         value = getattr(statement, "value", None)
