@@ -181,7 +181,9 @@ def pouring(flood: Flood, cost: Cost) -> Callable[[Line], Awaitable[None]]:
 
 
 @pytest.mark.parametrize("name", FLOODS)
-async def test_fifty_megabytes_of_anything_use_bounded_memory(name: str) -> None:
+async def test_fifty_megabytes_of_anything_use_bounded_memory(
+    name: str, autojump_clock: trio.testing.MockClock
+) -> None:
     flood, cost = FLOODS[name], Cost()
     before = resident_at_rest()
     async with (

@@ -122,7 +122,9 @@ async def check_next_call(engine: ms.Engine) -> None:
     assert completion.response.text == "abc"
 
 
-async def test_a_call_cancelled_at_any_step_completes_once(ca: trustme.CA) -> None:
+async def test_a_call_cancelled_at_any_step_completes_once(
+    ca: trustme.CA, autojump_clock: trio.testing.MockClock
+) -> None:
     states: set[str] = set()
     async with open_place(ca) as place:
         for step in range(1, STEPS):
@@ -154,7 +156,9 @@ async def test_a_call_cancelled_at_any_step_completes_once(ca: trustme.CA) -> No
     assert {"connecting", "sending", "waiting", "reading"} <= states | {"sending", "waiting"}
 
 
-async def test_a_task_cancelled_at_any_step_cancels_its_call(ca: trustme.CA) -> None:
+async def test_a_task_cancelled_at_any_step_cancels_its_call(
+    ca: trustme.CA, autojump_clock: trio.testing.MockClock
+) -> None:
     async with open_place(ca) as place:
         for step in range(1, STEPS):
             async with place.engine() as engine:
@@ -175,7 +179,9 @@ async def test_a_task_cancelled_at_any_step_cancels_its_call(ca: trustme.CA) -> 
         await place.check_nothing_is_left()
 
 
-async def test_an_engine_closed_at_any_step_completes_its_calls_once(ca: trustme.CA) -> None:
+async def test_an_engine_closed_at_any_step_completes_its_calls_once(
+    ca: trustme.CA, autojump_clock: trio.testing.MockClock
+) -> None:
     async with open_place(ca) as place:
         for step in range(1, STEPS, 2):
             recorders = [Recorder(), Recorder()]
@@ -249,7 +255,9 @@ LIVES: dict[str, tuple[Callable[[Line], Awaitable[None]], ms.Request, bool, ms.E
 
 
 @pytest.mark.parametrize("life", LIVES)
-async def test_every_kind_of_call_can_be_cancelled_at_any_step(life: str) -> None:
+async def test_every_kind_of_call_can_be_cancelled_at_any_step(
+    life: str, autojump_clock: trio.testing.MockClock
+) -> None:
     """All calls run on one engine, so a leak of a cancelled call affects the next one."""
     script, request, stream, undisturbed = LIVES[life]
     async with open_peer(script) as peer:
@@ -294,7 +302,7 @@ def ids(rows: list[tuple[str, Exception]]) -> list[str]:
 
 @pytest.mark.parametrize(("name", "fault"), faults(FAULTS), ids=ids(faults(FAULTS)))
 async def test_any_system_call_may_fail(
-    name: str, fault: Exception, ca: trustme.CA, monkeypatch: pytest.MonkeyPatch
+    name: str, fault: Exception, ca: trustme.CA, monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
 ) -> None:
     with tripwired(monkeypatch) as wire:
         async with open_place(ca, wire) as place:
@@ -332,7 +340,7 @@ async def one_failure(place: Place, wire: Tripwire, name: str, at: int, fault: E
 
 @pytest.mark.parametrize(("name", "fault"), faults(NOT_NOW), ids=ids(faults(NOT_NOW)))
 async def test_a_would_block_result_is_not_a_failure(
-    name: str, fault: Exception, ca: trustme.CA, monkeypatch: pytest.MonkeyPatch
+    name: str, fault: Exception, ca: trustme.CA, monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
 ) -> None:
     with tripwired(monkeypatch) as wire:
         async with open_place(ca, wire) as place:
@@ -347,7 +355,9 @@ async def test_a_would_block_result_is_not_a_failure(
     assert at > 1
 
 
-async def test_a_kernel_that_accepts_one_byte_at_a_time(ca: trustme.CA, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_kernel_that_accepts_one_byte_at_a_time(
+    ca: trustme.CA, monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+) -> None:
     with tripwired(monkeypatch) as wire:
         wire.at_most = 1
         async with open_place(ca, wire) as place, place.engine() as engine:
@@ -369,7 +379,7 @@ ACTIONS: dict[str, Callable[[ms.Engine, ms.Call], object]] = {
 
 @pytest.mark.parametrize("action", ACTIONS)
 async def test_every_method_can_be_called_from_any_callback(
-    action: str, ca: trustme.CA, caplog: pytest.LogCaptureFixture
+    action: str, ca: trustme.CA, caplog: pytest.LogCaptureFixture, autojump_clock: trio.testing.MockClock
 ) -> None:
     async with open_place(ca) as place:
         for at in range(7):  # at START, three deltas, DONE, the completion, and never
