@@ -6,8 +6,9 @@ tests of several folders use.
 
 from __future__ import annotations
 
+import gc
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,22 @@ settings.load_profile("manystream")
 # that tests interrupt would never end if the tests themselves run in the background.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect the tests without the garbage collector, and exempt from it all that exists then.
+
+    Modules and thousands of test items live until the end. Otherwise each full collection, also each `gc.collect()` in
+    a test, looks at millions of objects that cannot be garbage.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture

@@ -230,8 +230,19 @@ def wordings(request: pytest.FixtureRequest) -> Sequence[Wording]:
     return given
 
 
+UNDISTURBED: dict[tuple[str, ...], Undisturbed] = {}
+"""Names of dialects → their undisturbed run in this process."""
+
+
 @pytest.fixture
 def undisturbed(monkeypatch: pytest.MonkeyPatch, wordings: Sequence[Wording]) -> Undisturbed:
+    names = tuple(wording.name for wording in wordings)
+    if names not in UNDISTURBED:
+        UNDISTURBED[names] = run_undisturbed(monkeypatch, wordings)
+    return UNDISTURBED[names]
+
+
+def run_undisturbed(monkeypatch: pytest.MonkeyPatch, wordings: Sequence[Wording]) -> Undisturbed:
     run_with(
         Injector(), monkeypatch, wordings
     )  # the first run in a process makes some additional calls that fill caches

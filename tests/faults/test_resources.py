@@ -59,7 +59,7 @@ class Measure:
 
     def __init__(self, cost: Cost) -> None:
         self.cost = cost
-        self.profile = cProfile.Profile()
+        self.profile = cProfile.Profile(subcalls=False)  # the calls of each function, not by whom
 
     def __enter__(self) -> None:
         gc.collect()
