@@ -23,6 +23,7 @@ from . import (
     serialise,
     start_latency,
     unstreamed,
+    wire_forms,
 )
 from .answers import Answer
 from .environment import clients_python
@@ -33,6 +34,7 @@ from .source.process import running_source
 QUESTIONS: dict[str, Callable[[Run], Answer]] = {
     "live_streams": live_streams.answer,
     "cpu_per_event": cpu_per_event.answer,
+    "wire_forms": wire_forms.answer,
     "decode": decode.answer,
     "serialise": serialise.answer,
     "memory": memory.answer,
@@ -47,8 +49,9 @@ QUESTIONS: dict[str, Callable[[Run], Answer]] = {
     "hold": hold.answer,
     "instructions": instructions.answer,
 }
-NOT_QUICK = ("hold", "instructions", "sdk_transports")
-"""Questions that `--quick` omits: streams held for five minutes, the emulated processor, calls that take seconds."""
+NOT_QUICK = ("hold", "instructions", "sdk_transports", "wire_forms")
+"""Questions that `--quick` omits: streams held for five minutes, the emulated processor, calls that take seconds,
+many forms."""
 
 
 def main() -> None:

@@ -117,6 +117,7 @@ def measure(
     mode: str = "stream",
     size: int = 0,
     delay: int = 0,
+    form: str = "plain",
 ) -> Measured:
     """Run one client once. Repeats the run if other work on the machine disturbs it. Raises `RunError`."""
     arguments = {
@@ -129,6 +130,7 @@ def measure(
         "mode": mode,
         "size": size,
         "delay": delay,
+        "form": form,
     }
     if tls:
         arguments["ca"] = str(run.source.certificate)

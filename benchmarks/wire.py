@@ -7,9 +7,12 @@ them. The sizes are those of real traffic: a chat delta of an OpenAI model has a
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 HOLE = "@TEXT@"
+NUMBER, COUNT = "987654", "#COUNT"
+"""The load source replaces COUNT by a number that grows with each event. A delta is built with NUMBER in its place."""
+FIRST_COUNT = 100_000
 MODEL_NAMES = {
     "chat": "gpt-4o-mini",
     "responses": "gpt-4o-mini",
@@ -38,7 +41,7 @@ class Wire:
 
     def parts(self) -> tuple[bytes, bytes, bytes, bytes, bytes]:
         """Return the parts: first, delta before the gap, delta after it, last, answer."""
-        before, after = self.delta.split(HOLE)
+        before, after = self.delta.replace(NUMBER, COUNT).split(HOLE)
         return tuple(part.encode() for part in (self.first, before, after, self.last, self.answer))  # type: ignore[return-value]
 
 
@@ -248,17 +251,63 @@ def gemini() -> Wire:
 WIRES: dict[str, Wire] = {wire.name: wire for wire in (chat(), responses(), anthropic(), gemini())}
 
 
-def chunks_of(dialect: str, events: int) -> list[bytes]:
+def form_of_chat(name: str, delta: str) -> Wire:
+    """Return chat with deltas of another form. The load's path selects it, with `form=NAME`."""
+    return replace(WIRES["chat"], name=f"chat-{name}", match=f"form={name}", delta=delta)
+
+
+def vllm_chunk(logprobs: object, usage: object) -> str:
+    """Return a delta as vLLM sends it."""
+    choice = {"index": 0, "delta": {"content": HOLE}, "logprobs": logprobs, "finish_reason": None, "token_ids": None}
+    return data(
+        {
+            "id": "chatcmpl-1f0c7a6de1b84b0f9a3e6c2d4b5a7988",
+            "object": "chat.completion.chunk",
+            "created": 1763760000,
+            "model": "Qwen/Qwen3-32B",
+            "choices": [choice],
+            **({"usage": usage} if usage else {}),
+        }
+    )
+
+
+def growing_usage() -> str:
+    """Return a delta with counts that grow: vLLM with `stream_options.continuous_usage_stats`."""
+    count = int(NUMBER)
+    return vllm_chunk(None, {"prompt_tokens": 12, "total_tokens": count, "completion_tokens": count})
+
+
+def with_logprobs() -> str:
+    """Return a delta with log probabilities: `"logprobs": true, "top_logprobs": 2`."""
+    likely = -float(f"0.{NUMBER}")
+    tops = [
+        {"token": f" word{NUMBER}", "logprob": likely, "bytes": list(b" word123456")},
+        {"token": " other", "logprob": -3.25, "bytes": list(b" other")},
+    ]
+    return vllm_chunk({"content": [{**tops[0], "top_logprobs": tops}]}, None)
+
+
+FORMS: dict[str, Wire] = {
+    "usage": form_of_chat("usage", growing_usage()),
+    "logprobs": form_of_chat("logprobs", with_logprobs()),
+}
+"""Form of chat's deltas → its text."""
+
+
+def chunks_of(wire: Wire, events: int) -> list[bytes]:
     """Return a stream's body with this many deltas, one server-sent event per chunk."""
-    first, before, after, last, _ = WIRES[dialect].parts()
-    deltas = [b"%b%d%b" % (before, number, after) for number in range(events)]
+    first, before, after, last, _ = wire.parts()
+    deltas = [
+        b"%b%d%b" % (before, number, after.replace(COUNT.encode(), b"%d" % (FIRST_COUNT + number)))
+        for number in range(events)
+    ]
     return [part for part in (first, *deltas, last) if part]
 
 
 def template_file() -> bytes:
-    """Return all dialects in the form that the load source reads; see `load_templates` in source/request.c."""
+    """Return all dialects in the form that the load source reads; see `load_templates` in source/template.c."""
     blocks: list[bytes] = []
-    for wire in WIRES.values():
+    for wire in (*FORMS.values(), *WIRES.values()):  # the first whose `match` is in the path
         parts = wire.parts()
         sizes = " ".join(str(len(part)) for part in parts)
         blocks.append(f"{wire.name} {wire.match} {sizes}\n".encode() + b"".join(parts) + b"\n")

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..source.load import load_path
+from ..source.load import FORMS, load_path
 from ..wire import MODEL_NAMES, WIRES
 
 PATHS = {
@@ -56,6 +56,7 @@ class Task:
     mode: the mode of the source; `answer` means `events` unstreamed requests in total, `streams` at a time.
     ca: the certificate of the authority, for TLS.
     delay: milliseconds from an unstreamed request to its response.
+    form: the wire form of a chat stream.
     """
 
     url: str
@@ -68,6 +69,7 @@ class Task:
     size: int
     ca: str
     delay: int
+    form: str
 
     @property
     def base_url(self) -> str:
@@ -79,6 +81,7 @@ class Task:
             load["delay"] = self.delay
         if self.mode == "giant":
             load["size"] = self.size
+        load |= FORMS[self.form]
         return self.url + load_path(**load) + WIRES[self.dialect].base
 
     @property
@@ -125,6 +128,7 @@ def read_task() -> Task:
     parser.add_argument("--size", type=int, default=0)
     parser.add_argument("--ca", default="")
     parser.add_argument("--delay", type=int, default=0)
+    parser.add_argument("--form", choices=tuple(FORMS), default="plain")
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     raise_priority()

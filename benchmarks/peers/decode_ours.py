@@ -1,8 +1,8 @@
 """manystream's decoding alone: bytes in memory → events. No socket, no engine.
 
-    python -m benchmarks.peers.decode_ours DIALECT EVENTS [PASSES]
+    python -m benchmarks.peers.decode_ours DIALECT EVENTS [PASSES [FORM]]
 
-Each chunk has one server-sent event, as providers send them.
+Each chunk has one server-sent event, as providers send them. FORM is a form of chat's deltas; see `FORMS` in wire.py.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import manystream as ms
 from manystream.providers.registry import DIALECTS
 from manystream.transport.sse import SSEParser
 
-from ..wire import chunks_of
+from ..wire import FORMS, WIRES, chunks_of
 from .ours import PROVIDERS
 
 
@@ -35,7 +35,8 @@ def decode(dialect: str, chunks: list[bytes]) -> int:
 def main() -> None:
     dialect, events = sys.argv[1], int(sys.argv[2])
     passes = int(sys.argv[3]) if len(sys.argv) > 3 else 5
-    chunks = chunks_of(dialect, events)
+    wire = FORMS[sys.argv[4]] if len(sys.argv) > 4 else WIRES[dialect]
+    chunks = chunks_of(wire, events)
     best = float("inf")
     for _ in range(passes):
         begin = time.process_time()

@@ -17,7 +17,7 @@ import openai
 from google import genai
 from google.genai import types
 
-from ..wire import MODEL_NAMES, chunks_of
+from ..wire import MODEL_NAMES, WIRES, chunks_of
 
 
 class Memory(httpx2.BaseTransport):
@@ -77,7 +77,7 @@ DECODERS = {"chat": chat, "responses": responses, "anthropic": claude, "gemini":
 
 def main() -> None:
     dialect, events = sys.argv[1], int(sys.argv[2])
-    client = httpx2.Client(transport=Memory(chunks_of(dialect, events)))
+    client = httpx2.Client(transport=Memory(chunks_of(WIRES[dialect], events)))
     best = float("inf")
     DECODERS[dialect](client)  # the libraries build some types at first use
     for _ in range(3):

@@ -9,36 +9,44 @@ from __future__ import annotations
 import select
 import socket
 import ssl
+from collections.abc import Callable
+from typing import Any
 from urllib.parse import urlsplit
 
 import orjson
 
-from .common import TEXT_OF, Recorder, Task, read_task
+from .common import TEXT_OF, Recorder, read_task
 
 
-def open_stream(task: Task, context: ssl.SSLContext | None) -> socket.socket:
+def open_stream(url: str, body: bytes, context: ssl.SSLContext | None) -> socket.socket:
     """Return a non-blocking socket that has sent its request."""
-    url = urlsplit(task.base_url + task.path)
-    connection = socket.create_connection((url.hostname or "", url.port or 0))
+    parts = urlsplit(url)
+    connection = socket.create_connection((parts.hostname or "", parts.port or 0))
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if context:
-        connection = context.wrap_socket(connection, server_hostname=url.hostname)
-    target = url.path + (f"?{url.query}" if url.query else "")
-    head = f"POST {target} HTTP/1.1\r\nhost: {url.netloc}\r\ncontent-length: {len(task.body)}\r\n\r\n"
-    connection.sendall(head.encode() + task.body)
+        connection = context.wrap_socket(connection, server_hostname=parts.hostname)
+    target = parts.path + (f"?{parts.query}" if parts.query else "")
+    head = f"POST {target} HTTP/1.1\r\nhost: {parts.netloc}\r\ncontent-length: {len(body)}\r\n\r\n"
+    connection.sendall(head.encode() + body)
     connection.setblocking(False)
     return connection
 
 
-def main() -> None:
-    task = read_task()
-    context, text_of = task.ssl_context(), TEXT_OF[task.dialect]
-    recorder = Recorder(task)
-    record, loads = recorder.record, orjson.loads
+def read_streams(
+    connections: list[socket.socket],
+    text_of: Callable[[Any], str | None],
+    record: Callable[[str], object],
+    complete: Callable[[], object],
+) -> None:
+    """Read all streams to their end.
+
+    text_of: returns the text of a parsed event.
+    record: gets each text.
+    complete: called at the end of each stream.
+    """
+    loads = orjson.loads
     epoll = select.epoll()
-    sockets = {
-        connection.fileno(): connection for connection in (open_stream(task, context) for _ in range(task.streams))
-    }
+    sockets = {connection.fileno(): connection for connection in connections}
     rests = dict.fromkeys(sockets, b"")
     receive = {descriptor: connection.recv for descriptor, connection in sockets.items()}
     for descriptor in sockets:
@@ -49,7 +57,7 @@ def main() -> None:
                 chunk = receive[descriptor](16384)
             except ssl.SSLWantReadError:
                 continue
-            *lines, rest = (rests[descriptor] + chunk).split(b"\n")
+            *lines, rest = (rests[descriptor] + (chunk or b"0\r\n")).split(b"\n")  # without chunks, the end is the end
             rests[descriptor] = rest
             for line in lines:
                 if line.startswith(b"data: {"):
@@ -57,10 +65,18 @@ def main() -> None:
                     if text:
                         record(text)
                 elif line == b"0\r":
-                    recorder.complete()
+                    complete()
                     epoll.unregister(descriptor)
                     sockets.pop(descriptor).close()
                     break
+
+
+def main() -> None:
+    task = read_task()
+    context = task.ssl_context()
+    recorder = Recorder(task)
+    connections = [open_stream(task.base_url + task.path, task.body, context) for _ in range(task.streams)]
+    read_streams(connections, TEXT_OF[task.dialect], recorder.record, recorder.complete)
     recorder.report()
 
 

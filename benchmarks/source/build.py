@@ -12,7 +12,7 @@ from ..cache import cache_folder, digest
 
 FOLDER = Path(__file__).parent
 PROGRAMS: dict[str, tuple[str, ...]] = {
-    "load_source": ("load_source.c", "statistics.c", "request.c", "pacing.c", "tls.c"),
+    "load_source": ("load_source.c", "statistics.c", "request.c", "template.c", "pacing.c", "tls.c"),
     "sink": ("sink.c",),
 }
 FLAGS = ("-O2", "-std=gnu11", "-D_GNU_SOURCE", "-Wall", "-Wextra")

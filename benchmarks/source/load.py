@@ -2,9 +2,32 @@
 
 from __future__ import annotations
 
+FORMS: dict[str, dict[str, str]] = {
+    "plain": {},
+    "usage": {"form": "usage"},
+    "logprobs": {"form": "logprobs"},
+    "cut": {"framing": "cut"},
+    "pair": {"framing": "pair"},
+    "close": {"framing": "close"},
+}
+"""Wire form of a chat stream → the members of a load that select it.
+
+plain: one event in each HTTP chunk.
+usage: with counts that grow in each event.
+logprobs: with log probabilities in each event.
+cut: each event cut across two chunks, in one send.
+pair: two events in each chunk.
+close: no chunks; the body ends with the connection. Not over TLS.
+"""
+
+EVENTS_PER_SEND = {"pair": 2}
+"""Wire form → events in one send, if there are several."""
+
 
 def load_path(**load: object) -> str:
-    """Return the path of a load: `events`, `rate`, `gate`, `spread`, `mode`, `size`, `delay`; see source/request.c.
+    """Return the path of a load: `events`, `rate`, `gate`, `spread`, `mode`, `size`, `delay`, `framing`, `form`.
+
+    See source/request.c. `form` selects a template of wire.py by its part of the path.
 
     spread, delay: milliseconds.
     """

@@ -85,6 +85,12 @@ static long write_now(struct connection *connection, const char *data, size_t si
     return taken < 0 && errno == EAGAIN ? 0 : taken;
 }
 
+/* End a body without chunks: the client closes the connection in turn. */
+static void end_if_asked(struct connection *connection) {
+    if (connection->ends)
+        shutdown(connection->fd, SHUT_WR);
+}
+
 /* Send, and keep what the socket does not take. False: the connection is gone. */
 static bool deliver(struct connection *connection, const char *data, size_t size) {
     statistics.bytes += size;
@@ -94,8 +100,10 @@ static bool deliver(struct connection *connection, const char *data, size_t size
             drop(connection);
             return false;
         }
-        if ((size_t)taken == size)
+        if ((size_t)taken == size) {
+            end_if_asked(connection);
             return true;
+        }
         data += taken;
         size -= (size_t)taken;
     }
@@ -123,20 +131,25 @@ static bool flush_pending(struct connection *connection) {
     }
     connection->pending_size = connection->pending_sent = 0;
     watch(connection, false, EPOLL_CTL_MOD);
+    end_if_asked(connection);
     return true;
 }
 
 /* --- streams ---------------------------------------------------------------------------------------------------- */
 
-static void write_digits(char *into, uint64_t value) {
-    for (int place = DIGITS - 1; place >= 0; place--, value /= 10)
-        into[place] = (char)('0' + value % 10);
+/* Events in one send. */
+static uint32_t batch(const struct connection *connection) {
+    return connection->load.framing == FRAMING_PAIR ? 2 : 1;
+}
+
+static uint64_t period_of(const struct connection *connection) {
+    return connection->load.rate > 0 ? (uint64_t)(1e9 * batch(connection) / connection->load.rate) : 0;
 }
 
 static void pace(struct connection *connection, uint64_t first) {
     connection->state = PACED;
     connection->due = first;
-    connection->period = connection->load.rate > 0 ? (uint64_t)(1e9 / connection->load.rate) : 0;
+    connection->period = period_of(connection);
     pacing_add(connection);
 }
 
@@ -156,7 +169,7 @@ static void open_gate(uint32_t gate) {
         struct connection *connection = &connections[fd];
         if (!waits_at_gate(connection))
             continue;
-        uint64_t period = connection->load.rate > 0 ? (uint64_t)(1e9 / connection->load.rate) : 0;
+        uint64_t period = period_of(connection);
         uint64_t spread = connection->load.spread_ms ? connection->load.spread_ms * 1000000ull : period;
         pace(connection, begin + spread * number++ / waiting);
     }
@@ -166,7 +179,9 @@ static uint32_t waiting_streams; /* since the gate last opened; a hint that spar
 
 static void begin_stream(struct connection *connection) {
     static uint32_t number;
-    if (!deliver(connection, connection->template->head.data, connection->template->head.size))
+    bool closes = connection->load.framing == FRAMING_CLOSE;
+    const struct bytes *head = closes ? &connection->template->closing_head : &connection->template->head;
+    if (!deliver(connection, head->data, head->size))
         return;
     if (connection->load.mode == MODE_STEP) {
         connection->state = WAITING;
@@ -182,7 +197,7 @@ static void begin_stream(struct connection *connection) {
         }
         return;
     }
-    uint64_t period = connection->load.rate > 0 ? (uint64_t)(1e9 / connection->load.rate) : 0;
+    uint64_t period = period_of(connection);
     uint64_t phase = period * (++number * 2654435769u >> 16) >> 16; /* golden ratio: phases apart */
     pace(connection, now() + phase);
 }
@@ -198,27 +213,36 @@ static void send_answer(struct connection *connection) {
         end_stream(connection);
 }
 
+/* The events of one send: one or two. */
 static void send_event(struct connection *connection, uint64_t time) {
+    struct event *event = &connection->template->events[connection->load.framing];
+    write_event(event, time, connection->sent);
+    connection->sent += batch(connection);
+    statistics.events += batch(connection);
+    deliver(connection, event->wire.data, event->wire.size);
+}
+
+/* The frames after the last event, and the end of the body. */
+static void send_tail(struct connection *connection) {
     const struct template *template = connection->template;
-    write_digits(template->event.data + template->hole, time);
-    connection->sent++;
-    statistics.events++;
-    deliver(connection, template->event.data, template->event.size);
+    bool closes = connection->load.framing == FRAMING_CLOSE;
+    const struct bytes *tail = closes ? &template->tail_frames : &template->tail;
+    connection->ends = closes;
+    if (deliver(connection, tail->data, tail->size))
+        end_stream(connection);
 }
 
 /* One event is due, or the tail after the last one. */
 static void send_due(struct connection *connection) {
-    const struct template *template = connection->template;
     uint64_t time = now();
     if (connection->load.mode == MODE_ANSWER) {
         pacing_remove(connection);
         send_answer(connection);
         return;
     }
-    if (connection->sent == connection->load.events) {
+    if (connection->sent >= connection->load.events) {
         pacing_remove(connection);
-        if (deliver(connection, template->tail.data, template->tail.size))
-            end_stream(connection);
+        send_tail(connection);
         return;
     }
     if (connection->period)
@@ -236,8 +260,8 @@ static void step(void) {
             continue;
         if (connection->sent < connection->load.events)
             send_event(connection, now());
-        else if (deliver(connection, connection->template->tail.data, connection->template->tail.size))
-            end_stream(connection);
+        else
+            send_tail(connection);
     }
 }
 
@@ -257,7 +281,7 @@ static void send_whole(struct connection *connection) {
         if (giant)
             memset(at, 'x', text);
         else
-            write_digits(at, now());
+            write_time(at, now());
         at = mempcpy(at + text, template->after.data, template->after.size);
     }
     statistics.events += events;

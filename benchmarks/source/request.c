@@ -1,4 +1,4 @@
-/* HTTP/1.1 request heads, the load that a request asks for, and the dialects' templates.
+/* HTTP/1.1 request heads, and the load that a request asks for.
  *
  * A load is `events=250,rate=50`, in the header x-load or in the path: /load/events=250,rate=50/v1/chat/completions.
  * The path form needs no header, so a client that only takes a base URL can ask for any load.
@@ -10,9 +10,6 @@
 
 #include "source.h"
 
-static struct template templates[MAX_TEMPLATES];
-static size_t template_count;
-
 static const struct {
     const char *name;
     enum mode mode;
@@ -20,6 +17,8 @@ static const struct {
     {"stream", MODE_STREAM}, {"answer", MODE_ANSWER}, {"giant", MODE_GIANT}, {"flood", MODE_FLOOD},
     {"bytes", MODE_BYTES}, {"step", MODE_STEP},
 };
+
+static const char *const FRAMINGS[FRAMING_COUNT] = {"chunk", "cut", "pair", "close"}; /* by enum framing */
 
 static void read_pair(struct load *load, const char *key, const char *value) {
     if (!strcmp(key, "events"))
@@ -38,6 +37,10 @@ static void read_pair(struct load *load, const char *key, const char *value) {
         for (size_t i = 0; i < sizeof MODES / sizeof *MODES; i++)
             if (!strcmp(value, MODES[i].name))
                 load->mode = MODES[i].mode;
+    if (!strcmp(key, "framing"))
+        for (size_t i = 0; i < FRAMING_COUNT; i++)
+            if (!strcmp(value, FRAMINGS[i]))
+                load->framing = (enum framing)i;
 }
 
 static void read_load(struct load *load, const char *text, size_t size) {
@@ -110,76 +113,4 @@ struct request parse_request(const char *data, size_t size) {
         request.size = head + body;
     }
     return request;
-}
-
-static struct bytes join(const char *format_head, const struct bytes *parts, size_t count, const char *end) {
-    size_t size = strlen(format_head) + strlen(end);
-    for (size_t i = 0; i < count; i++)
-        size += parts[i].size;
-    struct bytes whole = {.data = malloc(size + 1), .size = size};
-    char *at = stpcpy(whole.data, format_head);
-    for (size_t i = 0; i < count; i++) {
-        memcpy(at, parts[i].data, parts[i].size);
-        at += parts[i].size;
-    }
-    strcpy(at, end);
-    return whole;
-}
-
-/* From the dialect's frames to what goes on the wire: HTTP heads and chunk framing around them. */
-static void frame(struct template *template, struct bytes first, struct bytes answer) {
-    static const char ZERO[DIGITS + 1] = "000000000000000000";
-    char head[512];
-    snprintf(head, sizeof head,
-             "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncache-control: no-cache\r\n"
-             "transfer-encoding: chunked\r\n\r\n");
-    if (first.size) /* a chunk of no bytes would end the body */
-        snprintf(head + strlen(head), sizeof head - strlen(head), "%zx\r\n", first.size);
-    template->head = join(head, &first, 1, first.size ? "\r\n" : "");
-    struct bytes parts[] = {template->before, {.data = (char *)ZERO, .size = DIGITS}, template->after};
-    snprintf(head, sizeof head, "%zx\r\n", template->before.size + DIGITS + template->after.size);
-    template->event = join(head, parts, 3, "\r\n");
-    template->hole = strlen(head) + template->before.size;
-    snprintf(head, sizeof head, "%zx\r\n", template->tail_frames.size);
-    template->tail = join(head, &template->tail_frames, 1, "\r\n0\r\n\r\n");
-    snprintf(head, sizeof head, "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %zu\r\n\r\n",
-             answer.size);
-    template->answer = join(head, &answer, 1, "");
-}
-
-static struct bytes read_bytes(FILE *file, size_t size) {
-    struct bytes bytes = {.data = malloc(size + 1), .size = size};
-    if (fread(bytes.data, 1, size, file) != size)
-        bytes.size = 0;
-    return bytes;
-}
-
-/* The file: per dialect a line `name match first before after tail answer` with five sizes, then as many bytes. */
-const char *load_templates(const char *name) {
-    FILE *file = fopen(name, "rb");
-    if (!file)
-        return "the template file cannot be opened";
-    size_t first, before, after, tail, answer;
-    while (template_count < MAX_TEMPLATES) {
-        struct template *template = &templates[template_count];
-        if (fscanf(file, "%31s %63s %zu %zu %zu %zu %zu", template->name, template->match, &first, &before, &after,
-                   &tail, &answer) != 7)
-            break;
-        fgetc(file); /* the line's end */
-        struct bytes frames = read_bytes(file, first);
-        template->before = read_bytes(file, before);
-        template->after = read_bytes(file, after);
-        template->tail_frames = read_bytes(file, tail);
-        frame(template, frames, read_bytes(file, answer));
-        template_count++;
-    }
-    fclose(file);
-    return template_count ? NULL : "the template file holds no template";
-}
-
-const struct template *template_for(const char *path) {
-    for (size_t i = 0; i < template_count; i++)
-        if (strstr(path, templates[i].match))
-            return &templates[i];
-    return NULL;
 }

@@ -2,7 +2,8 @@
  *
  * load_source.c  the loop: accept, read requests, pace events, statistics
  * statistics.c   what was sent, how late, and the answers that report it
- * request.c      HTTP/1.1 request heads and the load they ask for; templates from a file
+ * request.c      HTTP/1.1 request heads and the load they ask for
+ * template.c     the dialects' wire text, from a file, in every framing
  * pacing.c       which stream is due next: a binary heap on absolute time
  * tls.c          TLS by OpenSSL's shared library, loaded at run time
  */
@@ -27,22 +28,38 @@ struct bytes {
 
 enum mode { MODE_STREAM, MODE_ANSWER, MODE_GIANT, MODE_FLOOD, MODE_BYTES, MODE_STEP };
 
-/* One dialect's wire text. `event` is one whole HTTP chunk with a hole of DIGITS bytes at `hole`. */
+#define MAX_PLACES 8
+#define COUNT "#COUNT"    /* in a template: replaced by a number of as many digits that grows with each event */
+#define FIRST_COUNT 100000u
+
+/* How events are framed: one in a chunk, one cut across two chunks, two in a chunk, or no chunks: the body ends with the
+ * connection. The last is for plain connections. */
+enum framing { FRAMING_CHUNK, FRAMING_CUT, FRAMING_PAIR, FRAMING_CLOSE, FRAMING_COUNT };
+
+/* The bytes of one send, and the places in them of the time and of the count. */
+struct event {
+    struct bytes wire;
+    size_t times[MAX_PLACES], time_count;
+    size_t counts[MAX_PLACES], count_count;
+};
+
+/* One dialect's wire text. */
 struct template {
     char name[32];
     char match[64];            /* found in the path: this dialect */
     struct bytes head;         /* response head and the frames before the first delta, sent together */
-    struct bytes event;
-    size_t hole;
+    struct bytes closing_head; /* the same for FRAMING_CLOSE */
+    struct event events[FRAMING_COUNT];
     struct bytes before, after; /* the event without its HTTP chunk framing, for the modes that frame otherwise */
     struct bytes tail;          /* the frames after the last delta and the last chunk */
-    struct bytes tail_frames;
+    struct bytes tail_frames;   /* the frames after the last delta, for FRAMING_CLOSE */
     struct bytes answer; /* a whole unstreamed response */
 };
 
 /* What one request asks for. */
 struct load {
     enum mode mode;
+    enum framing framing;
     uint32_t events;
     double rate;        /* events per second and stream; 0: no pacing, one event per turn of the loop */
     uint32_t gate;      /* pacing begins when that many streams wait; 0: at once */
@@ -62,7 +79,8 @@ struct connection {
     size_t input_size, input_capacity;
     char *pending; /* what the socket would not take yet */
     size_t pending_size, pending_sent, pending_capacity;
-    const struct template *template;
+    bool ends;        /* the connection ends when nothing is pending */
+    struct template *template;
     struct load load;
     uint32_t sent;   /* events of the current stream */
     uint64_t due;    /* when the next one is due, ns */
@@ -95,8 +113,12 @@ struct request {
     bool bad;
 };
 struct request parse_request(const char *data, size_t size);
+
+/* template.c */
 const char *load_templates(const char *file); /* NULL, or what is wrong */
-const struct template *template_for(const char *path);
+struct template *template_for(const char *path);
+void write_time(char *into, uint64_t time);   /* DIGITS digits */
+void write_event(struct event *event, uint64_t time, uint32_t number);
 
 /* tls.c: every function answers like the system call it stands for, with errno EAGAIN for "later". */
 const char *tls_open(const char *certificate, const char *key); /* NULL, or what is wrong */
