@@ -1,13 +1,18 @@
-"""The fast path of a stream: reads chunks that each hold one event that matches the machine's delta template.
+"""The fast path of a stream: reads events that match the machine's delta template.
 
-Nearly all chunks of a stream are of this kind. On the usual path, the chunk decoder, the SSE parser and the stream
-machine each process a chunk. The fast path compares the bytes of the whole chunk once. That saves a fifth of the
-instructions from socket to callback (`benchmarks/instructions.py`), and more if one read returns several chunks, as
-under load.
+Nearly all events of a stream are of this kind. On the usual path, the SSE parser and the stream machine each process an
+event. The fast path compares the bytes of the whole event once. There are two ways:
+
+- `read` reads chunks of the chunked transfer coding that each hold one event. The connection calls it in place of the
+  chunk decoder. Most servers send this form. It saves a fifth of the instructions from socket to callback
+  (`benchmarks/instructions.py`), and more if one read returns several chunks, as under load.
+- `read_events` reads body bytes, however they were framed: several events in a chunk, an event that is cut across
+  chunks, or a body without chunks. The connection calls it for a body that ends with the connection; else the reader
+  of the body does.
 
 Combines the size line and end of a chunk (`transport/chunked.py`), the framing of a server-sent event
 (`transport/sse.py`), and the bytes that two deltas have in common (`providers/delta_template.py`). Must not know HTTP,
-the rules of server-sent events, or any dialect. The usual path reads every chunk that does not match byte for byte, and
+the rules of server-sent events, or any dialect. The usual path reads every event that does not match byte for byte, and
 everything while the chunk decoder or the SSE parser holds buffered bytes.
 """
 
@@ -16,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
-from ..providers.delta_template import DeltaTemplate
+from ..providers.delta_template import Match, Template
 from ..providers.dialect import StreamMachine
 from ..providers.events import Event
 from ..transport.chunked import CHUNK_END, SIZES, size_line_length
@@ -28,9 +33,6 @@ DeliverEach: TypeAlias = "Callable[[Iterable[Event]], None]"
 the call has ended."""
 
 
-UNUSED = DeltaTemplate("", b"", b"", b"", b"", None, shared=False)
-"""The placeholder for a template until `follow` sets the first one. `read` is not called before that."""
-
 size_of: Callable[[bytes], int | None] = SIZES.get
 
 
@@ -39,39 +41,51 @@ def _deliver_nothing(events: Iterable[Event]) -> None:
 
 
 class FastPath:
-    """The fast path of one stream. The connection calls `read` after `follow` has returned this object."""
+    """The fast path of one stream.
 
-    __slots__ = ("_closing_size", "_deliver", "_framed", "_line", "_machine", "_opening_size", "_size", "_template")
+    one_event: the latest bytes of the body, which `read_events` has read or `follow` was called with, were one event.
+    """
+
+    __slots__ = (
+        "_chunk_form",
+        "_closing",
+        "_deliver",
+        "_event_form",
+        "_line",
+        "_machine",
+        "_opening",
+        "_size",
+        "_template",
+        "one_event",
+    )
 
     def __init__(self, machine: StreamMachine, size: AnswerSize) -> None:
         self._machine = machine
         self._size = size
-        self._template: DeltaTemplate | None = None  # the machine's template, while its framing is known
-        self._framed = UNUSED  # the template with the framing's bytes around it
-        self._opening_size = self._closing_size = 0  # bytes of the framing
+        self._template: Template | None = None  # the machine's template, while its framing is known
+        self._opening = self._closing = b""  # the framing
+        self._chunk_form: Template | None = None  # the template of a whole chunk from its data on; made at first use
+        self._event_form: Template | None = None  # the template of an event without `_closing`; made at first use
         self._line = 0  # bytes of the latest size line; the next size line mostly has the same length
         self._deliver: DeliverEach = _deliver_nothing
+        self.one_event: bool = False
 
     def follow(self, events: Sequence[ServerSentEvent], wire: bytes, deliver: DeliverEach) -> FastPath | None:
-        """Return this object if it can read the chunks that follow `wire`; else None.
-
-        It can if the framing of the machine's template is known, or if `wire` is exactly the one event from which the
-        machine made its template.
+        """Find the framing of the machine's template. Return this object if the framing is known; else None.
 
         events: the server-sent events parsed from `wire`.
-        wire: the bytes of the latest chunk or chunks.
-        deliver: the function that delivers the events that `read` finds.
+        wire: the latest bytes of the body.
+        deliver: the function that delivers the events that this object finds.
         """
         template = self._machine.template
         if template is None or template is not self._template:
-            framing = usual_framing(*events[0], wire) if template is not None and len(events) == 1 else None
+            framing = usual_framing(*events[-1], wire) if template is not None and events else None
             if template is None or framing is None:
                 self._template = None
                 return None
-            opening, closing = framing[0], framing[1] + CHUNK_END
-            self._template, self._framed = template, template.framed(opening, closing)
-            self._opening_size, self._closing_size = len(opening), len(closing)
-        self._deliver = deliver
+            self._opening, self._closing = framing
+            self._template, self._chunk_form, self._event_form = template, None, None
+        self._deliver, self.one_event = deliver, len(events) == 1
         return self
 
     def read(self, data: bytes) -> int:
@@ -79,10 +93,12 @@ class FastPath:
 
         data: received bytes that begin with a chunk's size line.
         """
-        template, deliver, size = self._framed, self._deliver, self._size
+        template, size = self._chunk_form, self._size
+        if template is None:
+            template = self._chunk_form = self._framed(self._closing + CHUNK_END)
         bytes_left, line = size.bytes_left, self._line
-        texts: list[str] = []
-        position, last, length = 0, 0, len(data)
+        matches: list[Match] = []
+        position, length = 0, len(data)
         if length > bytes_left:
             return 0
         while position < length:
@@ -95,16 +111,44 @@ class FastPath:
                 if not chunk_size:
                     break
             end = start + chunk_size + 2  # the framing holds the chunk's end
-            text = template.text_in(data[start:end]) if end <= length else None
-            if not text:
+            match = template.match(data[start:end]) if end <= length else None
+            if not match:
                 break
-            texts.append(text)
+            matches.append(match)
             bytes_left -= chunk_size
-            position, last = end, start
-        if texts:
+            position = end
+        if matches:
             size.bytes_left = bytes_left
-            machine = self._machine
-            if template.counts is not None:
-                machine.latest_match = data[last + self._opening_size : position - self._closing_size]
-            deliver(map(machine.accept, texts))
+            self._deliver(map(self._machine.accept, matches))
         return position
+
+    def read_events(self, data: bytes) -> int:
+        """Read the events at the start of `data` as long as they match. Return the number of bytes read.
+
+        data: bytes of the body that begin with an event.
+        """
+        template, closing, size = self._event_form, self._closing, self._size
+        if self._template is None or self._template is not self._machine.template or len(data) > size.bytes_left:
+            return 0
+        if template is None:
+            template = self._event_form = self._framed(b"")
+        matches: list[Match] = []
+        position = 0
+        pieces = data.split(closing)
+        pieces.pop()  # the beginning of an incomplete event
+        for piece in pieces:
+            match = template.match(piece)
+            if not match:
+                break
+            matches.append(match)
+            position += len(piece) + len(closing)
+        self.one_event = len(matches) == 1
+        if matches:
+            size.bytes_left -= position
+            self._deliver(map(self._machine.accept, matches))
+        return position
+
+    def _framed(self, closing: bytes) -> Template:
+        """Return the template with the framing's bytes around it."""
+        assert self._template is not None, "`follow` has found the framing"
+        return self._template.framed(self._opening, closing)

@@ -122,6 +122,7 @@ class Preparer:
             buffered=self._buffered,
             wall_clock=self._wall_clock,
             fresh_key=fresh_key,
+            unasked=wire.unasked,
         )
         return prepared, wire
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Protocol
 
-from ..providers.dialect import Dialect, MakeId
+from ..providers.dialect import NOTHING_UNASKED, Dialect, MakeId
 from ..providers.provider import Provider
 from ..transport.exchange import WireHead
 from ..transport.url import Origin
@@ -19,6 +19,7 @@ class Prepared:
     """A prepared request: its destination, its head and body, and the decoder of its answer.
 
     fresh_key: called before each attempt if the provider's key is a function. Until then `head` has no key.
+    unasked: names of members of `Response.provider_data` that the request did not ask for; they are not kept.
     """
 
     __slots__ = (
@@ -34,6 +35,7 @@ class Prepared:
         "provider",
         "secrets",
         "stream",
+        "unasked",
         "wall_clock",
     )
 
@@ -53,6 +55,7 @@ class Prepared:
         buffered: Buffered,
         wall_clock: WallClock,
         fresh_key: FreshKey | None = None,
+        unasked: frozenset[str] = NOTHING_UNASKED,
     ) -> None:
         self.origin: Origin = origin
         self.head: WireHead = head
@@ -67,6 +70,7 @@ class Prepared:
         self.buffered: Buffered = buffered
         self.wall_clock: WallClock = wall_clock
         self.fresh_key: FreshKey | None = fresh_key
+        self.unasked: frozenset[str] = unasked
 
     def with_fresh_key(self) -> Prepared:
         """Return a copy with the current key, for one attempt. Raises `ProviderError` (AUTH).

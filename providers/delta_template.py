@@ -6,12 +6,16 @@ parsed. The JSON parser parses it, so escapes, invalid UTF-8 and misplaced quote
 Equal bytes around one whole JSON string are the same JSON with another string: nothing is guessed. A delta that differs
 in any other way does not match, and is parsed whole.
 
-A dialect names the members whose values differ from delta to delta (`VolatileMembers`). Three kinds are skipped: a
-counter before the text, padding after it, and counts after it.
+A dialect names the members whose values differ from delta to delta (`VolatileMembers`): a counter before the text,
+padding after it, and members with any value, such as token counts and log probabilities. There are two templates:
 
-Knows where the text is in the bytes of one JSON object. Must not know any dialect: a dialect's machine names the path
-to its text and its volatile members, and guarantees that the event contained nothing else. Must not know the framing of
-server-sent events or chunks, which it gets as bytes (`framed`).
+- `DeltaTemplate` matches a delta with a text, a counter and padding. Most deltas have this form.
+- `ValuesTemplate` matches a delta with any number of places, each with one JSON value; the text is one of them. It
+  parses the value in each place. The machine gets the values with the text (`Delta`).
+
+Knows where the places are in the bytes of one JSON object. Must not know any dialect: a dialect's machine names the
+path to its text and its volatile members, and guarantees that the event contained nothing else. Must not know the
+framing of server-sent events or chunks, which it gets as bytes (`framed`).
 
 Matching takes a third to a half of the time of parsing the whole event (`benchmarks/decode.py`).
 """
@@ -19,6 +23,7 @@ Matching takes a third to a half of the time of parsing the whole event (`benchm
 from __future__ import annotations
 
 import functools
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,25 +36,22 @@ Pattern: TypeAlias = "re.Pattern[bytes]"
 Path: TypeAlias = "tuple[str | int, ...]"
 """Members and positions that lead from the top of an event to its text."""
 
-PROBE = "\x01 another text \x02"
-"""Put in the text's place to check that it is the text's place. No server sends this string."""
+PROBE = "\x01 another value \x02"
+"""Put in the place of a value to check that it is its place. No server sends this string."""
 
 LARGEST_DELTA = 64 * 1024
 """Bytes. Larger deltas are parsed whole: matching copies them several times."""
 
 LARGEST_SHARED = 1024
-"""Bytes. Longer ends of an event are neither shared between streams nor compiled to a pattern: two streams rarely have
-equal ones, and a pattern takes microseconds per byte to compile.
-"""
+"""Bytes. Longer parts of an event are not shared between streams: two streams rarely have equal ones."""
+
+MOST_SEARCHED = 8
+"""The number of places with a member's name that are tried to find the member."""
 
 ZERO = ord("0")
 """The first character of a counter that does not match: a JSON number of several digits does not begin with 0."""
 
-COUNT_VALUE = rb"(?:0|[1-9][0-9]*)"
-"""What matches in the place of a count."""
-
-ID_VALUE = rb"[\w-]+"
-"""What matches in the place of an id."""
+_LF, _CR = 10, 13
 
 
 class VolatileMembers:
@@ -57,21 +59,20 @@ class VolatileMembers:
 
     counter: a number before the text that means nothing for the answer, such as a sequence number; "" for none.
     padding: members after the text whose values are letters and digits that mean nothing.
-    counts: a member after the text, "" for none. From it on, every number may differ, and the latest values hold.
-    ids: members after `counts` whose values differ between streams, never within one. If they were constant bytes,
-        every stream would need its own pattern.
+    values: paths to members with any JSON value that the machine reads (`StreamMachine.take_value`). They count as
+        volatile in a delta in which they are not empty.
+
+    The counter and the padding are members of the event itself.
     """
 
-    __slots__ = ("counter", "counts", "numbers", "padding")
+    __slots__ = ("counter", "meaningless", "padding", "values")
 
-    def __init__(
-        self, *, counter: str = "", padding: Sequence[str] = (), counts: str = "", ids: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, *, counter: str = "", padding: Sequence[str] = (), values: Sequence[Path] = ()) -> None:
         self.counter: Pattern | None = _member_pattern([counter], rb"([1-9][0-9]*)(?=,)") if counter else None
         # An unescaped quote cannot be part of a string, so this matches a real member.
         self.padding: Pattern | None = _member_pattern(padding, rb'"([0-9A-Za-z]+)"') if padding else None
-        self.counts: bytes = dumps(counts) if counts else b""
-        self.numbers: Pattern | None = _numbers_pattern(ids) if counts else None
+        self.values: tuple[Path, ...] = tuple(values)
+        self.meaningless: tuple[Path, ...] = tuple((name,) for name in (counter, *padding) if name)
 
 
 def _member_pattern(names: Sequence[str], value: bytes) -> Pattern:
@@ -79,14 +80,17 @@ def _member_pattern(names: Sequence[str], value: bytes) -> Pattern:
     return re.compile(rb'"(?:%b)": ?%b' % (b"|".join(re.escape(name.encode()) for name in names), value))
 
 
-def _numbers_pattern(ids: Sequence[str]) -> Pattern:
-    """Return a pattern of a member with a whole number, and of a member with one of the ids."""
-    number = rb'"[^"\\]*": ?(?P<number>0|[1-9][0-9]*)(?=[\s,}])'
-    names = b"|".join(re.escape(name.encode()) for name in ids)
-    return re.compile(rb'%b|"(?:%b)": ?"(?P<id>[\w-]+)"' % (number, names) if ids else number, re.ASCII)
-
-
 NOTHING_VOLATILE = VolatileMembers()
+
+
+Delta: TypeAlias = "tuple[str, list[JSON], list[bytes]]"
+"""What a `ValuesTemplate` has found: the text, the parsed values, and their JSON texts.
+
+It is made per event. To make a dataclass would take a tenth of the time of matching.
+"""
+
+Match: TypeAlias = "str | Delta"
+"""A delta that matched: its text, with the values of the volatile members if there are any."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -94,36 +98,28 @@ class DeltaTemplate:
     """The bytes of a delta around its text. Immutable.
 
     event: name of the server-sent event.
+    shared: whether its bytes may be kept for all streams.
     to_counter: bytes up to the counter; empty where there is none.
     to_text: bytes from after the counter (or from the beginning) to the text's first quote.
     to_padding: bytes from after the text's last quote to the padding; empty where there is none.
-    to_end: bytes from there (or from after the text) to the end, or to the first count.
-    counts: pattern of the bytes from the first count to the end; None where there are no counts.
-    shared: whether its bytes may be kept for all streams.
+    to_end: bytes from there (or from after the text) to the end.
     """
 
     event: str
+    shared: bool
     to_counter: bytes
     to_text: bytes
     to_padding: bytes
     to_end: bytes
-    counts: Pattern | None
-    shared: bool
 
     def framed(self, opening: bytes, closing: bytes) -> DeltaTemplate:
         """Return the template of the same delta between these bytes."""
-        to_end, counts = self.to_end, self.counts
-        if counts is None:
-            to_end += closing
-        else:
-            counts = _with_closing(counts, closing)
-        if self.shared and len(to_end) <= LARGEST_SHARED:
-            to_end = _kept_for_all(to_end)
+        to_end = _shared(self.to_end + closing, self.shared)
         to_counter = opening + self.to_counter if self.to_counter else b""
         to_text = self.to_text if self.to_counter else opening + self.to_text
-        return DeltaTemplate(self.event, to_counter, to_text, self.to_padding, to_end, counts, self.shared)
+        return DeltaTemplate(self.event, self.shared, to_counter, to_text, self.to_padding, to_end)
 
-    def text_in(self, data: bytes) -> str | None:
+    def match(self, data: bytes) -> str | None:
         """Return the text of a delta, or None or an empty text if it does not match. Ignores the event's name."""
         # `removeprefix` returns bytes of the same length where there was no such prefix. (To compare slices takes a
         # quarter longer: CPython 3.11 makes a slice object for each.)
@@ -138,18 +134,13 @@ class DeltaTemplate:
         rest = data.removeprefix(self.to_text)
         if len(rest) == len(data):
             return None
-        if self.counts is not None:
-            quoted, _, numbers = rest.partition(self.to_end)
-            if self.counts.fullmatch(numbers) is None:
+        quoted = rest.removesuffix(self.to_end)
+        if len(quoted) == len(rest):
+            return None
+        if to_padding:
+            quoted, _, padding = quoted.rpartition(to_padding)
+            if not padding.isalnum():
                 return None
-        else:
-            quoted = rest.removesuffix(self.to_end)
-            if len(quoted) == len(rest):
-                return None
-            if to_padding:
-                quoted, _, padding = quoted.rpartition(to_padding)
-                if not padding.isalnum():
-                    return None
         try:
             text = strict_loads(quoted)
         except ValueError:
@@ -157,10 +148,65 @@ class DeltaTemplate:
         return text if type(text) is str else None
 
 
+@dataclass(slots=True, frozen=True)
+class ValuesTemplate:
+    """The bytes of a delta around several values, one of which is the text. Immutable.
+
+    Bytes that are equal around whole JSON values are the same JSON with other values. So a value that is cut in a wrong
+    place, because it contains the bytes after it, does not parse, and the delta does not match.
+
+    event: name of the server-sent event.
+    shared: whether its bytes may be kept for all streams.
+    start: bytes before the first value.
+    between: the bytes between each value and the next one.
+    end: bytes after the last value.
+    text: the position of the text among the values.
+    read: position and member of each value that the machine reads.
+    """
+
+    event: str
+    shared: bool
+    start: bytes
+    between: tuple[bytes, ...]
+    end: bytes
+    text: int
+    read: tuple[tuple[int, str], ...]
+
+    def framed(self, opening: bytes, closing: bytes) -> ValuesTemplate:
+        """Return the template of the same delta between these bytes."""
+        between = tuple(_shared(piece, self.shared) for piece in self.between)
+        end = _shared(self.end + closing, self.shared)
+        return ValuesTemplate(self.event, self.shared, opening + self.start, between, end, self.text, self.read)
+
+    def match(self, data: bytes) -> Delta | None:
+        """Return the text and the values of a delta, or None if it does not match. Ignores the event's name."""
+        rest = data.removeprefix(self.start)
+        if len(rest) == len(data):
+            return None
+        last = rest.removesuffix(self.end)
+        # A line end is white space in JSON, but ends a line of a server-sent event.
+        if len(last) == len(rest) or _LF in last or _CR in last:
+            return None
+        raw: list[bytes] = []
+        for piece in self.between:
+            value, _, last = last.partition(piece)
+            raw.append(value)
+        raw.append(last)
+        try:
+            values = list(map(strict_loads, raw))
+        except ValueError:
+            return None
+        text = values[self.text]
+        return (text, values, raw) if type(text) is str and text else None
+
+
+Template: TypeAlias = "DeltaTemplate | ValuesTemplate"
+
+
 def learn(
     event: str, data: bytes, value: JSON, path: Path, text: str, volatile: VolatileMembers, *, shared: bool = True
-) -> DeltaTemplate | None:
-    """Make a template of a delta. Returns None if the text's place is not certain.
+) -> Template | None:
+    """Make a template of a delta. Returns None if the place of the text, or of a value, is not certain.
 
     event: the name of the server-sent event.
     data: its data.
@@ -168,15 +214,19 @@ def learn(
     path: the path to the text in `value`.
     text: the text, as it was delivered.
     volatile: the dialect's members that differ from delta to delta.
-    shared: whether bytes of the template may be kept for all streams. If not, the template has no counts.
+    shared: whether bytes of the template may be kept for all streams.
     """
     if _value_at(value, path) != text:
         return None
     quoted = dumps(text)
     if data.count(quoted) != 1:
         quoted = ascii_dumps(text)
-        if data.count(quoted) != 1:
-            return None
+    values = [each for each in volatile.values if _value_at(value, each)]
+    if values:
+        present = [each for each in volatile.meaningless if _value_at(value, each) is not None]
+        return _learn_values(event, data, path, values, present, shared=shared)
+    if data.count(quoted) != 1:
+        return None
     to_text, _, after = data.partition(quoted)
     # Without escapes, the only place with these bytes is the text's. With escapes, these bytes may belong to another
     # member while the text itself is escaped.
@@ -187,58 +237,90 @@ def learn(
     if counter is not None:
         to_counter, to_text = to_text[: counter.start(1)], to_text[counter.end() + 1 :]
     padding = volatile.padding.search(after) if volatile.padding is not None else None
-    counts = None
     if padding is not None:
         to_padding, after = after[: padding.start(1)], after[padding.end(1) :]
-    elif volatile.numbers is not None and shared and len(after) <= LARGEST_SHARED:
-        after, counts = _up_to_counts(after, volatile.counts, volatile.numbers)
-    return DeltaTemplate(event, to_counter, to_text, to_padding, after, counts, shared)
+    return DeltaTemplate(event, shared, to_counter, to_text, to_padding, after)
+
+
+def _learn_values(
+    event: str, data: bytes, path: Path, values: Sequence[Path], meaningless: Sequence[Path], *, shared: bool
+) -> ValuesTemplate | None:
+    """Make a template of a delta with values. Returns None if the place of one of them is not certain.
+
+    path: the path to the text.
+    values: the paths to the values that are read.
+    meaningless: the paths to values that are not read.
+    """
+    places: list[tuple[int, int, Path]] = []
+    for each in (path, *values, *meaningless):
+        found = _place_of(data, each)
+        if found is None:
+            return None
+        places.append((*found, each))
+    places.sort(key=_start_of)
+    ends = [0, *(end for _, end, _ in places)]
+    starts = [*(start for start, _, _ in places), len(data)]
+    pieces = [data[end:start] for end, start in zip(ends, starts, strict=True)]
+    if not all(pieces):
+        return None  # two places overlap or touch
+    paths = [each for _, _, each in places]
+    read = tuple((position, str(each[-1])) for position, each in enumerate(paths) if each in values)
+    return ValuesTemplate(event, shared, pieces[0], tuple(pieces[1:-1]), pieces[-1], paths.index(path), read)
+
+
+def _start_of(place: tuple[int, int, Path]) -> int:
+    return place[0]
+
+
+def _place_of(data: bytes, path: Path) -> tuple[int, int] | None:
+    """Return the start and the end of the value at `path`, or None if it is not found."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return None
+    name = json.dumps(path[-1])
+    end = 0
+    for _ in range(MOST_SEARCHED):
+        found = text.find(name, end)
+        if found < 0:
+            break
+        end = found + len(name)
+        rest = text[end:].lstrip(" \t")
+        if rest[:1] != ":":
+            continue
+        start = len(text) - len(rest[1:].lstrip(" \t"))
+        try:
+            _, stop = _DECODER.raw_decode(text, start)
+        except (ValueError, RecursionError):
+            continue  # these bytes are part of a string
+        before, after = text[:start].encode(), text[stop:].encode()
+        if _is_place(before, after, path):
+            return len(before), len(data) - len(after)
+    return None
+
+
+_DECODER = json.JSONDecoder()
 
 
 def _is_place(before: bytes, after: bytes, path: Path) -> bool:
-    """Return whether a string between these bytes is the one at `path`."""
+    """Return whether a value between these bytes is the one at `path`."""
     try:
         return _value_at(loads(before + dumps(PROBE) + after), path) == PROBE
     except MalformedJSONError:
         return False
 
 
-def _up_to_counts(after: bytes, member: bytes, numbers: Pattern) -> tuple[bytes, Pattern | None]:
-    """Split the bytes after a text at the first count.
-
-    Returns the bytes before it, and a pattern of the rest (None if there is no count).
-    """
-    start = after.find(member)
-    found = list(numbers.finditer(after, start)) if start >= 0 else []
-    if not found:
-        return after, None
-    places = [each.span(each.lastgroup or 0) for each in found]
-    kinds = tuple(each.lastgroup or "" for each in found)
-    constant = [after[end:begin] for (_, end), (begin, _) in zip(places, [*places[1:], (len(after), 0)], strict=True)]
-    return after[: places[0][0]], _counts_pattern(kinds, tuple(constant))
+def _shared(piece: bytes, shared: bool) -> bytes:
+    """Return these bytes; equal bytes as one object for all streams if they may be kept."""
+    return _kept_for_all(piece) if shared and len(piece) <= LARGEST_SHARED else piece
 
 
 @functools.lru_cache(maxsize=256)
-def _counts_pattern(kinds: tuple[str, ...], constant: tuple[bytes, ...]) -> Pattern:
-    """Return a pattern of values of these kinds, each followed by constant bytes. All streams of a server share it."""
-    parts = (
-        (ID_VALUE if kind == "id" else COUNT_VALUE) + re.escape(behind)
-        for kind, behind in zip(kinds, constant, strict=True)
-    )
-    return re.compile(b"".join(parts), re.ASCII)
-
-
-@functools.lru_cache(maxsize=256)
-def _kept_for_all(to_end: bytes) -> bytes:
+def _kept_for_all(piece: bytes) -> bytes:
     """Return equal bytes as one object for all streams. The end of a delta seldom differs between streams. Thousands of
     copies would evict each other from the processor's caches before the stream's next event.
     """
-    return to_end
-
-
-@functools.lru_cache(maxsize=256)
-def _with_closing(counts: Pattern, closing: bytes) -> Pattern:
-    return re.compile(counts.pattern + re.escape(closing), re.ASCII)
+    return piece
 
 
 def _value_at(value: JSON, path: Path) -> JSON:

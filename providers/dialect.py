@@ -9,13 +9,24 @@ from __future__ import annotations
 import abc
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol, TypeAlias
+from functools import partial
+from typing import ClassVar, Protocol, TypeAlias, cast
 
 from . import error_bodies
 from .accumulate import Accumulator, Placed, ToolCallInProgress
 from .answer_limits import ANSWER_LIMITS, AnswerLimits
 from .cut_pairs import CutPairs
-from .delta_template import LARGEST_DELTA, NOTHING_VOLATILE, DeltaTemplate, Path, VolatileMembers, learn
+from .delta_template import (
+    LARGEST_DELTA,
+    NOTHING_VOLATILE,
+    Delta,
+    Match,
+    Path,
+    Template,
+    ValuesTemplate,
+    VolatileMembers,
+    learn,
+)
 from .errors import InvalidRequestError, ProviderError
 from .events import Error, Event, TextDelta, ThinkingDelta, ToolCallDelta
 from .json_values import JSON, MalformedJSONError, loads
@@ -42,6 +53,8 @@ class WireRequest:
     method: the HTTP method.
     warnings: settings that can be sent only in part. They are added to the response's warnings.
     max_output_tokens: the most output tokens that the body allows; None if it names no limit. Budgets reserve them.
+    unasked: names of members of `Response.provider_data` that the body does not ask for. If a server sends them
+        nevertheless, they are not kept.
     """
 
     path: str
@@ -50,6 +63,7 @@ class WireRequest:
     method: str = "POST"
     warnings: list[str] = field(default_factory=lambda: [])
     max_output_tokens: int | None = None
+    unasked: frozenset[str] = frozenset()
 
 
 MAX_UNMATCHED_TEMPLATES = 8
@@ -57,8 +71,16 @@ MAX_UNMATCHED_TEMPLATES = 8
 
 MAX_SHARED_TEMPLATES = 8
 """Templates of one stream that may add to the bytes kept for all streams. A stream whose deltas always differ must not
-evict what other streams use, nor compile a pattern for each event.
+evict what other streams use.
 """
+
+Accept: TypeAlias = "Callable[[Match], Event]"
+"""Records a delta that matched, and returns its event."""
+
+NOTHING_UNASKED: frozenset[str] = frozenset()
+
+TakeValue: TypeAlias = "Callable[[str, JSON, bytes], None]"
+"""Reads the value of a volatile member of a delta that matched: the member's name, the parsed value, its JSON text."""
 
 
 class StreamMachine(abc.ABC):
@@ -67,15 +89,15 @@ class StreamMachine(abc.ABC):
     `feed` and `end` never raise for anything a server may send: malformed input becomes an `Error` event, and so does
     an answer beyond the limits. After the terminal event (`Done` or `Error`), further input is ignored.
 
-    accept: records the text of a delta that matched `template`, and returns its event. `feed` calls it, and so does the
-        engine for deltas that it matches before the machine sees them.
+    accept: records a delta that matched `template`, and returns its event. `feed` calls it, and so does the engine for
+        deltas that it matches before the machine sees them.
     answer: the answer so far.
     ended: whether the terminal event was returned.
-    latest_match: the data of the last delta that matched, if the template has counts. The machine reads the counts from
-        it when it needs them.
     make_id: returns an id for a tool call that has none.
     provider: the provider of the stream.
     template: matches the next event if it is one more delta of the same block; None if there is none.
+    unasked: names of members of `Response.provider_data` that the request did not ask for. The machine need not keep
+        them.
     volatile: the dialect's members whose values differ from delta to delta.
     """
 
@@ -88,10 +110,10 @@ class StreamMachine(abc.ABC):
         "accept",
         "answer",
         "ended",
-        "latest_match",
         "make_id",
         "provider",
         "template",
+        "unasked",
     )
 
     volatile: ClassVar[VolatileMembers] = NOTHING_VOLATILE
@@ -101,9 +123,9 @@ class StreamMachine(abc.ABC):
         self.make_id: MakeId = make_id
         self.answer: Accumulator = Accumulator(limits)
         self.ended: bool = False
-        self.template: DeltaTemplate | None = None
-        self.accept: Callable[[str], Event] = _no_template
-        self.latest_match: bytes = b""
+        self.template: Template | None = None
+        self.accept: Accept = _no_template
+        self.unasked: frozenset[str] = NOTHING_UNASKED
         self._pieces: list[str] = []  # the pieces of the block that the template's deltas belong to
         self._learned_at = 0  # their number when the template was made
         self._templates_left = MAX_UNMATCHED_TEMPLATES
@@ -123,11 +145,9 @@ class StreamMachine(abc.ABC):
         template = self.template
         if template is not None:
             if event == template.event and len(data) <= LARGEST_DELTA:
-                text = template.text_in(data)
-                if text:
-                    if template.counts is not None:
-                        self.latest_match = data
-                    return (self.accept(text),)
+                found = template.match(data)
+                if found:
+                    return (self.accept(found),)
             if self.matched:
                 self._templates_left = MAX_UNMATCHED_TEMPLATES
             self.template = None
@@ -149,16 +169,20 @@ class StreamMachine(abc.ABC):
         Raises `ProviderError` for an event that brings the answer beyond its limits.
         """
 
-    def expect_more(self, event: str, data: bytes, value: JSON, path: Path, delta: Event) -> None:
+    def expect_more(
+        self, event: str, data: bytes, value: JSON, path: Path, delta: Event, take_value: TakeValue | None = None
+    ) -> None:
         """Make a template of a wire event that contained one delta and nothing else.
 
-        The caller guarantees that every event that differs from this one only in the text is such a delta as well.
+        The caller guarantees that every event that differs from this one only in the text, and in the members that
+        `volatile` names, is such a delta as well.
 
         event: the wire event's name.
         data: its data.
         value: its data, parsed.
         path: the path to the text in `value`.
         delta: the event that was returned for it.
+        take_value: reads the volatile values. Not a method of this machine: that would be a reference cycle.
         """
         if not self._templates_left or len(data) > LARGEST_DELTA:
             return
@@ -171,8 +195,13 @@ class StreamMachine(abc.ABC):
         shared = self._shared_left > 0
         self._shared_left -= shared
         text = delta.arguments if isinstance(delta, ToolCallDelta) else delta.text
-        self.template = learn(event, data, value, path, text, self.volatile, shared=shared)
-        self.accept = block.more if isinstance(block, ToolCallInProgress) else block.delta
+        template = self.template = learn(event, data, value, path, text, self.volatile, shared=shared)
+        accept = block.more if isinstance(block, ToolCallInProgress) else block.delta
+        if isinstance(template, ValuesTemplate):
+            assert take_value is not None, "a dialect with volatile values reads them"
+            self.accept = cast("Accept", partial(_accept_delta, accept, take_value, template.read))
+        else:
+            self.accept = cast("Accept", accept)
         self._pieces, self._learned_at = block.pieces, len(block.pieces)
 
     def end(self, stray: bytes = b"") -> Sequence[Event]:
@@ -234,7 +263,20 @@ class StreamMachine(abc.ABC):
         return self.answer.response()
 
 
-def _no_template(text: str) -> Event:
+def _accept_delta(
+    accept: Callable[[str], Event], take_value: TakeValue, read: Sequence[tuple[int, str]], delta: Delta
+) -> Event:
+    """Record the values and the text of a delta that matched. Returns its event.
+
+    read: position and member of each value that the machine reads.
+    """
+    text, values, raw = delta
+    for position, member in read:
+        take_value(member, values[position], raw[position])
+    return accept(text)
+
+
+def _no_template(match: Match) -> Event:
     """Raise an error: a machine without a template must not accept a text."""
     raise AssertionError("a text was accepted without a template")
 

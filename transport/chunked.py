@@ -53,14 +53,16 @@ class ChunkDecoder:
 
     at_boundary: no byte is buffered, and the next byte begins a chunk.
     done: the last chunk and its trailers were read.
+    whole: the bytes of the latest `feed` were exactly one chunk.
     rest: the bytes after the trailers; they are not part of this body.
     """
 
-    __slots__ = ("_buffered", "_buffered_bytes", "_remaining", "_state", "at_boundary", "done", "rest")
+    __slots__ = ("_buffered", "_buffered_bytes", "_remaining", "_state", "at_boundary", "done", "rest", "whole")
 
     def __init__(self) -> None:
         self.at_boundary: bool = True
         self.done: bool = False
+        self.whole: bool = False
         self.rest: bytes = b""
         self._remaining = 0  # bytes of the current chunk that are still to be read
         self._state = _SIZE
@@ -77,7 +79,9 @@ class ChunkDecoder:
             start = data.find(b"\n") + 1
             size = SIZES.get(data[:start])
             if size and start + size + 2 == len(data) and data.endswith(b"\r\n"):
+                self.whole = True
                 return data[start:-2]
+        self.whole = False
         pieces: list[bytes] = []
         position, length = 0, len(data)
         try:

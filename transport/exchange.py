@@ -5,7 +5,7 @@ Knows the wire form of a request head. Must not know sockets.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from .errors import TransportError
@@ -62,12 +62,34 @@ class WireHead:
         return self._lines + b"\r\n"
 
 
-class ChunkReader(Protocol):
-    """Reads the chunks that it recognises in a chunked body, in place of the chunk decoder."""
+class Reader(Protocol):
+    """Reads the bytes that it recognises, in place of the usual readers."""
 
     def read(self, data: bytes) -> int:
-        """Read whole chunks from the front of `data`, which begins with a chunk. Returns the number of bytes read."""
+        """Read from the front of the received `data`. Returns the number of bytes read."""
         ...
+
+
+class FastReader(Reader, Protocol):
+    """Reads the events of a body that it recognises. `read` reads whole chunks, each with one event."""
+
+    @property
+    def one_event(self) -> bool:
+        """Whether the latest body bytes were one whole event."""
+        ...
+
+    def read_events(self, data: bytes) -> int:
+        """Read whole events from the front of body bytes. Returns the number of bytes read."""
+        ...
+
+
+class EventReader:
+    """Reads a body without chunks with a `FastReader`."""
+
+    __slots__ = ("read",)
+
+    def __init__(self, reader: FastReader) -> None:
+        self.read: Callable[[bytes], int] = reader.read_events
 
 
 class Exchange(Protocol):
@@ -81,11 +103,12 @@ class Exchange(Protocol):
         """Receive the final response's head. Header names are in lower case."""
         ...
 
-    def on_body(self, data: bytes) -> ChunkReader | None:
-        """Receive the next body bytes; never empty. Returns a reader for the chunks that follow, or None.
+    def on_body(self, data: bytes) -> FastReader | None:
+        """Receive the next body bytes; never empty. Returns a reader for the bytes that follow, or None.
 
-        The connection uses the reader only where the next byte begins a chunk, and only until the next `on_body` or
-        the end of the exchange.
+        A reader is returned only if the next byte begins an event. The connection uses it only until the next `on_body`
+        or the end of the exchange: for chunks where the next byte begins a chunk as well, and if `data` was one chunk
+        with one event; for events in a body that ends with the connection.
         """
         ...
 

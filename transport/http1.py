@@ -23,7 +23,7 @@ import h11
 from .chunked import ChunkDecoder, ChunkError
 from .early_end import CUT_OFF, NO_RESPONSE, EarlyEnd, broken, cut_off, malformed, stale_seconds
 from .errors import Phase
-from .exchange import ChunkReader, Exchange, WireHead
+from .exchange import EventReader, Exchange, FastReader, Reader, WireHead
 from .framing import BodyEnd, framing
 from .liveness import is_quiet
 from .loop import Loop
@@ -87,7 +87,7 @@ class Connection(_HotSlots):
     served: the number of completed exchanges.
     version, reason: from the latest response's status line, such as `b"1.1"` and `b"OK"`.
     label: the name of the latest exchange's call, for reports.
-    fast_path: reads the next chunks in place of the chunk decoder; None if there is no such reader. `on_readable` sets
+    fast_path: reads the next bytes in place of the usual readers; None if there is no such reader. `on_readable` sets
         it after each read of the body; `_release` clears it.
     """
 
@@ -141,7 +141,7 @@ class Connection(_HotSlots):
         self.version: bytes = b""
         self.reason: bytes = b""
         self.label: str = ""
-        self.fast_path: ChunkReader | None = None
+        self.fast_path: Reader | None = None
         self._loop = loop
         self._on_idle = on_idle
         self._on_closed = on_closed
@@ -324,12 +324,11 @@ class Connection(_HotSlots):
         elif rest:
             self._body(rest)
 
-    def _body(self, data: bytes) -> ChunkReader | None:
-        """Decode and deliver body bytes. Returns the exchange's reader for the chunks that follow, if any."""
+    def _body(self, data: bytes) -> Reader | None:
+        """Decode and deliver body bytes. Returns the exchange's reader for the bytes that follow, if any."""
         decoder = self._decoder
         if decoder is None:
-            self._unchunked(data)
-            return None
+            return self._unchunked(data)
         try:
             data = decoder.feed(data)
         except ChunkError as error:
@@ -338,25 +337,33 @@ class Connection(_HotSlots):
             if self.state is BODY:
                 self._broken(malformed(str(error)))
             return None
-        fast_path = self._deliver(data) if data else None
+        reader = self._deliver(data) if data else None
         if decoder.done and self.state is BODY:
             self._message_end(decoder.rest)
-        return fast_path if decoder.at_boundary and self._exchange is not None else None
+        if reader is None or not decoder.whole or not reader.one_event or self._exchange is None:
+            return None
+        return reader
 
-    def _unchunked(self, data: bytes) -> None:
-        """Deliver bytes of a body that ends by its length or with the connection."""
+    def _unchunked(self, data: bytes) -> Reader | None:
+        """Deliver bytes of a body that ends by its length or with the connection.
+
+        Returns the exchange's reader for the bytes that follow, if the body ends with the connection.
+        """
         rest, ended = b"", False
         if self._body_end is BodyEnd.LENGTH:
             rest = data[self._remaining :]
             data = data[: self._remaining]
             self._remaining -= len(data)
             ended = not self._remaining
-        self._deliver(data)
+        reader = self._deliver(data)
         if ended and self.state is BODY:
             self._message_end(rest)
+        if reader is None or self._body_end is not BodyEnd.CLOSE or self._exchange is None:
+            return None
+        return EventReader(reader)
 
-    def _deliver(self, data: bytes) -> ChunkReader | None:
-        """Deliver body bytes to the exchange and return its chunk reader; without an exchange, drain the bytes."""
+    def _deliver(self, data: bytes) -> FastReader | None:
+        """Deliver body bytes to the exchange and return its reader; without an exchange, drain the bytes."""
         exchange = self._exchange
         if exchange is None:
             self._drained(len(data))
@@ -427,7 +434,7 @@ class Connection(_HotSlots):
                 exchange.on_defect(error)
 
     def _release(self) -> None:
-        """Clear the exchange and its chunk reader; nothing more is reported to it."""
+        """Clear the exchange and its reader; nothing more is reported to it."""
         self._exchange = self.fast_path = self._outgoing.on_sent = None
 
     # --- driven by the exchange's owner ---

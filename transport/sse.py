@@ -244,16 +244,19 @@ class SSEParser:
 
 
 def usual_framing(name: str, payload: bytes, wire: bytes) -> tuple[bytes, bytes] | None:
-    """Return the bytes before and after the data of one event, or None if the event has an unusual form.
+    """Return the bytes before and after the data of the last event of `wire`, or None if it has an unusual form.
 
     The usual form: an `event:` line if the event has a name, one `data:` line, a blank line.
 
     name: the event's name.
     payload: the event's data.
-    wire: the bytes of the whole event.
+    wire: bytes that end with the event.
     """
     if not payload:
         return None  # the framing of an event without data does not apply to events with data
-    opening, found, closing = wire.partition(payload)
-    written = b"event: %b\ndata: " % name.encode() if name else b"data: "
-    return (opening, closing) if found and opening == written and closing in CLOSINGS else None
+    opening = b"event: %b\ndata: " % name.encode() if name else b"data: "
+    for closing in CLOSINGS:
+        before = wire.removesuffix(opening + payload + closing)
+        if len(before) != len(wire):
+            return (opening, closing) if not before or before.endswith(CLOSINGS) else None
+    return None

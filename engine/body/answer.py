@@ -52,6 +52,8 @@ class AnswerBody(Body):
                 error.message = f"{error.message} (the body ended with the connection, perhaps early)"
             attempt.failed(error)
             return
+        for name in prepared.unasked:
+            response.provider_data.pop(name, None)
         if not prepared.stream:
             attempt.answered(response, None)
             return

@@ -1,6 +1,7 @@
 """Read a streamed answer: body bytes → SSE parser → stream machine → `deliver`.
 
-This is the general case. `feed` may return the fast path, which then reads the chunks that follow (`fast_path.py`).
+This is the general case. The fast path reads the events that match the machine's delta template (`fast_path.py`).
+`feed` may return it; it then reads the chunks that follow as well.
 
 Knows the SSE parser and a dialect's machine. Must not know connections, retries or callbacks.
 """
@@ -32,11 +33,20 @@ class StreamBody(Body):
         super().__init__(attempt)
         prepared = attempt.prepared
         self._machine: StreamMachine = prepared.dialect.machine(prepared.provider, prepared.make_id, prepared.limits)
+        self._machine.unasked = prepared.unasked
         self._sse = SSEParser(prepared.limits.max_event_bytes)
         self._fast_path = FastPath(self._machine, self._size)
 
     def feed(self, data: bytes) -> FastPath | None:
         attempt, size, sse = self._attempt, self._size, self._sse
+        fast_path = self._fast_path
+        taken = fast_path.read_events(data) if sse.at_boundary else 0
+        if taken:
+            if attempt.over:
+                return None
+            if taken == len(data):
+                return fast_path
+            data = data[taken:]
         size.bytes_left -= len(data)
         if size.bytes_left < 0 and not self._may_grow():
             return None
@@ -47,7 +57,7 @@ class StreamBody(Body):
             return None
         if not self._take(iter(wire_events)) or attempt.deliver_each is None or not sse.at_boundary:
             return None
-        return self._fast_path.follow(wire_events, data, attempt.deliver_each)
+        return fast_path.follow(wire_events, data, attempt.deliver_each)
 
     def _take(self, wire_events: Iterator[ServerSentEvent]) -> bool:
         """Decode and deliver events. Returns False if the attempt has ended, or if delivery needs more ticks."""

@@ -10,6 +10,10 @@ from __future__ import annotations
 from ..accumulate import Accumulator, TextInProgress
 from ..answer_limits import AnswerCount
 from ..json_values import JSON, JSONObject, items, objects, without_nulls
+from .usage import read_usage
+
+USAGE = "usageMetadata"
+"""The member with the token counts."""
 
 CONTINUED: dict[str, tuple[str, ...]] = {
     "citationMetadata": ("citations", "citationSources"),
@@ -24,11 +28,17 @@ PLAIN_PART = {"text"}
 class Extras:
     """Collects the extras of one stream. `settle` adds them to the answer."""
 
-    __slots__ = ("_others", "_values")
+    __slots__ = ("_others", "_usage", "_values")
 
     def __init__(self) -> None:
+        self._usage: JSONObject | None = None
         self._values: dict[str, JSON] = {}
         self._others: dict[int, tuple[dict[str, JSON], list[JSON]]] = {}  # index → members, parts
+
+    def take_usage(self, name: str, value: JSON, raw: bytes = b"") -> None:
+        """Read `usageMetadata`. The counts are totals, so the last report counts."""
+        if type(value) is dict:
+            self._usage = value
 
     def note(self, name: str, value: JSON) -> None:
         """Add one member of a chunk or of candidate 0."""
@@ -48,6 +58,8 @@ class Extras:
 
     def settle(self, answer: Accumulator) -> None:
         """Add the extras to the answer. May be called any number of times."""
+        if self._usage is not None:
+            answer.usage = read_usage(self._usage)
         answer.provider_data.update(self._values)
         if self._others:
             answer.provider_data["candidates"] = [_candidate(*self._others[index]) for index in sorted(self._others)]

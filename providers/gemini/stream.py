@@ -41,10 +41,9 @@ from ..messages import File, Image, ProviderBlock, ProviderState
 from ..provider import Provider
 from ..response import Response
 from .errors import blocked, read_error
-from .extras import Extras
+from .extras import USAGE, Extras
 from .finish import finish_reason, raw_finish_reason
 from .partial_arguments import PartialArguments
-from .usage import read_usage
 
 PLAIN_CHUNK = frozenset({"candidates", "usageMetadata", "modelVersion", "responseId", "createTime"})
 PLAIN_CANDIDATE = frozenset({"content", "index"})
@@ -85,9 +84,9 @@ def has_only_text(chunk: JSONObject) -> bool:
 class GeminiStream(StreamMachine):
     """Converts one stream. `take` reads a chunk; `PARTS` maps each kind of part to its method."""
 
-    __slots__ = ("_call", "_extras", "_finish", "_partial", "_started", "_text", "_thinking", "_usage")
+    __slots__ = ("_call", "_extras", "_finish", "_partial", "_started", "_text", "_thinking")
 
-    volatile: ClassVar[VolatileMembers] = VolatileMembers(counts="usageMetadata", ids=("responseId",))
+    volatile: ClassVar[VolatileMembers] = VolatileMembers(values=((USAGE,),))
 
     def __init__(self, provider: Provider, make_id: MakeId, limits: AnswerLimits = ANSWER_LIMITS) -> None:
         super().__init__(provider, make_id, limits)
@@ -97,13 +96,11 @@ class GeminiStream(StreamMachine):
         self._call: ToolCallInProgress | None = None  # the call whose arguments are still arriving
         self._partial = PartialArguments()
         self._finish: str | None = None
-        self._usage: JSONObject | None = None
         self._extras = Extras()
 
     # --- input ---
 
     def take_event(self, event: str, data: bytes) -> Sequence[Event]:
-        self._take_latest()
         try:
             chunk = loads(data, self.note_half)
         except MalformedJSONError as error:
@@ -117,18 +114,8 @@ class GeminiStream(StreamMachine):
         events = self.take(exactly(chunk, data) if CALL in data else chunk, data)
         one = len(events) == 1 or (len(events) == 2 and type(events[0]) is Start)
         if one and type(chunk) is dict and has_only_text(chunk):
-            self.expect_more(event, data, chunk, TEXT, events[-1])
+            self.expect_more(event, data, chunk, TEXT, events[-1], self._extras.take_usage)
         return events
-
-    def _take_latest(self) -> None:
-        """Read the usage of the latest chunk that matched the template."""
-        latest = self.latest_match
-        self.latest_match: bytes = b""
-        if latest:
-            chunk = loads(latest)
-            usage = chunk.get("usageMetadata") if type(chunk) is dict else None
-            if type(usage) is dict:
-                self._usage = usage
 
     def take(self, value: JSON, data: bytes) -> list[Event]:
         """Read one parsed chunk, or an array of chunks. `data`: the bytes that an error quotes."""
@@ -187,9 +174,6 @@ class GeminiStream(StreamMachine):
 
     def _settle(self) -> None:
         """Add what was collected besides the content to the answer. May be called any number of times."""
-        self._take_latest()
-        if self._usage is not None:
-            self.answer.usage = read_usage(self._usage)
         self.answer.raw_finish_reason = self._finish
         self._extras.settle(self.answer)
 
@@ -197,9 +181,8 @@ class GeminiStream(StreamMachine):
 
     def _chunk(self, chunk: JSONObject, data: bytes) -> list[Event]:
         """Read one chunk. Returns its events."""
-        usage = chunk.get("usageMetadata")
-        if type(usage) is dict:
-            self._usage = usage  # the counts are totals: the last report counts
+        if USAGE in chunk:
+            self._extras.take_usage(USAGE, chunk[USAGE])
         if (chunk.get(ERROR) or chunk.get("candidates") is None) and reported_error("", chunk) is not None:
             return list(self.fail(read_error(chunk, data)))
         refusal = blocked(chunk, data) if chunk.get("promptFeedback") is not None else None

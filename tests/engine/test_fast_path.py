@@ -2,258 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
-import json
-import socket
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import cast
+from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import manystream as ms
-from manystream.engine.attempt import Attempt
-from manystream.engine.buffered import Buffered
-from manystream.engine.delivery import Counters, Delivery
 from manystream.engine.fast_path import FastPath
 from manystream.engine.limits import Limits
-from manystream.engine.listener import Progress
-from manystream.engine.prepared import Prepared
-from manystream.engine.redaction import Redaction
-from manystream.providers.registry import DIALECTS
-from manystream.transport.exchange import WireHead
-from manystream.transport.http1 import Connection
-from manystream.transport.loop import Poller, PollerLoop
 from manystream.transport.sse import usual_framing
-from manystream.transport.url import Origin
+from tests.engine.one_stream import CASES, END, HEAD, Case, Stream, both, cases, chunk, delta, wire
 from tests.support.peers import Line, Recorder, hello, open_peer, until
-
-HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
-END = b"0\r\n\r\n"
-RECEIVE = 16 * 1024
-
-
-@dataclass(frozen=True)
-class Case:
-    """One dialect's stream.
-
-    begin: the events before the deltas.
-    finish: the events after the deltas.
-    delta: a delta, with `%b` for its text as JSON.
-    """
-
-    provider: ms.Provider
-    begin: Sequence[bytes]
-    delta: bytes
-    finish: Sequence[bytes]
-
-    def __str__(self) -> str:
-        return self.provider.dialect + (" padded" if b"obfuscation" in self.delta else "")
-
-
-CHAT = (
-    b'data: {"id":"c1","created":1763760000,"model":"m","choices":[{"index":0,"delta":{"content":%b},'
-    b'"finish_reason":null}],"usage":null}\n\n'
-)
-CHAT_END = (b'data: {"id":"c1","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n', b"data: [DONE]\n\n")
-CASES = [
-    Case(ms.OpenAIChat("key"), (), CHAT, CHAT_END),
-    Case(ms.OpenAIChat("key"), (), CHAT.replace(b'"usage":null', b'"usage":null,"obfuscation":"k3J9q"'), CHAT_END),
-    Case(
-        ms.OpenAIResponses("key"),
-        (b'event: response.created\ndata: {"type":"response.created","response":{"id":"r1","model":"m"}}\n\n',),
-        b"event: response.output_text.delta\n"
-        b'data: {"type":"response.output_text.delta","sequence_number":17,"item_id":"msg_1","output_index":0,'
-        b'"content_index":0,"delta":%b,"logprobs":[],"obfuscation":"6T7CxjFn"}\n\n',
-        (
-            b"event: response.completed\n"
-            b'data: {"type":"response.completed","response":{"id":"r1","status":"completed"}}\n\n',
-        ),
-    ),
-    Case(
-        ms.Anthropic("key"),
-        (
-            b'event: message_start\ndata: {"type":"message_start","message":{"id":"m1","model":"m","content":[]}}\n\n',
-            b"event: content_block_start\n"
-            b'data: {"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}\n\n',
-        ),
-        b"event: content_block_delta\n"
-        b'data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":%b}}\n\n',
-        (
-            b'event: content_block_stop\ndata: {"type":"content_block_stop","index":0}\n\n',
-            b'event: message_delta\ndata: {"type":"message_delta","delta":{"stop_reason":"end_turn"}}\n\n',
-            b'event: message_stop\ndata: {"type":"message_stop"}\n\n',
-        ),
-    ),
-    Case(
-        ms.Gemini("key"),
-        (),
-        b'data: {"candidates":[{"content":{"parts":[{"text":%b}],"role":"model"},"index":0}],"usageMetadata":'
-        b'{"promptTokenCount":7,"candidatesTokenCount":0,"totalTokenCount":7},"modelVersion":"m","responseId":"kx_-1"}'
-        b"\r\n\r\n",
-        (b'data: {"candidates":[{"content":{"parts":[]},"finishReason":"STOP","index":0}]}\r\n\r\n',),
-    ),
-]
-cases = pytest.mark.parametrize("case", CASES, ids=str)
-
-
-def chunk(data: bytes) -> bytes:
-    return b"%x\r\n%b\r\n" % (len(data), data)
-
-
-def delta(case: Case, text: str, *, ascii_only: bool = True) -> bytes:
-    return chunk(case.delta % json.dumps(text, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass"))
-
-
-class ScriptedSocket:
-    """A socket that returns the given pieces, then the end of the stream."""
-
-    def __init__(self, pieces: Iterable[bytes]) -> None:
-        self.pieces = [piece for piece in pieces if piece]
-
-    def recv(self, size: int) -> bytes:
-        if not self.pieces:
-            return b""
-        piece, self.pieces[0] = self.pieces[0][:size], self.pieces[0][size:]
-        if not self.pieces[0]:
-            del self.pieces[0]
-        return piece
-
-    def send(self, data: memoryview) -> int:
-        return len(data)
-
-    def fileno(self) -> int:
-        return 0
-
-    def close(self) -> None:
-        pass
-
-
-class NoPoller:
-    """A poller that watches nothing."""
-
-    def __getattr__(self, name: str) -> object:
-        return lambda *_: None
-
-
-class StillLoop(PollerLoop):
-    """A loop that the test drives, outside trio."""
-
-    def __init__(self) -> None:
-        super().__init__(cast("Poller", NoPoller()), lambda: 0.0)
-
-
-@dataclass
-class Stream:
-    """One stream on one connection, and its delivered events.
-
-    fast: whether the fast path may be used.
-    cancel_after: the number of events after which the stream is cancelled.
-    by_machine: the number of wire events that the stream machine processed.
-    """
-
-    case: Case
-    fast: bool
-    cancel_after: int = 10**9
-    limits: Limits = field(default_factory=Limits)
-    events: list[str] = field(default_factory=lambda: [])
-    outcome: str = ""
-    by_machine: int = 0
-
-    def read(self, pieces: Iterable[bytes]) -> Stream:
-        head = WireHead(b"POST", b"/", ())
-        prepared = Prepared(
-            origin=Origin("http", "127.0.0.1", 80),
-            head=head,
-            body=b"",
-            secrets=Redaction("key", head),
-            stream=True,
-            provider=self.case.provider,
-            model="m",
-            dialect=DIALECTS[self.case.provider.dialect],
-            make_id=lambda: "id",
-            buffered=Buffered(2**30),
-            limits=self.limits,
-            wall_clock=lambda: 0.0,
-        )
-        self.delivery = Delivery(self._on_event, self._on_failure, Counters())
-        self.attempt = Attempt(prepared, self, self._deliver)
-        connection = Connection(
-            cast("socket.socket", ScriptedSocket(pieces)),
-            "http://127.0.0.1",
-            StillLoop(),
-            lambda _: None,
-            lambda _: None,
-        )
-        self.attempt.on_connection(connection, False)
-        while not connection.closed and not self.attempt.over:
-            connection.on_readable()
-        return self
-
-    @property
-    def delivered(self) -> tuple[list[str], str]:
-        return self.events, self.outcome
-
-    # --- as the listener ---
-
-    label = "a stream"
-
-    def on_progress(self, progress: Progress) -> None:
-        machine = getattr(self.attempt._body, "_machine", None)  # pyright: ignore[reportPrivateUsage]
-        if progress is not Progress.HEAD or machine is None:
-            return
-        kind = type(machine)
-
-        class Counted(kind):  # type: ignore[misc, valid-type]
-            __slots__ = ()
-
-            def feed(counted, event: str, data: bytes) -> Sequence[ms.Event]:
-                self.by_machine += 1
-                return kind.feed(counted, event, data)
-
-        machine.__class__ = Counted
-
-    def on_answer(self, response: ms.Response, terminal: ms.Event | None) -> None:
-        self.outcome = f"{response} {terminal}"
-
-    def on_attempt_failure(self, error: ms.ProviderError, *, unread: bool) -> None:
-        self.outcome = f"{error.category} {error} {self.attempt.partial_response()}"
-
-    def on_defect(self, error: Exception) -> None:
-        raise error
-
-    # --- as the call ---
-
-    def _deliver(self, events: Sequence[ms.Event]) -> None:
-        self.delivery.deliver_first(events)
-        if self.delivery.delivered:
-            self.attempt.deliver = self.delivery.deliver
-            if self.fast:
-                self.attempt.deliver_each = self.delivery.deliver
-
-    def _on_event(self, event: ms.Event) -> None:
-        self.events.append(str(event))
-        if len(self.events) == self.cancel_after:
-            self.delivery.mute()
-            self.outcome = f"cancelled: {self.attempt.partial_response()}"
-            self.attempt.abort()
-
-    def _on_failure(self, failure: Exception) -> None:
-        raise failure
-
-
-def both(case: Case, pieces: Sequence[bytes], cancel_after: int = 10**9) -> Stream:
-    """Read with and without the fast path; check that both deliver the same."""
-    short = Stream(case, True, cancel_after).read(pieces)
-    assert short.delivered == Stream(case, False, cancel_after).read(pieces).delivered
-    return short
-
-
-def wire(case: Case, deltas: Iterable[bytes]) -> list[bytes]:
-    """Return a complete response: its head and its chunks."""
-    return [HEAD, *map(chunk, case.begin), *deltas, *map(chunk, case.finish), END]
 
 
 @cases
@@ -302,20 +60,6 @@ def test_a_chunk_that_differs_leaves_the_fast_path(case: Case) -> None:
             both(case, [*opening, usual[:place] + byte + usual[place + 1 :], closing])
 
 
-@given(
-    st.lists(st.text(min_size=0, max_size=20), min_size=1, max_size=12),
-    st.booleans(),
-    st.sampled_from(CASES),
-    st.lists(st.integers(0, 2**16), max_size=6),
-)
-def test_any_texts_cut_anywhere_agree_with_the_slow_path(
-    texts: list[str], ascii_only: bool, case: Case, cuts: list[int]
-) -> None:
-    whole = b"".join(wire(case, (delta(case, text, ascii_only=ascii_only) for text in texts))[1:])
-    places = sorted({0, len(whole), *(cut % len(whole) for cut in cuts)})
-    both(case, [HEAD, *(whole[start:end] for start, end in itertools.pairwise(places))])
-
-
 @cases
 @pytest.mark.parametrize("events", range(1, 9))
 def test_a_stream_cancelled_in_a_read_keeps_delivered_events(case: Case, events: int) -> None:
@@ -347,7 +91,7 @@ def test_the_latest_usage_of_matched_chunks_is_kept(per_read: int, whole: bool) 
     """Gemini sends the usage so far with every chunk; the last one counts on both paths."""
     case = CASES[-1]
     deltas = [
-        chunk((case.delta % b'"more "').replace(b'Count":7}', b'Count":%d}' % (100 + number))) for number in range(50)
+        chunk((case.delta % b'"more "').replace(b'Count":777}', b'Count":%d}' % (100 + number))) for number in range(50)
     ]
     reads = [b"".join(deltas[begin : begin + per_read]) for begin in range(3, len(deltas), per_read)]
     finish = [*map(chunk, case.finish), END] if whole else []
@@ -366,12 +110,14 @@ def test_only_the_usual_framing_is_learned() -> None:
     assert usual_framing("", b"", b"data: \n\n") is None
     assert usual_framing("", b"{}", b"data: {}\n\n") == (b"data: ", b"\n\n")
     assert usual_framing("", b"{}", b"data: {}\r\n\r\n") == (b"data: ", b"\r\n\r\n")
+    assert usual_framing("", b"{}", b": a comment\n\ndata: {}\n\n") == (b"data: ", b"\n\n")
+    assert usual_framing("", b"{}", b"data: 1\n\ndata: {}\n\n") == (b"data: ", b"\n\n")
     assert usual_framing("e", b"{}", b"event: e\ndata: {}\n\n") == (b"event: e\ndata: ", b"\n\n")
     for name, wire_text in (
         ("", b"data:{}\n\n"),
         ("", b"id: 1\ndata: {}\n\n"),
-        ("", b": a comment\n\ndata: {}\n\n"),
         ("", b"data: {}\n\n: a comment\n\n"),
+        ("", b"id: 1\n\nid: 2\ndata: {}\n\n"),
         ("", b"data: {}\n"),
         ("", b"{}\n\n"),
         ("e", b"data: {}\nevent: e\n\n"),
@@ -450,3 +196,31 @@ async def test_an_observer_keeps_the_fast_path_without_every_event(
         assert (await engine.start_stream(hello(), recorder.on_event).wait()).success
     assert recorder.text == "".join(f"{number} " for number in range(40))
     assert (read > 0, observer.chunks > 0) == (not every_event, every_event)
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize(
+    "asked", [{"logprobs": True, "top_logprobs": 0}, {"return_logprob": True}, {}, {"logprobs": False}]
+)
+async def test_log_probabilities_are_kept_if_they_were_asked_for(asked: dict[str, ms.JSON], streamed: bool) -> None:
+    case = next(case for case in CASES if str(case) == "openai-chat logprobs")
+    message = b'{"choices":[{"index":0,"message":{"content":"a"},"logprobs":{"content":[{"token":"a"}]}}]}'
+    answer = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(message) + message
+
+    async def script(line: Line) -> None:
+        await line.request()
+        for piece in wire(case, (delta(case, f"{number} ") for number in range(40))) if streamed else [answer]:
+            await line.send(piece)
+
+    async with open_peer(script) as peer, ms.open_engine([peer.chat]) as engine:
+        request = hello(extra_body=asked)
+        completion = await (engine.start_stream(request) if streamed else engine.start_request(request)).wait()
+    assert completion.response is not None
+    kept = completion.response.provider_data.get("logprobs")
+    if any(asked.values()):
+        assert isinstance(kept, dict)
+        assert isinstance(kept["content"], list)
+        assert len(kept["content"]) == (40 if streamed else 1)
+    else:
+        assert kept is None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import weakref
 from collections.abc import Callable
 
 import pytest
@@ -15,6 +17,7 @@ from manystream.engine.fast_path import FastPath
 from manystream.providers import delta_template
 from manystream.providers.delta_template import LARGEST_DELTA
 from manystream.providers.dialect import MAX_SHARED_TEMPLATES, StreamMachine
+from manystream.providers.kept import kept_bytes
 from manystream.providers.registry import DIALECTS
 
 Frame = Callable[[str], bytes]
@@ -28,6 +31,23 @@ CHAT_PADDED = CHAT[:-1] + b',"obfuscation":"k3J9qLw0"}'
 CHAT_SPACED = b'{"id": "c1", "choices": [{"index": 0, "delta": {"role": "assistant", "content": %b}}]}'
 CHAT_THINKING = b'{"id":"c1","choices":[{"index":0,"delta":{"content":"","reasoning_content":%b}}]}'
 MISTRAL = b'{"id":"c1","choices":[{"index":0,"delta":{"content":%b},"finish_reason":null}],"p":"abcdefgh"}'
+VLLM = (
+    b'{"id":"c1","object":"chat.completion.chunk","created":1763760000,"model":"m","choices":[{"index":0,"delta":'
+    b'{"content":%b},"logprobs":null,"finish_reason":null,"token_ids":null}],"usage":{"prompt_tokens":12,'
+    b'"total_tokens":14,"completion_tokens":2}}'
+)
+TOKEN = (
+    b'{"content":[{"token":" \\"a","logprob":-0.25,"bytes":[32,97],"top_logprobs":[{"token":"\xc3\xa4","logprob":-1e-9,'
+    b'"bytes":null}]}],"refusal":null}'
+)
+CHAT_LOGPROBS = CHAT_PADDED.replace(b'"logprobs":null', b'"logprobs":' + TOKEN)
+VLLM_LOGPROBS = VLLM.replace(b'"logprobs":null', b'"logprobs":' + TOKEN)
+VALUES_FIRST = b'{"usage": {"total_tokens": 3}, "choices": [{"logprobs": %b, "delta": {"content": %%b}}]}' % TOKEN
+GEMINI = (
+    b'{"candidates":[{"content":{"parts":[{"text":%b}],"role":"model"},"index":0}],"usageMetadata":{'
+    b'"promptTokenCount":5,"promptTokensDetails":[{"modality":"TEXT","tokenCount":5}]},"modelVersion":"m",'
+    b'"responseId":"r-1_x"}'
+)
 RESPONSES = (
     b'{"type":"response.output_text.delta","sequence_number":17,"item_id":"msg_1","output_index":0,"content_index":0,'
     b'"delta":%b,"logprobs":[],"obfuscation":"6T7CxjFn"}'
@@ -49,6 +69,7 @@ PROVIDERS: dict[str, ms.Provider] = {
     "openai-chat": ms.OpenAIChat("key", "http://127.0.0.1"),
     "openai-responses": ms.OpenAIResponses("key", "http://127.0.0.1"),
     "anthropic": ms.Anthropic("key", "http://127.0.0.1"),
+    "gemini": ms.Gemini("key", "http://127.0.0.1"),
 }
 
 CASES = [
@@ -57,6 +78,11 @@ CASES = [
     ("openai-chat", "", (), CHAT_SPACED),
     ("openai-chat", "", (), CHAT_THINKING),
     ("openai-chat", "", (), MISTRAL),
+    ("openai-chat", "", (), VLLM),
+    ("openai-chat", "", (), CHAT_LOGPROBS),
+    ("openai-chat", "", (), VLLM_LOGPROBS),
+    ("openai-chat", "", (), VALUES_FIRST),
+    ("gemini", "", (), GEMINI),
     ("openai-responses", "response.output_text.delta", (), RESPONSES),
     ("anthropic", "content_block_delta", ANTHROPIC_START, ANTHROPIC),
     ("anthropic", "content_block_delta", ANTHROPIC_THINKING_START, ANTHROPIC_THINKING),
@@ -214,45 +240,154 @@ def test_a_stream_without_matches_makes_no_more_templates() -> None:
     assert machine.response().text == "x" * 100
 
 
-GEMINI = (
-    '{"candidates":[{"content":{"parts":[{"text":"%s"}],"role":"model"},"index":0}],"usageMetadata":%s,'
-    '"modelVersion":"m","responseId":"r"}'
+VALUES = [
+    ("openai-chat", VLLM, b'{"prompt_tokens":12,"total_tokens":14,"completion_tokens":2}'),
+    ("openai-chat", CHAT_LOGPROBS, TOKEN),
+    ("openai-chat", VLLM_LOGPROBS, TOKEN),
+    ("openai-chat", VALUES_FIRST, b'{"total_tokens": 3}'),
+    ("gemini", GEMINI, b'{"promptTokenCount":5,"promptTokensDetails":[{"modality":"TEXT","tokenCount":5}]}'),
+]
+values = pytest.mark.parametrize(("dialect", "frame", "old"), VALUES)
+
+OTHER_VALUES = (
+    *(b'{"prompt_tokens":12,"total_tokens":%d,"completion_tokens":1}' % (10**power) for power in (1, 9, 18, 19, 25)),
+    b'{"total_tokens": 7, "completion_tokens_details": {"reasoning_tokens": 3}, "cost": {"usd": 0.000125}}',
+    b'{"totalTokenCount":9,"thoughtsTokenCount":4}',
+    b'{"content":[{"token":"x","logprob":-0.1},{"token":"y","logprob":-9999.0}]}',
+    b'{"content":[],"refusal":[{"token":"no","logprob":-0.5}]}',
+    b'{"content":[{"token":",\\"finish_reason\\":null","logprob":-0.1}]}',
+    b'{"content":[{"token":"x","finish_reason":null}],"finish_reason":null}',
+    b'{"content":[{"token":"\\ud83d","logprob":-0.1}]}',
+    b'{"content":[{"token":"x","logprob":-Infinity}]}',
+    b'{"content":[{"token":"x",\n"logprob":-1}]}',
+    b"null", b"{}", b"[]", b"0", b"7", b'"x"', b"[{}]", b"true", b"", b"{", b"}", b'{"a":1}}', b"1,2", b"NaN",
+)  # fmt: skip
+
+
+@values
+def test_values_may_differ(dialect: str, frame: bytes, old: bytes) -> None:
+    """The last token report counts, and the log probabilities of all chunks are kept, as without templates."""
+    numbers = [b'{"prompt_tokens":12,"total_tokens":%d,"content":[{"logprob":-%d.5}]}' % (n, n) for n in range(50)]
+    results: list[str] = []
+    for fast in (True, False):
+        machine = machine_of(dialect, fast=fast)
+        begin(machine, "", (), frame)
+        taken = long_ways(machine)
+        events = [str(list(machine.feed("", frame.replace(old, number) % b'"more"'))) for number in numbers]
+        assert len(taken) == (0 if fast else 50)
+        results.append(f"{events} {machine.response()}")
+    assert results[0] == results[1]
+    assert "-49.5" in results[0] or "'total_tokens': 49" in results[0]
+
+
+@values
+@pytest.mark.parametrize("new", OTHER_VALUES)
+def test_any_value_is_read_as_by_the_parser(dialect: str, frame: bytes, old: bytes, new: bytes) -> None:
+    for after in (old, new, b"null", b'{"total_tokens":99}'):
+        results: list[str] = []
+        for fast in (True, False):
+            machine = machine_of(dialect, fast=fast)
+            begin(machine, "", (), frame)
+            events = [
+                str(list(machine.feed("", frame.replace(old, value) % b'"more"'))) for value in (new, after, after)
+            ]
+            results.append(f"{events} {machine.response()} {list(machine.end())} {machine.response()}")
+        assert results[0] == results[1]
+
+
+MEMBERS = st.sampled_from(["content", "refusal", "total_tokens", "prompt_tokens", "usage", "logprobs", "token"])
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(MEMBERS | st.text(max_size=4), inner, max_size=3),
+    max_leaves=8,
 )
 
 
-def patterns() -> int:
-    """Return the number of patterns made so far."""
-    return delta_template._counts_pattern.cache_info().misses  # pyright: ignore[reportPrivateUsage]
+@given(
+    st.lists(st.tuples(st.text(max_size=8), JSON_VALUES, JSON_VALUES), min_size=1, max_size=8),
+    st.booleans(),
+    st.booleans(),
+)
+def test_any_values_give_the_same_answer_without_templates(
+    deltas: list[tuple[str, object, object]], ascii_only: bool, in_the_middle: bool
+) -> None:
+    results: list[str] = []
+    for fast in (True, False):
+        machine = machine_of("openai-chat", fast=fast)
+        begin(machine, "", (), VLLM_LOGPROBS)
+        events: list[str] = []
+        for text, logprobs, usage in deltas:
+            choice = {"index": 0, "delta": {"content": text}, "logprobs": logprobs, "finish_reason": None}
+            chunk = {"id": "c1", "object": "chat.completion.chunk", "created": 1763760000, "model": "m"}
+            chunk |= {"choices": [{**choice, "token_ids": None}], "usage": usage}
+            data = json.dumps(chunk, ensure_ascii=ascii_only, separators=(",", ":"))
+            events.append(str(list(machine.feed("", data.encode("utf-8", "surrogatepass")))))
+            if in_the_middle:
+                events.append(str(machine.response()))
+        results.append(f"{events} {machine.response()} {list(machine.end())} {machine.response()}")
+    assert results[0] == results[1]
 
 
-def test_counts_that_always_differ_do_not_add_patterns() -> None:
-    machine = DIALECTS["gemini"].machine(ms.Gemini("key", "http://127.0.0.1"), lambda: "id")
-    before = patterns()
+def test_an_equal_value_is_not_lost() -> None:
+    """Log probabilities that repeat byte for byte are those of another token."""
+    machine = machine_of("openai-chat")
+    for _ in range(5):
+        machine.feed("", CHAT_LOGPROBS % b'"x"')
+    kept = machine.response().provider_data["logprobs"]
+    assert isinstance(kept, dict)
+    assert isinstance(kept["content"], list)
+    assert len(kept["content"]) == 5
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_what_was_not_asked_for_is_not_kept(fast: bool) -> None:
+    machine = machine_of("openai-chat", fast=fast)
+    machine.unasked = frozenset({"logprobs"})
+    for _ in range(50):
+        machine.feed("", VLLM_LOGPROBS % b'"x"')
+    assert kept_bytes(machine) < 2000
+    response = machine.response()
+    assert "logprobs" not in response.provider_data
+    assert (response.text, response.usage.total_tokens) == ("x" * 50, 14)
+
+
+def test_log_probabilities_are_kept_as_text() -> None:
+    """Parsed, each token's values would be several hundred bytes in a dozen objects."""
+    machine = machine_of("openai-chat")
+    for _ in range(500):
+        machine.feed("", CHAT_LOGPROBS % b'"x"')
+    assert kept_bytes(machine) < 500 * (len(TOKEN) + 20) + 2000
+
+
+def test_a_machine_with_values_is_no_reference_cycle() -> None:
+    """Counting references frees an ended stream at once."""
+    machine = machine_of("openai-chat")
+    for _ in range(3):
+        machine.feed("", VLLM_LOGPROBS % b'"x"')
+    answer = weakref.ref(machine.accept)
+    gc.disable()
+    try:
+        del machine
+        assert answer() is None
+    finally:
+        gc.enable()
+
+
+def test_values_that_always_differ_in_form_make_few_shared_bytes() -> None:
+    machine = machine_of("gemini")
+    before = delta_template._kept_for_all.cache_info().misses  # pyright: ignore[reportPrivateUsage]
     for number in range(400):
         # Two of each form: the template of the first matches the second.
-        usage = json.dumps({"promptTokenCount": 5, f"hostile{number // 2}": 1})
-        machine.feed("", (GEMINI % ("x", usage)).encode())
-    assert patterns() - before <= MAX_SHARED_TEMPLATES
-    response = machine.response()
-    assert response.text == "x" * 400
-    assert response.usage.raw == {"promptTokenCount": 5, "hostile199": 1}
-
-
-def test_many_counts_make_no_pattern() -> None:
-    machine = DIALECTS["gemini"].machine(ms.Gemini("key", "http://127.0.0.1"), lambda: "id")
-    before = patterns()
-    for number in range(20):
-        usage = json.dumps({f"count{place}": number for place in range(1000)})
-        machine.feed("", (GEMINI % ("x", usage)).encode())
-    assert patterns() == before
-    assert machine.response().usage.raw == {f"count{place}": 19 for place in range(1000)}
+        machine.feed("", (GEMINI % b'"x"').replace(b'"r-1_x"', b'"r%d"' % (number // 2)))
+    misses = delta_template._kept_for_all.cache_info().misses  # pyright: ignore[reportPrivateUsage]
+    assert misses - before <= 3 * MAX_SHARED_TEMPLATES
+    assert machine.response().text == "x" * 400
 
 
 @pytest.mark.parametrize("dialect", ["openai-chat", "gemini"])
 def test_one_stream_does_not_evict_what_others_share(dialect: str) -> None:
     """One stream adds only a few entries to what is kept for all streams, however often its form changes."""
-    provider = PROVIDERS.get(dialect) or ms.Gemini("key", "http://127.0.0.1")
-    machine = DIALECTS[dialect].machine(provider, lambda: "id")
+    machine = machine_of(dialect)
     kept = delta_template._kept_for_all  # pyright: ignore[reportPrivateUsage]
     before = kept.cache_info().misses
     frames = {
@@ -264,6 +399,7 @@ def test_one_stream_does_not_evict_what_others_share(dialect: str) -> None:
         data = (frames[dialect] % ("x", number // 2)).encode()
         wire = b"data: %b\n\n" % data
         machine.feed("", data)
-        fast_path.follow([("", data)], wire, lambda events: None)
+        if fast_path.follow([("", data)], wire, lambda events: None) is not None:
+            fast_path.read(b"0\r\n")  # a template is framed at its first use
     assert kept.cache_info().misses - before <= MAX_SHARED_TEMPLATES
     assert machine.response().text == "x" * 600

@@ -31,7 +31,8 @@ from ...tool_calls import LEGACY_INDEX, ToolCallMatcher
 from .audio import AudioInProgress
 from .images import image_of_url
 from .reasoning import DETAILS, STATE_MEMBER, TEXT_MEMBERS, ReasoningDetails, details_text, plain_text
-from .usage import ABORTED, finish_reason_of, read_usage
+from .usage import ABORTED, finish_reason_of
+from .values import LOGPROBS, ChunkValues
 
 CHUNK_MEMBERS = frozenset({"id", "object", "model", "choices", "usage", "error", "obfuscation", "p"})
 """Members of a chunk that are read or are padding. All others are kept in `provider_data`."""
@@ -50,6 +51,7 @@ class ChatAnswer:
     """The answer to one request, and the state that its parts are built from.
 
     whole: whether the chunk is an unstreamed body; its tool calls are then a list of whole calls.
+    values: its token report and its log probabilities.
     """
 
     __slots__ = (
@@ -57,7 +59,6 @@ class ChatAnswer:
         "_audio_place",
         "_cited",
         "_details",
-        "_logprobs",
         "_make_id",
         "_message_state",
         "_others",
@@ -72,12 +73,14 @@ class ChatAnswer:
         "started",
         "text",
         "thinking",
+        "values",
     )
 
     def __init__(self, answer: Accumulator, provider: str, make_id: Callable[[], str], *, whole: bool = False) -> None:
         self.answer: Accumulator = answer
         self.provider: str = provider
         self.started: bool = False
+        self.values: ChunkValues = ChunkValues(answer)
         self.choice_index: int | None = None
         self.finish: str | None = None
         self.text: TextInProgress | None = None
@@ -89,7 +92,6 @@ class ChatAnswer:
         self._cited = 0
         self._details: ReasoningDetails | None = None
         self._message_state: JSONObject = {}
-        self._logprobs: dict[str, list[JSON]] = {}
         self._audio: AudioInProgress | None = None
         self._audio_place: Placed | None = None
         self._others: dict[int, ChatAnswer] = {}
@@ -107,7 +109,7 @@ class ChatAnswer:
         # Azure's first chunk has neither model nor id, and ids may change within a stream: the first of each is kept.
         answer.model = answer.model or string(chunk, "model") or None
         answer.id = answer.id or string(chunk, "id") or None
-        self.take_usage(chunk)
+        self.values.take_usage(chunk)
         for name, value in chunk.items():
             if name not in CHUNK_MEMBERS and value:
                 answer.provider_data[name] = value
@@ -117,15 +119,6 @@ class ChatAnswer:
                 self._choice(choice, position if self._whole else integer(choice, "index") or 0, events)
         finally:
             self._begin(events)
-
-    def take_usage(self, chunk: JSONObject) -> None:
-        """Read the token report, wherever the chunk has it. Reports are totals, so the last one counts."""
-        report = mapping(chunk, "usage") or mapping(mapping(chunk, "x_groq"), "usage")
-        if not report:
-            for choice in objects(chunk, "choices"):
-                report = mapping(choice, "usage") or report
-        if report:
-            self.answer.usage = read_usage(report)
 
     def aborted(self, body: bytes) -> ProviderError | None:
         """Return the error of an answer that the server stopped before its end; None for any other answer."""
@@ -142,6 +135,7 @@ class ChatAnswer:
 
     def done(self) -> list[Event]:
         """Read the terminal marker. Returns the last events."""
+        self.values.settle_usage()
         events = self.answer.done(finish_reason_of(self.finish), self.finish)
         self._begin(events)
         # After `done`: a block that is placed earlier would hide which one the length limit cut off.
@@ -154,12 +148,14 @@ class ChatAnswer:
     def settle(self) -> None:
         """Move what was collected besides the blocks into the answer. May be called any number of times."""
         answer = self.answer
+        self.values.settle_usage()
         if self._details is not None or self._message_state or self.thinking is not None:
             self._settle_thinking()
         if self._audio is not None and self._audio_place is not None:
             self._audio_place.value = self._audio.file(self.provider)
-        if self._logprobs:
-            answer.provider_data["logprobs"] = {name: list(tokens) for name, tokens in self._logprobs.items()}
+        logprobs = self.values.logprobs()
+        if logprobs:
+            answer.provider_data[LOGPROBS] = logprobs
         if self._others:
             answer.provider_data["choices"] = [other.as_choice(index) for index, other in sorted(self._others.items())]
         self._cite()
@@ -210,10 +206,8 @@ class ChatAnswer:
             for name, value in choice.items():
                 if name not in CHOICE_MEMBERS and value:
                     self._keep(name, value)
-        if choice.get("logprobs"):
-            for name, tokens in mapping(choice, "logprobs").items():
-                if type(tokens) is list:
-                    self._logprobs.setdefault(name, []).extend(tokens)
+        if choice.get(LOGPROBS):
+            self.values.add_logprobs(choice[LOGPROBS])
         message = self._message_of(choice)
         if message:
             if self._whole and message.get("content") == {}:
@@ -227,6 +221,7 @@ class ChatAnswer:
             count.check_choices(len(self._others) + 2)  # with the answer's own
             part = Accumulator(count=count)
             other = self._others[index] = ChatAnswer(part, self.provider, self._make_id, whole=self._whole)
+            other.values.keeps_logprobs = self.values.keeps_logprobs
         return other
 
     def _message_of(self, choice: JSONObject) -> JSONObject:

@@ -16,7 +16,7 @@ import re
 from collections.abc import Sequence
 
 from ...checks import validate_options
-from ...dialect import WireRequest
+from ...dialect import NOTHING_UNASKED, WireRequest
 from ...errors import InvalidRequestError
 from ...json_values import JSON, JSONObject, dumps_text, string
 from ...messages import Message, Text
@@ -64,6 +64,9 @@ SOURCES: dict[str, tuple[str, ...]] = {
 }
 """Member of the body → the fields that it is written from."""
 
+UNASKED = frozenset({"logprobs"})
+"""Members of `Response.provider_data` that a server sends only if a body asks for them."""
+
 _NOT_IN_NAME = re.compile(r"[^a-zA-Z0-9_-]+")
 
 
@@ -103,7 +106,16 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
         body=serialised(body),
         warnings=list(dict.fromkeys(warnings)),
         max_output_tokens=output_limit(body, _LIMITS, "n"),
+        unasked=NOTHING_UNASKED if asks_for_probabilities(body) else UNASKED,
     )
+
+
+def asks_for_probabilities(body: JSONObject) -> bool:
+    """Return whether a body asks for log probabilities.
+
+    OpenAI's members are `logprobs` and `top_logprobs`, and servers have others (`return_logprob`, `n_probs`).
+    """
+    return any("prob" in name and value for name, value in body.items())
 
 
 def _messages(request: Request, system: list[Text], profile: Profile, warnings: list[str]) -> JSON:

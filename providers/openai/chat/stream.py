@@ -2,7 +2,8 @@
 
 Knows how a chat stream ends and which errors it may contain. Must not know what chunks mean (`answer.py` does).
 
-A delta that differs from the one before only in its text does not come here (`delta_template.py`).
+A delta that differs from the one before only in its text, its log probabilities or its token counts does not come here
+(`delta_template.py`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from ...json_values import JSON, JSONObject, MalformedJSONError, integer, items,
 from ...provider import Provider
 from ...response import Response
 from .answer import PADDING, ChatAnswer
+from .values import LOGPROBS, USAGE
 
 DONE = b"[DONE]"
 ERROR = "error"
@@ -39,12 +41,13 @@ QUIET_CHUNK = frozenset(
         "system_fingerprint",
         "service_tier",
         "provider",
+        USAGE,
         *PADDING_MEMBERS,
     }
 )
-"""Members that a chunk may have to become a template: constants and padding. All others must be empty."""
+"""Members that a chunk may have to become a template: constants, padding, volatile values. All others must be empty."""
 
-QUIET_CHOICE = frozenset({"index", "delta", "text"})
+QUIET_CHOICE = frozenset({"index", "delta", "text", LOGPROBS})
 """Members that a choice may have to become a template. All others must be empty."""
 
 DELTA: Path = ("choices", 0, "delta")
@@ -63,7 +66,9 @@ class ChatStream(StreamMachine):
 
     __slots__ = ("_content",)
 
-    volatile: ClassVar[VolatileMembers] = VolatileMembers(padding=PADDING_MEMBERS)
+    volatile: ClassVar[VolatileMembers] = VolatileMembers(
+        padding=PADDING_MEMBERS, values=((USAGE,), ("choices", 0, LOGPROBS))
+    )
 
     def __init__(self, provider: Provider, make_id: MakeId, limits: AnswerLimits = ANSWER_LIMITS) -> None:
         super().__init__(provider, make_id, limits)
@@ -106,9 +111,10 @@ class ChatStream(StreamMachine):
             return self.fail(malformed("malformed event: a chat chunk must be a JSON object", data))
         self.answer.count.check_choices(len(items(chunk, "choices")))  # before any choice is read
         if error is not None:
-            self._content.take_usage(chunk)
+            self._content.values.take_usage(chunk)
             return self.fail(error_from_object(error, http_status=STREAM_STATUS, body=data))
         events: list[Event] = []
+        self._content.values.keeps_logprobs = LOGPROBS not in self.unasked
         try:
             self._content.take(chunk, events, data)
         except MalformedJSONError as shape:
@@ -118,7 +124,7 @@ class ChatStream(StreamMachine):
         if len(events) == 1 or (len(events) == 2 and type(events[0]) is Start):
             path = self._repeated_path(chunk)
             if path is not None:
-                self.expect_more(event, data, chunk, path, events[-1])
+                self.expect_more(event, data, chunk, path, events[-1], self._content.values.take)
         return events
 
     def _repeated_path(self, chunk: JSONObject) -> Path | None:

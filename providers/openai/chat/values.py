@@ -1,0 +1,84 @@
+"""The values that differ in every chunk of a chat stream: token reports and log probabilities.
+
+A chunk that matches the template has them as JSON text, which is kept until it is needed: only the last token report is
+converted, and log probabilities are several times as large when they are parsed. Must not know other members.
+"""
+
+from __future__ import annotations
+
+from ...accumulate import Accumulator
+from ...json_values import JSON, JSONObject, loads, mapping, objects
+from .usage import read_usage
+
+USAGE, LOGPROBS = "usage", "logprobs"
+"""Members whose values differ from chunk to chunk. Without their values, two deltas differ in their text only."""
+
+
+class ChunkValues:
+    """The token report and the log probabilities of one choice.
+
+    keeps_logprobs: whether log probabilities are kept.
+    """
+
+    __slots__ = ("_answer", "_report", "_tokens", "_unread", "keeps_logprobs")
+
+    def __init__(self, answer: Accumulator) -> None:
+        self._answer = answer
+        self.keeps_logprobs: bool = True
+        self._report = b""  # JSON text of the latest token report, if no other report came after it
+        self._tokens: dict[str, list[JSON]] | None = None
+        self._unread: list[bytes] | None = None  # JSON text of log probabilities that come after `_tokens`
+
+    def take(self, member: str, value: JSON, text: bytes) -> None:
+        """Take the value of a member of a chunk that matched the template, with its JSON text."""
+        if type(value) is not dict or not value:
+            return
+        if member == USAGE:
+            self._report = text
+        elif self.keeps_logprobs:
+            if self._unread is None:
+                self._unread = []
+            self._unread.append(text)
+
+    def take_usage(self, chunk: JSONObject) -> None:
+        """Read the token report, wherever the chunk has it. Reports are totals, so the last one counts."""
+        report = mapping(chunk, USAGE) or mapping(mapping(chunk, "x_groq"), USAGE)
+        if not report:
+            for choice in objects(chunk, "choices"):
+                report = mapping(choice, USAGE) or report
+        if report:
+            self._answer.usage = read_usage(report)
+            self._report = b""
+
+    def settle_usage(self) -> None:
+        """Read the token report that was kept as text into the answer."""
+        report = loads(self._report) if self._report else None
+        if type(report) is dict:
+            self._answer.usage = read_usage(report)
+        self._report = b""
+
+    def add_logprobs(self, value: JSON) -> None:
+        """Append log probabilities: each chunk has those of its own tokens."""
+        if self.keeps_logprobs:
+            self._read()
+            self._add(value)
+
+    def logprobs(self) -> dict[str, JSON]:
+        """Return the log probabilities of all chunks, as an unstreamed answer has them; empty if there are none."""
+        self._read()
+        return {name: list(tokens) for name, tokens in (self._tokens or {}).items()}
+
+    def _read(self) -> None:
+        """Parse what is kept as text."""
+        if self._unread:
+            values = loads(b"[%b]" % b",".join(self._unread))
+            self._unread = None
+            for value in values if type(values) is list else ():
+                self._add(value)
+
+    def _add(self, value: JSON) -> None:
+        for name, tokens in value.items() if type(value) is dict else ():
+            if type(tokens) is list:
+                if self._tokens is None:
+                    self._tokens = {}
+                self._tokens.setdefault(name, []).extend(tokens)
