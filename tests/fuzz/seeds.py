@@ -28,6 +28,12 @@ def _call(index: int, call_id: str | None, name: str | None, arguments: str) -> 
     return {"tool_calls": [call]}
 
 
+def _token(text: str, logprob: float) -> str:
+    probabilities = {"content": [{"token": text, "logprob": logprob, "bytes": list(text.encode())}]}
+    choice = {"index": 0, "delta": {"content": text}, "logprobs": probabilities, "finish_reason": None}
+    return frame({"id": "c1", "model": "m", "choices": [choice], "usage": None, "obfuscation": "k3J9q"})
+
+
 CHAT = [
     _chat({"role": "assistant", "content": ""})
     + _chat({"reasoning_content": "hm"})
@@ -40,6 +46,13 @@ CHAT = [
     + _chat({}, "tool_calls")
     + frame({"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 5, "total_tokens": 8}})
     + "data: [DONE]\n\n",
+    "".join(
+        _chat({"content": text}, usage={"prompt_tokens": 3, "completion_tokens": count, "total_tokens": 3 + count})
+        for count, text in enumerate(("Once", " upon", " a", " time"))
+    )
+    + _chat({}, "stop"),
+    "".join(_token(text, -number / 4) for number, text in enumerate(("Once", " upon", " a", " time"), 1))
+    + _chat({}, "stop"),
     _chat({"content": [{"type": "text", "text": "part"}], "refusal": "no"}) + _chat({}, "content_filter"),
     frame({"error": {"message": "overloaded", "type": "server_error", "code": 503}}),
     ': ping\n\ndata: {"error": "plain words"}\n\n{"detail": "stray"}\n',
