@@ -11,15 +11,13 @@ from collections.abc import Mapping
 from ..providers.errors import ProviderError
 from ..providers.quota_report import Refusal
 from ..providers.response import Response
+from .clocks import LEAST_WAIT
 from .completion import AttemptRecord, Completion
 from .lane import Lane, Sender
 from .live_budgets import Need
 from .spending import Spending, Spent, spent_by
 from .traffic.budget import Holding
 from .traffic.ticket import Ticket, TicketState
-
-LEAST_WAIT = 1e-6
-"""The smallest number of seconds that counts as a wait."""
 
 OK = "ok"
 """The outcome of an attempt with a complete answer."""

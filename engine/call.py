@@ -10,15 +10,14 @@ import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from ..providers.errors import ProviderError
 from ..providers.events import Error, Event
 from ..providers.options import Retry
 from ..providers.response import Response
-from .admission import LEAST_WAIT, Admission
 from .attempt import Attempt
-from .clocks import CallState, Clocks
+from .clocks import LEAST_WAIT, CallState, Clocks
 from .completion import Completion
 from .delivery import Counters, Delivery, OnEvent
 from .directed import Directed
@@ -28,8 +27,11 @@ from .listener import Progress
 from .prepared import Prepared
 from .retry import retry_delay
 from .runtime import Runtime
-from .statistics import CallFigures
 from .steps import Action
+
+if TYPE_CHECKING:
+    from .admission import Admission
+    from .statistics import CallFigures
 
 logger: logging.Logger = logging.getLogger("manystream.engine")
 
@@ -147,6 +149,8 @@ class RunningCall(Directed):
 
     def figures(self, now: float) -> CallFigures:
         """Return the figures of a running call, without any content. `now`: the time on the loop's clock."""
+        from .statistics import CallFigures
+
         attempt = self._attempt
         return CallFigures(
             number=self.number,

@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -23,38 +24,38 @@ from ..providers.provider import Provider, keys_of
 from ..providers.request import Request
 from ..providers.response import Response
 from ..providers.structured import add_parsed, schema_of
-from ..transport.dial import Connect, dial, dial_options
 from ..transport.errors import Phase
 from ..transport.loop import Loop
 from ..transport.pool import Pool
 from ..transport.proxy import ProxyConfig
-from ..transport.resolve import Resolver
 from ..transport.timers import Timers
 from ..transport.tls import TLSConfig
 from ..transport.tls_socket import TLSSocket
 from ..transport.trio_backend import TrioBackend
 from ..transport.url import Origin
-from .admission import Admission
 from .call import CallHooks, RunningCall
 from .callbacks import check_callback
 from .clocks import CallState, effective
 from .completion import Completion
 from .delivery import Counters, OnEvent
-from .dispatcher import Dispatcher
 from .ending import OnCompletion
 from .errors import EngineClosedError, TooManyCallsError, ends_engine
 from .handle import Call
 from .limits import Limits
-from .observe import CallStart, GuardedObserver, Observer
 from .prepare import Preparer
-from .prepared import Prepared
-from .record import Recording, RecordingFile
 from .runtime import Runtime
 from .services import Services
-from .statistics import OriginStatistics, ProviderStatistics, Statistics
-from .stop import Stop
-from .traffic.options import Traffic
-from .traffic.statistics import TrafficStatistics
+
+if TYPE_CHECKING:
+    from ..transport.dial import Connect
+    from ..transport.resolve import Resolver
+    from .admission import Admission
+    from .dispatcher import Dispatcher
+    from .observe import GuardedObserver, Observer
+    from .record import Recording
+    from .statistics import Statistics
+    from .stop import Stop
+    from .traffic.options import Traffic
 
 logger: logging.Logger = logging.getLogger("manystream.engine")
 
@@ -88,7 +89,7 @@ class Calls:
         traffic: Traffic | None = None,
     ) -> None:
         timers = Timers()
-        watch = GuardedObserver(observer, self._callback_raised) if observer is not None else None
+        watch = None if observer is None else self._guard(observer)
         backend = TrioBackend(services.nursery)
         pool = Pool(backend, loop, timers, self._dial, limits.pool, watch)
         self._runtime = Runtime(loop, timers, pool, self._callback_raised)
@@ -99,9 +100,7 @@ class Calls:
         self._preparer = Preparer(providers, environment, limits, make_id, time.time, proxy)
         if traffic is None:
             _check_keys(providers)
-        self._dispatcher = (
-            None if traffic is None else Dispatcher(traffic, providers, self._runtime, time.time, self._preparer)
-        )
+        self._dispatcher = None if traffic is None else self._direct(traffic, providers)
         self._timeouts = timeouts
         self._clocks = {stream: effective(None, timeouts, stream=stream) for stream in (False, True)}
         self._retry = retry
@@ -110,7 +109,7 @@ class Calls:
         self._proxy = proxy
         self._connect = connect
         self._environment = environment
-        self._resolver = Resolver()
+        self._resolver: Resolver | None = None  # until the first dial
         self._token = trio.lowlevel.current_trio_token()
         self._process = os.getpid()
         self._calls: dict[RunningCall, None] = {}
@@ -124,6 +123,16 @@ class Calls:
 
     def __repr__(self) -> str:
         return f"{len(self._calls)} calls, {self._runtime.pool!r}{', closed' if self._closed else ''}"
+
+    def _guard(self, observer: Observer) -> GuardedObserver:
+        from .observe import GuardedObserver
+
+        return GuardedObserver(observer, self._callback_raised)
+
+    def _direct(self, traffic: Traffic, providers: Sequence[Provider]) -> Dispatcher:
+        from .dispatcher import Dispatcher
+
+        return Dispatcher(traffic, providers, self._runtime, time.time, self._preparer)
 
     def start(
         self, request: Request, on_event: OnEvent | None, on_completion: OnCompletion | None, *, stream: bool
@@ -177,7 +186,7 @@ class Calls:
         if watch is None:
             running.start(self._call_started)
         else:
-            start = _call_start(request, prepared)
+            start = watch.start_of(request, prepared)
 
             def announce(running: RunningCall) -> None:
                 self._call_started(running)
@@ -188,13 +197,15 @@ class Calls:
 
     def _make_stop(self, stream: bool, request: Request, preparer: Preparer) -> Stop:
         """Prepare a request for a target of a route. Raises `InvalidRequestError`."""
+        assert self._dispatcher is not None, "an engine with routes has a dispatcher"
         prepared, wire = preparer.prepare(request, stream=stream)
-        return Stop(
+        return self._dispatcher.stop(
+            request,
+            wire,
             prepared,
             self._counters[prepared.provider.name],
             effective(request.timeouts, self._timeouts, stream=stream),
             _response_finisher(wire.warnings, request),
-            None if self._dispatcher is None else self._dispatcher.need(request, prepared, wire),
         )
 
     def end_session(self, session: str) -> None:
@@ -253,6 +264,11 @@ class Calls:
             self._watch.call_ended(call, completion)
 
     async def _dial(self, origin: Origin, on_phase: Callable[[Phase], None]) -> socket.socket | TLSSocket:
+        from ..transport.dial import dial, dial_options
+        from ..transport.resolve import Resolver
+
+        if self._resolver is None:
+            self._resolver = Resolver()
         context, proxy = dial_options(origin, self._tls, self._proxy, self._environment)
         return await dial(
             origin,
@@ -272,6 +288,9 @@ class Calls:
 
     def totals(self, calls: Mapping[str, int]) -> Statistics:
         """Return the engine's statistics with `calls`, which the caller has counted: running calls by state."""
+        from .statistics import OriginStatistics, ProviderStatistics, Statistics
+        from .traffic.statistics import TrafficStatistics
+
         all_counters = self._counters.values()
         return Statistics(
             calls=calls,
@@ -314,6 +333,8 @@ class Calls:
         is true: then the new file replaces it. Raises `OSError` if the file cannot be written, `RuntimeError` if
         another recording is running, and `EngineClosedError`.
         """
+        from .record import Recording, RecordingFile
+
         self.check_here()
         if self._runtime.recorder is not None:
             raise RuntimeError(f"{self._runtime.recording!r} is running: leave its block first")
@@ -363,11 +384,6 @@ def _check_keys(providers: Sequence[Provider]) -> None:
             raise InvalidRequestError(
                 f"providers[{position}].api_key", "several keys need an engine with traffic: open_engine(traffic=…)"
             )
-
-
-def _call_start(request: Request, prepared: Prepared) -> CallStart:
-    provider, origin = prepared.provider, prepared.origin
-    return CallStart(request, provider, prepared.model, origin.host, origin.port, prepared.stream)
 
 
 def _response_finisher(warnings: Sequence[str], request: Request) -> Callable[[Response], None]:

@@ -26,6 +26,9 @@ class Clocks:
     queue: float
 
 
+LEAST_WAIT = 1e-6
+"""The smallest number of seconds that counts as a wait."""
+
 DEFAULTS = Timeouts(connect=10.0, first_byte=600.0, idle=120.0, total=math.inf, queue=math.inf)
 STREAM_DEFAULTS = Timeouts(connect=10.0, first_byte=120.0, idle=120.0, total=math.inf, queue=math.inf)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, TypeVar, Unpack, overload
 
 import trio
 
@@ -27,34 +27,43 @@ from .delivery import OnEvent
 from .ending import OnCompletion
 from .engine_thread import EngineThread
 from .handle import Call
-from .limits import Limits
-from .mapped import CONCURRENCY, CallMap, KeyedRequests, Requests
+from .limits import CONCURRENCY, Limits
 from .option_rules import check_options
-from .options import EngineOptions
-from .portal import Portal
-from .record import Recording
 from .services import Services
-from .statistics import Statistics
-from .stream import EventStream
+
+if TYPE_CHECKING:
+    from .mapped import CallMap, KeyedRequests, Requests
+    from .options import EngineOptions
+    from .portal import Portal
+    from .record import Recording
+    from .statistics import Statistics
+    from .stream import EventStream
 
 Key = TypeVar("Key")
 
 
 class Engine:
-    """An engine that runs many concurrent calls. `open_engine` makes it. All methods are for the engine's own thread.
+    """An engine that runs many concurrent calls. `open_engine` makes it. All methods are for the engine's own thread,
+    except those of `from_thread`."""
 
-    from_thread: the engine's interface for other threads. Its methods block the calling thread until the result is
-        available.
-    """
-
-    __slots__ = ("_calls", "from_thread")
+    __slots__ = ("_calls", "_portal", "_thread")
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
-        self.from_thread: Portal = Portal(calls, EngineThread())
+        self._thread = EngineThread()
+        self._portal: Portal | None = None
 
     def __repr__(self) -> str:
         return f"<Engine {self._calls!r}>"
+
+    @property
+    def from_thread(self) -> Portal:
+        """The engine's interface for other threads. Its methods block the calling thread until there is a result."""
+        if self._portal is None:
+            from .portal import Portal
+
+            self._portal = Portal(self._calls, self._thread)
+        return self._portal
 
     def start_stream(
         self,
@@ -99,6 +108,8 @@ class Engine:
 
         The iteration raises `ProviderError` if the stream fails. Leaving the block cancels the call.
         """
+        from .stream import EventStream
+
         return EventStream(lambda on_event, on_completion: self.start_stream(request, on_event, on_completion))
 
     @overload
@@ -125,6 +136,8 @@ class Engine:
         exception from `requests` is raised after the completions of the started calls. At most twice `concurrency`
         requests are held. Leaving the block cancels the running calls. Raises `InvalidRequestError` for the arguments.
         """
+        from .mapped import CallMap
+
         return CallMap(self.start_request, requests, concurrency, ordered=ordered)
 
     def end_session(self, session: str) -> None:
@@ -167,7 +180,7 @@ class Engine:
 def _start_monitor(nursery: trio.Nursery, calls: Calls, place: str | os.PathLike[str] | bool) -> None:
     if place is False:
         return
-    from .monitor import Monitor  # here, because only a monitored engine needs the module
+    from .monitor import Monitor
 
     nursery.start_soon(Monitor(calls, None if place is True else place).run)
 

@@ -9,20 +9,23 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from ..providers.errors import ProviderError
 from ..providers.events import Event
 from ..providers.options import Retry
 from ..providers.response import Response
-from .admission import Admission
 from .attempt import Attempt
 from .clocks import CallState
 from .delivery import Counters
 from .ending import Step
 from .listener import Listener, Progress
 from .steps import Action
-from .stop import Stop
 from .timed import Timed
+
+if TYPE_CHECKING:
+    from .admission import Admission
+    from .stop import Stop
 
 
 class Directed(Timed):

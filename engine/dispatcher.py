@@ -5,7 +5,7 @@ Knows providers, models, declared limits and lanes. Must not know sockets, nor w
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TypeAlias
 
 from ..providers.charging import charging_of
@@ -16,8 +16,11 @@ from ..providers.model_families import family_of
 from ..providers.provider import Provider
 from ..providers.registry import configured, named, select
 from ..providers.request import Request
+from ..providers.response import Response
 from .access import Access, accesses_of
 from .admission import Admission
+from .clocks import Clocks
+from .delivery import Counters
 from .hedged_journey import HedgedJourney
 from .itinerary import PRIORITIES
 from .journey import Journey
@@ -28,7 +31,7 @@ from .prepare import Preparer
 from .prepared import Prepared, WallClock
 from .runtime import Runtime
 from .spending import Spending
-from .stop import MakeStop
+from .stop import MakeStop, Stop
 from .token_estimate import estimate_input_tokens
 from .traffic.coverage import EVERY_CALL, Entry, find_entries
 from .traffic.declared import DeclaredLimit
@@ -104,6 +107,18 @@ class Dispatcher:
         Raises `InvalidRequestError` if a budget cannot be applied to the call.
         """
         return None if self._budgets is None else self._budgets.need(request, prepared, wire)
+
+    def stop(
+        self,
+        request: Request,
+        wire: WireRequest,
+        prepared: Prepared,
+        counters: Counters,
+        clocks: Clocks,
+        finish_response: Callable[[Response], None],
+    ) -> Stop:
+        """Return a request that is prepared for a target, with what it may use there. Raises as `need` does."""
+        return Stop(prepared, counters, clocks, finish_response, self.need(request, prepared, wire))
 
     def _spending(self) -> Spending | None:
         return None if self._budgets is None else Spending(self._budgets)

@@ -17,8 +17,8 @@ from ..providers.errors import ErrorCategory, InvalidRequestError, ProviderError
 from ..providers.field_rules import REQUEST
 from ..providers.quota_report import Refusal
 from ..providers.request import Request
-from .admission import LEAST_WAIT, PAUSES, Admission
-from .clocks import Clock, timeout_error
+from .admission import PAUSES, Admission
+from .clocks import LEAST_WAIT, Clock, timeout_error
 from .completion import Completion
 from .itinerary import NO_TARGETS, PRIORITIES, Itinerary, LaneOf
 from .lane import Sender

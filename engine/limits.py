@@ -1,4 +1,4 @@
-"""Caps on the resources that one server or one caller can use. Only values."""
+"""Caps on the resources that one server, one caller or one map can use. Only values."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 
 from ..providers.answer_limits import AnswerLimits
 from ..transport.pool import PoolLimits
+
+CONCURRENCY = 1_000
+"""The default for the calls of one map that may run at the same time."""
 
 
 @dataclass(slots=True, frozen=True)

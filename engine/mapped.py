@@ -28,9 +28,6 @@ Key = TypeVar("Key")
 Requests: TypeAlias = "Iterable[Request] | AsyncIterable[Request]"
 KeyedRequests: TypeAlias = "Iterable[tuple[Key, Request]] | AsyncIterable[tuple[Key, Request]]"
 
-CONCURRENCY = 1_000
-"""The default for the calls of one map that may run at the same time."""
-
 STARTS_AT_ONCE = 16
 """The number of calls started in a row before the event loop runs again. A start takes tens of microseconds."""
 

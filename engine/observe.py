@@ -19,10 +19,12 @@ from dataclasses import dataclass
 from ..providers.events import Event
 from ..providers.provider import Provider
 from ..providers.request import Request
+from ..providers.rules import instance
 from .call import CallHooks, Deliver, RunningCall
 from .callbacks import check_callback
 from .completion import Completion
 from .handle import Call
+from .prepared import Prepared
 from .traffic.statistics import ScopeStatistics
 
 logger: logging.Logger = logging.getLogger("manystream.observe")
@@ -95,6 +97,9 @@ class Observer:
         """
 
 
+OBSERVER_OPTION = instance(Observer, forms={type: "use an instance of it"})
+"""The rule for the option `observer` of `open_engine`, if it is not None."""
+
 HOOKS = tuple(name for name, value in vars(Observer).items() if callable(value) and not name.startswith("_"))
 """The names of an observer's methods."""
 
@@ -122,6 +127,11 @@ class GuardedObserver:
         """Return the hooks by which calls notify the observer. `ended`: the engine's own function for ended calls."""
         observed = self.observed if self.every_event else None
         return CallHooks(ended, self.attempt_started, self.first_token, observed)
+
+    def start_of(self, request: Request, prepared: Prepared) -> CallStart:
+        """Return the description of a call that starts."""
+        provider, origin = prepared.provider, prepared.origin
+        return CallStart(request, provider, prepared.model, origin.host, origin.port, prepared.stream)
 
     def call_started(self, running: RunningCall, call: Call, start: CallStart) -> None:
         self._calls[running] = call

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 
 import trio
 
@@ -13,8 +14,6 @@ from ..providers.rules import Checker, Rule, checked, instance, number, optional
 from ..transport.pool import PoolLimits
 from ..transport.tls import ClientCertificate, TLSConfig
 from .limits import Limits
-from .observe import Observer
-from .traffic.options import TRAFFIC
 
 SECONDS = number(0, must="a number of seconds of at least 0", infinite=True)
 PATH = instance(str, os.PathLike, must="a path")
@@ -67,7 +66,27 @@ def _check_providers(providers: Sequence[object], where: str) -> None:
         PROFILE.check(getattr(provider, "profile", None), f"{place}.profile")
 
 
-OPTIONS: dict[str, Rule] = {
+class RuleElsewhere:
+    """The rule of an option whose module only some engines need. It is imported when the option is given.
+
+    module: the module's name, relative to this package.
+    name: the rule's name in the module.
+    """
+
+    __slots__ = ("module", "name")
+
+    def __init__(self, module: str, name: str) -> None:
+        self.module: str = module
+        self.name: str = name
+
+    def check(self, value: object, where: str) -> None:
+        """Raise `InvalidRequestError` naming the place, unless the value is None or the rule accepts it."""
+        if value is not None:
+            rule: Rule = getattr(import_module(self.module, __package__), self.name)
+            rule.check(value, where)
+
+
+OPTIONS: dict[str, Rule | RuleElsewhere] = {
     "providers": Rule(
         "a list of providers", (Sequence,), inside=_check_providers, forms={Provider: "use [provider]"}, secret=True
     ),
@@ -78,10 +97,8 @@ OPTIONS: dict[str, Rule] = {
     "proxy": optional(text("a URL", secret=True)),
     "dial": optional(Rule("an async function of a host and a port", (object,), callable)),
     "environment": optional(instance(Mapping, must="a dict of texts")),
-    "traffic": optional(
-        checked(TRAFFIC, forms={bool: "use Traffic() or None", dict: "use Traffic(rates=…)", type: "use Traffic()"})
-    ),
-    "observer": optional(instance(Observer, forms={type: "use an instance of it"})),
+    "traffic": RuleElsewhere(".traffic.options", "TRAFFIC_OPTION"),
+    "observer": RuleElsewhere(".observe", "OBSERVER_OPTION"),
     "monitor": Rule("True, False or a path", (bool, str, os.PathLike)),
 }
 """Option of `open_engine` → its rule."""

@@ -25,7 +25,7 @@ from .delivery import OnEvent
 from .ending import OnCompletion
 from .engine_thread import EngineThread
 from .handle import Call
-from .mapped import CONCURRENCY
+from .limits import CONCURRENCY
 from .portal_map import PortalMap
 from .record import Recording
 from .statistics import Statistics

@@ -8,6 +8,7 @@ from __future__ import annotations
 import abc
 import random
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -15,9 +16,11 @@ from ..transport.loop import Loop
 from ..transport.pool import Pool
 from ..transport.timers import Timers
 from .listener import Recorder
-from .record import RecordingFile
 from .retry import RetryBudget
-from .traffic.statistics import ScopeStatistics
+
+if TYPE_CHECKING:
+    from .record import RecordingFile
+    from .traffic.statistics import ScopeStatistics
 
 
 class Due(abc.ABC):

@@ -12,8 +12,8 @@ from typing import Generic, Self, TypeVar, overload
 
 from .engine.completion import Completion
 from .engine.ending import OnCompletion
+from .engine.limits import CONCURRENCY
 from .engine.mapped import (
-    CONCURRENCY,
     FORM,
     Cancellable,
     Feeder,

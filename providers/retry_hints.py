@@ -14,7 +14,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 
 NO_HINT = -1
 """The value of a hint that is not there."""
@@ -94,10 +93,17 @@ def _retry_after(text: str, now: float) -> float | None:
     for candidate in (text, text.partition(",")[0]):
         wait = duration_ms(candidate)
         if wait is None:
-            wait = _until(candidate, now, parsedate_to_datetime)
+            wait = _until(candidate, now, _http_date)
         if wait is not None:
             return wait
     return None
+
+
+def _http_date(text: str) -> datetime:
+    """Return the time of an HTTP date. Raises `ValueError`, `TypeError` or `IndexError`."""
+    from email.utils import parsedate_to_datetime  # here, because it loads ten modules, and most hints are numbers
+
+    return parsedate_to_datetime(text)
 
 
 def _until(text: str, now: float, read: Callable[[str], datetime]) -> float | None:

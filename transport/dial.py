@@ -21,11 +21,12 @@ import trio
 
 from .backend import Backend, Event, TaskGroup
 from .errors import Phase, TransportError, URLError
-from .proxy import ProxyConfig, choose_proxy, open_tunnel
+from .proxy import ProxyConfig, choose_proxy
 from .resolve import Address, Resolver, is_exhaustion, literal_address, reason
 from .tls import TLSConfig, TLSConfigError, handshake, make_context
 from .tls_socket import TLSSocket
 from .trio_backend import TRIO
+from .tunnel import open_tunnel
 from .url import Origin
 
 Connect: TypeAlias = "Callable[[str, int], Awaitable[socket.socket | trio.socket.SocketType]]"

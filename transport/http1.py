@@ -468,6 +468,11 @@ class Connection(_HotSlots):
                     self.on_readable()
 
     @property
+    def idle(self) -> bool:
+        """Whether the connection is open and carries no exchange."""
+        return self.state is State.IDLE
+
+    @property
     def closed(self) -> bool:
         """Whether `close` was called."""
         return self.state is State.CLOSED

@@ -17,16 +17,19 @@ import socket
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from importlib import import_module
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from .backend import Backend
 from .errors import Phase, TransportError
-from .http1 import Connection, State
 from .loop import Loop
 from .timers import Timer, Timers
 from .tls_socket import TLSSocket
 from .url import Origin
 from .waiting import Host, Ticket, Waiter, WaiterState, report_failure
+
+if TYPE_CHECKING:
+    from .http1 import Connection
 
 logger: logging.Logger = logging.getLogger("manystream.transport.pool")
 
@@ -246,6 +249,7 @@ class Pool:
                         ticket.host.dialling -= 1
                         self._free_place(ticket.host)
                 await self._backend.checkpoint()
+                import_module(".http1", __package__)  # now, because the first dials wait for the network
         except Exception:
             logger.exception("beginning a dial raised: a defect in manystream")
         finally:
@@ -298,6 +302,8 @@ class Pool:
 
     def _open(self, ticket: Ticket, sock: socket.socket | TLSSocket, waiter: Waiter | None) -> None:
         """Create a connection on the socket. Assign it to the ticket's waiter; if the waiter is None, keep it idle."""
+        from .http1 import Connection
+
         host, origin = ticket.host, str(ticket.host.origin)
         try:
             connection = Connection(
@@ -486,7 +492,7 @@ class Pool:
         """Return the counts per origin: (connecting, active, idle, waiting)."""
         active: dict[Origin, int] = {}
         for connection, host in self._host_of.items():
-            if connection.state is not State.IDLE:
+            if not connection.idle:
                 active[host.origin] = active.get(host.origin, 0) + 1
         return {
             str(origin): (host.dialling, active.get(origin, 0), len(host.idle), host.waiting)

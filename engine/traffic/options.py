@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...providers.errors import InvalidRequestError
-from ...providers.rules import Checker, described, flag, instance, members, sequence
+from ...providers.rules import Checker, checked, described, flag, instance, members, sequence
 from .amounts import Budget
 from .price import Price
 from .rate_limit import RateLimit
@@ -71,3 +71,7 @@ TRAFFIC = Checker(
         "adaptive": flag(),
     },
 )
+TRAFFIC_OPTION = checked(
+    TRAFFIC, forms={bool: "use Traffic() or None", dict: "use Traffic(rates=…)", type: "use Traffic()"}
+)
+"""The rule for the option `traffic` of `open_engine`, if it is not None."""

@@ -10,7 +10,8 @@ from manystream.transport import dial
 from manystream.transport.dial import SOCKET_OPTIONS
 from manystream.transport.exchange import METHODS_WITH_BODY, WireHead
 from manystream.transport.framing import BODILESS
-from manystream.transport.proxy import ENVIRONMENT_VARIABLES, STATUS_HINTS, TRANSIENT_STATUSES
+from manystream.transport.proxy import ENVIRONMENT_VARIABLES
+from manystream.transport.tunnel import STATUS_HINTS, TRANSIENT_STATUSES
 from manystream.transport.tls import NOT_TLS_REASONS, VERIFY_HINTS
 
 CLOCK = (9, 10)
