@@ -6,6 +6,7 @@ body, retries, timeouts or callbacks: it reports its outcome to its `Listener` (
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -76,7 +77,7 @@ class Attempt(BodyOwner):
         self.phase: Phase = Phase.QUEUE
         self.paused: bool = False
         self.steps: Steps | None = None
-        self._buffered: list[bytes] = []  # the bytes that were read during `steps`
+        self._buffered: deque[bytes] | None = None  # the bytes that were read during `steps`
         self._ended: Action | None = None  # the end or failure of the body during `steps`
 
     @property
@@ -166,6 +167,8 @@ class Attempt(BodyOwner):
         if body is None or self.over:
             return None
         if self.steps is not None:
+            if self._buffered is None:
+                self._buffered = deque()
             self._buffered.append(data)  # a paused connection that broke is read to its end
             return None
         return body.feed(data)
@@ -230,7 +233,7 @@ class Attempt(BodyOwner):
         self.steps = None
         then()
         while self._buffered and self.steps is None and not self.over:
-            self.on_body(self._buffered.pop(0))
+            self.on_body(self._buffered.popleft())
         if self.steps is not None or self.over:
             return
         if self._ended is not None:

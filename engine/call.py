@@ -306,16 +306,16 @@ class RunningCall(Directed):
         attempt = self._attempt
         if delivery.delivered and attempt is not None:
             self._timings.first_token = self._runtime.loop.now - self._started
-            attempt.deliver = delivery.deliver
+            deliver = attempt.deliver = delivery.deliver  # one bound method for both names
             if self._admission is not None:
                 self._admission.first_token()
             hooks = self._hooks
             if hooks.first_token is not None:
                 hooks.first_token(self)  # the observer may end the call
             if hooks.observed is not None:
-                attempt.deliver = hooks.observed(self, delivery.deliver)
+                attempt.deliver = hooks.observed(self, deliver)
             else:
-                attempt.deliver_each = delivery.deliver
+                attempt.deliver_each = deliver
 
     def on_answer(self, response: Response, terminal: Event | None) -> None:
         attempt = self._attempt

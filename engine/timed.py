@@ -126,9 +126,10 @@ class Timed(Ending):
             if self._timer.pending and self._timer.when <= deadline:
                 return
             self._timer.cancel()
-        self._timer = self._runtime.timers.at(deadline, self._look_at_clocks, self.on_defect)
+        self._timer = self._runtime.timers.notify(deadline, self)
 
-    def _look_at_clocks(self) -> None:
+    def on_timer(self) -> None:
+        """End the call if a timeout has expired; else set the timer to the next deadline."""
         if self._step is not Step.OPEN:
             return
         deadline, clock = self._deadline()

@@ -39,7 +39,7 @@ class TextInProgress:
 
     index: its position in the response's `content`.
     pieces: the texts of its deltas.
-    citations: the provider's own objects, in order.
+    citations: the provider's own objects, in order; None before the first.
     state: what the provider wants back with the block, or None.
     """
 
@@ -48,7 +48,7 @@ class TextInProgress:
     def __init__(self, index: int) -> None:
         self.index: int = index
         self.pieces: list[str] = []
-        self.citations: list[JSONObject] = []
+        self.citations: list[JSONObject] | None = None
         self.state: ProviderState | None = None
 
     def delta(self, text: str) -> TextDelta:
@@ -56,9 +56,16 @@ class TextInProgress:
         self.pieces.append(text)
         return TextDelta(self.index, text)
 
+    def cite(self, citations: Sequence[JSONObject]) -> None:
+        """Append citations."""
+        if citations:
+            if self.citations is None:
+                self.citations = []
+            self.citations.extend(citations)
+
     def block(self) -> Text:
         """Return the block as it is so far."""
-        return Text("".join(self.pieces), citations=list(self.citations), state=self.state)
+        return Text("".join(self.pieces), citations=list(self.citations or ()), state=self.state)
 
 
 class ThinkingInProgress:
@@ -184,9 +191,15 @@ InProgress: TypeAlias = "TextInProgress | ThinkingInProgress | ToolCallInProgres
 class Accumulator:
     """One answer under construction. A block gets its index when it first appears, and keeps it.
 
+    Thousands of answers are under construction at the same time, and most are plain text. So what few answers have is
+    None before the first.
+
     count: counts the answer's parts, those of its other choices included. A block beyond the limits raises
         `ProviderError`.
-    call_ids: the ids of its tool calls; None if they need not be unique.
+    call_ids: the ids of its tool calls; None before the first, and if they need not be unique.
+    usage: the token counts; None before the first report.
+    refusal_pieces: the texts of a refusal; None before the first.
+    warnings: as keys, in order.
     """
 
     __slots__ = (
@@ -195,6 +208,7 @@ class Accumulator:
         "count",
         "finish_reason",
         "id",
+        "keep_ids",
         "model",
         "provider_data",
         "raw_finish_reason",
@@ -214,20 +228,26 @@ class Accumulator:
         """
         self.blocks: list[InProgress] = []
         self.count: AnswerCount = count if count is not None else AnswerCount(limits)
-        self.call_ids: TakenIds | None = None if keep_ids else TakenIds()
+        self.keep_ids: bool = keep_ids
+        self.call_ids: TakenIds | None = None
         self.model: str | None = None
         self.id: str | None = None
         self.finish_reason: FinishReason = FinishReason.UNKNOWN
         self.raw_finish_reason: str | None = None
-        self.usage: Usage = Usage()
-        self.refusal_pieces: list[str] = []
-        self.warnings: list[str] = []
+        self.usage: Usage | None = None
+        self.refusal_pieces: list[str] | None = None
+        self.warnings: dict[str, None] = {}  # untracked by the garbage collector, unlike a list
         self.provider_data: dict[str, JSON] = {}
 
     def warn(self, warning: str) -> None:
         """Add a warning to the response, once."""
-        if warning not in self.warnings:
-            self.warnings.append(warning)
+        self.warnings[warning] = None
+
+    def refuse(self, text: str) -> None:
+        """Append to a refusal. It has no event; the response contains it."""
+        if self.refusal_pieces is None:
+            self.refusal_pieces = []
+        self.refusal_pieces.append(text)
 
     def start(self, model: str | None, response_id: str | None) -> Start:
         """Record the beginning of the answer. Returns its event."""
@@ -257,6 +277,8 @@ class Accumulator:
         limit.
         """
         self.count.add_tool_call()
+        if self.call_ids is None and not self.keep_ids:
+            self.call_ids = TakenIds()
         block = ToolCallInProgress(len(self.blocks), self.call_ids)
         self.blocks.append(block)
         return block
@@ -284,6 +306,8 @@ class Accumulator:
         if calls and reason is FinishReason.STOP:
             reason = FinishReason.TOOL_USE
         self.finish_reason, self.raw_finish_reason = reason, raw
+        if self.usage is None:
+            self.usage = Usage()
         events.append(Done(reason, raw, self.usage, self.provider_data))
         return events
 
@@ -295,7 +319,7 @@ class Accumulator:
             ],
             finish_reason=self.finish_reason,
             raw_finish_reason=self.raw_finish_reason,
-            usage=self.usage,
+            usage=Usage() if self.usage is None else self.usage,
             model=self.model,
             id=self.id,
             refusal="".join(self.refusal_pieces) if self.refusal_pieces else None,

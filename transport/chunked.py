@@ -66,7 +66,7 @@ class ChunkDecoder:
         self.rest: bytes = b""
         self._remaining = 0  # bytes of the current chunk that are still to be read
         self._state = _SIZE
-        self._buffered: list[bytes] = []  # the beginning of a line, or of the trailers
+        self._buffered: list[bytes] | None = None  # the beginning of a line, or of the trailers
         self._buffered_bytes = 0
 
     def feed(self, data: bytes) -> bytes:
@@ -139,12 +139,12 @@ class ChunkDecoder:
 
     def _data_end(self, data: bytes, position: int) -> int:
         """Read the CR LF after a chunk's data. Returns the position after it."""
-        for expected in b"\r\n"[len(self._buffered) :]:
+        for expected in b"\r\n"[1 if self._buffered else 0 :]:
             if position == len(data):
                 return position
             if data[position] != expected:
                 raise ChunkError(f"expected CR LF after a chunk, got {data[position : position + 20]!r}")
-            self._buffered.append(b"\r")
+            self._buffered = [b"\r"]
             position += 1
         self._clear_buffer()
         self._state = _SIZE
@@ -154,7 +154,7 @@ class ChunkDecoder:
         """Read the trailers up to the blank line that ends the body. Returns the position after it."""
         # Trailers are rare and small. A section that arrives in pieces is searched again from its start; the bound on
         # its size limits that cost.
-        before = b"".join(self._buffered)
+        before = b"".join(self._buffered or ())
         section = before + data[position:]
         if section[:1] == b"\n" or section[:2] == b"\r\n":
             end = 1 if section[:1] == b"\n" else 2
@@ -172,12 +172,14 @@ class ChunkDecoder:
         return position + end - len(before)
 
     def _buffer(self, piece: bytes) -> None:
+        if self._buffered is None:
+            self._buffered = []
         self._buffered.append(piece)
         self._buffered_bytes += len(piece)
         _check_length(self._buffered_bytes)
 
     def _clear_buffer(self) -> None:
-        self._buffered.clear()
+        self._buffered = None
         self._buffered_bytes = 0
 
 

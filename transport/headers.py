@@ -10,6 +10,7 @@ the header and never its value.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Collection, Iterable
 from typing import Final
 
@@ -77,11 +78,12 @@ def find(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> bytes | None:
 def headers_to_mapping(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     """Return the headers as a dictionary: name in lower case → value, decoded as Latin-1.
 
-    The values of a repeated name are joined with ", " (RFC 9110, 5.3).
+    The values of a repeated name are joined with ", " (RFC 9110, 5.3). The names are interned, because thousands of
+    responses that are held at the same time have the same names.
     """
     values: dict[str, list[str]] = {}
     for key, value in headers:
-        values.setdefault(key.decode("latin-1").lower(), []).append(value.decode("latin-1"))
+        values.setdefault(sys.intern(key.decode("latin-1").lower()), []).append(value.decode("latin-1"))
     return {name: ", ".join(texts) for name, texts in values.items()}
 
 

@@ -66,13 +66,13 @@ class _HotSlots:
 
     __slots__ = (
         "_loop",
-        "_receive",
         "_receive_bytes",
         "_tls",
         "fast_path",
         "label",
         "last_activity",
         "paused",
+        "sock",
         "state",
     )
 
@@ -114,7 +114,6 @@ class Connection(_HotSlots):
         "received",
         "sent_at",
         "served",
-        "sock",
         "version",
     )
 
@@ -160,7 +159,6 @@ class Connection(_HotSlots):
         self._method = b""
         self._outgoing = Outgoing(sock, loop)
         self.paused: bool = False
-        self._receive: Callable[[int], bytes] = sock.recv
         self._receive_bytes = RECEIVE_BYTES
         loop.add(self)
 
@@ -235,9 +233,9 @@ class Connection(_HotSlots):
 
     def on_readable(self) -> None:
         """Read the socket once and process the bytes."""
-        receive, limit = self._receive, self._receive_bytes
+        limit = self._receive_bytes
         try:
-            data = receive(limit)
+            data = self.sock.recv(limit)
         except (BlockingIOError, InterruptedError, ssl.SSLWantReadError):
             return
         except OSError as error:

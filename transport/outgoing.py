@@ -34,7 +34,7 @@ class Outgoing:
     def __init__(self, sock: socket.socket | TLSSocket, loop: Loop) -> None:
         self._sock = sock
         self._loop = loop
-        self._pieces: list[bytes | memoryview] = []
+        self._pieces: list[bytes | memoryview] | None = None  # None: nothing is held
         self.open: bool = False
         self.on_sent: Callable[[], None] | None = None
         self.broken: bool = False
@@ -64,6 +64,8 @@ class Outgoing:
     def append(self, data: bytes) -> None:
         """Hold the next bytes of the body. They are dropped if the body has ended, or if no more can be sent."""
         if self.open:
+            if self._pieces is None:
+                self._pieces = []
             self._pieces.append(data)
 
     def flush(self) -> bool:
@@ -94,6 +96,7 @@ class Outgoing:
                 del pieces[0]
             else:
                 pieces[0] = memoryview(first)[count:]
+        self._pieces = None
         return True
 
     def stop(self) -> None:
@@ -103,7 +106,7 @@ class Outgoing:
 
     def clear(self) -> None:
         """Drop the rest of the request: the connection is closed."""
-        self._pieces.clear()
+        self._pieces = None
         self.open = False
 
     def report_sent(self) -> None:

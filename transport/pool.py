@@ -304,7 +304,7 @@ class Pool:
         """Create a connection on the socket. Assign it to the ticket's waiter; if the waiter is None, keep it idle."""
         from .http1 import Connection
 
-        host, origin = ticket.host, str(ticket.host.origin)
+        host, origin = ticket.host, ticket.host.name
         try:
             connection = Connection(
                 sock, origin, self._loop, *self._callbacks, connect_seconds=ticket.connect_seconds()

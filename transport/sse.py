@@ -69,10 +69,12 @@ class SSEParser:
 
     def __init__(self, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
         self._limit = max_event_bytes
-        self._data: list[bytes] = []  # the current event's data: one item per chunk, its data lines joined
+        # The current event's data: one item per chunk, its data lines joined. None if empty, as for the other lists:
+        # between two events, thousands of parsers hold nothing.
+        self._data: list[bytes] | None = None
         self._data_bytes = 0  # the size of `_data`, counting one line end per item
         self._event = b""  # the current event's name
-        self._fragments: list[bytes] = []  # the beginning of an incomplete line
+        self._fragments: list[bytes] | None = None  # the beginning of an incomplete line
         self._pending = 0  # the size of `_fragments` and `_data`
         # The bytes before the latest event's `data:` line, and that event's name: most events have the name of the
         # previous one. Each parser has its own copy, so that one stream cannot slow down another.
@@ -81,13 +83,13 @@ class SSEParser:
         self._prefix: bytes | None = b""  # the stream's first bytes while they may be part of a BOM; then None
         self.at_boundary: bool = False
         self._swallow = False  # the last chunk ended in CR: an LF at the start of the next one belongs to it
-        self._stray: list[bytes] = []
+        self._stray: list[bytes] | None = None
         self._stray_size = 0
 
     @property
     def stray(self) -> bytes:
         """The lines that were not an SSE field, joined with LF; at most `STRAY_BYTES` bytes."""
-        return b"\n".join(self._stray)
+        return b"\n".join(self._stray or ())
 
     @property
     def pending(self) -> int:
@@ -130,10 +132,11 @@ class SSEParser:
         rest = lines.pop()
         events: list[ServerSentEvent] = []
         if lines:
-            data = self._data
+            data = self._data = self._data or []
             counted, size = len(data), self._data_bytes
             if self._fragments:
-                self._end_line(lines)
+                self._end_line(lines, self._fragments, data)
+                self._fragments = None
             for line in lines:
                 if line[:6] == b"data: ":
                     data.append(line[6:])
@@ -151,14 +154,17 @@ class SSEParser:
                 elif line[:7] == b"event: ":
                     self._event = line[7:]
                 else:
-                    self._field(line)
+                    self._field(line, data)
             if len(data) > counted:
                 # Join this chunk's lines: an event may have a million lines, and a list of them is larger than their
                 # bytes.
                 data[counted:] = [b"\n".join(data[counted:])]
                 size += len(data[counted]) + 1
             self._pending = self._data_bytes = size
+            self._data = data or None
         if rest:
+            if self._fragments is None:
+                self._fragments = []
             self._fragments.append(rest)
             self._pending += len(rest)
         if self._pending > self._limit and not events:
@@ -166,30 +172,30 @@ class SSEParser:
         self.at_boundary = not (rest or self._data or self._event or self._swallow) and self._prefix is None
         return events
 
-    def _end_line(self, lines: list[bytes]) -> None:
-        """Join the fragments and the first of `lines`, which completes their line."""
-        fragments = self._fragments
+    @staticmethod
+    def _end_line(lines: list[bytes], fragments: list[bytes], data: list[bytes]) -> None:
+        """Join the fragments and the first of `lines`, which completes their line. A `data:` line is added to `data`
+        and removed from `lines`."""
         fragments.append(lines[0])
         if fragments[0].startswith(b"data: "):
             # Remove the field's name before the join: after it, a copy of a line of megabytes would be needed.
             fragments[0] = fragments[0][6:]
-            self._data.append(b"".join(fragments))
+            data.append(b"".join(fragments))
             del lines[0]
         else:
             lines[0] = b"".join(fragments)
-        fragments.clear()
 
     def end(self) -> Sequence[ServerSentEvent]:
         """Parse the end of the body. Returns the event that has no blank line after it, if there is one."""
         self.at_boundary = False
         if self._prefix:
-            self._fragments.append(self._prefix)
+            self._fragments = [*(self._fragments or ()), self._prefix]
         self._prefix = None
         self._swallow = False
         return self.feed(b"\n\n") if self._fragments or self._data else ()
 
-    def _field(self, line: bytes) -> None:
-        """Process a line that is not a `data: ` or `event: ` field in the usual form."""
+    def _field(self, line: bytes, data: list[bytes]) -> None:
+        """Process a line that is not a `data: ` or `event: ` field in the usual form. `data`: the event's data."""
         name, colon, value = line.partition(b":")
         if not name:
             return  # a comment: its arrival has restarted the idle timeout; it has no other effect
@@ -198,11 +204,13 @@ class SSEParser:
         if colon:
             name = name.lstrip(b" ")
         if name == b"data":
-            self._data.append(value)
+            data.append(value)
         elif name == b"event":
             self._event = value
         elif name not in (b"id", b"retry") and self._stray_size < STRAY_BYTES:
             kept = line[: STRAY_BYTES - self._stray_size]
+            if self._stray is None:
+                self._stray = []
             self._stray.append(kept)
             self._stray_size += len(kept) + 1
 

@@ -10,6 +10,7 @@ import heapq
 import logging
 import math
 from collections.abc import Callable
+from typing import Protocol
 
 from .backend import Alarm, Backend
 
@@ -19,53 +20,74 @@ _STALE_KEPT = 64
 """Cancelled timers that stay in the heap before it is rebuilt."""
 
 
+class TimerOwner(Protocol):
+    """An object whose methods a timer calls.
+
+    A call is the owner of its timer. With two functions in place of the owner, each of thousands of calls would need
+    two more objects: its bound methods.
+    """
+
+    def on_timer(self) -> None:
+        """Process the deadline."""
+        ...
+
+    def on_defect(self, error: Exception) -> None:
+        """End after a defect in this library: `on_timer` raised. Otherwise it would wait forever."""
+        ...
+
+
+class _Functions:
+    """The owner of a timer that calls a function."""
+
+    __slots__ = ("_on_defect", "on_timer")
+
+    def __init__(self, callback: Callable[[], None], on_defect: Callable[[Exception], None] | None) -> None:
+        self.on_timer: Callable[[], None] = callback
+        self._on_defect = on_defect
+
+    def on_defect(self, error: Exception) -> None:
+        if self._on_defect is not None:
+            self._on_defect(error)
+
+
 class Timer:
     """One deadline. `cancel` can be called at any time, any number of times.
 
-    callback: the function to call; None after the call or after `cancel`.
+    owner: the object that is notified; None after that or after `cancel`.
     when: the deadline, in seconds on the backend's clock.
     """
 
-    __slots__ = ("_on_defect", "_timers", "callback", "when")
+    __slots__ = ("_timers", "owner", "when")
 
-    def __init__(
-        self,
-        timers: Timers,
-        when: float,
-        callback: Callable[[], None],
-        on_defect: Callable[[Exception], None] | None,
-    ) -> None:
+    def __init__(self, timers: Timers, when: float, owner: TimerOwner) -> None:
         self._timers = timers
-        self.callback: Callable[[], None] | None = callback
-        self._on_defect = on_defect
+        self.owner: TimerOwner | None = owner
         self.when: float = when
 
     def cancel(self) -> None:
-        """Drop the callback. The heap entry is removed later, at no cost now."""
-        if self.callback is not None:
-            self.callback = self._on_defect = None
+        """Drop the owner. The heap entry is removed later, at no cost now."""
+        if self.owner is not None:
+            self.owner = None
             self._timers.timer_cancelled()
 
     def fire(self) -> None:
-        """Call the callback, unless the timer was cancelled.
+        """Notify the owner, unless the timer was cancelled.
 
-        An exception that the callback raises is logged and passed to `on_defect`; the other timers are not affected.
+        An exception that the owner raises is logged and passed to its `on_defect`; the other timers are not affected.
         """
-        callback, on_defect = self.callback, self._on_defect
-        self.callback = self._on_defect = None
-        if callback is None:
+        owner, self.owner = self.owner, None
+        if owner is None:
             return
         try:
-            callback()
+            owner.on_timer()
         except Exception as error:
             logger.exception("a timer's callback raised: a defect in manystream")
-            if on_defect is not None:
-                on_defect(error)
+            owner.on_defect(error)
 
     @property
     def pending(self) -> bool:
-        """Whether the callback is still to be called."""
-        return self.callback is not None
+        """Whether the owner is still to be notified."""
+        return self.owner is not None
 
 
 class Timers:
@@ -100,7 +122,11 @@ class Timers:
         on_defect: called with the exception that `callback` raised, so that the code which depends on this timer can
             end instead of waiting forever.
         """
-        timer = Timer(self, when, callback, on_defect)
+        return self.notify(when, _Functions(callback, on_defect))
+
+    def notify(self, when: float, owner: TimerOwner) -> Timer:
+        """Call `owner.on_timer` when the backend's clock has reached `when`; never, if `when` is `math.inf`."""
+        timer = Timer(self, when, owner)
         if when != math.inf:
             self._push(timer)
             if when < self._wakes and self._alarm is not None:
@@ -138,14 +164,14 @@ class Timers:
     def _fire(self, now: float) -> None:
         while self._heap and self._heap[0][0] <= now:
             timer = heapq.heappop(self._heap)[2]
-            if timer.callback is None:
+            if timer.owner is None:
                 self._stale = max(0, self._stale - 1)
                 continue
             try:
                 timer.fire()
             except Exception:
                 logger.exception("firing a timer raised: a defect in manystream")
-                if timer.callback is not None:  # the callback was not called
+                if timer.owner is not None:  # the owner was not notified
                     self._push(timer)
 
 

@@ -98,6 +98,7 @@ class Host:
     """The pool's state for one origin.
 
     origin: the origin.
+    name: the origin as text, which its connections share.
     idle: connections that can be reused, the latest last.
     live: the number of open connections and running dials.
     dialling: the number of running dials.
@@ -106,10 +107,11 @@ class Host:
     starved: the origin waits in `Pool._starved` until the total cap allows one more connection.
     """
 
-    __slots__ = ("dialling", "idle", "live", "origin", "queue", "starved", "waiting")
+    __slots__ = ("dialling", "idle", "live", "name", "origin", "queue", "starved", "waiting")
 
     def __init__(self, origin: Origin) -> None:
         self.origin: Origin = origin
+        self.name: str = str(origin)
         self.idle: list[Connection] = []
         self.live: int = 0
         self.dialling: int = 0

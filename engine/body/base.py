@@ -79,19 +79,19 @@ class BodyOwner(Holder, abc.ABC):
         """Let the connection read the rest of the body, so that it can be reused."""
 
 
-class Body(abc.ABC):
-    """The reader of one body: call `feed` with its bytes, then `end` or `fail`, once.
+class Body(AnswerSize, abc.ABC):
+    """The reader of one body: call `feed` with its bytes, then `end` or `fail`, once. It counts them (`AnswerSize`).
 
     reads_error: the body belongs to an error status, which is reported even if the body is incomplete.
     """
 
-    __slots__ = ("_attempt", "_size")
+    __slots__ = ("_attempt",)
 
     reads_error: ClassVar[bool] = False
 
     def __init__(self, attempt: BodyOwner) -> None:
+        super().__init__(attempt.prepared.limits.max_response_bytes)
         self._attempt = attempt
-        self._size = AnswerSize(attempt.prepared.limits.max_response_bytes)
 
     @abc.abstractmethod
     def feed(self, data: bytes) -> FastPath | None:
@@ -111,7 +111,7 @@ class Body(abc.ABC):
 
     def kept_bytes(self) -> int:
         """Return the number of received bytes that are kept in memory."""
-        return self._size.received
+        return self.received
 
     def partial_response(self) -> Response | None:
         """Return the part of the answer that has arrived, if it can be read; else None."""
@@ -120,7 +120,7 @@ class Body(abc.ABC):
     def _may_grow(self) -> bool:
         """Check the size. Returns False if the answer is too large."""
         prepared = self._attempt.prepared
-        grown = self._size.look()
+        grown = self.look()
         if grown is None:
             limit = prepared.limits.max_response_bytes
             self._attempt.give_up(malformed(f"the answer is larger than {limit} bytes (limits.max_response_bytes)"))

@@ -24,8 +24,8 @@ class ErrorBody(Body):
 
     def feed(self, data: bytes) -> None:
         self._pieces.append(data)
-        self._size.bytes_left -= len(data)
-        if self._size.received >= self._attempt.prepared.limits.max_error_bytes:
+        self.bytes_left -= len(data)
+        if self.received >= self._attempt.prepared.limits.max_error_bytes:
             self._attempt.close()
             self.end()
 

@@ -35,10 +35,10 @@ class StreamBody(Body):
         self._machine: StreamMachine = prepared.dialect.machine(prepared.provider, prepared.make_id, prepared.limits)
         self._machine.unasked = prepared.unasked
         self._sse = SSEParser(prepared.limits.max_event_bytes)
-        self._fast_path = FastPath(self._machine, self._size)
+        self._fast_path = FastPath(self._machine, self)
 
     def feed(self, data: bytes) -> FastPath | None:
-        attempt, size, sse = self._attempt, self._size, self._sse
+        attempt, sse = self._attempt, self._sse
         fast_path = self._fast_path
         taken = fast_path.read_events(data) if sse.at_boundary else 0
         if taken:
@@ -47,8 +47,8 @@ class StreamBody(Body):
             if taken == len(data):
                 return fast_path
             data = data[taken:]
-        size.bytes_left -= len(data)
-        if size.bytes_left < 0 and not self._may_grow():
+        self.bytes_left -= len(data)
+        if self.bytes_left < 0 and not self._may_grow():
             return None
         try:
             wire_events = sse.feed(data)

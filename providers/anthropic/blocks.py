@@ -123,7 +123,7 @@ class BlockReader:
     def open_text(self, wire: JSONObject, events: list[Event]) -> Opened:
         """Begin a text block."""
         block = self.answer.text()
-        block.citations.extend(objects(wire, "citations"))
+        block.cite(objects(wire, "citations"))
         text = string(wire, "text")
         if text:
             events.append(block.delta(text))

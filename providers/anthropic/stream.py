@@ -225,7 +225,7 @@ class MessagesStream(StreamMachine):
         """Add a citation to a text block."""
         block, citation = self.texts.get(index), delta.get("citation")
         if block is not None and type(citation) is dict:
-            block.citations.append(citation)
+            block.cite((citation,))
         return ()
 
     def thinking_delta(self, index: int, delta: JSONObject) -> Sequence[Event]:

@@ -334,7 +334,7 @@ class GeminiStream(StreamMachine):
         try:
             arguments = arguments_text(mapping(call, "args"))
         except TypeError:
-            self.answer.warnings.append(f"the arguments of call {block.id!r} are nested too deeply and were dropped")
+            self.answer.warn(f"the arguments of call {block.id!r} are nested too deeply and were dropped")
             events.extend(block.finish(complete=False))
             return
         events.extend(block.delta(arguments))

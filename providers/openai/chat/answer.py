@@ -88,10 +88,10 @@ class ChatAnswer:
         self.reasoning_member: str | None = None
         self._make_id = make_id
         self._whole = whole
-        self._tools = ToolCallMatcher(answer, make_id)
+        self._tools: ToolCallMatcher | None = None  # until the first call
         self._cited = 0
         self._details: ReasoningDetails | None = None
-        self._message_state: JSONObject = {}
+        self._message_state: JSONObject | None = None
         self._audio: AudioInProgress | None = None
         self._audio_place: Placed | None = None
         self._others: dict[int, ChatAnswer] = {}
@@ -140,9 +140,9 @@ class ChatAnswer:
         self._begin(events)
         # After `done`: a block that is placed earlier would hide which one the length limit cut off.
         self.settle()
-        nameless = self._tools.nameless
+        nameless = 0 if self._tools is None else self._tools.nameless
         if nameless:
-            self.answer.warnings.append(f"{nameless} tool call(s) that never got a name were dropped")
+            self.answer.warn(f"{nameless} tool call(s) that never got a name were dropped")
         return events
 
     def settle(self) -> None:
@@ -165,9 +165,8 @@ class ChatAnswer:
         annotations = self.answer.provider_data.get("annotations")
         texts = [block for block in self.answer.blocks if isinstance(block, TextInProgress)]
         if type(annotations) is list and texts:
-            texts[-1].citations.extend(
-                item for item in annotations[self._cited :] if type(item) is dict and item.get("type") == "url_citation"
-            )
+            new = annotations[self._cited :]
+            texts[-1].cite([item for item in new if type(item) is dict and item.get("type") == "url_citation"])
             self._cited = len(annotations)
 
     def as_choice(self, index: int) -> JSONObject:
@@ -258,8 +257,6 @@ class ChatAnswer:
         """Return whether content of this kind is read from this member, the first with any. Others repeat it."""
         return self._sources.setdefault(kind, member) == member
 
-    # Text and thinking.
-
     def _reasoning(self, member: str, text: str, events: list[Event]) -> None:
         """Append thinking from the first member that has any. Other members repeat it."""
         if not text or self.reasoning_member not in (None, member):
@@ -319,7 +316,7 @@ class ChatAnswer:
         elif kind == "refusal":
             self._refuse("content", part.get("refusal"))
         elif kind == "reference" and self.text is not None:
-            self.text.citations.append(part)
+            self.text.cite((part,))
         elif kind == "image_url":
             self.text = None
             self._show("content", [part])
@@ -347,7 +344,7 @@ class ChatAnswer:
             # Only encrypted or signed reasoning came. It is sent back from a block without text.
             self.thinking = self.answer.thinking(counted=False)
         data = self._thinking_state(self.thinking)
-        data.update(self._message_state)
+        data.update(self._message_state or {})
         if self._details is not None:
             data[DETAILS] = self._details.values()
         self.thinking.state = ProviderState(self.provider, data)
@@ -372,9 +369,9 @@ class ChatAnswer:
             arguments = _arguments(source.get(member))
             id = string(call, "id") or ""
             if self._whole and name:
-                block, call_events = self._tools.whole(id, name, arguments)
+                block, call_events = self._matcher().whole(id, name, arguments)
             else:
-                block, call_events = self._tools.fragment(id, integer(call, "index"), name, arguments)
+                block, call_events = self._matcher().fragment(id, integer(call, "index"), name, arguments)
             events.extend(call_events)
             extra = mapping(call, "extra_content")
             if extra:
@@ -383,22 +380,25 @@ class ChatAnswer:
             elif is_custom and block.state is None:
                 block.state = ProviderState(self.provider, {"type": "custom"})
 
+    def _matcher(self) -> ToolCallMatcher:
+        """Return the matcher of the answer's tool calls. It is made for the first one."""
+        self._tools = self._tools or ToolCallMatcher(self.answer, self._make_id)
+        return self._tools
+
     def _legacy_call(self, value: JSON, events: list[Event]) -> None:
         if type(value) is not dict:
             return
         name, arguments = string(value, "name") or "", _arguments(value.get("arguments"))
         # Some servers send the empty object if there is no call.
         if (name or arguments) and self._is_source("calls", "function_call"):
-            events.extend(self._tools.fragment("", LEGACY_INDEX, name, arguments)[1])
-
-    # --- content without events ---
+            events.extend(self._matcher().fragment("", LEGACY_INDEX, name, arguments)[1])
 
     def _refusal(self, value: JSON, events: list[Event]) -> None:
         self._refuse("refusal", value)
 
     def _refuse(self, member: str, value: JSON) -> None:
         if type(value) is str and value and self._is_source("refusal", member):
-            self.answer.refusal_pieces.append(value)
+            self.answer.refuse(value)
 
     def _audio_delta(self, value: JSON, events: list[Event]) -> None:
         if type(value) is not dict or not any(value.values()):
@@ -424,7 +424,7 @@ class ChatAnswer:
 
     def _extra_content(self, value: JSON, events: list[Event]) -> None:
         if type(value) is dict:
-            self._message_state["extra_content"] = value
+            self._message_state = {"extra_content": value}
 
 
 # These methods are private to the answer, and only this table uses them.

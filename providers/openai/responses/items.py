@@ -102,7 +102,7 @@ class MessageItem:
     def refusal(self, place: int, text: str) -> None:
         """Append to a refusal. It has no event; the response contains it."""
         self.refusals.setdefault(place, []).append(text)
-        self.answer.refusal_pieces.append(text)
+        self.answer.refuse(text)
 
     def open(self, item: JSONObject) -> Sequence[Event]:
         """Begin the item. Content that it has already comes again, in deltas or whole."""
@@ -164,8 +164,8 @@ class MessageItem:
         if rest:
             self.refusal(place, rest)
         elif delivered and whole and whole != delivered:
-            joined = "".join(self.answer.refusal_pieces)
-            self.answer.refusal_pieces[:] = [joined.replace(delivered, whole, 1)]
+            joined = "".join(self.answer.refusal_pieces or ())
+            self.answer.refusal_pieces = [joined.replace(delivered, whole, 1)]
 
     def _mark(self, block: TextInProgress) -> None:
         # The API's documentation asks for the phase to be sent back: without it, later turns are worse.

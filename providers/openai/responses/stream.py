@@ -174,7 +174,7 @@ class ResponsesStream(StreamMachine):
         message, annotation = self.output.message_at(value), value.get("annotation")
         block = None if message is None else message.texts.get(integer(value, "content_index") or 0)
         if block is not None and type(annotation) is dict:
-            block.citations.append(annotation)
+            block.cite((annotation,))
         return ()
 
     def refusal_delta(self, value: JSONObject, data: bytes) -> Sequence[Event]:
