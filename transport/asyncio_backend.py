@@ -18,6 +18,7 @@ from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 
 from .backend import AddressInfo, Alarm, Cancellable, Event, Parameters, TaskGroup
+from .kernel_timer import KernelTimer, make_kernel_timer
 
 logger: logging.Logger = logging.getLogger("manystream.transport.asyncio_backend")
 
@@ -71,27 +72,11 @@ class AsyncioBackend:
             self._on_failure(error)
 
     def serve(self, descriptor: int, turn: Callable[[], float]) -> Cancellable:
-        """Call `turn` in each iteration of the event loop in which the descriptor is readable, without a pause.
+        """Call `turn` when the descriptor is readable, and after each pause that it asks for.
 
         Raises `UnsupportedEventLoopError` for an event loop without `add_reader`.
         """
-        service = _Service(self._loop, descriptor)
-
-        def serve() -> None:
-            try:
-                turn()
-            except Exception as error:
-                service.cancel()
-                self.failed(error)
-
-        try:
-            self._loop.add_reader(descriptor, serve)
-        except NotImplementedError:
-            raise UnsupportedEventLoopError(
-                f"{type(self._loop).__name__} cannot wait for a file descriptor (it has no add_reader): run the program"
-                " on asyncio.SelectorEventLoop or on trio, or keep the client's own transport"
-            ) from None
-        return service
+        return serve(self._loop, descriptor, turn, self.failed)
 
     def alarm(self, fire: Callable[[], None]) -> Alarm:
         """Return an alarm: a timer of the event loop."""
@@ -242,18 +227,100 @@ class _Group:
             task.cancel()
 
 
+def serve(
+    loop: asyncio.AbstractEventLoop,
+    descriptor: int,
+    turn: Callable[[], float],
+    on_failure: Callable[[Exception], None],
+) -> Cancellable:
+    """Call `turn` on this event loop, as `Backend.serve` does, until cancelled.
+
+    on_failure: called with an exception of `turn`, which ends the service.
+
+    Raises `UnsupportedEventLoopError` for an event loop without `add_reader`.
+    """
+    service = _Service(loop, descriptor, turn, on_failure)
+    try:
+        service.listen()
+    except NotImplementedError:
+        raise UnsupportedEventLoopError(
+            f"{type(loop).__name__} cannot wait for a file descriptor (it has no add_reader): run the program"
+            " on asyncio.SelectorEventLoop or on trio, or keep the client's own transport"
+        ) from None
+    return service
+
+
 class _Service:
-    """A descriptor that the event loop watches."""
+    """Calls a function when a descriptor is readable, and after the pauses that the function asks for.
 
-    __slots__ = ("_descriptor", "_loop")
+    The event loop watches either the descriptor or, during a pause, a kernel timer. The timer stays registered: while
+    it is stopped, it is not readable. Where there is none, the event loop's own timer measures the pause, which takes
+    whole milliseconds on epoll.
+    """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, descriptor: int) -> None:
+    __slots__ = ("_cancelled", "_descriptor", "_handle", "_listening", "_loop", "_on_failure", "_timer", "_turn")
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        descriptor: int,
+        turn: Callable[[], float],
+        on_failure: Callable[[Exception], None],
+    ) -> None:
         self._loop = loop
         self._descriptor = descriptor
+        self._turn = turn
+        self._on_failure = on_failure
+        self._listening = self._cancelled = False
+        self._timer: KernelTimer | None = None
+        self._handle: asyncio.TimerHandle | None = None
+
+    def listen(self) -> None:
+        """Watch the descriptor."""
+        if self._timer is not None:
+            self._timer.stop()
+        self._loop.add_reader(self._descriptor, self._serve)
+        self._listening = True
+
+    def _serve(self) -> None:
+        try:
+            pause = self._turn()
+        except Exception as error:
+            self.cancel()
+            self._on_failure(error)
+            return
+        if self._cancelled:
+            return  # `turn` has closed what it served
+        if pause > 0:
+            self._pause(pause)
+        elif not self._listening:
+            self.listen()
+
+    def _pause(self, seconds: float) -> None:
+        if self._listening:
+            self._loop.remove_reader(self._descriptor)
+            self._listening = False
+            if self._timer is None:
+                self._timer = make_kernel_timer()
+                if self._timer is not None:
+                    self._loop.add_reader(self._timer.fileno(), self._serve)
+        if self._timer is not None:
+            self._timer.start(seconds)
+        else:
+            self._handle = self._loop.call_later(seconds, self._serve)
 
     def cancel(self) -> None:
+        if self._cancelled:
+            return
+        self._cancelled = True
         if not self._loop.is_closed():
             self._loop.remove_reader(self._descriptor)
+            if self._timer is not None:
+                self._loop.remove_reader(self._timer.fileno())
+            if self._handle is not None:
+                self._handle.cancel()
+        if self._timer is not None:
+            self._timer.close()
 
 
 class _Alarm:

@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias
 
 from .backend import WAIT, Backend, Cancellable
+from .coalescing import Coalescing
 
 CurrentTime: TypeAlias = "Callable[[], float]"
 """A clock: returns seconds since an arbitrary start."""
@@ -28,17 +29,6 @@ logger: logging.Logger = logging.getLogger("manystream.transport.loop")
 
 TICK_EVENTS = 256
 """The maximum number of connections served in one tick, before other tasks run."""
-
-COALESCE_SECONDS: float = 0.004
-"""The pause between two ticks under load, in seconds. With it, one tick serves many connections.
-
-To sleep and to wake up costs trio and the kernel 30 to 150 µs of the core (the most on virtual machines), independent
-of the number of ready connections. At 20,000 events a second, a pause of 2 ms would still cost 3 µs per event, a fifth
-of the whole cost of an event. Half of the pause is added to the mean latency. The first byte after a quiet period is
-not delayed. On asyncio there is no pause: the transports of the SDKs' clients promise a low delay."""
-
-COALESCE_FROM = 4
-"""The number of ready connections from which the loop coalesces. The bytes of a single call are not delayed."""
 
 LAG_WINDOW: float = 1.0
 """Seconds for which `Loop.lag` remembers a slow tick."""
@@ -228,7 +218,7 @@ class PollerLoop(Loop):
         # dictionary would cost three cache misses per event (its index, its entry, the integer), a list costs one.
         self._connections: list[Pollable | None] = []
         self._failures = 0  # consecutive ticks that raised
-        self._coalescing = False  # the latest turn has asked for a pause
+        self._coalescing = Coalescing()
         self._service: Cancellable | None = None
 
     def add(self, connection: Pollable) -> None:
@@ -250,14 +240,12 @@ class PollerLoop(Loop):
         self._service = backend.serve(self._poller.fileno(), self._turn)
 
     def _turn(self) -> float:
-        """Run one tick. Returns the seconds until the next one under load, else `WAIT`."""
-        before, coalescing = self.now, self._coalescing
+        """Run one tick. Returns the seconds until the next one, or `WAIT`."""
         served = self._guarded_tick()
-        # Several ready connections, or two ticks in quick succession, are load: coalesce while it lasts.
-        self._coalescing = served >= COALESCE_FROM or (not coalescing and self.now - before < COALESCE_SECONDS)
-        if not self._coalescing:
-            return WAIT
-        return COALESCE_SECONDS if served < TICK_EVENTS else 0.0
+        if served >= TICK_EVENTS:
+            return 0.0
+        # A pause that found nothing was one too many: wait.
+        return (self._coalescing.pause or WAIT) if served else WAIT
 
     def _guarded_tick(self) -> int:
         """Run one tick; return the number of connections that were ready.
@@ -313,6 +301,7 @@ class PollerLoop(Loop):
                 longest, culprit = after - before, label
             before = after
         self.measure(started, culprit)
+        self._coalescing.record(self.now, self._current_time(), len(ready))
         return len(ready)
 
     def close(self) -> None:

@@ -16,6 +16,7 @@ from typing import Final
 import trio
 
 from .backend import AddressInfo, Alarm, Backend, Cancellable, Event, Parameters, TaskGroup
+from .kernel_timer import make_kernel_timer
 
 logger: logging.Logger = logging.getLogger("manystream.transport.trio_backend")
 
@@ -164,13 +165,28 @@ class _Alarm:
 
 
 async def _serve(descriptor: int, turn: Callable[[], float]) -> None:
-    while True:
-        await trio.lowlevel.wait_readable(descriptor)
-        while (pause := turn()) >= 0:
-            if pause:
-                await trio.sleep(pause)
-            else:
-                await trio.lowlevel.checkpoint()
+    # trio's sleep takes whole milliseconds on epoll. A test's clock cannot move the kernel's timer.
+    timer = make_kernel_timer() if _in_real_time() else None
+    try:
+        while True:
+            await trio.lowlevel.wait_readable(descriptor)
+            while (pause := turn()) >= 0:
+                if not pause:
+                    await trio.lowlevel.checkpoint()
+                elif timer is None:
+                    await trio.sleep(pause)
+                else:
+                    timer.start(pause)
+                    await trio.lowlevel.wait_readable(timer.fileno())
+    finally:
+        if timer is not None:
+            timer.close()
+
+
+def _in_real_time() -> bool:
+    """Whether a second of trio's clock takes a second. A test's clock stands still or jumps."""
+    clock = trio.lowlevel.current_clock()
+    return abs(clock.deadline_to_sleep_time(clock.current_time() + 1.0) - 1.0) < 0.5
 
 
 TRIO: Final[Backend] = TrioBackend()

@@ -9,10 +9,11 @@ from contextlib import asynccontextmanager
 
 import trio
 
+from manystream.transport.coalescing import LONGEST_PAUSE
 from manystream.transport.errors import TransportError
 from manystream.transport.exchange import RawHeaders, WireHead
 from manystream.transport.http1 import Connection
-from manystream.transport.loop import COALESCE_SECONDS, Loop, PollerLoop, SelectorPoller
+from manystream.transport.loop import Loop, PollerLoop, SelectorPoller
 from manystream.transport.task_loop import TaskLoop
 from manystream.transport.trio_backend import TrioBackend
 
@@ -96,7 +97,7 @@ class Rig:
 
     async def settle(self) -> None:
         """Wait until the loop has nothing to read."""
-        await trio.testing.wait_all_tasks_blocked(COALESCE_SECONDS * 1.25)
+        await trio.testing.wait_all_tasks_blocked(LONGEST_PAUSE * 1.25)
 
     def end(self) -> None:
         """Close the server's end with a FIN: read everything first, because unread bytes would cause a reset."""

@@ -11,8 +11,9 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 import pytest
 import trustme
 
+from manystream.transport import asyncio_backend
 from manystream.transport.asyncio_backend import AsyncioBackend, UnsupportedEventLoopError
-from manystream.transport.backend import AddressInfo, Backend
+from manystream.transport.backend import WAIT, AddressInfo, Backend
 from manystream.transport.dial import dial
 from manystream.transport.errors import Phase, TransportError
 from manystream.transport.http1 import Connection
@@ -304,3 +305,139 @@ def test_an_event_loop_without_add_reader_is_refused_by_name() -> None:
     with pytest.raises(UnsupportedEventLoopError, match=r"ProactorLike cannot wait .* asyncio\.SelectorEventLoop"):
         AsyncioBackend(loop).serve(0, lambda: -1.0)
     loop.close()
+
+
+class ManualTimer:
+    """A kernel timer that expires when the test says so. `started`: the seconds of each start."""
+
+    def __init__(self) -> None:
+        self._near, self._far = socket.socketpair()
+        self._near.setblocking(False)
+        self.started: list[float] = []
+        self.closed = False
+
+    def fileno(self) -> int:
+        return self._near.fileno()
+
+    def start(self, seconds: float) -> None:
+        self.stop()
+        self.started.append(seconds)
+
+    def stop(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            self._near.recv(100)
+
+    def expire(self) -> None:
+        self._far.send(b"x")
+
+    def close(self) -> None:
+        self._near.close()
+        self._far.close()
+        self.closed = True
+
+
+async def iterations(count: int = 20) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def test_a_readable_descriptor_is_not_served_during_a_pause(
+    run: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timer = ManualTimer()
+    monkeypatch.setattr(asyncio_backend, "make_kernel_timer", lambda: timer)
+    near, far = socket.socketpair()
+    pauses = [0.001, 0.002, WAIT, 0.003, 0.0]
+    calls = 0
+
+    def turn() -> float:
+        nonlocal calls
+        calls += 1
+        if len(pauses) < calls:
+            near.recv(1)
+            return WAIT
+        return pauses[calls - 1]
+
+    async def main() -> None:
+        service = AsyncioBackend(asyncio.get_running_loop()).serve(near.fileno(), turn)
+        far.send(b"x")
+        await until(lambda: calls == 1)
+        await iterations()
+        assert calls == 1, "the pause has not ended"
+        timer.expire()
+        await until(lambda: calls == 2)
+        await iterations()
+        assert calls == 2
+        timer.expire()
+        # The third turn waits for the descriptor, which is readable: the fourth follows, and pauses again.
+        await until(lambda: calls == 4)
+        await iterations()
+        assert calls == 4
+        timer.expire()
+        await until(lambda: calls == 6)  # no pause after the fifth; the sixth reads the byte
+        await iterations()
+        assert calls == 6
+        assert timer.started == [0.001, 0.002, 0.003]
+        service.cancel()
+        service.cancel()
+        assert timer.closed
+        far.send(b"x")
+        await iterations()
+        assert calls == 6
+
+    with near, far:
+        run(main())
+
+
+@pytest.mark.parametrize("kernel", [True, False], ids=["kernel timer", "event loop's timer"])
+def test_a_service_is_called_after_its_pause(
+    run: Callable[..., None], monkeypatch: pytest.MonkeyPatch, kernel: bool
+) -> None:
+    if not kernel:
+        monkeypatch.setattr(asyncio_backend, "make_kernel_timer", lambda: None)
+    near, far = socket.socketpair()
+    answers = [0.0002, 0.0002, 0.0002]
+    calls = 0
+
+    def turn() -> float:
+        nonlocal calls
+        calls += 1
+        near.recv(1)
+        return answers[calls - 1] if calls <= len(answers) else WAIT
+
+    async def main() -> None:
+        service = AsyncioBackend(asyncio.get_running_loop()).serve(near.fileno(), turn)
+        far.send(b"xxxx")
+        await until(lambda: calls == 4)
+        far.send(b"x")  # the service listens again
+        await until(lambda: calls == 5)
+        service.cancel()
+
+    with near, far:
+        run(main())
+
+
+def test_a_service_may_be_cancelled_by_its_own_turn_and_during_a_pause(run: Callable[..., None]) -> None:
+    near, far = socket.socketpair()
+    calls = 0
+
+    async def main() -> None:
+        nonlocal calls
+
+        def turn() -> float:
+            nonlocal calls
+            calls += 1
+            if calls == 2:
+                service.cancel()
+            return 0.0002
+
+        for expected in (2, 3):
+            service = AsyncioBackend(asyncio.get_running_loop()).serve(near.fileno(), turn)
+            await until(lambda expected=expected: calls == expected)  # type: ignore[misc]
+            service.cancel()
+            await iterations()
+            assert calls == expected
+
+    with near, far:
+        far.send(b"x")
+        run(main())

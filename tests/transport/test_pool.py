@@ -10,9 +10,9 @@ import pytest
 import trio
 import trio.testing
 
+from manystream.transport.coalescing import LONGEST_PAUSE
 from manystream.transport.errors import Phase, TransportError
 from manystream.transport.http1 import Connection, State
-from manystream.transport.loop import COALESCE_SECONDS
 from manystream.transport.pool import Pool, PoolLimits
 from manystream.transport.task_loop import make_loop
 from manystream.transport.timers import Timers
@@ -77,7 +77,7 @@ class Rig:
         return asker
 
     async def settle(self) -> None:
-        await trio.testing.wait_all_tasks_blocked(COALESCE_SECONDS * 1.25)
+        await trio.testing.wait_all_tasks_blocked(LONGEST_PAUSE * 1.25)
 
     async def served(self, *askers: Asker) -> None:
         """Respond to the waiters' requests, so that their connections become idle."""

@@ -1,0 +1,199 @@
+"""Coalescing: how long the loop pauses between two ticks, by the load."""
+
+from __future__ import annotations
+
+import select
+import socket
+from collections.abc import Callable, Iterator
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from manystream.transport.coalescing import LONGEST_PAUSE, WINDOW, Coalescing
+from manystream.transport.loop import PollerLoop
+from manystream.transport.trio_backend import TrioBackend
+
+
+def run_ticks(coalescing: Coalescing, begin: float, *, seconds: float, every: float, busy: float, served: int) -> float:
+    """Record ticks that begin every `every` seconds and take `busy` seconds. Returns the end."""
+    ticks = round(seconds / every)
+    for number in range(ticks):
+        started = begin + number * every
+        coalescing.record(started, started + busy, served)
+    return begin + ticks * every
+
+
+@pytest.mark.parametrize(
+    ("every", "busy", "served", "pause"),
+    [
+        (0.002, 0.00002, 1, 0.0),  # ten streams: the next event comes long after any pause
+        (0.0002, 0.00002, 1, 0.36 * LONGEST_PAUSE),  # a hundred streams, a tick for each event
+        (0.001, 0.0001, 5, 0.36 * LONGEST_PAUSE),  # the same, gathered
+        (0.001, 0.0005, 30, LONGEST_PAUSE),
+        (0.001, 0.0009, 60, 0.36 * LONGEST_PAUSE),
+        (0.001, 0.001, 80, 0.0),  # a full core has a backlog anyway
+        (0.01, 0.005, 1, 0.0),  # few events that are much work: a pause would gather none
+    ],
+)
+def test_the_pause_is_longest_at_half_load(every: float, busy: float, served: int, pause: float) -> None:
+    coalescing = Coalescing()
+    run_ticks(coalescing, 100.0, seconds=4 * WINDOW, every=every, busy=busy, served=served)
+    assert coalescing.pause == pytest.approx(pause, rel=0.1)
+
+
+def test_the_load_of_one_window_counts_from_the_next_one() -> None:
+    coalescing = Coalescing()
+    end = run_ticks(coalescing, 100.0, seconds=WINDOW, every=0.001, busy=0.0005, served=50)
+    assert coalescing.pause == 0.0, "the first window began before the first tick: a quiet time"
+    run_ticks(coalescing, end, seconds=2 * WINDOW, every=0.001, busy=0.0005, served=50)
+    assert coalescing.pause == pytest.approx(LONGEST_PAUSE, rel=0.1)
+
+
+def test_there_is_no_pause_after_a_quiet_time() -> None:
+    coalescing = Coalescing()
+    end = run_ticks(coalescing, 100.0, seconds=4 * WINDOW, every=0.001, busy=0.0005, served=50)
+    assert coalescing.pause > 0
+    coalescing.record(end + 1.0, end + 1.001, 200)
+    assert coalescing.pause == 0.0
+
+
+class Streams:
+    """Connections whose bytes arrive at the times of the test's clock, and whose reading moves that clock.
+
+    delays: from the arrival of each event to the end of its reading, in seconds.
+    reads: the number of reads, each of which takes `work` seconds.
+    """
+
+    def __init__(self, clock: MockClock, work: float) -> None:
+        self.clock = clock
+        self.work = work
+        self.delays: list[float] = []
+        self.reads = 0
+
+    async def send(self, streams: list[Stream], *, rate: float, seconds: float) -> None:
+        """Send events to the streams by turns, `rate` per second."""
+        begin = trio.current_time()
+        for number in range(round(rate * seconds)):
+            due = begin + number / rate
+            if due > trio.current_time():
+                await trio.sleep_until(due)
+            streams[number % len(streams)].arrive(due)
+
+
+class Stream:
+    """One connection. `_due`: when its unread events arrived."""
+
+    label = "call"
+
+    def __init__(self, owner: Streams) -> None:
+        self.sock, self._peer = socket.socketpair()
+        self._owner = owner
+        self._due: list[float] = []
+
+    def arrive(self, due: float) -> None:
+        self._due.append(due)
+        self._peer.send(b"x")
+
+    def on_readable(self) -> None:
+        self.sock.recv(100)
+        self._owner.reads += 1
+        self._owner.clock.jump(self._owner.work)
+        self._owner.delays += [trio.current_time() - due for due in self._due]
+        self._due.clear()
+
+    def on_writable(self) -> None:
+        raise AssertionError("nothing was to be written")
+
+    def on_defect(self, error: Exception) -> None:
+        raise error
+
+    def close(self) -> None:
+        self.sock.close()
+        self._peer.close()
+
+
+@pytest.fixture
+def opened() -> Iterator[Callable[[Streams], Stream]]:
+    """Return a function that opens a stream, which is closed after the test."""
+    made: list[Stream] = []
+
+    def open_stream(owner: Streams) -> Stream:
+        made.append(Stream(owner))
+        return made[-1]
+
+    yield open_stream
+    for stream in made:
+        stream.close()
+
+
+async def deliver(
+    opened: Callable[[Streams], Stream], clock: MockClock, *, count: int, rate: float, work: float, seconds: float
+) -> tuple[Streams, int]:
+    """Run a loop over `count` streams. Returns the streams' delays, and the number of ticks."""
+    if not hasattr(select, "epoll"):
+        pytest.skip("the loop on a poller is tested on epoll, which is not here")
+    owner = Streams(clock, work)
+    streams = [opened(owner) for _ in range(count)]
+    async with trio.open_nursery() as nursery:
+        loop = PollerLoop(select.epoll(), clock.current_time)
+        for stream in streams:
+            loop.add(stream)
+        loop.start(TrioBackend(nursery))
+        await owner.send(streams, rate=rate, seconds=seconds)
+        while len(owner.delays) < round(rate * seconds):
+            await trio.sleep(LONGEST_PAUSE)
+        nursery.cancel_scope.cancel()
+    loop.close()
+    return owner, loop.ticks
+
+
+@pytest.mark.trio
+async def test_few_events_are_delivered_at_once(opened: Callable[[Streams], Stream], autojump_clock: MockClock) -> None:
+    streams, ticks = await deliver(opened, autojump_clock, count=10, rate=500, work=20e-6, seconds=0.4)
+    assert ticks == 200
+    assert max(streams.delays) < 40e-6
+
+
+@pytest.mark.trio
+async def test_many_events_share_ticks_and_none_waits_longer_than_the_pause(
+    opened: Callable[[Streams], Stream], autojump_clock: MockClock
+) -> None:
+    work = 14e-6
+    streams, ticks = await deliver(opened, autojump_clock, count=400, rate=20_000, work=work, seconds=0.3)
+    events, load = len(streams.delays), 20_000 * work
+    pause = 4 * LONGEST_PAUSE * load * (1 - load)
+    assert ticks < events / 4
+    assert max(streams.delays) < (pause + 0.0001) / (1 - load)
+    assert sorted(streams.delays)[events // 2] < pause
+
+
+@pytest.mark.trio
+async def test_a_full_core_does_not_pause(opened: Callable[[Streams], Stream], autojump_clock: MockClock) -> None:
+    """The loop has the whole time for the events, which are more than it can serve."""
+    work, begin = 14e-6, trio.current_time()
+    streams, _ = await deliver(opened, autojump_clock, count=2000, rate=80_000, work=work, seconds=0.2)
+    assert trio.current_time() - begin < streams.reads * work + 2 * LONGEST_PAUSE
+
+
+@pytest.mark.trio
+async def test_an_event_after_a_quiet_time_is_delivered_at_once(
+    opened: Callable[[Streams], Stream], autojump_clock: MockClock
+) -> None:
+    owner, work = Streams(autojump_clock, 14e-6), 14e-6
+    if not hasattr(select, "epoll"):
+        pytest.skip("the loop on a poller is tested on epoll, which is not here")
+    streams = [opened(owner) for _ in range(100)]
+    async with trio.open_nursery() as nursery:
+        loop = PollerLoop(select.epoll(), autojump_clock.current_time)
+        for stream in streams:
+            loop.add(stream)
+        loop.start(TrioBackend(nursery))
+        await owner.send(streams, rate=20_000, seconds=0.3)
+        await trio.sleep(1)
+        owner.delays.clear()
+        await owner.send(streams, rate=100, seconds=0.1)
+        await trio.sleep(2 * LONGEST_PAUSE)
+        nursery.cancel_scope.cancel()
+    loop.close()
+    assert max(owner.delays) < 2 * work

@@ -1,0 +1,87 @@
+"""The kernel's timer: its descriptor is readable after its time, and only then."""
+
+from __future__ import annotations
+
+import os
+import select
+from collections.abc import Iterator
+from types import SimpleNamespace
+
+import pytest
+
+from manystream.transport import kernel_timer
+from manystream.transport.kernel_timer import KernelTimer, make_kernel_timer
+
+ENOUGH = 30.0
+"""Seconds; a test that waits for it has failed."""
+
+
+@pytest.fixture
+def timer() -> Iterator[KernelTimer]:
+    timer = make_kernel_timer()
+    if timer is None:
+        pytest.skip("this system has no timerfd")
+    yield timer
+    timer.close()
+
+
+def readable(timer: KernelTimer, seconds: float = 0.0) -> bool:
+    return bool(select.select([timer], [], [], seconds)[0])
+
+
+def test_it_is_readable_after_its_time_and_stays_so(timer: KernelTimer) -> None:
+    assert not readable(timer)
+    timer.start(0.0002)
+    assert readable(timer, ENOUGH)
+    assert readable(timer)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 1e-12, 5e-5, 1.0])
+def test_every_time_up_to_a_second_expires(timer: KernelTimer, seconds: float) -> None:
+    timer.start(seconds)
+    assert readable(timer, ENOUGH)
+
+
+def test_a_stop_and_a_new_start_forget_the_expiration(timer: KernelTimer) -> None:
+    for forget in (timer.stop, lambda: timer.start(0.9)):
+        timer.start(1e-6)
+        assert readable(timer, ENOUGH)
+        forget()
+        assert not readable(timer)
+
+
+def test_it_closes_its_descriptor_once(timer: KernelTimer) -> None:
+    descriptor = timer.fileno()
+    timer.close()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)
+    timer.close()
+    assert timer.fileno() == -1
+
+
+def test_a_forgotten_timer_closes_its_descriptor() -> None:
+    timer = make_kernel_timer()
+    if timer is None:
+        pytest.skip("this system has no timerfd")
+    descriptor = timer.fileno()
+    del timer
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)
+
+
+class Refusing:
+    """A C library whose kernel refuses the call, as in a sandbox."""
+
+    def timerfd_create(self, clock: int, flags: int) -> int:
+        return -1
+
+
+@pytest.mark.parametrize("library", [Refusing(), object()], ids=["refused", "no such function"])
+def test_a_system_that_refuses_one_has_none(monkeypatch: pytest.MonkeyPatch, library: object) -> None:
+    monkeypatch.setattr(kernel_timer.ctypes, "PyDLL", lambda name: library)
+    assert make_kernel_timer() is None
+
+
+def test_other_systems_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel_timer, "sys", SimpleNamespace(platform="darwin"))
+    assert make_kernel_timer() is None

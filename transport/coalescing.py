@@ -1,0 +1,66 @@
+"""How long the multi-request loop pauses after a tick, so that one tick serves several connections.
+
+Knows times and counts that its caller passes. Must not read a clock, and must not know descriptors or connections.
+
+To sleep and to wake up costs the event loop and the kernel 30 to 150 µs of the core (the most on virtual machines),
+however many connections are ready then. A pause lets more connections become ready before the next tick, so that they
+share this cost. It adds at most its length to the delay of an event.
+
+The load is the share of the time that ticks take. A pause is useful between its two ends:
+
+    load        without a pause                                            pause
+    near 0      each event has a wake-up, and the core has time for it     none: it would gather no event
+    a half      wake-ups take most of the core that events leave free      the longest one
+    near 1      further connections become ready during each tick          short: nothing sleeps beside a backlog
+
+The product of the busy and the idle share has this form: load * (1 - load). The load counts the work of the events and
+not the wake-ups, so a pause hardly changes it, and the rule does not swing. It is a share of time and not a number of
+connections, so it holds on a slow machine, too, and for a program whose callbacks take long.
+"""
+
+from __future__ import annotations
+
+LONGEST_PAUSE: float = 0.001
+"""The pause between two ticks at half load, in seconds."""
+
+WINDOW: float = 0.05
+"""The load is measured over at least this time, in seconds. It holds dozens of ticks under load."""
+
+LEAST_GATHERED: float = 1.5
+"""The number of connections that must be expected to become ready during a pause. With one or none, the pause delays
+an event and saves no wake-up, because the pause ends with a wake-up of its own."""
+
+
+class Coalescing:
+    """The rule, for one loop.
+
+    pause: the seconds to wait after a tick before the next one; 0: no pause, wait for a connection.
+    """
+
+    __slots__ = ("_busy", "_served", "_window_start", "pause")
+
+    def __init__(self) -> None:
+        self.pause: float = 0.0
+        self._window_start = 0.0
+        self._busy = 0.0
+        self._served = 0
+
+    def record(self, started: float, ended: float, served: int) -> None:
+        """Count a tick, and set `pause` at the end of a window.
+
+        A quiet time makes its window long and the load small. So the first events after it are not delayed.
+
+        started, ended: the times of the tick, in seconds.
+        served: the number of connections that were ready.
+        """
+        self._busy += ended - started
+        self._served += served
+        elapsed = ended - self._window_start
+        if elapsed < WINDOW:
+            return
+        load = min(1.0, self._busy / elapsed)
+        pause = 4.0 * LONGEST_PAUSE * load * (1.0 - load)
+        self.pause = pause if self._served * pause >= LEAST_GATHERED * elapsed else 0.0
+        self._window_start = ended
+        self._busy = 0.0
+        self._served = 0
