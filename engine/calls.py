@@ -24,6 +24,7 @@ from ..providers.provider import Provider, keys_of
 from ..providers.request import Request
 from ..providers.response import Response
 from ..providers.structured import add_parsed, schema_of
+from ..transport.backend import Backend
 from ..transport.errors import Phase
 from ..transport.loop import Loop
 from ..transport.pool import Pool
@@ -31,7 +32,6 @@ from ..transport.proxy import ProxyConfig
 from ..transport.timers import Timers
 from ..transport.tls import TLSConfig
 from ..transport.tls_socket import TLSSocket
-from ..transport.trio_backend import TrioBackend
 from ..transport.url import Origin
 from .call import CallHooks, RunningCall
 from .callbacks import check_callback
@@ -74,6 +74,7 @@ class Calls:
     def __init__(
         self,
         services: Services,
+        backend: Backend,
         scope: trio.CancelScope,
         loop: Loop,
         providers: Sequence[Provider],
@@ -90,7 +91,6 @@ class Calls:
     ) -> None:
         timers = Timers()
         watch = None if observer is None else self._guard(observer)
-        backend = TrioBackend(services.nursery)
         pool = Pool(backend, loop, timers, self._dial, limits.pool, watch)
         self._runtime = Runtime(loop, timers, pool, self._callback_raised)
         self._runtime.on_scope = None if watch is None else watch.scope_changed

@@ -7,7 +7,7 @@ Knows the public methods of an engine and how it is opened and closed. Must not 
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, TypeVar, Unpack, overload
 
@@ -18,10 +18,12 @@ from ..providers.options import Retry
 from ..providers.provider import Provider
 from ..providers.request import Request
 from ..providers.response import Response
+from ..transport.backend import Backend
 from ..transport.errors import URLError
 from ..transport.proxy import ProxyConfig, parse_proxy_url
 from ..transport.task_loop import make_loop
 from ..transport.tls import TLSConfig
+from ..transport.trio_backend import TrioBackend
 from .calls import Calls
 from .delivery import OnEvent
 from .ending import OnCompletion
@@ -198,6 +200,18 @@ async def open_engine(
     providers: the providers that requests can name.
     options: the fields of `EngineOptions`.
     """
+    async with open_engine_on(TrioBackend, providers, options) as engine:
+        yield engine
+
+
+@asynccontextmanager
+async def open_engine_on(
+    make_backend: Callable[[trio.Nursery], Backend], providers: Sequence[Provider], options: EngineOptions
+) -> AsyncGenerator[Engine, None]:
+    """Open an engine whose transport runs on a backend that the caller makes. As `open_engine`.
+
+    make_backend: called with the nursery of the engine's own tasks.
+    """
     check_options(providers, options)
     variables, proxy = _choose_environment(options.get("environment"), options.get("proxy"))
     calls: Calls | None = None
@@ -209,6 +223,7 @@ async def open_engine(
         try:
             calls = Calls(
                 services,
+                make_backend(services.nursery),
                 nursery.cancel_scope,
                 loop,
                 providers,

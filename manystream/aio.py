@@ -15,7 +15,6 @@ import os
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
 from types import TracebackType
 from typing import Self, Unpack
 
@@ -295,6 +294,5 @@ async def open_engine(
     Raises `EventLoopError` if no loop is running or the loop's thread holds another trio run, and `InvalidRequestError`
     for a provider that cannot be used.
     """
-    open_native = partial(core.open_engine, providers, **options)
-    async with guest_engine(open_native) as engine:
+    async with guest_engine(lambda make_backend: core.open_engine_on(make_backend, providers, options)) as engine:
         yield Engine(engine)

@@ -3,6 +3,9 @@
 A thread can hold one trio run. Engines that are open on one loop at the same time share this run: the first engine
 starts it, and it ends when the last engine is closed.
 
+The loop that reads the engine's sockets is not a task of this run: the asyncio loop calls it. trio waits for its
+descriptors in a second thread, and each wake-up from there costs three times one of asyncio's own.
+
 Knows asyncio and how an engine is opened. Must not know calls.
 """
 
@@ -12,6 +15,7 @@ import asyncio
 import threading
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from typing import Protocol, TypeAlias
 
 import trio
@@ -19,8 +23,12 @@ import trio
 from .engine import core
 from .engine.errors import EngineClosedError
 from .providers.errors import ManystreamError
+from .transport.asyncio_backend import UnsupportedEventLoopError, serve
+from .transport.backend import WAIT, Cancellable
+from .transport.trio_backend import TrioBackend
 
-NativeBlock: TypeAlias = "AbstractAsyncContextManager[core.Engine]"
+MakeBackend: TypeAlias = "Callable[[trio.Nursery], TrioBackend]"
+OpenNative: TypeAlias = "Callable[[MakeBackend], AbstractAsyncContextManager[core.Engine]]"
 
 
 class EventLoopError(ManystreamError, RuntimeError):
@@ -28,7 +36,7 @@ class EventLoopError(ManystreamError, RuntimeError):
 
 
 @asynccontextmanager
-async def guest_engine(open_native: Callable[[], NativeBlock]) -> AsyncGenerator[core.Engine, None]:
+async def guest_engine(open_native: OpenNative) -> AsyncGenerator[core.Engine, None]:
     """Open one engine in this loop's trio run until the block is left.
 
     Raises `EventLoopError`, and what `open_native` raises.
@@ -77,6 +85,53 @@ def _raise_breakdown(host: asyncio.Task[object], guest: _Guest, opened: _Opened)
         guest.finished.result()
     if ours_alone:
         opened.closed.result()
+
+
+class GuestBackend(TrioBackend):
+    """The trio run as a guest, with the multi-request loop on the asyncio loop itself.
+
+    host: the asyncio loop.
+    nursery: holds the tasks, and receives what they raise.
+    """
+
+    __slots__ = ("_host",)
+
+    def __init__(self, host: asyncio.AbstractEventLoop, nursery: trio.Nursery) -> None:
+        super().__init__(nursery)
+        self._host = host
+
+    def serve(self, descriptor: int, turn: Callable[[], float]) -> Cancellable:
+        """Call `turn` on the asyncio loop. A trio task waits for its end, and raises what `turn` raises."""
+        ended = trio.Event()
+        failure: BaseException | None = None
+
+        def guarded_turn() -> float:
+            nonlocal failure
+            try:
+                return turn()
+            except BaseException as error:  # includes `SystemExit` from a callback, which would end the asyncio loop
+                failure = error
+                service.cancel()
+                ended.set()
+                return WAIT
+
+        async def wait_for_the_end() -> None:
+            try:
+                await ended.wait()
+            finally:
+                service.cancel()
+            if failure is not None:
+                raise failure
+
+        try:
+            service = serve(self._host, descriptor, guarded_turn, _unexpected)
+        except UnsupportedEventLoopError:
+            return super().serve(descriptor, turn)
+        return self.start(wait_for_the_end)
+
+
+def _unexpected(error: Exception) -> None:
+    raise AssertionError("a guarded turn does not raise") from error
 
 
 class _Outcome(Protocol):
@@ -144,17 +199,17 @@ class _Opened:
     closed: done when the engine is closed; its exception is the one that broke the engine down.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, open_native: Callable[[], NativeBlock]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, open_native: OpenNative) -> None:
         self.ready: asyncio.Future[core.Engine] = loop.create_future()
         self.closed: asyncio.Future[None] = loop.create_future()
-        self._open_native = open_native
+        self._open = partial(open_native, partial(GuestBackend, loop))
         self._close = trio.Event()
 
     async def run(self) -> None:
         """Keep the engine open until `close` is called. This is a trio task."""
         failure: BaseException | None = None
         try:
-            async with self._open_native() as engine:
+            async with self._open() as engine:
                 if not self.ready.done():
                     self.ready.set_result(engine)
                 await self._close.wait()

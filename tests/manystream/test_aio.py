@@ -53,6 +53,35 @@ def test_a_failed_request_raises_its_provider_error(provider: ms.Provider) -> No
     run(main)
 
 
+def test_events_do_not_wake_the_trio_run(provider: ms.Provider) -> None:
+    """trio waits in a second thread: each wake-up would be two thread switches."""
+
+    class Waits(trio.abc.Instrument):
+        count = 0
+
+        def before_io_wait(self, timeout: float) -> None:
+            self.count += 1
+
+    async def main() -> None:
+        waits, events = Waits(), 0
+
+        def on_event(event: ms.Event) -> None:
+            nonlocal events
+            events += 1
+            if events == 20:
+                trio.lowlevel.add_instrument(waits)
+            elif events == 100:
+                trio.lowlevel.remove_instrument(waits)
+
+        async with aio.open_engine([provider]) as engine:
+            completion = await engine.start_stream(ask("events=120,rate=400"), on_event).wait()
+        assert completion.success
+        assert events > 120
+        assert waits.count < 20
+
+    run(main)
+
+
 def test_callbacks_run_in_wire_order_on_the_loops_thread(provider: ms.Provider) -> None:
     async def main() -> None:
         events: list[ms.Event] = []

@@ -15,10 +15,13 @@ import pytest
 import trio
 
 import manystream as ms
-from manystream import aio
+from manystream import aio, aio_guest
 from manystream.aio import EventLoopError
 from manystream.engine import EngineClosedError
 from manystream.simulator import Simulator, open_simulator_thread
+from manystream.transport.asyncio_backend import UnsupportedEventLoopError
+from manystream.transport.backend import Cancellable
+from manystream.transport.loop import PollerLoop
 from tests.manystream.asyncio_programs import ENDLESS, WAIT, ask, run
 from tests.support.waiting import eventually
 
@@ -161,6 +164,43 @@ def test_a_broken_engine_ends_its_block_with_the_error(provider: ms.Provider) ->
         assert [completion.error_category for completion in completions] == ["cancelled"]
         assert not trio.lowlevel.in_trio_run()
         await asyncio.sleep(0)  # the cancellation of this task was taken back
+
+    run(main)
+
+
+def test_a_loop_that_fails_ends_its_block_with_the_error(
+    provider: ms.Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(loop: PollerLoop) -> int:
+        raise ZeroDivisionError
+
+    async def main() -> None:
+        completions: list[ms.Completion] = []
+
+        async def use() -> None:
+            async with aio.open_engine([provider]) as engine:
+                engine.start_stream(ask(ENDLESS), None, completions.append)
+                monkeypatch.setattr(PollerLoop, "tick", broken)
+                await asyncio.sleep(WAIT)
+
+        with pytest.raises(ZeroDivisionError):
+            await use()
+        assert [completion.error_category for completion in completions] == ["cancelled"]
+
+    run(main)
+
+
+def test_an_event_loop_that_cannot_watch_descriptors_leaves_them_to_trio(
+    provider: ms.Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*arguments: object) -> Cancellable:
+        raise UnsupportedEventLoopError
+
+    monkeypatch.setattr(aio_guest, "serve", refuse)
+
+    async def main() -> None:
+        async with aio.open_engine([provider]) as engine:
+            assert (await engine.request(ask())).text
 
     run(main)
 
