@@ -34,76 +34,12 @@ import manystream as ms
 from manystream.simulator import Simulator, open_simulator
 from manystream.simulator.process import allow_many_sockets
 
-QUESTION = "Tell me of rivers. " * 40
-OUTPUT = 20
-MAX_OUTPUT = 300
-MODEL = "sim-text"
-ANSWER = f"events={OUTPUT},rate=40"
-"""Every answer takes half a second."""
-
-BUCKET = 10.0
-"""Seconds of the limit that the server holds."""
+from .limit_forms import ANSWER, BUCKET, CALLS_PER_SECOND, FORMS, MAX_OUTPUT, MODEL, QUESTION, Form
 
 LIMIT_SECONDS = 300.0
 """A client that is not done by then is stopped."""
 
 RETRIES = 10
-
-
-@dataclass(slots=True, frozen=True)
-class Form:
-    """One form of limits.
-
-    dialect: the wire format of the calls.
-    limit: the simulator's limit.
-    cost: what a call costs in the dimension that binds.
-    rate: what the server allows in it per second.
-    declared: the same limit, as it is declared to traffic control.
-    """
-
-    dialect: str
-    limit: str
-    cost: float
-    rate: float
-    declared: dict[str, float]
-
-
-INPUT = len(QUESTION) // 4 + 1
-CALLS_PER_SECOND = 60.0
-FORMS: dict[str, Form] = {
-    "openai-requests": Form(
-        "openai-chat",
-        f"requests-per-minute={CALLS_PER_SECOND * 60:g}",
-        1.0,
-        CALLS_PER_SECOND,
-        {"requests_per_minute": CALLS_PER_SECOND * 60},
-    ),
-    "openai-tokens": Form(
-        "openai-chat",
-        f"requests-per-minute=1e6 tokens-per-minute={CALLS_PER_SECOND * 60 * MAX_OUTPUT:g}",
-        float(MAX_OUTPUT),
-        CALLS_PER_SECOND * MAX_OUTPUT,
-        {"tokens_per_minute": CALLS_PER_SECOND * 60 * MAX_OUTPUT},
-    ),
-    "anthropic": Form(
-        "anthropic",
-        f"input-tokens-per-minute={CALLS_PER_SECOND * 60 * INPUT:g}"
-        f" output-tokens-per-minute={CALLS_PER_SECOND * 60 * OUTPUT * 1.5:g}",
-        float(INPUT),
-        CALLS_PER_SECOND * INPUT,
-        {
-            "input_tokens_per_minute": CALLS_PER_SECOND * 60 * INPUT,
-            "output_tokens_per_minute": CALLS_PER_SECOND * 60 * OUTPUT * 1.5,
-        },
-    ),
-    "gemini": Form(
-        "gemini",
-        f"requests-per-minute={CALLS_PER_SECOND * 60:g}",
-        1.0,
-        CALLS_PER_SECOND,
-        {"requests_per_minute": CALLS_PER_SECOND * 60},
-    ),
-}
 
 
 @dataclass(slots=True)
@@ -286,12 +222,9 @@ def measure(form: Form, client: Client, calls: int) -> Outcome:
         failed = client(simulator, form, calls)
         seconds = time.monotonic() - begin
         [counts] = simulator.limit_counts()
-    capacity = form.rate * BUCKET
-    needed = max(0.0, (calls * form.cost - capacity) / form.rate)
-    duration = OUTPUT / 40
-    allowed = (capacity + form.rate * max(needed, seconds - duration)) / form.cost
     requests = counts.accepted + counts.refused
-    return Outcome(min(1.0, counts.accepted / allowed), counts.refused / max(1, requests), failed, seconds)
+    used = form.used(counts.accepted, calls, seconds)
+    return Outcome(used, counts.refused / max(1, requests), failed, seconds)
 
 
 def main() -> None:

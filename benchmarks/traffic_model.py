@@ -17,7 +17,12 @@ from statistics import fmean, median
 from manystream.engine.traffic.hedge import Hedge
 from manystream.engine.traffic.route import Balance
 
+from .limit_forms import FORMS
 from .modelled import inference_server, quota_run, quota_server, replicas
+from .modelled.form_run import FormRun
+
+CALLS_AT_ONCE = 2000
+ROUND_TRIPS = (0.002, 0.02, 0.1)
 
 FEW_CALLS = 3.0
 """Servers with fewer calls per second are omitted where processes share a key: there is too little to share."""
@@ -68,6 +73,17 @@ def quotas(seed: int, count: int, processes: int = 1, declared: float = 0.0) -> 
     return text + (f", Jain {fmean(fair):.3f}" if processes > 1 else f", worst {max(refused):.2f}")
 
 
+def forms(seed: int, count: int) -> str:
+    """Measure 2,000 calls at once in each form of limits, of which nothing is declared. Nothing is random."""
+    rows: list[str] = []
+    for name, form in FORMS.items():
+        for round_trip in ROUND_TRIPS:
+            outcome = FormRun(form, CALLS_AT_ONCE, round_trip).run()
+            used = form.used(outcome.accepted, CALLS_AT_ONCE, outcome.ended_at)
+            rows.append(f"{name}, round trip {round_trip * 1000:g} ms: used {used:.3f}, refused {outcome.refused:.3f}")
+    return "\n  ".join(rows)
+
+
 def concurrency(seed: int, count: int) -> str:
     """Measure servers that limit the running calls."""
     outcomes = [inference_server.measure(inference_server.draw(number)) for number in range(seed, seed + count)]
@@ -106,6 +122,7 @@ def hedging(seed: int, count: int) -> str:
 
 
 QUESTIONS: dict[str, Callable[[int, int], str]] = {
+    "forms": forms,
     "quotas": quotas,
     "declared": lambda seed, count: quotas(seed, count, declared=1.0),
     "declared_double": lambda seed, count: quotas(seed, count, declared=2.0),

@@ -18,6 +18,13 @@ START = 10
 DOUBLING_UNTIL = 32
 """Up to this size, the window doubles with each round trip. A larger window grows by this number with each."""
 
+UNTRIED = 0.05
+"""While no limit is known, a window above `DOUBLING_UNTIL` is at most this part of the accepted calls.
+
+A server whose bucket is empty refuses the whole window. So of the first calls, at most this part is refused, however
+large the bucket is.
+"""
+
 AHEAD = 3.0
 """The window grows up to this many times the calls that a known limit allows while one call is unconfirmed.
 
@@ -36,14 +43,15 @@ _SMOOTHING = 0.1
 class Window:
     """The calls that were sent and may still be refused.
 
-    The window grows with each confirmed call, while at least half of it is in use and it is not far ahead of a known
-    limit.
+    The window grows with each confirmed call, while at least half of it is in use. It stays near a known limit, and
+    small beside the accepted calls if none is known.
     """
 
-    __slots__ = ("_seconds", "_size", "_unconfirmed")
+    __slots__ = ("_accepted", "_seconds", "_size", "_unconfirmed")
 
     def __init__(self) -> None:
         self._size = float(START)
+        self._accepted = 0  # calls that were confirmed
         self._seconds = CONFIRMED_AFTER  # until a call is confirmed, smoothed
         self._unconfirmed: OrderedDict[Ticket, float] = OrderedDict()
 
@@ -70,9 +78,16 @@ class Window:
             return False
         took = now - until + CONFIRMED_AFTER
         self._seconds += _SMOOTHING * (took - self._seconds)
-        if 2 * in_use >= self.size and self._size < max(START, AHEAD * calls_per_second * self._seconds):
+        self._accepted += 1
+        if 2 * in_use >= self.size and self._size < self._largest(calls_per_second):
             self._size += min(1.0, DOUBLING_UNTIL / self._size)
         return True
+
+    def _largest(self, calls_per_second: float) -> float:
+        """Return the size up to which the window grows."""
+        if calls_per_second < math.inf:
+            return max(START, AHEAD * calls_per_second * self._seconds)
+        return max(DOUBLING_UNTIL, UNTRIED * self._accepted)
 
     def remove(self, ticket: Ticket) -> None:
         """Remove a call that was refused or cancelled. The window does not grow."""

@@ -213,10 +213,10 @@ def test_the_window_grows_only_while_half_of_it_is_used() -> None:
 
 
 def test_above_32_the_window_grows_by_32_a_round_trip() -> None:
-    quota, sizes = a_quota(), list[int]()
+    quota, sizes = a_quota(requests_per_minute=60_000), list[int]()
     for now in range(6):
         for ticket in [send(quota, now) for _ in range(quota.window.size)]:
-            quota.confirm(ticket, NOTHING, now)
+            quota.confirm(ticket, NOTHING, now + 0.1)
         sizes.append(quota.window.size)
     # The second half of a round finds less than half of the window in use.
     assert sizes == [14, 19, 26, 35, 46, 57]
@@ -239,12 +239,27 @@ def test_the_window_of_a_fast_server_with_a_known_rate_stays_small() -> None:
     assert quota.window.size <= 32
 
 
-def test_a_limit_per_day_does_not_bound_the_window() -> None:
-    quota = a_quota(requests_per_day=10_000)
-    for now in range(20):
+@pytest.mark.parametrize("limit", [None, 1e6], ids=["no limit", "a limit per day"])
+def test_without_a_known_rate_the_window_is_at_most_a_twentieth_of_the_accepted_calls(limit: float | None) -> None:
+    quota = Quota(PLAIN, declared=declared_buckets(RateLimit(requests_per_day=limit)) if limit else ())
+    accepted, sizes = 0, dict[int, int]()
+    for now in range(100):
         for ticket in [send(quota, now) for _ in range(quota.window.size)]:
             quota.confirm(ticket, NOTHING, now + 0.1)
+            accepted += 1
+        sizes[accepted] = quota.window.size
+    assert all(size <= max(33, accepted / 20 + 1) for accepted, size in sizes.items())
     assert quota.window.size > 100
+
+
+def test_a_server_that_reports_no_limit_refuses_few_of_the_first_calls() -> None:
+    """Its bucket holds 600 calls. The calls that were under way when it was empty are refused."""
+    quota, accepted = a_quota(), 0
+    while accepted < 600:
+        for ticket in [send(quota, accepted) for _ in range(quota.window.size)]:
+            quota.confirm(ticket, NOTHING, accepted + 0.1)
+            accepted += 1
+    assert quota.window.size <= 40
 
 
 # 6. Hold.

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from statistics import fmean
 
+import pytest
+
+from benchmarks.limit_forms import FORMS
 from benchmarks.modelled import inference_server, quota_run, quota_server, replicas
+from benchmarks.modelled.form_run import FormRun
 from manystream.engine.traffic.hedge import Hedge
 from manystream.engine.traffic.route import Balance
 
@@ -20,6 +24,16 @@ def test_random_servers_with_quotas_are_used_and_seldom_refuse() -> None:
         refused.append(outcome.refused / outcome.sent)
     assert fmean(used) >= 0.92
     assert fmean(refused) <= 0.08
+
+
+@pytest.mark.parametrize("round_trip", [0.002, 0.02, 0.1])
+def test_2000_calls_at_once_to_a_server_that_reports_no_limit_are_seldom_refused(round_trip: float) -> None:
+    """Gemini has no headers about limits: only its refusals tell of them."""
+    form = FORMS["gemini"]
+    outcome = FormRun(form, 2000, round_trip).run()
+    assert outcome.accepted == 2000
+    assert form.used(2000, 2000, outcome.ended_at) >= 0.95
+    assert outcome.refused <= 0.02
 
 
 def test_two_processes_share_a_key() -> None:

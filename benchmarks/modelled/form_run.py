@@ -1,0 +1,141 @@
+"""Many calls at once against the simulator's limits in simulated time: the forms of `benchmarks.traffic`.
+
+The server is the simulator's own `Limiter`. Its responses are read as the engine reads them: headers and error body by
+the dialect. Only sockets and the clock are simulated, so a run takes a moment and always ends the same.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from manystream.engine.traffic.scope import Scope
+from manystream.engine.traffic.ticket import Ticket
+from manystream.providers.charging import charging_of
+from manystream.providers.limit_reports import reader_of
+from manystream.providers.quota_report import QuotaReport
+from manystream.providers.registry import DIALECTS
+from manystream.simulator.limits import limiter
+from manystream.simulator.limits.limit import read_limit
+from manystream.simulator.prompt import APIError
+from manystream.simulator.service import GEMINI, WIRES
+
+from ..limit_forms import BUCKET, DURATION, INPUT, MAX_OUTPUT, MODEL, OUTPUT, Form
+from .events import Events
+
+ERROR_BODIES = {wire.name: wire.error_body for wire in (*WIRES.values(), GEMINI)}
+"""Dialect → the function that writes the body of an error."""
+
+UNIX_TIME = 1_700_000_000.0
+"""Unix seconds at the start of a run."""
+
+HORIZON = 3600.0
+
+USAGE = limiter.Usage(
+    model=MODEL,
+    input_tokens=INPUT,
+    cached_tokens=0,
+    output_tokens=OUTPUT,
+    max_tokens=MAX_OUTPUT,
+    seconds=DURATION,
+    streamed=True,
+)
+
+
+@dataclass(slots=True)
+class FormOutcome:
+    """What a client received.
+
+    accepted: the requests that the server accepted.
+    refused_at: the times of the refusals.
+    ended_at: the time of the last answer.
+    """
+
+    accepted: int = 0
+    refused_at: list[float] = field(default_factory=list[float])
+    ended_at: float = 0.0
+
+    @property
+    def refused(self) -> float:
+        """The refused requests, as a part of all requests."""
+        return len(self.refused_at) / max(1, self.accepted + len(self.refused_at))
+
+
+class FormRun:
+    """Calls that start at once, with the engine's traffic control, which knows no limit in advance.
+
+    round_trip: seconds from client to server and back.
+    """
+
+    def __init__(self, form: Form, calls: int, round_trip: float) -> None:
+        self.outcome = FormOutcome()
+        self._form, self._calls, self._one_way = form, calls, round_trip / 2
+        self._events = Events()
+        self._scope = Scope("model", charging_of(form.profile, form.dialect))
+        self._server = limiter.Limiter([read_limit(f"{form.limit} bucket={BUCKET:g}")])
+        self._read_report = reader_of(form.dialect)
+        self._timer = math.inf
+
+    def run(self) -> FormOutcome:
+        """Run until the last call has ended."""
+        for _ in range(self._calls):
+            self._scope.add(Ticket(float(INPUT), float(MAX_OUTPUT)), 0.0)
+        self._pump()
+        self._events.run(HORIZON)
+        return self.outcome
+
+    def _pump(self) -> None:
+        """Send the calls that may be sent, and run again when more may be."""
+        now = self._events.now
+        while (ticket := self._scope.admit(now)) is not None:
+            self._events.at(now + self._one_way, self._at_server, ticket)
+        time = self._scope.next_time(now)
+        if time < self._timer:
+            self._timer = time
+            self._events.at(time, self._wake, time)
+
+    def _wake(self, time: float) -> None:
+        if time == self._timer:
+            self._timer = math.inf
+            self._pump()
+
+    def _at_server(self, ticket: Ticket) -> None:
+        now = self._events.now
+        try:
+            accepted = self._server.accept(self._form.dialect, "key", USAGE, now, UNIX_TIME + now)
+        except APIError as failure:
+            self.outcome.refused_at.append(now)
+            self._events.at(now + self._one_way, self._refused, ticket, failure)
+            return
+        assert accepted is not None
+        self.outcome.accepted += 1
+        self._events.at(now + self._one_way, self._confirmed, ticket, dict(accepted.headers))
+        self._events.at(now + DURATION, self._end_at_server, accepted)
+        self._events.at(now + DURATION + self._one_way, self._ended, ticket)
+
+    def _confirmed(self, ticket: Ticket, headers: dict[str, str]) -> None:
+        now = self._events.now
+        report = self._read_report(self._form.profile, headers, UNIX_TIME + now, None, b"")
+        self._scope.confirm(ticket, report, now)
+        self._pump()
+
+    def _refused(self, ticket: Ticket, failure: APIError) -> None:
+        now = self._events.now
+        self._scope.refuse(ticket, self._report(failure, UNIX_TIME + now), now)
+        self._pump()
+
+    def _report(self, failure: APIError, unix_time: float) -> QuotaReport:
+        dialect, headers = self._form.dialect, dict(failure.headers)
+        body = ERROR_BODIES[dialect](failure)
+        error = DIALECTS[dialect].decode_error(failure.status, headers, body, unix_time)
+        return self._read_report(self._form.profile, headers, unix_time, error, body)
+
+    def _end_at_server(self, accepted: limiter.Ticket) -> None:
+        self._server.end(accepted, self._events.now, whole=True)
+
+    def _ended(self, ticket: Ticket) -> None:
+        now = self._events.now
+        usage = self._scope.quota.charger.settled(ticket.cost, INPUT, 0.0, OUTPUT)
+        self._scope.settle(ticket, usage, now, tokens=float(INPUT + OUTPUT))
+        self.outcome.ended_at = now
+        self._pump()
