@@ -34,6 +34,7 @@ NO_CONTENT = frozenset({204, 205})
 """Successful statuses without a body. A call that receives one fails."""
 SENT = (Phase.SEND, Phase.HEAD, Phase.BODY)
 """Phases in which at least a part of the request may have been sent."""
+QUEUE = Phase.QUEUE
 REQUEST_ID_HEADERS = ("x-request-id", "request-id", "x-goog-request-id", "apim-request-id", "x-ms-request-id", "cf-ray")
 
 
@@ -74,7 +75,7 @@ class Attempt(BodyOwner):
         self._listener = listener
         self._body: Body | None = None  # None until the response's head has arrived
         self.connection: Connection | None = None
-        self.phase: Phase = Phase.QUEUE
+        self.phase: Phase = QUEUE
         self.paused: bool = False
         self.steps: Steps | None = None
         self._buffered: deque[bytes] | None = None  # the bytes that were read during `steps`
@@ -83,10 +84,8 @@ class Attempt(BodyOwner):
     @property
     def request_id(self) -> str | None:
         """The provider's id for the request, from the response's headers."""
-        for name in REQUEST_ID_HEADERS:
-            if name in self.headers:
-                return self.headers[name]
-        return None
+        headers = self.headers
+        return next((headers[name] for name in REQUEST_ID_HEADERS if name in headers), None) if headers else None
 
     @property
     def reads_error(self) -> bool:
@@ -120,7 +119,7 @@ class Attempt(BodyOwner):
     # --- as the pool's waiter ---
 
     def on_phase(self, phase: Phase) -> None:
-        first = self.phase is Phase.QUEUE
+        first = self.phase is QUEUE
         self.phase = phase
         if first:
             self._listener.on_progress(Progress.DIALLING)

@@ -17,11 +17,11 @@ from ..providers.events import Error, Event
 from ..providers.options import Retry
 from ..providers.response import Response
 from .attempt import Attempt
-from .clocks import LEAST_WAIT, CallState, Clocks
+from .clocks import ENDED, LEAST_WAIT, QUEUED, SENDING, CallState, Clocks
 from .completion import Completion
 from .delivery import Counters, Delivery, OnEvent
 from .directed import Directed
-from .ending import OnCompletion, Step
+from .ending import OPEN, STOPPED, OnCompletion
 from .errors import callback_failed, cancelled, hide_words, internal, redacted
 from .listener import Progress
 from .prepared import Prepared
@@ -85,7 +85,7 @@ class RunningCall(Directed):
         super().__init__(runtime, Delivery(on_event, self, counters), on_completion)
         self._prepared = prepared
         self._clocks = clocks
-        self._state = CallState.QUEUED
+        self._state = QUEUED
         self._attempt = None
         self._timer = None
         self._queued_since = self._started
@@ -166,7 +166,7 @@ class RunningCall(Directed):
 
     def end(self, error: ProviderError) -> None:
         """Fail the call with `error`, for example for `cancel`. The completion is delivered on the next iteration."""
-        if self._step is not Step.OPEN:
+        if self._step is not OPEN:
             return
         self._fail(error)
         try:
@@ -182,9 +182,9 @@ class RunningCall(Directed):
         reason: the reason in the message of the error.
         forced: complete also a call whose last callbacks were interrupted and will not return.
         """
-        if self._step is Step.OPEN:
+        if self._step is OPEN:
             self._fail(cancelled(reason))
-        elif self._step > Step.STOPPED and not forced:
+        elif self._step > STOPPED and not forced:
             return
         self._starting = False
         self._conclude_by_all_means()
@@ -198,7 +198,7 @@ class RunningCall(Directed):
             hide_words(error, self._prepared.secrets)  # the error may quote what a server sent
         with contextlib.suppress(Exception):
             logger.error("%r failed because of a defect in manystream", self, exc_info=error)
-        if self._step is Step.OPEN:
+        if self._step is OPEN:
             failure = internal(error)
             with contextlib.suppress(Exception):
                 redacted(failure, self._prepared.secrets)  # in place, because its frames hold what was received
@@ -240,27 +240,27 @@ class RunningCall(Directed):
 
     def begin(self, *, fresh: bool = False) -> None:
         """Start the first attempt, or another one. `fresh`: on a connection that no request has used."""
-        if self._step is not Step.OPEN:
+        if self._step is not OPEN:
             return  # an observer has ended the call
         if self._attempt is not None:
             self._delivery.reset()
         self._attempts += 1
-        if self._state is not CallState.QUEUED:
+        if self._state is not QUEUED:
             self._enter_queue()
         self._attempt = Attempt(self._prepared, self, self.deliver_first, self._runtime.recorder)
         attempt_started = self._hooks.attempt_started
         if attempt_started is not None:
             attempt_started(self, self._attempts)
-            if self._step is not Step.OPEN:
+            if self._step is not OPEN:
                 return
         attempt = self._attempt
         if self._prepared.fresh_key is not None:
             attempt.take_fresh_key()
-            if self._step is not Step.OPEN:
+            if self._step is not OPEN:
                 return
             self._prepared = attempt.prepared
         self._runtime.pool.acquire(self._prepared.origin, attempt, fresh=fresh)
-        if self._attempt is attempt and self._state is CallState.QUEUED:
+        if self._attempt is attempt and self._state is QUEUED:
             self._arm()  # it waits for a connection; if it had got one at once, `on_progress` would have set the timer
 
     def announce_attempt(self) -> None:
@@ -274,7 +274,7 @@ class RunningCall(Directed):
             self._leave_queue(CallState.CONNECTING, now)
             self._timings.queued = now - self._started
         elif progress is Progress.CONNECTED:
-            self._leave_queue(CallState.SENDING, loop.now)
+            self._leave_queue(SENDING, loop.now)
             elapsed = loop.now - self._started  # the loop read the clock when it sent the request
             if self._timings.queued is None:
                 self._timings.queued = elapsed
@@ -339,7 +339,7 @@ class RunningCall(Directed):
         self.conclude()
 
     def on_attempt_failure(self, error: ProviderError, *, unread: bool) -> None:
-        if self._step is not Step.OPEN:
+        if self._step is not OPEN:
             return
         if not self._delivery.delivered:
             counted = self._counted
@@ -388,7 +388,7 @@ class RunningCall(Directed):
     def on_callback_failure(self, failure: BaseException) -> None:
         """End the call because `on_event` raised `failure`. `on_event` is not called again."""
         self._raised = failure
-        if self._step is Step.OPEN:
+        if self._step is OPEN:
             self._settle(self._failure(callback_failed(failure)), None)
         self.conclude()
 
@@ -419,7 +419,7 @@ class RunningCall(Directed):
         self._settle(self._failure(error, response), Error(error) if self._prepared.stream else None)
 
     def _stop(self) -> None:
-        self._enter(CallState.ENDED)
+        self._enter(ENDED)
         self._disarm()
         attempt = self._attempt
         if attempt is not None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from ..providers.errors import InvalidRequestError
+from ..providers.errors import ErrorCategory, InvalidRequestError
 from ..providers.options import Retry, Timeouts
 from ..providers.provider import Provider, keys_of
 from ..providers.request import Request
@@ -258,8 +258,8 @@ class Calls:
             return
         del self._calls[call]
         call.counters.completed += 1
-        if completion.error_category is not None:
-            call.counters.failures[completion.error_category.value] += 1
+        if completion.error is not None:
+            call.counters.failures[completion.error.category] += 1
         if self._watch is not None:
             self._watch.call_ended(call, completion)
 
@@ -297,12 +297,15 @@ class Calls:
             started=self._started,
             completed=sum(counters.completed for counters in all_counters),
             failed=sum(counters.failures.total() for counters in all_counters),
-            cancelled=sum(counters.failures["cancelled"] for counters in all_counters),
+            cancelled=sum(counters.failures[ErrorCategory.CANCELLED] for counters in all_counters),
             retried=self._runtime.retried,
             resent=self._runtime.resent,
             providers={
                 name: ProviderStatistics(
-                    counters.started - counters.completed, counters.completed, counters.events, dict(counters.failures)
+                    counters.started - counters.completed,
+                    counters.completed,
+                    counters.events,
+                    {str(category): count for category, count in counters.failures.items()},
                 )
                 for name, counters in self._counters.items()
             },

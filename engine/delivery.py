@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, TypeAlias
 
+from ..providers.errors import ErrorCategory
 from ..providers.events import Event, EventType, Start
 
 OnEvent: TypeAlias = "Callable[[Event], object]"
@@ -25,7 +26,7 @@ class Counters:
         self.events: int = 0
         self.started: int = 0
         self.completed: int = 0
-        self.failures: Counter[str] = Counter()
+        self.failures: Counter[ErrorCategory] = Counter()
 
 
 class CallbackOwner(Protocol):
@@ -53,7 +54,10 @@ class Stage(enum.IntEnum):
     """The callback has received the terminal event, or has raised: it is not called again."""
 
 
-DELIVERING = Stage.DELIVERING
+HOLDING, DELIVERING, MUTED, FINISHED = Stage
+"""The members, for the stages of every call. CPython 3.11 needs a thousand instructions to find one in `Stage`."""
+
+ERROR = EventType.ERROR
 
 
 class Delivery:
@@ -70,12 +74,12 @@ class Delivery:
         self._call: CallbackOwner | None = call
         self._counters = counters
         self._held: Start | None = None
-        self._stage = Stage.HOLDING
+        self._stage = HOLDING
 
     @property
     def delivered(self) -> bool:
         """Whether the caller has received an event, so that the call must not be retried any more."""
-        return self._stage is not Stage.HOLDING
+        return self._stage is not HOLDING
 
     def count_in(self, counters: Counters) -> None:
         """Count the events in other counters: the call goes to another provider."""
@@ -83,8 +87,8 @@ class Delivery:
 
     def mute(self) -> None:
         """Deliver only the terminal event from now on: the call is ending."""
-        if self._stage is not Stage.FINISHED:
-            self._stage = Stage.MUTED
+        if self._stage is not FINISHED:
+            self._stage = MUTED
 
     def deliver_first(self, events: Sequence[Event]) -> None:
         """Deliver events, none of them terminal, while the caller may have received nothing yet.
@@ -120,7 +124,7 @@ class Delivery:
 
     def _failed(self, error: BaseException) -> None:
         """Process an exception of `on_event`."""
-        self._stage = Stage.FINISHED
+        self._stage = FINISHED
         call = self._call
         assert call is not None, "a call that has ended has no events"
         try:
@@ -134,11 +138,11 @@ class Delivery:
 
     def finish(self, event: Event) -> BaseException | None:
         """Deliver the terminal event, as the last one. Returns the exception that the callback raised, or None."""
-        if self._stage is Stage.FINISHED:
+        if self._stage is FINISHED:
             return None
         # An error without earlier events is delivered alone; `Done` is preceded by a `Start` that was delayed.
-        events = (event,) if event.type is EventType.ERROR else self._with_start((event,))
-        self._stage = Stage.FINISHED  # last before the callback: this may be called again
+        events = (event,) if event.type is ERROR else self._with_start((event,))
+        self._stage = FINISHED  # last before the callback: this may be called again
         self._counters.events += len(events)
         try:
             for each in events:

@@ -16,9 +16,9 @@ from ..providers.events import Event
 from ..providers.options import Retry
 from ..providers.response import Response
 from .attempt import Attempt
-from .clocks import CallState
+from .clocks import QUEUED, CallState
 from .delivery import Counters
-from .ending import Step
+from .ending import OPEN
 from .listener import Listener, Progress
 from .steps import Action
 from .timed import Timed
@@ -75,7 +75,7 @@ class Directed(Timed):
         admission = self._admission
         if admission is None:
             self.begin()
-        elif self._step is Step.OPEN:
+        elif self._step is OPEN:
             self._enter_queue()
             self._disarm()
             now = self._runtime.loop.clock() if again else self._started
@@ -190,7 +190,7 @@ class Directed(Timed):
         self._prepared, self._attempt = attempt.prepared, attempt
         self._delivery.reset()
         now = self._runtime.loop.clock()
-        if state is CallState.QUEUED:
+        if state is QUEUED:
             self._queued_since = min(self._queued_since, now)
         elif self._queued_since < math.inf:
             self._queued_before += now - self._queued_since

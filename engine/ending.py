@@ -47,6 +47,10 @@ class Step(enum.IntEnum):
     """The tasks that wait for the call were woken."""
 
 
+OPEN, SETTLED, STOPPED, NOTIFYING, NOTIFIED, RECORDED, COMPLETED, ENDED = Step
+"""The members, for the steps of every call. CPython 3.11 needs a thousand instructions to find one in `Step`."""
+
+
 class Ending(Due):
     """The part of a call that ends it, exactly once.
 
@@ -74,7 +78,7 @@ class Ending(Due):
         self._on_completion = on_completion
         self._started = runtime.loop.clock()
         self._timings = Timings()
-        self._step = Step.OPEN
+        self._step = OPEN
         self._outcome: Completion | None = None  # what `completion` will be
         self._terminal: Event | None = None  # the event that the stream ends with
         self._raised: BaseException | None = None  # by a callback; may end the engine
@@ -98,7 +102,7 @@ class Ending(Due):
         self._outcome = outcome
         self._terminal = terminal
         self._delivery.mute()
-        self._step = Step.SETTLED
+        self._step = SETTLED
 
     def conclude(self) -> None:
         """Perform the remaining steps of the end.
@@ -110,21 +114,21 @@ class Ending(Due):
         While the call is being started, only the first step is taken at once. The others follow at the loop's next
         tick, when the caller has the call in hand.
         """
-        if self._step < Step.STOPPED:
+        if self._step < STOPPED:
             self._stop()
-            self._step = Step.STOPPED
+            self._step = STOPPED
         if self._starting:
             self._runtime.soon(self)
             return
-        if self._step < Step.NOTIFIED:
-            self._step = Step.NOTIFYING
+        if self._step < NOTIFIED:
+            self._step = NOTIFYING
             self._deliver_terminal()
-            self._step = Step.NOTIFIED
-        if self._step < Step.RECORDED:
+            self._step = NOTIFIED
+        if self._step < RECORDED:
             self._record()
-            self._step = Step.RECORDED
-        if self._step < Step.COMPLETED:
-            self._step = Step.COMPLETED
+            self._step = RECORDED
+        if self._step < COMPLETED:
+            self._step = COMPLETED
             on_completion, completion = self._on_completion, self.completion or self._outcome
             if on_completion is not None and completion is not None:
                 try:
@@ -132,8 +136,8 @@ class Ending(Due):
                 except BaseException as error:
                     logger.exception("on_completion raised")
                     self._raised = error
-        if self._step < Step.ENDED:
-            self._step = Step.ENDED
+        if self._step < ENDED:
+            self._step = ENDED
             if self._ended is not None:
                 self._ended.set()
         raised, self._raised = self._raised, None
@@ -147,7 +151,7 @@ class Ending(Due):
                 self.conclude()
             except Exception:
                 logger.exception("ending %r raised, too", self)
-                self._step = Step(min(self._step + 1, Step.ENDED))
+                self._step = Step(min(self._step + 1, ENDED))
                 continue
             return
 

@@ -12,9 +12,22 @@ from ..providers.errors import ProviderError
 from ..transport.errors import Phase
 from ..transport.timers import Timer
 from .attempt import Attempt
-from .clocks import ERROR_BODY_SECONDS, LENGTH, UNTIMED, CallState, Clock, Clocks, next_deadline, timeout_error
-from .ending import Ending, Step
+from .clocks import (
+    ERROR_BODY_SECONDS,
+    LENGTH,
+    QUEUED,
+    SENDING,
+    UNTIMED,
+    CallState,
+    Clock,
+    Clocks,
+    next_deadline,
+    timeout_error,
+)
+from .ending import OPEN, Ending
 from .prepared import Prepared
+
+TOTAL = Clock.TOTAL
 
 
 class Timed(Ending):
@@ -53,8 +66,8 @@ class Timed(Ending):
 
     def _enter_queue(self) -> None:
         """Enter the state in which the call waits to be sent."""
-        if self._state is not CallState.QUEUED:
-            self._enter(CallState.QUEUED)
+        if self._state is not QUEUED:
+            self._enter(QUEUED)
             self._queued_since = self._runtime.loop.clock()
 
     def _leave_queue(self, state: CallState, now: float) -> None:
@@ -76,7 +89,7 @@ class Timed(Ending):
     def _state_now(self) -> CallState:
         """Return the state, with the progress of the connection: request sent, and first bytes received."""
         state = self._state
-        if state is CallState.SENDING and self._attempt is not None:
+        if state is SENDING and self._attempt is not None:
             connection = self._attempt.connection
             if connection is not None and connection.sent_at is not None:
                 return CallState.READING if connection.received else CallState.WAITING
@@ -87,12 +100,12 @@ class Timed(Ending):
         attempt, started = self._attempt, self._started
         connection = attempt.connection if attempt is not None else None
         state, since = self._state, started
-        if state is CallState.QUEUED:
+        if state is QUEUED:
             # The usual case of a start, without a lookup in the tables.
             deadline = started + self._clocks.total
             own = self._queued_since - self._queued_before + self._clocks.queue
-            return (own, Clock.QUEUE) if own < deadline else (deadline, Clock.TOTAL)
-        if state is CallState.SENDING:
+            return (own, Clock.QUEUE) if own < deadline else (deadline, TOTAL)
+        if state is SENDING:
             state = self._state_now()
         if attempt is not None and attempt.steps is not None:
             return next_deadline(self._clocks, UNTIMED, started=started, state_since=since)
@@ -117,7 +130,7 @@ class Timed(Ending):
         A timer that fires before the deadline is set again, so that received bytes need not change the timer.
         """
         deadline, _ = self._deadline()
-        if self._state is CallState.SENDING and self._state_now() is CallState.SENDING:
+        if self._state is SENDING and self._state_now() is SENDING:
             # When the request is sent, the first-byte timeout begins without a notification; it may be shorter.
             deadline = min(deadline, self._runtime.loop.now + self._clocks.first_byte)
         if deadline == math.inf:
@@ -130,7 +143,7 @@ class Timed(Ending):
 
     def on_timer(self) -> None:
         """End the call if a timeout has expired; else set the timer to the next deadline."""
-        if self._step is not Step.OPEN:
+        if self._step is not OPEN:
             return
         deadline, clock = self._deadline()
         if deadline <= self._runtime.loop.clock():

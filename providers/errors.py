@@ -76,6 +76,21 @@ class ProviderError(ManystreamError):
     host: the server's host name. Empty until the call has failed; not compared.
     """
 
+    __slots__ = (
+        "body",
+        "category",
+        "context_overflow",
+        "host",
+        "http_status",
+        "message",
+        "model",
+        "provider",
+        "provider_code",
+        "request_id",
+        "retry_after_ms",
+        "retryable",
+    )
+
     def __init__(
         self,
         message: str,

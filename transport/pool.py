@@ -26,7 +26,7 @@ from .loop import Loop
 from .timers import Timer, Timers
 from .tls_socket import TLSSocket
 from .url import Origin
-from .waiting import Host, Ticket, Waiter, WaiterState, report_failure
+from .waiting import DIALLING, QUEUED, Host, Ticket, Waiter, report_failure
 
 if TYPE_CHECKING:
     from .http1 import Connection
@@ -172,7 +172,7 @@ class Pool:
             return
         ticket.waiter = None
         host = ticket.host
-        if ticket.state is WaiterState.QUEUED:
+        if ticket.state is QUEUED:
             host.waiting -= 1
             if len(host.queue) > ABANDONED_KEPT and len(host.queue) > 2 * host.waiting:
                 host.queue = deque(each for each in host.queue if each.waiter is not None)
@@ -223,7 +223,7 @@ class Pool:
         if not queue:
             return
         ticket = queue.popleft()
-        ticket.state = WaiterState.DIALLING
+        ticket.state = DIALLING
         host.waiting -= 1
         host.live += 1
         host.dialling += 1

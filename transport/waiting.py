@@ -52,6 +52,10 @@ class WaiterState(enum.Enum):
     DIALLING = "dialling"
 
 
+QUEUED, DIALLING = WaiterState
+"""The members: CPython 3.11 needs a thousand instructions to find one in its enum."""
+
+
 class Ticket:
     """One waiter's place in the queue, or its running dial.
 
@@ -68,7 +72,7 @@ class Ticket:
         self.waiter: Waiter | None = waiter
         self.host: Host = host
         self.fresh: bool = fresh
-        self.state: WaiterState = WaiterState.QUEUED
+        self.state: WaiterState = QUEUED
         self.dial: Cancellable | None = None
         self._clock = clock
         self._connecting: float | None = None

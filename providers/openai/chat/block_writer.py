@@ -38,6 +38,14 @@ def cache_mark(mark: CacheControl) -> JSONObject:
     return {"type": "ephemeral", "ttl": mark.ttl} if mark.ttl else {"type": "ephemeral"}
 
 
+def plain_text(blocks: Sequence[Text | Image | File]) -> str | None:
+    """Return the text of content that is one text without a cache mark, the usual case; None for any other content."""
+    if len(blocks) != 1:
+        return None
+    block = blocks[0]
+    return block.text if type(block) is Text and block.cache_control is None else None
+
+
 class BlockWriter:
     """Writes the content of one request's messages.
 
@@ -51,8 +59,15 @@ class BlockWriter:
         self._quirks = quirks
         self._warnings = warnings
 
-    def content(self, blocks: Sequence[Text | Image | File], where: str) -> JSON:
-        """Return a message's content: a string for one text without a mark, which every server accepts, else parts."""
+    def content(self, blocks: Sequence[Text | Image | File], number: int | None = None) -> JSON:
+        """Return a message's content: a string for one text without a mark, which every server accepts, else parts.
+
+        number: the message's position in the conversation, for errors and warnings; None: it has none.
+        """
+        plain = plain_text(blocks)
+        if plain is not None:
+            return plain
+        where = "messages" if number is None else f"messages[{number}]"
         if len(blocks) == 1 and type(blocks[0]) is Text:
             return self.text_content([blocks[0]], where)
         return [self.part(block, where) for block in blocks]

@@ -100,7 +100,7 @@ class ChatConverter(HistoryConverter):
             else:
                 content = [block for block in message.content if isinstance(block, Text | Image | File)]
                 if content:
-                    wire_content: JSON = parts.content(content, where)
+                    wire_content: JSON = parts.content(content, number)
                     if self.content_lists and type(wire_content) is str:
                         wire_content = [{"type": "text", "text": wire_content}]
                     wire.append({"role": "user", "content": wire_content})

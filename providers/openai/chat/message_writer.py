@@ -41,8 +41,10 @@ from ...omission_warnings import foreign_thinking
 from ...prefix_cache import Segment
 from ...profile import Profile, ToolCallIdForm
 from ...tool_names import named_call
-from .block_writer import BlockWriter
+from .block_writer import BlockWriter, plain_text
 from .reasoning import DETAILS, STATE_MEMBER, TEXT_MEMBERS, state_members
+
+ASSISTANT = Role.ASSISTANT
 
 Place: TypeAlias = "tuple[int, int]"
 """The position of a block in the conversation: of its message, and within the message."""
@@ -110,7 +112,7 @@ class MessageWriter:
         if not self._pair(messages, first):
             return None
         for number, message in enumerate(messages, first):
-            if message.role is Role.ASSISTANT:
+            if message.role is ASSISTANT:
                 self._add_assistant(message, number)
             else:
                 self._add_user(message, number)
@@ -155,8 +157,7 @@ class MessageWriter:
             elif type(block) is ProviderBlock:
                 self._warnings.append(f"{_field(number, position)}: {block.kind!r} is not sent")
         if blocks:
-            content = self._parts.content(blocks, f"messages[{number}]")
-            self._messages.append({"role": "user", "content": content})
+            self._messages.append({"role": "user", "content": self._parts.content(blocks, number)})
 
     def _add_assistant(self, message: Message, number: int) -> None:
         """Add an assistant's blocks as a message, and the results of its calls after it."""
@@ -188,7 +189,8 @@ class MessageWriter:
         if thinking or self._quirks.reasoning_required:
             self.add_reasoning(wire, texts, thinking, bool(calls))
         if texts and "content" not in wire:
-            wire["content"] = self._parts.text_content(texts, f"messages[{number}]")
+            text = plain_text(texts)
+            wire["content"] = self._parts.text_content(texts, f"messages[{number}]") if text is None else text
         elif calls and "content" not in wire:
             wire["content"] = None
         if calls:
@@ -227,14 +229,14 @@ class MessageWriter:
             if result.is_error:
                 where = _field(*place)
                 self._warnings.append(f"{where}.is_error: not sent; this dialect has no mark for failed results")
-            content: JSON
-            if isinstance(result.content, str) and result.cache_control is None:
-                content = result.content
-            else:
+            content: JSON = None
+            if result.cache_control is None:
+                content = result.content if isinstance(result.content, str) else plain_text(result.content)
+            if content is None:
                 content = self._result_content(id, result, _field(*place), following)
             self._messages.append({"role": "tool", "tool_call_id": id, "content": content})
         if following:
-            self._messages.append({"role": "user", "content": self._parts.content(following, "messages")})
+            self._messages.append({"role": "user", "content": self._parts.content(following)})
 
     def _result_content(self, id: str, result: ToolResult, where: str, following: list[Text | Image | File]) -> JSON:
         """Return a result's text. Adds its other blocks to `following`."""

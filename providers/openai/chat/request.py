@@ -30,7 +30,7 @@ from ...tool_names import check_tool_names
 from ...wire_head import path_with_query, request_headers
 from ..schema import strict_schema
 from ..thinking import is_reasoning_model, takes_sampling
-from .block_writer import BlockWriter, cache_mark
+from .block_writer import BlockWriter, cache_mark, plain_text
 from .message_writer import MessageWriter, WriterState
 from .thinking import thinking_members
 
@@ -120,7 +120,7 @@ def asks_for_probabilities(body: JSONObject) -> bool:
 
 def _messages(request: Request, system: list[Text], profile: Profile, warnings: list[str]) -> JSON:
     """Return system prompt and conversation. Raises `InvalidRequestError` if there is nothing to send."""
-    lead = _system_messages(system, profile.quirks, BlockWriter(profile.quirks, warnings)) if system else []
+    lead = _system_messages(system, profile.quirks, warnings) if system else []
 
     def write(messages: Sequence[Message], first: int, state: WriterState | None) -> Segment[WriterState] | None:
         warned: list[str] = []
@@ -134,9 +134,11 @@ def _messages(request: Request, system: list[Text], profile: Profile, warnings: 
     return messages
 
 
-def _system_messages(system: list[Text], quirks: Quirks, parts: BlockWriter) -> list[JSONObject]:
+def _system_messages(system: list[Text], quirks: Quirks, warnings: list[str]) -> list[JSONObject]:
     """Return one message with all system text: a string, or parts if there are cache marks."""
-    content = parts.text_content(system, "system", separator="\n\n")
+    content: JSON = plain_text(system)
+    if content is None:
+        content = BlockWriter(quirks, warnings).text_content(system, "system", separator="\n\n")
     return [{"role": quirks.system_role, "content": content}]
 
 
