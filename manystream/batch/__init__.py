@@ -9,6 +9,7 @@ Knows files, engines, and the message forms of the input lines. Must not know te
 batch` (`cli/batch.py`) does.
 """
 
+from .budget import BatchBudget as BatchBudget
 from .intake import Counters as Counters
 from .journal import Journal as Journal
 from .journal import Records as Records

@@ -38,6 +38,9 @@ class Counters:
     unpriced: number of answers without a price.
     unpriced_reason: why the first of them has none; empty if all have one.
     waiting: those of `running` that wait to be sent; `Batch.count_waiting` sets it.
+    budget: US dollars that all runs together may cost; None for no budget.
+    spent: US dollars that count in the budget, those of earlier runs included.
+    unpaid: lines that were not sent because the budget did not allow it. They are not recorded.
     """
 
     lines: int = 0
@@ -55,6 +58,9 @@ class Counters:
     unpriced: int = 0
     unpriced_reason: str = ""
     waiting: int = 0
+    budget: float | None = None
+    spent: float = 0.0
+    unpaid: int = 0
 
     @property
     def ended(self) -> int:

@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Protocol
 
 from ..providers.json_values import JSON, JSONObject, mapping, string
+from .budget import BatchBudget
 from .line_file import JournalError, LineFile
 from .lines import LineId
 
@@ -61,6 +62,8 @@ class Records(Protocol):
 class Journal:
     """The file of answers and the file of failures, open for one run.
 
+    budget: receives the records of earlier runs, whose cost it counts; None for no budget.
+
     answers_path: the file of answers.
     errors_path: the file of failures.
     answered: ids of lines with an answer.
@@ -70,12 +73,13 @@ class Journal:
     Leaving `with Journal(path) as journal:` closes the files. After that, recording raises `JournalError`.
     """
 
-    def __init__(self, answers: Path, errors: Path | None = None) -> None:
+    def __init__(self, answers: Path, errors: Path | None = None, *, budget: BatchBudget | None = None) -> None:
         self.answers_path = answers
         self.errors_path: Path = errors if errors is not None else default_errors_path(answers)
         self.answered: set[LineId] = set()
         self.failed: set[LineId] = set()
         self.makers: set[str] = set()
+        self._budget = budget
         self._answers: LineFile | None = None
         self._errors: LineFile | None = None
 
@@ -161,12 +165,16 @@ class Journal:
         if id is not None:
             self.answered.add(id)
             self.makers.add(string(record, "provider") or "")
+            if self._budget is not None:
+                self._budget.read_answer(record)
         return _prompt_reason(record)
 
     def _read_failure(self, position: int, record: JSONObject) -> str | None:
         id = _id(record)
         if id is not None and id not in self.answered and _category(record) not in NOT_FAILED:
             self.failed.add(id)
+            if self._budget is not None:
+                self._budget.read_failure(id, record)
         return _prompt_reason(record) or (None if type(record.get("error")) is dict else "it has no error")
 
     def _clean_errors(self, errors: LineFile) -> None:

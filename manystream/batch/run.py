@@ -23,10 +23,12 @@ from ..engine.core import Engine
 from ..engine.errors import EngineClosedError, TooManyCallsError
 from ..engine.handle import Call
 from ..engine.lane import REFUSAL_CODES
+from ..engine.live_budgets import REFUSAL_CODE as BUDGET_SPENT
 from ..providers.errors import ErrorCategory, InvalidRequestError, ManystreamError, ProviderError
 from ..providers.json_values import JSONObject
 from ..providers.quota_report import Refusal
 from ..providers.usage import Usage
+from .budget import SPENT, BatchBudget
 from .intake import RECORDED_TEXT, Counters, Intake
 from .journal import INVALID_LINE, Records
 from .line_file import JournalError
@@ -40,6 +42,11 @@ SPENT_IN_A_ROW = 10
 A single refusal may be caused by its line.
 """
 
+UNPAID_IN_A_ROW = 10
+"""The number of lines that the budget refuses, without an answer between them, after which no further line is read.
+
+A single line may have a larger cost than the others.
+"""
 
 TOO_LARGE = REFUSAL_CODES[Refusal.TOO_LARGE]
 """The code of a request that is larger than a whole limit. The next line may be smaller."""
@@ -63,6 +70,8 @@ class Batch:
         the provider that answered.
     price: returns the cost of an answer; if None, no cost is recorded.
     shard: the part of the input that this run sends; None for the whole input.
+    budget: counts what the lines cost. The engine has `budget.for_engine()` among its budgets, and refuses a line that
+        does not fit. Such a line is not recorded, so a later run sends it.
 
     counters: the run's figures (`Counters`).
     """
@@ -80,10 +89,13 @@ class Batch:
         provider: str | None = None,
         price: Price | None = None,
         shard: Shard | None = None,
+        budget: BatchBudget | None = None,
     ) -> None:
         check_callback("choose_model", choose_model)
         check_callback("price", price)
         self.counters: Counters = Counters()
+        if budget is not None:
+            self.counters.budget, self.counters.spent = budget.usd, budget.spent_before
         self._intake = Intake(
             self.counters, source, journal.answered, journal.failed, retry_failed=retry_failed, shard=shard
         )
@@ -98,7 +110,9 @@ class Batch:
         self._calls: dict[LineId, Call | None] = {}
         self._scope = trio.CancelScope()
         self._idle = trio.Event()
-        self._spent = 0
+        self._budget = budget
+        self._quota_refusals = 0
+        self._budget_refusals = 0
         self._stopped = False
         self._failure: BatchError | None = None
 
@@ -232,18 +246,21 @@ class Batch:
     def _record(self, item: Item, completion: Completion) -> None:
         error = completion.error
         cost = self._count_cost(item, completion)
+        spent = self._count_spent(item, completion)
         if error is None:
-            self._spent = 0
-            self._keep_answer(item, completion, cost)
+            self._quota_refusals = self._budget_refusals = 0
+            self._keep_answer(item, answer_record(item, completion, self._provider, cost, spent))
         elif error.category is ErrorCategory.CANCELLED:
             # A cancelled line is not recorded as failed, so a later run sends it.
             if not self._stopped:
                 self._fail(BatchError(f"line {item.number} was not answered: {error.message}"))
+        elif error.provider_code == BUDGET_SPENT and self._budget is not None:
+            self._leave_unpaid()
         elif (hopeless := self._hopeless(item, error)) is not None:
             # Every further line would fail for this reason. It is not recorded, so a later run sends the line.
             self._fail(BatchError(f"{hopeless}: {error.message}"))
         else:
-            self._keep_failure(failure_record(item, completion, error), error.category)
+            self._keep_failure(failure_record(item, completion, error, spent), error.category)
 
     def _hopeless(self, item: Item, error: ProviderError) -> str | None:
         """Return why further lines would fail, too, or None if they may succeed."""
@@ -251,10 +268,28 @@ class Batch:
         if error.http_status == 401 and not self.counters.answered and not item.request.extra_headers:
             return "the key was refused"
         if error.category is ErrorCategory.RATE_LIMIT and not error.retryable and error.provider_code != TOO_LARGE:
-            self._spent += 1
-            if self._spent >= SPENT_IN_A_ROW:
+            self._quota_refusals += 1
+            if self._quota_refusals >= SPENT_IN_A_ROW:
                 return "the quota is exhausted"
         return None
+
+    def _leave_unpaid(self) -> None:
+        """Count a line that the budget refused. After several in a row, read no further line; running calls go on."""
+        self.counters.unpaid += 1
+        self._budget_refusals += 1
+        if self._budget_refusals >= UNPAID_IN_A_ROW:
+            self._scope.cancel()
+
+    def _count_spent(self, item: Item, completion: Completion) -> float | None:
+        """Count in the budget what all attempts of a call cost. Returns what its line cost in all runs.
+
+        None if there is no budget, or the cost is not known.
+        """
+        dollars = completion.cost
+        if self._budget is None or dollars is None:
+            return None
+        self.counters.spent += dollars
+        return self._budget.of_line(item.id, dollars)
 
     def _count_tokens(self, completion: Completion) -> None:
         usage = completion.response.usage if completion.response is not None else Usage()
@@ -283,9 +318,9 @@ class Batch:
             counters.unpriced_reason = counters.unpriced_reason or cost.reason
         return cost
 
-    def _keep_answer(self, item: Item, completion: Completion, cost: Cost | Unpriced | None) -> None:
+    def _keep_answer(self, item: Item, record: JSONObject) -> None:
         try:
-            self._journal.record_answer(item.id, answer_record(item, completion, self._provider, cost))
+            self._journal.record_answer(item.id, record)
         except (OSError, JournalError) as error:
             self._fail_to_write(self._journal.answers_path, error)
         else:
@@ -320,7 +355,11 @@ def target_of(completion: Completion) -> str:
 
 
 def answer_record(
-    item: Item, completion: Completion, provider: str | None, cost: Cost | Unpriced | None = None
+    item: Item,
+    completion: Completion,
+    provider: str | None,
+    cost: Cost | Unpriced | None = None,
+    spent: float | None = None,
 ) -> JSONObject:
     """Return the record of an answer.
 
@@ -328,6 +367,7 @@ def answer_record(
     completion: the call's completion, with a response.
     provider: the value of the member `provider`, if the completion does not name who answered.
     cost: the answer's cost; `Unpriced` is written as null, and None leaves out the member `cost`.
+    spent: US dollars of all attempts of the line; None leaves out the member.
     """
     response = completion.response
     assert response is not None
@@ -351,6 +391,8 @@ def answer_record(
     }
     if cost is not None:
         record["cost"] = {"currency": cost.currency, "total": float(cost.total)} if isinstance(cost, Cost) else None
+    if spent is not None:
+        record[SPENT] = spent
     if item.request.response_schema is not None:
         record["parsed"] = response.parsed
     if response.refusal:
@@ -360,9 +402,12 @@ def answer_record(
     return record
 
 
-def failure_record(item: Item, completion: Completion, error: ProviderError) -> JSONObject:
-    """Return the record of a failure. Its member `text` is the part of the answer that had arrived."""
-    return {
+def failure_record(item: Item, completion: Completion, error: ProviderError, spent: float | None = None) -> JSONObject:
+    """Return the record of a failure. Its member `text` is the part of the answer that had arrived.
+
+    spent: US dollars of all attempts of the line; None or 0 leaves out the member.
+    """
+    record: JSONObject = {
         "id": item.id,
         "line": item.number,
         "error": {
@@ -377,6 +422,9 @@ def failure_record(item: Item, completion: Completion, error: ProviderError) -> 
         "seconds": _seconds(completion),
         "request_id": completion.request_id,
     }
+    if spent:
+        record[SPENT] = spent
+    return record
 
 
 def _usage(usage: Usage) -> JSONObject:

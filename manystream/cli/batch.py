@@ -20,6 +20,7 @@ import trio
 
 from ..batch import (
     Batch,
+    BatchBudget,
     BatchError,
     Counters,
     Journal,
@@ -44,6 +45,7 @@ from ..ray.driver import ClusterBatch
 from ..ray.worker import WorkerOptions
 from ..simulator import SimulatorError
 from ..simulator.process import allow_many_sockets
+from .batch_budget import budget_notice, budget_report, check_budget, open_budget
 from .batch_help import DESCRIPTION as DESCRIPTION
 from .batch_help import EPILOG
 from .batch_help import HELP as HELP
@@ -75,6 +77,7 @@ class BatchOptions:
     concurrency: calls at a time.
     max_rps: requests per second of all shards together, or None for no limit.
     max_tpm: tokens per minute of all shards together, or None for no limit.
+    budget: US dollars that all runs of all shards together may cost, or None for no limit.
     adaptive: whether to learn limits from what servers report and refuse.
     attempts: the most attempts of each line.
     stream: whether to request streams.
@@ -93,6 +96,7 @@ class BatchOptions:
     concurrency: int
     max_rps: float | None
     max_tpm: float | None
+    budget: float | None
     adaptive: bool
     attempts: int
     stream: bool
@@ -110,20 +114,23 @@ class BatchOptions:
     @property
     def shared_limits(self) -> dict[str, float | None]:
         """Option → its value, for the limits that all shards share; each shard uses its part."""
-        return {"--max-rps": self.max_rps, "--max-tpm": self.max_tpm}
+        return {"--max-rps": self.max_rps, "--max-tpm": self.max_tpm, "--budget": self.budget}
 
     def part(self, limit: float | None) -> float | None:
         """Return this process's part of a limit that all shards share."""
         return limit if limit is None or self.shard is None else limit / self.shard.count
 
-    def traffic(self, routes: Sequence[Route]) -> Traffic:
+    def traffic(self, routes: Sequence[Route], budget: BatchBudget | None) -> Traffic:
         """Return the engine's traffic control. `--max-rps` and `--max-tpm` are one limit over all calls."""
         rates: dict[str, RateLimit] = {}
         if self.max_rps is not None or self.max_tpm is not None:
             rates[EVERY_CALL] = RateLimit(
                 requests_per_second=self.part(self.max_rps), tokens_per_minute=self.part(self.max_tpm)
             )
-        return Traffic(rates=rates, routes=routes, adaptive=self.adaptive)
+        if budget is None:
+            return Traffic(rates=rates, routes=routes, adaptive=self.adaptive)
+        budgets = (budget.for_engine(),)
+        return Traffic(rates=rates, routes=routes, budgets=budgets, price=budget.price, adaptive=self.adaptive)
 
 
 @dataclass(slots=True)
@@ -134,12 +141,14 @@ class Run:
     started: whether the batch was started.
     interrupted: whether Ctrl-C ended it.
     elapsed: how long it took, in seconds.
+    total: the number of lines to send; None if it is unknown.
     """
 
     counters: Counters
     started: bool = False
     interrupted: bool = False
     elapsed: float = 0.0
+    total: int | None = None
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -159,6 +168,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-rps", type=float, metavar="R", help="requests per second (default: no limit)")
     parser.add_argument(
         "--max-tpm", type=float, metavar="T", help="input and output tokens per minute, roughly (default: no limit)"
+    )
+    parser.add_argument(
+        "--budget", type=float, metavar="USD", help="US dollars for all runs on these files (default: no limit)"
     )
     parser.add_argument(
         "--no-adaptive", action="store_true", help="learn no limits from what servers report and refuse"
@@ -202,6 +214,7 @@ def _read_options(arguments: argparse.Namespace) -> BatchOptions:
         concurrency=arguments.concurrency,
         max_rps=arguments.max_rps,
         max_tpm=arguments.max_tpm,
+        budget=arguments.budget,
         adaptive=not arguments.no_adaptive,
         attempts=arguments.attempts,
         stream=arguments.stream,
@@ -217,6 +230,8 @@ def _read_options(arguments: argparse.Namespace) -> BatchOptions:
             raise CommandError(f"{name} must be above 0, not {value:g}", status=2)
     if options.ray is not None or options.actors is not None:
         check_ray(options.ray, options.shared_limits, options.targets)
+    if options.budget is not None:
+        check_budget(simulated=options.targets.simulated)
     _check_input(options)
     return options
 
@@ -274,13 +289,16 @@ def _is_file(path: Path, status: os.stat_result) -> bool:
 
 async def _batch(options: BatchOptions, destination: Destination) -> int:
     """Run the batch, print the summary, also after a failure, and return the exit status."""
-    journal = Journal(options.output, options.errors)
+    budget = open_budget(options.part(options.budget), destination)
+    journal = Journal(options.output, options.errors, budget=budget)
     run = Run(Counters())
     failure: Exception | None = None
     try:
         with journal:
             _check_makers(journal, destination.name)
-            await _ask(options, destination, journal, run)
+            if budget is not None and (notice := budget_notice(budget, str(options.output))):
+                print(notice, file=sys.stderr)
+            await _ask(options, destination, journal, budget, run)
     except (BatchError, JournalError, CommandError) as error:
         failure = error
     if run.started:
@@ -293,12 +311,16 @@ async def _batch(options: BatchOptions, destination: Destination) -> int:
         print("Interrupted. The same command resumes the batch.", file=sys.stderr)
         return 130
     counters = run.counters
-    return 1 if counters.failed + counters.failed_before + counters.invalid else 0
+    if counters.unpaid:
+        print(budget_report(counters, run.total), file=sys.stderr)
+    return 1 if counters.failed + counters.failed_before + counters.invalid + counters.unpaid else 0
 
 
-async def _ask(options: BatchOptions, destination: Destination, journal: Journal, run: Run) -> None:
+async def _ask(
+    options: BatchOptions, destination: Destination, journal: Journal, budget: BatchBudget | None, run: Run
+) -> None:
     failure: Exception | None = None
-    async with _open_batch(options, destination, journal) as batch:
+    async with _open_batch(options, destination, journal, budget) as batch:
         if options.targets.simulated:
             print("No --model was given: the built-in simulator answers, not a model.", file=sys.stderr)
         shard = options.shard
@@ -309,7 +331,7 @@ async def _ask(options: BatchOptions, destination: Destination, journal: Journal
             total = shard.lines_of(total)
         label = f"shard {shard}" if shard is not None else ""
         progress = open_progress(batch.counters, total, label, plain=options.plain)
-        run.started, run.counters = True, batch.counters
+        run.started, run.counters, run.total = True, batch.counters, total
         try:
             run.interrupted = await _work(batch, options, progress)
         except (BatchError, ClusterError, CommandError) as error:
@@ -325,7 +347,7 @@ async def _ask(options: BatchOptions, destination: Destination, journal: Journal
 
 @asynccontextmanager
 async def _open_batch(
-    options: BatchOptions, destination: Destination, journal: Journal
+    options: BatchOptions, destination: Destination, journal: Journal, budget: BatchBudget | None
 ) -> AsyncGenerator[Batch | ClusterBatch, None]:
     """Open the engine, or connect to the cluster, and yield the batch."""
     simulated = options.targets.simulated
@@ -348,14 +370,16 @@ async def _open_batch(
             yield cluster_batch
         return
     retry = Retry(max_attempts=options.attempts, cap=60.0)
-    traffic = options.traffic(destination.routes)
+    traffic = options.traffic(destination.routes, budget)
     async with open_engine(
         destination.providers, retry=retry, proxy=proxy, monitor=options.monitor, traffic=traffic
     ) as engine:
-        yield _new_batch(options, engine, journal, destination)
+        yield _new_batch(options, engine, journal, destination, budget)
 
 
-def _new_batch(options: BatchOptions, engine: Engine, journal: Journal, destination: Destination) -> Batch:
+def _new_batch(
+    options: BatchOptions, engine: Engine, journal: Journal, destination: Destination, budget: BatchBudget | None
+) -> Batch:
     return Batch(
         engine,
         journal,
@@ -367,6 +391,7 @@ def _new_batch(options: BatchOptions, engine: Engine, journal: Journal, destinat
         provider=destination.name,
         price=None if options.targets.simulated else price_list(*destination.providers),
         shard=options.shard,
+        budget=budget,
     )
 
 

@@ -64,11 +64,19 @@ rate:
   and does not count against --attempts. --max-rps and --max-tpm are limits of
   your own, over all models together. A minute's tokens may be used at once.
 
+budget:
+  --budget 5 lets all runs on these files cost at most 5 US dollars, at the list
+  prices of the extra `cost`. What the files already hold is counted. A line is
+  sent only if the most that it may cost fits: a smaller max_output_tokens lets
+  more lines run at a time, and more fit in the end. When the budget is spent,
+  running lines end, the others stay unsent, and the exit status is 1. The same
+  command with a larger budget sends them.
+
 shards:
   --shard 2/8 sends the lines whose number modulo 8 is 2, and writes
   answers.2-of-8.jsonl and answers.2-of-8.errors.jsonl. Line numbers begin with
-  1, shards with 0. --max-rps and --max-tpm are for all shards together: each
-  shard uses an eighth. --concurrency is for one shard.
+  1, shards with 0. --max-rps, --max-tpm and --budget are for all shards
+  together: each shard uses an eighth. --concurrency is for one shard.
 
 a Ray cluster:
   --ray 10.0.0.5:6379 --actors 16 divides the calls among 16 workers on a
@@ -80,7 +88,7 @@ summary and the answers show the cost.
 
 exit status:
   0    every line has an answer
-  1    some lines failed
+  1    some lines failed, or the budget did not allow them
   2    the command line is wrong
   130  interrupted; all answers so far are in the file
 """

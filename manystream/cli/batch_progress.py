@@ -14,6 +14,7 @@ from collections import deque
 from pathlib import Path
 
 from ..batch import Counters
+from .batch_budget import spent_text
 from .terminal import Paint, harmless, money
 
 LOOK_SECONDS = 0.25
@@ -84,7 +85,7 @@ class Progress(abc.ABC):
         parts = [
             f"{self._rate:,.1f}/s",
             f"{compact(counters.input_tokens + counters.output_tokens)} tokens ({compact(self._token_rate * 60)}/min)",
-            *([cost] if (cost := cost_text(counters)) else []),
+            *([cost] if (cost := spent_text(counters) or cost_text(counters)) else []),
             f"{counters.running - counters.waiting:,} running",
             *([f"{counters.waiting:,} waiting"] if counters.waiting else []),
             f"{failed:,} failed",
@@ -189,6 +190,8 @@ def summary(counters: Counters, elapsed: float, answers: Path, errors: Path, pai
     ]
     if counters.cost:
         lines.append(f"{cost_text(counters)} by the prices of genai-prices")
+    if counters.budget is not None:
+        lines.append(f"{spent_text(counters)} of the budget")
     if counters.unpriced:
         lines.append(f"{counters.unpriced:,} without a price: {harmless(counters.unpriced_reason)}")
     if counters.answered_before:

@@ -17,6 +17,13 @@ from ..ray.worker import WorkerOptions
 from .batch_targets import TargetOptions
 from .errors import CommandError
 
+IN_PLACE = {
+    "--max-rps": "limit the calls with --concurrency",
+    "--max-tpm": "limit the calls with --concurrency",
+    "--budget": "divide the batch with --shard instead",
+}
+"""Option → what to use with or in place of `--ray`."""
+
 
 def add_ray_arguments(parser: argparse.ArgumentParser) -> None:
     """Add `--ray` and `--actors` to the parser."""
@@ -30,7 +37,7 @@ def check_ray(address: str | None, limits: Mapping[str, float | None], targets: 
     """Raise `CommandError` for options that do not fit together.
 
     address: the value of `--ray`.
-    limits: option → value of the limits on the rate.
+    limits: option → value of the limits that all processes share.
     targets: where the lines are sent. Only processes of this machine can reach the simulator.
     """
     if address is None:
@@ -45,7 +52,7 @@ def check_ray(address: str | None, limits: Mapping[str, float | None], targets: 
         raise CommandError("--ray takes one --model and one --base-url: it has no routes", status=2)
     for name, value in limits.items():
         if value is not None:
-            raise CommandError(f"{name} is not supported with --ray: limit the calls with --concurrency", status=2)
+            raise CommandError(f"{name} is not supported with --ray: {IN_PLACE[name]}", status=2)
 
 
 @contextmanager

@@ -1,0 +1,93 @@
+"""`manystream batch --budget`: check the price of every model before the first line is sent, and report a spent budget.
+
+Knows the option `--budget` and the price list. Must not know how a batch runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+
+from ..batch import BatchBudget, Counters
+from ..cost import CURRENCY, CostExtraError, Unpriced, check_installed, price, price_usage
+from ..providers.usage import Usage
+from .batch_targets import Destination
+from .errors import CommandError
+from .terminal import harmless, money
+
+SAMPLE = Usage(1_000, 1_000, total_tokens=2_000)
+"""The tokens whose price is asked for each model before the first line is sent."""
+
+
+def check_budget(*, simulated: bool) -> None:
+    """Raise `CommandError` where there are no prices. simulated: whether the built-in simulator answers."""
+    if simulated:
+        raise CommandError("--budget needs a --model: the simulator's answers have no price", status=2)
+    try:
+        check_installed()
+    except CostExtraError as error:
+        raise CommandError(f"--budget: {error}", status=2) from None
+
+
+def open_budget(usd: float | None, destination: Destination) -> BatchBudget | None:
+    """Return the budget of a run; None without the option. Raises `CommandError` for a model without a price.
+
+    usd: the US dollars of this process.
+    destination: where the lines are sent.
+    """
+    if usd is None:
+        return None
+    by_name = {provider.name: provider for provider in destination.providers}
+    for target in _targets(destination):
+        name, _, model = target.partition("/")
+        found = price_usage(SAMPLE, model, by_name[name])
+        if isinstance(found, Unpriced):
+            raise CommandError(f"--budget: {found.reason}", status=2)
+    return BatchBudget(usd, price, destination.providers)
+
+
+def _targets(destination: Destination) -> Sequence[str]:
+    """Return the models of all lines as `provider/model`; none if each line names its own."""
+    if destination.routes:
+        return [target.model for route in destination.routes for target in route.targets]
+    model = destination.choose_model(None)
+    return () if model is None else (model,)
+
+
+def budget_notice(budget: BatchBudget, file: str) -> str:
+    """Return a line about what the file of answers already holds; empty if it holds nothing.
+
+    file: its name.
+    """
+    parts: list[str] = []
+    if budget.spent_before:
+        parts.append(f"{dollars(budget.spent_before)} of {dollars(budget.usd)} are spent")
+    if budget.uncounted:
+        what = "answer without a known cost is" if budget.uncounted == 1 else "answers without a known cost are"
+        parts.append(f"{budget.uncounted:,} {what} not counted")
+    return f"Budget: {', and '.join(parts)} ({harmless(file)})" if parts else ""
+
+
+def budget_report(counters: Counters, total: int | None) -> str:
+    """Return the line that reports a spent budget.
+
+    total: the number of lines of the input; None if it is unknown.
+    """
+    left = "the other lines are"
+    if total is not None:
+        count = total - counters.ended
+        left = "1 line is" if count == 1 else f"{count:,} lines are"
+    return (
+        f"The budget is spent: {left} not sent, since the largest cost of a line did not fit into the rest"
+        f" ({spent_text(counters)} spent). The same command with a larger --budget goes on."
+    )
+
+
+def spent_text(counters: Counters) -> str:
+    """Return what is spent of the budget, such as `$0.80 of $1.00`; empty without a budget."""
+    return "" if counters.budget is None else f"{dollars(counters.spent)} of {dollars(counters.budget)}"
+
+
+def dollars(amount: float) -> str:
+    """Return an amount of US dollars for a person."""
+    return money(Decimal(amount), CURRENCY)
