@@ -93,7 +93,7 @@ class Calls:
         watch = None if observer is None else self._guard(observer)
         pool = Pool(backend, loop, timers, self._dial, limits.pool, watch)
         self._runtime = Runtime(loop, timers, pool, self._callback_raised)
-        self._runtime.on_scope = None if watch is None else watch.scope_changed
+        self._runtime.watch = watch
         self._watch = watch
         self._hooks = CallHooks(self._call_ended) if watch is None else watch.hooks(self._call_ended)
         self._scope = scope

@@ -164,7 +164,7 @@ class HedgedJourney(Journey):
             self._settle_one(reservation, None, now, sent=False)
             return False
         self._state.take(now)
-        self._route.state.begin(wait.site.place, now)
+        self._route.begin(wait.site.place, now)
         self._itinerary.ring(wait.site.place).begin(wait.site.key, None, now)
         self._seconds_made += 1
         self._was_beside = True

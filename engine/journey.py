@@ -298,7 +298,7 @@ class Journey(Admission, Due):
         self._provider, self._model = stop.prepared.provider.name, stop.prepared.model
         self._site, self._started_at, self._answered = site, now, False
         self._attempted |= {site.place}
-        self._route.state.begin(site.place, now, self._request.session)
+        self._route.begin(site.place, now, self._request.session)
         self._itinerary.ring(site.place).begin(site.key, self._request.session, now)
         self._call.redirect(stop)
         self._call.admitted()

@@ -19,8 +19,9 @@ from ..providers.limit_reports import ReadReport
 from ..providers.quota_report import QuotaReport, Refusal
 from ..transport.timers import Timer
 from .clocks import Clock
+from .notice import open_notice
 from .prepared import WallClock
-from .runtime import Due, Runtime
+from .runtime import Due, Runtime, TrafficWatch
 from .traffic.declared import DeclaredLimit
 from .traffic.quota import Impossible
 from .traffic.scope import Scope
@@ -30,9 +31,6 @@ logger: logging.Logger = logging.getLogger("manystream.traffic")
 
 AT_ONCE = 64
 """The maximum number of calls that are sent or rejected in one tick; the streams are served between two ticks."""
-
-NOTICE_SECONDS = 1.0
-"""The least seconds between two notifications of the observer about one scope."""
 
 DEFECT_DELAY = 1.0
 """Seconds until a tick that raised is repeated."""
@@ -72,8 +70,7 @@ class Lane(Due):
         "_ignored",
         "_is_pumping",
         "_is_scheduled",
-        "_notice_due",
-        "_noticed_at",
+        "_notice",
         "_read_report",
         "_row",
         "_runtime",
@@ -102,8 +99,7 @@ class Lane(Due):
         self._is_scheduled = False
         self._is_pumping = False
         self._ignored: set[str] = set()
-        self._notice_due = False
-        self._noticed_at = -math.inf
+        self._notice = open_notice(runtime, self._send_notice, self.on_defect)
 
     def __repr__(self) -> str:
         return f"<Lane {self.scope.name}, {self.scope.queue.length} waiting>"
@@ -164,8 +160,8 @@ class Lane(Due):
         else:
             self._set_timer()
         self._pass_on()
-        if self._runtime.on_scope is not None:
-            self._notice()
+        if self._notice is not None:
+            self._notice.note()
 
     def _pump(self) -> bool:
         """Send some calls. Return True if more may be sent now."""
@@ -193,8 +189,8 @@ class Lane(Due):
             self.schedule()
         if self.scope.limits:
             self._pass_on()
-        if self._runtime.on_scope is not None:
-            self._notice()
+        if self._notice is not None:
+            self._notice.note()
 
     def _pass_on(self) -> None:
         for limit in self.scope.limits:
@@ -217,24 +213,10 @@ class Lane(Due):
         when = self.now + DEFECT_DELAY
         self._timer = self._runtime.timers.at(when, self.pump, self.on_defect)
 
-    # --- figures for the observer ---
-
-    def _notice(self) -> None:
-        """Notify the observer of the scope's figures: now, or when a second has passed since the last time."""
-        if self._notice_due:
-            return
-        when = self._noticed_at + NOTICE_SECONDS
-        if when > self.now:
-            self._notice_due = True
-            self._runtime.timers.at(when, self._send_notice, self.on_defect)
-        else:
-            self._send_notice()
-
-    def _send_notice(self) -> None:
-        self._notice_due = False
-        self._noticed_at = now = self.now
-        if self._runtime.on_scope is not None:
-            self._runtime.on_scope(self.scope.name, self.scope.statistics(now))
+    def _send_notice(self, watch: TrafficWatch, now: float) -> bool:
+        """Notify the observer of the scope's figures."""
+        watch.scope_changed(self.scope.name, self.scope.statistics(now))
+        return False
 
     # --- limits in responses ---
 

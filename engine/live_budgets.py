@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, cast
@@ -19,11 +19,12 @@ from ..providers.provider import Provider
 from ..providers.request import Request
 from ..providers.usage import Usage
 from ..transport.timers import Timer
+from .notice import open_notice
 from .prepared import Prepared
-from .runtime import Due, Runtime
+from .runtime import Due, Runtime, TrafficWatch
 from .token_estimate import estimate_input_tokens, largest_input_tokens
 from .traffic.amounts import Amounts
-from .traffic.budget import BudgetRefusal, Budgets, Claim, Holding
+from .traffic.budget import Account, BudgetRefusal, Budgets, Claim, Holding
 from .traffic.options import Traffic
 from .traffic.price import Price, ask_price
 from .traffic.statistics import BudgetStatistics
@@ -84,7 +85,18 @@ class Claimant(Protocol):
 class LiveBudgets(Due):
     """The budgets of one engine. traffic: they, and the function that knows prices."""
 
-    __slots__ = ("_budgets", "_is_scheduled", "_limited", "_runtime", "_timer", "_warned", "price")
+    __slots__ = (
+        "_budgets",
+        "_is_scheduled",
+        "_limited",
+        "_noted",
+        "_notice",
+        "_runtime",
+        "_sending",
+        "_timer",
+        "_warned",
+        "price",
+    )
 
     def __init__(self, traffic: Traffic, runtime: Runtime) -> None:
         budgets = tuple(traffic.budgets)
@@ -95,6 +107,9 @@ class LiveBudgets(Due):
         self._timer: Timer | None = None
         self._is_scheduled = False
         self._warned = False
+        self._notice = open_notice(runtime, self._send_notice, self.on_defect)
+        self._noted: dict[Account, None] = {}  # changed since the observer was notified of them
+        self._sending: list[Account] = []  # the observer is notified of them now
 
     # --- what a call may use, and what it used ---
 
@@ -159,6 +174,8 @@ class LiveBudgets(Due):
             found = self._budgets.reserve(need.tenant, amounts, now)
         except InvalidRequestError as error:
             return _function_failed(error)
+        if isinstance(found, Holding):
+            self._note(found.accounts)
         return _refused(found) if isinstance(found, BudgetRefusal) else found
 
     def wait(self, claim: Claim, now: float) -> None:
@@ -170,17 +187,24 @@ class LiveBudgets(Due):
             self._notify(claim, partial(_claimant(claim).unfunded, _function_failed(error)))
         if found is not None:
             self._answer(claim, found)
+        elif claim.account is not None:
+            self._note((claim.account,))
         self.changed()
         self._set_timer(now)
 
     def leave(self, claim: Claim) -> None:
         """Let a call wait no longer. May be called again."""
+        account = claim.account
         self._budgets.leave(claim)
+        if account is not None:
+            self._note((account,))
         self.changed()
 
     def settle(self, holding: Holding, used: Amounts, now: float) -> None:
         """Replace a reservation by what was used. A second call does nothing."""
+        accounts = holding.accounts
         self._budgets.settle(holding, used, now)
+        self._note(accounts)
         self.changed()
 
     def statistics(self, now: float) -> tuple[BudgetStatistics, ...]:
@@ -188,6 +212,23 @@ class LiveBudgets(Due):
         found = self._budgets.statistics(now)
         self.changed()
         return found
+
+    def _note(self, accounts: Iterable[Account]) -> None:
+        """Notify the observer of changed accounts, at a later tick."""
+        if self._notice is not None:
+            self._noted.update(dict.fromkeys(accounts))
+            self._notice.note()
+
+    def _send_notice(self, watch: TrafficWatch, now: float) -> bool:
+        """Notify the observer of some changed accounts. Returns whether there are more."""
+        if not self._sending:
+            self._sending, self._noted = list(self._noted), {}
+        for account in self._sending[:AT_ONCE]:
+            watch.budget_changed(account.figures(now))
+        del self._sending[:AT_ONCE]
+        if not self._sending and self._noted and self._notice is not None:
+            self._notice.note()  # these changed meanwhile
+        return bool(self._sending)
 
     # --- waiting calls ---
 
@@ -215,6 +256,7 @@ class LiveBudgets(Due):
     def _answer(self, claim: Claim, found: Holding | BudgetRefusal | InvalidRequestError) -> None:
         claimant = _claimant(claim)
         if isinstance(found, Holding):
+            self._note(found.accounts)
             self._notify(claim, partial(claimant.funded, found))
         else:
             error = _refused(found) if isinstance(found, BudgetRefusal) else _function_failed(found)

@@ -16,7 +16,8 @@ from ..providers.errors import ProviderError
 from ..providers.options import Priority
 from ..transport.timers import Timer
 from .access import Access
-from .runtime import Due, Runtime
+from .notice import open_notice
+from .runtime import Due, Runtime, TrafficWatch
 from .traffic.breaker import FAILURES, OPEN_FOR, BreakerState
 from .traffic.hedge import HedgeState
 from .traffic.keys import KeyRing
@@ -106,6 +107,7 @@ class LiveRoute(Due):
     __slots__ = (
         "_is_scheduled",
         "_looking",
+        "_notice",
         "_parked",
         "_runtime",
         "_timer",
@@ -132,6 +134,7 @@ class LiveRoute(Due):
         self._looking: dict[Traveller, None] = {}
         self._timer: Timer | None = None
         self._is_scheduled = False
+        self._notice = None if route is None else open_notice(runtime, self._send_notice, self.on_defect)
 
     def __repr__(self) -> str:
         return f"<LiveRoute {self.name or self.places[0].provider}, {self.parked} waiting>"
@@ -157,6 +160,7 @@ class LiveRoute(Due):
         group = (PRIORITIES.index(priority), excluded)
         self._parked.setdefault(group, {})[call] = None
         self._look_at(until)
+        self._note()
         return group
 
     def _look_at(self, when: float) -> None:
@@ -173,6 +177,7 @@ class LiveRoute(Due):
             waiting.pop(call, None)
             if not waiting:
                 del self._parked[group]
+            self._note()
 
     def wait_at(self, call: Traveller, place: int) -> None:
         """A call waits for room at a target."""
@@ -227,7 +232,12 @@ class LiveRoute(Due):
         when = self._runtime.loop.clock() + DEFECT_DELAY
         self._timer = self._runtime.timers.at(when, self.schedule, self.on_defect)
 
-    # --- outcomes ---
+    # --- calls under way ---
+
+    def begin(self, place: int, now: float, session: str | None = None) -> None:
+        """An attempt is sent to a target."""
+        self.state.begin(place, now, session)
+        self._note()
 
     def succeed(self, place: int, seconds: float, now: float) -> None:
         """A call's first event came after so many seconds."""
@@ -269,6 +279,7 @@ class LiveRoute(Due):
     def end(self, place: int, sent_at: float) -> None:
         """A call is no longer under way."""
         self.state.end(place, sent_at)
+        self._note()
         if self._looking or self.parked:
             self.schedule()
 
@@ -288,6 +299,17 @@ class LiveRoute(Due):
     def _uses_breakers(self) -> bool:
         """Whether the state of a breaker matters: `fastest` and `sticky` use the score alone."""
         return self.state.balance in (Balance.ORDER, Balance.WEIGHTED)
+
+    # --- figures ---
+
+    def _note(self) -> None:
+        if self._notice is not None:
+            self._notice.note()
+
+    def _send_notice(self, watch: TrafficWatch, now: float) -> bool:
+        """Notify the observer of the route's figures."""
+        watch.route_changed(self.name, self.statistics(now))
+        return False
 
     def statistics(self, now: float) -> RouteStatistics:
         """Return the route in figures."""

@@ -8,9 +8,9 @@
 A client receives a report only on request, so a client that reads slowly, or never, blocks only its own task. The
 report uses the engine's normal counters, so a monitor without clients costs one descriptor. A report is built in
 slices, so that no stream waits for all of it. It contains no content: no prompt, answer, header or key. It contains the
-names of providers and models, and the servers' origins.
+names of providers, models, routes and tenants, and the servers' origins.
 
-Knows `Statistics` and `CallFigures`. Must not know transport, or how figures are shown (`cli/top.py`).
+Knows statistics. Must not know transport, or how figures are shown (`cli/top.py`).
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ from __future__ import annotations
 import contextlib
 import heapq
 import logging
+import math
 import os
 import socket
 import stat
 import tempfile
 import time
 from collections import Counter
+from dataclasses import fields
 from pathlib import Path
 
 import trio
@@ -33,7 +35,9 @@ from ..providers.json_values import dumps
 from .call import RunningCall
 from .calls import Calls
 from .clocks import CallState
-from .statistics import CallFigures
+from .statistics import CallFigures, Statistics
+from .traffic.amounts import MEMBERS
+from .traffic.statistics import BudgetStatistics
 
 logger: logging.Logger = logging.getLogger("manystream.monitor")
 
@@ -44,7 +48,8 @@ added."""
 SLICE = 250
 """The number of calls that one slice reads before the streams are served: about a quarter of a millisecond."""
 LISTED = 50
-"""The number of calls that a report lists individually: of the oldest and of the quietest calls each."""
+"""The number of calls that a report lists individually: of the oldest and of the quietest calls each. A report lists as
+many budgets, those of which the least is left."""
 
 PATH_BYTES = 103
 """The maximum length of a socket's path on all systems, in bytes (macOS; Linux allows four more)."""
@@ -155,10 +160,47 @@ class Monitor:
             "time": time.time(),
             "uptime": now - self._opened,
             "streams": streams,
-            "statistics": self._calls.totals({state.value: count for state, count in states.items()}),
+            "statistics": _as_members(self._calls.totals({state.value: count for state, count in states.items()})),
             "oldest": oldest,
             "quietest": [call.figures(now) for _, _, call in quietest if call.completion is None],
         }
+
+
+# --- figures as JSON ---
+
+
+def _as_members(statistics: Statistics) -> dict[str, object]:
+    """Return statistics as values that JSON has."""
+    members = {each.name: getattr(statistics, each.name) for each in fields(statistics)}
+    traffic = statistics.traffic
+    fullest = heapq.nlargest(LISTED, traffic.budgets, key=_share)
+    budgets = [_budget_members(each) for each in fullest]
+    members["traffic"] = {"scopes": traffic.scopes, "routes": traffic.routes, "budgets": budgets}
+    return members
+
+
+def _budget_members(statistics: BudgetStatistics) -> dict[str, object]:
+    """Return a budget with the amounts that it limits. A budget itself may hold functions, which JSON has not."""
+    budget, tenant = statistics.budget, statistics.tenant
+    if tenant is not None:
+        tenant = tenant.encode("utf-8", "replace").decode()  # JSON has no half of a surrogate pair
+    limited = [member for member in MEMBERS if budget.limits(member)]
+    members: dict[str, object] = {
+        name: {member: getattr(given, member) for member in limited}
+        for name, given in (
+            ("limit", statistics.limit),
+            ("spent", statistics.spent),
+            ("reserved", statistics.reserved),
+        )
+    }
+    members |= {"per": budget.per, "every": budget.every, "tenant": tenant}
+    return members | {"waiting": statistics.waiting, "ends_in": statistics.ends_in}
+
+
+def _share(statistics: BudgetStatistics) -> float:
+    """Return the used part of the amount of which the least is left."""
+    taken = statistics.spent.plus(statistics.reserved)
+    return max(used / limit if limit else math.inf for used, limit in zip(taken, statistics.limit, strict=True))
 
 
 # --- where sockets are ---

@@ -25,7 +25,7 @@ from .callbacks import check_callback
 from .completion import Completion
 from .handle import Call
 from .prepared import Prepared
-from .traffic.statistics import ScopeStatistics
+from .traffic.statistics import BudgetStatistics, RouteStatistics, ScopeStatistics
 
 logger: logging.Logger = logging.getLogger("manystream.observe")
 
@@ -96,6 +96,20 @@ class Observer:
         scope: the scope's name, such as `openai/gpt-5`.
         """
 
+    def route_changed(self, route: str, statistics: RouteStatistics) -> None:
+        """The figures of a route have changed: a call was sent, ended, or waits for a target.
+
+        Called at most once per second for each route; the last call has the latest figures.
+
+        route: the route's name.
+        """
+
+    def budget_changed(self, statistics: BudgetStatistics) -> None:
+        """The figures of a budget have changed: a call has reserved an amount, waits for one, or has ended.
+
+        Called at most once per second for each budget and tenant; the last call has the latest figures.
+        """
+
 
 OBSERVER_OPTION = instance(Observer, forms={type: "use an instance of it"})
 """The rule for the option `observer` of `open_engine`, if it is not None."""
@@ -154,6 +168,12 @@ class GuardedObserver:
 
     def scope_changed(self, scope: str, statistics: ScopeStatistics) -> None:
         self._notify("scope_changed", scope, statistics)
+
+    def route_changed(self, route: str, statistics: RouteStatistics) -> None:
+        self._notify("route_changed", route, statistics)
+
+    def budget_changed(self, statistics: BudgetStatistics) -> None:
+        self._notify("budget_changed", statistics)
 
     def observed(self, running: RunningCall, deliver: Deliver) -> Deliver:
         """Return a function that notifies the observer of events and then delivers them with `deliver`."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import abc
 import random
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import trio
 
@@ -20,7 +20,7 @@ from .retry import RetryBudget
 
 if TYPE_CHECKING:
     from .record import RecordingFile
-    from .traffic.statistics import ScopeStatistics
+    from .traffic.statistics import BudgetStatistics, RouteStatistics, ScopeStatistics
 
 
 class Due(abc.ABC):
@@ -37,6 +37,16 @@ class Due(abc.ABC):
         """Process a defect in this library: `conclude` raised."""
 
 
+class TrafficWatch(Protocol):
+    """An observer, as traffic control sees it. `Observer` describes the methods."""
+
+    def scope_changed(self, scope: str, statistics: ScopeStatistics) -> None: ...
+
+    def route_changed(self, route: str, statistics: RouteStatistics) -> None: ...
+
+    def budget_changed(self, statistics: BudgetStatistics) -> None: ...
+
+
 class Runtime:
     """The runtime of one engine.
 
@@ -46,10 +56,10 @@ class Runtime:
     budget: the retry budget of all calls.
     random: returns a number from 0 to 1, for the jitter of delays.
     on_callback_raised: called with the exception of a callback; it may end the engine.
-    on_scope: called with the name and the figures of a scope of traffic control; None: nobody observes them.
     recording: the file to which the bytes sent and received are recorded; None: there is no recording.
     retried: the number of attempts made after a failure and a delay.
     resent: the number of attempts made at once because a kept-alive connection had been closed.
+    watch: is notified of the figures of traffic control; None: nobody observes them.
     """
 
     __slots__ = (
@@ -58,13 +68,13 @@ class Runtime:
         "budget",
         "loop",
         "on_callback_raised",
-        "on_scope",
         "pool",
         "random",
         "recording",
         "resent",
         "retried",
         "timers",
+        "watch",
     )
 
     def __init__(
@@ -76,7 +86,7 @@ class Runtime:
         self.budget: RetryBudget = RetryBudget()
         self.random: Callable[[], float] = random.Random().random
         self.on_callback_raised: Callable[[BaseException], None] = on_callback_raised
-        self.on_scope: Callable[[str, ScopeStatistics], None] | None = None
+        self.watch: TrafficWatch | None = None
         self.recording: RecordingFile | None = None
         self.retried: int = 0
         self.resent: int = 0

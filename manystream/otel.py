@@ -6,8 +6,9 @@
 
 Needs the extra `otel`, which is OpenTelemetry's API. The program installs the SDK and configures its exporters. Names
 follow the semantic conventions for generative AI, https://github.com/open-telemetry/semantic-conventions-genai. These
-are not stable yet, so all names are in this file. No prompt, answer or tool argument is written to a span: the
-conventions make this optional, and this module does not support it.
+are not stable yet, so all their names are in this file. The metrics of traffic control are in `otel_traffic.py`. No
+prompt, answer or tool argument is written to a span: the conventions make this optional, and this module does not
+support it.
 
 Knows requests, completions and the conventions. Must not know how a call works.
 """
@@ -15,18 +16,17 @@ Knows requests, completions and the conventions. Must not know how a call works.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import TypeAlias
 
 from opentelemetry import metrics, trace
-from opentelemetry.metrics import CallbackOptions, Observation
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 
 from .engine.completion import Completion
 from .engine.handle import Call
 from .engine.observe import CallStart, Observer
-from .engine.traffic.statistics import LimitStatistics, ScopeStatistics
+from .engine.traffic.statistics import BudgetStatistics, RouteStatistics, ScopeStatistics
+from .otel_traffic import TrafficMetrics
 from .providers.events import Event
 from .providers.provider import Provider
 from .providers.request import Request
@@ -70,39 +70,6 @@ SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20
 CHUNK_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 10.0)
 TOKENS = (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864)
 """The histograms' bucket boundaries, in seconds (`SECONDS`, `CHUNK_SECONDS`) and tokens."""
-
-MOST_SCOPES = 1_000
-"""The scopes whose figures are kept. Above this number, the scope that was seen first is dropped."""
-
-
-@dataclass(slots=True, frozen=True)
-class ScopeMetric:
-    """A metric of each scope of traffic control. The conventions have no such metrics, so the names are our own.
-
-    name: the metric's name.
-    unit: its unit.
-    description: its meaning.
-    read: returns its value; None if the scope has none.
-    grows: whether the value is a total, which only grows.
-    """
-
-    name: str
-    unit: str
-    description: str
-    read: Callable[[ScopeStatistics], float | None]
-    grows: bool = False
-
-
-SCOPE_METRICS = (
-    ScopeMetric("manystream.traffic.waiting", "{call}", "Calls that wait.", lambda scope: scope.waiting),
-    ScopeMetric("manystream.traffic.running", "{call}", "Calls sent and not ended.", lambda scope: scope.running),
-    ScopeMetric("manystream.traffic.window", "{call}", "Most unconfirmed calls.", lambda scope: scope.window),
-    ScopeMetric("manystream.traffic.concurrent", "{call}", "Most running calls.", lambda scope: scope.concurrent),
-    ScopeMetric("manystream.traffic.held", "s", "Time until the pause ends.", lambda scope: scope.held),
-    ScopeMetric("manystream.traffic.sent", "{request}", "Requests sent.", lambda scope: scope.sent, grows=True),
-    ScopeMetric("manystream.traffic.refused", "{request}", "Refused.", lambda scope: scope.refused, grows=True),
-)
-"""The metrics of a scope, with the attribute `manystream.scope`."""
 
 
 class _Running:
@@ -170,8 +137,7 @@ class OpenTelemetryObserver(Observer):
             explicit_bucket_boundaries_advisory=TOKENS,
         )
         self._running: dict[Call, _Running] = {}
-        self._scopes: dict[str, ScopeStatistics] = {}
-        self._observe_scopes(meter)
+        self._traffic = TrafficMetrics(meter)
 
     def call_started(self, call: Call, start: CallStart) -> None:
         attributes: dict[str, Value] = {
@@ -233,36 +199,13 @@ class OpenTelemetryObserver(Observer):
         span.end()
 
     def scope_changed(self, scope: str, statistics: ScopeStatistics) -> None:
-        if len(self._scopes) >= MOST_SCOPES and scope not in self._scopes:
-            del self._scopes[next(iter(self._scopes))]
-        self._scopes[scope] = statistics
+        self._traffic.put_scope(scope, statistics)
 
-    def _observe_scopes(self, meter: metrics.Meter) -> None:
-        """Make the metrics of traffic control. The SDK reads them on a thread of its own, from frozen records."""
-        for metric in SCOPE_METRICS:
-            create = meter.create_observable_counter if metric.grows else meter.create_observable_gauge
-            create(metric.name, [self._scope_reader(metric)], unit=metric.unit, description=metric.description)
-        for member, text in (("rate", "What may be sent per second."), ("level", "What may be sent now.")):
-            name = f"manystream.traffic.limit.{member}"
-            meter.create_observable_gauge(name, [self._limit_reader(member)], description=text)
+    def route_changed(self, route: str, statistics: RouteStatistics) -> None:
+        self._traffic.put_route(route, statistics)
 
-    def _scope_reader(self, metric: ScopeMetric) -> Callable[[CallbackOptions], Iterable[Observation]]:
-        def read(_: CallbackOptions) -> list[Observation]:
-            values = [(name, metric.read(scope)) for name, scope in list(self._scopes.items())]
-            return [Observation(value, {"manystream.scope": name}) for name, value in values if value is not None]
-
-        return read
-
-    def _limit_reader(self, member: str) -> Callable[[CallbackOptions], Iterable[Observation]]:
-        def read(_: CallbackOptions) -> list[Observation]:
-            found: list[Observation] = []
-            for scope, statistics in list(self._scopes.items()):
-                for source, name, limit in _limits(statistics):
-                    labels = {"manystream.scope": scope, "manystream.limit": name, "manystream.limit.source": source}
-                    found.append(Observation(getattr(limit, member), labels))
-            return found
-
-        return read
+    def budget_changed(self, statistics: BudgetStatistics) -> None:
+        self._traffic.put_budget(statistics)
 
     def _report_usage(self, span: Span, attributes: dict[str, Value], usage: Usage) -> None:
         counts = {
@@ -278,14 +221,6 @@ class OpenTelemetryObserver(Observer):
         for kind, count in (("input", usage.input_tokens), ("output", _all_output(usage))):
             if count is not None:
                 self._tokens.record(count, attributes | {"gen_ai.token.type": kind})
-
-
-def _limits(scope: ScopeStatistics) -> Iterable[tuple[str, str, LimitStatistics]]:
-    """Yield the source, name and figures of each limit of a scope."""
-    for name, limit in scope.reported.items():
-        yield "reported", name, limit
-    for name, limit in scope.learned.items():
-        yield "learned", name, limit
 
 
 def _all_output(usage: Usage) -> int | None:

@@ -76,6 +76,11 @@ class Account:
         """Call the budget's functions again for the current limits."""
         self.limits = limits_of(self.budget, self.tenant)
 
+    def figures(self, now: float) -> BudgetStatistics:
+        """Return the account in figures."""
+        left = -1.0 if self.budget.every is None else max(0.0, self.ends_at - now)
+        return BudgetStatistics(self.budget, self.tenant, self.limits, self.spent, self.reserved, self.waiting, left)
+
     def lacking(self, amounts: Amounts, *, with_reserved: bool) -> str:
         """Return the name of the first member of `amounts` that exceeds its limit; "" if all fit.
 
@@ -341,9 +346,7 @@ class Budgets:
         for account in self._accounts.values():
             if account.renew(now) and account.line is not None:
                 self._changed[account] = None
-            figures = (account.limits, account.spent, account.reserved, account.waiting)
-            left = -1.0 if account.budget.every is None else max(0.0, account.ends_at - now)
-            found.append(BudgetStatistics(account.budget, account.tenant, *figures, left))
+            found.append(account.figures(now))
         return tuple(found)
 
     # --- shared by the methods above ---

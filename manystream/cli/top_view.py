@@ -60,6 +60,27 @@ LIMIT_COLUMNS = (
     Column("level"),
     Column("capacity"),
 )
+ROUTE_COLUMNS = (
+    Column("route", "left"),
+    Column("target", "left"),
+    Column("under way"),
+    Column("sessions"),
+    Column("breaker", "left"),
+    Column("score"),
+    Column("first event"),
+    Column("failures"),
+    Column("waiting"),
+    Column("sent twice"),
+)
+BUDGET_COLUMNS = (
+    Column("budget", "left"),
+    Column("amount", "left"),
+    Column("spent"),
+    Column("reserved"),
+    Column("limit"),
+    Column("calls waiting"),
+    Column("begins anew in"),
+)
 CALL_COLUMNS = (
     Column("call"),
     Column("provider", "left"),
@@ -108,9 +129,14 @@ class View:
         self._statistics = mapping(snapshot, "statistics")
         self.heading: list[str] = self._heading()
         self.sections: list[Section] = [self._providers(), self._origins()]
-        scopes = mapping(mapping(self._statistics, "traffic"), "scopes")
+        traffic = mapping(self._statistics, "traffic")
+        scopes, routes, budgets = mapping(traffic, "scopes"), mapping(traffic, "routes"), objects(traffic, "budgets")
         if scopes:
             self.sections += [_scopes(scopes), _limits(scopes)]
+        if routes:
+            self.sections.append(_routes(routes))
+        if budgets:
+            self.sections.append(_budgets(budgets))
         if calls:
             self.sections.append(self._calls(sort, calls))
 
@@ -228,6 +254,53 @@ def _limits(scopes: JSONObject) -> Section:
     return Section("limits", LIMIT_COLUMNS, rows)
 
 
+def _routes(routes: JSONObject) -> Section:
+    """Return the table of the routes' targets. The first row of each route also has the figures of the route."""
+    rows: list[list[str]] = []
+    for name in routes:
+        route = mapping(routes, name)
+        of_route = [_short(name, MODEL_WIDTH), _count(route, "waiting"), _count(route, "hedged")]
+        for target in objects(route, "targets"):
+            rows.append(
+                [
+                    of_route[0],
+                    _short(string(target, "target") or "", MODEL_WIDTH),
+                    _count(target, "outstanding"),
+                    _count(target, "sessions"),
+                    harmless(string(target, "breaker") or ""),
+                    _seconds(target, "score"),
+                    _seconds(target, "seconds"),
+                    f"{_number(target, 'failures'):.0%}",
+                    *of_route[1:],
+                ]
+            )
+            of_route = ["", "", ""]
+    return Section("routes", ROUTE_COLUMNS, rows)
+
+
+def _budgets(budgets: Sequence[JSONObject]) -> Section:
+    """Return the table of the budgets: a row for each amount that one limits."""
+    rows: list[list[str]] = []
+    for budget in budgets:
+        tenant, ends_in = string(budget, "tenant"), _number(budget, "ends_in")
+        nobody = "no tenant" if budget.get("per") == "tenant" else "all calls"
+        limits = mapping(budget, "limit")
+        for amount in limits:
+            spent, reserved = (_number(mapping(budget, name), amount) for name in ("spent", "reserved"))
+            rows.append(
+                [
+                    nobody if tenant is None else _short(f"tenant {tenant}", MODEL_WIDTH),
+                    harmless(amount.replace("_", " ")),
+                    f"{spent:,.6g}",
+                    f"{reserved:,.6g}",
+                    "no limit" if limits[amount] is None else f"{_number(limits, amount):,.6g}",
+                    _count(budget, "waiting"),
+                    clock(ends_in) if budget.get("every") is not None else "–",
+                ]
+            )
+    return Section("budgets", BUDGET_COLUMNS, rows)
+
+
 def lag_text(statistics: JSONObject) -> str:
     """Return the loop's lag as text, with the call that took most of it."""
     culprit = harmless(string(statistics, "loop_culprit") or "")
@@ -286,6 +359,11 @@ def _as_number(value: JSON) -> float:
 
 def _number(value: JSONObject, key: str) -> float:
     return _as_number(value.get(key))
+
+
+def _seconds(value: JSONObject, key: str) -> str:
+    """Return a time span; a dash if it is not known."""
+    return duration(_number(value, key) if value.get(key) is not None else None)
 
 
 def _count(value: JSONObject, key: str) -> str:

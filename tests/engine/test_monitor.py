@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import socket
 import stat
@@ -300,3 +301,52 @@ async def test_the_repr_names_the_path(tmp_path: Path) -> None:
         with trio.move_on_after(0):
             await one.run()
     assert not one.path.exists()
+
+
+async def test_a_report_has_routes_and_budgets(tmp_path: Path) -> None:
+    """A budget may hold functions, and have no limit for an amount: JSON has neither."""
+
+    def price(provider: ms.Provider, model: str, usage: ms.Usage) -> float:
+        return 0.001
+
+    async def say_hello(line: Line) -> None:
+        while await line.request():
+            await line.send(answer(chat_answer("hello")))
+
+    path = tmp_path / "engine.sock"
+    unlimited = ms.Budget(usd=lambda tenant: 5.0, calls=lambda tenant: math.inf)
+    per_tenant = ms.Budget(calls=3, per="tenant", every=60)
+    route = ms.Route("fast", ["peer/m"])
+    traffic = ms.Traffic(routes=[route], budgets=[unlimited, per_tenant], price=price)
+    async with open_peer(say_hello) as peer, ms.open_engine([peer.chat], monitor=path, traffic=traffic) as engine:
+        request = ms.Request("fast", [ms.Message.user("hi")], max_output_tokens=9, tenant="half \ud800")
+        assert (await engine.start_request(request).wait()).success
+        async with open_client(path) as client:
+            look = await client.look()
+    figures = look["statistics"]["traffic"]
+    assert list(figures["scopes"]) == ["peer/m"]
+    assert figures["routes"]["fast"]["targets"][0]["target"] == "peer/m"
+    whole, tenant = sorted(figures["budgets"], key=lambda budget: budget["per"])
+    assert whole["limit"] == {"usd": 5.0, "calls": None}
+    assert whole["spent"] == {"usd": 0.001, "calls": 1.0}
+    assert (whole["reserved"], whole["waiting"], whole["ends_in"]) == ({"usd": 0.0, "calls": 0.0}, 0, -1.0)
+    assert (tenant["tenant"], tenant["every"], tenant["limit"]) == ("half ?", 60, {"calls": 3.0})
+    assert 0 < tenant["ends_in"] <= 60
+
+
+async def test_a_report_lists_the_budgets_of_which_the_least_is_left(tmp_path: Path) -> None:
+    async def say_hello(line: Line) -> None:
+        while await line.request():
+            await line.send(answer(chat_answer("hello")))
+
+    path = tmp_path / "engine.sock"
+    traffic = ms.Traffic(budgets=[ms.Budget(calls=100, per="tenant")])
+    async with open_peer(say_hello) as peer, ms.open_engine([peer.chat], monitor=path, traffic=traffic) as engine:
+        names = [*(str(number) for number in range(60)), "busy", "busy"]
+        calls = [engine.start_request(ms.Request("peer/m", hello().messages, tenant=name)) for name in names]
+        for call in calls:
+            assert (await call.wait()).success
+        async with open_client(path) as client:
+            look = await client.look()
+    budgets = look["statistics"]["traffic"]["budgets"]
+    assert (len(budgets), budgets[0]["tenant"]) == (50, "busy")

@@ -133,13 +133,16 @@ class Broken(Observer):
 
 
 async def test_an_observer_that_raises_is_logged_and_harms_no_call(caplog: pytest.LogCaptureFixture) -> None:
+    traffic = ms.Traffic(routes=[ms.Route("fast", ["peer/m"])], budgets=[ms.Budget(calls=9)])
     with caplog.at_level(logging.ERROR, "manystream.observe"):
         async with (
             open_peer(serve_streams) as peer,
-            ms.open_engine([peer.chat], observer=Broken(), traffic=ms.Traffic()) as engine,
+            ms.open_engine([peer.chat], observer=Broken(), traffic=traffic) as engine,
         ):
             recorder = Recorder()
-            await engine.start_stream(hello(), recorder.on_event, recorder.on_completion).wait()
+            await engine.start_stream(
+                ms.Request("fast", hello().messages), recorder.on_event, recorder.on_completion
+            ).wait()
     assert recorder.text == "abc"
     assert recorder.completion.success
     hooks = {record.getMessage().split()[2].removesuffix("") for record in caplog.records}

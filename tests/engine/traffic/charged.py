@@ -74,7 +74,9 @@ def provider(peer: Peer, name: str = "openai", **options: object) -> ms.OpenAICh
 
 @asynccontextmanager
 async def open_charged(server: Charged, *budgets: ms.Budget, **options: object) -> AsyncGenerator[ms.Engine, None]:
-    engine_options = {name: options.pop(name) for name in ("timeouts", "retry") if name in options}
+    engine_options = {
+        name: options.pop(name) for name in ("timeouts", "retry", "observer", "monitor") if name in options
+    }
     traffic = ms.Traffic(**{"budgets": budgets, "price": price, **options})  # type: ignore[arg-type]
     async with (
         open_peer(server.serve) as peer,

@@ -307,7 +307,48 @@ TRAFFIC: JSONObject = {
                     "learned": {"requests": {"rate": 42, "level": 0.25, "capacity": 42}},
                 },
                 "vllm": {"waiting": 0, "running": 8, "sent": 9, "refused": 0, "window": 0, "concurrent": 8},
-            }
+            },
+            "routes": {
+                "fast": {
+                    "waiting": 3,
+                    "hedged": 1200,
+                    "targets": [
+                        {
+                            "target": "openai/gpt-\x1b5",
+                            "outstanding": 7,
+                            "sessions": 0,
+                            "breaker": "open",
+                            "score": 1.5,
+                            "seconds": 0.25,
+                            "failures": 0.5,
+                        },
+                        {"target": "a/b", "outstanding": 0, "breaker": "closed", "score": None, "seconds": None},
+                    ],
+                }
+            },
+            "budgets": [
+                {
+                    "per": "engine",
+                    "every": None,
+                    "tenant": None,
+                    "limit": {"usd": 5, "calls": None},
+                    "spent": {"usd": 1.25, "calls": 1200},
+                    "reserved": {"usd": 0.5, "calls": 10},
+                    "waiting": 4,
+                    "ends_in": -1,
+                },
+                {
+                    "per": "tenant",
+                    "every": 3600,
+                    "tenant": "ali\x1bce",
+                    "limit": {"output_tokens": 1e6},
+                    "spent": {"output_tokens": 0},
+                    "reserved": {"output_tokens": 0},
+                    "waiting": 0,
+                    "ends_in": 90,
+                },
+                {"per": "tenant", "tenant": None, "limit": {"usd": 1}},
+            ],
         }
     }
 }
@@ -322,6 +363,24 @@ def test_each_scope_of_traffic_control_and_each_limit_is_a_row() -> None:
         [scope, "requests_per_minute", "of", "openai", "declared", "60", "5.5", "3,600"],
         [scope, "tokens", "reported", "2,500", "-3", "150,000"],
         [scope, "requests", "learned", "42", "0.25", "42"],
+    ]
+
+
+def test_each_target_of_a_route_is_a_row() -> None:
+    (section,) = [each for each in View(TRAFFIC, sort="age", calls=0).sections if each.title == "routes"]
+    assert section.rows == [
+        ["fast", "openai/gpt-\ufffd5", "7", "0", "open", "1.50 s", "250.0 ms", "50%", "3", "1,200"],
+        ["", "a/b", "0", "0", "closed", "–", "–", "0%", "", ""],
+    ]
+
+
+def test_each_amount_of_a_budget_is_a_row() -> None:
+    (section,) = [each for each in View(TRAFFIC, sort="age", calls=0).sections if each.title == "budgets"]
+    assert section.rows == [
+        ["all calls", "usd", "1.25", "0.5", "5", "4", "–"],
+        ["all calls", "calls", "1,200", "10", "no limit", "4", "–"],
+        ["tenant ali\ufffdce", "output tokens", "0", "0", "1e+06", "0", "1:30"],
+        ["no tenant", "usd", "0", "0", "1", "0", "–"],
     ]
 
 
