@@ -11,20 +11,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Protocol, cast
+from typing import cast
 
 from ..providers.errors import ErrorCategory, InvalidRequestError, ProviderError
 from ..providers.field_rules import REQUEST
 from ..providers.quota_report import Refusal
 from ..providers.request import Request
-from .admission import PAUSES, Admission
-from .clocks import LEAST_WAIT, Clock, timeout_error
+from .admission import PAUSES
+from .clocks import Clock, timeout_error
 from .completion import Completion
-from .itinerary import NO_TARGETS, PRIORITIES, Itinerary, LaneOf
+from .itinerary import NO_TARGETS, Itinerary, LaneOf
 from .lane import Sender
 from .live_budgets import Need
 from .live_route import LiveRoute
-from .parking import Parking
 from .runtime import Due, Runtime
 from .spending import Spending
 from .stop import MakeStop, Stop
@@ -32,22 +31,10 @@ from .token_estimate import estimate_input_tokens
 from .traffic.failover import is_keys_fault, is_targets_fault, moves_on
 from .traffic.route import Balance, Choice
 from .wait import Rooms, Site, Wait, site_at
+from .waiter import Passenger, Waiter
 
 
-class Passenger(Sender, Protocol):
-    """A call, as its journey sees it."""
-
-    @property
-    def has_attempts_left(self) -> bool:
-        """Whether the call has made fewer attempts than `Retry.max_attempts`."""
-        ...
-
-    def redirect(self, stop: Stop) -> None:
-        """Take the request for the target that was chosen. `admitted` is called next."""
-        ...
-
-
-class Journey(Admission, Due):
+class Journey(Waiter, Due):
     """One call on a route, from its start to its end.
 
     stop: the request, ready for the target that the call would go to first.
@@ -57,23 +44,15 @@ class Journey(Admission, Due):
         "_answered",
         "_attempted",
         "_avoided",
-        "_call",
         "_errors",
         "_finished",
         "_is_ended",
-        "_itinerary",
-        "_parking",
         "_planned",
         "_refusals",
-        "_request",
-        "_route",
-        "_runtime",
         "_site",
         "_started_at",
         "_tried",
-        "_waits",
         "_wanted",
-        "_was_sent",
         "stop",
     )
 
@@ -98,11 +77,7 @@ class Journey(Admission, Due):
         REQUEST.rules["session"].check(request.session, "session")
         if route.state.balance is Balance.STICKY and request.session is None:
             raise InvalidRequestError("session", f"the route {route.name!r} is sticky: give the request a session")
-        self._route = route
-        self._request = request
-        self._itinerary = Itinerary(route.places, request, model, make_stop, lane_of)
-        self._runtime = runtime
-        self._call: Passenger | None = None
+        self._set_up(route, request, Itinerary(route.places, request, model, make_stop, lane_of), runtime)
         self._site: Site | None = None  # where an attempt is under way
         self._started_at = 0.0  # when that began
         self._answered = False  # whether its first event came
@@ -111,11 +86,8 @@ class Journey(Admission, Due):
         self._finished: frozenset[int] = NO_TARGETS  # targets that would fail again
         self._attempted: frozenset[int] = NO_TARGETS  # targets that have had an attempt
         self._errors: tuple[ProviderError, ...] = ()  # since the last pause
-        self._waits: dict[Site, Wait] = {}
-        self._parking = Parking(route, runtime)
         self._refusals = 0
         self._wanted = 0  # the target for which it waits for a budget
-        self._was_sent = False
         self._is_ended = False
         site, stop = self._plan(runtime.loop.clock())
         self.stop: Stop = stop
@@ -136,18 +108,6 @@ class Journey(Admission, Due):
     @property
     def uncounted(self) -> int:
         return self._refusals
-
-    @property
-    def waiting_for(self) -> str:
-        if self._waits:
-            return super().waiting_for
-        return self._parking.waiting_for or ("" if self.spending is None else self.spending.waiting_for)
-
-    def waited(self, seconds: float) -> dict[str, float]:
-        by_reason = super().waited(seconds - self._parking.seconds)
-        if self._parking.seconds > LEAST_WAIT:
-            by_reason["target"] = self._parking.seconds
-        return by_reason
 
     def enter(self, sender: Sender, deadline: float, now: float, *, again: bool) -> None:
         self._call, self._sender, self._deadline = cast("Passenger", sender), sender, deadline
@@ -370,7 +330,7 @@ class Journey(Admission, Due):
         elif choice.among:
             self._wait([wait for place in choice.among for wait in self.waits_at(place)], now)
         elif choice.wait_until > -math.inf:
-            self._park(choice.wait_until, now)
+            self._park(self._tried | self._finished, choice.wait_until, now)
         else:
             assert self._call is not None
             self._call.rejected(self._verdict())
@@ -417,53 +377,6 @@ class Journey(Admission, Due):
         """Return the error that decides about a retry: the last one after which another attempt may succeed."""
         retryable = [error for error in self._errors if error.retryable]
         return (retryable or self._errors)[-1]
-
-    # --- waiting ---
-
-    def _wait(self, waits: list[Wait], now: float) -> None:
-        """Wait in the queues of lanes, until the first one sends the call."""
-        self._lane, self._ticket, self._slot_mark = waits[0].lane, waits[0].ticket, waits[0].slot_mark
-        for wait in waits:
-            self._waits[wait.site] = wait
-            self._route.wait_at(self, wait.site.place)
-            wait.ticket.owner = wait
-            wait.ticket.deadline = min(self._deadline, now + self._itinerary.longest_wait(wait.site.place))
-        for wait in waits:
-            if self._waits.get(wait.site) is wait:
-                wait.lane.enter(wait.ticket, now, again=self._was_sent, alone=len(waits) == 1)
-
-    def _forget(self, wait: Wait) -> None:
-        """The call waits no longer in this queue."""
-        self._waits.pop(wait.site, None)
-        wait.ticket.owner = None  # the wait refers to its ticket
-        if all(site.place != wait.site.place for site in self._waits):
-            self._route.leave(self, wait.site.place)
-
-    def _leave_queues(self, now: float, but: Wait | None = None) -> None:
-        """Leave all queues. May be called again. but: the one that sends the call."""
-        for wait in list(self._waits.values()):
-            self._forget(wait)
-            if wait is not but:
-                wait.give_up(now)
-
-    def _park(self, until: float, now: float) -> None:
-        """Wait until a target is used again."""
-        if self.spending is not None:
-            self.spending.release(now)
-        priority, excluded = PRIORITIES[self._request.priority], self._tried | self._finished
-        self._parking.begin(self, priority, excluded, until, now, deadline=self._deadline, overdue=self._overdue)
-
-    def _unpark(self, now: float) -> None:
-        """Wait no longer for a target. May be called again."""
-        seconds = self._parking.end(self, now)
-        if self._entered is not None:
-            self._entered += seconds
-
-    def _overdue(self) -> None:
-        assert self._call is not None
-        reason = self._parking.waiting_for
-        self._unpark(self._lane.now)
-        self._call.overdue(reason)
 
     # --- an attempt ---
 

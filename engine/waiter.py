@@ -1,0 +1,118 @@
+"""The waits of one call on a route: in the queues of lanes, and for a target that is left alone.
+
+Knows the route, the call's itinerary and the queues. Must not know which target a call chooses (`journey.py`).
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ..providers.request import Request
+from .admission import Admission
+from .clocks import LEAST_WAIT
+from .itinerary import PRIORITIES, Itinerary
+from .lane import Sender
+from .live_route import LiveRoute
+from .parking import Parking
+from .runtime import Runtime
+from .stop import Stop
+from .wait import Site, Wait
+
+
+class Passenger(Sender, Protocol):
+    """A call, as its journey sees it."""
+
+    @property
+    def has_attempts_left(self) -> bool:
+        """Whether the call has made fewer attempts than `Retry.max_attempts`."""
+        ...
+
+    def redirect(self, stop: Stop) -> None:
+        """Take the request for the target that was chosen. `admitted` is called next."""
+        ...
+
+
+class Waiter(Admission):
+    """The waits of one call. `Journey`, a subclass, decides where it waits."""
+
+    __slots__ = ("_call", "_itinerary", "_parking", "_request", "_route", "_runtime", "_waits", "_was_sent")
+
+    def _set_up(self, route: LiveRoute, request: Request, itinerary: Itinerary, runtime: Runtime) -> None:
+        """Set the attributes of this class, before `__init__`: the first wait must be known there."""
+        self._route = route
+        self._request = request
+        self._itinerary = itinerary
+        self._runtime = runtime
+        self._call: Passenger | None = None
+        self._waits: dict[Site, Wait] = {}
+        self._parking = Parking(route, runtime)
+        self._was_sent = False
+
+    # --- as the call sees it ---
+
+    @property
+    def waiting_for(self) -> str:
+        if self._waits:
+            return super().waiting_for
+        return self._parking.waiting_for or ("" if self.spending is None else self.spending.waiting_for)
+
+    def waited(self, seconds: float) -> dict[str, float]:
+        by_reason = super().waited(seconds - self._parking.seconds)
+        if self._parking.seconds > LEAST_WAIT:
+            by_reason["target"] = self._parking.seconds
+        return by_reason
+
+    # --- as the route sees it ---
+
+    def look_again(self) -> None:
+        """Choose a target again."""
+        raise NotImplementedError
+
+    # --- in the queues of lanes ---
+
+    def _wait(self, waits: list[Wait], now: float) -> None:
+        """Wait in the queues of lanes, until the first one sends the call."""
+        self._lane, self._ticket, self._slot_mark = waits[0].lane, waits[0].ticket, waits[0].slot_mark
+        for wait in waits:
+            self._waits[wait.site] = wait
+            self._route.wait_at(self, wait.site.place)
+            wait.ticket.owner = wait
+            wait.ticket.deadline = min(self._deadline, now + self._itinerary.longest_wait(wait.site.place))
+        for wait in waits:
+            if self._waits.get(wait.site) is wait:
+                wait.lane.enter(wait.ticket, now, again=self._was_sent, alone=len(waits) == 1)
+
+    def _forget(self, wait: Wait) -> None:
+        """The call waits no longer in this queue."""
+        self._waits.pop(wait.site, None)
+        wait.ticket.owner = None  # the wait refers to its ticket
+        if all(site.place != wait.site.place for site in self._waits):
+            self._route.leave(self, wait.site.place)
+
+    def _leave_queues(self, now: float, but: Wait | None = None) -> None:
+        """Leave all queues. May be called again. but: the one that sends the call."""
+        for wait in list(self._waits.values()):
+            self._forget(wait)
+            if wait is not but:
+                wait.give_up(now)
+
+    # --- for a target that is left alone ---
+
+    def _park(self, excluded: frozenset[int], until: float, now: float) -> None:
+        """Wait until a target is used again. excluded: those that the call cannot use."""
+        if self.spending is not None:
+            self.spending.release(now)
+        priority = PRIORITIES[self._request.priority]
+        self._parking.begin(self, priority, excluded, until, now, deadline=self._deadline, overdue=self._overdue)
+
+    def _unpark(self, now: float) -> None:
+        """Wait no longer for a target. May be called again."""
+        seconds = self._parking.end(self, now)
+        if self._entered is not None:
+            self._entered += seconds
+
+    def _overdue(self) -> None:
+        assert self._call is not None
+        reason = self._parking.waiting_for
+        self._unpark(self._lane.now)
+        self._call.overdue(reason)
