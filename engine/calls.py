@@ -35,7 +35,7 @@ from ..transport.tls_socket import TLSSocket
 from ..transport.url import Origin
 from .call import CallHooks, RunningCall
 from .callbacks import check_callback
-from .clocks import CallState, effective
+from .clocks import CallState, Clocks, effective
 from .completion import Completion
 from .delivery import Counters, OnEvent
 from .ending import OnCompletion
@@ -103,6 +103,7 @@ class Calls:
         self._dispatcher = None if traffic is None else self._direct(traffic, providers)
         self._timeouts = timeouts
         self._clocks = {stream: effective(None, timeouts, stream=stream) for stream in (False, True)}
+        self._make_stops = {stream: partial(self._make_stop, stream) for stream in (False, True)}
         self._retry = retry
         self._limits = limits
         self._tls = tls
@@ -152,7 +153,7 @@ class Calls:
         admission: Admission | None = None
         stop: Stop | None = None
         if dispatcher is not None and dispatcher.has_routes:
-            journey = dispatcher.journey(request, partial(self._make_stop, stream))
+            journey = dispatcher.journey(request, self._make_stops[stream])
             if journey is not None:
                 admission, stop = journey, journey.stop
         if stop is not None:
@@ -170,11 +171,7 @@ class Calls:
             prepared,
             counters,
             number=self._started + 1,
-            clocks=(
-                self._clocks[stream]
-                if request.timeouts is None
-                else effective(request.timeouts, self._timeouts, stream=stream)
-            ),
+            clocks=self._clocks_of(request, stream=stream),
             retry=request.retry or self._retry,
             on_event=on_event,
             on_completion=on_completion,
@@ -204,9 +201,15 @@ class Calls:
             wire,
             prepared,
             self._counters[prepared.provider.name],
-            effective(request.timeouts, self._timeouts, stream=stream),
+            self._clocks_of(request, stream=stream),
             _response_finisher(wire.warnings, request),
         )
+
+    def _clocks_of(self, request: Request, *, stream: bool) -> Clocks:
+        """Return the timeouts of a call. Calls without timeouts of their own share one object."""
+        if request.timeouts is None:
+            return self._clocks[stream]
+        return effective(request.timeouts, self._timeouts, stream=stream)
 
     def end_session(self, session: str) -> None:
         """Forget which target and key a session has."""

@@ -136,7 +136,7 @@ class Dispatcher:
         if route is None:
             return None
         kind = Journey if route.hedging is None else HedgedJourney
-        return kind(route, request, make_stop, self.lane, self._runtime, self._spending(), model=model)
+        return kind(route, request, make_stop, self, self._runtime, self._spending(), model=model)
 
     def end_session(self, session: str) -> None:
         """Forget which targets and keys a session has."""

@@ -17,7 +17,7 @@ from ..providers.request import Request
 from ..transport.timers import Timer
 from .admission import UNDER_WAY, give_back
 from .completion import AttemptRecord, Completion
-from .itinerary import LaneOf
+from .itinerary import Lanes
 from .journey import Journey
 from .live_budgets import Need
 from .live_route import LiveRoute
@@ -40,7 +40,7 @@ class HedgedJourney(Journey):
         route: LiveRoute,
         request: Request,
         make_stop: MakeStop,
-        lane_of: LaneOf,
+        lanes: Lanes,
         runtime: Runtime,
         spending: Spending | None = None,
         *,
@@ -54,7 +54,7 @@ class HedgedJourney(Journey):
         self._second: Second | None = None
         self._seconds_made = 0
         self._was_beside = False
-        super().__init__(route, request, make_stop, lane_of, runtime, spending, model=model)
+        super().__init__(route, request, make_stop, lanes, runtime, spending, model=model)
 
     # --- as the call sees it ---
 

@@ -7,8 +7,8 @@ Knows the route's targets, the lanes and the call's request. Must not know in wh
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import TypeAlias, cast
+from collections.abc import Mapping
+from typing import Protocol, cast
 
 from ..providers.errors import ProviderError
 from ..providers.options import Priority, Timeouts
@@ -19,57 +19,76 @@ from .live_route import Place
 from .stop import MakeStop, Stop
 from .traffic.keys import KeyRing
 from .traffic.route_options import lay_over, with_model
-from .traffic.ticket import Ticket
+from .traffic.ticket import Ticket, TicketState
 from .wait import Site, Wait, Waiting, site_at
 
-LaneOf: TypeAlias = "Callable[[Access, str], Lane]"
-"""Returns the lane of a model at a provider, for one key."""
+
+class Lanes(Protocol):
+    """The lanes of an engine."""
+
+    def lane(self, access: Access, model: str) -> Lane:
+        """Return the lane of a model at a provider, for one key."""
+        ...
+
 
 PRIORITIES: dict[str, Priority] = {priority.value: priority for priority in Priority}
 
 NO_SITES: frozenset[Site] = frozenset()
 NO_TARGETS: frozenset[int] = frozenset()
 
+AWAY = (TicketState.NEW, TicketState.ENDED)
+"""The states of a ticket that is in no queue, and of which nothing is reserved."""
+
 NO_OPTIONS: Mapping[str, object] = {}
+NO_STOPS: dict[Site, Stop] = {}
 
 
 class Itinerary:
-    """The targets of a route for one call.
+    """The targets of a route for one call. Thousands of calls wait, so it has no dict unless the call moves on.
 
     failed: keys that the call cannot use.
     """
 
     __slots__ = (
+        "_first_site",
+        "_first_stop",
         "_input_tokens",
-        "_lane_of",
+        "_lanes",
         "_make_stop",
         "_model",
+        "_other_stops",
         "_places",
         "_request",
-        "_stops",
-        "_tickets",
+        "_waits",
         "failed",
     )
 
     def __init__(
-        self, places: tuple[Place, ...], request: Request, model: str, make_stop: MakeStop, lane_of: LaneOf
+        self, places: tuple[Place, ...], request: Request, model: str, make_stop: MakeStop, lanes: Lanes
     ) -> None:
         """model: the request's model, for a provider with several keys."""
         self._places = places
         self._request = request
         self._model = model
         self._make_stop = make_stop
-        self._lane_of = lane_of
-        self._stops: dict[Site, Stop] = {}
-        self._tickets: dict[Site, Ticket] = {}
+        self._lanes = lanes
+        self._first_site: Site | None = None  # of the first prepared request
+        self._first_stop: Stop | None = None
+        self._other_stops = NO_STOPS
+        self._waits: tuple[Wait, ...] = ()  # at most one for each site
         self._input_tokens = -1.0  # unknown until the request was checked
         self.failed: frozenset[Site] = NO_SITES
 
     def stop_at(self, site: Site) -> Stop:
         """Return the request for a target, which is prepared once. Raises `InvalidRequestError`."""
-        stop = self._stops.get(site)
-        if stop is None:
-            stop = self._stops[site] = self._prepare(site)
+        stop = self._first_stop if site == self._first_site else self._other_stops.get(site)
+        if stop is not None:
+            return stop
+        stop = self._prepare(site)
+        if self._first_stop is None:
+            self._first_site, self._first_stop = site, stop
+        else:
+            self._other_stops = {**self._other_stops, site: stop}
         return stop
 
     def second_stop_at(self, site: Site) -> Stop:
@@ -85,7 +104,7 @@ class Itinerary:
         """Return a wait for each key that can be used at a target, with tickets of their own."""
         sites = (Site(place, key) for key in self._usable(place, now))
         target = self._places[place]
-        waits = [Wait(call, site, self.wait_at(call, site).lane, self._ticket(target, input_tokens)) for site in sites]
+        waits = [Wait(call, site, self._lane_at(site), self._ticket(target, input_tokens)) for site in sites]
         return [wait for wait in waits if wait.why_never(now) is None]
 
     def _prepare(self, site: Site) -> Stop:
@@ -100,15 +119,25 @@ class Itinerary:
         self._input_tokens = input_tokens
 
     def wait_at(self, call: Waiting, site: Site) -> Wait:
-        """Return a wait of the call for one key of a target."""
-        place = self._places[site.place]
-        lane = self._lane_of(place.accesses[site.key], self._model_at(place))
+        """Return the wait of the call for one key of a target: the same one each time, for one call only."""
+        lane = self._lane_at(site)
         if self._input_tokens < 0:
             return Wait(call, site, lane, Ticket(0.0, None))
-        ticket = self._tickets.get(site)
-        if ticket is None:
-            ticket = self._tickets[site] = self._ticket(place, self._input_tokens)
-        return Wait(call, site, lane, ticket)
+        wait = next((wait for wait in self._waits if wait.site == site), None)
+        if wait is None:
+            wait = Wait(call, site, lane, self._ticket(self._places[site.place], self._input_tokens))
+            self._waits = (*self._waits, wait)
+        elif wait.lane is not lane and wait.ticket.state in AWAY:
+            wait.lane = lane  # the old one had no calls, and was forgotten
+        return wait
+
+    def forget_waits(self) -> None:
+        """The call has ended: it must not refer to itself any longer."""
+        self._waits = ()
+
+    def _lane_at(self, site: Site) -> Lane:
+        place = self._places[site.place]
+        return self._lanes.lane(place.accesses[site.key], self._model_at(place))
 
     def waits_at(self, call: Waiting, place: int, now: float) -> list[Wait]:
         """Return a wait for each key that can be used at a target. Keys whose quota is used up, or too small for the

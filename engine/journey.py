@@ -20,7 +20,7 @@ from ..providers.request import Request
 from .admission import PAUSES
 from .clocks import Clock, timeout_error
 from .completion import Completion
-from .itinerary import NO_TARGETS, Itinerary, LaneOf
+from .itinerary import NO_TARGETS, Itinerary, Lanes
 from .lane import Sender
 from .live_budgets import Need
 from .live_route import LiveRoute
@@ -61,7 +61,7 @@ class Journey(Waiter, Due):
         route: LiveRoute,
         request: Request,
         make_stop: MakeStop,
-        lane_of: LaneOf,
+        lanes: Lanes,
         runtime: Runtime,
         spending: Spending | None = None,
         *,
@@ -77,7 +77,7 @@ class Journey(Waiter, Due):
         REQUEST.rules["session"].check(request.session, "session")
         if route.state.balance is Balance.STICKY and request.session is None:
             raise InvalidRequestError("session", f"the route {route.name!r} is sticky: give the request a session")
-        self._set_up(route, request, Itinerary(route.places, request, model, make_stop, lane_of), runtime)
+        self._set_up(route, request, Itinerary(route.places, request, model, make_stop, lanes), runtime)
         self._site: Site | None = None  # where an attempt is under way
         self._started_at = 0.0  # when that began
         self._answered = False  # whether its first event came
@@ -195,6 +195,7 @@ class Journey(Waiter, Due):
             self._arrive(None if outcome is None else outcome.error, now)
         self._is_ended = True
         self._call = self._sender = None  # the call refers to its journey
+        self._itinerary.forget_waits()
 
     # --- as the route and the runtime see it ---
 
@@ -228,7 +229,7 @@ class Journey(Waiter, Due):
     def admitted_at(self, wait: Wait) -> None:
         """A lane sends the call."""
         site, now = wait.site, self._lane.now
-        if self._waits.get(site) is not wait:
+        if wait not in self._waits:
             wait.give_up(now)  # the call has gone elsewhere
             return
         if not self._itinerary.is_usable(site, now):
@@ -265,7 +266,7 @@ class Journey(Waiter, Due):
 
     def rejected_at(self, wait: Wait, error: ProviderError) -> None:
         """A lane never sends the call, or not in time."""
-        if self._waits.get(wait.site) is not wait:
+        if wait not in self._waits:
             return
         self._forget(wait)
         self._errors += (error,)
@@ -276,7 +277,7 @@ class Journey(Waiter, Due):
 
     def overdue_at(self, wait: Wait, waiting_for: str) -> None:
         """The time to wait in a lane's queue is over: the call's own, or the target's."""
-        if self._waits.get(wait.site) is not wait:
+        if wait not in self._waits:
             return
         self._forget(wait)
         assert self._call is not None
@@ -288,7 +289,7 @@ class Journey(Waiter, Due):
         longest = self._itinerary.longest_wait(place)
         self._errors += (timeout_error(Clock.QUEUE, longest, f"waiting for {waiting_for}"),)
         self._tried |= {place}
-        for other in [other for other in self._waits.values() if other.site.place == place]:
+        for other in [other for other in self._waits if other.site.place == place]:
             self._forget(other)
             other.give_up(now)
         if not self._waits:

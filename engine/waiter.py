@@ -16,7 +16,8 @@ from .live_route import LiveRoute
 from .parking import Parking
 from .runtime import Runtime
 from .stop import Stop
-from .wait import Site, Wait
+from .traffic.ticket import TicketState
+from .wait import Wait
 
 
 class Passenger(Sender, Protocol):
@@ -44,8 +45,8 @@ class Waiter(Admission):
         self._itinerary = itinerary
         self._runtime = runtime
         self._call: Passenger | None = None
-        self._waits: dict[Site, Wait] = {}
-        self._parking = Parking(route, runtime)
+        self._waits: tuple[Wait, ...] = ()  # where it waits now; a dict would be larger
+        self._parking: Parking | None = None  # until it waits for a target for the first time
         self._was_sent = False
 
     # --- as the call sees it ---
@@ -54,12 +55,15 @@ class Waiter(Admission):
     def waiting_for(self) -> str:
         if self._waits:
             return super().waiting_for
-        return self._parking.waiting_for or ("" if self.spending is None else self.spending.waiting_for)
+        if self._parking is not None and self._parking.waiting_for:
+            return self._parking.waiting_for
+        return "" if self.spending is None else self.spending.waiting_for
 
     def waited(self, seconds: float) -> dict[str, float]:
-        by_reason = super().waited(seconds - self._parking.seconds)
-        if self._parking.seconds > LEAST_WAIT:
-            by_reason["target"] = self._parking.seconds
+        parked = 0.0 if self._parking is None else self._parking.seconds
+        by_reason = super().waited(seconds - parked)
+        if parked > LEAST_WAIT:
+            by_reason["target"] = parked
         return by_reason
 
     # --- as the route sees it ---
@@ -72,26 +76,28 @@ class Waiter(Admission):
 
     def _wait(self, waits: list[Wait], now: float) -> None:
         """Wait in the queues of lanes, until the first one sends the call."""
-        self._lane, self._ticket, self._slot_mark = waits[0].lane, waits[0].ticket, waits[0].slot_mark
+        self._waits = (*self._waits, *waits)
         for wait in waits:
-            self._waits[wait.site] = wait
+            wait.slot_mark = wait.lane.scope.slot_seconds(now)
             self._route.wait_at(self, wait.site.place)
             wait.ticket.owner = wait
             wait.ticket.deadline = min(self._deadline, now + self._itinerary.longest_wait(wait.site.place))
+        self._lane, self._ticket, self._slot_mark = waits[0].lane, waits[0].ticket, waits[0].slot_mark
         for wait in waits:
-            if self._waits.get(wait.site) is wait:
+            # A lane may send the call at once. The call may even have ended and wait again by now.
+            if wait in self._waits and wait.ticket.state is not TicketState.QUEUED:
                 wait.lane.enter(wait.ticket, now, again=self._was_sent, alone=len(waits) == 1)
 
     def _forget(self, wait: Wait) -> None:
         """The call waits no longer in this queue."""
-        self._waits.pop(wait.site, None)
+        self._waits = tuple(other for other in self._waits if other is not wait)
         wait.ticket.owner = None  # the wait refers to its ticket
-        if all(site.place != wait.site.place for site in self._waits):
+        if all(other.site.place != wait.site.place for other in self._waits):
             self._route.leave(self, wait.site.place)
 
     def _leave_queues(self, now: float, but: Wait | None = None) -> None:
         """Leave all queues. May be called again. but: the one that sends the call."""
-        for wait in list(self._waits.values()):
+        for wait in self._waits:
             self._forget(wait)
             if wait is not but:
                 wait.give_up(now)
@@ -103,16 +109,20 @@ class Waiter(Admission):
         if self.spending is not None:
             self.spending.release(now)
         priority = PRIORITIES[self._request.priority]
+        if self._parking is None:
+            self._parking = Parking(self._route, self._runtime)
         self._parking.begin(self, priority, excluded, until, now, deadline=self._deadline, overdue=self._overdue)
 
     def _unpark(self, now: float) -> None:
         """Wait no longer for a target. May be called again."""
-        seconds = self._parking.end(self, now)
-        if self._entered is not None:
-            self._entered += seconds
+        if self._parking is not None:
+            seconds = self._parking.end(self, now)
+            if self._entered is not None:
+                self._entered += seconds
 
     def _overdue(self) -> None:
         assert self._call is not None
+        assert self._parking is not None
         reason = self._parking.waiting_for
         self._unpark(self._lane.now)
         self._call.overdue(reason)
