@@ -161,7 +161,7 @@ class Journal:
     # --- records of earlier runs ---
 
     def _read_answer(self, position: int, record: JSONObject) -> str | None:
-        id = _id(record)
+        id = line_id(record)
         if id is not None:
             self.answered.add(id)
             self.makers.add(string(record, "provider") or "")
@@ -170,7 +170,7 @@ class Journal:
         return _prompt_reason(record)
 
     def _read_failure(self, position: int, record: JSONObject) -> str | None:
-        id = _id(record)
+        id = line_id(record)
         if id is not None and id not in self.answered and _category(record) not in NOT_FAILED:
             self.failed.add(id)
             if self._budget is not None:
@@ -187,7 +187,7 @@ class Journal:
         kept: set[int] = set()
         count = 0
         for position, record in errors.records():
-            id, category = _id(record), _category(record)
+            id, category = line_id(record), _category(record)
             count += 1
             if category == INVALID_LINE:
                 if position >= errors.start:
@@ -199,7 +199,8 @@ class Journal:
             errors.keep_only(kept)
 
 
-def _id(record: JSONObject) -> LineId | None:
+def line_id(record: JSONObject) -> LineId | None:
+    """Return the id of a record, or None if it has none that a line can have."""
     id: JSON = record.get("id")
     return id if type(id) is int or type(id) is str else None
 

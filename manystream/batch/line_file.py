@@ -29,12 +29,19 @@ It receives the line's position in bytes and its object. It returns why a batch 
 FIRST_BYTES = b'{"id":'
 """The first bytes of every line of a batch. An incomplete last line with another beginning is not from a batch."""
 
+READ_BYTES = 4096
+"""A line is read again in pieces of so many bytes."""
+
 DEEPEST = 100
 """Levels of nesting that are kept of a value that JSON cannot hold."""
 
 
 class JournalError(ManystreamError, RuntimeError):
     """A file of the journal cannot be used. The message names the file and what to do."""
+
+
+class LockedError(JournalError):
+    """Another process has locked a file of the journal. It may end soon."""
 
 
 class LineFile:
@@ -52,7 +59,7 @@ class LineFile:
         try:
             self._read(on_record)
             self._repair()
-            self.start: int = self._size()
+            self.start: int = self.size
         except BaseException:
             self.close()
             raise
@@ -73,6 +80,11 @@ class LineFile:
         if descriptor is not None:
             os.close(descriptor)
 
+    @property
+    def size(self) -> int:
+        """The size of the file in bytes: the position of the line that is written next."""
+        return os.fstat(self.descriptor).st_size
+
     def sync(self) -> None:
         """Wait until all lines are on the disk. Raises `OSError`."""
         os.fsync(self.descriptor)
@@ -86,6 +98,18 @@ class LineFile:
         if self._failure is not None:
             raise self._failure
         self._write(b"".join([part for line in lines for part in (line, b"\n")]))
+
+    def line_at(self, position: int) -> bytes:
+        """Return the line that begins at this position in bytes, without its line end. Raises `OSError`."""
+        pieces: list[bytes] = []
+        while piece := os.pread(self.descriptor, READ_BYTES, position):
+            end = piece.find(b"\n")
+            if end >= 0:
+                pieces.append(piece[:end])
+                break
+            pieces.append(piece)
+            position += len(piece)
+        return b"".join(pieces)
 
     def records(self) -> Iterator[tuple[int, JSONObject]]:
         """Yield each line's position in bytes and its object."""
@@ -145,7 +169,7 @@ class LineFile:
 
         Such a line was being written when an earlier run was killed.
         """
-        end = self._size()
+        end = self.size
         start = _last_line_start(self.descriptor, end)
         if start == end:
             return
@@ -155,9 +179,6 @@ class LineFile:
             self._write(b"\n")  # the object is complete, so only the line end is missing
 
     # --- reading and writing ---
-
-    def _size(self) -> int:
-        return os.fstat(self.descriptor).st_size
 
     def _lines(self) -> Iterator[bytes]:
         with os.fdopen(os.dup(self.descriptor), "rb") as file:
@@ -177,7 +198,7 @@ class LineFile:
         """Remove the written part of a line after an error: the next line would make both unreadable."""
         try:
             if written:
-                os.ftruncate(self.descriptor, self._size() - written)
+                os.ftruncate(self.descriptor, self.size - written)
         except OSError:
             self._failure = error
 
@@ -288,7 +309,7 @@ def _lock(descriptor: int, path: Path) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise JournalError(
+        raise LockedError(
             f"{path}: another batch is writing this file; wait until that batch has ended, or choose another file"
         ) from None
     except OSError as error:

@@ -1,0 +1,146 @@
+"""The keeper of answers: one journal for many actors. It knows what was answered, and returns it when it is asked again.
+
+A block of a data set may be asked twice: Ray repeats a block whose actor has died, and a program may run again. So an
+actor first looks its ids up, and records every answer before it returns a block. The first record of an id counts.
+Recording the same answer again does no harm, so a call whose reply was lost can be repeated.
+
+The journal is that of `manystream batch`: one file of answers and one of failures.
+
+Knows ids, records and the journal. Must not know Ray, calls, or what a record holds beside its id.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from ..batch.journal import Journal, line_id
+from ..batch.line_file import LockedError
+from ..batch.lines import LineId
+from ..providers.json_values import JSONObject
+from .exchange import Answer
+
+LOCK_SECONDS = 10.0
+"""A journal that another process has open is tried as long as this. Ray needs a moment to end the keeper of a program
+that was killed."""
+
+LOCK_EVERY_SECONDS = 0.1
+
+
+class AnswerKeeper:
+    """An open journal whose records can be read again. It is not safe for threads. Raises `JournalError`.
+
+    path: the file of answers. The failures go to another file beside it, as in a batch.
+    retry_failed: whether ids are asked again that failed in earlier runs.
+    sleep: waits so many seconds.
+    """
+
+    def __init__(
+        self, path: str, *, retry_failed: bool = False, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        self._journal = _open(path, sleep)
+        if retry_failed:
+            self._journal.forget_failures()
+
+    def lookup(self, ids: Sequence[LineId]) -> dict[LineId, bytes]:
+        """Return id → record for those ids that were answered or have failed. Raises `OSError`."""
+        found: dict[LineId, bytes] = {}
+        for id in ids:
+            record = self._journal.record_of(id)
+            if record is not None:
+                found[id] = record
+        return found
+
+    def record(self, answers: Sequence[Answer]) -> dict[LineId, bytes]:
+        """Write the records of ids that have none yet. Raises `OSError` and `JournalError`.
+
+        Returns id → the record that counts, for the other ids.
+        """
+        first: dict[LineId, Answer] = {}
+        late: list[LineId] = []
+        for answer in answers:
+            if answer.id in first or self._journal.has(answer.id):
+                late.append(answer.id)
+            else:
+                first[answer.id] = answer
+        self._journal.record_ended(list(first.values()))
+        return self.lookup(late)
+
+    def close(self) -> None:
+        """Close the files. Recording raises `JournalError` after this."""
+        self._journal.__exit__(None, None, None)
+
+
+def _open(path: str, sleep: Callable[[float], None]) -> _IndexedJournal:
+    """Open the journal. Wait a moment while another process has it open."""
+    waited = 0.0
+    while True:
+        try:
+            journal = _IndexedJournal(Path(path))
+            journal.__enter__()
+            return journal
+        except LockedError:
+            if waited >= LOCK_SECONDS:
+                raise
+        sleep(LOCK_EVERY_SECONDS)
+        waited += LOCK_EVERY_SECONDS
+
+
+class _IndexedJournal(Journal):
+    """A journal that knows where the record of each id begins."""
+
+    def __init__(self, answers: Path) -> None:
+        super().__init__(answers)
+        self._answer_at: dict[LineId, int] = {}
+        self._failure_at: dict[LineId, int] = {}
+
+    def has(self, id: LineId) -> bool:
+        """Return whether the id was answered or has failed."""
+        return id in self._answer_at or id in self._failure_at
+
+    def record_of(self, id: LineId) -> bytes | None:
+        """Return the id's record, or None if it has none."""
+        position = self._answer_at.get(id)
+        if position is not None:
+            return self._opened(self._answers).line_at(position)
+        position = self._failure_at.get(id)
+        return self._opened_errors().line_at(position) if position is not None else None
+
+    def record_ended(self, ended: Sequence[Answer]) -> None:
+        """Write records, each of an id that has none. Raises `OSError` and `JournalError`."""
+        answers = [(answer.id, answer.record) for answer in ended if not answer.failed]
+        failures = [(answer.id, answer.record) for answer in ended if answer.failed]
+        if answers:
+            at = self._opened(self._answers).size
+            self.record_encoded(answers, ())
+            _note(self._answer_at, answers, at)
+        if failures:
+            at = self._opened_errors().size
+            self.record_encoded((), [record for _, record in failures])
+            _note(self._failure_at, failures, at)
+
+    def forget_failures(self) -> None:
+        """Forget the failures of earlier runs, so that their ids have no record."""
+        self._failure_at.clear()
+
+    def _read_answer(self, position: int, record: JSONObject) -> str | None:
+        reason = super()._read_answer(position, record)
+        id = line_id(record)
+        if id is not None:
+            self._answer_at.setdefault(id, position)
+        return reason
+
+    def _read_failure(self, position: int, record: JSONObject) -> str | None:
+        reason = super()._read_failure(position, record)
+        id = line_id(record)
+        if id is not None and id in self.failed:
+            self._failure_at[id] = position
+        return reason
+
+
+def _note(places: dict[LineId, int], records: Sequence[tuple[LineId, bytes]], position: int) -> None:
+    """Note where records begin that were written one after the other from this position."""
+    for id, record in records:
+        places[id] = position
+        position += len(record) + 1
