@@ -8,15 +8,14 @@ Knows threads, and how to open an engine. Must not know how a call works.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from functools import partial
 from typing import Unpack
 
 import trio
 
-from .engine.core import open_engine
+from .engine.core import Engine, open_engine
 from .engine.engine_thread import EngineThread
 from .engine.options import EngineOptions
 from .engine.portal import Portal, PortalCall, PortalRecording, PortalStream
@@ -40,12 +39,25 @@ def open_portal(
     engine, such as `SystemExit` from a callback, is raised then. Raises `InvalidRequestError` for a provider that
     cannot be used.
     """
-    opened: Future[tuple[Portal, Callable[[], None]]] = Future()
+    with open_thread(providers, **options) as (engine, _):
+        yield engine.from_thread
+
+
+@contextmanager
+def open_thread(
+    providers: Sequence[Provider],
+    **options: Unpack[EngineOptions],
+) -> Generator[tuple[Engine, EngineThread], None, None]:
+    """Open an engine as `open_portal` does, and yield it together with its thread.
+
+    The engine's own methods are for functions that run on that thread.
+    """
+    opened: Future[tuple[Engine, EngineThread, trio.Event]] = Future()
 
     async def hold() -> None:
         async with open_engine(providers, **options) as engine:
             leave = trio.Event()
-            opened.set_result((engine.from_thread, partial(EngineThread().soon, leave.set)))
+            opened.set_result((engine, EngineThread(), leave))
             await leave.wait()
 
     failures: list[BaseException] = []  # the exception that ended the engine, such as `SystemExit` from a callback
@@ -59,13 +71,13 @@ def open_portal(
             else:
                 opened.set_exception(error)
 
-    thread = threading.Thread(target=run, name="manystream portal", daemon=True)
-    thread.start()
-    portal, close = opened.result()
+    runner = threading.Thread(target=run, name="manystream portal", daemon=True)
+    runner.start()
+    engine, thread, leave = opened.result()
     try:
-        yield portal
+        yield engine, thread
     finally:
-        close()
-        thread.join()
+        thread.soon(leave.set)
+        runner.join()
     if failures:
         raise failures[0]

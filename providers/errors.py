@@ -58,6 +58,14 @@ code shows it.
 class ManystreamError(Exception):
     """The base of every exception that this library raises. The simulator's exceptions do not derive from it."""
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle the error as it is. By default Python calls `__init__` again, with the message alone."""
+        return _restored, (type(self), self.args), self.__dict__
+
+
+def _restored(kind: type[ManystreamError], arguments: tuple[object, ...]) -> ManystreamError:
+    return kind.__new__(kind, *arguments)
+
 
 class ProviderError(ManystreamError):
     """One failure of one call. `str(error)` is one line: category, status, provider, model, host, message and hint.

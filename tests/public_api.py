@@ -42,6 +42,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "manystream.providers.openai.chat.converter": ("ChatConverter",),
     "manystream.providers.openai.responses.converter": ("ResponsesConverter",),
     "manystream.providers.openai.legacy": (),
+    "manystream.ray": (),
     "manystream.simulator": ("Simulator", "SimulatorError", "open_simulator", "open_simulator_thread"),
 }  # fmt: skip
 """Module → the names in it that are public; none: those that it exports."""

@@ -1,4 +1,4 @@
-"""The keeper of answers: one journal for many actors. It knows what was answered, and returns it when it is asked again.
+"""The keeper of answers: one journal for many actors. It knows what was answered, and returns it on a second request.
 
 A block of a data set may be asked twice: Ray repeats a block whose actor has died, and a program may run again. So an
 actor first looks its ids up, and records every answer before it returns a block. The first record of an id counts.
@@ -36,9 +36,7 @@ class AnswerKeeper:
     sleep: waits so many seconds.
     """
 
-    def __init__(
-        self, path: str, *, retry_failed: bool = False, sleep: Callable[[float], None] = time.sleep
-    ) -> None:
+    def __init__(self, path: str, *, retry_failed: bool = False, sleep: Callable[[float], None] = time.sleep) -> None:
         self._journal = _open(path, sleep)
         if retry_failed:
             self._journal.forget_failures()

@@ -1,0 +1,147 @@
+"""The arguments of `map_batches` without Ray: what is refused on the driver, and where keys may be seen."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import manystream as ms
+from manystream.ray import Ask, AskError, EngineActor, ask, ask_options
+from manystream.ray.divided import divided
+from manystream.ray.tables import import_pyarrow
+
+SECRET = "5ecret-5ecret"
+PROVIDER = ms.OpenAIChat(SECRET, "http://127.0.0.1:9/v1", name="sim")
+
+
+@pytest.fixture(autouse=True)
+def no_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replace what needs Ray and pyarrow."""
+    monkeypatch.setattr(ask, "compute_strategy", lambda actors, calls: (actors, calls))
+    monkeypatch.setattr(ask, "start_journal", lambda path, retry_failed: (path, retry_failed))
+    monkeypatch.setattr(ask, "import_pyarrow", lambda: None)
+
+
+def options(**changes: Any) -> dict[str, Any]:
+    given: dict[str, Any] = {"actors": 4, "concurrency": 10, "providers": [PROVIDER], **changes}
+    return ask_options(given.pop("model", "sim/m"), **given)
+
+
+def test_the_arguments_of_map_batches(tmp_path: Any) -> None:
+    found = options(journal=tmp_path / "a.jsonl", retry_failed=True, temperature=0.5, system="brief")
+    assert found == {
+        "fn_constructor_kwargs": {
+            "model": "sim/m",
+            "providers": [PROVIDER],
+            "concurrency": 2,
+            "traffic": None,
+            "journal": (str(tmp_path / "a.jsonl"), True),
+            "options": {"temperature": 0.5, "system": "brief"},
+        },
+        "compute": (4, 16),
+        "batch_size": None,
+        "batch_format": "pyarrow",
+        "zero_copy_batch": True,
+    }
+
+
+def test_keys_are_looked_up_here_and_shown_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    found = options(model="gpt-5-mini", providers=[ms.OpenAIChat(), ms.Anthropic()])
+    openai, anthropic = pickle.loads(pickle.dumps(found))["fn_constructor_kwargs"]["providers"]
+    assert (openai.api_key, anthropic.api_key) == (SECRET, None)
+    assert SECRET not in repr(found)
+
+
+def test_a_key_that_is_missing_is_reported_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.setenv("MANYSTREAM_CREDENTIALS", "")
+    monkeypatch.setenv("HOME", "/nonexistent")
+    with pytest.raises(ms.InvalidRequestError, match="api_key: 'openai-chat' has no key"):
+        options(model="gpt-5-mini", providers=[ms.OpenAIChat()])
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"actors": 0}, "actors: must be"),
+        ({"concurrency": 3}, "concurrency: must be at least 1 for each of 4 actors, not 3"),
+        ({"concurrency": True}, "concurrency: must be"),
+        ({"providers": []}, "model: no provider is known for 'sim/m'; no provider is configured"),
+        ({"providers": [PROVIDER, ms.Anthropic("k")], "model": "unknown"}, "model: no provider is known"),
+        ({"traffic": {"rates": {}}}, "traffic: must be"),
+        ({"temperature": "hot"}, "temperature: must be"),
+    ],
+)
+def test_what_every_actor_would_refuse_is_refused_here(changes: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ms.InvalidRequestError) as caught:
+        options(**changes)
+    assert str(caught.value).startswith(reason)
+    assert SECRET not in str(caught.value)
+
+
+def test_an_unknown_option_is_named() -> None:
+    with pytest.raises(TypeError, match=r"ask_options\(\) got an unexpected keyword argument 'temprature'"):
+        options(temprature=1)
+
+
+def test_each_actor_has_an_equal_part_of_the_declared_limits() -> None:
+    limit = ms.RateLimit(requests_per_minute=100, tokens_per_minute=10_000, concurrent=9)
+    part = divided(ms.Traffic(rates={"sim": limit}, adaptive=False), 4)
+    assert part == ms.Traffic(
+        rates={"sim": ms.RateLimit(requests_per_minute=25, tokens_per_minute=2500, concurrent=2)}, adaptive=False
+    )
+    assert divided(None, 4) is None
+    with pytest.raises(ms.InvalidRequestError, match=r"traffic.rates\['sim'\].concurrent: must be at least 1 for each"):
+        divided(ms.Traffic(rates={"sim": limit}), 10)
+    budgets = ms.Traffic(budgets=[ms.Budget(calls=5)])
+    assert divided(budgets, 1) is budgets
+    with pytest.raises(ms.InvalidRequestError, match=r"traffic.budgets: cannot be divided among 2 actors"):
+        divided(budgets, 2)
+
+
+def missing(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    """Let the import of these packages fail."""
+    for name in names:
+        monkeypatch.setitem(__import__("sys").modules, name, None)
+
+
+def test_what_is_not_installed_is_named_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    missing(monkeypatch, "ray", "ray.data", "pyarrow")
+    start: list[Callable[[], object]] = [options, import_pyarrow]
+    start.append(lambda: Ask(model="sim/m", providers=[PROVIDER], concurrency=1))
+    for call in start:
+        with pytest.raises(AskError, match=r"is not installed \(.*\): pip install 'manystream\[ray\]'"):
+            call()
+
+
+def test_an_engine_actor_makes_calls(provider: ms.Provider) -> None:
+    actor = EngineActor([provider])
+    request = ms.Request("sim/sim-text", "hi")
+    response = actor.request(request)
+    events = list(actor.stream(request))
+    results = dict(actor.map(("ab"[number], request) for number in range(2)))
+    actor.close()
+    assert response.text
+    assert "".join(event.text for event in events if isinstance(event, ms.TextDelta)) == response.text
+    assert {key: completion.success for key, completion in results.items()} == {"a": True, "b": True}
+    assert pickle.loads(pickle.dumps((response, events, results))) == (response, events, results)
+    assert "key" not in repr(actor)
+
+
+def test_errors_reach_another_process_as_they_are(provider: ms.Provider) -> None:
+    actor = EngineActor([provider])
+    request = ms.Request("sim/sim-text", "simulate: fail=400")
+    with pytest.raises(ms.ProviderError) as caught:
+        actor.request(request)
+    with pytest.raises(ms.InvalidRequestError) as invalid:
+        actor.request(ms.Request("sim/", "hi"))
+    ((_, completion),) = list(actor.map([request]))
+    actor.close()
+    for error in (caught.value, invalid.value, completion.error):
+        again = pickle.loads(pickle.dumps(error))
+        assert (type(again), str(again), again.__dict__) == (type(error), str(error), error.__dict__)
