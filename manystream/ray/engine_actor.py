@@ -53,7 +53,8 @@ class EngineActor:
         Ray yields a reference for each event: `for reference in actor.stream.remote(request): ray.get(reference)`.
         """
         with self._portal.stream(request) as events:
-            yield from events
+            for event in events:  # Ray calls `send` of a generator, which `yield from` would pass on
+                yield event
 
     @overload
     def map(
@@ -78,7 +79,8 @@ class EngineActor:
         request that was sent between processes is equal to the original and not the same object.
         """
         with self._portal.map(requests, concurrency=concurrency, ordered=ordered) as results:
-            yield from results
+            for result in results:
+                yield result
 
     def close(self) -> None:
         """Cancel the calls that run, and close the engine."""
