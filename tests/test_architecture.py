@@ -297,6 +297,7 @@ BORROWERS = {
     ("fuzz", "engine"): "it looks for seeds in what the tests try: keys and their spellings",
     ("fuzz", "transport"): "the same: framings of chunks and of events",
     ("docs", "conformance"): "the pages on dialects are written from its tables",
+    ("ray", "docs"): "it runs programs of the pages with Ray, which only it installs",
     ("interop", "docs"): "it runs programs of the pages against libraries that only it installs",
     ("providers", "conformance"): "its cases, and its reading of the official types, are what dialects are held to",
 }

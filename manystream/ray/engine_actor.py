@@ -53,7 +53,7 @@ class EngineActor:
         Ray yields a reference for each event: `for reference in actor.stream.remote(request): ray.get(reference)`.
         """
         with self._portal.stream(request) as events:
-            for event in events:  # Ray calls `send` of a generator, which `yield from` would pass on
+            for event in events:  # noqa: UP028 - Ray calls `send`, which the iterator does not have
                 yield event
 
     @overload
@@ -79,7 +79,7 @@ class EngineActor:
         request that was sent between processes is equal to the original and not the same object.
         """
         with self._portal.map(requests, concurrency=concurrency, ordered=ordered) as results:
-            for result in results:
+            for result in results:  # noqa: UP028 - as above
                 yield result
 
     def close(self) -> None:

@@ -83,7 +83,7 @@ class RayJournal:
             reason = cause.strerror if isinstance(cause, OSError) else cause
             raise AskError(f"cannot write {self.path}: {reason}") from None
         except ray.exceptions.RayError as error:
-            raise AskError(f"the journal {self.path} cannot be reached: {error}") from None
+            raise AskError(f"the journal {self.path} cannot be reached: {_first_line(error)}") from None
 
 
 def start_journal(path: str, *, retry_failed: bool) -> RayJournal:
@@ -97,7 +97,7 @@ def start_journal(path: str, *, retry_failed: bool) -> RayJournal:
     try:
         failure = str(ray.get(actor.failure.remote(), timeout=START_SECONDS + LOCK_SECONDS))
     except ray.exceptions.RayError as error:
-        raise AskError(f"the journal {path} cannot be opened: {error}") from None
+        raise AskError(f"the journal {path} cannot be opened: {_first_line(error)}") from None
     if failure:
         raise AskError(failure)
     return RayJournal(path, actor)
@@ -116,6 +116,10 @@ def compute_strategy(actors: int, calls: int) -> Any:
         max_tasks_in_flight_per_actor=calls,
         enable_true_multi_threading=True,
     )
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).partition("\n")[0]
 
 
 def _ray() -> Any:

@@ -30,7 +30,8 @@ IMPORT = "from {} import {}  # pyright: ignore[reportUnusedImport]"
 """A name may be a parameter or the variable of a comprehension in the block, and then the import is not used."""
 PROGRAM = re.compile(r"^import manystream", re.MULTILINE)
 ELSEWHERE = "`make interop` runs it"
-"""The reason of a block that needs packages which are not installed here."""
+RAY = "`make ray` runs it"
+"""The reasons of blocks that need packages which are not installed here."""
 NAMES = {"__file__", "__name__"} | set(dir(builtins))
 
 
@@ -88,7 +89,7 @@ def modules(page: str, blocks: list[Block], given: dict[str, str]) -> list[Modul
     homes: dict[str, str] = {}
     stem = "page_" + re.sub(r"\W", "_", page.removesuffix(".md"))
     programs = [block for block in blocks if block.language == "python" and block.code != setting()]
-    programs = [block for block in programs if not (block.reason or "").startswith(ELSEWHERE)]
+    programs = [block for block in programs if not (block.reason or "").startswith((ELSEWHERE, RAY))]
     for number, block in enumerate(programs):
         tree = ast.parse(block.code)
         program = PROGRAM.search(block.code) is not None

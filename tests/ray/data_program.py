@@ -1,7 +1,11 @@
 """A program that asks the rows of a data set: `python data_program.py SETTINGS`, a JSON object.
 
-address: the Ray cluster, or "local". base_url: the server. rows, blocks, actors, concurrency: numbers. delay: seconds of
-each answer. journal: the file of answers, or null. output: the file that the rows are written to, as JSON lines.
+address: the Ray cluster, or "local".
+base_url: the server.
+rows, blocks, actors, concurrency: numbers.
+delay: seconds of each answer.
+journal: the file of answers, or null.
+output: the file that the rows are written to, as JSON lines.
 """
 
 from __future__ import annotations
