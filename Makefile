@@ -69,7 +69,7 @@ interop: $(VENV)/.test ## test against third-party servers and libraries
 	@$(PYTEST) -q -m servers -o faulthandler_timeout=0 $(TEST)
 
 # Ray is large, so it has an environment of its own.
-ray: ## test batches on a Ray cluster of three nodes on this machine, in its own environment
+ray: ## test batches and data sets on a Ray cluster of three nodes, in its own environment
 	@test -x build/ray/bin/manystream || { $(PYTHON) -m venv build/ray && \
 		build/ray/bin/python -m pip -qq --disable-pip-version-check install --constraint constraints.txt \
 		setuptools pytest pytest-trio pytest-timeout hypothesis trustme --requirement tests/ray/requirements.txt && \
