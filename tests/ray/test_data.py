@@ -120,15 +120,19 @@ class Run:
         assert len(ids) == len(set(ids)) == ROWS - FAILING
 
 
-def asking(pid: int) -> list[int]:
-    """Return the processes below this one that ask rows."""
+ASKS, KEEPS = b"MapWorker(MapBatches(Ask))", b"AnswerActor"
+"""What the titles of processes hold that ask rows, and of the one that keeps the journal."""
+
+
+def titled(pid: int, title: bytes) -> list[int]:
+    """Return the processes below this one whose title holds a text."""
     found: list[int] = []
     for process in processes_below(pid):
         try:
-            title = Path(f"/proc/{process}/cmdline").read_bytes()
+            has_title = title in Path(f"/proc/{process}/cmdline").read_bytes()
         except OSError:
             continue
-        if b"MapWorker(MapBatches(Ask))" in title:
+        if has_title:
             found.append(process)
     return found
 
@@ -152,7 +156,7 @@ def test_a_killed_actor_loses_and_doubles_nothing(cluster: Any, simulator: Simul
     run = Run(tmp_path, cluster.address, simulator)
     try:
         run.reach(ROWS // 3)
-        actors = [pid for node in cluster.worker_nodes for pid in asking(raylet(node))]
+        actors = [pid for node in cluster.worker_nodes for pid in titled(raylet(node), ASKS)]
         assert len(actors) == 3
         os.kill(actors[0], signal.SIGKILL)
         run.end()
@@ -169,8 +173,8 @@ def test_a_killed_node_loses_and_doubles_nothing(cluster: Any, simulator: Simula
     run = Run(tmp_path, cluster.address, simulator)
     try:
         run.reach(ROWS // 3)
-        node = max(cluster.worker_nodes, key=lambda node: len(asking(raylet(node))))
-        actors = len(asking(raylet(node)))
+        node = max(cluster.worker_nodes, key=lambda node: len(titled(raylet(node), ASKS)))
+        actors = len(titled(raylet(node), ASKS))
         assert actors
         send(node, signal.SIGKILL)
         run.end()
@@ -181,6 +185,20 @@ def test_a_killed_node_loses_and_doubles_nothing(cluster: Any, simulator: Simula
     again = run.requests - (ROWS - FAILING)
     print(f"node with {actors} of 3 actors killed: {again} asked again")
     assert again <= actors * CONCURRENCY / 3 + 0.005 * ROWS
+
+
+def test_a_killed_journal_is_opened_again(cluster: Any, simulator: Simulator, tmp_path: Path) -> None:
+    run = Run(tmp_path, cluster.address, simulator)
+    try:
+        run.reach(ROWS // 3)
+        (keeper,) = titled(raylet(cluster.head_node), KEEPS)
+        os.kill(keeper, signal.SIGKILL)
+        run.end()
+    finally:
+        run.kill()
+    run.check()
+    run.check_journal()
+    assert run.requests == ROWS - FAILING
 
 
 def test_a_killed_program_can_be_repeated(cluster: Any, simulator: Simulator, tmp_path: Path) -> None:
