@@ -6,6 +6,7 @@ Knows providers, models, declared limits and lanes. Must not know sockets, nor w
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
 from typing import TypeAlias
 
 from ..providers.charging import charging_of
@@ -212,7 +213,16 @@ class Dispatcher:
         if limit is None:
             now = self._runtime.loop.clock()
             limit = self._declared[key] = DeclaredLimit(entry.key, self._traffic.rates[entry.key], now)
+            if limit.lease is not None:
+                limit.lease.is_wanted = partial(_has_line, limit)
+                limit.lease.listen(partial(self._lease_changed, limit))
         return limit
+
+    def _lease_changed(self, limit: DeclaredLimit) -> None:
+        """Schedule every lane that may wait for a leased limit: those in its line, and those that were held back."""
+        for lane in self._lanes.values():
+            if lane.scope.queue.length and limit in lane.scope.limits:
+                lane.schedule()
 
     def _next_in_line(self, limit: DeclaredLimit, scope: Scope) -> None:
         """Schedule the lane of the first scope in a declared limit's line, unless that is `scope` itself."""
@@ -228,3 +238,7 @@ class Dispatcher:
                 del self._lane_of_scope[lane.scope]
         kept = set(map(id, self._lanes.values()))
         self._lane_of_model = {key: lane for key, lane in self._lane_of_model.items() if id(lane) in kept}
+
+
+def _has_line(limit: DeclaredLimit) -> bool:
+    return limit.next_in_line() is not None

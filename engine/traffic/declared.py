@@ -13,6 +13,7 @@ import math
 from collections.abc import Hashable
 
 from .charge import Cost
+from .leased import LeasedRateLimit, RateLease
 from .quota import ReportedBucket, declared_buckets
 from .rate_limit import RateLimit
 
@@ -23,14 +24,18 @@ class DeclaredLimit:
     name: the entry's key in `rates`.
     buckets: the limits over time. All covered quotas share these buckets.
     concurrent: the largest number of running calls; None: no limit.
+    lease: what this engine may use of the limit; None: all of it.
     running: the number of running calls.
     """
 
-    __slots__ = ("_line", "buckets", "concurrent", "name", "running")
+    __slots__ = ("_line", "buckets", "concurrent", "lease", "name", "running")
 
     def __init__(self, name: str, limit: RateLimit, now: float) -> None:
         self.name: str = name
-        self.buckets: tuple[ReportedBucket, ...] = declared_buckets(limit, now, of=name)
+        self.lease: RateLease | None = limit.lease if isinstance(limit, LeasedRateLimit) else None
+        self.buckets: tuple[ReportedBucket, ...] = (
+            declared_buckets(limit, now, of=name) if self.lease is None else self.lease.buckets
+        )
         self.concurrent: int | None = limit.concurrent
         self.running: int = 0
         self._line: dict[Hashable, None] = {}
@@ -38,8 +43,11 @@ class DeclaredLimit:
     def ready_at(self, cost: Cost, scope: Hashable, now: float) -> float:
         """Return the time at which a call of `scope` may be sent.
 
-        Returns `math.inf` if a running call must end first, or if another scope is first in the line.
+        Returns `math.inf` if a running call must end first, if another scope is first in the line, or if the lease has
+        ended.
         """
+        if self.lease is not None and now >= self.lease.open_until:
+            return math.inf
         if self._line and next(iter(self._line)) is not scope:
             return math.inf
         if self.is_full:

@@ -56,6 +56,7 @@ class ReportedBucket:
     window: the seconds for which the limit's number applies.
     bucket: the token bucket.
     declared: True if the limit comes from the user.
+    whole: the units of a window, if the bucket's rate is only a leased part of them; else 0.
     noted: the rate that was last logged.
     size: the size of the server's bucket, as far as its reports show it.
     """
@@ -65,13 +66,19 @@ class ReportedBucket:
     window: float
     bucket: Bucket
     declared: bool = False
+    whole: float = 0.0
     noted: float = 0.0
     size: BucketSize = field(default_factory=BucketSize)
 
     @property
     def limit(self) -> float:
         """The units that a window allows."""
-        return self.bucket.rate * self.window
+        return self.whole or self.bucket.rate * self.window
+
+    @property
+    def rate(self) -> float:
+        """The units that the limit allows per second."""
+        return self.whole / self.window if self.whole else self.bucket.rate
 
 
 def reported_bucket(limit: ReportedLimit, now: float, *, declared: bool = False) -> ReportedBucket:
@@ -218,7 +225,7 @@ class Quota:
             if lowest[reported.unit] > reported.limit * (1 + 1e-9):
                 limit = f"{reported.name} ({reported.limit:.6g})"
                 return Impossible(f"the request is larger than the whole limit: {limit}", Refusal.TOO_LARGE)
-            if reported.window >= LONG_WINDOW:
+            if reported.window >= LONG_WINDOW and not reported.whole:
                 wait = reported.bucket.ready_at(cost[reported.unit], now) - now
                 if wait > SPENT_FOR:
                     return Impossible(f"used up: {reported.name}", Refusal.SPENT, wait)
@@ -383,7 +390,7 @@ class Quota:
         self.news.append(f"limit {what}: {reported.name}, {reported.limit:.6g} in {reported.window:g} s")
 
     def _reported_rate(self, unit: Unit) -> float:
-        rates = (reported.bucket.rate for reported in self.reported.values() if reported.unit is unit)
+        rates = (reported.rate for reported in self.reported.values() if reported.unit is unit)
         return min(rates, default=math.inf)
 
     def _calls_per_second(self, cost: Cost) -> float:

@@ -1,4 +1,4 @@
-"""The rule that selects the model of a line. It is a value, so that it can be sent to another process.
+"""The rules that select the model of a line. They are values, so that they can be sent to another process.
 
 Knows names of models. Must not know lines or providers' addresses.
 """
@@ -25,3 +25,17 @@ class ModelChoice:
         """Return the request's model for a line that names this model, or None if there is none."""
         model = self.model or named or self.default
         return f"{self.provider}/{model}" if model is not None else None
+
+
+@dataclass(slots=True, frozen=True)
+class OneModel:
+    """The same model for each line, whatever it names, such as a route.
+
+    name: the request's model.
+    """
+
+    name: str
+
+    def __call__(self, named: str | None) -> str:
+        """Return the request's model."""
+        return self.name

@@ -50,7 +50,7 @@ from .batch_help import DESCRIPTION as DESCRIPTION
 from .batch_help import EPILOG
 from .batch_help import HELP as HELP
 from .batch_progress import LOOK_SECONDS, Progress, open_progress, summary
-from .batch_ray import add_ray_arguments, check_ray, open_cluster_batch
+from .batch_ray import add_ray_arguments, check_ray, open_cluster_batch, with_key
 from .batch_targets import (
     SIMULATOR,
     Destination,
@@ -120,13 +120,16 @@ class BatchOptions:
         """Return this process's part of a limit that all shards share."""
         return limit if limit is None or self.shard is None else limit / self.shard.count
 
+    @property
+    def limit(self) -> RateLimit | None:
+        """`--max-rps` and `--max-tpm`: one limit over all calls of this process, or None."""
+        if self.max_rps is None and self.max_tpm is None:
+            return None
+        return RateLimit(requests_per_second=self.part(self.max_rps), tokens_per_minute=self.part(self.max_tpm))
+
     def traffic(self, routes: Sequence[Route], budget: BatchBudget | None) -> Traffic:
-        """Return the engine's traffic control. `--max-rps` and `--max-tpm` are one limit over all calls."""
-        rates: dict[str, RateLimit] = {}
-        if self.max_rps is not None or self.max_tpm is not None:
-            rates[EVERY_CALL] = RateLimit(
-                requests_per_second=self.part(self.max_rps), tokens_per_minute=self.part(self.max_tpm)
-            )
+        """Return the engine's traffic control."""
+        rates = {EVERY_CALL: self.limit} if self.limit is not None else {}
         if budget is None:
             return Traffic(rates=rates, routes=routes, adaptive=self.adaptive)
         budgets = (budget.for_engine(),)
@@ -229,7 +232,7 @@ def _read_options(arguments: argparse.Namespace) -> BatchOptions:
         if value is not None and not (math.isfinite(value) and value > 0):
             raise CommandError(f"{name} must be above 0, not {value:g}", status=2)
     if options.ray is not None or options.actors is not None:
-        check_ray(options.ray, options.shared_limits, options.targets)
+        check_ray(options.ray, options.targets, options.budget)
     if options.budget is not None:
         check_budget(simulated=options.targets.simulated)
     _check_input(options)
@@ -354,12 +357,15 @@ async def _open_batch(
     proxy = "" if simulated else None
     if options.ray is not None:
         workers = WorkerOptions(
-            destination.providers[0],
+            tuple(with_key(provider, os.environ) for provider in destination.providers),
             destination.choose_model,
             options.concurrency,
             options.attempts,
             options.stream,
             options.source,
+            destination.routes,
+            options.limit,
+            options.adaptive,
             proxy,
             options.monitor,
             priced=not simulated,

@@ -6,24 +6,19 @@ Knows the options `--ray` and `--actors`. Must not know the other options, nor h
 from __future__ import annotations
 
 import argparse
+import copy
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 
 from ..batch import Journal, Shard
+from ..engine.credentials import find_key
+from ..providers.provider import Provider
 from ..ray.cluster import ClusterError
 from ..ray.driver import ClusterBatch
 from ..ray.ray_cluster import LOCAL, RayCluster, connect
 from ..ray.worker import WorkerOptions
 from .batch_targets import TargetOptions
 from .errors import CommandError
-
-IN_PLACE = {
-    "--max-rps": "limit the calls with --concurrency",
-    "--max-tpm": "limit the calls with --concurrency",
-    "--budget": "divide the batch with --shard instead",
-}
-"""Option → what to use with or in place of `--ray`."""
-
 
 def add_ray_arguments(parser: argparse.ArgumentParser) -> None:
     """Add `--ray` and `--actors` to the parser."""
@@ -33,12 +28,12 @@ def add_ray_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def check_ray(address: str | None, limits: Mapping[str, float | None], targets: TargetOptions) -> None:
+def check_ray(address: str | None, targets: TargetOptions, budget: float | None) -> None:
     """Raise `CommandError` for options that do not fit together.
 
     address: the value of `--ray`.
-    limits: option → value of the limits that all processes share.
     targets: where the lines are sent. Only processes of this machine can reach the simulator.
+    budget: the value of `--budget`, which a single process must count.
     """
     if address is None:
         raise CommandError("--actors is the number of workers on a Ray cluster: name the cluster with --ray", status=2)
@@ -48,11 +43,18 @@ def check_ray(address: str | None, limits: Mapping[str, float | None], targets: 
             " use --ray local",
             status=2,
         )
-    if targets.route or len(targets.base_urls) > 1:
-        raise CommandError("--ray takes one --model and one --base-url: it has no routes", status=2)
-    for name, value in limits.items():
-        if value is not None:
-            raise CommandError(f"{name} is not supported with --ray: {IN_PLACE[name]}", status=2)
+    if budget is not None:
+        raise CommandError("--budget is not supported with --ray: divide the batch with --shard instead", status=2)
+
+
+def with_key(provider: Provider, environment: Mapping[str, str]) -> Provider:
+    """Return a provider that holds its key, because the workers' machines have another environment.
+
+    Raises `InvalidRequestError` if the provider needs a key and has none.
+    """
+    keyed = copy.copy(provider)
+    keyed.api_key = find_key(provider, environment) or None
+    return keyed
 
 
 @contextmanager
@@ -79,6 +81,7 @@ def open_cluster_batch(
                 retry_failed=retry_failed,
                 source=options.source,
                 shard=shard,
+                limit=options.limit,
             )
     except ClusterError as error:
         raise CommandError(str(error), status=2) from None

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from ..batch.lines import ChooseModel
-from ..batch.model_choice import ModelChoice
+from ..batch.model_choice import ModelChoice, OneModel
 from ..engine.credentials import find_key
 from ..engine.traffic.route import Balance
 from ..engine.traffic.route_options import Route
@@ -173,7 +173,7 @@ def _in_order(options: TargetOptions, environment: Mapping[str, str]) -> Destina
     again = _first_twice(targets)
     if again is not None:
         raise CommandError(f"--route names {targets[again]!r} twice", status=2)
-    return Destination(tuple(providers.values()), lambda named: ROUTE, (Route(ROUTE, targets),))
+    return Destination(tuple(providers.values()), OneModel(ROUTE), (Route(ROUTE, targets),))
 
 
 def _replicas(options: TargetOptions, environment: Mapping[str, str]) -> Destination:
@@ -187,7 +187,7 @@ def _replicas(options: TargetOptions, environment: Mapping[str, str]) -> Destina
         providers.append(provider)
         targets.append(f"{provider.name}/{model}")
     route = Route(ROUTE, targets, balance=Balance.FASTEST.value)
-    return Destination(tuple(providers), lambda named: ROUTE, (route,))
+    return Destination(tuple(providers), OneModel(ROUTE), (route,))
 
 
 def _replica_name(url: str, taken: set[str]) -> str:

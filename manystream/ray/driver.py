@@ -18,12 +18,15 @@ from ..batch import BatchError, Counters, Journal, JournalError, LineError, Shar
 from ..batch.intake import Intake
 from ..batch.journal import INVALID_LINE
 from ..batch.line_file import encoded
+from ..engine.traffic.rate_limit import RateLimit
 from ..providers.json_values import JSONObject, loads_object, mapping, string
 from .cluster import Cluster, ClusterError, Died, Replied, Unreachable
 from .exchange import Answer, DriverExchange, Row
+from .leases import Keeper, Lease
 from .ledger import Ledger
 from .watch import READY_SECONDS, Watch
 from .worker import WorkerReply
+from .worker_rates import keepers_of
 
 COLLECT_SECONDS = 0.1
 """The driver waits for replies as long as this before it looks after the other tasks."""
@@ -100,6 +103,7 @@ class ClusterBatch:
     retry_failed: whether to send lines again that failed in earlier runs.
     source: the input's name, for messages.
     shard: the part of the input that this run sends; None for the whole input.
+    limit: the limit on the rate of all workers together; None for none. The workers get leases on parts of it.
 
     counters: the figures of the run, summed up over the workers.
     ledger: the rows that are not answered yet.
@@ -114,6 +118,7 @@ class ClusterBatch:
         retry_failed: bool = False,
         source: str = "input",
         shard: Shard | None = None,
+        limit: RateLimit | None = None,
     ) -> None:
         self.counters: Counters = Counters()
         self.ledger: Ledger = Ledger()
@@ -123,6 +128,10 @@ class ClusterBatch:
             self.counters, source, journal.answered, journal.failed, retry_failed=retry_failed, shard=shard
         )
         self._concurrency = concurrency
+        self._limit = limit
+        self._keepers: tuple[Keeper, ...] = ()
+        self._leases: dict[int, tuple[Lease, ...]] = {}
+        """worker → the leases that go to it with the next exchange"""
         self._seats: dict[int, int] = {}
         """worker → its calls at a time, without workers that were given up"""
         self._ready: set[int] = set()
@@ -164,6 +173,7 @@ class ClusterBatch:
 
     async def _drive(self, input: _Input) -> None:
         watch = Watch(trio.current_time())
+        self._keepers = keepers_of(self._limit, trio.current_time())
         try:
             self._read(input)
             while not self._stopped and not self.ledger.done:
@@ -221,7 +231,7 @@ class ClusterBatch:
             if rows or self.ledger.out_at(worker) or at is None or now >= at:
                 self._call_at.pop(worker, None)
                 watch.asked(worker, now)
-                self._cluster.call(worker, link.offer(rows))
+                self._cluster.call(worker, link.offer(rows, self._leases.pop(worker, ())))
 
     async def _collect(self, watch: Watch) -> None:
         for event in await trio.to_thread.run_sync(self._cluster.collect, COLLECT_SECONDS):
@@ -252,6 +262,11 @@ class ClusterBatch:
             return
         self._came = True
         watch.replied(worker)
+        if reply.requests:
+            now = trio.current_time()
+            self._leases[worker] = tuple(
+                keeper.grant(request, now) for keeper, request in zip(self._keepers, reply.requests, strict=True)
+            )
         if worker not in self._ready:
             self._ready.add(worker)
             self.ledger.add_actor(worker, concurrency)
@@ -279,6 +294,7 @@ class ClusterBatch:
             return
         watch.forget(worker)
         self._call_at.pop(worker, None)
+        self._leases.pop(worker, None)
         self._cluster.kill(worker)
         was_ready = worker in self._ready
         self._ready.discard(worker)
@@ -286,7 +302,8 @@ class ClusterBatch:
         figures = self._figures.get(worker)
         if figures is not None:
             self.counters.running -= figures.running
-            figures.running = 0
+            self.counters.waiting -= figures.waiting
+            figures.running = figures.waiting = 0
         if was_ready or reason:  # otherwise it found no place, and others may be working
             self._lost += 1
         if self._lost > LOST_PER_WORKER * len(self._concurrency):
@@ -329,8 +346,9 @@ class ClusterBatch:
         self._figures[worker] = now
         if worker in self._seats:
             total.running += now.running - before.running
+            total.waiting += now.waiting - before.waiting
         else:
-            now.running = 0
+            now.running = now.waiting = 0
         total.retries += now.retries - before.retries
         total.input_tokens += now.input_tokens - before.input_tokens
         total.output_tokens += now.output_tokens - before.output_tokens

@@ -5,7 +5,7 @@ them, and repeats an exchange under the same number until a reply comes. So a lo
 the actor takes the rows of a number once, and returns the same answers for it each time. The next number tells the
 actor that the driver has the answers of the one before.
 
-Knows numbers, rows and answers. Must not know what a row asks, who carries the messages, or which actor this is.
+Knows numbers, rows, answers and leases. Must not know what a row asks, who carries the messages, or which actor this is.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from ..batch.lines import LineId
 from ..providers.errors import ManystreamError
+from .leases import Lease
 
 ORPHANED_SECONDS = 2.5
 """An engine starts nothing after so many seconds without a call."""
@@ -67,11 +68,13 @@ class Offer:
     seq: the number of the exchange, from 1.
     rows: the rows that the actor takes.
     confirms: `sent_at` of the reply to the exchange before; None in the first exchange.
+    leases: the actor's part of each rate limit, as it has asked for it in that reply; empty if there is nothing new.
     """
 
     seq: int
     rows: tuple[Row, ...]
     confirms: float | None = None
+    leases: tuple[Lease, ...] = ()
 
 
 @dataclass(slots=True, frozen=True)
@@ -101,12 +104,12 @@ class DriverExchange:
         self._seq = 0
         self._confirms: float | None = None
 
-    def offer(self, rows: tuple[Row, ...]) -> Offer:
+    def offer(self, rows: tuple[Row, ...], leases: tuple[Lease, ...] = ()) -> Offer:
         """Open the next exchange. Raises `ExchangeError` if the one before has no reply."""
         if self.open is not None:
             raise ExchangeError(f"exchange {self.open.seq} has no reply yet: repeat it")
         self._seq += 1
-        self.open = Offer(self._seq, rows, self._confirms)
+        self.open = Offer(self._seq, rows, self._confirms, leases)
         return self.open
 
     def accept(self, reply: Reply) -> bool:
@@ -170,12 +173,18 @@ class ActorExchange:
             self._answers.clear()
         return Reply(seq, self._replied, now)
 
-    def may_start(self, now: float) -> bool:
-        """Return whether the engine may start a call: the driver has called, and had a reply, a short time ago.
+    @property
+    def open_until(self) -> float:
+        """The time until which the engine may start calls, unless a call comes: the driver has called, and had a reply,
+        a short time before.
 
         So the rows of the first exchange start after the second.
         """
-        return now - self._called_at <= ORPHANED_SECONDS and now - self._confirmed_at <= CONFIRMED_SECONDS
+        return min(self._called_at + ORPHANED_SECONDS, self._confirmed_at + CONFIRMED_SECONDS)
+
+    def may_start(self, now: float) -> bool:
+        """Return whether the engine may start a call."""
+        return now <= self.open_until
 
     def _check(self, seq: int, most: int) -> None:
         if not self._seq <= seq <= most or not seq:

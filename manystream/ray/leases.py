@@ -21,14 +21,10 @@ import math
 from collections import deque
 from dataclasses import dataclass, field
 
-from ..engine.traffic.bucket import Bucket
+from ..engine.traffic.leased import LeasedBucket
 
 LEASE_SECONDS = 4.0
 RENEW_SECONDS = 1.0
-
-BURST_SECONDS = 0.05
-"""A holder may save up so many seconds of its rate. So all holders together exceed the limit of any second by at most
-5 %."""
 
 PARTS = 1_000_000
 """The keeper counts in millionths, as whole numbers: sums of fractions would drift."""
@@ -209,81 +205,47 @@ class Keeper:
 
 
 class Holder:
-    """A holder of leases on one limit: a bucket that fills at the rate of the current lease.
+    """A holder of leases on one limit, with a bucket that fills at the rate of the current lease.
 
-    The level is what may be used at once. It may rise to `BURST_SECONDS` of the rate, or to the cost that was asked for
-    last. A call is sent when its whole cost is there: if calls could be sent on credit, many holders with a small rate
-    each could send at the same time.
+    One thread calls `receive` and uses the bucket. Another one may call `ask`: it reports a lease only after the bucket
+    has its rate.
 
     name: the holder's name. It must be new for each process, because a keeper knows the leases of a name.
+    bucket: what may be used at once.
     """
 
-    def __init__(self, name: str, now: float) -> None:
+    def __init__(self, name: str, now: float, window: float = 1.0) -> None:
         self.name = name
-        self._held: LeaseNumber = NO_LEASE
-        self._ends_at = -math.inf
-        self._bucket = Bucket(0.0, 0.0, 0.0, now)
-        self._cost = 0.0
+        self.bucket: LeasedBucket = LeasedBucket(window, now)
+        self._lease = Lease(NO_LEASE, -math.inf, 0.0)
 
     def __repr__(self) -> str:
-        return f"<Holder {self.name} {self._bucket.rate:g}/s until {self._ends_at:.3f}>"
+        return f"<Holder {self.name} {self._lease.rate:g}/s until {self._lease.asked_at + LEASE_SECONDS:.3f}>"
 
     def ask(self, wanted: float, now: float) -> LeaseRequest:
         """Return a request for the next lease. Send it each `RENEW_SECONDS`.
 
         wanted: the rate that the holder could use, in units per second; `math.inf` for as much as possible.
         """
-        return LeaseRequest(self.name, now, self._held, self.rate(now), wanted)
-
-    def receive(self, lease: Lease, now: float) -> None:
-        """Use this lease from now on, unless it has ended or a later one was received."""
-        self._fill(now)
-        ends_at = lease.asked_at + LEASE_SECONDS
-        if ends_at <= now or lease.number <= self._held:
-            return
-        if lease.renews is not None and lease.renews != self._held:
-            return  # what it renews was replaced after the request was sent
-        self._held, self._ends_at = lease.number, ends_at
-        self._use(lease.rate)
+        lease = self._lease
+        rate = lease.rate if now < lease.asked_at + LEASE_SECONDS else 0.0
+        return LeaseRequest(self.name, now, lease.number, rate, wanted)
 
     def rate(self, now: float) -> float:
         """Return the rate that may be used now, in units per second."""
-        self._fill(now)
-        return self._bucket.rate
+        self.bucket.fill(now)
+        return self.bucket.rate
 
-    def ready_at(self, cost: float, now: float) -> float:
-        """Return the time at which `cost` may be used; `math.inf` if the current lease ends before.
+    def receive(self, lease: Lease, now: float, bucket_now: float | None = None) -> None:
+        """Use this lease from now on, unless it has ended or a later one was received.
 
-        Ask again after each lease that was received.
+        bucket_now: the time by the clock of those who use the bucket, read before `now`; None if it is the same clock.
         """
-        self._cost = cost
-        rate = self.rate(now)
-        if rate <= 0:
-            return math.inf
-        self._use(rate)
-        ready_at = self._bucket.ready_at(cost, now)
-        return ready_at if ready_at < self._ends_at else math.inf
-
-    def take(self, cost: float, now: float) -> None:
-        """Use `cost`. Call this at the time that `ready_at` returned, or later while the same lease is held."""
-        self._fill(now)
-        self._bucket.take(cost, now)
-        self._cost = 0.0
-        self._use(self._bucket.rate)
-
-    def _fill(self, now: float) -> None:
-        """Fill the bucket up to now, or up to the end of the lease."""
-        self._bucket.fill(min(now, self._ends_at))
-        if now >= self._ends_at:
-            self._use(0.0)
-        self._bucket.fill(now)
-
-    def _use(self, rate: float) -> None:
-        """Change the rate. The level stays, up to the new capacity: a change neither gives units nor cancels debts.
-
-        So a share that starts from zero starts with an empty bucket.
-        """
-        bucket = self._bucket
-        bucket.rate = rate
-        bucket.capacity = max(rate * BURST_SECONDS, self._cost) if rate > 0 else 0.0
-        bucket.level = min(bucket.level, bucket.capacity)
+        left = lease.asked_at + LEASE_SECONDS - now
+        if left <= 0 or lease.number <= self._lease.number:
+            return
+        if lease.renews is not None and lease.renews != self._lease.number:
+            return  # what it renews was replaced after the request was sent
+        used_now = now if bucket_now is None else bucket_now
+        self.bucket.lease(lease.rate, used_now + left, used_now)
+        self._lease = lease

@@ -10,6 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,20 +21,22 @@ from ..batch.line_file import encoded
 from ..batch.lines import ChooseModel, LineId
 from ..batch.prices import price_list
 from ..engine import open_engine
+from ..engine.traffic.options import Traffic
+from ..engine.traffic.rate_limit import RateLimit
+from ..engine.traffic.route_options import Route
 from ..providers.errors import InvalidRequestError
 from ..providers.json_values import JSONObject
 from ..providers.options import Retry
 from ..providers.provider import Provider
 from .exchange import ActorExchange, Answer, Offer, Reply, Row
+from .leases import Lease, LeaseRequest
+from .worker_rates import WorkerRates
 
 FIRST_ANSWER_SECONDS = 1.0
 """An exchange waits for a first answer as long as this."""
 
 COLLECT_SECONDS = 0.1
 """After the first answer, an exchange collects further ones as long as this."""
-
-LOOK_SECONDS = 0.1
-"""A worker that may not start calls looks again after this time."""
 
 ROWS_PATH = Path("the rows of this worker")
 
@@ -42,23 +45,29 @@ ROWS_PATH = Path("the rows of this worker")
 class WorkerOptions:
     """The options of a batch that each worker needs.
 
-    provider: the provider, with its key.
+    providers: the providers, with their keys.
     choose_model: as for `Batch`; it must be picklable, such as `ModelChoice`.
     concurrency: calls at a time of this worker.
     attempts: the most attempts of each row.
     stream: whether to request streams.
     source: the input's name, for messages.
+    routes: the routes of the engine.
+    limit: the limit on the rate of all workers together; None for none.
+    adaptive: whether to learn limits from what servers report and refuse.
     proxy: the proxy's URL; "" for none; None for the environment's.
     monitor: whether `manystream top` can watch the engine.
     priced: whether to record the cost of answers, if the extra `cost` is installed.
     """
 
-    provider: Provider
+    providers: tuple[Provider, ...]
     choose_model: ChooseModel
     concurrency: int
     attempts: int
     stream: bool
     source: str
+    routes: tuple[Route, ...] = ()
+    limit: RateLimit | None = None
+    adaptive: bool = True
     proxy: str | None = None
     monitor: bool = False
     priced: bool = True
@@ -72,12 +81,14 @@ class WorkerReply:
     counters: the worker's figures so far.
     failure: why the worker can answer nothing more; empty if it goes on.
     final: whether every other worker would fail for this reason, too.
+    requests: a request for each rate limit; empty while the worker starts.
     """
 
     reply: Reply
     counters: Counters
     failure: str
     final: bool
+    requests: tuple[LeaseRequest, ...] = ()
 
 
 class Worker:
@@ -97,6 +108,8 @@ class Worker:
         self._failure = ""
         self._final = False
         self._token: trio.lowlevel.TrioToken | None = None
+        self._rates: WorkerRates | None = None
+        self._batch: Batch | None = None
         self._wakeup = trio.Event()
         self._ended = False
         self._thread = threading.Thread(target=self._run, name="manystream worker", daemon=True)
@@ -105,21 +118,20 @@ class Worker:
     def exchange(self, offer: Offer) -> WorkerReply:
         """Take the rows of an exchange, wait a moment for answers, and return them. Raises `ExchangeError`."""
         with self._lock:
-            rows = self._exchange.receive(offer, self._clock())
-            if rows:
-                self._rows += rows
-                self._wake()
+            self._rows += self._exchange.receive(offer, self._clock())
+            self._in_trio(lambda: self._go_on(offer.leases))
             if self._lock.wait_for(self._is_current(offer.seq), FIRST_ANSWER_SECONDS) and not self._failure:
                 self._lock.wait_for(lambda: self._failure != "", COLLECT_SECONDS)
             reply = self._exchange.reply(offer.seq, self._clock())
-            counters = replace(self._counters, cost=dict(self._counters.cost))
-            return WorkerReply(reply, counters, self._failure, self._final)
+            counters = replace(self._counters, cost=dict(self._counters.cost), failures={})
+            requests = self._rates.ask(reply.sent_at) if self._rates is not None else ()
+            return WorkerReply(reply, counters, self._failure, self._final, requests)
 
     def close(self) -> None:
         """End the batch and its thread. Calls that run are cancelled."""
         with self._lock:
             self._ended = True
-            self._wake()
+            self._in_trio(self._wake)
         self._thread.join()
 
     def _is_current(self, seq: int) -> Callable[[], bool]:
@@ -129,20 +141,31 @@ class Worker:
     def _busy(self) -> bool:
         return bool(self._rows) or self._counters.running > 0
 
-    def _wake(self) -> None:
-        """Wake the batch's generator of rows. The lock is held."""
+    def _in_trio(self, function: Callable[[], None]) -> None:
+        """Call a function in the batch's thread soon. The lock is held."""
         if self._token is not None:
-            try:
-                self._token.run_sync_soon(lambda: self._wakeup.set(), idempotent=True)
-            except trio.RunFinishedError:
-                pass
+            with suppress(trio.RunFinishedError):
+                self._token.run_sync_soon(function)
 
     # --- the thread of the batch ---
+
+    def _go_on(self, leases: tuple[Lease, ...]) -> None:
+        """An exchange has come: use new leases, and start calls for some time more."""
+        engine_now = trio.current_time()  # before the worker's clock: see `WorkerRates.receive`
+        if self._rates is not None:
+            self._rates.receive(leases, self._exchange.open_until, self._clock(), engine_now)
+        if self._batch is not None:
+            self._batch.count_waiting()
+        self._wake()
+
+    def _wake(self) -> None:
+        """Wake the generator of rows."""
+        self._wakeup.set()
 
     def _run(self) -> None:
         failure, final = "its batch has ended", False
         try:
-            trio.run(self._batch)
+            trio.run(self._run_batch)
         except (BatchError, InvalidRequestError) as error:
             failure, final = str(error), True
         except BaseException as error:
@@ -152,11 +175,15 @@ class Worker:
             self._failure, self._final = failure, final
             self._lock.notify_all()
 
-    async def _batch(self) -> None:
+    async def _run_batch(self) -> None:
         options = self._options
         retry = Retry(max_attempts=options.attempts, cap=60.0)
+        rates = WorkerRates(options.limit, options.concurrency, trio.current_time())
+        traffic = Traffic(rates=rates.declared, routes=options.routes, adaptive=options.adaptive)
         failure: Exception | None = None
-        async with open_engine([options.provider], retry=retry, proxy=options.proxy, monitor=options.monitor) as engine:
+        async with open_engine(
+            options.providers, retry=retry, proxy=options.proxy, monitor=options.monitor, traffic=traffic
+        ) as engine:
             batch = Batch(
                 engine,
                 _Collector(self._add),
@@ -164,11 +191,12 @@ class Worker:
                 concurrency=options.concurrency,
                 stream=options.stream,
                 source=options.source,
-                provider=options.provider.name,
-                price=price_list(options.provider) if options.priced else None,
+                provider=options.providers[0].name,
+                price=price_list(*options.providers) if options.priced else None,
             )
             with self._lock:
                 self._counters = batch.counters
+                self._batch, self._rates = batch, rates
                 self._token = trio.lowlevel.current_trio_token()
             try:
                 await batch.run(self._lines(batch))
@@ -189,8 +217,6 @@ class Worker:
                 with self._lock:
                     row = self._rows.popleft()
                 yield [(row.number, row.data)]
-            elif self._rows and room:
-                await trio.sleep(LOOK_SECONDS)
             else:
                 await self._wakeup.wait()
         batch.stop()
@@ -199,7 +225,7 @@ class Worker:
         with self._lock:
             self._exchange.add(answer)
             self._lock.notify_all()
-        self._wakeup.set()
+        self._wake()
 
 
 class _Collector:

@@ -1,18 +1,28 @@
-"""`manystream batch --ray`: options that do not fit together, and clusters that cannot be reached."""
+"""`manystream batch --ray`: the options that reach the workers, and clusters that cannot be reached.
+
+The workers are threads of this process, in place of Ray's.
+"""
 
 from __future__ import annotations
 
 import importlib
+import json
+import pickle
 import socket
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from manystream.cli import main
+from manystream.cli import batch_ray, main
 from manystream.cli.batch_ray import shares
 from manystream.ray.cluster import ClusterError
 from manystream.ray.ray_cluster import _probe
+from manystream.ray.worker import WorkerOptions
+from manystream.simulator import Simulator, open_simulator_thread
 from tests.manystream.cli.test_batch import line, write
+from tests.manystream.ray.thread_cluster import ThreadCluster, connect
 
 
 @pytest.mark.parametrize(
@@ -20,8 +30,7 @@ from tests.manystream.cli.test_batch import line, write
     [
         (("--actors", "2"), "--actors is the number of workers on a Ray cluster: name the cluster with --ray"),
         (("--ray", "local", "--actors", "0"), "--actors must be above 0, not 0"),
-        (("--ray", "local", "--max-rps", "5"), "--max-rps is not supported with --ray"),
-        (("--ray", "local", "--max-tpm", "5"), "--max-tpm is not supported with --ray"),
+        (("--ray", "local", "--max-rps", "0"), "--max-rps must be above 0, not 0"),
         (("--ray", "10.0.0.5:6379"), "the simulator answers on this machine only, and --ray 10.0.0.5:6379 may use"),
         (("--ray", "local"), "Ray is not installed (No module named 'ray'): pip install 'manystream[ray]'"),
     ],
@@ -61,3 +70,87 @@ def test_an_address_where_nobody_listens_is_reported() -> None:
 
 def test_the_calls_are_divided_evenly() -> None:
     assert (shares(450, 4), shares(2, 2)) == ([113, 113, 112, 112], [1, 1])
+
+
+@pytest.fixture(scope="module")
+def simulator() -> Iterator[Simulator]:
+    with open_simulator_thread("events=2") as simulator:
+        yield simulator
+
+
+@pytest.fixture
+def clusters(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[ThreadCluster]]:
+    """Put threads in the place of Ray, and a file of 60 prompts into the working directory."""
+    made: list[ThreadCluster] = []
+
+    def make(options: WorkerOptions) -> ThreadCluster:
+        made.append(ThreadCluster(pickle.loads(pickle.dumps(options))))
+        return made[-1]
+
+    monkeypatch.setattr(batch_ray, "connect", connect)
+    monkeypatch.setattr(batch_ray, "RayCluster", make)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-canary")
+    monkeypatch.setenv("HOME", "/nonexistent")
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "p.jsonl", [line(str(number)) for number in range(60)])
+    yield made
+    for cluster in made:
+        cluster.close()
+
+
+COMMAND = ("batch", "p.jsonl", "-o", "a.jsonl", "--plain", "--ray", "local", "--actors", "2")
+
+
+def answers(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(text) for text in (folder / "a.jsonl").read_bytes().splitlines()]
+
+
+def test_every_line_is_answered_once_by_two_workers(
+    clusters: list[ThreadCluster], simulator: Simulator, tmp_path: Path
+) -> None:
+    url = simulator.base_urls["openai-chat"]
+    assert main([*COMMAND, "--model", "sim-text", "--base-url", url]) == 0
+    assert sorted(int(each["id"]) for each in answers(tmp_path)) == list(range(60))
+    assert clusters[0].options.providers[0].base_url == url
+
+
+def test_workers_have_the_routes_and_replicas_of_a_plain_batch(
+    clusters: list[ThreadCluster], simulator: Simulator, tmp_path: Path
+) -> None:
+    url = simulator.base_urls["openai-chat"]
+    assert main([*COMMAND, "--route", "sim-text@fail=503,sim-text", "--base-url", url]) == 0
+    found = answers(tmp_path)
+    assert len(found) == 60
+    assert max(each["attempts"] for each in found) == 2
+    with open_simulator_thread("events=2") as second:
+        urls = (url, second.base_urls["openai-chat"])
+        options = [part for each in urls for part in ("--base-url", each)]
+        assert main([*COMMAND, "-o", "b.jsonl", "--model", "sim-text", *options]) == 0
+    names = {json.loads(text)["provider"] for text in (tmp_path / "b.jsonl").read_bytes().splitlines()}
+    assert names == {each.split("/")[2] for each in urls}
+
+
+def test_limits_of_this_process_go_to_the_workers(clusters: list[ThreadCluster], simulator: Simulator) -> None:
+    options = ["--max-rps", "4000", "--max-tpm", "8e8", "--no-adaptive", "--shard", "0/2"]
+    url = simulator.base_urls["openai-chat"]
+    assert main([*COMMAND, "--model", "sim-text", "--base-url", url, *options]) == 0
+    given = clusters[0].options
+    assert given.limit is not None
+    assert (given.limit.requests_per_second, given.limit.tokens_per_minute, given.adaptive) == (2000, 4e8, False)
+
+
+def test_the_key_is_found_where_the_command_runs(
+    clusters: list[ThreadCluster], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def no_workers(*arguments: object) -> None:
+        raise ClusterError("no worker has started: each needs a thread")
+
+    monkeypatch.setattr(ThreadCluster, "start", no_workers)
+    assert main([*COMMAND, "--model", "gpt-5-mini"]) == 2
+    assert clusters[0].options.providers[0].api_key == "sk-canary"
+    assert "sk-canary" not in repr(clusters[0].options)
+    monkeypatch.delenv("OPENAI_API_KEY")
+    assert main([*COMMAND, "--model", "gpt-5-mini"]) == 1
+    err = capsys.readouterr().err
+    assert "api_key: 'openai' has no key: pass api_key=… or set OPENAI_API_KEY" in err
+    assert len(clusters) == 1, "no cluster is asked"

@@ -14,12 +14,15 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+import manystream as ms
 from manystream.batch import BatchError, Counters, Journal, Shard, read_lines
 from manystream.ray.cluster import ClusterError, Died, Replied, Unreachable
 from manystream.ray.driver import ClusterBatch
 from manystream.ray.exchange import ActorExchange, Answer, ExchangeError, Offer, Row
+from manystream.ray.leases import LeaseRequest
 from manystream.ray.watch import READY_SECONDS
 from manystream.ray.worker import WorkerReply
+from manystream.ray.worker_rates import WorkerRates
 from tests.support.batches import line, records, write
 
 ROW_SECONDS = 0.5
@@ -31,6 +34,9 @@ class SimulatedWorker:
 
     frozen_until: until then it does nothing; `math.inf` for a worker on a dead machine.
     broken: the failure that it reports.
+    rates: its leases.
+    sent_at: the time at which each row was asked.
+    looked_at: the time until which it has asked rows.
     """
 
     exchange: ActorExchange
@@ -43,6 +49,19 @@ class SimulatedWorker:
     inbox: list[Offer] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     counters: Counters = field(default_factory=Counters)
+    rates: WorkerRates | None = None
+    sent_at: list[float] = field(default_factory=list)
+    looked_at: float = 0.0
+
+    def start_at(self, since: float, now: float) -> float:
+        """Return the time from `since` on at which the next row may be asked, and use the lease then."""
+        if self.rates is None:
+            return now
+        bucket = self.rates.lease.buckets[0].bucket
+        at = bucket.ready_at(1, since)
+        if at <= now:
+            bucket.take(1, at)
+        return at
 
 
 class SimulatedCluster:
@@ -56,13 +75,18 @@ class SimulatedCluster:
         self.killed: list[int] = []
         self.events: list[Replied | Unreachable | Died] = []
         self.places = 100
+        self.limit: ms.RateLimit | None = None
 
     @property
     def now(self) -> float:
         return self.clock.current_time()
 
     def start(self, worker: int, concurrency: int, *, instead_of: int | None) -> None:
-        self.workers[worker] = SimulatedWorker(ActorExchange(self.now), concurrency)
+        rates = WorkerRates(self.limit, concurrency, self.now) if self.limit is not None else None
+        simulated = SimulatedWorker(ActorExchange(self.now), concurrency, rates=rates)
+        self.workers[worker] = simulated
+        if rates is not None:
+            rates.lease.is_wanted = lambda: bool(simulated.waiting)
         self.instead_of.append(instead_of)
         if len(self.workers) > self.places:
             self.workers[worker].frozen_until = float("inf")
@@ -81,15 +105,19 @@ class SimulatedCluster:
 
     def work(self, number: int, worker: SimulatedWorker) -> None:
         offers, worker.inbox = worker.inbox, []
+        self.run_rows(worker)
         for offer in offers:
             try:
                 worker.waiting += worker.exchange.receive(offer, self.now)
             except ExchangeError:
                 continue
-            self.run_rows(worker)
+            requests: tuple[LeaseRequest, ...] = ()
+            if worker.rates is not None:
+                worker.rates.receive(offer.leases, worker.exchange.open_until, self.now, self.now)
+                requests = worker.rates.ask(self.now)
             reply = worker.exchange.reply(offer.seq, self.now)
             counters = Counters(running=len(worker.running), input_tokens=worker.counters.input_tokens)
-            self.events.append(Replied(number, WorkerReply(reply, counters, worker.broken, worker.final)))
+            self.events.append(Replied(number, WorkerReply(reply, counters, worker.broken, worker.final, requests)))
         self.run_rows(worker)
 
     def run_rows(self, worker: SimulatedWorker) -> None:
@@ -101,9 +129,14 @@ class SimulatedCluster:
             error = {"category": "server", "message": "it fails"} if failed else None
             record = json.dumps({"id": row.id, "line": row.number, "error": error}, separators=(",", ":"))
             worker.exchange.add(Answer(row.id, record.encode(), failed))
+        at, worker.looked_at = worker.looked_at, self.now
         while worker.waiting and len(worker.running) < worker.concurrency and worker.exchange.may_start(self.now):
+            at = worker.start_at(at, self.now)
+            if at > self.now:
+                break
             row = worker.waiting.pop(0)
             worker.asked.append(str(row.id))
+            worker.sent_at.append(at)
             worker.running.append((self.now + ROW_SECONDS, row))
 
     def kill(self, worker: int) -> None:
@@ -146,14 +179,23 @@ class Place:
         workers: int = 3,
         *,
         places: int = 100,
+        limit: ms.RateLimit | None = None,
         **options: object,
     ) -> tuple[ClusterBatch, SimulatedCluster]:
         clock = trio.lowlevel.current_clock()
         assert isinstance(clock, MockClock)
         cluster = SimulatedCluster(clock, happen)
         cluster.places = places
+        cluster.limit = limit
         with Journal(self.answers) as journal:
-            batch = ClusterBatch(cluster, journal, concurrency=[10] * workers, source="p.jsonl", **options)  # type: ignore[arg-type]
+            batch = ClusterBatch(
+                cluster,
+                journal,
+                concurrency=[10] * workers,
+                source="p.jsonl",
+                limit=limit,
+                **options,  # type: ignore[arg-type]
+            )
             await batch.run(read_lines(self.prompts))
         return batch, cluster
 
@@ -345,3 +387,33 @@ async def test_an_input_that_cannot_be_read_ends_the_batch(tmp_path: Path, mock_
     place = Place(tmp_path / "missing.jsonl", tmp_path / "a.jsonl")
     with pytest.raises(FileNotFoundError):
         await place.run()
+
+
+def most_in_a_second(times: list[float]) -> int:
+    """Return the most of these times that lie within one second."""
+    times = sorted(times)
+    return max(sum(1 for at in times[first:] if at < times[first] + 1) for first in range(len(times)))
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("fault", ["none", "dead", "frozen for 8 s"])
+async def test_all_workers_together_keep_the_limit(tmp_path: Path, fault: str, mock_clock: MockClock) -> None:
+    rate, many = 40, [f"q{number:04}" for number in range(1200)]
+    place = Place(write(tmp_path / "p.jsonl", [line(id) for id in many]), tmp_path / "a.jsonl")
+
+    def happen(cluster: SimulatedCluster) -> None:
+        if fault != "none":
+            seconds = float("inf") if fault == "dead" else 8.0
+            cluster.workers[1].frozen_until = cluster.now + seconds
+
+    batch, cluster = await place.run(at(15.0, happen), limit=ms.RateLimit(requests_per_second=rate))
+    assert place.answered == many
+    times = [at for worker in cluster.workers.values() for at in worker.sent_at]
+    assert min(times) >= 4, "workers of an earlier driver may still hold leases"
+    assert most_in_a_second(times) <= rate * 1.05 + 3
+    before = sum(1 for at in times if 10 <= at < 15)
+    assert before >= 0.95 * 5 * rate
+    if fault != "none":
+        after = sum(1 for at in times if 26 <= at < 29)
+        assert after >= 0.95 * 3 * rate, "the new worker has the share of the lost one"
+    assert batch.counters.answered == 1200

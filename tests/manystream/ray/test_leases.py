@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from manystream.engine.traffic.leased import BURST
 from manystream.ray.leases import (
-    BURST_SECONDS,
     LEASE_SECONDS,
     RENEW_SECONDS,
     Holder,
@@ -35,9 +35,9 @@ def renew(keeper: Keeper, holder: Holder, now: float, wanted: float = ALL) -> fl
 
 def test_the_first_holder_gets_the_whole_limit_and_an_empty_bucket() -> None:
     keeper, holder = Keeper(100, 0.0), Holder("a", 0.0)
-    assert holder.ready_at(1, 0.0) == math.inf
+    assert holder.bucket.ready_at(1, 0.0) == math.inf
     assert renew(keeper, holder, 0.0) == 100
-    assert holder.ready_at(1, 0.0) == pytest.approx(0.01)
+    assert holder.bucket.ready_at(1, 0.0) == pytest.approx(0.01)
 
 
 def test_a_second_holder_gets_its_share_when_the_first_has_confirmed() -> None:
@@ -166,19 +166,19 @@ def test_a_change_of_the_rate_gives_no_units_and_cancels_no_debts() -> None:
     holder = Holder("a", 0.0)
     holder.receive(Lease(LeaseNumber(1, 1), 0.0, 100.0), 0.0)
     assert holder.rate(1.0) == 100
-    holder.take(25, 1.0)  # 5 were saved up
+    holder.bucket.take(25, 1.0)  # 5 were saved up
     holder.receive(Lease(LeaseNumber(1, 2), 1.0, 10.0), 1.0)
-    assert holder.ready_at(1, 1.0) == pytest.approx(1.0 + 21 / 10)
+    assert holder.bucket.ready_at(1, 1.0) == pytest.approx(1.0 + 21 / 10)
     holder.receive(Lease(LeaseNumber(1, 3), 1.0, 1000.0), 1.0)
-    assert holder.ready_at(1, 1.0) == pytest.approx(1.0 + 21 / 1000)
+    assert holder.bucket.ready_at(1, 1.0) == pytest.approx(1.0 + 21 / 1000)
 
 
 def test_many_slow_holders_do_not_send_on_credit() -> None:
     holder = Holder("a", 0.0)
     holder.receive(Lease(LeaseNumber(1, 1), 0.0, 0.5), 0.0)
     assert holder.rate(1.9) == 0.5, "it is idle, and saves up little"
-    assert holder.ready_at(1, 1.9) == pytest.approx(1.9 + (1 - 0.5 * BURST_SECONDS) / 0.5)
-    assert holder.ready_at(3, 1.9) == math.inf, "the lease ends before"
+    assert holder.bucket.ready_at(1, 1.9) == pytest.approx(1.9 + (1 - 0.5 * BURST) / 0.5)
+    assert holder.bucket.ready_at(3, 1.9) == math.inf, "the lease ends before"
 
 
 def test_a_holder_that_asked_for_a_rate_below_zero_gets_its_part_of_the_rest() -> None:
@@ -302,11 +302,11 @@ class World:
         self.excess = max(0.0, self.excess - self.limit * TICK)
         for holder in self.holders:
             at = self.now
-            while (at := holder.ready_at(self.cost, at)) <= until:
-                holder.take(self.cost, at)
+            while (at := holder.bucket.ready_at(self.cost, at)) <= until:
+                holder.bucket.take(self.cost, at)
                 self.taken += self.cost
                 self.excess += self.cost
-        most = self.limit * BURST_SECONDS + self.names * self.cost + self.limit * TICK
+        most = self.limit * BURST + self.names * self.cost + self.limit * TICK
         assert self.excess <= most * (1 + 1e-9), "in some span of time, more than the limit and the saved-up part"
 
 
