@@ -73,6 +73,14 @@ class Target:
         for option in options:
             REQUEST.rules[option].check(getattr(sample, option), f"target.{option}")
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Copy a target, and send it to another process: a read-only view of a dict cannot be pickled itself."""
+        return _copy_of, (self.model, self.weight, self.fallback, dict(self.options))
+
+
+def _copy_of(model: str, weight: float, fallback: bool, options: dict[str, object]) -> Target:
+    return Target(model, weight=weight, fallback=fallback, **options)  # type: ignore[arg-type]
+
 
 def lay_over(target: Target, request: Request, model: str) -> Request:
     """Return the request for a target: the target's options in place of its own. model: the model to send it to."""

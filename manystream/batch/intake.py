@@ -41,6 +41,9 @@ class Counters:
     budget: US dollars that all runs together may cost; None for no budget.
     spent: US dollars that count in the budget, those of earlier runs included.
     unpaid: lines that were not sent because the budget did not allow it. They are not recorded.
+    lost: workers on a cluster that were given up after they had started.
+    asked_again: lines that were taken from such a worker and sent by another.
+    late: answers that were dropped because their line had an answer of another worker.
     """
 
     lines: int = 0
@@ -61,6 +64,9 @@ class Counters:
     budget: float | None = None
     spent: float = 0.0
     unpaid: int = 0
+    lost: int = 0
+    asked_again: int = 0
+    late: int = 0
 
     @property
     def ended(self) -> int:

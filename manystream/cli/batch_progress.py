@@ -196,6 +196,10 @@ def summary(counters: Counters, elapsed: float, answers: Path, errors: Path, pai
         lines.append(f"{counters.unpriced:,} without a price: {harmless(counters.unpriced_reason)}")
     if counters.answered_before:
         lines.append(f"{counters.answered_before:,} were answered before")
+    if counters.lost:
+        lost = "worker was" if counters.lost == 1 else "workers were"
+        late = f"; {counters.late:,} late answers were dropped" if counters.late else ""
+        lines.append(f"{counters.lost:,} {lost} lost: {counters.asked_again:,} lines were given to others{late}")
     if counters.failed:
         kinds = ", ".join(f"{count:,} {category}" for category, count in sorted(counters.failures.items()))
         lines.append(paint(f"{counters.failed:,} failed", "red") + f" ({kinds}) → {shown}")

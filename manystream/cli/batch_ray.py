@@ -20,6 +20,7 @@ from ..ray.worker import WorkerOptions
 from .batch_targets import TargetOptions
 from .errors import CommandError
 
+
 def add_ray_arguments(parser: argparse.ArgumentParser) -> None:
     """Add `--ray` and `--actors` to the parser."""
     parser.add_argument("--ray", metavar="ADDRESS", help="use a Ray cluster: HOST:PORT, auto or local")

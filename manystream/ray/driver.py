@@ -298,7 +298,8 @@ class ClusterBatch:
         self._cluster.kill(worker)
         was_ready = worker in self._ready
         self._ready.discard(worker)
-        self.ledger.give_up(worker)
+        self.counters.asked_again += self.ledger.give_up(worker)
+        self.counters.lost += was_ready
         figures = self._figures.get(worker)
         if figures is not None:
             self.counters.running -= figures.running
@@ -318,6 +319,7 @@ class ClusterBatch:
 
     def _accept(self, answers: tuple[Answer, ...]) -> None:
         first = self.ledger.accept(answers)
+        self.counters.late = self.ledger.late
         if first:
             self._lost = 0
         self._record(

@@ -27,7 +27,18 @@ LOCAL = "local"
 """The address that starts a Ray on this machine for the time of the run."""
 
 PROBE_SECONDS = 3.0
-"""`ray.init` at an address where nobody listens hangs for minutes. So the port is tried first, as long as this."""
+"""`ray.init` at an address where nobody answers hangs for minutes. So the port is tried first, as long as this."""
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
+"""What a client of HTTP/2 sends first (RFC 9113, 3.4): the preface, and an empty SETTINGS frame. The head of a cluster
+speaks gRPC, which is HTTP/2."""
+
+FRAME_HEAD = 9
+SETTINGS = 4
+"""A server of HTTP/2 sends a SETTINGS frame first. The type is at the fourth of the nine bytes of a frame's head."""
+
+MOST_REASON = 400
+"""The most characters of Ray's report that are shown."""
 
 ACTOR_OPTIONS: dict[str, object] = {
     "num_cpus": 1,
@@ -161,7 +172,8 @@ def connect(address: str, workers: int | None) -> Generator[int, None, None]:
     try:
         ray.init(**options)
     except Exception as error:  # Ray raises many kinds, such as RuntimeError for another version
-        raise ClusterError(f"cannot connect to the Ray cluster at {address}: {_reason(error)}") from None
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise ClusterError(f"cannot connect to the Ray cluster at {address}: {reason[:MOST_REASON]}") from None
     try:
         yield int(ray.cluster_resources().get("CPU", 0))
     finally:
@@ -173,7 +185,30 @@ def _probe(address: str) -> None:
     if not colon or not host or "/" in host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
         raise ClusterError(f"--ray {address}: must be HOST:PORT of the cluster's head, auto or local")
     try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=PROBE_SECONDS).close()
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=PROBE_SECONDS) as connection:
+            answers = _has_tls() or _speaks_http2(connection)
     except OSError as error:
         reason = error.strerror or str(error)
         raise ClusterError(f"no Ray cluster answers at {address}: {reason}; `ray start --head` starts one") from None
+    if not answers:
+        raise ClusterError(
+            f"no Ray cluster answers at {address}: what listens there is no head of a cluster; the port of `ray start"
+            " --head` is 6379 unless --port was given"
+        )
+
+
+def _has_tls() -> bool:
+    """Return whether Ray is configured to use TLS. Then a server answers nothing to plain text."""
+    return os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true")
+
+
+def _speaks_http2(connection: socket.socket) -> bool:
+    """Return whether the server answers as a server of HTTP/2 does. Raises `OSError`, also for a timeout."""
+    connection.sendall(PREFACE)
+    head = b""
+    while len(head) < FRAME_HEAD:
+        data = connection.recv(FRAME_HEAD - len(head))
+        if not data:
+            return False
+        head += data
+    return head[3] == SETTINGS

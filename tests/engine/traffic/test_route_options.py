@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import pickle
 from collections.abc import Callable
 
 import pytest
@@ -78,3 +80,10 @@ def test_a_targets_timeouts_are_those_of_an_attempt() -> None:
 
 def test_one_model_may_be_there_twice_with_different_options() -> None:
     assert len(ms.Route("fast", ["one/m", ms.Target("one/m", temperature=0)]).targets) == 2
+
+
+def test_a_route_can_be_copied_and_sent_to_another_process() -> None:
+    given = ms.Route("fast", [ms.Target("one/m", weight=2, max_output_tokens=9, extra_headers={"a": "b"}), "two/m"])
+    for copied in (copy.deepcopy(given), pickle.loads(pickle.dumps(given))):
+        assert copied == given
+        assert copied.targets[0].options == {"max_output_tokens": 9, "extra_headers": {"a": "b"}}

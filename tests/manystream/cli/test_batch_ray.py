@@ -10,6 +10,8 @@ import json
 import pickle
 import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ import pytest
 from manystream.cli import batch_ray, main
 from manystream.cli.batch_ray import shares
 from manystream.ray.cluster import ClusterError
+from manystream.ray import ray_cluster
 from manystream.ray.ray_cluster import _probe
 from manystream.ray.worker import WorkerOptions
 from manystream.simulator import Simulator, open_simulator_thread
@@ -66,6 +69,61 @@ def test_an_address_where_nobody_listens_is_reported() -> None:
         address = f"127.0.0.1:{free.getsockname()[1]}"
         with pytest.raises(ClusterError, match=f"no Ray cluster answers at {address}: Connection refused"):
             _probe(address)
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (b"", "timed out; `ray start --head` starts one"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "what listens there is no head of a cluster"),
+    ],
+    ids=["silence", "another protocol"],
+)
+def test_what_listens_and_is_no_head_is_reported(answer: bytes, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_cluster, "PROBE_SECONDS", 0.5 if not answer else 30.0)
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor() as threads:
+
+        def serve() -> None:
+            with server.accept()[0] as connection:
+                connection.recv(100)
+                connection.sendall(answer)
+                with suppress(ConnectionError):
+                    connection.recv(100)  # until the other side closes
+
+        serving = threads.submit(serve)
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(ClusterError) as raised:
+            _probe(address)
+        serving.result()
+    assert f"no Ray cluster answers at {address}: {reason}" in str(raised.value)
+
+
+def test_a_head_answers_the_probe() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor() as threads:
+
+        def serve() -> bytes:
+            with server.accept()[0] as connection:
+                received = connection.recv(100)
+                connection.sendall(b"\0\0\6\4\0\0\0\0\0" + b"\0\3\x7f\xff\xff\xff")
+                return received
+
+        serving = threads.submit(serve)
+        _probe(f"127.0.0.1:{server.getsockname()[1]}")
+        assert serving.result().startswith(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+
+
+def test_another_version_of_ray_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Ray:
+        def init(self, **options: object) -> None:
+            raise RuntimeError("Version mismatch: The cluster was started with:\n    Ray: 2.59.0\n    Python: 3.11.7\n")
+
+    monkeypatch.setattr(ray_cluster, "import_ray", Ray)
+    with pytest.raises(ClusterError) as raised, ray_cluster.connect("auto", None):
+        pass
+    assert str(raised.value) == (
+        "cannot connect to the Ray cluster at auto: Version mismatch: The cluster was started with: Ray: 2.59.0"
+        " Python: 3.11.7"
+    )
 
 
 def test_the_calls_are_divided_evenly() -> None:
@@ -142,7 +200,7 @@ def test_limits_of_this_process_go_to_the_workers(clusters: list[ThreadCluster],
 def test_the_key_is_found_where_the_command_runs(
     clusters: list[ThreadCluster], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def no_workers(*arguments: object) -> None:
+    def no_workers(*arguments: object, **options: object) -> None:
         raise ClusterError("no worker has started: each needs a thread")
 
     monkeypatch.setattr(ThreadCluster, "start", no_workers)
@@ -152,5 +210,5 @@ def test_the_key_is_found_where_the_command_runs(
     monkeypatch.delenv("OPENAI_API_KEY")
     assert main([*COMMAND, "--model", "gpt-5-mini"]) == 1
     err = capsys.readouterr().err
-    assert "api_key: 'openai' has no key: pass api_key=… or set OPENAI_API_KEY" in err
+    assert "api_key: 'openai-chat' has no key: pass api_key=… or set OPENAI_API_KEY" in err
     assert len(clusters) == 1, "no cluster is asked"

@@ -1,0 +1,184 @@
+"""What does `manystream batch --ray` cost beside a plain batch?
+
+Measured: CPU time per row of two workers and of the driver, beside one plain batch in the same run; the memory and the
+start of a Ray on this machine; the time of a lease. The cost of a row is the difference between a long run and a short
+one, so that starting does not count.
+
+It needs Ray, and runs in the environment of `make ray`: `build/ray/bin/python -m benchmarks.ray_batch`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from manystream.ray.leases import RENEW_SECONDS, Holder, Keeper
+from manystream.simulator import open_simulator
+
+CONCURRENCY = 300
+ACTORS = 2
+TICKS = os.sysconf("SC_CLK_TCK")
+ACTOR_NAME = b"WorkerActor"
+RAY_NAMES = (b"raylet", b"gcs_server", b"ray::", b"/ray/")
+HOLDERS = (6, 100, 1600)
+RENEWALS = 20_000
+
+
+@dataclass(slots=True)
+class Spent:
+    """What a run has used.
+
+    command: CPU seconds of the command itself.
+    actors: CPU seconds of the actors.
+    seconds: the time of the run.
+    ray_bytes: memory of Ray's processes without the actors, as PSS.
+    actor_bytes: memory of each actor, as PSS.
+    """
+
+    command: float = 0.0
+    actors: float = 0.0
+    seconds: float = 0.0
+    ray_bytes: int = 0
+    actor_bytes: int = 0
+
+
+class Processes:
+    """Looks at the processes of this machine while a run lasts, because actors are killed at its end."""
+
+    def __init__(self) -> None:
+        self.cpu: dict[int, float] = {}
+        self.actor_bytes = 0
+        self.ray_bytes = 0
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._look)
+
+    def __enter__(self) -> Processes:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        looks = 0
+        while not self._ended.wait(0.1):
+            looks += 1
+            actors, others = 0, 0
+            for path in Path("/proc").glob("[0-9]*"):
+                try:
+                    name = (path / "cmdline").read_bytes()
+                    if ACTOR_NAME in name:
+                        fields = (path / "stat").read_text("utf-8").rpartition(")")[2].split()
+                        self.cpu[int(path.name)] = (int(fields[11]) + int(fields[12])) / TICKS
+                    if looks % 20 == 0 and any(part in name for part in RAY_NAMES):
+                        found = pss(path)
+                        actors, others = (actors + found, others) if ACTOR_NAME in name else (actors, others + found)
+                except (OSError, IndexError):
+                    continue
+            self.actor_bytes, self.ray_bytes = max(self.actor_bytes, actors), max(self.ray_bytes, others)
+
+
+def pss(process: Path) -> int:
+    """Return the bytes of a process, where shared pages count in part."""
+    lines = (process / "smaps_rollup").read_text("utf-8").splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+
+
+def run(folder: Path, url: str, rows: int, *words: str) -> Spent:
+    """Run a batch of so many rows and return what it has used."""
+    prompts, answers = folder / "p.jsonl", folder / "a.jsonl"
+    message = {"role": "user", "content": "Why is the sky blue?"}
+    prompts.write_text("\n".join(json.dumps({"id": number, "messages": [message]}) for number in range(rows)), "utf-8")
+    answers.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "manystream", "batch", str(prompts), "-o", str(answers), "--plain"]
+    command += ["--model", "sim-text", "--base-url", url, "--concurrency", str(CONCURRENCY), *words]
+    began = time.monotonic()
+    with Processes() as processes:
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise SystemExit(f"{' '.join(command)} has ended with {process.returncode}")
+    return Spent(
+        usage.ru_utime + usage.ru_stime,
+        sum(processes.cpu.values()),
+        time.monotonic() - began,
+        processes.ray_bytes,
+        processes.actor_bytes // ACTORS,
+    )
+
+
+@contextmanager
+def cluster() -> Iterator[str]:
+    """Yield the address of a cluster of one node."""
+    from ray.cluster_utils import Cluster
+
+    node = Cluster(initialize_head=True, head_node_args={"num_cpus": ACTORS, "include_dashboard": False})
+    try:
+        yield str(node.address)
+    finally:
+        node.shutdown()
+
+
+def lease_us(holders: int) -> float:
+    """Return the CPU microseconds of one lease: a request, the keeper's grant, and its receipt."""
+    keeper = Keeper(1e6, 0.0)
+    names = [Holder(f"h{number}", 0.0) for number in range(holders)]
+    rounds = max(4, RENEWALS // holders)
+    began = time.process_time()
+    for number in range(rounds):
+        now = number * RENEW_SECONDS
+        for holder in names:
+            holder.receive(keeper.grant(holder.ask(1e6, now), now), now)
+    return (time.process_time() - began) / rounds / holders * 1e6
+
+
+def main() -> None:
+    """Measure and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=20_000, help="rows of the long run; the short one has a tenth")
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    long, short = options.rows, options.rows // 10
+    print("| what | figure |\n|---|---|")
+    for holders in HOLDERS:
+        print(f"| a lease with {holders:,} holders | {min(lease_us(holders) for _ in range(5)):.1f} µs of CPU |")
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    plain: list[float] = []
+    actors: list[float] = []
+    driver: list[float] = []
+    with tempfile.TemporaryDirectory() as name, open_simulator("events=2", journal=0) as simulator:
+        folder, url = Path(name), simulator.base_urls["openai-chat"]
+        with cluster() as address:
+            words = ("--ray", address, "--actors", str(ACTORS))
+            for _ in range(options.rounds):
+                few, many = run(folder, url, short), run(folder, url, long)
+                plain.append((many.command - few.command) / (long - short) * 1e6)
+                few, many = run(folder, url, short, *words), run(folder, url, long, *words)
+                actors.append((many.actors - few.actors) / (long - short) * 1e6)
+                driver.append((many.command - few.command) / (long - short) * 1e6)
+        local = run(folder, url, short, "--ray", "local", "--actors", str(ACTORS))
+    base = statistics.median(plain)
+    print(f"| CPU per row, one plain batch | {base:.0f} µs |")
+    together = statistics.median(actors)
+    print(f"| CPU per row, two workers | {together:.0f} µs, {together / base:.2f} × |")
+    print(f"| CPU per row, the driver | {statistics.median(driver):.0f} µs |")
+    print(f"| a Ray on this machine: memory without the workers | {local.ray_bytes / 1e6:.0f} MB |")
+    print(f"| a worker: memory | {local.actor_bytes / 1e6:.0f} MB |")
+    print(f"| `--ray local`, {short:,} rows: time of the command | {local.seconds:.1f} s |")
+
+
+if __name__ == "__main__":
+    main()
