@@ -80,7 +80,8 @@ shards:
 
 a Ray cluster:
   --ray 10.0.0.5:6379 --actors 16 divides the calls among 16 workers on a
-  cluster, with the same files. --concurrency is for all workers together.
+  cluster, with the same files. --concurrency, --max-rps and --max-tpm are for
+  all workers together. No worker begins with saved-up tokens.
   Needs the extra `ray` (pip install 'manystream[ray]').
 
 With the extra `cost` (pip install 'manystream[cost]'), the progress, the

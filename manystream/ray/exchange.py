@@ -5,7 +5,8 @@ them, and repeats an exchange under the same number until a reply comes. So a lo
 the actor takes the rows of a number once, and returns the same answers for it each time. The next number tells the
 actor that the driver has the answers of the one before.
 
-Knows numbers, rows, answers and leases. Must not know what a row asks, who carries the messages, or which actor this is.
+Knows numbers, rows, answers and leases. Must not know what a row asks, who carries the messages, or which actor this
+is.
 """
 
 from __future__ import annotations

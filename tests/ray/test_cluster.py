@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -50,19 +51,18 @@ def cluster() -> Iterator[Any]:
 
 
 class Run:
-    """A command that runs, and its files."""
+    """A command that runs, and its files. At the end of the block it is killed if it still runs."""
 
-    def __init__(self, folder: Path, address: str, simulator: Simulator) -> None:
+    def __init__(self, folder: Path, address: str, url: str, *more: str, rows: int = ROWS) -> None:
         prompts, self.answers = folder / "p.jsonl", folder / "a.jsonl"
         if not prompts.exists():
             message = {"role": "user", "content": "simulate: delay=0.5"}
-            lines = (json.dumps({"id": f"q{number}", "messages": [message]}) for number in range(ROWS))
+            lines = (json.dumps({"id": f"q{number}", "messages": [message]}) for number in range(rows))
             prompts.write_text("\n".join(lines), "utf-8")
         self.output = ""
-        self.requests_before = simulator.limit_counts()[0].accepted
-        self.simulator = simulator
+        self.rows = rows
         words = ["p.jsonl", "-o", "a.jsonl", "--ray", address, "--actors", "3", "--concurrency", str(CONCURRENCY)]
-        words += ["--model", "sim-text", "--base-url", simulator.base_urls["openai-chat"], "--plain"]
+        words += ["--model", "sim-text", "--base-url", url, "--plain", *more]
         self.process = subprocess.Popen(
             [sys.executable, "-m", "manystream", "batch", *words],
             cwd=folder,
@@ -73,15 +73,17 @@ class Run:
             encoding="utf-8",
         )
 
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self.process as process:  # closes its output, and waits
+            process.kill()
+
     @property
     def count(self) -> int:
         """The number of answers so far."""
         return self.answers.read_bytes().count(b"\n") if self.answers.exists() else 0
-
-    @property
-    def requests(self) -> int:
-        """The number of requests that the simulator has received."""
-        return self.simulator.limit_counts()[0].accepted - self.requests_before
 
     def reach(self, count: int) -> None:
         deadline = time.monotonic() + WAIT
@@ -119,7 +121,7 @@ class Run:
     def check(self) -> None:
         """Check that every row has one answer."""
         ids = [json.loads(line)["id"] for line in self.answers.read_bytes().splitlines()]
-        assert len(ids) == len(set(ids)) == ROWS
+        assert len(ids) == len(set(ids)) == self.rows
 
 
 def processes_below(pid: int) -> list[int]:
@@ -166,47 +168,60 @@ def is_worker(pid: int) -> bool:
 FAULTS = {"killed": (signal.SIGKILL, 0.0), "frozen": (signal.SIGSTOP, 0.0), "frozen for 8 s": (signal.SIGSTOP, 8.0)}
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_node_that_fails_loses_and_doubles_nothing(
-    fault: str, cluster: Any, simulator: Simulator, tmp_path: Path
-) -> None:
-    number, seconds = FAULTS[fault]
-    run = Run(tmp_path, cluster.address, simulator)
-    node = None
-    try:
-        run.reach(ROWS // 3)
-        node = busy_node(cluster)
-        send(node, number)
+class Fault:
+    """A node that fails. At the end of the block it goes on, so that it can be ended."""
+
+    def __init__(self, cluster: Any, kind: str) -> None:
+        number, seconds = FAULTS[kind]
+        self.node = busy_node(cluster)
+        send(self.node, number)
         if seconds:
             time.sleep(seconds)
-            send(node, signal.SIGCONT)
-        pause = run.end()
-    finally:
-        run.process.kill()
-        run.process.wait()
-        if node is not None:
-            send(node, signal.SIGCONT)
+            send(self.node, signal.SIGCONT)
+
+    def __enter__(self) -> Fault:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        send(self.node, signal.SIGCONT)
+
+
+def accepted(simulator: Simulator) -> int:
+    """Return the number of requests that the simulator has received."""
+    return simulator.limit_counts()[0].accepted
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+def test_a_node_that_fails_loses_and_doubles_nothing(
+    kind: str, cluster: Any, simulator: Simulator, tmp_path: Path
+) -> None:
+    before = accepted(simulator)
+    with Run(tmp_path, cluster.address, simulator.base_urls["openai-chat"]) as run:
+        run.reach(ROWS // 3)
+        with Fault(cluster, kind):
+            pause = run.end()
     run.check()
-    print(f"{fault}: {run.requests - ROWS} asked again, {run.lost} workers lost, longest pause {pause:.1f} s")
+    again = accepted(simulator) - before - ROWS
+    print(f"{kind}: {again} asked again, {run.lost} workers lost, longest pause {pause:.1f} s")
     assert run.lost >= 1
     # On a slow machine, a worker without a fault may be silent for 5 seconds, too. It costs the same.
-    assert run.requests - ROWS <= run.lost * CONCURRENCY / 3 + 0.005 * ROWS
+    assert again <= run.lost * CONCURRENCY / 3 + 0.005 * ROWS
     assert pause <= 10.0
 
 
-def test_a_killed_driver_can_be_repeated(cluster: Any, simulator: Simulator, tmp_path: Path) -> None:
-    run = Run(tmp_path, cluster.address, simulator)
-    try:
-        run.reach(int(0.7 * ROWS))
-    finally:
-        run.process.kill()
-        run.process.wait()
-    again = Run(tmp_path, cluster.address, simulator)
-    try:
-        again.end()
-    finally:
-        again.process.kill()
-        again.process.wait()
-    again.check()
-    print(f"driver killed: {run.requests - ROWS} asked again")
-    assert run.requests - ROWS <= CONCURRENCY * 1.5 + 0.02 * ROWS
+@pytest.mark.parametrize("kind", FAULTS)
+def test_a_driver_that_is_killed_after_a_node_can_be_repeated(
+    kind: str, cluster: Any, simulator: Simulator, tmp_path: Path
+) -> None:
+    before, url = accepted(simulator), simulator.base_urls["openai-chat"]
+    with ExitStack() as stack:
+        with Run(tmp_path, cluster.address, url) as run:
+            run.reach(ROWS // 3)
+            stack.enter_context(Fault(cluster, kind))
+            run.reach(int(0.7 * ROWS))
+        with Run(tmp_path, cluster.address, url) as run:
+            run.end()
+    run.check()
+    again = accepted(simulator) - before - ROWS
+    print(f"{kind}, then the driver: {again} asked again, {run.lost} workers lost in the second run")
+    assert again <= CONCURRENCY / 3 + CONCURRENCY + run.lost * CONCURRENCY / 3 + 0.02 * ROWS

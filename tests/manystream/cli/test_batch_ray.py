@@ -19,8 +19,8 @@ import pytest
 
 from manystream.cli import batch_ray, main
 from manystream.cli.batch_ray import shares
-from manystream.ray.cluster import ClusterError
 from manystream.ray import ray_cluster
+from manystream.ray.cluster import ClusterError
 from manystream.ray.ray_cluster import _probe
 from manystream.ray.worker import WorkerOptions
 from manystream.simulator import Simulator, open_simulator_thread

@@ -28,7 +28,9 @@ def simulator() -> Iterator[Simulator]:
 
 def options(simulator: Simulator, concurrency: int = 4) -> WorkerOptions:
     provider = ms.OpenAIChat("5ecret", simulator.base_urls["openai-chat"], name="sim")
-    return WorkerOptions((provider,), ModelChoice("sim", default="sim-text"), concurrency, 1, False, "p.jsonl", proxy="")
+    return WorkerOptions(
+        (provider,), ModelChoice("sim", default="sim-text"), concurrency, 1, False, "p.jsonl", proxy=""
+    )
 
 
 def rows(*lines: dict[str, object]) -> tuple[Row, ...]:

@@ -1,0 +1,106 @@
+"""`manystream batch --ray --max-rps` on three nodes: the limit holds while a node and the driver are killed.
+
+The server runs in this process and notes when each request arrives.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from bisect import bisect_left
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from tests.support.peers import Line, answer, chat_answer, open_peer
+
+from .test_cluster import Fault, Run
+from .test_cluster import cluster as cluster
+
+pytest.importorskip("ray", reason="needs Ray: make ray")
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+
+LIMIT = 500
+ROWS = 20_000
+LATE = 0.02
+"""A server that runs later than this cannot tell when requests have arrived."""
+
+
+class CountingServer:
+    """A server that notes when each request arrives, and the times at which it did not run itself."""
+
+    def __init__(self) -> None:
+        self.at: list[float] = []
+        self.stalls: list[float] = []
+        self.url = ""
+        self._ready = threading.Event()
+        self._token: trio.lowlevel.TrioToken | None = None
+        self._scope = trio.CancelScope()
+        self._thread = threading.Thread(target=lambda: trio.run(self._run))
+
+    @contextmanager
+    def running(self) -> Iterator[CountingServer]:
+        self._thread.start()
+        self._ready.wait()
+        try:
+            yield self
+        finally:
+            assert self._token is not None
+            self._token.run_sync_soon(self._scope.cancel)
+            self._thread.join()
+
+    async def _run(self) -> None:
+        self._token = trio.lowlevel.current_trio_token()
+        with self._scope:
+            async with open_peer(self._serve) as peer:
+                self.url = peer.url
+                self._ready.set()
+                while True:
+                    asked = time.monotonic()
+                    await trio.sleep(0.01)
+                    if time.monotonic() - asked > 0.01 + LATE:
+                        self.stalls.append(time.monotonic())
+
+    async def _serve(self, line: Line) -> None:
+        while await line.request():
+            self.at.append(time.monotonic())
+            await trio.sleep(0.3)
+            await line.send(answer(chat_answer("fine")))
+
+    def counts(self, seconds: float, since: float, until: float) -> list[int]:
+        """Return the requests in each span of so many seconds in which the server ran all the time."""
+        found: list[int] = []
+        begin = since
+        while begin + seconds <= until:
+            end = begin + seconds
+            if bisect_left(self.stalls, begin - LATE) == bisect_left(self.stalls, end + LATE):
+                found.append(bisect_left(self.at, end) - bisect_left(self.at, begin))
+            begin += 0.1
+        return found
+
+
+def test_the_limit_holds_while_a_worker_and_the_driver_are_killed(cluster: Any, tmp_path: Path) -> None:
+    with CountingServer().running() as server:
+        words = ("--max-rps", str(LIMIT))
+        with Run(tmp_path, cluster.address, server.url, *words, rows=ROWS) as run:
+            run.reach(ROWS // 3)
+            quiet_until = time.monotonic()
+            with Fault(cluster, "killed"):
+                run.reach(2 * ROWS // 3)
+        killed_at = time.monotonic()
+        with Run(tmp_path, cluster.address, server.url, *words, rows=ROWS) as run:
+            run.end()
+        run.check()
+    first, last = server.at[0], server.at[-1]
+    seconds, tens = server.counts(1.0, first, last), server.counts(10.0, first, last)
+    quiet = server.counts(1.0, first + 5, quiet_until)
+    print(f"most in a second {max(seconds)} of {len(seconds)}, in ten {max(tens, default=0)} of {len(tens)}")
+    print(f"used without a fault: {sum(quiet) / len(quiet) / LIMIT:.1%} in {len(quiet)} spans")
+    print(f"nothing for {min(at for at in server.at if at > killed_at) - killed_at:.1f} s after the driver's end")
+    assert max(seconds) <= 1.05 * LIMIT
+    assert max(tens, default=0) <= 1.01 * 10 * LIMIT
+    assert sum(quiet) >= 0.95 * LIMIT * len(quiet)
