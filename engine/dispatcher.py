@@ -215,16 +215,10 @@ class Dispatcher:
             limit = self._declared[key] = DeclaredLimit(entry.key, self._traffic.rates[entry.key], now)
             if limit.lease is not None:
                 limit.lease.is_wanted = partial(_has_line, limit)
-                limit.lease.listen(partial(self._lease_changed, limit))
+                limit.lease.listen(partial(self._next_in_line, limit, None))
         return limit
 
-    def _lease_changed(self, limit: DeclaredLimit) -> None:
-        """Schedule every lane that may wait for a leased limit: those in its line, and those that were held back."""
-        for lane in self._lanes.values():
-            if lane.scope.queue.length and limit in lane.scope.limits:
-                lane.schedule()
-
-    def _next_in_line(self, limit: DeclaredLimit, scope: Scope) -> None:
+    def _next_in_line(self, limit: DeclaredLimit, scope: Scope | None) -> None:
         """Schedule the lane of the first scope in a declared limit's line, unless that is `scope` itself."""
         first = limit.next_in_line()
         if first is not None and first is not scope:

@@ -252,14 +252,19 @@ class Scope:
     # --- shared by the methods above ---
 
     def _ready_at(self, ticket: Ticket, now: float) -> float:
-        """Return the time at which `ticket`, the next call, may be sent."""
+        """Return the time at which `ticket`, the next call, may be sent.
+
+        If the scope's own limits hold the call back, it is in no line, and nobody wakes the scope. So it looks again at
+        the time of its own limits, whatever the declared limits are.
+        """
         ticket.cost = cost = self.quota.charger.estimate(ticket.input_tokens, ticket.max_output)
         at = self.quota.own_ready_at(cost, now)
         slot = now if self.concurrency is None else self.concurrency.ready_at(now)
         own = max(at, slot)
         if self.limits:
             self._note_slot(slot > now or any(limit.is_full for limit in self.limits), now)
-            return max(own, self._take_turns(cost, own > now, now))
+            turn = self._take_turns(cost, own > now, now)
+            return own if own > now else turn
         self._note_slot(slot > now, now)
         return own
 

@@ -214,3 +214,21 @@ async def test_two_engines_share_nothing(autojump_clock: trio.testing.MockClock)
         for engine in (one, two):
             assert (await engine.start_stream(ms.Request("chat/m", MESSAGES)).wait()).success
         assert trio.current_time() - started < 1
+
+
+@pytest.mark.trio
+async def test_a_scope_that_was_held_back_takes_its_turn_after_the_pause(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    held = Limited(per_minute=60, capacity=1, seconds=0, refusal_headers="retry-after: 5\r\n")
+    busy = Limited(per_minute=1e6, seconds=2)
+    traffic = ms.Traffic(rates={"*": ms.RateLimit(concurrent=1)}, adaptive=False)
+    async with open_peer(held.serve) as one, open_peer(busy.serve) as two:
+        given = [ms.OpenAIChat("one", one.url, name="first"), ms.OpenAIChat("two", two.url, name="second")]
+        async with ms.open_engine(given, traffic=traffic) as engine:
+            models = ["first/m"] * 2 + ["second/m"] * 3
+            calls = [engine.start_stream(ms.Request(model, MESSAGES)) for model in models]
+            with trio.fail_after(60):
+                completions = [await call.wait() for call in calls]
+    assert all(completion.success for completion in completions)
+    assert held.refused >= 1
