@@ -1,8 +1,10 @@
 """What does `manystream batch --ray` cost beside a plain batch?
 
 Measured: CPU time per row of two workers and of the driver, beside one plain batch in the same run; the memory and the
-start of a Ray on this machine; the time of a lease. The cost of a row is the difference between a long run and a short
-one, so that starting does not count.
+start of a Ray on this machine; the time of a lease; the driver's own part of a row, without Ray. The cost of a row is
+the difference between a long run and a short one, so that starting does not count.
+
+The driver pays for each exchange, whatever it carries: the fewer rows a second, the more a row costs.
 
 It needs Ray, and runs in the environment of `make ray`: `build/ray/bin/python -m benchmarks.ray_batch`.
 """
@@ -23,7 +25,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import trio
+
+from manystream.batch import Counters, Journal, read_lines
+from manystream.ray.cluster import Died, Replied, Unreachable
+from manystream.ray.driver import ClusterBatch
+from manystream.ray.exchange import ActorExchange, Answer, Offer
 from manystream.ray.leases import RENEW_SECONDS, Holder, Keeper
+from manystream.ray.worker import WorkerReply
 from manystream.simulator import open_simulator
 
 CONCURRENCY = 300
@@ -98,9 +107,7 @@ def pss(process: Path) -> int:
 
 def run(folder: Path, url: str, rows: int, *words: str) -> Spent:
     """Run a batch of so many rows and return what it has used."""
-    prompts, answers = folder / "p.jsonl", folder / "a.jsonl"
-    message = {"role": "user", "content": "Why is the sky blue?"}
-    prompts.write_text("\n".join(json.dumps({"id": number, "messages": [message]}) for number in range(rows)), "utf-8")
+    prompts, answers = write_prompts(folder, rows), folder / "a.jsonl"
     answers.unlink(missing_ok=True)
     command = [sys.executable, "-m", "manystream", "batch", str(prompts), "-o", str(answers), "--plain"]
     command += ["--model", "sim-text", "--base-url", url, "--concurrency", str(CONCURRENCY), *words]
@@ -145,6 +152,58 @@ def lease_us(holders: int) -> float:
     return (time.process_time() - began) / rounds / holders * 1e6
 
 
+class InstantCluster:
+    """Workers that answer each row at once, in this thread: what remains is the driver's own cost."""
+
+    def __init__(self) -> None:
+        self.workers: dict[int, ActorExchange] = {}
+        self.events: list[Replied | Unreachable | Died] = []
+        self.record = b'{"id":%d,"provider":"sim","model":"m","text":"' + b"x" * 400 + b'","error":null}'
+
+    def start(self, worker: int, concurrency: int, *, instead_of: int | None) -> None:
+        self.workers[worker] = ActorExchange(0.0)
+
+    def call(self, worker: int, offer: Offer) -> None:
+        actor = self.workers[worker]
+        for row in actor.receive(offer, 0.0):
+            actor.add(Answer(row.id, self.record % row.id, failed=False))
+        reply = actor.reply(offer.seq, 0.0)
+        self.events.append(Replied(worker, WorkerReply(reply, Counters(), "", False)))
+
+    def collect(self, seconds: float) -> list[Replied | Unreachable | Died]:
+        events, self.events = self.events, []
+        return events
+
+    def kill(self, worker: int) -> None:
+        self.workers.pop(worker)
+
+    def resources(self) -> str:
+        return ""
+
+
+def driver_us(folder: Path, rows: int) -> float:
+    """Return the CPU microseconds of the driver for each row: reading, handing out, and writing the answer."""
+    prompts = write_prompts(folder, rows)
+
+    async def drive() -> None:
+        with Journal(folder / "driver.jsonl") as journal:
+            await ClusterBatch(InstantCluster(), journal, concurrency=[CONCURRENCY] * ACTORS).run(read_lines(prompts))
+
+    began = time.process_time()
+    trio.run(drive)
+    spent = time.process_time() - began
+    (folder / "driver.jsonl").unlink()
+    return spent / rows * 1e6
+
+
+def write_prompts(folder: Path, rows: int) -> Path:
+    """Write a file of so many rows and return its path."""
+    path = folder / "p.jsonl"
+    message = {"role": "user", "content": "Why is the sky blue?"}
+    path.write_text("\n".join(json.dumps({"id": number, "messages": [message]}) for number in range(rows)), "utf-8")
+    return path
+
+
 def main() -> None:
     """Measure and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -161,6 +220,8 @@ def main() -> None:
     driver: list[float] = []
     with tempfile.TemporaryDirectory() as name, open_simulator("events=2", journal=0) as simulator:
         folder, url = Path(name), simulator.base_urls["openai-chat"]
+        alone = min(driver_us(folder, long) for _ in range(options.rounds))
+        print(f"| the driver's own part of a row, without Ray | {alone:.0f} µs |")
         with cluster() as address:
             words = ("--ray", address, "--actors", str(ACTORS))
             for _ in range(options.rounds):
