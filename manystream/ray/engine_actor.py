@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from typing import TypeVar, Unpack, overload
 
 from ..engine.completion import Completion
-from ..engine.mapped import CONCURRENCY
+from ..engine.limits import CONCURRENCY
 from ..engine.options import EngineOptions
 from ..portal import open_portal
 from ..providers.events import Event

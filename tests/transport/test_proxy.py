@@ -20,8 +20,8 @@ from trio.testing import MockClock
 from manystream.transport.dial import dial
 from manystream.transport.errors import Phase, TransportError, URLError
 from manystream.transport.proxy import ProxyConfig, choose_proxy, is_excepted, parse_proxy_url
-from manystream.transport.tunnel import open_tunnel
 from manystream.transport.tls import TLSConfig, make_context
+from manystream.transport.tunnel import open_tunnel
 from manystream.transport.url import Origin, parse_base_url
 from tests.support.addresses import (
     Names,

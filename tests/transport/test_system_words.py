@@ -11,8 +11,8 @@ from manystream.transport.dial import SOCKET_OPTIONS
 from manystream.transport.exchange import METHODS_WITH_BODY, WireHead
 from manystream.transport.framing import BODILESS
 from manystream.transport.proxy import ENVIRONMENT_VARIABLES
-from manystream.transport.tunnel import STATUS_HINTS, TRANSIENT_STATUSES
 from manystream.transport.tls import NOT_TLS_REASONS, VERIFY_HINTS
+from manystream.transport.tunnel import STATUS_HINTS, TRANSIENT_STATUSES
 
 CLOCK = (9, 10)
 """X509_V_ERR_CERT_NOT_YET_VALID, X509_V_ERR_CERT_HAS_EXPIRED (openssl/x509_vfy.h)."""
