@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from .statistics import Statistics as Statistics
     from .stream import EventStream as EventStream
 
-_HOMES = {
+_HOMES: dict[str, str] = {
     "Call": "handle",
     "CallFigures": "statistics",
     "CallMap": "mapped",

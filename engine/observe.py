@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from ..providers.events import Event
 from ..providers.provider import Provider
 from ..providers.request import Request
-from ..providers.rules import instance
+from ..providers.rules import Rule, instance
 from .call import CallHooks, Deliver, RunningCall
 from .callbacks import check_callback
 from .completion import Completion
@@ -111,7 +111,7 @@ class Observer:
         """
 
 
-OBSERVER_OPTION = instance(Observer, forms={type: "use an instance of it"})
+OBSERVER_OPTION: Rule = instance(Observer, forms={type: "use an instance of it"})
 """The rule for the option `observer` of `open_engine`, if it is not None."""
 
 HOOKS = tuple(name for name, value in vars(Observer).items() if callable(value) and not name.startswith("_"))

@@ -39,11 +39,14 @@ class TimerOwner(Protocol):
 class _Functions:
     """The owner of a timer that calls a function."""
 
-    __slots__ = ("_on_defect", "on_timer")
+    __slots__ = ("_callback", "_on_defect")
 
     def __init__(self, callback: Callable[[], None], on_defect: Callable[[Exception], None] | None) -> None:
-        self.on_timer: Callable[[], None] = callback
+        self._callback = callback
         self._on_defect = on_defect
+
+    def on_timer(self) -> None:
+        self._callback()
 
     def on_defect(self, error: Exception) -> None:
         if self._on_defect is not None:
@@ -171,7 +174,7 @@ class Timers:
                 timer.fire()
             except Exception:
                 logger.exception("firing a timer raised: a defect in manystream")
-                if timer.owner is not None:  # the owner was not notified
+                if timer.pending:  # the owner was not notified
                     self._push(timer)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...providers.errors import InvalidRequestError
-from ...providers.rules import Checker, checked, described, flag, instance, members, sequence
+from ...providers.rules import Checker, Rule, checked, described, flag, instance, members, sequence
 from .amounts import Budget
 from .price import Price
 from .rate_limit import RateLimit
@@ -71,7 +71,7 @@ TRAFFIC = Checker(
         "adaptive": flag(),
     },
 )
-TRAFFIC_OPTION = checked(
+TRAFFIC_OPTION: Rule = checked(
     TRAFFIC, forms={bool: "use Traffic() or None", dict: "use Traffic(rates=…)", type: "use Traffic()"}
 )
 """The rule for the option `traffic` of `open_engine`, if it is not None."""
