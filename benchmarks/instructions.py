@@ -180,7 +180,7 @@ def main() -> None:
     for note in found.notes:
         print(f"  note: {note}")
     if arguments.record:
-        known = json.loads(RECORD.read_text()) if RECORD.exists() else {}
+        known: dict[str, dict[str, float]] = json.loads(RECORD.read_text()) if RECORD.exists() else {}
         known.setdefault(build_of(python), {}).update({row.what: row.value for row in found.rows})
         RECORD.write_text(json.dumps(known, indent=2) + "\n")
     elif any(row.met is False for row in found.rows):

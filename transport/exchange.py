@@ -5,7 +5,7 @@ Knows the wire form of a request head. Must not know sockets.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from .errors import TransportError
@@ -86,10 +86,14 @@ class FastReader(Reader, Protocol):
 class EventReader:
     """Reads a body without chunks with a `FastReader`."""
 
-    __slots__ = ("read",)
+    __slots__ = ("_reader",)
 
     def __init__(self, reader: FastReader) -> None:
-        self.read: Callable[[bytes], int] = reader.read_events
+        self._reader = reader
+
+    def read(self, data: bytes) -> int:
+        """Read whole events from the front of the received `data`. Returns the number of bytes read."""
+        return self._reader.read_events(data)
 
 
 class Exchange(Protocol):
