@@ -110,7 +110,7 @@ def test_the_patterns_are_found() -> None:
     assert len(PATTERNS) > 50
     assert "transport.chunked._SIZE_LINE" in PATTERNS
     assert "providers.error_bodies.MESSAGE_CATEGORY[6]" in PATTERNS
-    assert any(name.startswith("providers.gemini.stream.GeminiStream") for name in PATTERNS)
+    assert any(name.startswith("providers.openai.responses.stream.ResponsesStream") for name in PATTERNS)
 
 
 @pytest.mark.parametrize("name", PATTERNS)
