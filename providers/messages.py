@@ -23,6 +23,10 @@ class Role(enum.StrEnum):
     TOOL = "tool"
 
 
+ASSISTANT = Role.ASSISTANT
+"""The member, for writers that compare each message's role: CPython 3.11 needs a thousand instructions to find it."""
+
+
 @dataclass(slots=True, frozen=True)
 class ProviderState:
     """What a provider must get back unchanged with a block: signatures, encrypted items.

@@ -23,13 +23,13 @@ from ..call_ids import TakenIds, unique_id
 from ..errors import InvalidRequestError
 from ..json_values import JSONObject, string
 from ..messages import (
+    ASSISTANT,
     Block,
     File,
     Image,
     Message,
     ProviderBlock,
     RedactedThinking,
-    Role,
     Text,
     Thinking,
     ToolCall,
@@ -116,7 +116,7 @@ class MessageWriter:
         if not self._pair(messages, first):
             return None
         for number, message in enumerate(messages, first):
-            if message.role is Role.ASSISTANT:
+            if message.role is ASSISTANT:
                 self._add_assistant(message.content, number)
             else:
                 self._add_user(message.content, number)
@@ -145,7 +145,7 @@ class MessageWriter:
         """
         run_began = first
         for number, message in enumerate(messages, first):
-            if message.role is not Role.ASSISTANT:
+            if message.role is not ASSISTANT:
                 run_began = number + 1
             for position, block in enumerate(message.content):
                 if type(block) is ToolCall:

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..json_values import JSON, JSONObject
-from ..messages import Message, Role, Text, ToolCall, ToolResult
+from ..messages import ASSISTANT, Message, Text, ToolCall, ToolResult
 from ..omission_warnings import OPENING, opening_added, unanswered_call, unasked_result
 from ..prefix_cache import Segment
 from ..tool_names import named_call
@@ -107,7 +107,7 @@ class MessageWriter:
                         return None
                     continue
                 if turn is None:
-                    turn = self._model_turn() if message.role is Role.ASSISTANT else self._new_turn(USER)
+                    turn = self._model_turn() if message.role is ASSISTANT else self._new_turn(USER)
                 if type(block) is ToolCall:
                     self._call(turn, block, f"messages[{number}].content[{place}]")
                 elif type(block) is Text and block.state is None and block.cache_control is None:

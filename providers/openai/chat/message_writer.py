@@ -25,13 +25,13 @@ from typing import TypeAlias
 from ...call_ids import TakenIds, unique_id
 from ...json_values import JSON, JSONObject
 from ...messages import (
+    ASSISTANT,
     File,
     Image,
     Message,
     ProviderBlock,
     ProviderState,
     RedactedThinking,
-    Role,
     Text,
     Thinking,
     ToolCall,
@@ -43,8 +43,6 @@ from ...profile import Profile, ToolCallIdForm
 from ...tool_names import named_call
 from .block_writer import BlockWriter, plain_text
 from .reasoning import DETAILS, STATE_MEMBER, TEXT_MEMBERS, state_members
-
-ASSISTANT = Role.ASSISTANT
 
 Place: TypeAlias = "tuple[int, int]"
 """The position of a block in the conversation: of its message, and within the message."""

@@ -25,6 +25,7 @@ from typing import TypeAlias
 from ...call_ids import TakenIds, unique_id
 from ...json_values import JSON, JSONObject, string
 from ...messages import (
+    ASSISTANT,
     Block,
     File,
     Image,
@@ -32,7 +33,6 @@ from ...messages import (
     ProviderBlock,
     ProviderState,
     RedactedThinking,
-    Role,
     Text,
     Thinking,
     ToolCall,
@@ -149,7 +149,7 @@ class MessageWriter:
             return None
         for number, message in enumerate(messages, first):
             self.open_text = None
-            if message.role is Role.ASSISTANT:
+            if message.role is ASSISTANT:
                 for position, block in enumerate(message.content):
                     self._add_assistant_block(block, (number, position))
             else:
@@ -192,7 +192,7 @@ class MessageWriter:
         """
         run_began = first
         for number, message in enumerate(messages, first):
-            if message.role is not Role.ASSISTANT:
+            if message.role is not ASSISTANT:
                 run_began = number + 1
             for position, block in enumerate(message.content):
                 if type(block) is ToolCall:
