@@ -6,7 +6,6 @@ the dialect. Only sockets and the clock are simulated, so a run takes a moment a
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 
 from manystream.engine.traffic.scope import Scope
@@ -22,6 +21,7 @@ from manystream.simulator.service import GEMINI, WIRES
 
 from ..limit_forms import BUCKET, DURATION, INPUT, MAX_OUTPUT, MODEL, OUTPUT, Form
 from .events import Events
+from .sender import Sender
 
 ERROR_BODIES = {wire.name: wire.error_body for wire in (*WIRES.values(), GEMINI)}
 """Dialect → the function that writes the body of an error."""
@@ -74,30 +74,18 @@ class FormRun:
         self._scope = Scope("model", charging_of(form.profile, form.dialect))
         self._server = limiter.Limiter([read_limit(f"{form.limit} bucket={BUCKET:g}")])
         self._read_report = reader_of(form.dialect)
-        self._timer = math.inf
+        self._sender = Sender(self._events, self._scope, self._send)
 
     def run(self) -> FormOutcome:
         """Run until the last call has ended."""
         for _ in range(self._calls):
             self._scope.add(Ticket(float(INPUT), float(MAX_OUTPUT)), 0.0)
-        self._pump()
+        self._sender.pump()
         self._events.run(HORIZON)
         return self.outcome
 
-    def _pump(self) -> None:
-        """Send the calls that may be sent, and run again when more may be."""
-        now = self._events.now
-        while (ticket := self._scope.admit(now)) is not None:
-            self._events.at(now + self._one_way, self._at_server, ticket)
-        time = self._scope.next_time(now)
-        if time < self._timer:
-            self._timer = time
-            self._events.at(time, self._wake, time)
-
-    def _wake(self, time: float) -> None:
-        if time == self._timer:
-            self._timer = math.inf
-            self._pump()
+    def _send(self, ticket: Ticket) -> None:
+        self._events.at(self._events.now + self._one_way, self._at_server, ticket)
 
     def _at_server(self, ticket: Ticket) -> None:
         now = self._events.now
@@ -117,12 +105,12 @@ class FormRun:
         now = self._events.now
         report = self._read_report(self._form.profile, headers, UNIX_TIME + now, None, b"")
         self._scope.confirm(ticket, report, now)
-        self._pump()
+        self._sender.pump()
 
     def _refused(self, ticket: Ticket, failure: APIError) -> None:
         now = self._events.now
         self._scope.refuse(ticket, self._report(failure, UNIX_TIME + now), now)
-        self._pump()
+        self._sender.pump()
 
     def _report(self, failure: APIError, unix_time: float) -> QuotaReport:
         dialect, headers = self._form.dialect, dict(failure.headers)
@@ -138,4 +126,4 @@ class FormRun:
         usage = self._scope.quota.charger.settled(ticket.cost, INPUT, 0.0, OUTPUT)
         self._scope.settle(ticket, usage, now, tokens=float(INPUT + OUTPUT))
         self.outcome.ended_at = now
-        self._pump()
+        self._sender.pump()

@@ -15,6 +15,7 @@ from manystream.providers.quota_report import MINUTE, QuotaReport, Unit
 
 from .events import Events
 from .quota_server import HORIZON, QuotaServer, QuotaServerPlan, Work
+from .sender import Sender
 
 AT_ONCE = 1.3
 """If all calls arrive at once, their number relative to what the server allows within the horizon."""
@@ -39,29 +40,16 @@ class Client:
         self.scope = Scope("model", server.plan.charging, limits=limits)
         self._events = events
         self._server = server
-        self._timer = math.inf
+        self._sender = Sender(events, self.scope, self._send)
 
     def arrive(self, works: list[Work]) -> None:
         for work in works:
             self.scope.queue.add(Ticket(work.guess, work.max_tokens, owner=work))
-        self.pump()
+        self._sender.pump()
 
-    def pump(self) -> None:
-        """Send the calls that may be sent, and run again when more may be."""
-        now = self._events.now
-        scope = self.scope
-        while (ticket := scope.admit(now)) is not None:
-            self.outcome.sent += 1
-            self._events.at(now + self._server.plan.round_trip / 2, self._at_server, ticket)
-        time = scope.next_time(now)
-        if time < self._timer:
-            self._timer = time
-            self._events.at(time, self._wake, time)
-
-    def _wake(self, time: float) -> None:
-        if time == self._timer:
-            self._timer = math.inf
-            self.pump()
+    def _send(self, ticket: Ticket) -> None:
+        self.outcome.sent += 1
+        self._events.at(self._events.now + self._server.plan.round_trip / 2, self._at_server, ticket)
 
     def _at_server(self, ticket: Ticket) -> None:
         work, now, plan = ticket.owner, self._events.now, self._server.plan
@@ -81,18 +69,18 @@ class Client:
 
     def _refused(self, ticket: Ticket, report: QuotaReport) -> None:
         self.scope.refuse(ticket, report, self._events.now)
-        self.pump()
+        self._sender.pump()
 
     def _confirmed(self, ticket: Ticket, report: QuotaReport) -> None:
         self.scope.confirm(ticket, report, self._events.now)
-        self.pump()
+        self._sender.pump()
 
     def _ended(self, ticket: Ticket) -> None:
         work = ticket.owner
         assert isinstance(work, Work)
         usage = self.scope.quota.charger.settled(ticket.cost, work.input_tokens, 0.0, work.output_tokens)
         self.scope.settle(ticket, usage, self._events.now, tokens=work.input_tokens + work.output_tokens)
-        self.pump()
+        self._sender.pump()
 
 
 class Oracle:
