@@ -42,6 +42,7 @@ STREAMS = "live streams"
 BARS = "live streams per client"
 PLOTS = {
     "p99 over": Plot(STREAMS, "p99 delivery (ms)", "xy", limit=50),
+    "median delay": Plot(STREAMS, "median delivery (ms)", "xy"),
     "cost per event": Plot(STREAMS, "CPU per event (µs)", "x"),
     "memory": Plot(STREAMS, "resident memory (MiB)"),
     "time to serialise": Plot("messages in the request", "CPU per request (µs)"),

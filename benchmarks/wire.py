@@ -13,6 +13,8 @@ HOLE = "@TEXT@"
 NUMBER, COUNT = "987654", "#COUNT"
 """The load source replaces COUNT by a number that grows with each event. A delta is built with NUMBER in its place."""
 FIRST_COUNT = 100_000
+SENT = "0" * 18
+"""The text of an unstreamed answer. The load source writes the time of the send in its place."""
 MODEL_NAMES = {
     "chat": "gpt-4o-mini",
     "responses": "gpt-4o-mini",
@@ -83,7 +85,7 @@ def chat() -> Wire:
         "prompt_tokens_details": {"cached_tokens": 0, "audio_tokens": 0},
         "completion_tokens_details": {"reasoning_tokens": 0, "audio_tokens": 0},
     }
-    message = {"role": "assistant", "content": "Hello! How can I help you today?", "refusal": None}
+    message = {"role": "assistant", "content": SENT, "refusal": None}
     return Wire(
         "chat",
         "/chat/completions",
@@ -172,7 +174,7 @@ def responses() -> Wire:
         + named("response.output_item.done", sequence_number=7, output_index=0, item=done)
         + named("response.completed", sequence_number=8, response=response("completed", [done], usage)),
         answer=compact(
-            response("completed", [item("completed", [part("Hello! How can I help you today?")])], usage),
+            response("completed", [item("completed", [part(SENT)])], usage),
         ),
     )
 
@@ -213,7 +215,7 @@ def anthropic() -> Wire:
         answer=compact(
             {
                 **message,
-                "content": [{"type": "text", "text": "Hello! How can I help you today?"}],
+                "content": [{"type": "text", "text": SENT}],
                 "stop_reason": "end_turn",
             }
         ),
@@ -244,7 +246,7 @@ def gemini() -> Wire:
         first="",
         delta=data(chunk(HOLE), "\r\n\r\n"),
         last=data(chunk("", "STOP"), "\r\n\r\n"),
-        answer=compact(chunk("Hello! How can I help you today?", "STOP")),
+        answer=compact(chunk(SENT, "STOP")),
     )
 
 

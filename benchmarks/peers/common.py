@@ -68,8 +68,8 @@ class Task:
     mode: str
     size: int
     ca: str
-    delay: int
-    form: str
+    delay: int = 0
+    form: str = ""
 
     @property
     def base_url(self) -> str:

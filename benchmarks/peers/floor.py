@@ -25,11 +25,17 @@ def open_stream(url: str, body: bytes, context: ssl.SSLContext | None) -> socket
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if context:
         connection = context.wrap_socket(connection, server_hostname=parts.hostname)
-    target = parts.path + (f"?{parts.query}" if parts.query else "")
-    head = f"POST {target} HTTP/1.1\r\nhost: {parts.netloc}\r\ncontent-length: {len(body)}\r\n\r\n"
-    connection.sendall(head.encode() + body)
+    connection.sendall(request_bytes(url, body))
     connection.setblocking(False)
     return connection
+
+
+def request_bytes(url: str, body: bytes) -> bytes:
+    """Return head and body of the request."""
+    parts = urlsplit(url)
+    target = parts.path + (f"?{parts.query}" if parts.query else "")
+    head = f"POST {target} HTTP/1.1\r\nhost: {parts.netloc}\r\ncontent-length: {len(body)}\r\n\r\n"
+    return head.encode() + body
 
 
 def read_streams(

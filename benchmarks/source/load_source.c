@@ -209,6 +209,8 @@ static void end_stream(struct connection *connection) {
 
 static void send_answer(struct connection *connection) {
     const struct template *template = connection->template;
+    if (template->answer_hole)
+        write_time(template->answer.data + template->answer_hole, now());
     if (deliver(connection, template->answer.data, template->answer.size))
         end_stream(connection);
 }

@@ -54,6 +54,7 @@ struct template {
     struct bytes tail;          /* the frames after the last delta and the last chunk */
     struct bytes tail_frames;   /* the frames after the last delta, for FRAMING_CLOSE */
     struct bytes answer; /* a whole unstreamed response */
+    size_t answer_hole;  /* where its text stands, DIGITS bytes; 0: nowhere */
 };
 
 /* What one request asks for. */

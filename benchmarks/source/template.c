@@ -72,6 +72,8 @@ static void frame(struct template *template, struct bytes first, struct bytes an
     snprintf(head, sizeof head, "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %zu\r\n\r\n",
              answer.size);
     template->answer = join(head, &answer, 1, "");
+    const char *sent = memmem(template->answer.data, template->answer.size, ZERO, DIGITS);
+    template->answer_hole = sent ? (size_t)(sent - template->answer.data) : 0;
 }
 
 static void write_digits(char *into, int digits, uint64_t value) {
