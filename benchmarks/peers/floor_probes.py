@@ -9,7 +9,7 @@ import time
 import orjson
 
 from ..probes import Probes, read_probes, report
-from .common import TEXT_OF
+from .common import TEXT_OF, Recorder
 from .floor import open_stream, request_bytes
 
 WARM_SECONDS = 1.0
@@ -58,7 +58,7 @@ class Caller:
 
 def main() -> None:
     probes = read_probes()
-    loads, text_of = orjson.loads, TEXT_OF["chat"]
+    loads, text_of, record = orjson.loads, TEXT_OF["chat"], Recorder(probes.live).record
     epoll = select.epoll()
     live = probes.live
     streams = (open_stream(live.base_url + live.path, live.body, None) for _ in range(live.streams))
@@ -75,7 +75,7 @@ def main() -> None:
             *lines, rests[descriptor] = (rests[descriptor] + sockets[descriptor].recv(16384)).split(b"\n")
             for line in lines:
                 if line.startswith(b"data: {") and (text := text_of(loads(line[6:]))):
-                    time.monotonic_ns() - int(text)
+                    record(text)
         if caller is None and time.monotonic() >= begin:
             caller = Caller(probes)
             epoll.register(caller.sock.fileno(), select.EPOLLIN)

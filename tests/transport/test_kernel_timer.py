@@ -78,7 +78,10 @@ class Refusing:
 
 @pytest.mark.parametrize("library", [Refusing(), object()], ids=["refused", "no such function"])
 def test_a_system_that_refuses_one_has_none(monkeypatch: pytest.MonkeyPatch, library: object) -> None:
-    monkeypatch.setattr(kernel_timer.ctypes, "PyDLL", lambda name: library)
+    def open_library(name: None) -> object:
+        return library
+
+    monkeypatch.setattr(kernel_timer.ctypes, "PyDLL", open_library)
     assert make_kernel_timer() is None
 
 
